@@ -1,0 +1,40 @@
+"""Array layouts as values, and the bytes moved between them: on NVIDIA GPUs with CuPy, without one with NumPy.
+
+    Shape, Layout, PaddingValue, ElementType      what an array in memory is
+    parse_shape, parse_layout                     the same as text
+    linearize, delinearize, convert_linear        index conversion
+    pack, unpack, relayout, view, empty, plan     moving bytes
+    use_backend, show_config                      where things run
+"""
+from gpulayout.backends.select import BackendUnavailable, use_backend
+from gpulayout.config import show_config
+from gpulayout.model.bitcast import (
+    align_layouts,
+    decompose_bitcast,
+    deduce_transpose_dimensions_for_bitcast,
+    is_bitcast,
+    normalized_transpose,
+    reshape_is_bitcast,
+    transpose_is_bitcast,
+    with_descending_layout_and_same_physical_layout,
+)
+from gpulayout.model.element_type import ElementType
+from gpulayout.model.errors import LayoutError, LayoutTypeError, ShapeTextError
+from gpulayout.model.layout import Layout
+from gpulayout.model.padding import PaddingValue
+from gpulayout.model.shape import Shape
+from gpulayout.model.strides import layout_from_strides
+from gpulayout.model.text import parse_layout, parse_shape
+from gpulayout.operations.indexing import convert_linear, delinearize, linearize
+from gpulayout.operations.packing import empty, pack, unpack, view
+from gpulayout.operations.relayout import Plan, plan, relayout
+from gpulayout.planning.stride_table import Digit, StrideTable, stride_table
+from gpulayout.version import __version__
+
+__all__ = [
+    "BackendUnavailable", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError", "PaddingValue", "Plan", "Shape",
+    "ShapeTextError", "StrideTable", "__version__", "align_layouts", "convert_linear", "decompose_bitcast",
+    "deduce_transpose_dimensions_for_bitcast", "delinearize", "empty", "is_bitcast", "layout_from_strides", "linearize",
+    "normalized_transpose", "pack", "parse_layout", "parse_shape", "plan", "relayout", "reshape_is_bitcast", "show_config",
+    "stride_table", "transpose_is_bitcast", "unpack", "use_backend", "view", "with_descending_layout_and_same_physical_layout",
+]

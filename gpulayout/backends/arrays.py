@@ -1,0 +1,170 @@
+"""The one door for arrays from outside: NumPy, CuPy, and anything with DLPack or `__cuda_array_interface__`.
+
+Behind it there are only NumPy and CuPy arrays over the caller's own memory; nothing is copied.  All checks on arrays are
+here too, and all of them run before a byte is written.  In messages `role` says which argument is meant.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpulayout.backends.base import Array, Backend
+from gpulayout.backends.select import default_backend, gpu_backend, host_backend
+from gpulayout.model.shape import Shape
+
+_DLPACK_CPU, _DLPACK_CUDA, _DLPACK_PINNED, _DLPACK_MANAGED = 1, 2, 3, 13
+
+
+def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend, Array]:
+    """The backend of an array and the array itself, as NumPy's or CuPy's.
+
+    TypeError for what is no array, BufferError for memory this library cannot reach or, when writing, must not change.
+    """
+    if type(given) is np.ndarray:
+        backend, array = host_backend(), given
+    else:
+        backend, array = _foreign(given, role, writing)
+    if writing and not backend.is_writeable(array):
+        raise BufferError(f"{role} is read-only: it cannot be written to")
+    return backend, array
+
+
+def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Backend, Array]:
+    """As `open_array`, and plain Python numbers and lists go to the default backend as a new array."""
+    if isinstance(given, (list, tuple, bool, int, float, complex)):
+        backend = default_backend()
+        try:
+            return backend, backend.array(given, dtype)
+        except (ValueError, OverflowError, TypeError) as error:
+            raise TypeError(f"{role} cannot be read as an array: {error}") from None
+    return open_array(given, role)
+
+
+def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(f"{role} is a masked array: its mask would be lost, pass .filled() or .data")
+    if isinstance(given, (np.ndarray, np.generic)):
+        return host_backend(), np.asarray(given)
+    if type(given).__module__.partition(".")[0] == "cupy" and hasattr(given, "device"):
+        return gpu_backend(), given
+    if hasattr(given, "__dlpack_device__") and hasattr(given, "__dlpack__"):
+        return _from_dlpack(given, role)
+    if hasattr(given, "__cuda_array_interface__"):
+        if writing and given.__cuda_array_interface__["data"][1]:
+            raise BufferError(f"{role} is read-only: it cannot be written to")
+        return _adopted(gpu_backend(), given, role)
+    raise TypeError(f"{role} is a {type(given).__name__}: it must be a NumPy or CuPy array, or offer DLPack or "
+                    "__cuda_array_interface__")
+
+
+def _from_dlpack(given: Any, role: str) -> tuple[Backend, Array]:
+    try:
+        kind = int(given.__dlpack_device__()[0])
+    except Exception as error:
+        raise BufferError(f"{role} ({type(given).__name__}) cannot say where it lives: {error}") from None
+    if kind in (_DLPACK_CPU, _DLPACK_PINNED):
+        return _adopted(host_backend(), given, role)
+    if kind in (_DLPACK_CUDA, _DLPACK_MANAGED):
+        return _adopted(gpu_backend(), given, role)
+    raise BufferError(f"{role} lives on a device of DLPack type {kind}: only CPU (1, 3) and CUDA (2, 13) memory can be used")
+
+
+def _adopted(backend: Backend, given: Any, role: str) -> tuple[Backend, Array]:
+    try:
+        return backend, backend.adopt(given)
+    except Exception as error:       # producers raise whatever they like: gradients, unknown dtypes, conjugate views
+        raise BufferError(f"{role} ({type(given).__module__}.{type(given).__name__}) cannot be used without a copy: {error}; "
+                          "a type NumPy or CuPy lacks can be passed as unsigned integers of the same width") from error
+
+
+# ---- checks ------------------------------------------------------------------------------------------------
+
+def check_dtype(array: Array, shape: Shape, role: str) -> None:
+    """TypeError unless the array has the element type, or carries one that NumPy lacks as unsigned integers."""
+    dtype = array.dtype
+    if dtype is shape.dtype or dtype == shape.dtype or (shape.element_type.is_extended and dtype == shape.element_type.carrier):
+        return
+    if not dtype.isnative and dtype.newbyteorder("=") == shape.dtype:
+        raise TypeError(f"{role} has dtype {dtype.str}, which is big-endian: convert it with .astype({shape.dtype.name!r}) "
+                        f"for {shape}")
+    also = f" (or {shape.element_type.carrier.name})" if shape.element_type.is_extended else ""
+    raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
+
+
+def check_buffer(array: Array, shape: Shape, role: str) -> None:
+    """TypeError or BufferError unless the array is one contiguous run that can hold the shape's buffer."""
+    check_dtype(array, shape, role)
+    if array.ndim != 1:
+        raise BufferError(f"{role} has {array.ndim} dimensions, but a buffer of {shape} has 1: pass {role}.reshape(-1) of a "
+                          "contiguous array")
+    size = array.shape[0]
+    if size < shape.buffer_size:
+        raise BufferError(f"{role} has {size} elements, but {shape} needs {shape.buffer_size}")
+    if size > 1 and array.strides[0] != array.dtype.itemsize:
+        raise BufferError(f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
+                          f"steps by {shape.itemsize}")
+
+
+def check_logical(array: Array, shape: Shape, role: str) -> None:
+    """TypeError or BufferError unless the array has the shape's dimensions and element type."""
+    check_dtype(array, shape, role)
+    if array.shape != shape.dimensions:
+        raise BufferError(f"{role} has shape {tuple(array.shape)}, but {shape} has dimensions {shape.dimensions}")
+
+
+def check_shape(array: Array, expected: tuple[int, ...], role: str) -> None:
+    """BufferError unless the array has this shape and is C-contiguous."""
+    if tuple(array.shape) != expected:
+        raise BufferError(f"{role} has shape {tuple(array.shape)}, but the result has shape {expected}")
+    if not array.flags.c_contiguous:
+        raise BufferError(f"{role} with strides {tuple(array.strides)} is not C-contiguous")
+
+
+def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: tuple[str, str]) -> None:
+    """BufferError unless both arrays live on the same device."""
+    if one is other and (one.name == "numpy" or one.device(a) == other.device(b)):
+        return
+    raise BufferError(f"{roles[0]} is on {one.device(a)} and {roles[1]} is on {other.device(b)}: nothing is copied between devices")
+
+
+def check_no_overlap(backend: Backend, a: Array, b: Array, roles: tuple[str, str]) -> None:
+    """BufferError when the memory of two arrays may overlap: their byte ranges do."""
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        overlap = np.may_share_memory(a, b)
+    else:
+        (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(backend, b)
+        overlap = low_a < high_b and low_b < high_a
+    if overlap:
+        raise BufferError(f"{roles[0]} and {roles[1]} overlap in memory: {roles[1]} must be other memory")
+
+
+def check_no_self_overlap(array: Array, role: str) -> None:
+    """BufferError when two elements of an array may be the same memory, as with a stride of 0.
+
+    Sorted by stride, every dimension must step past all that the dimensions below it reach.
+    """
+    if 0 in array.shape:
+        return
+    reach = array.dtype.itemsize
+    for stride, size, dim in sorted((abs(stride), size, dim) for dim, (size, stride) in
+                                    enumerate(zip(array.shape, array.strides)) if size > 1):
+        if stride < reach:
+            raise BufferError(f"{role} with shape {tuple(array.shape)} and strides {tuple(array.strides)} overlaps itself: "
+                              f"dimension {dim} steps by {stride} bytes where {reach} are taken")
+        reach += (size - 1) * stride
+
+
+def _byte_range(backend: Backend, array: Array) -> tuple[int, int]:
+    if 0 in array.shape:
+        return 0, 0
+    reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
+    start = backend.address(array)
+    return start + sum(min(reach, 0) for reach in reaches), start + sum(max(reach, 0) for reach in reaches) + array.dtype.itemsize
+
+
+def contiguous_strides(dimensions: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Byte strides of a C-order array."""
+    return tuple(itemsize * math.prod(dimensions[dim + 1:]) for dim in range(len(dimensions)))

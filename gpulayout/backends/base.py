@@ -1,0 +1,55 @@
+"""What a backend is: somebody who carries plans out.  It decides nothing; two backends write the same bytes."""
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpulayout.model.shape import Shape
+from gpulayout.planning.index_plan import IndexPlan
+from gpulayout.planning.move import Move
+
+Array = Any          # a NumPy or a CuPy array
+
+
+class Backend(Protocol):
+    """The two implementations are `numpy_backend.NumpyBackend` and `cuda_launch.CudaBackend`."""
+
+    name: str
+
+    def adopt(self, foreign: object) -> Array:
+        """An array of this backend over the memory of a foreign one, without a copy."""
+
+    def array(self, values: object, dtype: np.dtype | None, order: str | None = None) -> Array:
+        """A new array from plain Python values."""
+
+    def dtype_for(self, shape: Shape) -> np.dtype:
+        """The dtype of a new buffer of this element type: its own, or the unsigned carrier of the same width."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Array | None = None) -> Array:
+        """An uninitialised array, C order, on the device of `like` or the current one."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """An array of zeros on the current device."""
+
+    def device(self, array: Array) -> str:
+        """Where an array lives: "cpu" or "cuda:0"."""
+
+    def address(self, array: Array) -> int:
+        """Address of the element with all coordinates 0."""
+
+    def is_writeable(self, array: Array) -> bool:
+        """False for read-only memory."""
+
+    def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        """A view of the same memory with other strides, in bytes."""
+
+    def move(self, move: Move, source: Array, target: Array) -> None:
+        """Carry out a move; both arrays start at their first element."""
+
+    def convert(self, plan: IndexPlan, given: Array, result: Array | None, mode: str) -> int | None:
+        """Convert flat index arrays and return the position of the first index that cannot be, or None.
+
+        given, result   (n,) for linear indices, (rank, n) for logical ones, C-contiguous
+        A `result` of None only checks.  Modes other than "raise" and "mark" do not look for offenders.
+        """

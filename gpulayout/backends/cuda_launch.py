@@ -1,0 +1,69 @@
+"""The launch code of the CUDA kernels, whoever runs them.
+
+`CudaBackend` turns plans into launches through a `Runtime`: CuPy on a device, or in the tests a host compiler that runs
+the very same kernel files on the CPU.  Nothing here knows which.
+"""
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpulayout.planning.index_plan import KERNELS, IndexPlan
+from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.move import Move
+
+Macros = tuple[tuple[str, int], ...]
+NO_OFFENDER = 2**64 - 1
+
+
+class Runtime(Protocol):
+    """What launching needs from whoever has the device."""
+
+    def launch(self, like: Any, file: str, kernel: str, macros: Macros, grid: tuple[int, int], arguments: tuple) -> None:
+        """Start a kernel where the array `like` lives; arguments are addresses (ints) and parameter structs (bytes)."""
+
+    def new_flag(self, like: Any) -> tuple[Any, int]:
+        """A 64-bit word holding NO_OFFENDER, and its address."""
+
+    def read_flag(self, flag: Any) -> int:
+        """Wait for the launches before it and return the word."""
+
+    def address(self, array: Any) -> int:
+        """Device address of the first element of an array."""
+
+
+class CudaBackend:
+    """Carries out moves and index conversion by launching kernels; arrays and memory are the subclass's matter."""
+
+    def __init__(self, runtime: Runtime):
+        self.runtime = runtime
+
+    def address(self, array: Any) -> int:
+        return self.runtime.address(array)
+
+    def move(self, move: Move, source: Any, target: Any) -> None:
+        """Carry out a move: at most one launch, none when the target has no places."""
+        from_address, to_address = self.address(source), self.address(target)
+        reads = move.element_count > 0                       # an empty source may have no address at all
+        plan = kernel_plan(move, from_address % 16 if reads else 0, to_address % 16)
+        if plan:
+            self.runtime.launch(target, plan.file, plan.kernel, plan.macros, plan.grid,
+                                (from_address, to_address, plan.parameters))
+
+    def convert(self, plan: IndexPlan, given: Any, result: Any | None, mode: str) -> int | None:
+        """See `Backend.convert`: one launch, and no synchronisation unless the mode must raise."""
+        count = given.shape[-1]
+        if not count:
+            return None
+        given_type = np.dtype(given.dtype)
+        result_bytes = 8 if result is None else np.dtype(result.dtype).itemsize
+        flag, flag_address = self.runtime.new_flag(given)
+        self.runtime.launch(given, "index.cu", KERNELS[plan.direction],
+                            plan.macros(given_type.itemsize, given_type.kind == "i", result_bytes), plan.grid(count),
+                            (self.address(given), 0 if result is None else self.address(result), flag_address,
+                             plan.parameters(count, mode)))
+        if mode in ("wrap", "clip"):
+            return None
+        offender = self.runtime.read_flag(flag)
+        return None if offender == NO_OFFENDER else offender

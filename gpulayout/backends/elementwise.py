@@ -1,0 +1,21 @@
+"""The text of the elementwise kernel that linearizes broadcast index arrays; it needs no CuPy to be written or tested.
+
+One operand per dimension, of any integer types and any shapes that broadcast, one pass, no copies.
+"""
+from __future__ import annotations
+
+import functools
+
+
+@functools.cache
+def linearize_text(rank: int) -> tuple[str, str, str]:
+    """(input parameters, output parameters, operation) in the notation of `cupy.ElementwiseKernel`.
+
+    Operands are i0, i1, ... with their bounds b0, b1, ... and strides s0, s1, ...; `i` is the element's number.
+    """
+    inputs = [f"T{d} i{d}" for d in range(rank)]
+    inputs += [f"uint64 b{d}, uint64 s{d}" for d in range(rank)] + ["uint64 mode"]
+    terms = "".join(f"c = gpl_coordinate(i{d}, b{d}, mode); valid = valid && c < b{d}; sum += c * s{d};\n" for d in range(rank))
+    operation = ("bool valid = true;\nunsigned long long c, sum = 0;\n" + terms +
+                 "if (valid) linear = sum;\nelse atomicMin(&offender[0], (unsigned long long)i);")
+    return ", ".join(inputs), "L linear, raw uint64 offender", operation

@@ -1,0 +1,35 @@
+"""The text of the CUDA kernels that ship with this package."""
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+
+_PACKAGE = pathlib.Path(__file__).resolve().parent.parent
+# Installed from a wheel, then in a checkout or an editable install.  The *file* is looked for, not the folder: another
+# project may have a folder of the same name.
+_PLACES = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
+
+
+@functools.cache
+def kernel_text(file_name: str) -> str:
+    """One kernel file as a single text, its own headers written in place.
+
+    They are written in place because CuPy keys its cache on disk by the source text alone: a header reached through
+    an include path could change without a recompile.
+    """
+    path = _find(file_name)
+    text = path.read_text(encoding="utf-8")
+    return re.sub(r'^#include "([\w.]+)"$', lambda match: kernel_text(match[1]), text, flags=re.MULTILINE)
+
+
+def kernel_files() -> tuple[str, ...]:
+    """The names of all kernel files that are compiled by themselves."""
+    return tuple(sorted(path.name for path in _find("move.cuh").parent.glob("*.cu")))
+
+
+def _find(file_name: str) -> pathlib.Path:
+    for place in _PLACES:
+        if (place / file_name).is_file():
+            return place / file_name
+    raise FileNotFoundError(f"kernel {file_name} is in neither {_PLACES[0]} nor {_PLACES[1]}: the installation is incomplete")

@@ -1,0 +1,45 @@
+"""What runs here, and why."""
+from __future__ import annotations
+
+import os
+import platform
+
+import ml_dtypes
+import numpy as np
+
+from gpulayout.backends import select
+from gpulayout.version import __version__
+
+
+def configuration() -> dict:
+    """Versions, devices, and which backend runs and why, as plain values."""
+    problem = select.gpu_problem()
+    choice = select.selected()
+    if choice == "auto":
+        backend, reason = ("numpy", problem) if problem else ("cupy", "a kernel was compiled and ran on the device")
+    else:
+        backend, reason = choice, "chosen by use_backend or GPULAYOUT_BACKEND"
+    return {
+        "gpulayout": __version__, "python": platform.python_version(), "numpy": np.__version__,
+        "ml_dtypes": ml_dtypes.__version__, "platform": platform.platform(), "cpu_count": os.cpu_count(),
+        **select.gpu_versions(), "gpu": "not available" if problem else "available", "gpu_problem": problem,
+        "selected": choice, "backend": backend, "reason": reason,
+    }
+
+
+def show_config(mode: str = "stdout") -> dict | None:
+    """Print versions, devices, and which backend runs and why; with mode="dicts" return them instead.
+
+    >>> show_config("dicts")["backend"] in ("numpy", "cupy")
+    True
+    """
+    found = configuration()
+    if mode == "dicts":
+        return found
+    if mode != "stdout":
+        raise ValueError(f"mode {mode!r} is not one of 'stdout', 'dicts'")
+    width = max(map(len, found))
+    for name, value in found.items():
+        if value is not None:
+            print(f"{name:{width}}  {value}")
+    return None

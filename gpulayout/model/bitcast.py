@@ -1,0 +1,175 @@
+"""When two shapes hold the same bytes, so that going from one to the other moves nothing.
+
+The law behind all of it: walk the logical elements in row-major order and write down where each one lies.  Two
+shapes whose walks are the same sequence are the same bytes.  The walk is a list of (extent, stride) pairs, major
+first; neighbours that continue each other are joined until none can, and then equal walks have equal lists:
+
+    f32[2,3,4]{2,1,0} -> ((24, 1),)       f32[2,3,4]{0,1,2} -> ((2, 1), (3, 2), (4, 6))       f32[6,4]{1,0} -> ((24, 1),)
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpulayout.model import checks
+from gpulayout.model.errors import LayoutError
+from gpulayout.model.layout import Layout
+from gpulayout.model.shape import Shape
+
+Walk = tuple[tuple[int, int], ...]
+
+
+def join(pairs: Iterable[tuple[int, int]]) -> Walk:
+    """(extent, stride) pairs, major first, in as few as possible: extents of 1 go, neighbours that chain are joined."""
+    joined: list[tuple[int, int]] = []
+    for extent, stride in pairs:
+        if extent == 1:
+            continue
+        if joined and joined[-1][1] == extent * stride:
+            joined[-1] = (joined[-1][0] * extent, stride)
+        else:
+            joined.append((extent, stride))
+    return tuple(joined)
+
+
+def walk(shape: Shape) -> Walk:
+    """Where the elements of a shape lie, in row-major logical order, as joined (extent, stride) pairs, major first."""
+    return join(zip(shape.dimensions, shape.strides))
+
+
+def is_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = False) -> bool:
+    """True when a buffer of `source` is, byte for byte, a buffer of `target` for the same logical array.
+
+    Dimensions of size 1 are free: f32[1,3]{1,0} and f32[1,3]{0,1} are the same bytes, though not equal shapes.
+    """
+    return source.dimensions == target.dimensions and reshape_is_bitcast(
+        source, target, ignore_element_type=ignore_element_type)
+
+
+def reshape_is_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = False) -> bool:
+    """True when reshaping (in row-major logical order) from `source` to `target` moves no byte.
+
+    False when the element counts, the buffer sizes or the pad values differ.  XLA: `ReshapeIsBitcast`.
+
+    >>> reshape_is_bitcast(Shape("f32", (17, 3, 1, 16), Layout((1, 0, 3, 2))), Shape("f32", (51, 16), Layout((0, 1))))
+    True
+    """
+    if source.element_count != target.element_count or source.buffer_size != target.buffer_size:
+        return False
+    same_width = source.itemsize == target.itemsize
+    if not (same_width if ignore_element_type else source.element_type is target.element_type):
+        return False
+    has_padding = source.buffer_size != source.element_count
+    if has_padding and source.padding_bytes != target.padding_bytes:
+        return False
+    return source.is_zero_element_array or walk(source) == walk(target)
+
+
+def transpose_is_bitcast(source: Shape, target: Shape, permutation: Iterable[int], *,
+                         ignore_element_type: bool = False) -> bool:
+    """True when the logical transpose target[i] = source[permutation[i]] moves no byte.  XLA: `TransposeIsBitcast`."""
+    return is_bitcast(source.permute_dimensions(permutation), target, ignore_element_type=ignore_element_type)
+
+
+def deduce_transpose_dimensions_for_bitcast(source: Shape, target: Shape) -> tuple[int, ...] | None:
+    """The permutation that makes a bitcast from `source` to `target` a transpose, or None when none does.
+
+    XLA: `DeduceTransposeDimensionsForBitcast`.
+    """
+    if source.rank != target.rank:
+        return None
+    # The i-th most minor dimension of the target is the i-th most minor dimension of the source.
+    permutation = [0] * source.rank
+    for from_dim, to_dim in zip(source.layout.minor_to_major, target.layout.minor_to_major):
+        permutation[to_dim] = from_dim
+    found = tuple(permutation)
+    return found if transpose_is_bitcast(source, target, found, ignore_element_type=True) else None
+
+
+def with_descending_layout_and_same_physical_layout(shape: Shape) -> Shape:
+    """The same buffer seen as a descending shape: the dimensions are renamed, no byte moves.
+
+    XLA: `MakeShapeWithDescendingLayoutAndSamePhysicalLayout`.
+
+    >>> str(with_descending_layout_and_same_physical_layout(Shape("f32", (2, 3), Layout((0, 1)))))
+    'f32[3,2]{1,0}'
+    """
+    return shape.permute_dimensions(shape.layout.major_to_minor)
+
+
+def decompose_bitcast(source: Shape, target: Shape) -> tuple[tuple[int, ...], Shape, Shape, tuple[int, ...]]:
+    """A bitcast as transpose, reshape, transpose, each of which moves no byte.
+
+    Returns (first permutation, its result, the reshaped result, second permutation).  Both shapes in the middle are
+    descending, so the reshape between them is always free.  XLA: `DecomposeBitcastToTrt`.
+    LayoutError when the two shapes do not have the same number of bytes, or are padded.
+    """
+    if source.nbytes != target.nbytes or source.element_count != target.element_count:
+        raise LayoutError(f"{source} of {source.nbytes} bytes cannot be a bitcast of {target} of {target.nbytes} bytes")
+    for shape in (source, target):
+        if shape.is_padded:
+            raise LayoutError(f"padded_dimensions {shape.buffer_dimensions} of {shape} cannot be decomposed: "
+                              "padding has no row-major order")
+    first = with_descending_layout_and_same_physical_layout(source)
+    middle = with_descending_layout_and_same_physical_layout(target)
+    return source.layout.major_to_minor, first, middle, checks.inverse(target.layout.major_to_minor)
+
+
+def align_layouts(source: Shape, dimensions: Iterable[int]) -> Shape | None:
+    """A shape of other dimensions whose reshape from `source` is a bitcast, or None when there is none.
+
+    Dimensions of size 1 become the most major.  Padded shapes have none unless the dimensions are the same.
+    XLA: `AlignLayouts`.
+    """
+    dimensions = checks.sizes("dimensions", dimensions)
+    strides = _strides_after_reshape(source, dimensions)
+    if strides is None:
+        return None
+    real = sorted((dim for dim, size in enumerate(dimensions) if size != 1), key=lambda dim: strides[dim])
+    ones = [dim for dim, size in enumerate(dimensions) if size == 1]
+    target = Shape(source.element_type, dimensions, Layout((*real, *reversed(ones))))
+    return target if reshape_is_bitcast(source, target) else None
+
+
+def _strides_after_reshape(source: Shape, dimensions: Sequence[int]) -> list[int] | None:
+    """Split the walk of `source` at the boundaries of `dimensions`; None where a dimension straddles one."""
+    parts = list(walk(source))
+    strides = []
+    for size in reversed(dimensions):
+        if size == 1:
+            strides.append(0)
+            continue
+        extent, stride = parts.pop() if parts else (1, 0)
+        if size == 0 or extent % size:
+            return None
+        strides.append(stride)
+        if extent > size:
+            parts.append((extent // size, stride * size))
+    return strides[::-1] if not parts else None
+
+
+def normalized_transpose(dimensions: Iterable[int], permutation: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A transpose in as few dimensions as possible: (target dimensions, permutation).
+
+    dimensions    of the source, row-major; target dimension i is source dimension permutation[i]
+    Dimensions of size 1 are dropped and those that stay neighbours are merged.  XLA: `GetNormalizedLogicalTransposeShape`.
+
+    >>> normalized_transpose((50, 20, 30), (1, 2, 0))
+    ((600, 50), (1, 0))
+    """
+    dimensions = checks.sizes("dimensions", dimensions)
+    order = checks.transpose_permutation(permutation, len(dimensions))
+    kept = [dim for dim in range(len(dimensions)) if dimensions[dim] != 1]
+    groups: list[list[int]] = []
+    for dim in (dim for dim in order if dim in kept):
+        if groups and kept.index(dim) == kept.index(groups[-1][-1]) + 1:
+            groups[-1].append(dim)
+        else:
+            groups.append([dim])
+    in_source = sorted(groups)
+    sizes = []
+    for group in groups:
+        size = 1
+        for dim in group:
+            size *= dimensions[dim]
+        sizes.append(size)
+    return tuple(sizes), tuple(in_source.index(group) for group in groups)

@@ -1,0 +1,117 @@
+"""Element types: XLA's names, the NumPy dtypes that hold them, and nothing else.
+
+Kernels never see a type, only its number of bytes (1, 2, 4, 8 or 16); a type is a label on the host.
+"""
+from __future__ import annotations
+
+import enum
+import functools
+
+import ml_dtypes
+import numpy as np
+
+
+class ElementType(str, enum.Enum):
+    """One of XLA's array element types that occupy whole bytes.  It compares equal to its name.
+
+    >>> ElementType.of("bf16").itemsize, ElementType.of(np.float32) == "f32"
+    (2, True)
+    """
+
+    PRED = "pred"
+    S8, S16, S32, S64 = "s8", "s16", "s32", "s64"
+    U8, U16, U32, U64 = "u8", "u16", "u32", "u64"
+    F16, BF16, F32, F64 = "f16", "bf16", "f32", "f64"
+    C64, C128 = "c64", "c128"
+    F8E5M2, F8E4M3, F8E4M3FN, F8E3M4 = "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e3m4"
+    F8E5M2FNUZ, F8E4M3FNUZ, F8E4M3B11FNUZ, F8E8M0FNU = "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e8m0fnu"
+    F6E3M2FN, F6E2M3FN = "f6e3m2fn", "f6e2m3fn"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"ElementType({self.value!r})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+    @staticmethod
+    def of(value: object) -> ElementType:
+        """The element type of an XLA name ("f32") or of anything `numpy.dtype` takes.
+
+        XLA's names come first: "u8" is eight bits, as in XLA, and not NumPy's eight bytes.
+        TypeError for what XLA has no type for: objects, text, dates, structures, big-endian numbers.
+        """
+        if isinstance(value, ElementType):
+            return value
+        if isinstance(value, str) and value in _BY_NAME:
+            return _BY_NAME[value]
+        if isinstance(value, str) and value in _SUB_BYTE:
+            raise TypeError(f"element type {value!r} is smaller than a byte: packed elements are not supported")
+        return _of_dtype(value)
+
+    @functools.cached_property
+    def dtype(self) -> np.dtype:
+        """The NumPy dtype that holds one element."""
+        return _DTYPES[self]
+
+    @functools.cached_property
+    def itemsize(self) -> int:
+        """Bytes of one element: 1, 2, 4, 8 or 16."""
+        return self.dtype.itemsize
+
+    @functools.cached_property
+    def kind(self) -> str:
+        """One of "bool", "signed", "unsigned", "float", "complex"."""
+        return {"p": "bool", "s": "signed", "u": "unsigned", "c": "complex"}.get(self.value[0], "float")
+
+    @functools.cached_property
+    def is_extended(self) -> bool:
+        """True for the types NumPy itself does not know: they come from ml_dtypes.
+
+        Arrays of such a type may also be carried as unsigned integers of the same width.
+        """
+        return _DTYPES[self].type.__module__ != "numpy"
+
+    @functools.cached_property
+    def carrier(self) -> np.dtype:
+        """The unsigned integer dtype of the same width; complex types carry themselves."""
+        return np.dtype(f"u{self.itemsize}") if self.kind != "complex" else self.dtype
+
+
+_SUB_BYTE = frozenset({"s1", "u1", "s2", "u2", "s4", "u4", "f4e2m1fn"})
+_BY_NAME = {member.value: member for member in ElementType}
+_NUMPY_NAMES = {
+    "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128",
+}
+_ML_NAMES = {"bf16": "bfloat16"}
+_DTYPES = {
+    member: np.dtype(_NUMPY_NAMES[member.value]) if member.value in _NUMPY_NAMES else
+    np.dtype(getattr(ml_dtypes, _ML_NAMES.get(member.value, "float" + member.value[1:].replace("e", "_e", 1))))
+    for member in ElementType
+}
+_BY_DTYPE = {dtype: member for member, dtype in _DTYPES.items()}
+
+
+def _of_dtype(value: object) -> ElementType:
+    if value is None:
+        raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
+    try:
+        dtype = np.dtype(value)
+    except (TypeError, ValueError, SyntaxError):     # NumPy raises all three on hostile text
+        raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype") from None
+    if not dtype.isnative:
+        raise TypeError(f"element type {dtype.str!r} is big-endian: convert it to native byte order first")
+    found = _BY_DTYPE.get(dtype)
+    if found is None:
+        raise TypeError(f"element type {_short(dtype)} has no XLA counterpart: only "
+                        "booleans, integers, floats and complex numbers of whole bytes have one")
+    return found
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

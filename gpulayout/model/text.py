@@ -1,0 +1,188 @@
+"""Shapes as text: XLA's grammar for arrays, with two properties of our own for padding.
+
+    shape   := type "[" [size ("," size)*] "]" [layout]
+    layout  := "{" [number ("," number)*] [":" properties] "}"
+    properties := ["PD(" width ("," width)* ")"] ["PV(" name | number ")"]      in this order, each at most once
+
+Blanks and /* */ and // comments may stand between the tokens.  A missing layout means descending.  XLA never printed
+padding; a shape without it prints exactly what XLA prints.  The reader takes linear time and does not recurse.
+"""
+from __future__ import annotations
+
+import re
+
+from gpulayout.model.element_type import ElementType
+from gpulayout.model.errors import LayoutError, ShapeTextError
+from gpulayout.model.layout import Layout
+from gpulayout.model.padding import NAMES, parse_scalar
+from gpulayout.model.shape import Shape
+
+MAX_LENGTH = 1 << 16
+MAX_DIGITS = 19
+
+_TOKEN = re.compile(r"(?P<skip>[ \t\r\n]+|/\*.*?\*/|//[^\n]*)|(?P<number>-?[0-9]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|"
+                    r"(?P<mark>[\[\](){},:])", re.DOTALL)
+
+
+def parse_shape(text: str) -> Shape:
+    """The shape written as `f32[2,3]{0,1:PD(3,5)PV(lowest)}`: the exact inverse of `str(shape)`.
+
+    ShapeTextError (a LayoutError with `.position`) points at the first character that does not fit.
+
+    >>> parse_shape("f32[2,3]{0,1:PD(3,5)PV(lowest)}").buffer_size
+    15
+    """
+    reader = _Reader(text)
+    position, name = reader.position, reader.take("name", "an element type")
+    try:
+        element_type = ElementType.of(name) if name in ElementType._value2member_map_ else _unknown_type(name)
+    except TypeError as error:
+        raise reader.error(str(error), position) from None
+    reader.mark("[")
+    dimensions = reader.numbers("]", "a dimension size")
+    layout = _layout(reader) if reader.ahead("{") else None
+    reader.end()
+    return _built(reader, lambda: Shape(element_type, dimensions, layout))
+
+
+def parse_layout(text: str) -> Layout:
+    """The layout written as `{0,1:PD(3,5)PV(lowest)}`: the exact inverse of `str(layout)`.
+
+    >>> parse_layout("{0,1}").minor_to_major
+    (0, 1)
+    """
+    reader = _Reader(text)
+    layout = _layout(reader)
+    reader.end()
+    return layout
+
+
+def _unknown_type(name: str) -> ElementType:
+    raise TypeError(f"{name[:32]!r} is not one of XLA's element types of whole bytes")
+
+
+def _layout(reader: _Reader) -> Layout:
+    reader.mark("{")
+    order, widths, value = [], None, None
+    if not reader.ahead(":") and not reader.ahead("}"):
+        order = reader.number_list("a dimension number")
+    if reader.accept(":"):
+        if reader.accept_name("PD"):
+            reader.mark("(")
+            widths = reader.numbers(")", "a padded dimension")
+        if reader.accept_name("PV"):
+            value = _padding_value(reader)
+        if reader.kind == "name":
+            raise reader.error(f"{reader.value!r} is not a layout property here: PD(...) then PV(...) may stand")
+    reader.mark("}")
+    return _built(reader, lambda: Layout(tuple(order), padded_dimensions=widths, padding_value=value))
+
+
+def _padding_value(reader: _Reader):
+    """The text between the parentheses of PV(...): a name, or a number in Python's notation."""
+    raw, position = reader.parenthesis()
+    if raw in NAMES:
+        return NAMES[raw]
+    try:
+        return parse_scalar(raw)
+    except ValueError:
+        raise reader.error(f"{raw[:32]!r} is neither a number nor one of {', '.join(NAMES)}", position) from None
+
+
+def _built(reader: _Reader, make):
+    """What `make` gives; its LayoutError becomes one that also shows the text."""
+    try:
+        return make()
+    except LayoutError as error:
+        raise ShapeTextError(f"{error}, in {reader.shown()}", 0) from None
+
+
+class _Reader:
+    """One token ahead: `kind` ("number", "name", "mark" or "end"), `value`, and `position` in the text."""
+
+    def __init__(self, text: str):
+        if not isinstance(text, str):
+            raise TypeError(f"shape text must be a str, not {type(text).__name__}")
+        self.text = text
+        if len(text) > MAX_LENGTH:
+            raise ShapeTextError(f"shape text of {len(text)} characters is longer than {MAX_LENGTH}", MAX_LENGTH)
+        self._next = 0
+        self.advance()
+
+    def advance(self) -> str:
+        """Step over the current token and return its text."""
+        taken = getattr(self, "value", "")
+        while True:
+            self.position = self._next
+            if self._next == len(self.text):
+                self.kind, self.value = "end", ""
+                return taken
+            match = _TOKEN.match(self.text, self._next)
+            if not match:
+                self.kind, self.value = "other", self.text[self._next]
+                return taken
+            self._next = match.end()
+            if match.lastgroup != "skip":
+                self.kind, self.value = match.lastgroup, match.group()
+                return taken
+
+    def ahead(self, mark: str) -> bool:
+        return self.kind == "mark" and self.value == mark
+
+    def accept(self, mark: str) -> bool:
+        return self.ahead(mark) and bool(self.advance())
+
+    def accept_name(self, name: str) -> bool:
+        return self.kind == "name" and self.value == name and bool(self.advance())
+
+    def mark(self, mark: str) -> None:
+        if not self.accept(mark):
+            raise self.error(f"expected {mark!r}")
+
+    def take(self, kind: str, what: str) -> str:
+        if self.kind != kind:
+            raise self.error(f"expected {what}")
+        return self.advance()
+
+    def number(self, what: str) -> int:
+        position, digits = self.position, self.take("number", what)
+        if len(digits.lstrip("-0")) > MAX_DIGITS or abs(int(digits)) >= 2**63:
+            raise self.error(f"{what} of {len(digits)} digits does not fit 63 bits", position)
+        if digits.startswith("-"):
+            raise self.error(f"{what} cannot be negative", position)
+        return int(digits)
+
+    def number_list(self, what: str) -> list[int]:
+        found = [self.number(what)]
+        while self.accept(","):
+            found.append(self.number(what))
+        return found
+
+    def numbers(self, close: str, what: str) -> list[int]:
+        """A possibly empty list up to and with the closing mark."""
+        found = [] if self.ahead(close) else self.number_list(what)
+        self.mark(close)
+        return found
+
+    def parenthesis(self) -> tuple[str, int]:
+        """The raw text between parentheses, which hold a pad value, and where it starts."""
+        if not self.ahead("("):
+            raise self.error("expected '('")
+        start, close = self._next, self.text.find(")", self._next)
+        if close < 0:
+            raise self.error("expected ')'", len(self.text))
+        self._next = close + 1
+        self.advance()
+        return self.text[start:close].strip(), start
+
+    def end(self) -> None:
+        if self.kind != "end":
+            raise self.error("expected the end")
+
+    def error(self, message: str, position: int | None = None) -> ShapeTextError:
+        position = self.position if position is None else position
+        found = repr(self.text[position]) if position < len(self.text) else "the end"
+        return ShapeTextError(f"{message} at character {position} ({found}) of {self.shown()}", position)
+
+    def shown(self) -> str:
+        return repr(self.text if len(self.text) <= 120 else self.text[:117] + "...")

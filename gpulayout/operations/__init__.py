@@ -1,0 +1,1 @@
+"""The public functions: index conversion, pack, unpack, relayout, views and plans."""

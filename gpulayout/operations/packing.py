@@ -1,0 +1,92 @@
+"""Between logical N-d arrays and buffers in a layout: pack, unpack, and the view that moves nothing."""
+from __future__ import annotations
+
+from typing import Any
+
+from gpulayout.backends import arrays
+from gpulayout.backends.base import Array
+from gpulayout.backends.select import default_backend
+from gpulayout.model.shape import Shape
+from gpulayout.operations.shapes import as_shape
+from gpulayout.planning.move import pack_move, unpack_move
+
+
+def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
+    """A logical N-d array as a 1-D buffer in the layout of `shape`, padding filled.
+
+    array   of `shape.dimensions`; any strides, read-only too; nested lists go to the default backend
+    out     1-D, contiguous, `shape.buffer_size` elements or more, on the same device; returned as given
+
+    Raises as `relayout`; BufferError when the array has other dimensions.
+
+    >>> import numpy as np
+    >>> pack(np.array([[1, 2, 3], [4, 5, 6]], np.int8), "s8[2,3]{0,1:PD(3,3)PV(highest)}")
+    array([  1,   4, 127,   2,   5, 127,   3,   6, 127], dtype=int8)
+    """
+    shape = as_shape(shape)
+    backend, source = arrays.open_array_like(array, "array", shape.dtype)
+    arrays.check_logical(source, shape, "array")
+    if out is None:
+        result = out = backend.empty((shape.buffer_size,), source.dtype, source)
+    else:
+        out_backend, result = arrays.open_array(out, "out", writing=True)
+        arrays.check_buffer(result, shape, "out")
+        arrays.check_same_device(backend, source, out_backend, result, ("array", "out"))
+        arrays.check_no_overlap(backend, source, result, ("array", "out"))
+    backend.move(pack_move(source.strides, shape), source, result)
+    return out
+
+
+def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
+    """The logical N-d array of a 1-D buffer in the layout of `shape`: C order, without padding.
+
+    out   an array of `shape.dimensions` on the same device, with any strides that do not overlap; returned as given
+
+    Raises as `relayout`; BufferError when `out` has other dimensions or overlaps itself.
+
+    >>> import numpy as np
+    >>> unpack(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}")
+    array([[1, 2, 3],
+           [4, 5, 6]], dtype=int8)
+    """
+    shape = as_shape(shape)
+    backend, source = arrays.open_array(buffer, "buffer")
+    arrays.check_buffer(source, shape, "buffer")
+    if out is None:
+        result = out = backend.empty(shape.dimensions, source.dtype, source)
+        strides = arrays.contiguous_strides(shape.dimensions, shape.itemsize)
+    else:
+        out_backend, result = arrays.open_array(out, "out", writing=True)
+        arrays.check_logical(result, shape, "out")
+        arrays.check_no_self_overlap(result, "out")
+        arrays.check_same_device(backend, source, out_backend, result, ("buffer", "out"))
+        arrays.check_no_overlap(backend, source, result, ("buffer", "out"))
+        strides = result.strides
+    backend.move(unpack_move(shape, strides), source, result)
+    return out
+
+
+def view(buffer: Any, shape: Shape | str) -> Array:
+    """The logical array as strides over the buffer: no copy, so writing to it writes to the buffer.
+
+    Every layout of order and padding can be said in strides.  Raises as `unpack`.
+
+    >>> import numpy as np
+    >>> view(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}").strides
+    (1, 3)
+    """
+    shape = as_shape(shape)
+    backend, source = arrays.open_array(buffer, "buffer")
+    arrays.check_buffer(source, shape, "buffer")
+    return backend.strided(source, shape.dimensions, shape.byte_strides)
+
+
+def empty(shape: Shape | str) -> Array:
+    """A new buffer for `shape` on the default backend; zeros, so that it never shows what was in memory before.
+
+    >>> empty("f32[2,3]{0,1:PD(3,5)}").shape
+    (15,)
+    """
+    shape = as_shape(shape)
+    backend = default_backend()
+    return backend.zeros((shape.buffer_size,), backend.dtype_for(shape))

@@ -1,0 +1,107 @@
+"""Relayout: bytes in one layout become bytes in another, in one pass."""
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from gpulayout.backends import arrays
+from gpulayout.backends.base import Array
+from gpulayout.backends.select import host_backend
+from gpulayout.model.shape import Shape
+from gpulayout.operations.shapes import as_shape
+from gpulayout.planning.explain import Explanation, explain
+from gpulayout.planning.move import Move, relayout_move
+
+
+class Plan:
+    """A relayout that was thought through once and can be carried out many times.
+
+    source, target   the two shapes
+    move             the coalesced loops, a frozen value that can be printed, compared and hashed
+
+    >>> import numpy as np
+    >>> p = plan("s32[2,3]{1,0}", "s32[2,3]{0,1:PD(3,5)}")
+    >>> p(np.arange(1, 7, dtype=np.int32))
+    array([1, 4, 0, 2, 5, 0, 3, 6, 0, 0, 0, 0, 0, 0, 0], dtype=int32)
+    >>> p.bytes_read, p.bytes_written
+    (24, 60)
+    """
+
+    __slots__ = ("source", "target", "move", "bytes_read", "bytes_written")
+
+    def __init__(self, source: Shape, target: Shape):
+        self.source, self.target = source, target
+        self.move: Move = relayout_move(source, target)
+        self.bytes_read, self.bytes_written = self.move.bytes_read, self.move.bytes_written
+
+    def __call__(self, buffer: Any, out: Any = None) -> Array:
+        """A buffer in the target layout: `out`, or a new one where `buffer` lives.
+
+        buffer   1-D, contiguous, at least `source.buffer_size` elements
+        out      the same for the target; only its first `target.buffer_size` elements are written
+
+        Raises as `relayout` does.
+        """
+        if type(buffer) is np.ndarray:
+            backend, array = host_backend(), buffer
+        else:
+            backend, array = arrays.open_array(buffer, "buffer")
+        arrays.check_buffer(array, self.source, "buffer")
+        if out is None:
+            result = out = backend.empty((self.target.buffer_size,), array.dtype, array)
+        else:
+            out_backend, result = arrays.open_array(out, "out", writing=True)
+            arrays.check_buffer(result, self.target, "out")
+            arrays.check_same_device(backend, array, out_backend, result, ("buffer", "out"))
+            arrays.check_no_overlap(backend, array, result, ("buffer", "out"))
+        backend.move(self.move, array, result)
+        return out
+
+    def explain(self) -> Explanation:
+        """What was merged, which kernel was chosen and why not a faster one, and the bytes, as text.
+
+        The GPU part assumes buffers aligned to 16 bytes, as allocators give them.
+        """
+        return explain(self.move, self.source, self.target)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and (self.source, self.target) == (other.source, other.target)
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.target))
+
+    def __repr__(self) -> str:
+        return f"plan({str(self.source)!r}, {str(self.target)!r})"
+
+    def __reduce__(self):
+        return plan, (self.source, self.target)
+
+
+_plan = functools.lru_cache(maxsize=4096)(Plan)
+
+
+def plan(source: Shape | str, target: Shape | str) -> Plan:
+    """The plan that turns a buffer of `source` into a buffer of `target`; both describe the same logical array.
+
+    Plans are cached, so asking again costs a dictionary look-up.  LayoutError when element types or dimensions differ.
+    """
+    return _plan(as_shape(source, "source"), as_shape(target, "target"))
+
+
+def relayout(buffer: Any, source: Shape | str, target: Shape | str, *, out: Any = None) -> Array:
+    """A buffer of `source` as a buffer of `target`: every element moved once, every padding place written once.
+
+    buffer   1-D array of `source.buffer_size` elements or more: NumPy, CuPy, or foreign memory through DLPack or
+             `__cuda_array_interface__`; it stays on its device
+    out      where to write, on the same device; it is returned as it was given
+
+    TypeError for a wrong dtype, BufferError for a buffer that is too small, not contiguous, read-only (out), on
+    another device or overlapping; LayoutError when the shapes are not the same logical array.
+
+    >>> import numpy as np
+    >>> relayout(np.arange(6, dtype=np.float32), "f32[2,3]{1,0}", "f32[2,3]{0,1}")
+    array([0., 3., 1., 4., 2., 5.], dtype=float32)
+    """
+    return plan(source, target)(buffer, out)

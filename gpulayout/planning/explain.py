@@ -1,0 +1,79 @@
+"""A move in words: what was merged, which kernel was chosen and why not a faster one, and the bytes."""
+from __future__ import annotations
+
+import math
+
+from gpulayout.model.shape import Shape
+from gpulayout.planning.kernel_plan import KernelPlan, kernel_plan
+from gpulayout.planning.move import Move
+
+# The letters of XLA's shapes document, dimension 0 first.
+_LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
+
+
+class Explanation(str):
+    """Text that shows itself as it is at the interactive prompt."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def dimension_labels(rank: int) -> tuple[str, ...]:
+    """A short name for every dimension: the document's letters up to rank 4, else d0, d1, ...
+
+    >>> dimension_labels(3), dimension_labels(5)[:2]
+    (('z', 'y', 'x'), ('d0', 'd1'))
+    """
+    return tuple(_LETTERS.get(rank, "")) if rank in _LETTERS else tuple(f"d{dim}" for dim in range(rank))
+
+
+def explain(move: Move, source: Shape, target: Shape) -> Explanation:
+    """What a move from `source` to `target` does, one fact per line."""
+    lines = [f"relayout {source} -> {target}",
+             f"  read     {move.bytes_read} bytes: {move.element_count} elements of {move.itemsize}",
+             f"  written  {move.bytes_written} bytes: {move.place_count} places, {_padding(move, target)}",
+             f"  merged   {_merged(move, source)}"]
+    labels = dimension_labels(source.rank)
+    for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
+        name = "*".join(labels[dim] for dim in reversed(dims)) or "-"
+        padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
+        lines.append(f"    axis {number}  {name}: {axis.extent} places{padded}, steps of {axis.source_stride} bytes in the source, "
+                     f"{axis.target_stride} in the target")
+    lines.append(f"  numpy    {_numpy(move)}")
+    lines += _gpu(kernel_plan(move))
+    return Explanation("\n".join(lines))
+
+
+def _padding(move: Move, target: Shape) -> str:
+    count = move.place_count - move.element_count
+    if not count:
+        return "no padding"
+    value = target.layout.padding_value
+    shown = "zeros" if value is None else value.text if hasattr(value, "text") else repr(value)
+    return f"{count} of them padding ({shown}, {count / move.place_count:.1%})"
+
+
+def _merged(move: Move, source: Shape) -> str:
+    dropped = source.rank - sum(len(dims) for dims in move.dimensions)
+    text = f"{source.rank} dimensions into {len(move.axes)} {'axis' if len(move.axes) == 1 else 'axes'}, minor first in the target"
+    return text + (f"; {dropped} of size 1 dropped" if dropped else "")
+
+
+def _numpy(move: Move) -> str:
+    if not move.place_count:
+        return "nothing to do"
+    if not move.element_count:
+        return f"one fill of {move.place_count} places"
+    text = f"one np.copyto over {max(len(move.axes), 1)} {'axis' if len(move.axes) <= 1 else 'axes'}"
+    fills = len(move.padding_slabs)
+    return text + (f" and {fills} {'fill' if fills == 1 else 'fills'} of padding" if fills else "")
+
+
+def _gpu(plan: KernelPlan | None) -> list[str]:
+    if plan is None:
+        return ["  gpu      no launch: nothing to write"]
+    tile = f", tile of {plan.tile[1]} x {plan.tile[0]} elements" if plan.tile else ""
+    lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
+             f"    elements of {plan.element_bytes} bytes, accesses of {plan.vector_bytes} bytes{tile}, {plan.index_bits}-bit offsets, "
+             f"{math.prod(plan.grid)} blocks of 256 threads"]
+    return lines + [f"    why not faster: {reason}" for reason in plan.reasons]

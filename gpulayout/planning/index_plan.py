@@ -1,0 +1,106 @@
+"""Index conversion: the digits a kernel or a NumPy loop needs, for the three directions.
+
+    linearize        logical index -> linear index: sum of coordinate * stride
+    delinearize      linear index -> logical index: digit by digit
+    convert_linear   linear index in one layout -> linear index in another: digits of the first, strides of the second
+"""
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.model.errors import LayoutError
+from gpulayout.model.shape import Shape
+from gpulayout.planning.move import MAX_AXES, Axis, coalesce, relayout_move
+from gpulayout.planning.parameters import axes_variant, index_bits, pack_index_table
+from gpulayout.planning.stride_table import stride_table
+
+MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}          # as GplMode in kernels/index.cu
+KERNELS = {"linearize": "gpl_linearize", "delinearize": "gpl_delinearize", "convert_linear": "gpl_convert_linear"}
+THREADS, ITEMS = 256, 4
+
+
+class IndexDigit(NamedTuple):
+    """A digit of the linear index: its width, the logical size, the stride of the result, the logical dimension."""
+
+    extent: int
+    bound: int
+    stride: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class IndexPlan:
+    """One direction of index conversion for one shape (or two).
+
+    digits   most minor first
+    size     places of the buffer a linear index may point into
+    reach    the largest linear index that can come in or go out, plus one
+    """
+
+    direction: str
+    digits: tuple[IndexDigit, ...]
+    rank: int
+    size: int
+    reach: int
+
+    @property
+    def index_bits(self) -> int:
+        """32 when linear indices on both sides fit 31 bits, else 64."""
+        return index_bits(self.reach)
+
+    def macros(self, in_bytes: int, in_signed: bool, out_bytes: int) -> tuple[tuple[str, int], ...]:
+        """The compile-time variant for these index types."""
+        return (("GPL_INDEX_BITS", self.index_bits), ("GPL_AXES", axes_variant(max(len(self.digits), 1))),
+                ("GPL_IN_BYTES", in_bytes), ("GPL_IN_SIGNED", int(in_signed)), ("GPL_OUT_BYTES", out_bytes))
+
+    def parameters(self, count: int, mode: str) -> bytes:
+        """The bytes of the parameter struct for `count` indices."""
+        return pack_index_table(self.index_bits, count, self.size, MODES[mode], self.digits)
+
+    @staticmethod
+    def grid(count: int) -> tuple[int, int]:
+        """Blocks of 256 threads for `count` indices."""
+        blocks = math.ceil(count / (THREADS * ITEMS))
+        return min(blocks, 2**31 - 1), math.ceil(blocks / (2**31 - 1))
+
+
+@functools.lru_cache(maxsize=4096)
+def linearize_plan(shape: Shape) -> IndexPlan:
+    """Logical index to linear index."""
+    return _shape_plan("linearize", shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def delinearize_plan(shape: Shape) -> IndexPlan:
+    """Linear index to logical index."""
+    return _shape_plan("delinearize", shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def convert_plan(source: Shape, target: Shape) -> IndexPlan:
+    """Linear index in `source` to linear index in `target`, in as few digits as possible.
+
+    LayoutError unless both describe the same logical array.
+    """
+    relayout_move(source, target)                    # the check that both are the same array
+    table = stride_table(source)
+    axes = [Axis(digit.extent, source.dimensions[digit.dim], target.strides[digit.dim], digit.stride) for digit in table.digits]
+    joined, made_of = coalesce(axes, [(digit.dim,) for digit in table.digits]) if source.element_count else (axes, [(0,)] * len(axes))
+    digits = tuple(IndexDigit(axis.extent, axis.bound, axis.source_stride, dims[0]) for axis, dims in zip(joined, made_of))
+    return _checked(IndexPlan("convert_linear", digits, source.rank, source.buffer_size,
+                              max(source.buffer_size, target.buffer_size)), source)
+
+
+def _shape_plan(direction: str, shape: Shape) -> IndexPlan:
+    digits = tuple(IndexDigit(digit.extent, shape.dimensions[digit.dim], digit.stride, digit.dim)
+                   for digit in stride_table(shape).digits)
+    return _checked(IndexPlan(direction, digits, shape.rank, shape.buffer_size, shape.buffer_size), shape)
+
+
+def _checked(plan: IndexPlan, shape: Shape) -> IndexPlan:
+    if len(plan.digits) > MAX_AXES:
+        raise LayoutError(f"{shape} has {len(plan.digits)} digits: {MAX_AXES} is the limit for index conversion")
+    return plan

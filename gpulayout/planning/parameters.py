@@ -1,0 +1,72 @@
+"""The bytes of the kernels' parameter structs: the host side of `GplMove` and `GplIndexTable` in kernels/.
+
+Both are passed by value.  All words behind the fixed head have the width of the index (4 or 8 bytes), so a struct is
+its head followed by an array of words; the order here is the order of the fields there.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpulayout.planning.division import divisor
+
+AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)     # one compiled kernel each; unused axes have extent 1
+_INT31 = 2**31
+
+
+def axes_variant(count: int) -> int:
+    """The number of axes to compile for."""
+    return next(variant for variant in AXES_VARIANTS if variant >= count)
+
+
+def index_bits(*reaches: int) -> int:
+    """32 when every given offset, count and place fits 31 bits, else 64.
+
+    It looks at reaches, not at element counts: ten elements 2^30 apart need 64 bits.
+
+    >>> index_bits(2**31 - 1), index_bits(-2**31), index_bits(2**31)
+    (32, 64, 64)
+    """
+    return 32 if all(abs(reach) < _INT31 for reach in reaches) else 64
+
+
+def pack_move(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[int], tile: Sequence[int],
+              axes: Sequence[tuple[int, int, int, int]]) -> bytes:
+    """The bytes of a `GplMove`.
+
+    scalars   total, head, pitch; counts and tile are two extents each
+    axes      (extent, bound, source_stride, target_stride) in elements, minor first; filled up to a variant
+    """
+    words = [*scalars]
+    for value in (*counts, *tile):
+        words += divisor(value, bits)
+    for extent, bound, source_stride, target_stride in _filled(axes, (1, 1, 0, 0)):
+        words += [*divisor(extent, bits), bound, source_stride, target_stride]
+    pattern = (pad * 16)[:16]
+    return _aligned(pattern + _words(words, bits), 16)
+
+
+def pack_index_table(bits: int, count: int, size: int, mode: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:
+    """The bytes of a `GplIndexTable`.
+
+    digits   (extent, bound, stride, dim), most minor first
+    """
+    words = []
+    for extent, bound, stride, dim in _filled(digits, (1, 1, 0, 0)):
+        words += [*divisor(max(extent, 1), bits), bound, stride, dim]
+    return _aligned(np.array([count, size, len(digits), mode], np.uint64).tobytes() + _words(words, bits), 8)
+
+
+def _filled(rows: Sequence[tuple], filler: tuple) -> list[tuple]:
+    return [*rows, *[filler] * (axes_variant(max(len(rows), 1)) - len(rows))]
+
+
+def _words(values: Sequence[int], bits: int) -> bytes:
+    mask = (1 << bits) - 1                        # negative strides in two's complement
+    return np.array([value & mask for value in values], np.uint32 if bits == 32 else np.uint64).tobytes()
+
+
+def _aligned(data: bytes, alignment: int) -> bytes:
+    return data + bytes(-len(data) % alignment)
+

@@ -1,0 +1,22 @@
+// One coordinate of an index, checked, wrapped or clipped.  Needs no macros: it also serves as the preamble of an
+// elementwise kernel.
+#ifndef GPL_COORDINATE_CUH
+#define GPL_COORDINATE_CUH
+
+enum GplMode { GPL_RAISE = 0, GPL_WRAP = 1, GPL_CLIP = 2, GPL_MARK = 3 };
+
+// Sign-extended to 64 bits: a negative number becomes larger than any bound, so one comparison checks both ends.
+template <typename T>
+__device__ __forceinline__ unsigned long long gpl_widen(T value) { return (unsigned long long)(long long)value; }
+
+// A coordinate brought into 0..bound-1; in GPL_RAISE it may stay outside.  -1 wraps to bound - 1 and clips to 0.
+template <typename T>
+__device__ __forceinline__ unsigned long long gpl_coordinate(T value, unsigned long long bound, unsigned long long mode) {
+  const unsigned long long wide = gpl_widen(value);
+  if (wide < bound || mode == GPL_RAISE) return wide;
+  const bool negative = (T)-1 < (T)1 && (long long)wide < 0;       // the first half: T has negative numbers
+  if (mode == GPL_CLIP) return negative ? 0 : bound - 1;
+  return negative ? bound - 1 - ~wide % bound : wide % bound;      // ~wide is -1 - value
+}
+
+#endif

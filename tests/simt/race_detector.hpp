@@ -1,0 +1,111 @@
+// What ThreadSanitizer must know: who runs, and what a barrier orders.
+//
+// Without -fsanitize=thread everything here is empty.  A tag is an address; who acquires a tag comes
+// after everyone who released it.
+//
+//   BLOCK  every thread of a block is a TSan fiber.  Blocks come one after the other, because they
+//          reuse the storage of shared memory.  Finds races between the threads of a block.
+//   GRID   every block is one new TSan fiber; shared memory and stacks are ignored.  Finds races between
+//          blocks, in global memory.
+#pragma once
+#include <stddef.h>
+
+#include "fibers.hpp"
+#include "unwatched.hpp"
+
+namespace simt {
+
+enum Races { BLOCK = 0, GRID = 1 };
+static const int MAX_WARPS = 32;
+
+#if SIMT_TSAN
+
+extern "C" {
+void* __tsan_get_current_fiber();
+void* __tsan_create_fiber(unsigned);
+void __tsan_destroy_fiber(void*);
+void __tsan_switch_to_fiber(void*, unsigned);
+void __tsan_acquire(void*);
+void __tsan_release(void*);
+void AnnotateBenignRaceSized(const char*, int, const volatile void*, size_t, const char*);
+}
+
+static Races races;
+static long long start_tag, end_tags[2];
+static void *main_fiber, *block_fiber, *thread_fibers[1024];
+
+// Two tags per barrier, used in turn: a thread that is late to leave one barrier must not come
+// after a thread that already waits at the next.
+static long long block_tags[2], warp_tags[MAX_WARPS][2];
+
+SIMT_UNWATCHED void watch_launch(Races mode, void* shared, size_t shared_bytes) {
+  races = mode;
+  main_fiber = __tsan_get_current_fiber();
+  if (races == GRID) {   // every block reuses these
+    AnnotateBenignRaceSized(__FILE__, __LINE__, shared, shared_bytes, "shared memory");
+    AnnotateBenignRaceSized(__FILE__, __LINE__, stack_memory(), POOL, "stacks");
+  }
+  __tsan_release(&start_tag);
+}
+
+// TSan allows about 8000 fibers, and forgets the stack of a destroyed one: keep the last few thousand,
+// so that a report can name both sides.
+SIMT_UNWATCHED void retire(void* fiber) {
+  static void* retired[4096];
+  static int next;
+  if (retired[next]) __tsan_destroy_fiber(retired[next]);
+  retired[next] = fiber;
+  next = (next + 1) % 4096;
+}
+
+// Called on the main fiber: a fiber comes after the one that created it.
+SIMT_UNWATCHED void watch_block(int threads) {
+  if (races == GRID) {
+    if (block_fiber) retire(block_fiber);
+    block_fiber = __tsan_create_fiber(0);
+  } else {
+    for (int i = 0; i < threads; ++i)
+      if (!thread_fibers[i]) thread_fibers[i] = __tsan_create_fiber(0);
+  }
+}
+
+// thread -1 is the main context.  1: the switch itself orders nothing, so the fibers stay concurrent.
+SIMT_UNWATCHED void watch_switch(int thread) {
+  __tsan_switch_to_fiber(thread < 0 ? main_fiber : races == GRID ? block_fiber : thread_fibers[thread], 1);
+}
+
+SIMT_UNWATCHED void watch_thread_start(long long block) {
+  __tsan_acquire(&start_tag);
+  if (races == BLOCK) __tsan_acquire(&end_tags[~block & 1]);   // the block before this one
+}
+SIMT_UNWATCHED void watch_thread_end(long long block) { __tsan_release(&end_tags[block & 1]); }
+SIMT_UNWATCHED void watch_launch_end() {
+  __tsan_acquire(&end_tags[0]);
+  __tsan_acquire(&end_tags[1]);
+}
+
+SIMT_UNWATCHED void* block_tag(long long generation) { return &block_tags[generation & 1]; }
+SIMT_UNWATCHED void* warp_tag(int warp, long long generation) { return &warp_tags[warp][generation & 1]; }
+SIMT_UNWATCHED void watch_arrive(void* tag) {
+  if (races == BLOCK) __tsan_release(tag);
+}
+SIMT_UNWATCHED void watch_leave(void* tag) {
+  if (races == BLOCK) __tsan_acquire(tag);
+}
+
+#else
+
+inline void watch_launch(Races, void*, size_t) {}
+inline void watch_block(int) {}
+inline void watch_switch(int) {}
+inline void watch_thread_start(long long) {}
+inline void watch_thread_end(long long) {}
+inline void watch_launch_end() {}
+inline void* block_tag(long long) { return nullptr; }
+inline void* warp_tag(int, long long) { return nullptr; }
+inline void watch_arrive(void*) {}
+inline void watch_leave(void*) {}
+
+#endif
+
+}  // namespace simt

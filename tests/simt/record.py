@@ -1,0 +1,80 @@
+"""A launch written down: everything a separate program needs to repeat it."""
+
+import dataclasses
+import struct
+
+from . import source_text
+from .host_module import ASCENDING
+
+BUFFER_ALIGN = 256   # every buffer begins its phase after a multiple of this, as in a CUDA allocation
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    """Memory that an argument points to.
+
+    nbytes    its exact length: one byte more is out of bounds
+    phase     its address modulo 256
+    content   initial bytes; shorter content is filled up with 0xA5, as fresh memory would be garbage
+    writable  False: a run whose kernel changes it is not clean
+    """
+
+    nbytes: int
+    phase: int = 0
+    content: bytes = b""
+    writable: bool = True
+
+    def __post_init__(self):
+        if not 0 <= self.phase < BUFFER_ALIGN:
+            raise ValueError(f"phase {self.phase} is outside 0..{BUFFER_ALIGN - 1}")
+        if len(self.content) > self.nbytes:
+            raise ValueError(f"content has {len(self.content)} bytes, the buffer {self.nbytes}")
+
+    def initial(self):
+        return self.content + b"\xa5" * (self.nbytes - len(self.content))
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One launch.  An argument is an int (8 bytes), bytes (by value) or a Buffer (its address)."""
+
+    text: str
+    macros: dict
+    kernel: str
+    grid: tuple
+    block: tuple
+    arguments: tuple
+    order: int = ASCENDING
+    seed: int = 1
+    first: int = 0
+    last: int = -1
+
+    @property
+    def buffers(self):
+        return [argument for argument in self.arguments if isinstance(argument, Buffer)]
+
+    @property
+    def build_key(self):
+        """Records with equal keys can share one program."""
+        return self.text, tuple(sorted(self.macros.items()))
+
+
+def launch_file(records, races):
+    """The bytes that record_main.cpp reads; `races` is the race mode of all launches."""
+    return struct.pack("<I", len(records)) + b"".join(_launch(record, races) for record in records)
+
+
+def _launch(record, races):
+    name = record.kernel.encode()
+    header = struct.pack("<6I2iQ2q8x", *source_text.three(record.grid), *source_text.three(record.block),
+                         record.order, races, record.seed, record.first, record.last)
+    arguments = b"".join(map(_argument, record.arguments))
+    return struct.pack("<I", len(name)) + name + header + struct.pack("<I", len(record.arguments)) + arguments
+
+
+def _argument(argument):
+    if isinstance(argument, Buffer):
+        return struct.pack("<2IQ", 1, argument.phase, argument.nbytes) + argument.initial()
+    if isinstance(argument, int):
+        argument = struct.pack("<q" if argument < 0 else "<Q", argument)
+    return struct.pack("<2IQ", 0, 0, len(argument)) + argument

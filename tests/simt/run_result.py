@@ -1,0 +1,49 @@
+"""What a checked run found."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Traffic:
+    """The accesses of one class (global or shared, read or write) of one launch.
+
+    requests        warp instructions
+    sectors         32-byte pieces of global memory they touched
+    ideal_sectors   the fewest that could hold the bytes they asked for
+    phases          steps in which shared memory serves a request: 1, 2 (8 bytes), 4 (16 bytes)
+    degrees         sum over phases of the most words wanted from one bank
+    """
+
+    requests: int
+    sectors: int
+    ideal_sectors: int
+    phases: int
+    degrees: int
+    worst_degree: int
+
+    @property
+    def sectors_per_request(self):
+        return self.sectors / self.requests if self.requests else 0.0
+
+    @property
+    def sectors_per_ideal(self):
+        """1.0 is fully coalesced; 0.0 where there was no global access."""
+        return self.sectors / self.ideal_sectors if self.ideal_sectors else 0.0
+
+    @property
+    def mean_degree(self):
+        """1.0 is free of bank conflicts; 0.0 where there was no shared access."""
+        return self.degrees / self.phases if self.phases else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """reports: the findings' texts; buffers: bytes after the run; traffic: class -> Traffic (trace only)."""
+
+    reports: tuple = ()
+    buffers: tuple = ()
+    traffic: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def clean(self):
+        return not self.reports

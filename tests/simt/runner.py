@@ -1,0 +1,138 @@
+"""Runs recorded launches under a sanitizer, or counts their memory traffic.
+
+    asan_ubsan   out-of-bounds and misaligned accesses, signed overflow, out-of-range shifts
+    tsan_block   races between the threads of a block
+    tsan_grid    races between blocks, in global memory
+    trace        sectors per request and bank conflicts
+"""
+
+import collections
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from . import source_text, toolchain
+from .record import launch_file
+from .run_result import Result, Traffic
+
+_BLOCK, _GRID = 0, 1         # enum Races in race_detector.hpp
+_ASAN = ("-fsanitize=address,undefined",)
+_TSAN = ("-fsanitize=thread",)
+
+Mode = collections.namedtuple("Mode", "compile_flags link_flags races")
+MODES = {
+    # Shared memory has a section of its own, which ASan skips unless told.
+    "asan_ubsan": Mode(("-O1", "-g", *_ASAN, "-fno-sanitize-recover=undefined", "-fsanitize-sections=simt_shared"),
+                       _ASAN, _BLOCK),
+    "tsan_block": Mode(("-O1", "-g", *_TSAN), _TSAN, _BLOCK),
+    "tsan_grid": Mode(("-O1", "-g", *_TSAN), _TSAN, _GRID),
+    # Without -fno-tree-sra one 16-byte access would be seen as four of 4.
+    "trace": Mode(("-O1", "-fno-tree-sra", "-DSIMT_TRACE", *_TSAN), (), _BLOCK),
+}
+_ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:redzone=512",
+                "UBSAN_OPTIONS": "print_stacktrace=1",
+                "TSAN_OPTIONS": "atexit_sleep_ms=0"}   # otherwise every program sleeps a second
+_FINDING = re.compile(r"WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:|^LAUNCH FAILED: ", re.MULTILINE)
+_SHIM_FRAME = re.compile(r"^ *#\d+ .*\b(simt::|simt_call_|simt_launch_|_start|__libc_start).*\n", re.MULTILINE)
+
+
+class RunnerError(Exception):
+    """The program did not do its work, so nothing is known about the kernel."""
+
+
+def run(records, mode):
+    """The Result of one record, or the list of Results of a sequence of records, in order."""
+    if not isinstance(records, (list, tuple)):
+        return run([records], mode)[0]
+    groups = collections.defaultdict(list)
+    for position, record in enumerate(records):
+        groups[record.build_key].append(position)
+    results = [None] * len(records)
+
+    def run_group(positions):
+        for position, result in zip(positions, _run_group([records[i] for i in positions], mode)):
+            results[position] = result
+
+    toolchain.in_parallel([lambda positions=positions: run_group(positions) for positions in groups.values()])
+    return results
+
+
+def build(record, mode, kernels=None):
+    """The program for the text and macros of a record, with these kernels (default: the record's)."""
+    kernels = sorted(kernels or {record.kernel})
+    mode = MODES[mode]
+    flags = (*mode.compile_flags, *source_text.macro_flags(record.macros))
+    units = [(source_text.compilation_unit(record.text, kernels), flags), (_our_text("record_main.cpp"), ("-O1",))]
+    if "-DSIMT_TRACE" in mode.compile_flags:
+        units.append((_our_text("trace_runtime.cpp"), ("-O2",)))
+    return toolchain.program(units, (*mode.link_flags, "-ldl"))
+
+
+def _our_text(name):
+    return pathlib.Path(toolchain.HERE, name).read_text()
+
+
+def _run_group(records, mode):
+    """One process for all; only when something was found, one each to know whose it is."""
+    program = build(records[0], mode, {record.kernel for record in records})
+    results = _run_program(program, records, mode)
+    if len(records) > 1 and not all(result.clean for result in results):
+        results = [_run_program(program, [record], mode)[0] for record in records]
+    return results
+
+
+def _run_program(program, records, mode):
+    with tempfile.TemporaryDirectory(prefix="simt-run-") as folder:
+        launches, output = pathlib.Path(folder, "launches"), pathlib.Path(folder, "output")
+        launches.write_bytes(launch_file(records, MODES[mode].races))
+        done = subprocess.run(toolchain.without_aslr([program, launches, output]), capture_output=True, text=True,
+                              errors="replace", timeout=300, env={**os.environ, **_ENVIRONMENT})
+        content = output.read_bytes() if output.exists() else b""
+    reports = _reports(done.stderr)
+    if done.returncode and not reports:
+        raise RunnerError(f"{mode}: exit status {done.returncode}: {done.stderr.strip() or 'no message'}")
+    if reports:   # content may be incomplete, and belongs to nobody in particular
+        return [Result(reports)] * len(records)
+    return [_with_read_only_check(record, *rest)
+            for record, *rest in zip(records, _split(content, records), _traffic(done.stdout, len(records)))]
+
+
+def _reports(stderr):
+    """The findings, each with its text; stack frames of the shim itself are left out."""
+    stderr = _SHIM_FRAME.sub("", stderr)
+    starts = [found.start() for found in _FINDING.finditer(stderr)]
+    return tuple(stderr[start:end].strip(" =\n") for start, end in zip(starts, [*starts[1:], None]))
+
+
+def _split(content, records):
+    """Per record, the bytes of each of its buffers after the run."""
+    position, split = 0, []
+    for record in records:
+        split.append([])
+        for buffer in record.buffers:
+            split[-1].append(content[position:position + buffer.nbytes])
+            position += buffer.nbytes
+    return split
+
+
+def _with_read_only_check(record, buffers, traffic):
+    reports = tuple(f"buffer {i} of {record.kernel} is read-only but was written"
+                    for i, (buffer, after) in enumerate(zip(record.buffers, buffers))
+                    if not buffer.writable and after != buffer.initial())
+    return Result(reports, tuple(buffers), traffic)
+
+
+def _traffic(stdout, count):
+    """Per record, class name -> Traffic; empty where the run was not a trace."""
+    if not stdout:
+        return [{}] * count
+    tables = [{}]
+    for line in stdout.splitlines():
+        if line == "end":
+            tables.append({})
+        else:
+            space, direction, *numbers = line.split()
+            tables[-1][f"{space} {direction}"] = Traffic(*map(int, numbers))
+    return tables[:-1]

@@ -1,0 +1,22 @@
+"""The C++ text that is compiled for kernel text: the shim, the kernels, their exports."""
+
+
+def compilation_unit(text, kernel_names):
+    """Text for g++; compiler and sanitizer messages point at lines of kernel.cu, the text itself.
+
+    The unnamed namespace gives inline functions and templates internal linkage.  Without it their
+    __shared__ objects and those of other functions could not lie in one ELF section.
+    """
+    exports = "\n".join(f"SIMT_EXPORT({name})" for name in kernel_names)
+    return f'#include "simt.hpp"\nnamespace {{\n#line 1 "kernel.cu"\n{text}\n}}\n#line 1 "exports"\n{exports}\n'
+
+
+def macro_flags(macros):
+    """-DNAME=value in a fixed order, so that equal macros give equal builds."""
+    return tuple(f"-D{name}={int(value)}" for name, value in sorted(macros.items()))
+
+
+def three(sizes):
+    """(x, y, z) of a grid or block given as an int or up to three ints."""
+    sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    return (sizes + (1, 1))[:3]

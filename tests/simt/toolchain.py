@@ -1,0 +1,145 @@
+"""Compiles kernel text with g++ into a cache shared by all test runs and workers.
+
+A product is named after a hash of everything it is made from: text, headers, flags and compiler
+version.  So it never goes stale, and nothing here decides whether to rebuild.
+"""
+
+import concurrent.futures
+import functools
+import hashlib
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# Kernels read bytes through wider pointers, as CUDA code does; type-based alias analysis is not the gate.
+# Hidden symbols: a kernel may be called what a function of the C library is called.
+COMMON_FLAGS = ("-std=c++17", "-fno-strict-aliasing", "-fvisibility=hidden", "-U_FORTIFY_SOURCE",
+                "-Wno-unknown-pragmas")
+
+
+class BuildError(Exception):
+    """The compiler refused the text; the message is what it said."""
+
+
+def missing():
+    """Why kernels cannot run on this machine's CPU, or None if they can."""
+    if sys.platform != "linux":
+        return f"the host shim needs Linux (ELF sections, mmap), this is {sys.platform}"
+    if shutil.which(_compiler()) is None:
+        return f"no C++ compiler: {_compiler()} is not on the PATH"
+    return None
+
+
+def sanitizers_missing():
+    """Why sanitizer programs cannot run here, or None if they can."""
+    return missing() or _sanitizers_missing()
+
+
+@functools.lru_cache(maxsize=None)
+def _sanitizers_missing():
+    for flags in (("-fsanitize=address,undefined",), ("-fsanitize=thread",)):
+        try:
+            path = program((("int main() {}", flags),), flags)
+        except BuildError:
+            return f"{_compiler()} cannot link {flags[0]}"
+        done = subprocess.run(without_aslr([path]), capture_output=True, text=True)
+        if done.returncode:
+            return f"a program built with {flags[0]} does not start: {done.stderr.strip()[:200]}"
+    return None
+
+
+def shared_library(text, flags=()):
+    """The path of a shared library compiled from C++ text."""
+    return _product(".so", text, (*flags, "-fPIC", "-shared"))
+
+
+def program(units, link_flags=()):
+    """The path of a program linked from (C++ text, flags) units; each unit is compiled once."""
+    objects = [_product(".o", text, (*flags, "-c")) for text, flags in units]
+    key = "\0".join(path.name for path in objects)
+    return _product(".run", key, ("-rdynamic", *link_flags), objects)
+
+
+def in_parallel(calls, workers=2):
+    """The results of calls that take no arguments; they mostly wait for compilers and programs."""
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(lambda call: call(), calls))
+
+
+def without_aslr(command):
+    """The command with plain addresses: TSan refuses some of the random ones that new kernels give."""
+    return [*_plain_addresses(), *map(str, command)]
+
+
+@functools.lru_cache(maxsize=None)
+def _plain_addresses():
+    prefix = ["setarch", platform.machine(), "-R"]
+    if shutil.which("setarch") is None:
+        return []
+    allowed = subprocess.run([*prefix, "true"], capture_output=True).returncode == 0   # containers may forbid it
+    return prefix if allowed else []
+
+
+def _compiler():
+    return os.environ.get("CXX", "g++")
+
+
+@functools.lru_cache(maxsize=None)
+def _fingerprint():
+    """What every product depends on: the compiler, and our headers."""
+    version = subprocess.run([_compiler(), "-v"], capture_output=True, text=True, check=True).stderr
+    headers = [path.read_bytes() for path in sorted(HERE.glob("*.hpp"))]
+    return hashlib.sha256(b"\0".join([version.encode(), *headers])).digest()
+
+
+@functools.lru_cache(maxsize=None)
+def build_folder():
+    """Where products live: SIMT_BUILD, or a folder of this user's among the temporary files."""
+    named = os.environ.get("SIMT_BUILD")
+    folder = pathlib.Path(named or pathlib.Path(tempfile.gettempdir(), f"gpulayout-simt-{os.getuid()}"))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():   # somebody else's libraries would run in this process
+        raise BuildError("the build folder belongs to another user; set SIMT_BUILD to another one")
+    return folder
+
+
+def _product(suffix, text, flags, objects=()):
+    key = hashlib.sha256(_fingerprint())
+    for part in (suffix, *flags, text):
+        key.update(part.encode() + b"\0")
+    target = build_folder() / (key.hexdigest()[:40] + suffix)
+    if not target.exists():
+        with _lock(target):
+            if not target.exists():   # another worker may have built it while we waited
+                _compile(target, text, flags, objects)
+    return target
+
+
+def _lock(target):
+    """An open file, locked: workers that want the same product build it once."""
+    import fcntl
+
+    lock = open(target.with_suffix(target.suffix + ".lock"), "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def _compile(target, text, flags, objects):
+    with tempfile.TemporaryDirectory(dir=build_folder()) as folder:
+        output = pathlib.Path(folder, "output")
+        sources = [str(path) for path in objects]
+        if not objects:
+            source = pathlib.Path(folder, "source.cpp")
+            source.write_text(text)
+            sources = [*COMMON_FLAGS, "-I", str(HERE), str(source)]
+        command = [_compiler(), *sources, *flags, "-o", str(output)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise BuildError(done.stderr)
+        os.replace(output, target)   # atomic: nobody sees half a product

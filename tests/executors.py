@@ -1,0 +1,130 @@
+"""The three executors that run the same tests: NumPy, the CUDA sources on the CPU, and CuPy on a GPU.
+
+Each makes arrays where it computes, at any phase, with guard bytes around them, and brings bytes back.
+"""
+import contextlib
+
+import numpy as np
+
+from gpulayout.backends import select
+from gpulayout.backends.cuda_launch import NO_OFFENDER, CudaBackend
+from gpulayout.backends.kernel_source import kernel_text
+from gpulayout.backends.numpy_backend import NumpyBackend
+from tests.simt import host_module, toolchain
+
+GUARD = 64                    # bytes on either side of a guarded buffer
+GUARD_BYTE = 0x5C
+
+
+class SimtRuntime:
+    """Launches the kernel files compiled by the host compiler; arrays are NumPy's."""
+
+    def __init__(self):
+        self.order, self.seed, self.launches = host_module.ASCENDING, 1, []
+
+    def launch(self, like, file, kernel, macros, grid, arguments):
+        self.launches.append((kernel, macros))
+        host_module.load(kernel_text(file), KERNELS_OF[file], dict(macros)).kernel(kernel)(
+            grid, 256, arguments, self.order, self.seed)
+
+    def new_flag(self, like):
+        flag = np.array([NO_OFFENDER], np.uint64)
+        return flag, flag.ctypes.data
+
+    def read_flag(self, flag):
+        return int(flag[0])
+
+    def address(self, array):
+        return array.__array_interface__["data"][0]
+
+
+KERNELS_OF = {"copy.cu": ("gpl_copy",), "rows.cu": ("gpl_rows",), "tile.cu": ("gpl_tile_vector",),
+              "tile_any.cu": ("gpl_tile_any",), "gather.cu": ("gpl_gather",),
+              "index.cu": ("gpl_linearize", "gpl_delinearize", "gpl_convert_linear")}
+
+
+class SimtBackend(CudaBackend, NumpyBackend):
+    """The launch code of the GPU, over NumPy's memory: CudaBackend carries plans out, NumpyBackend keeps arrays."""
+
+    name = "simt"
+
+    def __init__(self):
+        CudaBackend.__init__(self, SimtRuntime())
+
+    def contiguous(self, array):
+        return np.ascontiguousarray(array)
+
+
+class HostExecutor:
+    """NumPy arrays, on NumPy's own backend or on the host-compiled kernels."""
+
+    def __init__(self, name, backend):
+        self.name, self.backend = name, backend
+
+    @contextlib.contextmanager
+    def active(self):
+        """NumPy arrays go to this executor's backend within the block."""
+        before = select._host
+        select._host = self.backend
+        try:
+            yield self
+        finally:
+            select._host = before
+
+    def array(self, values):
+        """An array of the executor with these values."""
+        return np.array(values)
+
+    def host(self, array):
+        """A NumPy array with the values of an executor's array."""
+        return np.asarray(array)
+
+    def raw(self, nbytes):
+        """Bytes of the executor's memory, at an address that is a multiple of 256."""
+        memory = np.empty(nbytes + 256, np.uint8)
+        start = -memory.__array_interface__["data"][0] % 256
+        return memory[start:start + nbytes]
+
+
+class CupyExecutor:
+    """CuPy arrays on the current device."""
+
+    name = "cupy"
+
+    def __init__(self):
+        import cupy
+        self.cupy = cupy
+        self.backend = select.gpu_backend()
+
+    @contextlib.contextmanager
+    def active(self):
+        with select.use_backend("cupy"):
+            yield self
+
+    def array(self, values):
+        return self.backend.array(values, None)
+
+    def host(self, array):
+        return self.cupy.asnumpy(array)
+
+    def raw(self, nbytes):
+        return self.cupy.empty(nbytes, self.cupy.uint8)
+
+
+def guarded(executor, dtype, count, phase=0, fill=GUARD_BYTE):
+    """(buffer of `count` elements `phase` bytes past a multiple of 256, the memory around it)."""
+    nbytes = count * np.dtype(dtype).itemsize
+    memory = executor.raw(GUARD + 256 + nbytes + GUARD)
+    memory[...] = fill
+    return memory[256 + phase:256 + phase + nbytes].view(dtype), memory
+
+
+def guards_intact(executor, memory, phase, nbytes):
+    """True when nothing around a guarded buffer was written."""
+    found = executor.host(memory)
+    return bool((found[:256 + phase] == GUARD_BYTE).all() and (found[256 + phase + nbytes:] == GUARD_BYTE).all())
+
+
+def simt_missing():
+    """Why the host-compiled kernels cannot run here, or None."""
+    return toolchain.missing()

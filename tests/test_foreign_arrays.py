@@ -1,0 +1,139 @@
+"""The one door for foreign arrays: DLPack and `__cuda_array_interface__`, by small producers and by real libraries."""
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.backends import arrays, select
+
+SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
+MOVED = [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
+
+
+class Producer:
+    """Offers DLPack and nothing else."""
+
+    def __init__(self, array, device=None):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.device or self.array.__dlpack_device__()
+
+
+def test_dlpack_memory_is_read_and_written_in_place():
+    out = np.zeros(6, np.float32)
+    producer = Producer(out)
+    assert gl.relayout(Producer(np.arange(6, dtype=np.float32)), SOURCE, TARGET, out=producer) is producer
+    assert out.tolist() == MOVED
+    assert gl.pack(Producer(np.arange(6, dtype=np.float32).reshape(2, 3)), TARGET).tolist() == MOVED
+    view = gl.view(producer, TARGET)
+    view[0, 0] = 9
+    assert out[0] == 9
+
+
+def test_read_only_dlpack_memory_is_read_but_not_written():
+    frozen = np.arange(6, dtype=np.float32)
+    frozen.flags.writeable = False
+    assert gl.relayout(Producer(frozen), SOURCE, TARGET).tolist() == MOVED
+    with pytest.raises(BufferError, match="^out is read-only: it cannot be written to$"):
+        gl.relayout(np.arange(6, dtype=np.float32), SOURCE, TARGET, out=Producer(frozen))
+
+
+def test_strided_and_reversed_dlpack_arrays_are_packed_right():
+    array = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for part in (array[::2, ::2], array[::-2, ::-2], array[1:3].T[::2].T):
+        expected = gl.pack(np.ascontiguousarray(part), TARGET)
+        assert gl.pack(Producer(part), TARGET).tolist() == expected.tolist()
+
+
+def test_devices_nobody_can_reach_are_refused():
+    with pytest.raises(BufferError) as caught:
+        gl.relayout(Producer(np.zeros(6, np.float32), device=(8, 0)), SOURCE, TARGET)
+    assert str(caught.value) == "buffer lives on a device of DLPack type 8: only CPU (1, 3) and CUDA (2, 13) memory can be used"
+
+
+def test_producers_that_fail_are_named_with_their_reason():
+    class Failing:
+        def __dlpack__(self, **options):
+            raise RuntimeError("requires grad")
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    with pytest.raises(BufferError) as caught:
+        gl.relayout(Failing(), SOURCE, TARGET)
+    assert str(caught.value).startswith("buffer (tests.test_foreign_arrays.Failing) cannot be used without a copy: ")
+
+    class Lost(Failing):
+        def __dlpack_device__(self):
+            raise RuntimeError("no idea")
+
+    with pytest.raises(BufferError, match=r"^buffer \(Lost\) cannot say where it lives: no idea$"):
+        gl.relayout(Lost(), SOURCE, TARGET)
+
+
+@pytest.mark.skipif(select.gpu_problem() is None, reason="a GPU works here, so its memory can be reached")
+def test_device_memory_without_a_device_is_refused_with_the_reason():
+    pytest.importorskip("cupy")
+
+    class OnDevice:
+        __cuda_array_interface__ = {"shape": (6,), "typestr": "<f4", "data": (1 << 32, False), "version": 3, "strides": None}
+
+    with pytest.raises(BufferError, match="cannot be used without a copy: cudaError"):
+        gl.relayout(OnDevice(), SOURCE, TARGET)
+
+
+def test_read_only_cuda_array_interface_is_refused_as_out():
+    class Frozen:
+        __cuda_array_interface__ = {"shape": (6,), "typestr": "<f4", "data": (1 << 32, True), "version": 3, "strides": None}
+
+    with pytest.raises(BufferError, match="^out is read-only: it cannot be written to$"):
+        arrays.open_array(Frozen(), "out", writing=True)
+
+
+def test_scalars_lists_and_array_subclasses_go_to_pack():
+    with gl.use_backend("numpy"):
+        assert gl.pack(2.5, "f32[]").tolist() == [2.5]
+        assert gl.pack([[1, 2, 3], [4, 5, 6]], "s8[2,3]{0,1}").tolist() == [1, 4, 2, 5, 3, 6]
+        assert gl.pack([[True], [False]], "pred[2,1]").tolist() == [True, False]
+        with pytest.raises(TypeError, match="^array cannot be read as an array: "):
+            gl.pack([[1, 2], [3]], "s8[2,2]")
+        with pytest.raises(TypeError, match="^array cannot be read as an array: "):
+            gl.pack([[300]], "u8[1,1]")
+    assert gl.pack(np.float32(2.5), "f32[]").tolist() == [2.5]
+
+
+def test_torch_tensors_go_in_and_out():
+    torch = pytest.importorskip("torch")
+    source, out = torch.arange(6, dtype=torch.float32), torch.zeros(6)
+    assert gl.relayout(source, SOURCE, TARGET, out=out) is out
+    assert out.tolist() == MOVED
+    assert gl.pack(torch.arange(6, dtype=torch.float32).reshape(3, 2).T, TARGET).tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(BufferError, match=r"^buffer \(torch.Tensor\) cannot be used without a copy: "):
+        gl.relayout(torch.zeros(6, requires_grad=True), SOURCE, TARGET)
+    bfloat16 = torch.arange(6, dtype=torch.bfloat16)
+    with pytest.raises(BufferError, match="can be passed as unsigned integers of the same width$"):
+        gl.relayout(bfloat16, "bf16[2,3]", "bf16[2,3]{0,1}")
+    assert gl.relayout(bfloat16.view(torch.uint16), "bf16[2,3]", "bf16[2,3]{0,1}").dtype == np.uint16
+
+
+def test_jax_arrays_go_in():
+    jax = pytest.importorskip("jax")
+    array = jax.numpy.arange(6, dtype="float32")
+    if array.device.platform == "cpu":
+        assert gl.relayout(array, SOURCE, TARGET).tolist() == MOVED
+    else:
+        assert gl.relayout(array, SOURCE, TARGET).get().tolist() == MOVED
+
+
+@pytest.mark.gpu
+def test_torch_tensors_on_the_gpu_go_in_and_out():
+    if select.gpu_problem():
+        pytest.skip(select.gpu_problem())
+    torch = pytest.importorskip("torch")
+    source, out = torch.arange(6, dtype=torch.float32, device="cuda"), torch.zeros(6, device="cuda")
+    assert gl.relayout(source, SOURCE, TARGET, out=out) is out
+    torch.cuda.synchronize()
+    assert out.tolist() == MOVED

@@ -44,12 +44,12 @@ def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Back
 
 
 def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+    if type(given).__module__.partition(".")[0] == "cupy" and hasattr(given, "device"):
+        return gpu_backend(), given
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"{role} is a masked array: its mask would be lost, pass .filled() or .data")
     if isinstance(given, (np.ndarray, np.generic)):
         return host_backend(), np.asarray(given)
-    if type(given).__module__.partition(".")[0] == "cupy" and hasattr(given, "device"):
-        return gpu_backend(), given
     if hasattr(given, "__dlpack_device__") and hasattr(given, "__dlpack__"):
         return _from_dlpack(given, role)
     if hasattr(given, "__cuda_array_interface__"):

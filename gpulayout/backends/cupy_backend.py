@@ -15,7 +15,7 @@ import cupy
 import numpy as np
 
 from gpulayout.backends.cuda_launch import NO_OFFENDER, CudaBackend, Macros
-from gpulayout.backends.elementwise import linearize_text
+from gpulayout.backends.elementwise import MAX_OPERANDS, linearize_text
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.model.shape import Shape
 from gpulayout.planning.index_plan import MODES, IndexPlan
@@ -50,6 +50,7 @@ class CupyBackend(CudaBackend):
     """CuPy arrays; every operation runs on the device its arrays live on."""
 
     name = "cupy"
+    max_operands = MAX_OPERANDS          # index arrays that `linearize_broadcast` takes
 
     def __init__(self):
         super().__init__(CupyRuntime())

@@ -5,6 +5,11 @@ One operand per dimension, of any integer types and any shapes that broadcast, o
 from __future__ import annotations
 
 import functools
+import string
+
+# CuPy wants one upper-case letter for a type that the call decides; L is the result's.
+_LETTERS = string.ascii_uppercase.replace("L", "")
+MAX_OPERANDS = len(_LETTERS)
 
 
 @functools.cache
@@ -12,8 +17,9 @@ def linearize_text(rank: int) -> tuple[str, str, str]:
     """(input parameters, output parameters, operation) in the notation of `cupy.ElementwiseKernel`.
 
     Operands are i0, i1, ... with their bounds b0, b1, ... and strides s0, s1, ...; `i` is the element's number.
+    At most `MAX_OPERANDS` dimensions.
     """
-    inputs = [f"T{d} i{d}" for d in range(rank)]
+    inputs = [f"{_LETTERS[d]} i{d}" for d in range(rank)]
     inputs += [f"uint64 b{d}, uint64 s{d}" for d in range(rank)] + ["uint64 mode"]
     terms = "".join(f"c = gpl_coordinate(i{d}, b{d}, mode); valid = valid && c < b{d}; sum += c * s{d};\n" for d in range(rank))
     operation = ("bool valid = true;\nunsigned long long c, sum = 0;\n" + terms +

@@ -151,7 +151,7 @@ def _linearize_operands(operands: Sequence, shape: Shape, mode: str, out: Any) -
     except ValueError:
         raise IndexError(f"index arrays of shapes {', '.join(str(tuple(array.shape)) for array in values)} do not broadcast "
                          f"for {shape}") from None
-    if hasattr(backend, "linearize_broadcast") and out is None and not shape.is_zero_element_array:
+    if shape.rank <= getattr(backend, "max_operands", 0) and out is None and not shape.is_zero_element_array:
         result = backend.empty(result_shape, INT64, first)
         offender = backend.linearize_broadcast(linearize_plan(shape), values, result, mode)
         if offender is None:

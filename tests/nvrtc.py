@@ -1,0 +1,150 @@
+"""NVRTC and the disassembler, through their wheels: what the kernels become on a device, with no GPU and no driver.
+
+The wheel nvidia-cuda-nvrtc compiles CUDA C++ to machine code for every architecture it knows, and the assembler in it
+says what each kernel takes.  nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm turn machine code into text.
+"""
+import ctypes
+import dataclasses
+import functools
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+# What `cupy.RawKernel` adds to a kernel's own options.
+CUPY_OPTIONS = ("--std=c++17", "-ftz=true", "--device-as-default-execution-space")
+_WARNING = re.compile(r"^\S*\(\d+\): warning .*|^.*\bwarning\b.*: .*", re.MULTILINE)
+
+
+class CompileError(Exception):
+    """The compiler refused the text, or warned; the message is what it said."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """What one kernel takes, by the assembler's own account."""
+
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_bytes: int          # stores and loads
+    parameter_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """Machine code for one architecture and what its kernels take, by name."""
+
+    cubin: bytes
+    usage: dict
+
+
+def missing():
+    """Why nothing can be compiled here, or None."""
+    try:
+        _library()
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def disassembler_missing():
+    """Why machine code cannot be read here, or None."""
+    return missing() or (None if _tool("cuobjdump") and _tool("nvdisasm") else
+                         "no disassembler: the wheels nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm are not installed")
+
+
+@functools.cache
+def version():
+    """(major, minor) of the compiler."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value, minor.value
+
+
+@functools.cache
+def architectures():
+    """The architectures it compiles for: ("sm_75", ...)."""
+    count = ctypes.c_int()
+    _check(_library().nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    numbers = (ctypes.c_int * count.value)()
+    _check(_library().nvrtcGetSupportedArchs(numbers))
+    return tuple(f"sm_{number}" for number in numbers)
+
+
+def compiled(text, architecture, macros, name="kernel.cu"):
+    """One text compiled as CuPy would compile it; CompileError also for warnings."""
+    options = [*CUPY_OPTIONS, f"-arch={architecture}", "-Xptxas=-v", *(f"-D{key}={value}" for key, value in dict(macros).items())]
+    if version() >= (13, 0):
+        options.append("-Werror=all-warnings")       # older ones do not know it; the log is read below for all of them
+    library, program = _library(), ctypes.c_void_p()
+    _check(library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None))
+    try:
+        code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options)))
+        log = _bytes_of(program, library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog).rstrip(b"\0").decode()
+        warnings = _WARNING.findall(log)
+        if code or warnings:
+            raise CompileError("\n".join(warnings) if not code else log)
+        return Compiled(_bytes_of(program, library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN), _usage(log))
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def instructions(cubin, kernel):
+    """The machine instructions of one kernel, one string each, predicates left out: ("LDG.E.128 R4, [R2.64]", ...)."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "kernel.cubin")
+        path.write_bytes(cubin)
+        tool = _tool("cuobjdump")
+        done = subprocess.run([tool, "-sass", path], capture_output=True, text=True, check=True,
+                              env={**os.environ, "PATH": f"{_tool('nvdisasm').parent}{os.pathsep}{os.environ['PATH']}"})
+    body = re.search(rf"Function : {re.escape(kernel)}\n(.*?)(?=Function :|\Z)", done.stdout, re.DOTALL)[1]
+    return tuple(re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][^;]*?)\s*;", body, re.MULTILINE))
+
+
+def _usage(log):
+    found = {}
+    for block in log.split("Compiling entry function")[1:]:
+        def number(pattern, block=block):
+            match = re.search(pattern, block)
+            return int(match[1]) if match else 0
+        spills = number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads")
+        found[re.search(r"'([^']+)'", block)[1]] = Usage(number(r"Used (\d+) registers"), number(r"(\d+) bytes smem"),
+                                                         number(r"(\d+) bytes stack frame"), spills,
+                                                         number(r"(\d+) bytes cmem\[0\]"))
+    return found
+
+
+@functools.cache
+def _library():
+    for folder in _wheel_folders():
+        for path in sorted(folder.glob("*/lib/libnvrtc.so.*")):
+            if ".alt." not in path.name:
+                library = ctypes.CDLL(str(path))
+                library.nvrtcGetErrorString.restype = ctypes.c_char_p
+                return library
+    raise OSError("no NVRTC: the wheel nvidia-cuda-nvrtc is not installed")
+
+
+@functools.cache
+def _tool(name):
+    return next((path for folder in _wheel_folders() for path in folder.glob(f"*/bin/{name}")), None)
+
+
+def _wheel_folders():
+    return [pathlib.Path(folder, "nvidia") for folder in sys.path if pathlib.Path(folder, "nvidia").is_dir()]
+
+
+def _check(code):
+    if code:
+        raise CompileError(_library().nvrtcGetErrorString(code).decode())
+
+
+def _bytes_of(program, size_of, get):
+    size = ctypes.c_size_t()
+    _check(size_of(program, ctypes.byref(size)))
+    data = ctypes.create_string_buffer(size.value)
+    _check(get(program, data))
+    return data.raw

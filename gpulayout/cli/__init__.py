@@ -1,0 +1,1 @@
+"""The command line `gpulayout`.  Only this package imports click and rich."""

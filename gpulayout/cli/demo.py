@@ -1,0 +1,141 @@
+"""`gpulayout demo`: the padded example as a picture, then real arrays, checked against plain NumPy and timed."""
+from __future__ import annotations
+
+import importlib
+from dataclasses import asdict, dataclass
+
+import click
+import numpy as np
+
+from gpulayout.backends.base import Array, Backend
+from gpulayout.backends.select import default_backend, gpu_backend, gpu_problem, host_backend
+from gpulayout.cli.demo_jobs import FULL, QUICK, Job, Sizes, jobs
+from gpulayout.cli.drawing import draw_grid, draw_strip
+from gpulayout.cli.info import chosen_backend
+from gpulayout.cli.output import charset, json_option, new_table, print_json, print_table
+from gpulayout.cli.timing import copy_seconds, median_seconds
+from gpulayout.model.text import parse_shape
+from gpulayout.operations.packing import pack
+
+NAMES = "abcdef"
+# Shapes of the example, and what memory must hold: the strips of XLA's document on shapes.
+EXAMPLE = {
+    "u8[2,3]{1,0}": "abcdef",
+    "u8[2,3]{0,1}": "adbecf",
+    "u8[2,3]{0,1:PD(3,5)}": "ad0be0cf0000000",
+}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one job on one backend came to; seconds are medians."""
+
+    name: str
+    backend: str
+    equal: bool
+    seconds: float
+    bytes_per_second: float
+    fraction_of_copy: float
+    peer: str
+    peer_seconds: float
+
+
+@click.command(short_help="A padded layout drawn; real arrays moved, checked and timed.")
+@click.option("--quick", is_flag=True, help="Small arrays: it only shows that all works, the times mean little.")
+@json_option
+def demo(quick: bool, as_json: bool) -> None:
+    """Draw a padded layout, then relayout, pack and unpack real arrays: checked and timed.
+
+    Every result is compared with what plain NumPy makes of the same data; the exit code is 1 when one differs.  Times are
+    medians, next to the plain NumPy or CuPy code for the same work and to a plain copy of as many bytes in the same run.
+
+    \b
+    Examples:
+      gpulayout demo
+      gpulayout demo --quick
+      gpulayout demo --json
+    """
+    backends, missing = _backends()
+    strips = {text: _strip(text) for text in EXAMPLE}
+    if not as_json:
+        _print_example(strips)
+    timings = [timing for backend in backends for timing in _timings(backend, QUICK if quick else FULL)]
+    ok = strips == EXAMPLE and all(timing.equal for timing in timings)
+    if as_json:
+        print_json({"ok": ok, "example": strips, "gpu_missing": missing, "timings": [asdict(timing) for timing in timings]})
+    else:
+        _print_timings(timings, missing, QUICK if quick else FULL)
+    if not ok:
+        raise click.exceptions.Exit(1)
+
+
+def _backends() -> tuple[list[Backend], str | None]:
+    """The backends that run here, and why the GPU is not one of them."""
+    if chosen_backend() == "numpy":
+        return [host_backend()], "GPULAYOUT_BACKEND is numpy"
+    default_backend()                    # raises when "cupy" was asked for by name and cannot run
+    problem = gpu_problem()
+    return ([host_backend()], problem) if problem else ([host_backend(), gpu_backend()], None)
+
+
+def _strip(text: str) -> str:
+    """Memory of the example in one layout, as the library packs it; places with zeros print 0."""
+    array = np.frombuffer(NAMES.encode(), np.uint8).reshape(2, 3)
+    return "".join(chr(byte) if byte else "0" for byte in pack(array, text))
+
+
+def _print_example(strips: dict[str, str]) -> None:
+    click.echo("The array   a b c\n            d e f   in three layouts; memory as the library packs it:\n")
+    for text, strip in strips.items():
+        layout = parse_shape(text).layout
+        remark = "" if strip == EXAMPLE[text] else f"   WRONG: {' '.join(EXAMPLE[text])}"
+        click.echo(f"  {layout!s:<14} {' '.join(strip)}{remark}")
+    padded = parse_shape(text)
+    click.echo("\nThe last one, dimensions y and x padded from 2 x 3 to 3 x 5: every element with its linear index.\n")
+    click.echo(draw_grid(padded, names=NAMES, chars=charset()))
+    click.echo("\nThe same in memory; padding is hatched.\n")
+    click.echo(draw_strip(padded, names=NAMES, pad="0", chars=charset()))
+
+
+def _timings(backend: Backend, sizes: Sizes) -> list[Timing]:
+    """All jobs on one backend, each checked against plain NumPy before it is timed."""
+    xp = importlib.import_module(backend.name)           # numpy, or the cupy that the backend has imported
+    here = jobs(backend, xp, sizes)
+    if xp is np:
+        return [_timing(job, job, backend, sizes) for job in here]
+    return [_timing(job, plain, backend, sizes) for job, plain in zip(here, jobs(host_backend(), np, sizes))]
+
+
+def _timing(job: Job, plain: Job, backend: Backend, sizes: Sizes) -> Timing:
+    xp = importlib.import_module(backend.name)
+    equal = np.array_equal(_on_host(job.run()), _on_host(plain.peer()))
+    seconds = median_seconds(job.run, xp, repeats=sizes.repeats)
+    copy = copy_seconds(job.nbytes, xp, repeats=sizes.repeats)
+    return Timing(job.name, backend.name, equal, seconds, job.nbytes / seconds, copy / seconds,
+                  job.peer_name, median_seconds(job.peer, xp, repeats=sizes.repeats))
+
+
+def _on_host(result: Array | tuple[Array, ...]) -> np.ndarray:
+    if isinstance(result, tuple):
+        return np.stack([_on_host(row) for row in result])
+    return result.get() if hasattr(result, "get") else result
+
+
+def _print_timings(timings: list[Timing], missing: str | None, sizes: Sizes) -> None:
+    height, width, channels = sizes.picture
+    rows, columns = sizes.matrix
+    click.echo(f"\nA picture of {height} x {width} x {channels} bytes, a float32 matrix of {rows} x {columns} "
+               f"({4 * rows * columns / 1e6:.1f} MB), {sizes.indices} indices.")
+    table = new_table("gpulayout", "on", "ms", "GB/s", "of copy", "plain code", "its ms", "check",
+                      left=("gpulayout", "on", "plain code", "check"))
+    for timing in timings:
+        table.add_row(timing.name, timing.backend, f"{timing.seconds * 1e3:.3g}",
+                      f"{timing.bytes_per_second / 1e9:.3g}", f"{timing.fraction_of_copy:.0%}", timing.peer,
+                      f"{timing.peer_seconds * 1e3:.3g}", "equal" if timing.equal else "[red]DIFFERS[/red]")
+    print_table(table)
+    wrong = sum(not timing.equal for timing in timings)
+    click.echo("Every result is equal to what plain NumPy gives." if not wrong else
+               f"{wrong} of {len(timings)} results differ from what plain NumPy gives.")
+    click.echo("GB/s: bytes read and written; of copy: against a plain copy of as many bytes in this run.")
+    if missing:
+        click.echo(f"No GPU rows: {missing}")

@@ -1,0 +1,176 @@
+"""The work of `gpulayout demo`: real arrays, what this library does with them, and plain NumPy or CuPy doing the same.
+
+The peer of a job is the plain array code that one would write without this library.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+
+import numpy as np
+
+from gpulayout.backends.base import Array, Backend
+from gpulayout.model.layout import Layout
+from gpulayout.model.padding import PaddingValue
+from gpulayout.model.shape import Shape
+from gpulayout.operations.indexing import delinearize, linearize
+from gpulayout.operations.packing import pack, unpack
+from gpulayout.operations.relayout import relayout
+
+PITCH = 32               # elements by which rows of the matrix are padded
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much the demo moves."""
+
+    picture: tuple[int, int, int]
+    matrix: tuple[int, int]
+    indices: int
+    repeats: int
+
+
+FULL = Sizes((3000, 4000, 3), (4096, 4096), 1 << 22, 7)
+QUICK = Sizes((60, 80, 3), (128, 128), 1 << 12, 3)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work.
+
+    run, peer   this library and plain array code: each fills and returns an array of its own, or a tuple of rows
+    nbytes      read and written in all
+    """
+
+    name: str
+    peer_name: str
+    run: Callable[[], Array]
+    peer: Callable[[], Array]
+    nbytes: int
+
+
+def picture(dimensions: tuple[int, int, int]) -> np.ndarray:
+    """A photograph-sized picture, height x width x (red, green, blue), made of two ramps and a pattern."""
+    height, width, _ = dimensions
+    y, x = np.ogrid[:height, :width]
+    pixels = np.empty(dimensions, np.uint8)
+    pixels[..., 0] = y * 255 // height
+    pixels[..., 1] = x * 255 // width
+    pixels[..., 2] = (x ^ y) & 255
+    return pixels
+
+
+def matrix(dimensions: tuple[int, int]) -> np.ndarray:
+    """float32 numbers, all of them different up to 2^24 elements."""
+    return np.arange(dimensions[0] * dimensions[1], dtype=np.float32).reshape(dimensions)
+
+
+def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[Job]:
+    """All jobs on one backend; each is made when it is asked for, so that few arrays are alive.  `xp` is numpy or cupy."""
+    pixels = backend.array(picture(sizes.picture), None)
+    yield _to_planes(pixels, xp)
+    yield _to_four_channels(pixels, xp)
+    values = backend.array(matrix(sizes.matrix), None)
+    yield _to_columns(values, xp)
+    yield _to_padded_pitch(values, xp)
+    yield _from_padded_pitch(values, xp)
+    shape = Shape("u8", sizes.picture)
+    # A step that is prime to the size visits places far apart, and none twice before all were visited.
+    places = xp.arange(sizes.indices, dtype=xp.int64) * 1_000_003 % shape.element_count
+    yield _to_indices(places, shape, xp)
+    yield _to_places(places, shape, xp)
+
+
+def _to_planes(pixels: Array, xp: ModuleType) -> Job:
+    source = Shape("u8", pixels.shape)
+    target = source.with_layout(Layout.from_major_to_minor((2, 0, 1)))
+    height, width, _ = pixels.shape
+    out, expected = _two_buffers(target, xp)
+
+    def peer() -> Array:
+        xp.copyto(expected.reshape(3, height, width), pixels.transpose(2, 0, 1))
+        return expected
+
+    return Job("relayout RGB to planes", "copyto", partial(relayout, pixels.reshape(-1), source, target, out=out),
+               peer, source.nbytes + target.nbytes)
+
+
+def _to_four_channels(pixels: Array, xp: ModuleType) -> Job:
+    """A fourth channel that is padding: the highest u8, an opaque alpha."""
+    source = Shape("u8", pixels.shape)
+    wide = (*pixels.shape[:2], 4)
+    target = source.with_layout(Layout((2, 1, 0), padded_dimensions=wide, padding_value=PaddingValue.HIGHEST))
+    out, expected = _two_buffers(target, xp)
+
+    def peer() -> Array:
+        channels = expected.reshape(wide)
+        xp.copyto(channels[..., :3], pixels)
+        channels[..., 3] = 255
+        return expected
+
+    return Job("relayout RGB to RGBA", "copyto, fill", partial(relayout, pixels.reshape(-1), source, target, out=out),
+               peer, source.nbytes + target.nbytes)
+
+
+def _to_columns(values: Array, xp: ModuleType) -> Job:
+    source = Shape("f32", values.shape)
+    target = source.with_layout(Layout.ascending(2))
+    out, expected = _two_buffers(target, xp)
+
+    def peer() -> Array:
+        xp.copyto(expected.reshape(values.shape[::-1]), values.T)
+        return expected
+
+    return Job("relayout rows to columns", "copyto", partial(relayout, values.reshape(-1), source, target, out=out),
+               peer, source.nbytes + target.nbytes)
+
+
+def _pitched(values: Array) -> Shape:
+    """Rows of the matrix a little further apart than they are long."""
+    rows, columns = values.shape
+    return Shape("f32", values.shape, Layout((1, 0), padded_dimensions=(rows, columns + PITCH)))
+
+
+def _to_padded_pitch(values: Array, xp: ModuleType) -> Job:
+    shape, columns = _pitched(values), values.shape[1]
+    out, expected = _two_buffers(shape, xp)
+
+    def peer() -> Array:
+        wide = expected.reshape(shape.buffer_dimensions)
+        xp.copyto(wide[:, :columns], values)
+        wide[:, columns:] = 0
+        return expected
+
+    return Job("pack to a padded pitch", "copyto, fill", partial(pack, values, shape, out=out), peer,
+               values.nbytes + shape.nbytes)
+
+
+def _from_padded_pitch(values: Array, xp: ModuleType) -> Job:
+    shape, columns = _pitched(values), values.shape[1]
+    buffer, out, expected = pack(values, shape), xp.empty_like(values), xp.empty_like(values)
+
+    def peer() -> Array:
+        xp.copyto(expected, buffer.reshape(shape.buffer_dimensions)[:, :columns])
+        return expected
+
+    return Job("unpack a padded pitch", "copyto", partial(unpack, buffer, shape, out=out), peer, 2 * values.nbytes)
+
+
+# The peers of index conversion know row-major order and no padding, so that is what is compared.
+
+def _to_indices(places: Array, shape: Shape, xp: ModuleType) -> Job:
+    return Job("delinearize places", "unravel_index", partial(delinearize, places, shape),
+               partial(xp.unravel_index, places, shape.dimensions), places.nbytes * (1 + shape.rank))
+
+
+def _to_places(places: Array, shape: Shape, xp: ModuleType) -> Job:
+    indices = delinearize(places, shape)
+    return Job("linearize indices", "ravel_multi_index", partial(linearize, indices, shape),
+               partial(xp.ravel_multi_index, tuple(indices), shape.dimensions, mode="raise"), places.nbytes * (1 + shape.rank))
+
+
+def _two_buffers(shape: Shape, xp: ModuleType) -> tuple[Array, Array]:
+    """One buffer for this library and one for its peer."""
+    return xp.empty(shape.buffer_size, shape.dtype), xp.empty(shape.buffer_size, shape.dtype)

@@ -1,0 +1,44 @@
+"""`gpulayout explain`: what a relayout will do, before it does it."""
+from __future__ import annotations
+
+import click
+
+from gpulayout.cli.output import json_option, print_json
+from gpulayout.operations.relayout import Plan, plan
+from gpulayout.planning.kernel_plan import kernel_plan
+
+
+@click.command(short_help="What a relayout will do, before it does it.")
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="TARGET")
+@json_option
+def explain(source: str, target: str, as_json: bool) -> None:
+    """Explain how a buffer of shape SOURCE becomes one of shape TARGET.
+
+    Says what was merged, what is copied and filled, which kernel a GPU would run and why not a faster one, and the bytes
+    read and written.  Nothing is moved and no GPU is needed.
+
+    \b
+    Examples:
+      gpulayout explain 'f32[4096,4096]{1,0}' 'f32[4096,4096]{0,1}'
+      gpulayout explain 'u8[3000,4000,3]' 'u8[3000,4000,3]{2,1,0:PD(3000,4000,4)}'
+    """
+    found = plan(source, target)
+    if as_json:
+        print_json(plan_as_json(found))
+    else:
+        click.echo(found.explain())
+
+
+def plan_as_json(found: Plan) -> dict:
+    """A plan as plain values; strides in bytes, axes minor first in the target."""
+    move, kernel = found.move, kernel_plan(found.move)
+    names = ("family", "file", "kernel", "element_bytes", "vector_bytes", "index_bits", "grid", "tile", "reasons")
+    return {
+        "source": str(found.source), "target": str(found.target),
+        "bytes_read": found.bytes_read, "bytes_written": found.bytes_written,
+        "element_count": move.element_count, "place_count": move.place_count, "itemsize": move.itemsize,
+        "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
+        "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names},
+        "text": str(found.explain()),
+    }

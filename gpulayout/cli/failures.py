@@ -1,0 +1,44 @@
+"""Errors that are the user's to fix become one line on stderr and exit code 1; all others keep their traceback."""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import click
+
+from gpulayout.backends.select import BackendUnavailable
+from gpulayout.model.errors import LayoutError
+
+
+class Failure(click.ClickException):
+    """The job failed: `gpulayout: error: MESSAGE` on stderr, exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: object = None) -> None:
+        click.echo(f"gpulayout: error: {printable(self.message)}", err=True)
+
+
+@contextlib.contextmanager
+def failures_in_one_line() -> Iterator[None]:
+    """Turn what the library and the operating system refuse into a `Failure`."""
+    try:
+        yield
+    except BrokenPipeError:          # an OSError, but nobody is left to read about it
+        raise
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        raise Failure(f"{where}{error.strerror or error}") from error
+    except MemoryError as error:
+        raise Failure(f"not enough memory: {error}" if str(error) else "not enough memory") from error
+    except (LayoutError, IndexError, BufferError, BackendUnavailable) as error:
+        raise Failure(str(error)) from error
+
+
+def printable(text: str) -> str:
+    r"""One line without control characters, which a file name may hold and a terminal would obey.
+
+    >>> printable("a\nb\x1b[31m")
+    'a\\nb\\x1b[31m'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,169 @@
+"""NumPy's .npy files without surprises: checked before they are mapped, never unpickled, written whole or not at all.
+
+A .npy file is a header (dtype, dimensions, C or Fortran order) and then the elements.  The types of ml_dtypes stand in
+it as opaque bytes ("<V2" for bf16), since NumPy has no name for them.
+"""
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import stat
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from gpulayout.cli.failures import Failure
+
+MAX_RANK = 64            # NumPy's own limit
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """The header of a .npy file, checked against the size of the file.
+
+    dtype           as it stands in the file: native byte order, no objects, no fields
+    dimensions      logical sizes; `fortran_order` says that dimension 0 varies fastest
+    offset          bytes of the header, where the elements start
+    """
+
+    path: Path
+    dtype: np.dtype
+    dimensions: tuple[int, ...]
+    fortran_order: bool
+    offset: int
+
+    @property
+    def element_count(self) -> int:
+        return math.prod(self.dimensions)
+
+    def elements(self) -> np.ndarray:
+        """All elements in the order of the file, 1-D: memory-mapped and read-only."""
+        return _mapped(self.path, "r", self.dtype, self.offset, self.element_count)
+
+
+def open_npy(path: Path) -> NpyFile:
+    """The checked header of a .npy file; no element is read.
+
+    `Failure` names the file for what is no .npy file, is shorter or longer than its header says, or holds objects,
+    fields or big-endian numbers.
+    """
+    # Opening a pipe would wait for a writer, so look first.
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise Failure(f"{path}: not a regular file")
+    with open(path, "rb") as stream:
+        dtype, dimensions, fortran_order = _read_header(path, stream)
+        found = NpyFile(path, dtype, dimensions, fortran_order, stream.tell())
+        file_size = os.fstat(stream.fileno()).st_size
+    expected = found.offset + found.element_count * dtype.itemsize
+    if file_size != expected:
+        raise Failure(f"{path}: the file has {file_size} bytes, but its header ({dtype.str} of dimensions {dimensions}) "
+                      f"needs {expected}")
+    return found
+
+
+def _read_header(path: Path, stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...], bool]:
+    try:
+        version = npy.read_magic(stream)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"format version {version} is only used for dtypes with fields")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")          # about headers from Python 2
+            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            dimensions, fortran_order, dtype = read(stream)
+    except OSError:
+        raise
+    except Exception as error:       # the header is a Python literal, and hostile ones fail in many ways
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise Failure(f"{path}: not a .npy file that can be read: {reason[:200]}") from None
+    _check_dtype(path, dtype)
+    if any(type(size) is not int or size < 0 for size in dimensions) or len(dimensions) > MAX_RANK:
+        raise Failure(f"{path}: the dimensions {str(dimensions)[:200]} are not at most {MAX_RANK} sizes of 0 or more")
+    return dtype, dimensions, fortran_order
+
+
+def _check_dtype(path: Path, dtype: np.dtype) -> None:
+    if dtype.hasobject:
+        raise Failure(f"{path}: it holds Python objects, and those are never unpickled")
+    if dtype.names or dtype.subdtype:
+        raise Failure(f"{path}: its dtype {str(dtype)[:80]} has fields, and a layout has plain elements")
+    if not dtype.isnative:
+        raise Failure(f"{path}: its dtype {dtype.str} is big-endian: convert it to native byte order first")
+
+
+def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
+    """`Failure` when `path` cannot or must not become the result of `source`."""
+    if not path.parent.is_dir():
+        raise Failure(f"{path}: there is no folder {path.parent}")
+    if not path.exists():
+        return
+    if os.path.samefile(path, source):
+        raise Failure(f"{path}: input and output are the same file")
+    if not path.is_file():
+        raise Failure(f"{path}: not a regular file")
+    if not overwrite:
+        raise Failure(f"{path}: the file exists; --overwrite replaces it")
+
+
+@contextlib.contextmanager
+def new_npy(path: Path, dtype: np.dtype, dimensions: tuple[int, ...]) -> Iterator[np.ndarray]:
+    """The elements of a new .npy file in C order, 1-D and memory-mapped, to be filled inside the `with`.
+
+    The file takes its name when the block ends well: until then an existing file stays as it is, and after an error
+    nothing is left.
+    """
+    path = path.resolve()                # through a link: the link stays, its file is replaced
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    # In the same folder, so that the rename at the end cannot leave the file system.
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "r+b") as stream:
+            if mode is not None:
+                os.chmod(temporary, mode)
+            npy.write_array_header_1_0(stream, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": dimensions})
+            offset = stream.tell()
+            stream.flush()
+            _reserve(stream, offset + math.prod(dimensions) * dtype.itemsize)
+            elements = _mapped(temporary, "r+", dtype, offset, math.prod(dimensions))
+            yield elements
+            if isinstance(elements, np.memmap):
+                elements.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        if error.filename == str(temporary):         # say it of the file that was asked for
+            error.filename, error.filename2 = str(path), None
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _mapped(path: Path, mode: str, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
+    if not count or not dtype.itemsize:              # an empty stretch of a file cannot be mapped
+        return np.empty(count, dtype)
+    return np.memmap(path, dtype, mode, offset, (count,))
+
+
+def _reserve(stream: BinaryIO, size: int) -> None:
+    """Take the room now: a full disk is an OSError here, but kills the process when met through mapped memory."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(stream.fileno(), 0, size)
+    else:
+        os.truncate(stream.fileno(), size)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name last; folders cannot be opened on every system."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,96 @@
+"""`gpulayout index`: logical indices to places in the buffer, and back."""
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import click
+
+from gpulayout.cli.output import json_option, print_json
+from gpulayout.model.shape import Shape
+from gpulayout.model.text import parse_shape
+from gpulayout.operations.indexing import delinearize, linearize
+from gpulayout.planning.stride_table import stride_table
+
+_NUMBER = r"-?[0-9]{1,30}"
+_INDEX = re.compile(rf"\(?({_NUMBER}(?:,{_NUMBER})*)?\)?")
+
+
+class Conversion(NamedTuple):
+    """A logical index and its place; the index of a padding place reaches past the dimensions."""
+
+    index: tuple[int, ...]
+    linear: int
+    is_padding: bool
+
+
+# A negative number such as -1,2 would be taken for an option, and not for an index out of bounds.
+@click.command(short_help="Indices to places in the buffer, and back.", context_settings={"ignore_unknown_options": True})
+@click.argument("shape_text", metavar="SHAPE")
+@click.argument("numbers", metavar="INDEX...", nargs=-1, required=True)
+@click.option("--linear", "from_linear", is_flag=True, help="INDEX... are linear indices; convert them to logical ones.")
+@json_option
+def index(shape_text: str, numbers: tuple[str, ...], from_linear: bool, as_json: bool) -> None:
+    """Convert indices of SHAPE: a logical INDEX such as 1,2 to its place in the buffer, or the other way.
+
+    Places are counted in elements from 0; bytes are given too.  The exit code is 1 when an index is out of bounds (then
+    nothing is printed but the error) or when a place is padding.  The index of a scalar is ().
+
+    \b
+    Examples:
+      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 1,2              1,2 -> 7
+      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 0,0 0,1 0,2
+      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 7       7 -> 1,2
+      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 2       2 -> padding, exit code 1
+    """
+    shape = parse_shape(shape_text)
+    if from_linear:
+        found = [_from_linear(_parse_linear(text), shape) for text in numbers]
+    else:
+        found = [_from_logical(_parse_logical(text), shape) for text in numbers]
+    if as_json:
+        print_json([_as_json(conversion, shape) for conversion in found])
+    else:
+        for conversion in found:
+            click.echo(_as_text(conversion, shape, from_linear))
+    if any(conversion.is_padding for conversion in found):
+        raise click.exceptions.Exit(1)
+
+
+def _from_logical(logical: tuple[int, ...], shape: Shape) -> Conversion:
+    return Conversion(logical, linearize(logical, shape), False)
+
+
+def _from_linear(place: int, shape: Shape) -> Conversion:
+    delinearize(place, shape, padding="mark")            # IndexError for a place outside the buffer
+    logical = stride_table(shape).index_of(place)
+    return Conversion(logical, place, not shape.index_in_bounds(logical))
+
+
+def _as_json(found: Conversion, shape: Shape) -> dict:
+    return {"index": None if found.is_padding else found.index, "linear": found.linear,
+            "byte_offset": found.linear * shape.itemsize, "padding": found.is_padding}
+
+
+def _as_text(found: Conversion, shape: Shape, from_linear: bool) -> str:
+    logical = ",".join(map(str, found.index)) or "()"
+    where = f"    (byte {found.linear * shape.itemsize})"
+    if not from_linear:
+        return f"{logical} -> {found.linear}{where}"
+    if not found.is_padding:
+        return f"{found.linear} -> {logical}{where}"
+    dim = next(d for d, (i, size) in enumerate(zip(found.index, shape.dimensions)) if i >= size)
+    return f"{found.linear} -> padding: coordinate {found.index[dim]} of dimension {dim} is past the size {shape.dimensions[dim]}"
+
+
+def _parse_logical(text: str) -> tuple[int, ...]:
+    match = _INDEX.fullmatch(text)
+    if not match:
+        raise click.UsageError(f"{text[:60]!r} is not an index: write integers with commas between them, such as 1,2")
+    return tuple(map(int, match[1].split(","))) if match[1] else ()
+
+
+def _parse_linear(text: str) -> int:
+    if not re.fullmatch(_NUMBER, text):
+        raise click.UsageError(f"{text[:60]!r} is not a linear index: write one integer")
+    return int(text)

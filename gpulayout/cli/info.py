@@ -1,0 +1,35 @@
+"""`gpulayout info`: versions, devices, and which backend runs and why."""
+from __future__ import annotations
+
+import click
+
+from gpulayout.backends.select import selected
+from gpulayout.cli.failures import Failure
+from gpulayout.cli.output import json_option, print_json
+from gpulayout.config import show_config
+
+
+@click.command(short_help="Versions, devices, and which backend runs and why.")
+@json_option
+def info(as_json: bool) -> None:
+    """Show versions, devices, and which backend runs and why.
+
+    \b
+    Examples:
+      gpulayout info
+      gpulayout info --json
+      GPULAYOUT_BACKEND=numpy gpulayout info
+    """
+    chosen_backend()
+    if as_json:
+        print_json(show_config("dicts"))
+    else:
+        show_config()
+
+
+def chosen_backend() -> str:
+    """The backend that the environment asks for; a `Failure` when there is none of that name."""
+    try:
+        return selected()
+    except ValueError as error:
+        raise Failure(str(error)) from None

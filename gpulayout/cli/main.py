@@ -1,0 +1,68 @@
+"""The command `gpulayout`: its subcommands, and what becomes of their errors.
+
+Exit codes: 0 all is well, 1 the job failed (one line on stderr says why), 2 the command was written wrongly.
+"""
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from gpulayout.cli.demo import demo
+from gpulayout.cli.explain import explain
+from gpulayout.cli.failures import failures_in_one_line
+from gpulayout.cli.indexing import index
+from gpulayout.cli.info import info
+from gpulayout.cli.relayout import relayout
+from gpulayout.cli.show import show
+from gpulayout.version import __version__
+
+
+class CommandGroup(click.Group):
+    """A group whose commands fail with one line instead of a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        with failures_in_one_line():
+            return super().invoke(ctx)
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def commands() -> None:
+    """Array layouts: what they mean, where an element lies, and files moved from one to another.
+
+    \b
+    A SHAPE is XLA's text for an element type, dimensions and a layout:
+      f32[2,3]                           descending: dimension 0 is major (row-major)
+      f32[2,3]{0,1}                      minor to major: dimension 0 varies fastest
+      f32[2,3]{0,1:PD(3,5)}              every dimension padded in memory, to 3 and 5
+      f32[2,3]{0,1:PD(3,5)PV(lowest)}    what the padding holds: a name or a number
+    Quote it: braces and brackets mean something to the shell.
+
+    \b
+    Examples:
+      gpulayout demo
+      gpulayout show 'f32[2,3]{0,1:PD(3,5)}'
+      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 1,2
+      gpulayout relayout picture.npy planes.npy --to '{1,0,2}'
+    """
+
+
+for _command in (demo, show, index, relayout, explain, info):
+    commands.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line and leave the process with its exit code."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")        # a file name need not fit the terminal's encoding
+    try:
+        try:
+            commands(prog_name="gpulayout")
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away (`| head`).  Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,70 @@
+"""How results are printed: JSON for programs, rich tables for people, and never an escape code outside a terminal."""
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from gpulayout.cli.drawing import ASCII, UNICODE, Charset
+
+WIDTH = 100              # columns of tables that no terminal limits
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value for programs.")
+
+
+def print_json(value: object) -> None:
+    """One JSON value, indented."""
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
+    """A table without walls; columns named in `left` hold text, which may fold, the others numbers, which may not."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=column not in left)
+    return table
+
+
+def print_table(table: Table) -> None:
+    """A table, in colour on a terminal unless NO_COLOR is set (which also drops bold and dim)."""
+    terminal = sys.stdout.isatty()
+    plain = not terminal or bool(os.environ.get("NO_COLOR"))
+    console = Console(color_system=None if plain else "auto", width=None if terminal else WIDTH, highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+    # rich fills every line up with blanks
+    lines = "\n".join(line.rstrip() for line in capture.get().splitlines())
+    click.echo("\n" + lines.strip("\n") + "\n")
+
+
+def charset() -> Charset:
+    """The characters of drawings: boxes where stdout can encode them, else ASCII."""
+    try:
+        "".join(map("".join, UNICODE)).encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ASCII
+    return UNICODE
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> count(1, "place"), count(2, "place")
+    ('1 place', '2 places')
+    """
+    return f"{number} {noun if number == 1 else noun + 's'}"
+
+
+def clipped(text: str, length: int) -> str:
+    """The text, or its beginning with an ellipsis.
+
+    >>> clipped("minor_to_major", 9)
+    'minor_...'
+    """
+    return text if len(text) <= length else text[:length - 3] + "..."

@@ -1,0 +1,171 @@
+"""`gpulayout relayout`: .npy files from one layout to another.
+
+A file is either an *array*, a logical N-d array in C or Fortran order, or a *buffer*, one run of elements in a layout.
+An array is a buffer too: descending in C order, ascending in Fortran order.  So packing, unpacking and relayout of files
+are one plan from a source shape to a target shape.
+"""
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from gpulayout.cli.explain import plan_as_json
+from gpulayout.cli.failures import Failure, printable
+from gpulayout.cli.files import NpyFile, check_output, new_npy, open_npy
+from gpulayout.cli.output import count, json_option, print_json
+from gpulayout.model.element_type import ElementType
+from gpulayout.model.layout import Layout
+from gpulayout.model.shape import Shape
+from gpulayout.model.text import parse_layout, parse_shape
+from gpulayout.operations.relayout import Plan, plan
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is moved where: `dimensions` are those of the output file, 1-D for a buffer."""
+
+    source: NpyFile
+    target: Path
+    plan: Plan
+    dimensions: tuple[int, ...]
+
+
+@click.command(short_help="A .npy file from one layout to another.")
+@click.argument("source_path", metavar="IN.npy", type=click.Path(path_type=Path))
+@click.argument("target_path", metavar="OUT.npy", type=click.Path(path_type=Path))
+@click.option("--to", "to_text", metavar="LAYOUT|SHAPE", help="Write a 1-D buffer in this layout.")
+@click.option("--unpack", is_flag=True, help="Write an N-d array in C order instead; needs --from.")
+@click.option("--from", "from_text", metavar="SHAPE", help="IN.npy is a 1-D buffer of this shape, not an N-d array.")
+@click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists.")
+@click.option("--dry-run", is_flag=True, help="Check everything, explain the plan, write nothing.")
+@json_option
+def relayout(source_path: Path, target_path: Path, to_text: str | None, unpack: bool, from_text: str | None,
+             overwrite: bool, dry_run: bool, as_json: bool) -> None:
+    """Move the elements of IN.npy to another layout, into OUT.npy.
+
+    \b
+    Three ways, by what the files hold:
+      --to LAYOUT               N-d array   -> 1-D buffer     pack
+      --from SHAPE --to LAYOUT  1-D buffer  -> 1-D buffer     relayout
+      --from SHAPE --unpack     1-D buffer  -> N-d array      unpack
+
+    An N-d array brings its dimensions and element type with it, in C or Fortran order, so a bare LAYOUT such as {1,0,2}
+    is enough; a SHAPE such as u8[3000,4000,3]{1,0,2} must agree with the file.  A buffer brings none, so --from needs the
+    whole SHAPE.
+
+    Element types that NumPy does not know (bf16, f8...) stand in .npy files as opaque bytes (V2, V1): name the type with
+    a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy.
+
+    Files are memory-mapped and moved on the CPU.  OUT.npy appears complete or not at all; an existing file is replaced only
+    with --overwrite.  Files with Python objects, big-endian numbers or a size that differs from their header are refused.
+
+    \b
+    Examples:
+      gpulayout relayout picture.npy planes.npy --to '{1,0,2}'
+      gpulayout relayout picture.npy rgbx.npy --to '{2,1,0:PD(3000,4000,4)PV(highest)}'
+      gpulayout relayout planes.npy rgb.npy --from 'u8[3000,4000,3]{1,0,2}' --to '{2,1,0}'
+      gpulayout relayout planes.npy again.npy --from 'u8[3000,4000,3]{1,0,2}' --unpack
+      gpulayout relayout weights.npy columns.npy --to 'bf16[512,256]{0,1}' --dry-run
+    """
+    _check_options(to_text, unpack, from_text)
+    source = open_npy(source_path)
+    shape = _buffer_shape(source, parse_shape(from_text)) if from_text is not None else _array_shape(source, to_text)
+    target = shape.with_layout(None) if unpack else _target_shape(shape, to_text)
+    job = Job(source, target_path, plan(shape, target), shape.dimensions if unpack else (target.buffer_size,))
+    check_output(target_path, source_path, overwrite=overwrite)
+    seconds = None if dry_run else _carry_out(job)
+    if as_json:
+        print_json(_as_json(job, seconds))
+    else:
+        _report(job, seconds)
+
+
+def _check_options(to_text: str | None, unpack: bool, from_text: str | None) -> None:
+    """A usage error for options that do not say what the files hold."""
+    if unpack == (to_text is not None):
+        raise click.UsageError("give either --to LAYOUT or --unpack: it says what OUT.npy will hold")
+    if unpack and from_text is None:
+        raise click.UsageError("--unpack needs --from SHAPE: a buffer does not know its dimensions")
+    if from_text is not None and _is_layout(from_text):
+        raise click.UsageError(f"--from {from_text[:60]!r} is a layout alone: a buffer does not know its dimensions, "
+                               "write the whole shape, such as 'f32[2,3]{0,1}'")
+
+
+def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
+    """The shape of a buffer file: the one given, if the file is such a buffer."""
+    _check_element_type(source, shape)
+    if len(source.dimensions) != 1:
+        raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}; with --from the file is a 1-D "
+                      "buffer, and an N-d array is packed without --from")
+    if source.element_count != shape.buffer_size:
+        raise Failure(f"{source.path}: it has {count(source.element_count, 'element')}, but a buffer of {shape} has "
+                      f"{shape.buffer_size}")
+    return shape
+
+
+def _array_shape(source: NpyFile, to_text: str) -> Shape:
+    """The shape of an array file: everything is in its header but the name of a type that NumPy does not know."""
+    layout = (Layout.ascending if source.fortran_order else Layout.descending)(len(source.dimensions))
+    if not _is_layout(to_text):
+        named = parse_shape(to_text)
+        if named.dimensions != source.dimensions:
+            raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}, but --to {named} has "
+                          f"{named.dimensions}; for a buffer, say its shape with --from")
+        _check_element_type(source, named)
+        return Shape(named.element_type, source.dimensions, layout)
+    if source.dtype.kind == "V":
+        sizes = ",".join(map(str, source.dimensions))
+        raise Failure(f"{source.path}: its elements are opaque ({source.dtype.str}); name their type with a whole shape, such "
+                      f"as --to '{'f8e4m3fn' if source.dtype.itemsize == 1 else 'bf16'}[{sizes}]{to_text}'")
+    try:
+        return Shape(source.dtype, source.dimensions, layout)
+    except TypeError as error:
+        raise Failure(f"{source.path}: {error}") from None
+
+
+def _target_shape(shape: Shape, to_text: str) -> Shape:
+    return shape.with_layout(parse_layout(to_text)) if _is_layout(to_text) else parse_shape(to_text)
+
+
+def _is_layout(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def _check_element_type(source: NpyFile, shape: Shape) -> None:
+    """The file must hold the type, or carry one that NumPy lacks as opaque bytes or unsigned integers of its width."""
+    element_type: ElementType = shape.element_type
+    opaque = source.dtype.kind == "V" or (element_type.is_extended and source.dtype == element_type.carrier)
+    if source.dtype == element_type.dtype or (opaque and source.dtype.itemsize == element_type.itemsize):
+        return
+    raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} needs {shape.dtype.name}")
+
+
+def _carry_out(job: Job) -> float:
+    """Move the elements; the seconds it took, with the time to put them on disk."""
+    start = time.perf_counter()
+    dtype = job.plan.source.dtype
+    with new_npy(job.target, job.source.dtype, job.dimensions) as result:
+        job.plan(job.source.elements().view(dtype), out=result.view(dtype))
+    return time.perf_counter() - start
+
+
+def _as_json(job: Job, seconds: float | None) -> dict:
+    return {"input": str(job.source.path), "output": str(job.target), "output_dimensions": job.dimensions,
+            "dry_run": seconds is None, "seconds": seconds, "plan": plan_as_json(job.plan)}
+
+
+def _report(job: Job, seconds: float | None) -> None:
+    source, target = job.plan.source, job.plan.target
+    click.echo(f"{printable(str(job.source.path))}  {source}  {count(source.nbytes, 'byte')}")
+    click.echo(f"{printable(str(job.target))}  {target}  {count(target.nbytes, 'byte')}, dimensions {job.dimensions}")
+    if seconds is None:
+        click.echo(f"\n{job.plan.explain()}\n\ndry run: nothing was written")
+        return
+    click.echo(f"moved in {seconds:.2f} s, on the disk included")
+    if len(job.dimensions) == 1:
+        back = ["gpulayout", "relayout", str(job.target), "BACK.npy", "--from", str(target), "--unpack"]
+        click.echo(f"back to an N-d array:  {printable(shlex.join(back))}")

@@ -1,0 +1,127 @@
+"""`gpulayout show`: what a layout means, in words, numbers and a picture."""
+from __future__ import annotations
+
+import click
+import numpy as np
+from rich.table import Table
+
+from gpulayout.cli.drawing import draw_grid, draw_strip, is_small
+from gpulayout.cli.output import charset, clipped, count, json_option, new_table, print_json, print_table
+from gpulayout.model.padding import PaddingValue
+from gpulayout.model.shape import Shape
+from gpulayout.model.text import parse_shape
+from gpulayout.planning.explain import dimension_labels
+
+MAX_DIMENSIONS = 16          # listed; NumPy and the kernels end at 64, but a text may have thousands
+
+
+@click.command(short_help="What a shape means: order, strides, bytes, padding, and a picture.")
+@click.argument("shape_text", metavar="SHAPE")
+@json_option
+def show(shape_text: str, as_json: bool) -> None:
+    """Show what SHAPE means: order, strides, bytes, padding, and a picture of it.
+
+    The grid shows the logical array with the place of each element in memory; the strip shows memory with the logical
+    index of what lies there.  Padding is hatched.  Of large shapes a corner is drawn.
+
+    \b
+    Examples:
+      gpulayout show 'f32[2,3]{0,1:PD(3,5)PV(lowest)}'
+      gpulayout show 'bf16[8,224,224,3]{3,2,1,0}'
+      gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
+    """
+    shape = parse_shape(shape_text)
+    if as_json:
+        print_json(shape_as_json(shape))
+        return
+    click.echo(f"{clipped(str(shape), 200)}\n")
+    for name, value in _facts(shape):
+        click.echo(f"{name:<13} {value}")
+    if not shape.rank:
+        return
+    print_table(_dimension_table(shape))
+    if is_small(shape):
+        click.echo("Place of every element; padding is hatched:\n")
+    else:
+        click.echo(f"Place of the first elements ({count(shape.buffer_size, 'place')} are too many to draw):\n")
+    click.echo(draw_grid(shape, chars=charset()))
+    click.echo("\nMemory, with the index of what lies in every place:\n")
+    click.echo(draw_strip(shape, chars=charset()))
+
+
+def shape_as_json(shape: Shape) -> dict:
+    """A shape and what follows from it, as plain values."""
+    layout = shape.layout
+    value = layout.padding_value
+    return {
+        "shape": str(shape), "element_type": shape.element_type.value, "itemsize": shape.itemsize,
+        "dimensions": shape.dimensions, "rank": shape.rank, "true_rank": shape.true_rank,
+        "minor_to_major": layout.minor_to_major, "major_to_minor": layout.major_to_minor,
+        "padded_dimensions": layout.padded_dimensions,
+        "padding_value": value.text if isinstance(value, PaddingValue) else None if value is None else str(value),
+        "padding_value_bytes": shape.padding_bytes.hex(),
+        "strides": shape.strides, "byte_strides": shape.byte_strides,
+        "element_count": shape.element_count, "buffer_size": shape.buffer_size, "nbytes": shape.nbytes,
+        "padding_count": _padding_count(shape), "padding_nbytes": _padding_count(shape) * shape.itemsize,
+    }
+
+
+def _facts(shape: Shape) -> list[tuple[str, str]]:
+    dtype = shape.dtype.name
+    facts = [("element type", f"{shape.element_type} ({dtype}), {count(shape.itemsize, 'byte')}"),
+             ("order", _order(shape)),
+             ("elements", str(shape.element_count)),
+             ("buffer", f"{count(shape.buffer_size, 'place')}, {count(shape.nbytes, 'byte')}")]
+    if not shape.is_padded:
+        return [*facts, ("padding", "none")]
+    wasted = _padding_count(shape)
+    return [*facts, ("padding", f"{count(wasted, 'place')}, {count(wasted * shape.itemsize, 'byte')}, "
+                                f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer"),
+            ("pad value", f"{_pad_value(shape)}, bytes {shape.padding_bytes.hex(' ')}")]
+
+
+def _order(shape: Shape) -> str:
+    if not shape.rank:
+        return "a scalar has none"
+    labels = dimension_labels(shape.rank)
+    minor_first = _listed([labels[dim] for dim in shape.layout.minor_to_major], ", then ")
+    if shape.rank == 1:
+        return f"{labels[0]} is the only dimension"
+    named = " (descending, row-major)" if shape.layout.is_descending else \
+        " (ascending, column-major)" if shape.layout.is_ascending else ""
+    major_first = _listed([labels[dim] for dim in shape.layout.major_to_minor], ", ")
+    return f"{minor_first.replace(',', ' varies fastest,', 1)}; major to minor: {major_first}{named}"
+
+
+def _pad_value(shape: Shape) -> str:
+    value = shape.layout.padding_value
+    if value is None:
+        return "zero (none given)"
+    if value is PaddingValue.UNKNOWN:
+        return "unknown (nothing is promised; zeros are written)"
+    number = np.frombuffer(shape.padding_bytes, shape.dtype)[0]
+    return f"{value.text} ({number})" if isinstance(value, PaddingValue) else str(value)
+
+
+def _dimension_table(shape: Shape) -> Table:
+    table = new_table("dim", "name", "size", "width in memory", "stride", "byte stride", "minor position")
+    labels = dimension_labels(shape.rank)
+    order = shape.layout.minor_to_major[:MAX_DIMENSIONS] if shape.rank > MAX_DIMENSIONS else range(shape.rank)
+    for dim in order:
+        table.add_row(str(dim), labels[dim], str(shape.dimensions[dim]), str(shape.buffer_dimensions[dim]),
+                      str(shape.strides[dim]), str(shape.byte_strides[dim]), str(shape.layout.minor_to_major.index(dim)))
+    if shape.rank > MAX_DIMENSIONS:
+        table.caption = f"the {MAX_DIMENSIONS} most minor of {shape.rank} dimensions"
+    return table
+
+
+def _padding_count(shape: Shape) -> int:
+    return shape.buffer_size - shape.element_count
+
+
+def _listed(names: list[str], separator: str) -> str:
+    """Names with a separator between them; of very many only the first."""
+    if len(names) <= MAX_DIMENSIONS:
+        return separator.join(names)
+    return separator.join(names[:MAX_DIMENSIONS]) + f"{separator}... ({len(names)} in all)"
+

@@ -1,0 +1,46 @@
+"""How long a call takes, and what part of a plain copy's speed that is."""
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from types import ModuleType
+
+MAX_SECONDS = 0.6            # of timing one call: slow calls are repeated less often, but at least twice
+GPU_BATCH = 10               # calls between two events, so that launches overlap as in real use
+
+
+def median_seconds(call: Callable[[], object], xp: ModuleType, *, repeats: int) -> float:
+    """The median time of a call after a warm-up call, which compiles kernels and touches new memory.
+
+    xp   numpy: the clock; cupy: CUDA events around batches of calls
+    """
+    call()
+    measure = _host_seconds if xp.__name__ == "numpy" else _device_seconds
+    times: list[float] = []
+    while len(times) < 2 or (len(times) < repeats and sum(times) < MAX_SECONDS):
+        times.append(measure(call, xp))
+    return statistics.median(times)
+
+
+def copy_seconds(nbytes: int, xp: ModuleType, *, repeats: int) -> float:
+    """The median time of a plain copy that reads and writes `nbytes` in all, half of them each."""
+    source = xp.ones(max(nbytes // 2, 1), xp.uint8)
+    target = xp.zeros_like(source)
+    return median_seconds(lambda: xp.copyto(target, source), xp, repeats=repeats)
+
+
+def _host_seconds(call: Callable[[], object], xp: ModuleType) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _device_seconds(call: Callable[[], object], xp: ModuleType) -> float:
+    start, end = xp.cuda.Event(), xp.cuda.Event()
+    start.record()
+    for _ in range(GPU_BATCH):
+        call()
+    end.record()
+    end.synchronize()
+    return xp.cuda.get_elapsed_time(start, end) / 1000 / GPU_BATCH

@@ -1,0 +1,24 @@
+"""The command line inside a test: a command run in this process, its failure, and text that nobody should type."""
+from click.testing import CliRunner, Result
+
+from gpulayout.cli.main import commands
+
+PADDED = "f32[2,3]{0,1:PD(3,5)}"
+HOSTILE = ["", " ", "\0", "f32", "f32[", "f32[2,3]{0,0}", "f32[2,3]{0,1:PD(1,5)}", "f32[-1]", "f32[9223372036854775808]",
+           "f32[" + "9" * 50000 + "]", "f32[" + "9," * 30000 + "9]", "[" * 60000, "f32[2,3]{0,1:PV(" + "1" * 60000 + ")}",
+           "x" * 70000, "ｆ３２[2]", "f32[２]", "f32[2]\u202e", "\udcff", "f32[2,3]{0,1:T(8,128)}", "f32[2,3]\x1b[31m",
+           "f32[2,3]{0,1:PD(3,5)PV(\n)}", "object[2]", "s4[2]", "(f32[2], f32[3])"]
+
+
+def run(*args: str, code: int = 0) -> Result:
+    """A command that must leave with `code`."""
+    result = CliRunner().invoke(commands, list(map(str, args)), prog_name="gpulayout")
+    assert result.exit_code == code, result.output
+    return result
+
+
+def failure(*args: str) -> str:
+    """The message of a job that fails: one line on stderr, nothing on stdout."""
+    result = run(*args, code=1)
+    assert result.stdout == "" and result.stderr.startswith("gpulayout: error: ") and result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("gpulayout: error: ").rstrip("\n")

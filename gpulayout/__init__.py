@@ -18,10 +18,13 @@ from gpulayout.model.bitcast import (
     transpose_is_bitcast,
     with_descending_layout_and_same_physical_layout,
 )
+from gpulayout.model.compare import shapes_compatible, shapes_equal
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError, ShapeTextError
+from gpulayout.model.index import bump_indices, compare_indices
 from gpulayout.model.layout import Layout
 from gpulayout.model.padding import PaddingValue
+from gpulayout.model.reshape import dimensions_unmodified_by_reshape, inserted_or_deleted_1_sized_dimensions
 from gpulayout.model.shape import Shape
 from gpulayout.model.strides import layout_from_strides
 from gpulayout.model.text import parse_layout, parse_shape
@@ -33,8 +36,10 @@ from gpulayout.version import __version__
 
 __all__ = [
     "BackendUnavailable", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError", "PaddingValue", "Plan", "Shape",
-    "ShapeTextError", "StrideTable", "__version__", "align_layouts", "convert_linear", "decompose_bitcast",
-    "deduce_transpose_dimensions_for_bitcast", "delinearize", "empty", "is_bitcast", "layout_from_strides", "linearize",
-    "normalized_transpose", "pack", "parse_layout", "parse_shape", "plan", "relayout", "reshape_is_bitcast", "show_config",
-    "stride_table", "transpose_is_bitcast", "unpack", "use_backend", "view", "with_descending_layout_and_same_physical_layout",
+    "ShapeTextError", "StrideTable", "__version__", "align_layouts", "bump_indices", "compare_indices", "convert_linear",
+    "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape",
+    "empty", "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "layout_from_strides", "linearize",
+    "normalized_transpose", "pack", "parse_layout", "parse_shape", "plan", "relayout", "reshape_is_bitcast",
+    "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack", "use_backend",
+    "view", "with_descending_layout_and_same_physical_layout",
 ]

@@ -8,9 +8,8 @@
 
 #define GPL_ITEMS 4
 
-extern "C" __global__ void __launch_bounds__(GPL_THREADS)
-gpl_gather(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
-  const gpl_uint first = (gpl_uint)gpl_block() * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
+GPL_KERNEL gpl_gather(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
+  const gpl_uint first = gpl_block() * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
   gpl_element value[GPL_ITEMS];
   gpl_uint to[GPL_ITEMS];
 #pragma unroll

@@ -10,6 +10,9 @@
 
 #define GPL_THREADS 256
 
+// All kernels run in blocks of 256 threads and take 64 registers at most, so that 4 blocks fit a multiprocessor.
+#define GPL_KERNEL extern "C" __global__ void __launch_bounds__(GPL_THREADS, 4)
+
 // 32-bit indices are chosen only when every offset and every place fits 31 bits.
 #if GPL_INDEX_BITS == 32
 typedef unsigned int gpl_uint;
@@ -38,6 +41,11 @@ __device__ __forceinline__ gpl_uint gpl_divide(gpl_uint n, const GplDivisor& by)
   return (GPL_MULHI(n, by.multiplier) + n) >> by.shift;
 }
 
+// The same inside a tile, where numbers are small: the host gives these divisors 32-bit multipliers in every build.
+__device__ __forceinline__ unsigned gpl_divide_small(unsigned n, const GplDivisor& by) {
+  return (__umulhi(n, (unsigned)by.multiplier) + n) >> (unsigned)by.shift;
+}
+
 // One loop of the target.  Coordinates from `bound` on are padding.  Strides may be negative: they are
 // two's complement, and sums of products wrap to the right offset.
 struct GplAxis {
@@ -51,7 +59,7 @@ struct __align__(16) GplMove {
   gpl_uint head;           // elements before the first aligned vector, in the contiguous copy
   gpl_uint pitch;          // elements between rows of a tile in shared memory, where it is not fixed
   GplDivisor count[2];     // items along the first two axes, where a kernel cuts them into pieces
-  GplDivisor tile[2];      // extents of a tile along the first two axes, in kernels whose tile is not fixed
+  GplDivisor tile[2];      // extents of a tile along the first two axes, for gpl_divide_small, where it is not fixed
   GplAxis axis[GPL_AXES];  // minor first; unused ones have extent 1
 };
 
@@ -66,9 +74,14 @@ __device__ __forceinline__ void gpl_pad(const GplMove& move, uint4& value) {
   value = make_uint4(move.pad[0], move.pad[1], move.pad[2], move.pad[3]);
 }
 
-// The number of this block.  The grid is 2-D only when one dimension (2^31 - 1 blocks) is not enough.
-__device__ __forceinline__ unsigned long long gpl_block() {
-  return (unsigned long long)blockIdx.y * gridDim.x + blockIdx.x;
+// The number of this block.  The grid is 2-D only when one dimension (2^31 - 1 blocks) is not enough; its last row may
+// then reach past the work.
+__device__ __forceinline__ gpl_uint gpl_block() {
+#if GPL_INDEX_BITS == 32
+  return blockIdx.x;
+#else
+  return (gpl_uint)blockIdx.y * gridDim.x + blockIdx.x;
+#endif
 }
 
 // Where one combination of the axes from FIRST on lies on both sides, and whether it is padding.
@@ -77,11 +90,17 @@ struct GplPlace {
   bool inside;
 };
 
+// Up to 8 axes the loop is written out, and an axis costs a division and two products with operands from the parameters.
+// Beyond, that would be thousands of instructions: there it is a loop, which ends when all coordinates left are 0.
+// (A coordinate of 0 is never padding: a move with an axis of bound 0 has no other axis.)
+#define GPL_WRITTEN_OUT (GPL_AXES <= 8)
+
 template <int FIRST>
 __device__ __forceinline__ GplPlace gpl_place(gpl_uint number, const GplMove& move) {
   GplPlace place = {0, 0, true};
-#pragma unroll
+#pragma unroll GPL_WRITTEN_OUT ? GPL_AXES : 1
   for (int i = FIRST; i < GPL_AXES; ++i) {
+    if (!GPL_WRITTEN_OUT && number == 0) break;
     const gpl_uint rest = gpl_divide(number, move.axis[i].extent);
     const gpl_uint coordinate = number - rest * move.axis[i].extent.value;
     number = rest;
@@ -98,6 +117,70 @@ __device__ __forceinline__ const gpl_element* gpl_at(const void* base, gpl_uint 
 }
 __device__ __forceinline__ gpl_element* gpl_at(void* base, gpl_uint offset) {
   return (gpl_element*)base + (gpl_int)offset;
+}
+
+// A chunk: neighbouring elements that travel as one word of BYTES bytes.
+template <int BYTES>
+union GplChunk {
+  typename GplWord<BYTES>::type word;
+  gpl_element element[BYTES / GPL_ELEMENT_BYTES];
+};
+
+// BYTES bytes from an address with any phase, put together from the aligned words of 4 bytes that hold them.
+template <int BYTES>
+__device__ __forceinline__ GplChunk<BYTES> gpl_load_words(const gpl_element* from) {
+  const unsigned phase = (unsigned)((unsigned long long)from & 3);
+  const unsigned* words = (const unsigned*)((const unsigned char*)from - phase);
+  union {
+    GplChunk<BYTES> chunk;
+    unsigned shifted[(BYTES + 3) / 4];
+  };
+  unsigned low = words[0];
+#pragma unroll
+  for (int i = 0; i < BYTES / 4; ++i) {
+    const unsigned high = words[i + 1];
+    shifted[i] = __funnelshift_r(low, high, 8 * phase);
+    low = high;
+  }
+  return chunk;
+}
+
+// The chunk that starts `start` elements into a row; `from` points there.  Elements outside 0 <= number < bound are pad
+// and not read.  `start` may be a negative number: as an unsigned one it is larger than any bound.
+// The source needs to be aligned to LOAD bytes only; a chunk is put together from pieces of that size, or, when they are
+// smaller than a word, the chunk is long and the row goes on for a word on both sides, from words.
+template <int BYTES, int LOAD>
+__device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_element* from, gpl_uint start, gpl_uint bound, const GplMove& move) {
+  const int elements = BYTES / GPL_ELEMENT_BYTES, piece = LOAD / GPL_ELEMENT_BYTES, word = (4 + GPL_ELEMENT_BYTES - 1) / GPL_ELEMENT_BYTES;
+  typedef typename GplWord<LOAD>::type gpl_piece;
+  if (LOAD < 4 && BYTES == 16 && start >= word && start < bound && bound - start >= elements + word) return gpl_load_words<BYTES>(from);
+  union {
+    GplChunk<BYTES> chunk;
+    gpl_piece pieces[BYTES / LOAD];
+  };
+  if (start < bound && bound - start >= elements) {
+#pragma unroll
+    for (int i = 0; i < BYTES / LOAD; ++i) pieces[i] = *(const gpl_piece*)(from + i * piece);
+    return chunk;
+  }
+  gpl_pad(move, chunk.word);
+#pragma unroll
+  for (int i = 0; i < elements; ++i)
+    if (start + i < bound) chunk.element[i] = from[i];
+  return chunk;
+}
+
+// Its counterpart: elements outside 0 <= number < extent do not exist and are not written.
+template <int BYTES>
+__device__ __forceinline__ void gpl_store(gpl_element* to, gpl_uint start, gpl_uint extent, GplChunk<BYTES> chunk) {
+  const int elements = BYTES / GPL_ELEMENT_BYTES;
+  if (start < extent && extent - start >= elements) {
+    *(typename GplWord<BYTES>::type*)to = chunk.word;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < elements; ++i)
+    if (start + i < extent) to[i] = chunk.element[i];
 }
 
 #endif

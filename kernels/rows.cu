@@ -1,69 +1,47 @@
 // Row copy: the minor axis is contiguous on both sides; whole rows move, whatever order the other axes have.
 //
-// A row of the target is cut into chunks of GPL_VECTOR_BYTES; count[0] is the number of chunks in a row, `total` the
-// number of chunks in all.  One thread moves GPL_ITEMS chunks: neighbouring threads take neighbouring chunks, so a
-// warp reads and writes 512 contiguous bytes when a row is that long.  One division finds the row, and the row's
-// place costs one division per further axis: about 30 instructions for a 16-byte chunk at rank 4, where the memory
-// leaves room for 160.
+// A row of the target is cut into chunks of GPL_VECTOR_BYTES at multiples of that many bytes, wherever the row begins:
+// the first and the last chunk of a row may be partial.  One thread moves GPL_ITEMS chunks: neighbouring threads take
+// neighbouring chunks, so a warp reads and writes 512 contiguous bytes when a row is that long.  count[0] is the number
+// of chunks in a row, `total` the number of chunks in all.
+// One division finds the row, and the row's place costs one division per further axis.
 //
-// Padding is written in the same pass.  Example: 4-byte elements, 16-byte chunks, extent 8, bound 6:
-//   chunk 0: elements 0 1 2 3         chunk 1: elements 4 5, pad, pad
-// Rows that lie outside another axis' bound are all pad and read nothing.
+// Chunks are read in pieces of GPL_LOAD_BYTES: as wide as the distance between both sides allows.
+//
+// Example, 4-byte elements, 16-byte chunks, extent 8, bound 6, a row that begins 8 bytes after a multiple of 16:
+//   chunk 0: elements 0 1        chunk 1: 2 3 4 5        chunk 2: 6 7, which are pad
+// Padding is written in the same pass.  Rows that lie outside another axis' bound are all pad and read nothing.
+//
+// Macros: those of move.cuh, GPL_VECTOR_BYTES, GPL_LOAD_BYTES.
 #include "move.cuh"
 
-#define GPL_ITEMS 4
-#define GPL_PER_VECTOR (GPL_VECTOR_BYTES / GPL_ELEMENT_BYTES)
-typedef GplWord<GPL_VECTOR_BYTES>::type gpl_vector;
+// A chunk that is read in many pieces keeps a thread busy enough; planning/kernel_plan.py knows the number too.
+#define GPL_ITEMS (GPL_VECTOR_BYTES / GPL_LOAD_BYTES > 4 ? 1 : 4)
+#define GPL_PER_CHUNK (GPL_VECTOR_BYTES / GPL_ELEMENT_BYTES)
 
-union GplChunk {
-  gpl_vector vector;
-  gpl_element element[GPL_PER_VECTOR];
-};
-
-// The chunk of a row that starts at element `start`; `row` says where the row begins on the source side.
-__device__ __forceinline__ gpl_vector gpl_load(const void* source, const GplPlace& row, gpl_uint start, const GplMove& move) {
-  GplChunk chunk;
-  gpl_pad(move, chunk.vector);
-  const gpl_uint bound = move.axis[0].bound;
-  if (!row.inside || start >= bound) return chunk.vector;
-  const gpl_element* from = gpl_at(source, row.source + start);
-  if (start + GPL_PER_VECTOR <= bound) return *(const gpl_vector*)from;
-#pragma unroll
-  for (int i = 0; i < GPL_PER_VECTOR; ++i)
-    if (start + i < bound) chunk.element[i] = from[i];
-  return chunk.vector;
+// Elements between the last multiple of GPL_VECTOR_BYTES and an address.
+__device__ __forceinline__ gpl_uint gpl_phase(const gpl_element* address) {
+  return (gpl_uint)((unsigned long long)address / GPL_ELEMENT_BYTES) % GPL_PER_CHUNK;
 }
 
-__device__ __forceinline__ void gpl_store(void* target, const GplPlace& row, gpl_uint start, gpl_vector value, const GplMove& move) {
-  const gpl_uint extent = move.axis[0].extent.value;
-  gpl_element* to = gpl_at(target, row.target + start);
-  if (start + GPL_PER_VECTOR <= extent) {
-    *(gpl_vector*)to = value;
-    return;
-  }
-  GplChunk chunk;
-  chunk.vector = value;
-#pragma unroll
-  for (int i = 0; i < GPL_PER_VECTOR; ++i)
-    if (start + i < extent) to[i] = chunk.element[i];
-}
-
-extern "C" __global__ void __launch_bounds__(GPL_THREADS)
-gpl_rows(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
-  const gpl_uint first = (gpl_uint)gpl_block() * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
-  gpl_vector value[GPL_ITEMS];
-  GplPlace row[GPL_ITEMS];
-  gpl_uint start[GPL_ITEMS];
+GPL_KERNEL gpl_rows(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
+  const gpl_uint first = gpl_block() * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
+  GplChunk<GPL_VECTOR_BYTES> chunk[GPL_ITEMS];
+  gpl_element* to[GPL_ITEMS];
+  gpl_uint start[GPL_ITEMS];         // of the chunk, in its row; "negative" where the chunk begins before the row
 #pragma unroll
   for (int k = 0; k < GPL_ITEMS; ++k) {
-    const gpl_uint chunk = first + k * GPL_THREADS;
-    if (chunk >= move.total) continue;
-    const gpl_uint number = gpl_divide(chunk, move.count[0]);
-    row[k] = gpl_place<1>(number, move);
-    start[k] = (chunk - number * move.count[0].value) * GPL_PER_VECTOR;
-    value[k] = gpl_load(source, row[k], start[k], move);
+    const gpl_uint item = first + k * GPL_THREADS;
+    if (item >= move.total) continue;
+    const gpl_uint number = gpl_divide(item, move.count[0]);
+    const GplPlace row = gpl_place<1>(number, move);
+    start[k] = (item - number * move.count[0].value) * GPL_PER_CHUNK - gpl_phase(gpl_at(target, row.target));
+    to[k] = gpl_at(target, row.target + start[k]);
+    chunk[k] = gpl_load<GPL_VECTOR_BYTES, GPL_LOAD_BYTES>(gpl_at(source, row.source + start[k]), start[k],
+                                                          row.inside ? move.axis[0].bound : 0, move);
   }
 #pragma unroll
   for (int k = 0; k < GPL_ITEMS; ++k)
-    if (first + k * GPL_THREADS < move.total) gpl_store(target, row[k], start[k], value[k], move);
+    if (first + k * GPL_THREADS < move.total)
+      gpl_store<GPL_VECTOR_BYTES>(to[k], start[k], move.axis[0].extent.value, chunk[k]);
 }

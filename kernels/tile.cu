@@ -7,18 +7,21 @@
 // With N = 16 / element bytes elements in a chunk:
 //   shared memory holds row b as GPL_CHUNKS chunks; chunk c of row b lies at position  c ^ (b / N % GPL_CHUNKS)
 //   writing:  8 neighbouring lanes store 8 chunks of one row: 128 bytes, all 32 banks once
-//   reading:  a thread collects N elements of one column a, rows b = N * lane_b ... N * lane_b + N - 1.  In step i,
-//             8 lanes with different lane_b read chunk a / N of rows that differ in b / N: the xor sends them to 8
-//             different 16-byte columns, that is to different banks.  4 further values of a in the warp are the
-//             other words of the same chunks (or the same word, which is read once and broadcast).
-// Without the xor those 8 lanes would meet in one bank: rows are a multiple of 128 bytes long.
+//   reading:  a thread takes one word (4 bytes, or one larger element) from each of N rows, b = N * column + i.
+//             In step i, 8 lanes with different columns read chunk c of rows that differ in b / N: the xor sends them
+//             to 8 different 16-byte positions.  The other lanes of the phase read the other words of those chunks.
+// Without the xor those 8 lanes would meet in the same banks: rows are a multiple of 128 bytes long.
 //
-// Example, 4-byte elements: tile 64 x 64, N = 4, 16 chunks a row, 16 KB; a thread moves 4 chunks each way.
+// A word of small elements holds P = 4 / element bytes columns of the tile, so N words are P chunks of the target,
+// one under the other; gpl_turn exchanges rows and columns in registers.
+//
+// Example, 2-byte elements: tile 64 x 64, N = 8, P = 2, 8 chunks a row, 8 KB.  A thread loads 2 chunks, and later
+// reads 8 words of 2 elements and turns them into 2 chunks of 8 elements.
 //
 // count[0], count[1] are the tiles along b and a, `total` the tiles in all; the block number runs fastest along b,
 // so that neighbouring blocks complete the sectors of the same target rows in the cache.
-// Padding costs no extra pass: a chunk past the bound is the pad, one across it is put together element by element,
-// and tiles outside another axis' bound write pads without reading.
+// Padding costs no extra pass: what lies outside the bounds enters shared memory as pad, without being read.  Most tiles
+// are whole, all inside the bounds; they take a path of their own that checks nothing.
 #include "move.cuh"
 
 #define GPL_N (16 / GPL_ELEMENT_BYTES)
@@ -30,20 +33,19 @@
 #define GPL_TILE_B 64
 #elif GPL_ELEMENT_BYTES == 8
 #define GPL_TILE_A 32
-#define GPL_TILE_B 32
+#define GPL_TILE_B 64
 #else
 #define GPL_TILE_A 16
 #define GPL_TILE_B 32
 #endif
+#define GPL_WORD_BYTES (GPL_ELEMENT_BYTES < 4 ? 4 : GPL_ELEMENT_BYTES)
+#define GPL_P (GPL_WORD_BYTES / GPL_ELEMENT_BYTES)
 #define GPL_CHUNKS (GPL_TILE_A / GPL_N)              // chunks in a row of shared memory
+#define GPL_WORDS (GPL_TILE_A / GPL_P)               // words in it
 #define GPL_COLUMNS (GPL_TILE_B / GPL_N)             // chunks along b
 #define GPL_LOADS (GPL_TILE_B * GPL_CHUNKS / GPL_THREADS)
-#define GPL_STORES (GPL_TILE_A * GPL_COLUMNS / GPL_THREADS)
-
-union GplChunk {
-  uint4 vector;
-  gpl_element element[GPL_N];
-};
+#define GPL_TURNS (GPL_WORDS * GPL_COLUMNS / GPL_THREADS)
+typedef GplWord<GPL_WORD_BYTES>::type gpl_word;
 
 struct GplTile {
   gpl_uint a, b;           // first coordinates
@@ -60,69 +62,85 @@ __device__ __forceinline__ GplTile gpl_tile(gpl_uint number, const GplMove& move
   return tile;
 }
 
-// The chunk of row b that starts at a; what lies past the bounds is never used and not read.
-__device__ __forceinline__ uint4 gpl_load(const void* source, const GplTile& tile, gpl_uint a, gpl_uint b, const GplMove& move) {
-  GplChunk chunk;
-  chunk.vector = make_uint4(0, 0, 0, 0);
-  if (b >= move.axis[0].bound || a >= move.axis[1].bound) return chunk.vector;
-  const gpl_element* from = gpl_at(source, tile.place.source + a + b * move.axis[0].source_stride);
-  if (a + GPL_N <= move.axis[1].bound) return *(const uint4*)from;
+// N words, each of P elements, to P chunks of N elements: element p of word n becomes element n of chunk p.
+// __byte_perm picks 4 of the 8 bytes of two words: 0x5410 the lower halves, 0x7632 the upper ones.
+__device__ __forceinline__ void gpl_turn(const gpl_word (&word)[GPL_N], GplChunk<16> (&chunk)[GPL_P]) {
+#if GPL_ELEMENT_BYTES == 1
+  unsigned(*out)[4] = (unsigned(*)[4])chunk;
 #pragma unroll
-  for (int i = 0; i < GPL_N; ++i)
-    if (a + i < move.axis[1].bound) chunk.element[i] = from[i];
-  return chunk.vector;
+  for (int i = 0; i < 4; ++i) {      // a square of 4 x 4 bytes: pairs first, then pairs of pairs
+    const unsigned low01 = __byte_perm(word[4 * i], word[4 * i + 1], 0x5140), high01 = __byte_perm(word[4 * i], word[4 * i + 1], 0x7362);
+    const unsigned low23 = __byte_perm(word[4 * i + 2], word[4 * i + 3], 0x5140), high23 = __byte_perm(word[4 * i + 2], word[4 * i + 3], 0x7362);
+    out[0][i] = __byte_perm(low01, low23, 0x5410), out[1][i] = __byte_perm(low01, low23, 0x7632);
+    out[2][i] = __byte_perm(high01, high23, 0x5410), out[3][i] = __byte_perm(high01, high23, 0x7632);
+  }
+#elif GPL_ELEMENT_BYTES == 2
+  unsigned(*out)[4] = (unsigned(*)[4])chunk;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    out[0][i] = __byte_perm(word[2 * i], word[2 * i + 1], 0x5410);
+    out[1][i] = __byte_perm(word[2 * i], word[2 * i + 1], 0x7632);
+  }
+#else
+#pragma unroll
+  for (int i = 0; i < GPL_N; ++i) chunk[0].element[i] = word[i];
+#endif
 }
 
-__device__ __forceinline__ void gpl_store(void* target, const GplTile& tile, gpl_uint a, gpl_uint b, GplChunk chunk, const GplMove& move) {
-  const gpl_uint extent = move.axis[0].extent.value, bound = move.axis[0].bound;
-  if (b >= extent || a >= move.axis[1].extent.value) return;
-  gpl_element* to = gpl_at(target, tile.place.target + b + a * move.axis[1].target_stride);
-  const bool inside = tile.place.inside && a < move.axis[1].bound;
-  if (!inside || b + GPL_N > bound) {
-    gpl_element pad;
-    gpl_pad(move, pad);
-#pragma unroll
-    for (int i = 0; i < GPL_N; ++i)
-      if (!inside || b + i >= bound) chunk.element[i] = pad;
+// A thread's k-th chunk or word is a fixed step away from its first one.  The steps and the first position have no bit in
+// common, so that the xor of the position moves along by an xor too:  (c ^ row) becomes (c ^ row) ^ step.
+#define GPL_ROWS_PER_LOAD (GPL_THREADS / GPL_CHUNKS)
+#define GPL_WORD_STEP(k) ((k) * (GPL_THREADS / 8) % GPL_WORDS)
+#define GPL_COLUMN_STEP(k) ((k) * (GPL_THREADS / 8) / GPL_WORDS * 8)
+
+template <bool WHOLE>
+__device__ __forceinline__ void gpl_load_tile(const void* __restrict__ source, const GplTile& tile, uint4* shared, const GplMove& move) {
+  const unsigned thread = threadIdx.x & (GPL_THREADS - 1), c = thread % GPL_CHUNKS, row = thread / GPL_CHUNKS;
+  const gpl_uint a = tile.a + c * GPL_N, b = tile.b + row, stride = move.axis[0].source_stride;
+  const gpl_element* from = gpl_at(source, tile.place.source + a + b * stride);
+  const unsigned position = row * GPL_CHUNKS + (c ^ (row / GPL_N & (GPL_CHUNKS - 1)));
+  // Written out, the loads of a whole tile are all under way before the first arrives.
+#pragma unroll WHOLE ? GPL_LOADS : 1
+  for (int k = 0; k < GPL_LOADS; ++k, from += (gpl_int)(GPL_ROWS_PER_LOAD * stride)) {
+    const bool inside = tile.place.inside && b + k * GPL_ROWS_PER_LOAD < move.axis[0].bound;
+    const GplChunk<16> chunk = gpl_load<16, 16>(from, WHOLE ? 0 : a, WHOLE ? GPL_N : inside ? move.axis[1].bound : 0, move);
+    shared[(position ^ (k * GPL_ROWS_PER_LOAD / GPL_N & (GPL_CHUNKS - 1))) + k * GPL_ROWS_PER_LOAD * GPL_CHUNKS] = chunk.word;
   }
-  if (b + GPL_N <= extent) {
-    *(uint4*)to = chunk.vector;
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < GPL_N; ++i)
-    if (b + i < extent) to[i] = chunk.element[i];
 }
 
-extern "C" __global__ void __launch_bounds__(GPL_THREADS)
-gpl_tile_vector(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
+template <bool WHOLE>
+__device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const GplTile& tile, const uint4* shared, const GplMove& move) {
+  const unsigned thread = threadIdx.x & (GPL_THREADS - 1), line = thread / 8;
+  const unsigned number = line % GPL_WORDS, column = thread % 8 + line / GPL_WORDS * 8;
+  const gpl_uint a = tile.a + number * GPL_P, b = tile.b + column * GPL_N, stride = move.axis[1].target_stride;
+  gpl_element* first = gpl_at(target, tile.place.target + b + a * stride);
+  const unsigned position = column * GPL_N * GPL_CHUNKS + (number * GPL_WORD_BYTES / 16 ^ (column & (GPL_CHUNKS - 1)));
+#pragma unroll WHOLE ? GPL_TURNS : 1
+  for (int k = 0; k < GPL_TURNS; ++k) {
+    const unsigned step = GPL_WORD_STEP(k) * GPL_WORD_BYTES / 16 ^ (GPL_COLUMN_STEP(k) & (GPL_CHUNKS - 1));
+    const uint4* chunks = shared + (position ^ step) + GPL_COLUMN_STEP(k) * GPL_N * GPL_CHUNKS;
+    gpl_word word[GPL_N];
+#pragma unroll
+    for (int i = 0; i < GPL_N; ++i) word[i] = ((const gpl_word*)(chunks + i * GPL_CHUNKS))[number % (16 / GPL_WORD_BYTES)];
+    GplChunk<16> chunk[GPL_P];
+    gpl_turn(word, chunk);
+#pragma unroll
+    for (int p = 0; p < GPL_P; ++p) {
+      const unsigned down = GPL_WORD_STEP(k) * GPL_P + p, right = GPL_COLUMN_STEP(k) * GPL_N;
+      const gpl_uint extent = a + down < move.axis[1].extent.value ? move.axis[0].extent.value : 0;
+      gpl_store<16>(first + (gpl_int)(down * stride) + right, WHOLE ? 0 : b + right, WHOLE ? GPL_N : extent, chunk[p]);
+    }
+  }
+}
+
+GPL_KERNEL gpl_tile_vector(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
   __shared__ uint4 shared_tile[GPL_TILE_B * GPL_CHUNKS];
-  if (gpl_block() >= move.total) return;                          // the same for the whole block
-  const GplTile tile = gpl_tile((gpl_uint)gpl_block(), move);
-
-  if (tile.place.inside) {
-    uint4 value[GPL_LOADS];
-#pragma unroll
-    for (int k = 0; k < GPL_LOADS; ++k) {
-      const unsigned item = threadIdx.x + k * GPL_THREADS;
-      value[k] = gpl_load(source, tile, tile.a + item % GPL_CHUNKS * GPL_N, tile.b + item / GPL_CHUNKS, move);
-    }
-#pragma unroll
-    for (int k = 0; k < GPL_LOADS; ++k) {
-      const unsigned item = threadIdx.x + k * GPL_THREADS, row = item / GPL_CHUNKS;
-      shared_tile[row * GPL_CHUNKS + (item % GPL_CHUNKS ^ (row / GPL_N & (GPL_CHUNKS - 1)))] = value[k];
-    }
-  }
+  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
+  const GplTile tile = gpl_tile(gpl_block(), move);
+  const bool whole = tile.place.inside && tile.b + GPL_TILE_B <= move.axis[0].bound && tile.a + GPL_TILE_A <= move.axis[1].bound;
+  if (whole) gpl_load_tile<true>(source, tile, shared_tile, move);
+  else gpl_load_tile<false>(source, tile, shared_tile, move);
   __syncthreads();
-#pragma unroll
-  for (int k = 0; k < GPL_STORES; ++k) {
-    const unsigned item = threadIdx.x + k * GPL_THREADS;
-    const unsigned a = item / 8 % GPL_TILE_A, column = item % 8 + item / 8 / GPL_TILE_A * 8;
-    const unsigned chunk = a / GPL_N ^ (column & (GPL_CHUNKS - 1));
-    const gpl_element* from = (const gpl_element*)&shared_tile[column * GPL_N * GPL_CHUNKS + chunk] + a % GPL_N;
-    GplChunk value;
-#pragma unroll
-    for (int i = 0; i < GPL_N; ++i) value.element[i] = from[i * GPL_CHUNKS * GPL_N];
-    gpl_store(target, tile, tile.a + a, tile.b + column * GPL_N, value, move);
-  }
+  if (whole) gpl_store_tile<true>(target, tile, shared_tile, move);
+  else gpl_store_tile<false>(target, tile, shared_tile, move);
 }

@@ -1,54 +1,148 @@
 // Tile through shared memory, for sides that are not aligned to 16 bytes, odd extents and short runs.
 //
 // As in tile.cu the target's minor axis b (axis 0) differs from the source's minor axis a (axis 1).  Here the tile's
-// extents are chosen by the host (tile[1] along a, tile[0] along b) and every thread moves single elements.  Lanes run
-// along a while reading and along b while writing, across row ends, so that a short a such as 3 colour channels
-// still reads whole sectors: with a = 3 and a source stride of 3 along b the tile is one contiguous run.
+// extents are chosen by the host: tile[1] along a, tile[0] along b.  A thread moves pieces: GPL_READ_BYTES along a while
+// reading and GPL_WRITE_BYTES along b while writing, one element or, of small elements, a word of 4 bytes.
+// Lanes run across row ends, so that a short a such as 3 colour channels still reads whole sectors: with a = 3 and a
+// source stride of 3 along b the tile is one contiguous run of the source.  Pieces may then cross row ends too; the
+// host makes sure that pieces either do not cross row ends, or that the rows touch.
 //
-// Shared memory holds row b at b * pitch; the host makes the pitch an odd number of 4-byte words (or of elements
-// where they are larger), so that a column, read by lanes with neighbouring b, falls into 32 different banks:
-//   pitch 65, 4-byte elements: row b of column a is word 65 b + a, bank (b + a) % 32.
+// Shared memory holds row b at b * pitch.  While writing, neighbouring lanes read places E rows apart, where E is the
+// number of elements in a piece.  The host chooses the pitch so that E rows are an odd number of 4-byte words (of
+// elements, where they are larger): 32 lanes then meet 32 different banks.
+//   4-byte elements, E = 1, pitch 65: row b of column a is word 65 b + a, bank (b + a) % 32
+//   1-byte elements, E = 4, pitch 3:  4 rows are 12 bytes, 3 words
+//
+// Example, u8 with 3 channels, pixels in rows of 1000: a tile is 3 x 2720.  A thread reads 4 bytes, which are the 3
+// channels of one pixel and 1 of the next, and later writes 4 pixels of one channel.
+//
 // count[0], count[1] are the tiles along b and a, `total` the tiles in all; `pitch` the pitch.
+// What lies outside the bounds enters shared memory as pad, without being read.
+//
+// Macros: those of move.cuh, GPL_READ_BYTES, GPL_WRITE_BYTES.
 #include "move.cuh"
 
-// Elements of a tile, 8 KB (4 KB of bytes), and of shared memory with the pitch; planning/tile_shape.py keeps to both.
-#define GPL_TILE_ELEMENTS (GPL_ELEMENT_BYTES <= 2 ? 4096 : 8192 / GPL_ELEMENT_BYTES)
+// Elements of a tile, 8 KB, and of shared memory with the pitch; planning/tile_shape.py keeps to both.
+#define GPL_TILE_ELEMENTS (8192 / GPL_ELEMENT_BYTES)
 #define GPL_SHARED_ELEMENTS (GPL_TILE_ELEMENTS / 16 * 17)
-#define GPL_PER_THREAD (GPL_TILE_ELEMENTS / GPL_THREADS)
+#define GPL_BATCH 4                  // pieces of a thread that are loaded before the first is stored
 
-extern "C" __global__ void __launch_bounds__(GPL_THREADS)
-gpl_tile_any(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
-  __shared__ gpl_element shared_any[GPL_SHARED_ELEMENTS];
-  if (gpl_block() >= move.total) return;                          // the same for the whole block
-  const unsigned pitch = (unsigned)move.pitch;
-  const gpl_uint number = (gpl_uint)gpl_block();
+// A tile, in 32 bits: how far it reaches, and how far the elements of the source and the places of the target do.
+struct GplFlexible {
+  GplPlace first;                    // of its first element
+  unsigned a, b, bound_a, bound_b, extent_a, extent_b;
+};
+
+__device__ __forceinline__ unsigned gpl_left(gpl_uint whole, gpl_uint first, unsigned most) {
+  return first >= whole ? 0 : whole - first < most ? (unsigned)(whole - first) : most;
+}
+
+__device__ __forceinline__ GplFlexible gpl_flexible(gpl_uint number, const GplMove& move) {
   const gpl_uint above = gpl_divide(number, move.count[0]), others = gpl_divide(above, move.count[1]);
   const gpl_uint first_b = (number - above * move.count[0].value) * move.tile[0].value;
   const gpl_uint first_a = (above - others * move.count[1].value) * move.tile[1].value;
-  const GplPlace place = gpl_place<2>(others, move);
-  const unsigned tile_a = (unsigned)move.tile[1].value, tile_b = (unsigned)move.tile[0].value;
+  GplFlexible tile;
+  tile.first = gpl_place<2>(others, move);
+  tile.first.source += first_a + first_b * move.axis[0].source_stride;
+  tile.first.target += first_b + first_a * move.axis[1].target_stride;
+  tile.a = (unsigned)move.tile[1].value, tile.b = (unsigned)move.tile[0].value;
+  tile.bound_a = gpl_left(move.axis[1].bound, first_a, tile.a), tile.bound_b = gpl_left(move.axis[0].bound, first_b, tile.b);
+  tile.extent_a = gpl_left(move.axis[1].extent.value, first_a, tile.a);
+  tile.extent_b = gpl_left(move.axis[0].extent.value, first_b, tile.b);
+  if (!tile.first.inside) tile.bound_a = tile.bound_b = 0;
+  return tile;
+}
 
-  if (place.inside) {
-#pragma unroll 4
-    for (int k = 0; k < GPL_PER_THREAD; ++k) {
-      const unsigned item = threadIdx.x + k * GPL_THREADS;
-      if (item >= tile_a * tile_b) break;
-      const unsigned b = (unsigned)gpl_divide(item, move.tile[1]), a = item - b * tile_a;
-      if (first_a + a < move.axis[1].bound && first_b + b < move.axis[0].bound)
-        shared_any[b * pitch + a] = *gpl_at(source, place.source + first_a + a + (first_b + b) * move.axis[0].source_stride);
+// Elements of a tile in the order of one side: `minor` runs to `width`, then `major` steps.
+struct GplSpot {
+  unsigned minor, major;
+};
+
+__device__ __forceinline__ GplSpot gpl_spot(unsigned number, const GplDivisor& width) {
+  const unsigned major = gpl_divide_small(number, width);
+  return {number - major * (unsigned)width.value, major};
+}
+
+__device__ __forceinline__ void gpl_next(GplSpot& spot, unsigned width) {
+  if (++spot.minor == width) spot.minor = 0, ++spot.major;
+}
+
+// True when the `count` elements from `spot` on lie inside minor < minor_end, major < major_end.  The first and the last
+// decide: those between lie between them in a row, and where rows touch, minor_end is the width.
+template <bool WHOLE>
+__device__ __forceinline__ bool gpl_inside(GplSpot spot, unsigned count, unsigned width, unsigned minor_end, unsigned major_end) {
+  if (WHOLE) return true;
+  if (spot.minor >= minor_end || spot.major >= major_end) return false;
+  for (unsigned i = 1; i < count; ++i) gpl_next(spot, width);
+  return spot.minor < minor_end && spot.major < major_end;
+}
+
+template <bool WHOLE>
+__device__ __forceinline__ void gpl_read_tile(const void* __restrict__ source, const GplFlexible& tile, gpl_element* shared, const GplMove& move) {
+  const unsigned elements = GPL_READ_BYTES / GPL_ELEMENT_BYTES, count = (tile.a * tile.b + elements - 1) / elements;
+  const unsigned pitch = (unsigned)move.pitch;
+  for (unsigned first = threadIdx.x; first < count; first += GPL_BATCH * GPL_THREADS) {
+    GplChunk<GPL_READ_BYTES> piece[GPL_BATCH];
+#pragma unroll
+    for (int k = 0; k < GPL_BATCH; ++k) {
+      if (first + k * GPL_THREADS >= count) break;
+      GplSpot spot = gpl_spot((first + k * GPL_THREADS) * elements, move.tile[1]);
+      const gpl_element* from = gpl_at(source, tile.first.source + spot.minor + spot.major * move.axis[0].source_stride);
+      if (gpl_inside<WHOLE>(spot, elements, tile.a, tile.bound_a, tile.bound_b)) {
+        piece[k].word = *(const GplWord<GPL_READ_BYTES>::type*)from;
+        continue;
+      }
+      gpl_pad(move, piece[k].word);
+#pragma unroll
+      for (unsigned i = 0; i < elements; ++i, gpl_next(spot, tile.a))
+        if (spot.minor < tile.bound_a && spot.major < tile.bound_b) piece[k].element[i] = from[i];
+    }
+#pragma unroll
+    for (int k = 0; k < GPL_BATCH; ++k) {
+      if (first + k * GPL_THREADS >= count) break;
+      GplSpot spot = gpl_spot((first + k * GPL_THREADS) * elements, move.tile[1]);
+#pragma unroll
+      for (unsigned i = 0; i < elements; ++i, gpl_next(spot, tile.a))
+        if (elements == 1 || spot.major < tile.b) shared[spot.major * pitch + spot.minor] = piece[k].element[i];
     }
   }
-  __syncthreads();
+}
+
+template <bool WHOLE>
+__device__ __forceinline__ void gpl_write_tile(void* __restrict__ target, const GplFlexible& tile, const gpl_element* shared, const GplMove& move) {
+  const unsigned elements = GPL_WRITE_BYTES / GPL_ELEMENT_BYTES, count = (tile.a * tile.b + elements - 1) / elements;
+  const unsigned pitch = (unsigned)move.pitch;
 #pragma unroll 4
-  for (int k = 0; k < GPL_PER_THREAD; ++k) {
-    const unsigned item = threadIdx.x + k * GPL_THREADS;
-    if (item >= tile_a * tile_b) break;
-    const unsigned a = (unsigned)gpl_divide(item, move.tile[0]), b = item - a * tile_b;
-    if (first_a + a >= move.axis[1].extent.value || first_b + b >= move.axis[0].extent.value) continue;
-    gpl_element value;
-    gpl_pad(move, value);
-    if (place.inside && first_a + a < move.axis[1].bound && first_b + b < move.axis[0].bound)
-      value = shared_any[b * pitch + a];
-    *gpl_at(target, place.target + first_b + b + (first_a + a) * move.axis[1].target_stride) = value;
+  for (unsigned item = threadIdx.x; item < count; item += GPL_THREADS) {
+    const GplSpot spot = gpl_spot(item * elements, move.tile[0]);
+    gpl_element* to = gpl_at(target, tile.first.target + spot.minor + spot.major * move.axis[1].target_stride);
+    GplChunk<GPL_WRITE_BYTES> piece;
+    GplSpot at = spot;
+#pragma unroll
+    for (unsigned i = 0; i < elements; ++i, gpl_next(at, tile.b))
+      piece.element[i] = shared[at.minor * pitch + at.major];
+    if (gpl_inside<WHOLE>(spot, elements, tile.b, tile.extent_b, tile.extent_a)) {
+      *(GplWord<GPL_WRITE_BYTES>::type*)to = piece.word;
+      continue;
+    }
+    at = spot;
+#pragma unroll
+    for (unsigned i = 0; i < elements; ++i, gpl_next(at, tile.b))
+      if (at.minor < tile.extent_b && at.major < tile.extent_a) to[i] = piece.element[i];
   }
+}
+
+GPL_KERNEL gpl_tile_any(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
+  __shared__ gpl_element shared_any[GPL_SHARED_ELEMENTS];
+  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
+  const GplFlexible tile = gpl_flexible(gpl_block(), move);
+  // A tile whose pieces come out even and which nothing cuts off takes the path that checks nothing.
+  const unsigned count = tile.a * tile.b;
+  const bool read_whole = tile.bound_a == tile.a && tile.bound_b == tile.b && count % (GPL_READ_BYTES / GPL_ELEMENT_BYTES) == 0;
+  const bool write_whole = tile.extent_a == tile.a && tile.extent_b == tile.b && count % (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0;
+  if (read_whole) gpl_read_tile<true>(source, tile, shared_any, move);
+  else gpl_read_tile<false>(source, tile, shared_any, move);
+  __syncthreads();
+  if (write_whole) gpl_write_tile<true>(target, tile, shared_any, move);
+  else gpl_write_tile<false>(target, tile, shared_any, move);
 }

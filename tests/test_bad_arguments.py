@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from tests import executors
 
 SOURCE = gl.parse_shape("f32[2,3]{1,0}")
 TARGET = gl.parse_shape("f32[2,3]{0,1:PD(3,5)}")
@@ -56,7 +57,7 @@ def buffer_cases():
         "other dimensions": (lambda a, o: gl.relayout(a(floats(6)), SOURCE, "f32[3,2]", out=o), gl.LayoutError,
                              "target f32[3,2]{1,0} is not the same logical array as source f32[2,3]{1,0}: dimension 0 is 3, not 2"),
         "other rank": (lambda a, o: gl.plan(SOURCE, "f32[6]"), gl.LayoutError,
-                       "target f32[6]{0} is not the same logical array as source f32[2,3]{1,0}: it has 1 dimensions, not 2"),
+                       "target f32[6]{0} is not the same logical array as source f32[2,3]{1,0}: it has 1 dimension, not 2"),
         "other type": (lambda a, o: gl.plan(SOURCE, "s32[2,3]"), gl.LayoutError,
                        "target s32[2,3]{1,0} is not the same logical array as source f32[2,3]{1,0}: "
                        "the element type is s32, not f32"),
@@ -155,3 +156,23 @@ def test_host_and_device_arrays_do_not_mix():
         gl.relayout(floats(6), SOURCE, TARGET, out=on_gpu)
     with pytest.raises(BufferError, match="^buffer is on cuda:0 and out is on cpu: nothing is copied between devices$"):
         gl.relayout(on_gpu, TARGET, SOURCE, out=floats(6))
+
+
+@pytest.mark.simt
+def test_memory_a_kernel_cannot_reach_is_refused_before_a_launch():
+    if executors.simt_missing():
+        pytest.skip(executors.simt_missing())
+    raw = np.zeros(64, np.uint8)
+    phase = -raw.__array_interface__["data"][0] % 16
+    odd = raw[phase + 2:phase + 26].view(np.float32)
+    packed_rows = np.zeros(2, np.dtype([("a", "f4"), ("b", "u1")]))["a"]         # 5 bytes apart
+    with executors.HostExecutor("simt", executors.SimtBackend()).active():
+        with pytest.raises(BufferError) as caught:
+            gl.relayout(odd, SOURCE, "f32[2,3]{0,1}")
+        assert str(caught.value) == "source address is 2 past a multiple of 16: elements of 4 bytes must be aligned to 4"
+        with pytest.raises(BufferError) as caught:
+            gl.pack(packed_rows, "f32[2]")
+        assert str(caught.value) == ("source_stride 5 of the source is not a multiple of the element's 4 bytes: "
+                                     "a kernel cannot reach such elements")
+    assert gl.relayout(odd, SOURCE, "f32[2,3]{0,1}").tolist() == [0.0] * 6       # NumPy reaches them
+    assert gl.pack(packed_rows, "f32[2]").tolist() == [0.0, 0.0]

@@ -96,14 +96,15 @@ def check_dtype(array: Array, shape: Shape, role: str) -> None:
 
 def check_buffer(array: Array, shape: Shape, role: str) -> None:
     """TypeError or BufferError unless the array is one contiguous run that can hold the shape's buffer."""
-    check_dtype(array, shape, role)
+    if array.dtype is not shape.element_type.dtype:          # dtypes of NumPy's own are single objects: the usual case is one `is`
+        check_dtype(array, shape, role)
     if array.ndim != 1:
         raise BufferError(f"{role} has {array.ndim} dimensions, but a buffer of {shape} has 1: pass {role}.reshape(-1) of a "
                           "contiguous array")
-    size = array.shape[0]
+    size = array.size
     if size < shape.buffer_size:
         raise BufferError(f"{role} has {size} elements, but {shape} needs {shape.buffer_size}")
-    if size > 1 and array.strides[0] != array.dtype.itemsize:
+    if size > 1 and array.strides[0] != array.itemsize:
         raise BufferError(f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
                           f"steps by {shape.itemsize}")
 

@@ -58,12 +58,13 @@ class CudaBackend:
             return None
         given_type = np.dtype(given.dtype)
         result_bytes = 8 if result is None else np.dtype(result.dtype).itemsize
-        flag, flag_address = self.runtime.new_flag(given)
+        looks = mode not in ("wrap", "clip")                 # in these modes every index has a place, and no flag is needed
+        flag, flag_address = self.runtime.new_flag(given) if looks else (None, 0)
         self.runtime.launch(given, "index.cu", KERNELS[plan.direction],
                             plan.macros(given_type.itemsize, given_type.kind == "i", result_bytes), plan.grid(count),
                             (self.address(given), 0 if result is None else self.address(result), flag_address,
                              plan.parameters(count, mode)))
-        if mode in ("wrap", "clip"):
+        if not looks:
             return None
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender

@@ -8,6 +8,7 @@ first; neighbours that continue each other are joined until none can, and then e
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from gpulayout.model import checks
@@ -73,16 +74,25 @@ def transpose_is_bitcast(source: Shape, target: Shape, permutation: Iterable[int
 def deduce_transpose_dimensions_for_bitcast(source: Shape, target: Shape) -> tuple[int, ...] | None:
     """The permutation that makes a bitcast from `source` to `target` a transpose, or None when none does.
 
-    XLA: `DeduceTransposeDimensionsForBitcast`.
+    XLA: `DeduceTransposeDimensionsForBitcast`, which finds none when dimensions of size 1 stand in other places of the
+    two layouts; here they are free, as in `transpose_is_bitcast`.
+
+    >>> deduce_transpose_dimensions_for_bitcast(Shape("f32", (1, 5)), Shape("f32", (5, 1)))
+    (1, 0)
     """
     if source.rank != target.rank:
         return None
-    # The i-th most minor dimension of the target is the i-th most minor dimension of the source.
     permutation = [0] * source.rank
-    for from_dim, to_dim in zip(source.layout.minor_to_major, target.layout.minor_to_major):
+    for from_dim, to_dim in zip(_by_place(source), _by_place(target)):
         permutation[to_dim] = from_dim
     found = tuple(permutation)
     return found if transpose_is_bitcast(source, target, found, ignore_element_type=True) else None
+
+
+def _by_place(shape: Shape) -> list[int]:
+    """Dimensions whose place in memory is fixed, minor first; then the free ones, which any of their size can stand for."""
+    fixed = [] if shape.is_zero_element_array else [dim for dim in shape.layout.minor_to_major if shape.dimensions[dim] > 1]
+    return fixed + sorted(set(range(shape.rank)) - set(fixed), key=lambda dim: (shape.dimensions[dim], dim))
 
 
 def with_descending_layout_and_same_physical_layout(shape: Shape) -> Shape:
@@ -117,10 +127,16 @@ def decompose_bitcast(source: Shape, target: Shape) -> tuple[tuple[int, ...], Sh
 def align_layouts(source: Shape, dimensions: Iterable[int]) -> Shape | None:
     """A shape of other dimensions whose reshape from `source` is a bitcast, or None when there is none.
 
-    Dimensions of size 1 become the most major.  Padded shapes have none unless the dimensions are the same.
-    XLA: `AlignLayouts`.
+    Dimensions of size 1 become the most major.  A padded shape has none but itself.  XLA: `AlignLayouts`.
+
+    >>> str(align_layouts(Shape("f32", (6, 4), Layout((0, 1))), (2, 3, 4)))
+    'f32[2,3,4]{1,0,2}'
     """
     dimensions = checks.sizes("dimensions", dimensions)
+    if source.is_padded:
+        return source if dimensions == source.dimensions else None
+    if source.is_zero_element_array and 0 in dimensions:
+        return Shape(source.element_type, dimensions)
     strides = _strides_after_reshape(source, dimensions)
     if strides is None:
         return None
@@ -157,7 +173,8 @@ def normalized_transpose(dimensions: Iterable[int], permutation: Iterable[int]) 
     ((600, 50), (1, 0))
     """
     dimensions = checks.sizes("dimensions", dimensions)
-    order = checks.transpose_permutation(permutation, len(dimensions))
+    order = checks.permutation("permutation", permutation, len(dimensions), f" for dimensions {checks.shown(dimensions)}",
+                               from_end=True)
     kept = [dim for dim in range(len(dimensions)) if dimensions[dim] != 1]
     groups: list[list[int]] = []
     for dim in (dim for dim in order if dim in kept):
@@ -166,10 +183,5 @@ def normalized_transpose(dimensions: Iterable[int], permutation: Iterable[int]) 
         else:
             groups.append([dim])
     in_source = sorted(groups)
-    sizes = []
-    for group in groups:
-        size = 1
-        for dim in group:
-            size *= dimensions[dim]
-        sizes.append(size)
-    return tuple(sizes), tuple(in_source.index(group) for group in groups)
+    sizes = tuple(math.prod(dimensions[dim] for dim in group) for group in groups)
+    return sizes, tuple(in_source.index(group) for group in groups)

@@ -62,6 +62,15 @@ class ElementType(str, enum.Enum):
         return self.dtype.itemsize
 
     @functools.cached_property
+    def proto_number(self) -> int:
+        """The type's number in XLA's `PrimitiveType` enumeration, which never changes.
+
+        >>> ElementType.F32.proto_number
+        11
+        """
+        return _PROTO_NUMBERS[self.value]
+
+    @functools.cached_property
     def kind(self) -> str:
         """One of "bool", "signed", "unsigned", "float", "complex"."""
         return {"p": "bool", "s": "signed", "u": "unsigned", "c": "complex"}.get(self.value[0], "float")
@@ -82,6 +91,12 @@ class ElementType(str, enum.Enum):
 
 _SUB_BYTE = frozenset({"s1", "u1", "s2", "u2", "s4", "u4", "f4e2m1fn"})
 _BY_NAME = {member.value: member for member in ElementType}
+_PROTO_NUMBERS = {
+    "pred": 1, "s8": 2, "s16": 3, "s32": 4, "s64": 5, "u8": 6, "u16": 7, "u32": 8, "u64": 9,
+    "f16": 10, "f32": 11, "f64": 12, "c64": 15, "bf16": 16, "c128": 18,
+    "f8e5m2": 19, "f8e4m3fn": 20, "f8e4m3b11fnuz": 23, "f8e5m2fnuz": 24, "f8e4m3fnuz": 25, "f8e4m3": 28, "f8e3m4": 29,
+    "f8e8m0fnu": 33, "f6e3m2fn": 35, "f6e2m3fn": 36,
+}
 _NUMPY_NAMES = {
     "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",

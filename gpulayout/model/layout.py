@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 
 from gpulayout.model import checks
 from gpulayout.model.errors import LayoutError, LayoutTypeError
-from gpulayout.model.padding import PaddingValue, Scalar, plain_scalar, scalar_key, scalar_text
+from gpulayout.model.frozen import Frozen
+from gpulayout.model.padding import PaddingValue, Scalar, plain_scalar, scalar_key, value_text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Layout:
+class Layout(Frozen):
     """Order and padding of an array in memory.  Immutable, hashable, validated when made.
 
     minor_to_major       every dimension number 0..rank-1 once, most minor first
@@ -43,36 +44,33 @@ class Layout:
     tiles: tuple = field(default=(), kw_only=True)
 
     def __post_init__(self):
-        order = checks.whole_numbers("minor_to_major", self.minor_to_major)
-        self._set("minor_to_major", checks.permutation("minor_to_major", order, len(order)))
+        order = checks.permutation("minor_to_major", self.minor_to_major)
+        self._set("minor_to_major", order)
         if self.padded_dimensions is not None:
             widths = checks.sizes("padded_dimensions", self.padded_dimensions)
             if len(widths) != len(order):
-                raise LayoutError(f"padded_dimensions {widths} has {len(widths)} entries: "
-                                  f"minor_to_major {order} orders {len(order)} dimensions")
+                raise LayoutError(f"padded_dimensions {checks.shown(widths)} has {checks.counted(len(widths), 'entry')}: "
+                                  f"minor_to_major {checks.shown(order)} orders {checks.counted(len(order), 'dimension')}")
             self._set("padded_dimensions", widths)
         if self.padding_value is not None:
             self._set("padding_value", self._checked_padding_value())
         if not isinstance(self.tiles, (tuple, list)):
             raise LayoutTypeError(f"tiles {self.tiles!r} is not a sequence of tiles")
         if self.tiles:
-            raise LayoutError(f"tiles {tuple(self.tiles)} cannot be used with minor_to_major {order}: "
+            raise LayoutError(f"tiles {checks.shown(self.tiles)} cannot be used with minor_to_major {checks.shown(order)}: "
                               "tiled layouts are not supported")
         self._set("tiles", ())
         key = (self.minor_to_major, self.padded_dimensions, scalar_key(self.padding_value))
         self._set("_key", key)
         self._set("_hash", hash(key))
 
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
     def _checked_padding_value(self) -> PaddingValue | Scalar | None:
         value = plain_scalar(self.padding_value)
         if value is not PaddingValue.INVALID:
             return value
         if self.padded_dimensions is not None:
-            raise LayoutError(f"padding_value INVALID says nothing about padded_dimensions {self.padded_dimensions}: "
-                              "use None for zeros, or a named value")
+            raise LayoutError("padding_value INVALID says nothing about padded_dimensions "
+                              f"{checks.shown(self.padded_dimensions)}: use None for zeros, or a named value")
         return None
 
     # ---- named orders -------------------------------------------------------------------------------
@@ -84,7 +82,7 @@ class Layout:
         >>> Layout.descending(3).minor_to_major
         (2, 1, 0)
         """
-        return Layout(tuple(range(checks.whole_number("rank", rank) - 1, -1, -1)))
+        return Layout(range(checks.count("rank", rank) - 1, -1, -1))
 
     @staticmethod
     def ascending(rank: int) -> Layout:
@@ -93,12 +91,16 @@ class Layout:
         >>> Layout.ascending(3).minor_to_major
         (0, 1, 2)
         """
-        return Layout(tuple(range(checks.whole_number("rank", rank))))
+        return Layout(range(checks.count("rank", rank)))
 
     @staticmethod
     def from_major_to_minor(major_to_minor: Iterable[int], **fields) -> Layout:
-        """The layout whose dimensions run in the given order, most major first (as JAX writes it)."""
-        return Layout(tuple(reversed(checks.whole_numbers("major_to_minor", major_to_minor))), **fields)
+        """The layout whose dimensions run in the given order, most major first (as JAX writes it).
+
+        >>> Layout.from_major_to_minor((0, 3, 1, 2)).minor_to_major
+        (2, 1, 3, 0)
+        """
+        return Layout(checks.permutation("major_to_minor", major_to_minor)[::-1], **fields)
 
     # ---- questions ----------------------------------------------------------------------------------
 
@@ -157,8 +159,7 @@ class Layout:
 
     def replace(self, **fields) -> Layout:
         """A copy with some fields replaced."""
-        return Layout(**{name: getattr(self, name) for name in
-                         ("minor_to_major", "padded_dimensions", "padding_value", "tiles")} | fields)
+        return Layout(**self._fields() | fields)
 
     def permute(self, permutation: Iterable[int]) -> Layout:
         """The layout of the same bytes after a logical transpose: new dimension i is old permutation[i].
@@ -166,7 +167,7 @@ class Layout:
         >>> Layout((0, 1, 2), padded_dimensions=(4, 5, 6)).permute((1, 2, 0))
         Layout((2, 0, 1), padded_dimensions=(5, 6, 4))
         """
-        order = checks.transpose_permutation(permutation, self.rank, self._context)
+        order = checks.permutation("permutation", permutation, self.rank, self._context, from_end=True)
         new_number = checks.inverse(order)
         return self._rebuild([new_number[dim] for dim in self.minor_to_major], lambda widths: [widths[d] for d in order])
 
@@ -176,9 +177,7 @@ class Layout:
         Put at the end (`at` == rank) it becomes the most minor.  `width` is its padded size, used only when
         the layout has padded dimensions.
         """
-        at = checks.whole_number("at", at, self._context)
-        if not 0 <= at <= self.rank:
-            raise LayoutError(f"at {at} is out of range{self._context}: there are {self.rank} dimensions")
+        at = checks.insertion_point(at, self.rank, self._context)
         order = [dim + (dim >= at) for dim in self.minor_to_major]
         order.insert(order.index(at + 1) + 1 if at < self.rank else 0, at)
         return self._rebuild(order, lambda widths: [*widths[:at], width, *widths[at:]])
@@ -223,8 +222,7 @@ class Layout:
         if self.padded_dimensions is not None:
             properties += f"PD({','.join(map(str, self.padded_dimensions))})"
         if self.padding_value is not None:
-            named = isinstance(self.padding_value, PaddingValue)
-            properties += f"PV({self.padding_value.text if named else scalar_text(self.padding_value)})"
+            properties += f"PV({value_text(self.padding_value)})"
         return f"{{{','.join(map(str, self.minor_to_major))}{':' + properties if properties else ''}}}"
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ import math
 import ml_dtypes
 import numpy as np
 
+from gpulayout.model.checks import number_text, type_text
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError
 
@@ -38,23 +39,37 @@ class PaddingValue(enum.Enum):
 
 
 Scalar = bool | int | float | complex
+_INTEGER_LIMIT = 1 << 1024            # f64 ends just below
 NAMES = {member.text: member for member in PaddingValue if member is not PaddingValue.INVALID}
 
 
 def plain_scalar(value: object) -> PaddingValue | Scalar:
-    """A pad value as a `PaddingValue` or a plain Python number; LayoutTypeError for anything else."""
-    if isinstance(value, (PaddingValue, bool, int, float, complex)) and not isinstance(value, np.generic):
-        return value
+    """A pad value as a `PaddingValue` or a plain Python number; LayoutTypeError for anything else.
+
+    False and True become 0 and 1, as they stand in a shape's text.
+    """
     if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0 and np.asarray(value).dtype.kind not in "OSUMm":
         item = np.asarray(value).item()
-        if isinstance(item, (bool, int, float, complex)):
-            return item
-    raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: it is a {type(value).__name__}")
+        if isinstance(item, np.inexact):                      # NumPy's long doubles have no Python counterpart
+            item = complex(item) if isinstance(item, np.complexfloating) else float(item)
+    else:
+        item = value
+    if isinstance(item, bool):
+        return int(item)
+    if isinstance(item, int) and abs(item) >= _INTEGER_LIMIT:
+        raise LayoutError(f"padding_value {number_text(item)} is larger than any element type can hold")
+    if isinstance(item, (PaddingValue, int, float, complex)) and not isinstance(item, np.generic):
+        return item
+    raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: it is {type_text(value)}")
 
 
 def scalar_key(value: PaddingValue | Scalar | None) -> object:
     """What equality and hashing compare: -0.0 differs from 0.0, and nan equals nan."""
     return (type(value), repr(value)) if isinstance(value, (float, complex)) else (type(value), value)
+
+
+class _Unfit(Exception):
+    """Why an element type cannot hold a pad value."""
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
@@ -63,54 +78,74 @@ def _pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, k
     if value is None or value in (PaddingValue.UNKNOWN, PaddingValue.INVALID):
         return bytes(dtype.itemsize)
     number = _named(element_type, value) if isinstance(value, PaddingValue) else value
-    return _encode(element_type, number, value)
+    return _encode(element_type, number)
 
 
-def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None) -> bytes:
+def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, context: str = "") -> bytes:
     """The bytes of one padding element.
 
     None and UNKNOWN are zero bytes.  LayoutError when the element type cannot hold the value: 300 in u8,
     1.5 in s32, nan in f6e2m3fn, LOWEST in c64, ZERO in f8e8m0fnu (it has no zero).  A float is rounded to the
-    nearest value of the type, as NumPy does; a finite value past the type's range is refused.
+    nearest value of the type, as NumPy does; a finite value that would become infinite is refused.  A nan has one
+    form: the positive quiet one without payload.
 
     >>> pad_bytes(ElementType.S8, PaddingValue.LOWEST), pad_bytes(ElementType.F16, 1)
     (b'\\x80', b'\\x00<')
     """
-    return _pad_bytes(element_type, value, scalar_key(value))
+    try:
+        return _pad_bytes(element_type, value, scalar_key(value))
+    except _Unfit as reason:
+        name = value.name if isinstance(value, PaddingValue) else number_text(value) if type(value) is int else repr(value)
+        raise LayoutError(f"padding_value {name} cannot be held by {element_type}{context}: {reason}") from None
 
 
-def canonical_scalar(element_type: ElementType, value: PaddingValue | Scalar | None) -> PaddingValue | Scalar | None:
-    """The number of the element type that `value` stands for, in its shortest decimal form.
+def canonical_scalar(element_type: ElementType, value: PaddingValue | Scalar | None,
+                     context: str = "") -> PaddingValue | Scalar | None:
+    """The one way to write the number that `value` becomes in the element type, so that equal bytes are equal values.
 
-    3 becomes 3.0 in f32 and 0.1 stays 0.1, although f32 holds 0.100000001490116...: both have the same bytes.
+    3 becomes 3.0 in f32.  Whole numbers are written in full and others with as few digits as tell them apart: 0.1 stays
+    0.1, although f32 holds 0.100000001490116...
     """
+    encoded = pad_bytes(element_type, value, context)
     if value is None or isinstance(value, PaddingValue):
-        pad_bytes(element_type, value)
         return value
-    encoded = pad_bytes(element_type, value)
-    exact = np.frombuffer(encoded, element_type.dtype)[0]
-    if element_type.kind not in ("float",):
-        return exact.item()
-    short = float(str(exact))
-    return short if pad_bytes(element_type, short) == encoded else float(exact)
+    exact = np.frombuffer(encoded, element_type.dtype)[0].item()
+    if element_type.kind == "complex":
+        return complex(*(_shortest(_real_type(element_type), part) for part in (exact.real, exact.imag)))
+    return _shortest(element_type, float(exact)) if element_type.kind == "float" else int(exact)
 
 
-def scalar_text(value: Scalar) -> str:
-    """A scalar as it stands in a shape's text: `PV(2.5)`, `PV(-inf)`, `PV(1+2j)`; pred prints 0 or 1."""
+def _shortest(element_type: ElementType, exact: float) -> float:
+    """The float of fewest decimal digits that becomes the same value of the element type."""
+    if not math.isfinite(exact) or (exact.is_integer() and abs(exact) < 2**53):
+        return exact
+    encoded = _encode_float(element_type, exact)
+    shorter = (float(f"{exact:.{digits}g}") for digits in range(1, 17))
+    return next((number for number in shorter
+                 if _in_range(element_type, number) and _encode_float(element_type, number) == encoded), exact)
+
+
+def value_text(value: PaddingValue | Scalar) -> str:
+    """A pad value as it stands in a shape's text: `lowest`, `2.5`, `-inf`, `1+2j`; pred prints 0 or 1."""
+    if isinstance(value, PaddingValue):
+        return value.text
     if isinstance(value, complex):
         return repr(value).strip("()")
-    return repr(int(value) if isinstance(value, bool) else value)
+    return repr(value)
 
 
 def parse_scalar(text: str) -> Scalar:
-    """The inverse of `scalar_text`; ValueError for anything else."""
-    if not text or len(text) > 64 or not set(text) <= set("0123456789+-.einfajINFAJE"):
+    """The inverse of `value_text` for numbers; ValueError for anything else, and for digits too large for a float."""
+    if not set(text) <= set("0123456789+-.einfajINFAJE"):
         raise ValueError(text)
     for kind in (int, float, complex):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        if kind is not int and "inf" not in text.lower() and math.inf in (abs(number.real), abs(number.imag)):
+            break                                             # 1e999 is not infinity
+        return number
     raise ValueError(text)
 
 
@@ -120,59 +155,68 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
     lowest = name is PaddingValue.LOWEST
     kind = element_type.kind
     if kind == "complex":
-        raise LayoutError(f"padding_value {name.name} does not exist for {element_type}: complex numbers have no order")
+        raise _Unfit("complex numbers have no order")
     if kind == "bool":
         return not lowest
     if kind in ("signed", "unsigned"):
         limits = np.iinfo(element_type.dtype)
         return limits.min if lowest else limits.max
-    if _holds_infinity(element_type):
+    if _holds(element_type, math.inf):
         return -math.inf if lowest else math.inf
     limits = ml_dtypes.finfo(element_type.dtype)
     return float(limits.min if lowest else limits.max)
 
 
-def _encode(element_type: ElementType, number: Scalar, given: object) -> bytes:
-    """The bytes of a number, or LayoutError when the type has no such number."""
+def _encode(element_type: ElementType, number: Scalar) -> bytes:
+    """The bytes of a number; _Unfit when the type has no such number."""
     kind, dtype = element_type.kind, element_type.dtype
     if isinstance(number, complex) and kind != "complex":
-        _refuse(element_type, given, "it is complex")
+        raise _Unfit("it is complex")
     if kind in ("bool", "signed", "unsigned"):
         if not (isinstance(number, int) or number.is_integer()):     # is_integer is False for nan and inf
-            _refuse(element_type, given, "it is not a whole number")
-        limits = (0, 1) if kind == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        if not limits[0] <= number <= limits[1]:
-            _refuse(element_type, given, f"the range is {int(limits[0])}..{int(limits[1])}")
+            raise _Unfit("it is not a whole number")
+        lowest, highest = (0, 1) if kind == "bool" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+        if not lowest <= number <= highest:
+            raise _Unfit(f"the range is {lowest}..{highest}")
         return np.array(int(number), dtype).tobytes()
     parts = (number.real, number.imag) if kind == "complex" else (number,)
-    real_type = {ElementType.C64: ElementType.F32, ElementType.C128: ElementType.F64}.get(element_type, element_type)
-    return b"".join(_encode_float(real_type, part, element_type, given) for part in parts)
+    return b"".join(_encode_float(_real_type(element_type), part) for part in parts)
 
 
-def _encode_float(real_type: ElementType, number: float, element_type: ElementType, given: object) -> bytes:
-    limits = ml_dtypes.finfo(real_type.dtype)
-    lowest, highest = float(limits.min), float(limits.max)
-    if math.isnan(number):
-        if not _holds_nan(real_type):
-            _refuse(element_type, given, "the type has no nan")
-    elif math.isinf(number) if isinstance(number, float) else False:
-        if not _holds_infinity(real_type):
-            _refuse(element_type, given, "the type has no infinity")
-    elif not lowest <= number <= highest:
-        _refuse(element_type, given, f"the range is {lowest:g}..{highest:g}")
-    return np.array(float(number), real_type.dtype).tobytes()
+def _real_type(element_type: ElementType) -> ElementType:
+    """The type of the two parts of a complex number; of itself for any other type."""
+    return {ElementType.C64: ElementType.F32, ElementType.C128: ElementType.F64}.get(element_type, element_type)
 
 
-def _holds_infinity(element_type: ElementType) -> bool:
+def _encode_float(element_type: ElementType, number: int | float) -> bytes:
+    if isinstance(number, float) and math.isnan(number):
+        if not _holds(element_type, math.nan):
+            raise _Unfit("the type has no nan")
+        number = math.nan                                     # not -nan, which prints the same
+    elif isinstance(number, float) and math.isinf(number):
+        if not _holds(element_type, math.inf):
+            raise _Unfit("the type has no infinity")
+    elif not _in_range(element_type, number):
+        limits = ml_dtypes.finfo(element_type.dtype)
+        raise _Unfit(f"the range is {float(limits.min):.8g}..{float(limits.max):.8g}")
+    return np.array(float(number), element_type.dtype).tobytes()
+
+
+def _in_range(element_type: ElementType, number: int | float) -> bool:
+    """True for a finite number that stays finite: 3.4028235e38, slightly above f32's largest, rounds down to it."""
+    limits = ml_dtypes.finfo(element_type.dtype)
+    if float(limits.min) <= number <= float(limits.max):
+        return True
+    if not _holds(element_type, math.inf):
+        return False                                          # past its range such a type saturates or gives nan
+    try:
+        with np.errstate(all="ignore"):
+            return math.isfinite(element_type.dtype.type(float(number)))
+    except OverflowError:
+        return False
+
+
+def _holds(element_type: ElementType, special: float) -> bool:
+    """True when the type has an infinity, or a nan."""
     with np.errstate(all="ignore"):
-        return math.isinf(float(element_type.dtype.type(math.inf)))
-
-
-def _holds_nan(element_type: ElementType) -> bool:
-    with np.errstate(all="ignore"):
-        return math.isnan(float(element_type.dtype.type(math.nan)))
-
-
-def _refuse(element_type: ElementType, given: object, reason: str) -> None:
-    shown = given.name if isinstance(given, PaddingValue) else repr(given)
-    raise LayoutError(f"padding_value {shown} cannot be held by {element_type}: {reason}")
+        return repr(float(element_type.dtype.type(special))) == repr(special)

@@ -13,15 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpulayout.model import checks
+from gpulayout.model.consistency import check_layout, check_size
 from gpulayout.model.element_type import ElementType
-from gpulayout.model.errors import LayoutError, LayoutTypeError
+from gpulayout.model.errors import LayoutTypeError
+from gpulayout.model.frozen import Frozen
 from gpulayout.model.layout import Layout
 from gpulayout.model.padding import canonical_scalar, pad_bytes
 from gpulayout.model.strides import layout_from_strides
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Shape:
+class Shape(Frozen):
     """An array's element type, dimensions (logical sizes) and layout.  Immutable, hashable, validated when made.
 
     element_type   an XLA name such as "f32", or anything `numpy.dtype` takes
@@ -45,37 +47,15 @@ class Shape:
         layout = Layout.descending(len(self.dimensions)) if self.layout is None else self.layout
         if not isinstance(layout, Layout):
             raise LayoutTypeError(f"layout {layout!r} is not a Layout for {self.text_without_layout()}: "
-                                  f"it is a {type(layout).__name__}")
-        self._check_layout(layout)
-        self._check_size(layout)
-        try:
-            value = canonical_scalar(self.element_type, layout.padding_value)
-        except LayoutError as error:
-            raise LayoutError(f"{error}, in {self.text_without_layout()}{layout}") from None
+                                  f"it is {checks.type_text(layout)}")
+        text = self.text_without_layout()
+        check_layout(self.dimensions, layout, text)
+        check_size(self.dimensions, layout, self.itemsize, text)
+        value = layout.padding_value
+        if value is not None:
+            value = canonical_scalar(self.element_type, value, f" for {text}{layout}")
         self._set("layout", layout.replace(padding_value=value) if value is not layout.padding_value else layout)
         self._set("_hash", hash((self.element_type, self.dimensions, self.layout)))
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _check_layout(self, layout: Layout) -> None:
-        shown = self.text_without_layout()
-        if layout.rank != self.rank:
-            raise LayoutError(f"minor_to_major {layout.minor_to_major} has {layout.rank} entries for {shown}: "
-                              f"the shape has {self.rank} dimensions")
-        for dim, (size, width) in enumerate(zip(self.dimensions, layout.padded_dimensions or ())):
-            if width < size:
-                raise LayoutError(f"padded_dimensions {layout.padded_dimensions} is smaller than dimensions "
-                                  f"{self.dimensions} for {shown}{layout}: dimension {dim} needs at least {size}")
-
-    def _check_size(self, layout: Layout) -> None:
-        """Every stride and the size in bytes fit 63 bits; a size of 0 counts as 1, so the order does not matter."""
-        widths = layout.padded_dimensions or self.dimensions
-        span = self.itemsize * math.prod(max(width, 1) for width in widths)
-        if span > checks.INT64_MAX:
-            field = "padded_dimensions" if layout.padded_dimensions else "dimensions"
-            raise LayoutError(f"{field} {widths} needs {span} bytes for {self.text_without_layout()}{layout}: "
-                              f"the limit is {checks.INT64_MAX} (2^63-1)")
 
     @staticmethod
     def of(array: object) -> Shape:
@@ -211,11 +191,18 @@ class Shape:
         index = checks.whole_numbers("index", index, f" for {self}")
         return len(index) == self.rank and all(0 <= i < size for i, size in zip(index, self.dimensions))
 
-    # ---- edits: each gives a new shape, see model/edits.py ---------------------------------------------
+    # ---- edits: each gives a new shape ------------------------------------------------------------------
 
     def with_layout(self, layout: Layout | None) -> Shape:
-        """The same logical array in another layout; None means descending."""
+        """The same logical array in another layout; None means descending without padding.
+
+        XLA: `CopyLayoutBetweenShapes` is `target.with_layout(source.layout)`.
+        """
         return Shape(self.element_type, self.dimensions, layout)
+
+    def with_default_order(self) -> Shape:
+        """The same logical array in descending order, padding kept.  XLA: `SetToDefaultLayout`."""
+        return self.with_layout(self.layout.replace(minor_to_major=tuple(range(self.rank - 1, -1, -1))))
 
     def with_element_type(self, element_type: object) -> Shape:
         """The same dimensions and layout with another element type.  XLA: `ChangeElementType`."""
@@ -224,10 +211,12 @@ class Shape:
     def permute_dimensions(self, permutation: Iterable[int]) -> Shape:
         """The logical transpose that leaves every byte where it is: new dimension i is old permutation[i].
 
+        XLA: `PermuteDimensions` and `ReorderLogicalDimensions`.
+
         >>> str(Shape("f32", (10, 100, 1000)).permute_dimensions((1, 2, 0)))
         'f32[100,1000,10]{1,0,2}'
         """
-        order = checks.transpose_permutation(permutation, self.rank, f" for {self}")
+        order = checks.permutation("permutation", permutation, self.rank, f" for {self}", from_end=True)
         return Shape(self.element_type, [self.dimensions[dim] for dim in order], self.layout.permute(order))
 
     def insert_dimension(self, at: int, size: int, width: int | None = None) -> Shape:
@@ -235,9 +224,19 @@ class Shape:
 
         `width` is the new dimension's padded size, by default `size`.
         """
-        size = checks.whole_number("size", size, f" for {self}")
+        at = checks.insertion_point(at, self.rank, f" for {self}")
+        size = checks.count("size", size, f" for {self}")
         layout = self.layout.insert_dimension(at, size if width is None else width)
         return Shape(self.element_type, (*self.dimensions[:at], size, *self.dimensions[at:]), layout)
+
+    def insert_dimensions(self, at: int, sizes: Iterable[int]) -> Shape:
+        """Several new dimensions in front of dimension `at`, the first of them the most major.
+
+        >>> str(Shape("f32", (10, 20, 30), Layout((0, 2, 1))).insert_dimensions(1, (40, 50)))
+        'f32[10,40,50,20,30]{0,4,3,2,1}'
+        """
+        sizes = checks.sizes("sizes", sizes, f" for {self}")
+        return functools.reduce(lambda shape, size: shape.insert_dimension(at, size), reversed(sizes), self)
 
     def prepend_major_dimension(self, size: int) -> Shape:
         """A new dimension 0, the most major in memory."""
@@ -258,7 +257,7 @@ class Shape:
         return Shape(self.element_type, sizes, self.layout.delete_dimensions(gone))
 
     def delete_dimension(self, dimension: int) -> Shape:
-        """Without one dimension."""
+        """Without one dimension; -1 is the last."""
         return self.delete_dimensions((dimension,))
 
     def drop_degenerate_dimensions(self) -> Shape:
@@ -268,11 +267,11 @@ class Shape:
 
     def move_dimension_to_major(self, dimension: int) -> Shape:
         """The same logical array with one dimension made the most major."""
-        return self.with_layout(self.layout.move_dimension_to_major(dimension))
+        return self.with_layout(self.layout.move_dimension_to_major(self.dimension_number(dimension)))
 
     def move_dimension_to_minor(self, dimension: int) -> Shape:
         """The same logical array with one dimension made the most minor."""
-        return self.with_layout(self.layout.move_dimension_to_minor(dimension))
+        return self.with_layout(self.layout.move_dimension_to_minor(self.dimension_number(dimension)))
 
     # ---- value ----------------------------------------------------------------------------------------
 

@@ -30,16 +30,19 @@ def layout_from_strides(dimensions: Iterable[int], strides: Iterable[int], *, it
     """
     dimensions = checks.sizes("dimensions", dimensions)
     strides = checks.whole_numbers("strides", strides)
+    itemsize = checks.whole_number("itemsize", itemsize)
+    if itemsize < 1:
+        raise LayoutError(f"itemsize {itemsize} is not a number of bytes: the least is 1")
+    shown = f"strides {checks.shown(strides)} cannot be a layout of dimensions {checks.shown(dimensions)}"
     if len(strides) != len(dimensions):
-        raise LayoutError(f"strides {strides} has {len(strides)} entries for dimensions {dimensions}")
+        raise LayoutError(f"{shown}: {checks.counted(len(strides), 'stride')} for {checks.counted(len(dimensions), 'dimension')}")
     if 0 in dimensions:
         return Layout.descending(len(dimensions))
-    shown = f"strides {strides} cannot be a layout of dimensions {dimensions}"
     real = [dim for dim, size in enumerate(dimensions) if size > 1]
     for dim in real:
         if strides[dim] <= 0:
-            raise LayoutError(f"{shown}: dimension {dim} has the {'negative' if strides[dim] else 'zero'} "
-                              f"stride {strides[dim]}")
+            raise LayoutError(f"{shown}: dimension {dim} has the " + (f"negative stride {strides[dim]}" if strides[dim] else
+                              "stride 0, so its elements lie in one place"))
         if strides[dim] % itemsize:
             raise LayoutError(f"{shown}: the stride {strides[dim]} of dimension {dim} is not a multiple of "
                               f"the element's {itemsize} bytes")

@@ -5,7 +5,8 @@
     properties := ["PD(" width ("," width)* ")"] ["PV(" name | number ")"]      in this order, each at most once
 
 Blanks and /* */ and // comments may stand between the tokens.  A missing layout means descending.  XLA never printed
-padding; a shape without it prints exactly what XLA prints.  The reader takes linear time and does not recurse.
+padding; a shape without it prints exactly what XLA prints.  A layout in a shape cannot be `{}`: in XLA's grammar a brace
+after a shape starts a layout only when a number or a colon follows.  The reader takes linear time and does not recurse.
 """
 from __future__ import annotations
 
@@ -19,15 +20,20 @@ from gpulayout.model.shape import Shape
 
 MAX_LENGTH = 1 << 16
 MAX_DIGITS = 19
+MAX_SCALAR = 320             # characters of a pad value: an integer as large as the largest double has 309
 
 _TOKEN = re.compile(r"(?P<skip>[ \t\r\n]+|/\*.*?\*/|//[^\n]*)|(?P<number>-?[0-9]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|"
                     r"(?P<mark>[\[\](){},:])", re.DOTALL)
+# Layout properties that XLA knows and this library does not.
+_FOREIGN = {"D": "sparse dimensions", "T": "tiles", "L": "tail padding alignment", "E": "element size", "S": "memory space",
+            "SC": "split configuration", "P": "physical shape", "M": "dynamic shape metadata"}
 
 
 def parse_shape(text: str) -> Shape:
     """The shape written as `f32[2,3]{0,1:PD(3,5)PV(lowest)}`: the exact inverse of `str(shape)`.
 
-    ShapeTextError (a LayoutError with `.position`) points at the first character that does not fit.
+    ShapeTextError (a LayoutError with `.position`) points at the first character that does not fit; for a layout or
+    shape that reads well but cannot be, at its beginning.
 
     >>> parse_shape("f32[2,3]{0,1:PD(3,5)PV(lowest)}").buffer_size
     15
@@ -35,14 +41,15 @@ def parse_shape(text: str) -> Shape:
     reader = _Reader(text)
     position, name = reader.position, reader.take("name", "an element type")
     try:
-        element_type = ElementType.of(name) if name in ElementType._value2member_map_ else _unknown_type(name)
-    except TypeError as error:
-        raise reader.error(str(error), position) from None
+        element_type = ElementType(name)
+    except ValueError:
+        raise reader.error(f"{name[:32]!r} is not one of XLA's element types of whole bytes", position) from None
     reader.mark("[")
     dimensions = reader.numbers("]", "a dimension size")
+    start = reader.position if reader.ahead("{") else position
     layout = _layout(reader) if reader.ahead("{") else None
     reader.end()
-    return _built(reader, lambda: Shape(element_type, dimensions, layout))
+    return _built(reader, start, lambda: Shape(element_type, dimensions, layout))
 
 
 def parse_layout(text: str) -> Layout:
@@ -52,19 +59,16 @@ def parse_layout(text: str) -> Layout:
     (0, 1)
     """
     reader = _Reader(text)
-    layout = _layout(reader)
+    layout = _layout(reader, may_be_empty=True)
     reader.end()
     return layout
 
 
-def _unknown_type(name: str) -> ElementType:
-    raise TypeError(f"{name[:32]!r} is not one of XLA's element types of whole bytes")
-
-
-def _layout(reader: _Reader) -> Layout:
+def _layout(reader: _Reader, may_be_empty: bool = False) -> Layout:
+    start = reader.position
     reader.mark("{")
     order, widths, value = [], None, None
-    if not reader.ahead(":") and not reader.ahead("}"):
+    if not reader.ahead(":") and not (may_be_empty and reader.ahead("}")):
         order = reader.number_list("a dimension number")
     if reader.accept(":"):
         if reader.accept_name("PD"):
@@ -73,9 +77,17 @@ def _layout(reader: _Reader) -> Layout:
         if reader.accept_name("PV"):
             value = _padding_value(reader)
         if reader.kind == "name":
-            raise reader.error(f"{reader.value!r} is not a layout property here: PD(...) then PV(...) may stand")
+            raise reader.error(_misplaced(reader.value))
     reader.mark("}")
-    return _built(reader, lambda: Layout(tuple(order), padded_dimensions=widths, padding_value=value))
+    return _built(reader, start, lambda: Layout(order, padded_dimensions=widths, padding_value=value))
+
+
+def _misplaced(name: str) -> str:
+    if name in _FOREIGN:
+        return f"layout property {name}(...), {_FOREIGN[name]}, is not supported"
+    if name in ("PD", "PV"):
+        return f"layout property {name}(...) stands twice or out of order: PD(...) comes first, PV(...) second"
+    return f"{name[:32]!r} is not a layout property, only PD(...) and PV(...) are"
 
 
 def _padding_value(reader: _Reader):
@@ -84,17 +96,21 @@ def _padding_value(reader: _Reader):
     if raw in NAMES:
         return NAMES[raw]
     try:
-        return parse_scalar(raw)
+        if len(raw) <= MAX_SCALAR:
+            return parse_scalar(raw)
     except ValueError:
-        raise reader.error(f"{raw[:32]!r} is neither a number nor one of {', '.join(NAMES)}", position) from None
+        pass
+    raise reader.error(f"padding value {raw[:32]!r} is neither a number nor one of {', '.join(NAMES)}", position)
 
 
-def _built(reader: _Reader, make):
-    """What `make` gives; its LayoutError becomes one that also shows the text."""
+def _built(reader: _Reader, position: int, make):
+    """What `make` gives; its LayoutError becomes one that also shows the text, and is cut off when it shows too much."""
     try:
         return make()
     except LayoutError as error:
-        raise ShapeTextError(f"{error}, in {reader.shown()}", 0) from None
+        message = str(error)
+        message = message if len(message) <= 500 else message[:497] + "..."
+        raise ShapeTextError(f"{message}, at character {position} of {reader.shown(position)}", position) from None
 
 
 class _Reader:
@@ -119,6 +135,8 @@ class _Reader:
                 return taken
             match = _TOKEN.match(self.text, self._next)
             if not match:
+                if self.text.startswith("/*", self._next):
+                    raise self.error("a comment begins and does not end")
                 self.kind, self.value = "other", self.text[self._next]
                 return taken
             self._next = match.end()
@@ -146,11 +164,12 @@ class _Reader:
 
     def number(self, what: str) -> int:
         position, digits = self.position, self.take("number", what)
-        if len(digits.lstrip("-0")) > MAX_DIGITS or abs(int(digits)) >= 2**63:
-            raise self.error(f"{what} of {len(digits)} digits does not fit 63 bits", position)
         if digits.startswith("-"):
             raise self.error(f"{what} cannot be negative", position)
-        return int(digits)
+        digits = digits.lstrip("0")                   # int() refuses thousands of digits, zeros included
+        if len(digits) > MAX_DIGITS or int(digits or "0") >= 2**63:
+            raise self.error(f"{what} of {len(digits)} digits does not fit 63 bits", position)
+        return int(digits or "0")
 
     def number_list(self, what: str) -> list[int]:
         found = [self.number(what)]
@@ -182,7 +201,11 @@ class _Reader:
     def error(self, message: str, position: int | None = None) -> ShapeTextError:
         position = self.position if position is None else position
         found = repr(self.text[position]) if position < len(self.text) else "the end"
-        return ShapeTextError(f"{message} at character {position} ({found}) of {self.shown()}", position)
+        return ShapeTextError(f"{message}, at character {position} ({found}) of {self.shown(position)}", position)
 
-    def shown(self) -> str:
-        return repr(self.text if len(self.text) <= 120 else self.text[:117] + "...")
+    def shown(self, position: int) -> str:
+        """The text, or what stands around a position of long text."""
+        start, stop = max(position - 60, 0), position + 60
+        if len(self.text) <= 120:
+            start, stop = 0, len(self.text)
+        return repr("..." * (start > 0) + self.text[start:stop] + "..." * (stop < len(self.text)))

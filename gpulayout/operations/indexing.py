@@ -12,6 +12,7 @@ import numpy as np
 
 from gpulayout.backends import arrays
 from gpulayout.backends.base import Array, Backend
+from gpulayout.model.index import out_of_bounds_text
 from gpulayout.model.shape import Shape
 from gpulayout.operations.shapes import as_shape
 from gpulayout.planning.index_plan import IndexPlan, convert_plan, delinearize_plan, linearize_plan
@@ -200,7 +201,7 @@ def _linearize_one(index: Sequence[int], shape: Shape, mode: str) -> int:
     for dim, (coordinate, size) in enumerate(zip(map(operator.index, index), shape.dimensions)):
         if not 0 <= coordinate < size:
             if mode == "raise" or not size:
-                raise IndexError(_coordinate_message(tuple(map(operator.index, index)), dim, shape, ""))
+                raise IndexError(out_of_bounds_text(tuple(map(operator.index, index)), dim, shape, ""))
             coordinate = coordinate % size if mode == "wrap" else min(max(coordinate, 0), size - 1)
         checked.append(coordinate)
     return stride_table(shape).linear_of(checked)
@@ -228,18 +229,12 @@ def _index_error(plan: IndexPlan, shape: Shape, flat: Array, offender: int, give
         return IndexError(_linear_message(int(flat[offender]), shape, place))
     index = tuple(int(flat[dim, offender]) for dim in range(plan.rank))
     dim = next(d for d in range(plan.rank) if not 0 <= index[d] < shape.dimensions[d])
-    return IndexError(_coordinate_message(index, dim, shape, place))
+    return IndexError(out_of_bounds_text(index, dim, shape, place))
 
 
 def _position(offender: int, lead: tuple[int, ...]) -> str:
     position = tuple(int(i) for i in np.unravel_index(offender, lead))
     return str(position[0]) if len(position) == 1 else str(position)
-
-
-def _coordinate_message(index: tuple[int, ...], dim: int, shape: Shape, place: str) -> str:
-    size = shape.dimensions[dim]
-    allowed = f"not in 0..{size - 1}" if size else "impossible, the dimension is empty"
-    return f"index {index}{place} is out of bounds for {shape}: coordinate {index[dim]} of dimension {dim} is {allowed}"
 
 
 def _linear_message(linear: int, shape: Shape, place: str) -> str:

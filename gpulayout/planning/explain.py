@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import math
 
+from gpulayout.model.checks import counted
+from gpulayout.model.padding import value_text
 from gpulayout.model.shape import Shape
 from gpulayout.planning.kernel_plan import KernelPlan, kernel_plan
 from gpulayout.planning.move import Move
@@ -30,14 +32,14 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
 def explain(move: Move, source: Shape, target: Shape) -> Explanation:
     """What a move from `source` to `target` does, one fact per line."""
     lines = [f"relayout {source} -> {target}",
-             f"  read     {move.bytes_read} bytes: {move.element_count} elements of {move.itemsize}",
-             f"  written  {move.bytes_written} bytes: {move.place_count} places, {_padding(move, target)}",
+             f"  read     {counted(move.bytes_read, 'byte')}: {counted(move.element_count, 'element')} of {move.itemsize}",
+             f"  written  {counted(move.bytes_written, 'byte')}: {counted(move.place_count, 'place')}, {_padding(move, target)}",
              f"  merged   {_merged(move, source)}"]
     labels = dimension_labels(source.rank)
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dims)) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
-        lines.append(f"    axis {number}  {name}: {axis.extent} places{padded}, steps of {axis.source_stride} bytes in the source, "
+        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, steps of {axis.source_stride} bytes in the source, "
                      f"{axis.target_stride} in the target")
     lines.append(f"  numpy    {_numpy(move)}")
     lines += _gpu(kernel_plan(move))
@@ -49,13 +51,13 @@ def _padding(move: Move, target: Shape) -> str:
     if not count:
         return "no padding"
     value = target.layout.padding_value
-    shown = "zeros" if value is None else value.text if hasattr(value, "text") else repr(value)
+    shown = "zeros" if value is None else value_text(value)
     return f"{count} of them padding ({shown}, {count / move.place_count:.1%})"
 
 
 def _merged(move: Move, source: Shape) -> str:
     dropped = source.rank - sum(len(dims) for dims in move.dimensions)
-    text = f"{source.rank} dimensions into {len(move.axes)} {'axis' if len(move.axes) == 1 else 'axes'}, minor first in the target"
+    text = f"{counted(source.rank, 'dimension')} into {_axes(len(move.axes))}, minor first in the target"
     return text + (f"; {dropped} of size 1 dropped" if dropped else "")
 
 
@@ -63,10 +65,18 @@ def _numpy(move: Move) -> str:
     if not move.place_count:
         return "nothing to do"
     if not move.element_count:
-        return f"one fill of {move.place_count} places"
-    text = f"one np.copyto over {max(len(move.axes), 1)} {'axis' if len(move.axes) <= 1 else 'axes'}"
-    fills = len(move.padding_slabs)
-    return text + (f" and {fills} {'fill' if fills == 1 else 'fills'} of padding" if fills else "")
+        return f"one fill of {counted(move.place_count, 'place')}"
+    plan = move.host_plan
+    text = f"one np.copyto over {_axes(len(plan.block.shape))}"
+    if plan.tile:
+        text = f"tiles of {' x '.join(map(str, plan.tile))} elements, through a scratch array"
+    if plan.itemsize > move.itemsize:
+        text += f", elements of {plan.itemsize} bytes"
+    return text + (f" and {counted(len(plan.fills), 'fill')} of padding" if plan.fills else "")
+
+
+def _axes(number: int) -> str:
+    return f"{number} {'axis' if number == 1 else 'axes'}"
 
 
 def _gpu(plan: KernelPlan | None) -> list[str]:
@@ -75,5 +85,5 @@ def _gpu(plan: KernelPlan | None) -> list[str]:
     tile = f", tile of {plan.tile[1]} x {plan.tile[0]} elements" if plan.tile else ""
     lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
              f"    elements of {plan.element_bytes} bytes, accesses of {plan.vector_bytes} bytes{tile}, {plan.index_bits}-bit offsets, "
-             f"{math.prod(plan.grid)} blocks of 256 threads"]
+             f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]
     return lines + [f"    why not faster: {reason}" for reason in plan.reasons]

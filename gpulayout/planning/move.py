@@ -15,12 +15,18 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from gpulayout.model import checks
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
 
-MAX_AXES = 64          # NumPy's own limit, and what fits the 4 KB of kernel parameters
+if TYPE_CHECKING:
+    from gpulayout.planning.host_plan import HostPlan
+
+# NumPy's own limit, and what fits the 4 KB of kernel parameters.  No move comes near it: every axis that is left has two
+# places or more, and a shape of 2^63 bytes or more does not exist, so there are 62 axes at most.
+MAX_AXES = 64
 
 
 class Axis(NamedTuple):
@@ -108,6 +114,12 @@ class Move:
         return tuple(slabs)
 
     @functools.cached_property
+    def host_plan(self) -> HostPlan:
+        """How NumPy carries the move out; kept with the move, because looking it up by value would cost a microsecond."""
+        from gpulayout.planning.host_plan import host_plan
+        return host_plan(self)
+
+    @functools.cached_property
     def source_span(self) -> tuple[int, int]:
         """Byte offsets from the first element of the source: lowest read, and one past the highest."""
         return _span([(axis.bound, axis.source_stride) for axis in self.axes], self.itemsize)
@@ -177,9 +189,6 @@ def strided_move(shape: Shape, source_strides: Sequence[int], target_strides: Se
     order = sorted(range(shape.rank), key=lambda dim: (abs(target_strides[dim]), widths[dim]))
     axes = [Axis(widths[dim], shape.dimensions[dim], source_strides[dim], target_strides[dim]) for dim in order]
     joined, made_of = coalesce(axes, [(dim,) for dim in order])
-    if len(joined) > MAX_AXES:
-        raise LayoutError(f"{shape} has {len(joined)} axes after merging dimensions: {MAX_AXES} is the limit, "
-                          f"and the extents are {tuple(axis.extent for axis in joined)}")
     return Move(joined, shape.itemsize, shape.padding_bytes, made_of)
 
 
@@ -187,7 +196,7 @@ def _difference(source: Shape, target: Shape) -> str:
     if source.element_type is not target.element_type:
         return f"the element type is {target.element_type}, not {source.element_type}"
     if source.rank != target.rank:
-        return f"it has {target.rank} dimensions, not {source.rank}"
+        return f"it has {checks.counted(target.rank, 'dimension')}, not {source.rank}"
     dim = next(d for d in range(source.rank) if source.dimensions[d] != target.dimensions[d])
     return f"dimension {dim} is {target.dimensions[dim]}, not {source.dimensions[dim]}"
 

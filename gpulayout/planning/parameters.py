@@ -39,8 +39,10 @@ def pack_move(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[in
     axes      (extent, bound, source_stride, target_stride) in elements, minor first; filled up to a variant
     """
     words = [*scalars]
-    for value in (*counts, *tile):
+    for value in counts:
         words += divisor(value, bits)
+    for value in tile:
+        words += divisor(value, 32)               # numbers inside a tile are small, also in 64-bit builds
     for extent, bound, source_stride, target_stride in _filled(axes, (1, 1, 0, 0)):
         words += [*divisor(extent, bits), bound, source_stride, target_stride]
     pattern = (pad * 16)[:16]

@@ -4,9 +4,13 @@ a is the source's minor axis, b the target's; sizes in elements of `width` bytes
 """
 from __future__ import annotations
 
-# kernels/tile.cu: (along a, along b) by element bytes.  128 bytes or more both ways, 8 to 16 KB of shared memory.
-FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 32), 16: (16, 32)}
+import math
+from collections.abc import Callable
 
+# kernels/tile.cu: (along a, along b) by element bytes.  128 bytes or more both ways, 8 to 16 KB of shared memory.
+FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
+
+_SECTOR = 32                 # bytes that memory moves at once
 _SMALLEST = 256              # places: one per thread of a block
 
 
@@ -16,8 +20,8 @@ def smallest_useful_tile() -> int:
 
 
 def tile_elements(width: int) -> int:
-    """Most elements of a tile in kernels/tile_any.cu: 8 KB of them, 4096 at most."""
-    return min(8192 // width, 4096)
+    """Most elements of a tile in kernels/tile_any.cu: 8 KB of them."""
+    return 8192 // width
 
 
 def shared_elements(width: int) -> int:
@@ -25,18 +29,24 @@ def shared_elements(width: int) -> int:
     return tile_elements(width) // 16 * 17
 
 
-def pitch_of(run: int, width: int) -> int:
-    """Elements between rows of shared memory: at least `run`, and an odd number of banks.
+def pitch_of(width: int, along_a: int, along_b: int, piece: int = 1) -> int:
+    """Elements between rows of shared memory: at least `along_a`, and such that columns fall into different banks.
 
-    A column of the tile is read by lanes with neighbouring rows; an odd number of 4-byte words (of elements, from
-    4 bytes on) between the rows sends them to different banks.
+    Lanes that write read `along_b` rows, column after column, `piece` elements at a time.
+    - Many rows: lanes are `piece` rows apart.  These must be an odd number of banks, which are words of 4 bytes or,
+      where they are larger, elements.
+    - Few rows: lanes read a square, as many columns as the banks have room for.  Rows lie that many banks apart.
 
-    >>> pitch_of(64, 4), pitch_of(64, 2), pitch_of(3, 1)
-    (65, 66, 4)
+    >>> pitch_of(4, 64, 32), pitch_of(1, 3, 2720, 4), pitch_of(2, 64, 64), pitch_of(4, 512, 4)
+    (65, 3, 66, 520)
     """
-    words = max(4 // width, 1)                     # elements in a word
-    pitch = -(-run // words)
-    return (pitch + (pitch % 2 == 0)) * words
+    lanes, word = 128 // max(width, 4), max(4 // width, 1)             # lanes that fill all banks, elements of a bank
+    if along_b < lanes:
+        banks, apart = -(-along_a // word), -(-lanes // along_b)
+        return (banks + (apart - banks) % lanes) * word
+    unit = max(word // piece, 1)
+    pitch = -(-along_a // unit)
+    return (pitch + (pitch % 2 == 0)) * unit
 
 
 def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
@@ -44,20 +54,43 @@ def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
     return all(2 * extent >= -(-extent // size) * size for extent, size in zip((extent_a, extent_b), FIXED_TILES[width]))
 
 
-def flexible_tile(width: int, extent_a: int, extent_b: int) -> tuple[int, int, int] | None:
+def flexible_tile(width: int, extent_a: int, extent_b: int, steps: tuple[int, int] = (1, 1), piece: int = 1
+                  ) -> tuple[int, int, int] | None:
     """(along a, along b, pitch) of a tile that fits shared memory, or None when the extents make none worth a block.
 
-    Runs of 256 bytes along a, then as much along b as fits, then more along a where b was short:
-    >>> flexible_tile(4, 1000, 1000), flexible_tile(1, 3, 10**6), flexible_tile(4, 10**6, 3)
-    ((64, 32, 65), (3, 1088, 4), (682, 3, 683))
+    steps   the tile's sizes are multiples of these, or 1 of them the whole extent
+    piece   elements that are written at a time, for the pitch
+
+    Runs of 128 to 256 bytes along a, then as much along b as fits, then more along a where b was short.  An axis that
+    is cut is cut at multiples of 32 bytes, the sectors of memory:
+    >>> flexible_tile(4, 1000, 1000), flexible_tile(1, 3, 10**6, (1, 4), 4), flexible_tile(4, 10**6, 3)
+    ((64, 32, 65), (3, 2720, 3), (680, 3, 683))
     """
-    along_a = min(extent_a, 64 if width <= 4 else max(256 // width, 16))
-    along_b = min(extent_b, tile_elements(width) // along_a, shared_elements(width) // pitch_of(along_a, width))
-    if along_b == extent_b and along_a < extent_a:
-        longest = tile_elements(width) // along_b
-        while pitch_of(longest, width) * along_b > shared_elements(width):
-            longest -= 1
-        along_a = min(extent_a, longest)
-    if along_a * along_b < _SMALLEST:
+    step_a, step_b = steps
+    run = max(min(256 // width, 128), 16) if width != 2 else 64
+    along_a = min(_up(extent_a, step_a), run)
+    along_b = _longest(width, extent_b, step_b, lambda b: pitch_of(width, along_a, b, piece) * b, tile_elements(width) // along_a)
+    if along_b >= extent_b and along_a < extent_a:
+        along_a = _longest(width, extent_a, step_a, lambda a: pitch_of(width, a, along_b, piece) * along_b,
+                           tile_elements(width) // along_b)
+    if min(along_a, extent_a) * min(along_b, extent_b) < _SMALLEST:
         return None
-    return along_a, along_b, pitch_of(along_a, width)
+    return along_a, along_b, pitch_of(width, along_a, along_b, piece)
+
+
+def _longest(width: int, extent: int, step: int, shared: Callable[[int], int], most: int) -> int:
+    """The longest side of a tile: the whole extent, or as many sectors, or at least steps, as there is room for."""
+    whole, cut = _up(extent, step), math.lcm(step, max(_SECTOR // width, 1))
+    if whole <= most and shared(whole) <= shared_elements(width):
+        return whole
+    for unit in (cut, step):
+        size = most // unit * unit
+        while size and shared(size) > shared_elements(width):
+            size -= unit
+        if size:
+            return size
+    return step
+
+
+def _up(extent: int, step: int) -> int:
+    return -(-extent // step) * step

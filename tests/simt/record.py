@@ -17,12 +17,14 @@ class Buffer:
     phase     its address modulo 256
     content   initial bytes; shorter content is filled up with 0xA5, as fresh memory would be garbage
     writable  False: a run whose kernel changes it is not clean
+    offset    bytes from its beginning to where the argument points
     """
 
     nbytes: int
     phase: int = 0
     content: bytes = b""
     writable: bool = True
+    offset: int = 0
 
     def __post_init__(self):
         if not 0 <= self.phase < BUFFER_ALIGN:
@@ -74,7 +76,7 @@ def _launch(record, races):
 
 def _argument(argument):
     if isinstance(argument, Buffer):
-        return struct.pack("<2IQ", 1, argument.phase, argument.nbytes) + argument.initial()
+        return struct.pack("<2I2Q", 1, argument.phase, argument.nbytes, argument.offset) + argument.initial()
     if isinstance(argument, int):
         argument = struct.pack("<q" if argument < 0 else "<Q", argument)
-    return struct.pack("<2IQ", 0, 0, len(argument)) + argument
+    return struct.pack("<2I2Q", 0, 0, len(argument), 0) + argument

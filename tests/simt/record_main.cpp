@@ -7,7 +7,7 @@
 //     u32 bytes of the kernel's name, the name
 //     64 bytes: struct Launch of launch.hpp
 //     u32 number of arguments, then for each:
-//       u32 kind (0 value, 1 buffer), u32 phase, u64 bytes, the bytes
+//       u32 kind (0 value, 1 buffer), u32 phase, u64 bytes, u64 offset of the pointer, the bytes
 //   output: every buffer as it is after its launch, in order.
 //
 // This file is compiled without a sanitizer, once for all kernels and modes.
@@ -76,12 +76,12 @@ static void append_argument(Recorded& recorded, const void* value, size_t bytes)
 
 static void read_argument(FILE* file, Recorded& recorded) {
   const bool is_buffer = read_number<uint32_t>(file) == 1;
-  const size_t phase = read_number<uint32_t>(file), bytes = read_number<uint64_t>(file);
+  const size_t phase = read_number<uint32_t>(file), bytes = read_number<uint64_t>(file), offset = read_number<uint64_t>(file);
   if (is_buffer) {
     Buffer buffer(phase, bytes);
     read_bytes(file, buffer.begin(), bytes);
     if (__asan_poison_memory_region) __asan_poison_memory_region(buffer.memory, phase);
-    char* pointer = buffer.begin();
+    char* pointer = buffer.begin() + offset;
     append_argument(recorded, &pointer, sizeof pointer);
     recorded.buffers.push_back(buffer);
     recorded.sizes.push_back(0);

@@ -1,0 +1,112 @@
+"""How NumPy carries moves out: whatever is cut into tiles, widened or filled first, the bytes are those of the definition."""
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.backends.numpy_backend import NumpyBackend
+from gpulayout.planning import host_plan
+from gpulayout.planning.move import pack_move, relayout_move, strided_move
+
+ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
+
+
+def random_array(shape: gl.Shape) -> np.ndarray:
+    """Random bytes, so NaNs with payloads too, as the logical array."""
+    data = np.random.default_rng(7).integers(0, 256, shape.element_count * shape.itemsize, np.uint8)
+    return data.view(shape.dtype).reshape(shape.dimensions)
+
+
+def expected_bytes(array: np.ndarray, shape: gl.Shape) -> bytes:
+    """The buffer by NumPy alone: pad, transpose, flatten; on integers of the same width, or 16-byte records."""
+    words = array.view(f"V{array.itemsize}")
+    padded = np.full(shape.buffer_dimensions, np.frombuffer(shape.padding_bytes, words.dtype)[0])
+    padded[tuple(slice(size) for size in shape.dimensions)] = words
+    return padded.transpose(shape.layout.major_to_minor).tobytes()
+
+
+def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
+    buffer = gl.pack(array, shape)
+    assert buffer.tobytes() == expected_bytes(array, shape)
+    assert gl.unpack(buffer, shape).tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+@pytest.mark.parametrize(("dimensions", "order", "widths"), [
+    ((700, 515), (1, 0), None),                        # tiles with edges on both sides
+    ((512, 512), (1, 0), (520, 600)),                  # tiles, and padding around them
+    ((3, 600, 300), (0, 2, 1), None),                  # a tile covers parts of two axes
+    ((12, 11, 13, 10, 9), (4, 3, 2, 1, 0), None),      # over several axes on both sides
+    ((12, 11, 13, 10, 9), (2, 4, 0, 3, 1), (12, 12, 13, 11, 10)),
+])
+def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
+    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
+    array = random_array(shape)
+    assert pack_move(array.strides, shape).host_plan.tile
+    pack_and_back(array, shape)
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+@pytest.mark.parametrize(("dimensions", "order", "widths"), [
+    ((700, 64, 3), (1, 0, 2), None),                   # runs of 3 elements
+    ((256, 300, 3), (0, 1, 2), (256, 300, 4)),         # 3 channels in 4
+    ((256, 300, 3), (0, 1, 2), (256, 300, 7)),         # and with runs of padding
+    ((300, 256, 4), (1, 0, 2), None),                  # the run is a power of two
+])
+def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensions, order, widths):
+    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
+    array = random_array(shape)
+    assert pack_move(array.strides, shape).host_plan.itemsize == dimensions[-1] * shape.itemsize
+    pack_and_back(array, shape)
+
+
+@pytest.mark.parametrize("cut", [
+    lambda a: a[::-1, :, ::-1], lambda a: a[:, ::2], lambda a: a[..., ::3], lambda a: a.transpose(2, 0, 1),
+    lambda a: np.broadcast_to(a[:1], a.shape), lambda a: np.broadcast_to(a[..., :1], a.shape)],
+    ids=["negative", "every second", "every third", "transposed", "repeated major", "repeated minor"])
+@pytest.mark.parametrize("element_type", ["u8", "bf16", "f64", "c128"])
+def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, element_type):
+    whole = random_array(gl.Shape(element_type, (40, 60, 150)))
+    array = cut(whole)
+    shape = gl.Shape(element_type, array.shape, gl.Layout((1, 0, 2)))
+    buffer = gl.pack(array, shape)
+    assert buffer.tobytes() == expected_bytes(np.ascontiguousarray(array), shape)
+    if 0 not in array.strides:
+        target = cut(np.zeros_like(whole))
+        gl.unpack(buffer, shape, out=target)
+        assert target.tobytes() == array.tobytes()
+
+
+def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch):
+    """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
+    for name, value in (("SMALL_BYTES", 0), ("TILE_RUN", 3), ("NEAR_BYTES", 0), ("CACHE_LINES", 1), ("LONGEST_ELEMENT", 12)):
+        monkeypatch.setattr(host_plan, name, value)
+    tiled = 0
+    for dimensions, grown in itertools.product(((4, 5, 3), (2, 3, 2, 4), (7, 5)), (0, 1, 2)):
+        widths = tuple(size + grown * (dim % 2) for dim, size in enumerate(dimensions))
+        for order in itertools.permutations(range(len(dimensions))):
+            shape = gl.Shape("s32", dimensions, gl.Layout(order, padded_dimensions=widths, padding_value=-1))
+            array = np.arange(math.prod(dimensions), dtype=np.int32).reshape(dimensions)
+            move = strided_move(shape, array.strides, shape.byte_strides, widths)
+            target = np.full(shape.buffer_size, -2, np.int32)
+            NumpyBackend().move(move, array, target)
+            assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
+            tiled += move.host_plan.tile is not None
+    assert tiled > 30
+
+
+def test_small_moves_and_cached_lines_are_left_to_numpy():
+    for text, order in (("f32[16,16]", (0, 1)), ("f32[32,64,56,56]", (1, 3, 2, 0))):
+        source = gl.parse_shape(text)
+        plan = relayout_move(source, source.with_layout(gl.Layout(order))).host_plan
+        assert plan.tile is None and plan.itemsize == 4
+
+
+def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
+    scattered = gl.parse_shape("f32[300,160,160]{2,1,0:PD(304,192,192)}")
+    gathered = gl.parse_shape("f32[2880,2881]{1,0:PD(2880,3072)}")
+    single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
+    plans = [pack_move(shape.with_layout(None).byte_strides, shape).host_plan for shape in (scattered, gathered, single)]
+    assert [plan.fills_first for plan in plans] == [True, False, False]

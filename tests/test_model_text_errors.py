@@ -1,0 +1,102 @@
+"""Errors of text, each with its full message and the position it points at."""
+import pytest
+
+import gpulayout as gl
+from gpulayout import ShapeTextError
+
+PAD_NAMES = "zero, one, lowest, highest, unknown"
+TEXT_ERRORS = [
+    # (text, position, message without what follows "at character")
+    ("", 0, "expected an element type"), ("x32[2]", 0, "'x32' is not one of XLA's element types of whole bytes"),
+    ("s4[2]", 0, "'s4' is not one of XLA's element types of whole bytes"),
+    ("F32[2]", 0, "'F32' is not one of XLA's element types of whole bytes"),
+    ("token[]", 0, "'token' is not one of XLA's element types of whole bytes"),
+    ("  tuple[]", 2, "'tuple' is not one of XLA's element types of whole bytes"),
+    ("(f32[2])", 0, "expected an element type"), ("f32", 3, "expected '['"), ("f32(2)", 3, "expected '['"),
+    ("f32[", 4, "expected a dimension size"), ("f32[2", 5, "expected ']'"), ("f32[2,", 6, "expected a dimension size"),
+    ("f32[2,]", 6, "expected a dimension size"), ("f32[,2]", 4, "expected a dimension size"), ("f32[2 3]", 6, "expected ']'"),
+    ("f32[2.5]", 5, "expected ']'"), ("f32[1e3]", 5, "expected ']'"), ("f32[2_3]", 5, "expected ']'"),
+    ("f32[+2]", 4, "expected a dimension size"), ("f32[-1]", 4, "a dimension size cannot be negative"),
+    ("f32[\uff19]", 4, "expected a dimension size"), ("f32[\u0663]", 4, "expected a dimension size"),
+    ("f32[?]", 4, "expected a dimension size"), ("f32[<=2]", 4, "expected a dimension size"),
+    ("f32[9223372036854775808]", 4, "a dimension size of 19 digits does not fit 63 bits"),
+    ("f32[000099999999999999999999]", 4, "a dimension size of 20 digits does not fit 63 bits"),
+    ("f32[2]\0", 6, "expected the end"), ("f32[2]]", 6, "expected the end"), ("f32[2]{0}x", 9, "expected the end"),
+    ("f32[2]{", 7, "expected a dimension number"), ("f32[]{}", 6, "expected a dimension number"),
+    ("f32[2,3]{}", 9, "expected a dimension number"), ("f32[2]{0", 8, "expected '}'"),
+    ("f32[2]{0,}", 9, "expected a dimension number"), ("f32[2]{-1}", 7, "a dimension number cannot be negative"),
+    ("f32[2]{0:", 9, "expected '}'"), ("f32[2]{0:T(8)}", 9, "layout property T(...), tiles, is not supported"),
+    ("f32[2]{0:E(4)}", 9, "layout property E(...), element size, is not supported"),
+    ("f32[2]{0:PD(3)S(1)}", 14, "layout property S(...), memory space, is not supported"),
+    ("f32[2]{0:X(3)}", 9, "'X' is not a layout property, only PD(...) and PV(...) are"),
+    ("f32[2]{0:PV(1)PD(3)}", 14, "layout property PD(...) stands twice or out of order: PD(...) comes first, PV(...) second"),
+    ("f32[2]{0:PD(3)PD(3)}", 14, "layout property PD(...) stands twice or out of order: PD(...) comes first, PV(...) second"),
+    ("f32[2]{0:PD}", 11, "expected '('"), ("f32[2]{0:PD(", 12, "expected a padded dimension"),
+    ("f32[2]{0:PD(-3)}", 12, "a padded dimension cannot be negative"), ("f32[2]{0:PD(3)PV", 16, "expected '('"),
+    ("f32[2]{0:PD(3)PV(1", 18, "expected ')'"),
+    ("f32[2]{0:PD(3)PV(low)}", 17, f"padding value 'low' is neither a number nor one of {PAD_NAMES}"),
+    ("f32[2]{0:PD(3)PV()}", 17, f"padding value '' is neither a number nor one of {PAD_NAMES}"),
+    ("f32[2]{0:PD(3)PV(invalid)}", 17, f"padding value 'invalid' is neither a number nor one of {PAD_NAMES}"),
+    ("f32[2]{0:PD(3)PV(LOWEST)}", 17, f"padding value 'LOWEST' is neither a number nor one of {PAD_NAMES}"),
+    ("f32[2]{0:PD(3)PV(1e999)}", 17, f"padding value '1e999' is neither a number nor one of {PAD_NAMES}"),
+    ("f32[2]{0:PD(3)PV(0x10)}", 17, f"padding value '0x10' is neither a number nor one of {PAD_NAMES}"),
+    ("f32[2]{0:PD(3)PV(1_0)}", 17, f"padding value '1_0' is neither a number nor one of {PAD_NAMES}"),
+    ("f32[2]{0:PD(3)PV(\u0663)}", 17, f"padding value '\u0663' is neither a number nor one of {PAD_NAMES}"),
+    ("f32[2]/* no end", 6, "a comment begins and does not end"), ("/*", 0, "a comment begins and does not end"),
+    ("f32[2]/x", 6, "expected the end"),
+]
+
+
+@pytest.mark.parametrize("text, position, problem", TEXT_ERRORS, ids=lambda value: repr(value)[:30])
+def test_text_that_does_not_read_says_where(text, position, problem):
+    found = repr(text[position]) if position < len(text) else "the end"
+    with pytest.raises(ShapeTextError) as caught:
+        gl.parse_shape(text)
+    assert str(caught.value) == f"{problem}, at character {position} ({found}) of {text!r}"
+    assert caught.value.position == position
+
+
+@pytest.mark.parametrize("text, position, problem", [
+    ("f32[2,3]{0}", 8, "minor_to_major (0,) has 1 entry for f32[2,3]: the shape has 2 dimensions"),
+    ("f32[2,3] {0,0}", 9, "minor_to_major (0, 0) is not an ordering of dimensions 0..1: dimension 0 appears twice"),
+    ("f32[2]{0:PD(1)}", 6, "padded_dimensions (1,) is smaller than dimensions (2,) for f32[2]{0:PD(1)}: "
+                           "dimension 0 needs at least 2"),
+    ("f32[2]{0:PD()}", 6, "padded_dimensions () has 0 entries: minor_to_major (0,) orders 1 dimension"),
+    ("u8[2]{0:PD(3)PV(300)}", 5, "padding_value 300 cannot be held by u8 for u8[2]{0:PD(3)PV(300)}: the range is 0..255"),
+    ("f32[4294967296,4294967296]", 0, "dimensions (4294967296, 4294967296) is too large for f32[4294967296,4294967296]{1,0}: "
+                                      "73786976294838206464 bytes, the limit is 2^63-1"),
+])
+def test_text_that_reads_but_cannot_be_says_what_and_where_it_begins(text, position, problem):
+    with pytest.raises(ShapeTextError) as caught:
+        gl.parse_shape(text)
+    assert str(caught.value) == f"{problem}, at character {position} of {text!r}"
+    assert caught.value.position == position
+
+
+def test_layout_text_is_checked_too():
+    with pytest.raises(ShapeTextError) as caught:
+        gl.parse_layout(" {1,2}")
+    assert str(caught.value) == ("minor_to_major (1, 2) is not an ordering of dimensions 0..1: dimension 2 does not exist, "
+                                 "at character 1 of ' {1,2}'")
+
+
+@pytest.mark.parametrize("ones, position, shown", [
+    (200, 404, f"...{'1,' * 30}x]"), (20, 44, f"f32[{'1,' * 20}x]"), (57, 118, f"f32[{'1,' * 57}x]"),
+])
+def test_long_text_is_shown_around_the_place(ones, position, shown):
+    with pytest.raises(ShapeTextError) as caught:
+        gl.parse_shape("f32[" + "1," * ones + "x]")
+    assert str(caught.value) == f"expected a dimension size, at character {position} ('x') of '{shown}'"
+
+
+def test_long_text_is_cut_off_on_both_sides():
+    with pytest.raises(ShapeTextError) as caught:
+        gl.parse_shape("f32[" + "1," * 100 + "x" + ",1" * 100 + "]")
+    assert str(caught.value) == f"expected a dimension size, at character 204 ('x') of '...{'1,' * 30}x{',1' * 29},...'"
+
+
+@pytest.mark.parametrize("value, name", [(None, "NoneType"), (b"f32[2]", "bytes"), (3, "int")])
+def test_only_text_is_read(value, name):
+    with pytest.raises(TypeError) as caught:
+        gl.parse_shape(value)
+    assert str(caught.value) == f"shape text must be a str, not {name}"

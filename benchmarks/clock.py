@@ -1,0 +1,92 @@
+"""Clocks: wall time on the CPU, CUDA events on a GPU, and samples taken in turns."""
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.contender import Contender
+
+
+class Samples(NamedTuple):
+    """Seconds per call, one number per round; `statistic` names the one that stands for all: "median" or "best".
+
+    On a CPU that runs other programs too, these only ever make a sample longer: the best one is the least disturbed.
+    """
+
+    seconds: tuple[float, ...]
+    statistic: str
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def best(self) -> float:
+        return min(self.seconds)
+
+    @property
+    def typical(self) -> float:
+        return getattr(self, self.statistic)
+
+
+class WallClock:
+    """Wall time of many calls, with a synchronisation inside the measured time, or only after it (`host_only`)."""
+
+    name = "wall"
+
+    def __init__(self, synchronize: Callable[[], None] = lambda: None, host_only: bool = False):
+        self.synchronize, self.host_only = synchronize, host_only
+
+    def sample(self, contender: Contender, calls: int) -> float:
+        call = contender.call
+        self.synchronize()
+        start = time.perf_counter()
+        for i in range(calls):
+            call(i)
+        if not self.host_only:
+            self.synchronize()
+        seconds = time.perf_counter() - start
+        self.synchronize()
+        return seconds / calls
+
+
+class EventClock:
+    """Time between two CUDA events around many launches on one stream."""
+
+    name = "events"
+
+    def __init__(self, cupy: Any, stream: Any):
+        self.cupy, self.stream = cupy, stream
+
+    def sample(self, contender: Contender, calls: int) -> float:
+        begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        self.stream.synchronize()
+        begin.record(self.stream)
+        for i in range(calls):
+            contender.call(i)
+        end.record(self.stream)
+        end.synchronize()
+        return self.cupy.cuda.get_elapsed_time(begin, end) / 1e3 / calls
+
+
+def take_turns(contenders: Sequence[Contender], clock_of: Callable[[Contender], Any], rounds: int, sample_seconds: float,
+               calls: tuple[int, int], statistic: str) -> list[Samples]:
+    """Samples of all contenders, one of each per round, so that a slow spell of the machine hits all of them.
+
+    sample_seconds   about how long one sample should take, within `calls`: the fewest and the most calls in it
+    """
+    counts = []
+    for contender in contenders:
+        clock = clock_of(contender)
+        clock.sample(contender, 1)                                  # compiles, allocates, touches
+        once = clock.sample(contender, 1)
+        counts.append(min(max(int(sample_seconds / max(once, 1e-9)), calls[0]), calls[1]))
+    seconds: list[list[float]] = [[] for _ in contenders]
+    shuffle = random.Random(0)       # whoever runs second finds the arrays in the cache
+    for _ in range(rounds):
+        for k in shuffle.sample(range(len(contenders)), len(contenders)):
+            seconds[k].append(clock_of(contenders[k]).sample(contenders[k], counts[k]))
+    return [Samples(tuple(values), statistic) for values in seconds]

@@ -1,0 +1,191 @@
+"""Who takes part in a measurement, and the check that all of them do the same work."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import gpulayout as gl
+from benchmarks.cases import Case, IndexCase, MoveCase
+
+OURS = "gpulayout"
+
+
+class Contender(NamedTuple):
+    """One way to do a case's work.
+
+    call       does it once; the argument counts calls, so that buffers can take turns; gives back the output
+    output     what it is compared with: "warm" writes memory that was written before, "fresh" allocates every time
+    on_stream  False when it runs on a stream of its own, where the events of ours do not see it
+    """
+
+    name: str
+    output: str
+    call: Callable[[int], Any]
+    on_stream: bool = True
+
+
+def array_contenders(xp: ModuleType, case: Case, pairs: list[tuple]) -> list[Contender]:
+    """This library, and the plain way to write the same with NumPy or CuPy.
+
+    pairs   (input, output) arrays that take turns; as `input_and_output` makes them
+    """
+    return (_index if isinstance(case, IndexCase) else _moves[case.kind])(xp, case, pairs)
+
+
+def in_turn(items: Sequence[tuple], work: Callable) -> Callable[[int], Any]:
+    """Call number i works on the i-th of the items, over and over."""
+    return lambda i: work(*items[i % len(items)])
+
+
+def input_and_output(xp: ModuleType, case: Case, seed: int) -> tuple[Any, Any]:
+    """Input that looks random, and an output of the right size that was written once."""
+    if isinstance(case, MoveCase):
+        source, target = (case.source, case.target) if case.kind != "unpack" else (case.target, case.source)
+        given = _scrambled(xp, -(-source.nbytes // 4), seed).view(xp.uint8)[:source.nbytes].view(source.dtype)
+        given = given if case.kind == "unpack" else given.reshape(source.dimensions)
+        return given, xp.zeros(target.buffer_size, target.dtype)
+    rank, count = len(case.dimensions), case.count
+    if case.kind == "linearize":
+        rows = [_scrambled(xp, count, seed + dim) % size for dim, size in enumerate(case.dimensions)]
+        given = xp.stack(rows).astype(case.dtype)
+        return given, xp.zeros(count, case.dtype)
+    given = (_scrambled(xp, count, seed) % math.prod(case.dimensions)).astype(case.dtype)
+    return given, xp.zeros((rank, count) if case.kind == "delinearize" else count, case.dtype)
+
+
+def _scrambled(xp: ModuleType, count: int, seed: int) -> Any:
+    """`count` 32-bit words without a pattern that memory or an arithmetic unit could profit from; the same everywhere."""
+    words = xp.arange(count, dtype=xp.uint32)
+    words += xp.uint32(seed)
+    words *= xp.uint32(2654435761)           # Knuth's multiplier, 2^32 divided by the golden ratio
+    words ^= words >> xp.uint32(15)
+    return words
+
+
+# ---- moves -------------------------------------------------------------------------------------------------
+
+def _relayout(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> list[Contender]:
+    plan = gl.plan(case.source, case.target)
+    flat = [(given.reshape(-1), out) for given, out in pairs]
+    views = [(given.transpose(case.order) if case.order else given, _shaped(out, case)) for given, out in pairs]
+    return [
+        Contender(OURS, "warm", in_turn(flat, plan)),
+        Contender(f"{xp.__name__}.copyto", "warm", in_turn(views, lambda given, out: _copyto(xp, given, out))),
+        Contender(OURS, "fresh", in_turn(flat, lambda given, _: plan(given))),
+        Contender(f"{xp.__name__}.ascontiguousarray", "fresh", in_turn(views, lambda given, _: xp.ascontiguousarray(given))),
+    ]
+
+
+def _shaped(out: Any, case: MoveCase) -> Any:
+    return out.reshape([case.dimensions[dim] for dim in case.order]) if case.order else out
+
+
+def _copyto(xp: ModuleType, given: Any, out: Any) -> Any:
+    xp.copyto(out, given)
+    return out
+
+
+def _pack(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> list[Contender]:
+    shape, pad = case.target, pad_of(case)
+    inside = tuple(slice(size) for size in case.dimensions)
+    margins = [(0, width - size) for size, width in zip(case.dimensions, case.widths)]
+
+    def fill_and_assign(given: Any, out: Any) -> Any:
+        whole = out.reshape(case.widths)
+        whole.fill(pad)
+        whole[inside] = given
+        return out
+
+    return [
+        Contender(OURS, "warm", in_turn(pairs, lambda given, out: gl.pack(given, shape, out=out))),
+        Contender(f"{xp.__name__} fill and assign", "warm", in_turn(pairs, fill_and_assign)),
+        Contender(OURS, "fresh", in_turn(pairs, lambda given, _: gl.pack(given, shape))),
+        Contender(f"{xp.__name__}.pad", "fresh", in_turn(pairs, lambda given, _: xp.pad(given, margins, constant_values=pad))),
+    ]
+
+
+def pad_of(case: MoveCase) -> Any:
+    """The padding element as a plain number."""
+    return np.frombuffer(case.target.padding_bytes, case.target.dtype)[0].item()
+
+
+def _unpack(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> list[Contender]:
+    shape = case.target
+    inside = tuple(slice(size) for size in case.dimensions)
+    shaped = [(given, out.reshape(case.dimensions)) for given, out in pairs]
+    views = [(given.reshape(case.widths)[inside], out) for given, out in shaped]
+    return [
+        Contender(OURS, "warm", in_turn(shaped, lambda given, out: gl.unpack(given, shape, out=out))),
+        Contender(f"{xp.__name__}.copyto", "warm", in_turn(views, lambda given, out: _copyto(xp, given, out))),
+        Contender(OURS, "fresh", in_turn(pairs, lambda given, _: gl.unpack(given, shape))),
+        Contender(f"{xp.__name__}.ascontiguousarray", "fresh", in_turn(views, lambda given, _: xp.ascontiguousarray(given))),
+    ]
+
+
+_moves = {"relayout": _relayout, "pack": _pack, "unpack": _unpack}
+
+
+# ---- indices -----------------------------------------------------------------------------------------------
+
+def _index(xp: ModuleType, case: IndexCase, pairs: list[tuple]) -> list[Contender]:
+    ours, peer_name, peer = _INDEX_WORK[case.kind](xp, case)
+    return [
+        Contender(OURS, "warm", in_turn(pairs, ours)),
+        Contender(OURS, "fresh", in_turn(pairs, lambda given, _: ours(given, None))),
+        Contender(peer_name, "fresh", in_turn(pairs, lambda given, _: peer(given))),
+    ]
+
+
+def _linearize(xp: ModuleType, case: IndexCase) -> tuple:
+    shape = case.source
+    # "raise" on both sides: CuPy's own default is to wrap.
+    return (lambda given, out: gl.linearize(given, shape, out=out), f"{xp.__name__}.ravel_multi_index",
+            lambda given: xp.ravel_multi_index(tuple(given), case.dimensions, mode="raise"))
+
+
+def _delinearize(xp: ModuleType, case: IndexCase) -> tuple:
+    shape = case.source
+    return (lambda given, out: gl.delinearize(given, shape, out=out), f"{xp.__name__}.unravel_index",
+            lambda given: xp.unravel_index(given, case.dimensions))
+
+
+def _convert(xp: ModuleType, case: IndexCase) -> tuple:
+    source, target = case.source, case.target
+    sizes = tuple(case.dimensions[dim] for dim in case.order)
+
+    def peer(given: Any) -> Any:
+        index = xp.unravel_index(given, case.dimensions)
+        return xp.ravel_multi_index(tuple(index[dim] for dim in case.order), sizes, mode="raise")
+
+    return lambda given, out: gl.convert_linear(given, source, target, out=out), f"{xp.__name__} unravel and ravel", peer
+
+
+_INDEX_WORK = {"linearize": _linearize, "delinearize": _delinearize, "convert_linear": _convert}
+
+
+# ---- the check -----------------------------------------------------------------------------------------------
+
+def check_equal(xp: ModuleType, case: Case, contenders: list[Contender], pairs: list[tuple]) -> None:
+    """AssertionError unless all contenders give the same output; before each the output memory is overwritten."""
+    expected = None
+    for contender in sorted(contenders, key=lambda contender: contender.name == OURS):       # the peers say what is right
+        pairs[0][1].view(xp.uint8).fill(0xA5)
+        found = _comparable(xp, case, contender.call(0))
+        if expected is None:
+            expected = found.copy()
+        elif not bool(xp.array_equal(expected, found)):
+            raise AssertionError(f"{case.name}: {contender.name} ({contender.output}) gives another result")
+
+
+def _comparable(xp: ModuleType, case: Case, output: Any) -> Any:
+    """Bytes for moves, because random bytes may be NaN; numbers for indices, whose dtypes differ."""
+    if isinstance(case, IndexCase):
+        return xp.stack(output) if isinstance(output, tuple) else output
+    if hasattr(output, "block_until_ready"):         # JAX hands out arrays that are still being computed
+        output.block_until_ready()
+    array = xp.asarray(output)
+    return array.reshape(-1).view(xp.uint8)

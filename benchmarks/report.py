@@ -1,0 +1,185 @@
+"""One record per case, the machine they were measured on, and the table."""
+from __future__ import annotations
+
+import datetime
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+from benchmarks.cases import Case, MoveCase
+from benchmarks.clock import Samples
+from benchmarks.contender import OURS, Contender
+from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.move import pack_move, relayout_move, unpack_move
+from gpulayout.version import __version__
+
+SCHEMA = 1
+# A ratio below this is a loss: the noise of one measurement on a shared machine is a few per cent.
+LOSS = 0.95
+
+
+def case_record(case: Case, backend: str, contenders: Sequence[Contender], samples: Sequence[Samples]) -> dict[str, Any]:
+    """What was moved, how fast, and how that stands to a plain copy of as many bytes and to the best peer.
+
+    `against` is how many times faster this library is than the contender: below 1 the contender wins.
+    """
+    copy = min((s.typical for c, s in zip(contenders, samples) if c.output == "copy"), default=None)
+    ours = {c.output: s for c, s in zip(contenders, samples) if c.name == OURS}
+    runs = []
+    for contender, sample in zip(contenders, samples):
+        run = {"contender": contender.name, "output": contender.output, "median_s": sample.median, "best_s": sample.best,
+               "rounds": len(sample.seconds), "gb_per_s": round(case.bytes_moved / sample.typical / 1e9, 3)}
+        if copy and contender.output != "copy":
+            run["fraction_of_copy"] = round(copy / sample.typical, 4)
+        if contender.name != OURS and contender.output in ours:
+            run["against"] = round(sample.typical / ours[contender.output].typical, 3)
+        runs.append(run)
+    return {"case": case.name, "group": case.group, "work": _work(case), "backend": backend, "family": family(case),
+            "bytes_moved": case.bytes_moved, "statistic": samples[0].statistic, "runs": runs}
+
+
+def _work(case: Case) -> str:
+    return f"{case.kind} {case.target}" if case.kind in ("pack", "unpack", "linearize", "delinearize") else \
+        f"{case.kind} {case.source} -> {case.target}"
+
+
+def family(case: Case) -> str:
+    """The kernel family of a case's plan; index conversion has one kernel per direction."""
+    if not isinstance(case, MoveCase):
+        return "index"
+    if case.kind == "relayout":
+        move = relayout_move(case.source, case.target)
+    elif case.kind == "pack":
+        move = pack_move(case.source.byte_strides, case.target)
+    else:
+        move = unpack_move(case.target, case.source.byte_strides)
+    plan = kernel_plan(move)
+    return plan.family if plan else "none"
+
+
+def small_record(case: MoveCase, backend: str, contenders: Sequence[Contender], samples: Sequence[Samples]) -> dict[str, Any]:
+    """Microseconds per small call; `over_peer_us` is what this library adds to the first contender's time."""
+    peer = samples[0]
+    runs = [{"contender": c.name, "median_us": round(s.median * 1e6, 3), "best_us": round(s.best * 1e6, 3),
+             "over_peer_us": round((s.best - peer.best) * 1e6, 3)} for c, s in zip(contenders, samples)]
+    return {"case": case.name, "group": case.group, "work": _work(case), "backend": backend, "bytes_moved": case.bytes_moved,
+            "runs": runs}
+
+
+# ---- verdicts ------------------------------------------------------------------------------------------------
+
+def best_peer(record: dict[str, Any], output: str) -> dict[str, Any] | None:
+    """The fastest other contender with the same kind of output."""
+    peers = [run for run in record["runs"] if run["output"] == output and "against" in run]
+    return min(peers, key=lambda run: run["against"], default=None)
+
+
+def losses(records: Sequence[dict[str, Any]]) -> list[str]:
+    """The cases in which a peer is faster, worst first."""
+    found = []
+    for record in records:
+        for output in ("warm", "fresh"):
+            peer = best_peer(record, output)
+            if peer and peer["against"] < LOSS:
+                ratio = peer["against"]
+                found.append((ratio, f"{record['case']}, {output} output: {ratio:.2f} of {peer['contender']}"))
+    return [text for _, text in sorted(found)]
+
+
+def table(records: Sequence[dict[str, Any]], small: Sequence[dict[str, Any]], quick: bool = False) -> str:
+    """Text: one line per case, then the small calls, then the losses; there are none to speak of among tiny arrays."""
+    lines = []
+    if records:
+        lines.append(f"{'case':46} {'family':7} {'MB':>7} | {'warm GB/s':>9} {'of copy':>7} {'best peer':>9} | "
+                     f"{'fresh GB/s':>10} {'best peer':>9}")
+    for record in records:
+        warm, fresh = (next((r for r in record["runs"] if r["contender"] == OURS and r["output"] == output), None)
+                       for output in ("warm", "fresh"))
+        fraction = f"{warm['fraction_of_copy']:.0%}" if warm and "fraction_of_copy" in warm else "-"
+        lines.append(f"{record['case']:46} {record['family']:7} {record['bytes_moved'] / 1e6:7.1f} | "
+                     f"{_speed(warm):>9} {fraction:>7} "
+                     f"{_ratio(record, 'warm'):>9} | {_speed(fresh):>10} {_ratio(record, 'fresh'):>9}")
+    if small:
+        lines += ["", f"{'one small call, microseconds':46} {'best':>7} {'more than the peer':>19}"]
+    for record in small:
+        lines.append(f"{record['case']} ({record['bytes_moved']} bytes)")
+        lines += [f"  {run['contender']:44} {run['best_us']:7.2f} {run['over_peer_us']:19.2f}" for run in record["runs"]]
+    if quick:
+        return "\n".join(lines)
+    lost = losses(records)
+    lines += ["", f"best peer: its time over ours, 1.00 is even.  Below {LOSS}: {len(lost) or 'none'}"]
+    return "\n".join(lines + [f"  {text}" for text in lost])
+
+
+def _speed(run: dict[str, Any] | None) -> str:
+    return f"{run['gb_per_s']:.2f}" if run else "-"
+
+
+def _ratio(record: dict[str, Any], output: str) -> str:
+    peer = best_peer(record, output)
+    return f"{peer['against']:.2f}" if peer else "-"
+
+
+# ---- the machine -----------------------------------------------------------------------------------------------
+
+def machine(backend: str) -> dict[str, Any]:
+    """What the figures depend on; no names of hosts, users or folders."""
+    found = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": _commit(),
+        "gpulayout": __version__, "python": platform.python_version(), "platform": platform.platform(), "cpu": _cpu_model(),
+        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "packages": _versions("numpy", "ml_dtypes", *(("torch", "jax", "triton") if backend == "cupy" else ())),
+    }
+    return found | (_gpu() if backend == "cupy" else {})
+
+
+def _versions(*names: str) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    return found
+
+
+def _cpu_model() -> str:
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _commit() -> str:
+    """The commit measured, marked when the tree had changes; "unknown" outside a checkout."""
+    here = pathlib.Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True,
+                              timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+def _gpu() -> dict[str, Any]:
+    import cupy
+    runtime, device = cupy.cuda.runtime, cupy.cuda.Device()
+    properties = runtime.getDeviceProperties(device.id)
+    found = {"gpu": properties["name"].decode(), "gpu_memory": properties["totalGlobalMem"],
+             "l2_bytes": properties["l2CacheSize"], "compute_capability": device.compute_capability,
+             "cuda_driver": runtime.driverGetVersion(),
+             "cuda_runtime": runtime.runtimeGetVersion(), "cupy": cupy.__version__}
+    fields = "driver_version,clocks.max.sm,clocks.max.mem,clocks.sm,clocks.mem,power.limit,ecc.mode.current"
+    try:
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", f"--id={device.id}"],
+                              capture_output=True, text=True, timeout=30)
+        found["nvidia_smi"] = dict(zip(fields.split(","), done.stdout.strip().split(", ")))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"no nvidia-smi: {error}", file=sys.stderr)
+    return found

@@ -1,0 +1,80 @@
+"""A pytest plugin for machines that must have a GPU: a test that was skipped for want of one is a failure.
+
+    pytest -p ci.gpu_gate --gpu-gate FILE.json
+
+A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  At least one test marked `gpu`
+must have passed, or the suite proved nothing; `--gpu-gate-optional` drops that, for trying the plugin itself.
+"""
+from __future__ import annotations
+
+import collections
+import json
+import pathlib
+import re
+
+import pytest
+
+ABOUT_GPU = re.compile(r"\b(gpu|cupy|cuda device|cuda driver)\b", re.IGNORECASE)
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("gpu gate")
+    group.addoption("--gpu-gate", metavar="FILE", help="fail on skips for want of a GPU, and write what ran on it to a JSON file")
+    group.addoption("--gpu-gate-optional", action="store_true", help="do not insist on a test that needs a GPU")
+
+
+def pytest_configure(config):
+    # Under xdist every worker loads this too; only the process that sees all reports judges.
+    if config.getoption("--gpu-gate") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(GpuGate(config), "gpu-gate-judge")
+
+
+class GpuGate:
+    """Collects the reports of a session and turns its exit status."""
+
+    def __init__(self, config):
+        self.file = pathlib.Path(config.getoption("--gpu-gate"))
+        self.optional = config.getoption("--gpu-gate-optional")
+        self.outcomes = collections.Counter()
+        self.gpu_passed = 0
+        self.skipped: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report):
+        marked = "gpu" in report.keywords
+        if report.when == "call" or (report.when == "setup" and not report.passed):
+            self.outcomes[report.outcome] += 1
+            self.gpu_passed += marked and report.passed
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._note(report, marked)
+
+    def pytest_collectreport(self, report):
+        if report.skipped:
+            self._note(report, False)
+
+    def _note(self, report, marked):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if marked or ABOUT_GPU.search(reason):
+            self.skipped[report.nodeid] = reason.removeprefix("Skipped: ")
+
+    def _problem(self) -> str | None:
+        if self.skipped:
+            return f"{len(self.skipped)} tests were skipped for want of a GPU"
+        if not self.gpu_passed and not self.optional:
+            return "no test marked gpu has passed"
+        return None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session, exitstatus):
+        problem = self._problem()
+        self.file.write_text(json.dumps({"outcomes": self.outcomes, "gpu_passed": self.gpu_passed, "problem": problem,
+                                         "skipped_for_want_of_a_gpu": self.skipped}, indent=1) + "\n", encoding="utf-8")
+        if problem and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        problem = self._problem()
+        if problem:
+            terminalreporter.section("gpu gate")
+            terminalreporter.line(problem, red=True)
+            for test, reason in list(self.skipped.items())[:20]:
+                terminalreporter.line(f"  {test}: {reason}")

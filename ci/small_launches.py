@@ -1,0 +1,101 @@
+"""A few small moves and conversions through every kernel file, checked: what compute-sanitizer watches.
+
+Buffers are exactly as long as they must be, begin at every kind of alignment, and are allocated one by one, without a
+memory pool, so that an access past an end is an access outside an allocation.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+
+import numpy as np
+
+import gpulayout as gl
+from gpulayout.backends.kernel_source import kernel_files
+from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.move import relayout_move
+
+# dimensions, source order and target order (most major first), target widths, elements before the buffers begin
+MOVES = [
+    ((257,), (0,), (0,), None, 0),                            # a contiguous copy
+    ((257,), (0,), (0,), None, 1),                            # with a head before the first vector
+    ((5, 7, 48), (0, 1, 2), (1, 0, 2), None, 0),              # rows, in vectors
+    ((5, 7, 13), (0, 1, 2), (1, 0, 2), (6, 8, 16), 0),        # rows with padding
+    ((130, 96), (0, 1), (1, 0), None, 0),                     # aligned tiles, the last ones cut off
+    ((130, 96), (0, 1), (1, 0), (144, 128), 0),               # the same with padding
+    ((3, 61, 37), (0, 1, 2), (0, 2, 1), None, 0),             # odd tiles
+    ((67, 33), (0, 1), (1, 0), (70, 35), 1),                  # odd, padded, and beginning at any address
+    ((2, 3, 2, 3, 2), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), None, 0),     # runs too short for tiles
+]
+ELEMENT_TYPES = ("u8", "f16", "f32", "f64", "c128")
+INDEX_DTYPES = ("int8", "uint8", "int16", "int32", "uint32", "int64")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", choices=("cupy", "numpy"), required=True)
+    xp = _arrays(parser.parse_args().backend)
+    used = set()
+    for element_type in ELEMENT_TYPES:
+        for dimensions, source_order, target_order, widths, before in MOVES:
+            source = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(source_order))
+            target = source.with_layout(gl.Layout.from_major_to_minor(target_order, padded_dimensions=widths))
+            used.add(_move(xp, source, target, before))
+    for dtype in INDEX_DTYPES:
+        _convert(xp, dtype)
+    used.add("index.cu")
+    missing = set(kernel_files()) - used
+    print(f"{len(ELEMENT_TYPES) * len(MOVES)} moves and {3 * len(INDEX_DTYPES)} index conversions, right everywhere; "
+          f"kernel files: {', '.join(sorted(used))}")
+    if missing:
+        print(f"no launch of {', '.join(sorted(missing))}", file=sys.stderr)
+    return 1 if missing else 0
+
+
+def _arrays(backend: str):
+    if backend == "numpy":
+        return np
+    import cupy
+    cupy.cuda.set_allocator(None)
+    return cupy
+
+
+def _move(xp, source: gl.Shape, target: gl.Shape, before: int) -> str:
+    """Pack, relayout, unpack; the file of the relayout's kernel."""
+    logical = np.random.default_rng(0).integers(0, 256, source.element_count * source.itemsize, np.uint8).view(source.dtype)
+    logical = logical.reshape(source.dimensions)
+    buffer = _buffer(xp, source, before)
+    moved = _buffer(xp, target, before)
+    gl.pack(xp.asarray(logical), source, out=buffer)
+    gl.relayout(buffer, source, target, out=moved)
+    back = gl.unpack(moved, target)
+    if _host(moved).tobytes() != gl.pack(logical, target).tobytes() or _host(back).tobytes() != logical.tobytes():
+        sys.exit(f"relayout {source} -> {target} gave wrong bytes")
+    phase = before * source.itemsize % 16
+    return kernel_plan(relayout_move(source, target), phase, phase).file
+
+
+def _buffer(xp, shape: gl.Shape, before: int):
+    """Memory full of ones that ends with the buffer's last element."""
+    return xp.full((before + shape.buffer_size) * shape.itemsize, 0xFF, xp.uint8).view(shape.dtype)[before:]
+
+
+def _convert(xp, dtype: str) -> None:
+    """Every index of a padded layout there and back, and into another layout."""
+    source = gl.parse_shape("u8[5,3,4]{1,2,0:PD(6,4,4)}")
+    target = gl.parse_shape("u8[5,3,4]{2,1,0}")
+    index = np.indices(source.dimensions, dtype).reshape(3, -1)
+    linear = gl.linearize(xp.asarray(index), source)
+    narrow = linear.astype(dtype)
+    there = gl.delinearize(narrow, source, out=xp.zeros(index.shape, np.int64))
+    converted = gl.convert_linear(narrow, source, target)
+    if not (np.array_equal(_host(there), index) and np.array_equal(_host(converted), np.arange(index.shape[1]))):
+        sys.exit(f"index conversion with {dtype} is wrong")
+
+
+def _host(array) -> np.ndarray:
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

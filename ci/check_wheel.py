@@ -24,7 +24,7 @@ NOT_COPIED = (".git", ".venv*", ".pytest_cache", ".hypothesis", ".benchmarks", "
               "gpu-results")
 
 # What an installed package must do, told apart from what it must not.  click, rich and CuPy are out of reach here.
-CORE = f"""
+CORE = """
 import sys
 sys.modules.update(click=None, rich=None, cupy=None)
 import importlib.util, pathlib
@@ -32,16 +32,16 @@ import gpulayout
 from gpulayout.backends.kernel_source import kernel_text
 assert pathlib.Path(gpulayout.__file__).is_relative_to(sys.argv[1]), gpulayout.__file__
 assert "__global__" in kernel_text("tile.cu") and "#include \\"" not in kernel_text("tile.cu")
-assert gpulayout.linearize((1, 2), "f32[2,3]{{0,1}}") == 5
-for name in {NEVER_INSTALLED}:
-    assert importlib.util.find_spec(name) is None, f"{{name}} can be imported"
+assert gpulayout.linearize((1, 2), "f32[2,3]{0,1}") == 5
+for name in sys.argv[2:]:
+    assert importlib.util.find_spec(name) is None, f"{name} can be imported"
 """
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        tree = work / "tree"
+        tree = work / "clone" / "gpulayout"                       # called like the package, as a clone is
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*NOT_COPIED))
         dependencies = link_dependencies(work / "dependencies")
         sdist = build(tree, "build_sdist", work / "dist")
@@ -55,8 +55,9 @@ def main() -> None:
                                      ("editable", ["--editable", str(tree)], tree)):
             environment = work / f"env_{way}"
             install(environment, arguments, dependencies)
-            check_install(environment, home, work / "elsewhere")
-            print(f"wheel check: {way} install works from another folder")
+            check_install(environment, home, work / "elsewhere", NEVER_INSTALLED if way != "editable" else ())
+            check_install(environment, home, tree.parent, ())
+            print(f"wheel check: {way} install works from another folder and from the one above a clone")
 
 
 def link_dependencies(folder: pathlib.Path) -> pathlib.Path:
@@ -104,10 +105,10 @@ def install(environment: pathlib.Path, arguments: list[str], dependencies: pathl
          "--no-index", "--no-deps", "--no-build-isolation", *arguments], environment)
 
 
-def check_install(environment: pathlib.Path, home: pathlib.Path, elsewhere: pathlib.Path) -> None:
-    """The library without its optional packages, and the command."""
+def check_install(environment: pathlib.Path, home: pathlib.Path, elsewhere: pathlib.Path, absent: tuple[str, ...]) -> None:
+    """The library without its optional packages, and the command, run in a folder; `absent` modules must not be importable."""
     elsewhere.mkdir(exist_ok=True)
-    run([str(environment / "bin" / "python"), "-c", CORE, str(home)], elsewhere)
+    run([str(environment / "bin" / "python"), "-c", CORE, str(home), *absent], elsewhere)
     version = run([str(environment / "bin" / "gpulayout"), "--version"], elsewhere)
     assert "gpulayout" in version, version
 

@@ -29,7 +29,7 @@ from gpulayout.model.shape import Shape
 from gpulayout.model.strides import layout_from_strides
 from gpulayout.model.text import parse_layout, parse_shape
 from gpulayout.operations.indexing import convert_linear, delinearize, linearize
-from gpulayout.operations.packing import empty, pack, unpack, view
+from gpulayout.operations.packing import empty, pack, shape_of, unpack, view
 from gpulayout.operations.relayout import Plan, plan, relayout
 from gpulayout.planning.stride_table import Digit, StrideTable, stride_table
 from gpulayout.version import __version__
@@ -39,7 +39,7 @@ __all__ = [
     "ShapeTextError", "StrideTable", "__version__", "align_layouts", "bump_indices", "compare_indices", "convert_linear",
     "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape",
     "empty", "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "layout_from_strides", "linearize",
-    "normalized_transpose", "pack", "parse_layout", "parse_shape", "plan", "relayout", "reshape_is_bitcast",
+    "normalized_transpose", "pack", "parse_layout", "parse_shape", "plan", "relayout", "reshape_is_bitcast", "shape_of",
     "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack", "use_backend",
     "view", "with_descending_layout_and_same_physical_layout",
 ]

@@ -66,8 +66,8 @@ __device__ __forceinline__ unsigned long long gpl_first() {
 // The k-th index of this thread takes part.
 #define GPL_HAS(k) (first + (k) * GPL_THREADS < table.count)
 
-GPL_KERNEL gpl_linearize(const gpl_in* __restrict__ index, gpl_out* __restrict__ linear, unsigned long long* __restrict__ offender,
-                         const __grid_constant__ GplIndexTable table) {
+GPL_KERNEL gpl_linearize(const gpl_in* __restrict__ index, gpl_out* __restrict__ linear,
+                         unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
   gpl_uint sum[GPL_ITEMS] = {};
   bool valid[GPL_ITEMS] = {true, true, true, true};
@@ -131,8 +131,8 @@ __device__ __forceinline__ bool gpl_has_padding(const GplIndexTable& table) {
 }
 
 // Coordinates are written as they are found.  Where there is padding, a pass over the digits asks for it before.
-GPL_KERNEL gpl_delinearize(const gpl_in* __restrict__ linear, gpl_out* __restrict__ index, unsigned long long* __restrict__ offender,
-                           const __grid_constant__ GplIndexTable table) {
+GPL_KERNEL gpl_delinearize(const gpl_in* __restrict__ linear, gpl_out* __restrict__ index,
+                           unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
   gpl_uint rest[GPL_ITEMS];
   bool valid[GPL_ITEMS], inside[GPL_ITEMS] = {true, true, true, true};
@@ -161,8 +161,8 @@ GPL_KERNEL gpl_delinearize(const gpl_in* __restrict__ linear, gpl_out* __restric
 }
 
 // Linear index in the source layout, whose digits the table holds, to the target layout, whose strides it holds.
-GPL_KERNEL gpl_convert_linear(const gpl_in* __restrict__ source, gpl_out* __restrict__ target, unsigned long long* __restrict__ offender,
-                              const __grid_constant__ GplIndexTable table) {
+GPL_KERNEL gpl_convert_linear(const gpl_in* __restrict__ source, gpl_out* __restrict__ target,
+                              unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
   gpl_uint rest[GPL_ITEMS], sum[GPL_ITEMS] = {};
   bool valid[GPL_ITEMS];

@@ -151,9 +151,11 @@ __device__ __forceinline__ GplChunk<BYTES> gpl_load_words(const gpl_element* fro
 // smaller than a word, the chunk is long and the row goes on for a word on both sides, from words.
 template <int BYTES, int LOAD>
 __device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_element* from, gpl_uint start, gpl_uint bound, const GplMove& move) {
-  const int elements = BYTES / GPL_ELEMENT_BYTES, piece = LOAD / GPL_ELEMENT_BYTES, word = (4 + GPL_ELEMENT_BYTES - 1) / GPL_ELEMENT_BYTES;
+  const int elements = BYTES / GPL_ELEMENT_BYTES, piece = LOAD / GPL_ELEMENT_BYTES;
+  const int word = GPL_ELEMENT_BYTES < 4 ? 4 / GPL_ELEMENT_BYTES : 1;
   typedef typename GplWord<LOAD>::type gpl_piece;
-  if (LOAD < 4 && BYTES == 16 && start >= word && start < bound && bound - start >= elements + word) return gpl_load_words<BYTES>(from);
+  if (LOAD < 4 && BYTES == 16 && start >= word && start < bound && bound - start >= elements + word)
+    return gpl_load_words<BYTES>(from);
   union {
     GplChunk<BYTES> chunk;
     gpl_piece pieces[BYTES / LOAD];

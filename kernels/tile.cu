@@ -69,8 +69,9 @@ __device__ __forceinline__ void gpl_turn(const gpl_word (&word)[GPL_N], GplChunk
   unsigned(*out)[4] = (unsigned(*)[4])chunk;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {      // a square of 4 x 4 bytes: pairs first, then pairs of pairs
-    const unsigned low01 = __byte_perm(word[4 * i], word[4 * i + 1], 0x5140), high01 = __byte_perm(word[4 * i], word[4 * i + 1], 0x7362);
-    const unsigned low23 = __byte_perm(word[4 * i + 2], word[4 * i + 3], 0x5140), high23 = __byte_perm(word[4 * i + 2], word[4 * i + 3], 0x7362);
+    const unsigned w0 = word[4 * i], w1 = word[4 * i + 1], w2 = word[4 * i + 2], w3 = word[4 * i + 3];
+    const unsigned low01 = __byte_perm(w0, w1, 0x5140), high01 = __byte_perm(w0, w1, 0x7362);
+    const unsigned low23 = __byte_perm(w2, w3, 0x5140), high23 = __byte_perm(w2, w3, 0x7362);
     out[0][i] = __byte_perm(low01, low23, 0x5410), out[1][i] = __byte_perm(low01, low23, 0x7632);
     out[2][i] = __byte_perm(high01, high23, 0x5410), out[3][i] = __byte_perm(high01, high23, 0x7632);
   }
@@ -94,7 +95,8 @@ __device__ __forceinline__ void gpl_turn(const gpl_word (&word)[GPL_N], GplChunk
 #define GPL_COLUMN_STEP(k) ((k) * (GPL_THREADS / 8) / GPL_WORDS * 8)
 
 template <bool WHOLE>
-__device__ __forceinline__ void gpl_load_tile(const void* __restrict__ source, const GplTile& tile, uint4* shared, const GplMove& move) {
+__device__ __forceinline__ void gpl_load_tile(const void* __restrict__ source, const GplTile& tile, uint4* shared,
+                                              const GplMove& move) {
   const unsigned thread = threadIdx.x & (GPL_THREADS - 1), c = thread % GPL_CHUNKS, row = thread / GPL_CHUNKS;
   const gpl_uint a = tile.a + c * GPL_N, b = tile.b + row, stride = move.axis[0].source_stride;
   const gpl_element* from = gpl_at(source, tile.place.source + a + b * stride);
@@ -109,7 +111,8 @@ __device__ __forceinline__ void gpl_load_tile(const void* __restrict__ source, c
 }
 
 template <bool WHOLE>
-__device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const GplTile& tile, const uint4* shared, const GplMove& move) {
+__device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const GplTile& tile, const uint4* shared,
+                                               const GplMove& move) {
   const unsigned thread = threadIdx.x & (GPL_THREADS - 1), line = thread / 8;
   const unsigned number = line % GPL_WORDS, column = thread % 8 + line / GPL_WORDS * 8;
   const gpl_uint a = tile.a + number * GPL_P, b = tile.b + column * GPL_N, stride = move.axis[1].target_stride;

@@ -67,6 +67,15 @@ __device__ __forceinline__ void gpl_next(GplSpot& spot, unsigned width) {
   if (++spot.minor == width) spot.minor = 0, ++spot.major;
 }
 
+// The places in shared memory of the elements of a piece: `step` apart, and where a row of `width` elements ends, `turn` more.
+struct GplWalk {
+  unsigned place, left;              // left: elements of this row from here on
+  __device__ __forceinline__ void next(unsigned step, unsigned width, unsigned turn) {
+    place += step;
+    if (--left == 0) left = width, place += turn;
+  }
+};
+
 // True when the `count` elements from `spot` on lie inside minor < minor_end, major < major_end.  The first and the last
 // decide: those between lie between them in a row, and where rows touch, minor_end is the width.
 template <bool WHOLE>
@@ -78,7 +87,8 @@ __device__ __forceinline__ bool gpl_inside(GplSpot spot, unsigned count, unsigne
 }
 
 template <bool WHOLE>
-__device__ __forceinline__ void gpl_read_tile(const void* __restrict__ source, const GplFlexible& tile, gpl_element* shared, const GplMove& move) {
+__device__ __forceinline__ void gpl_read_tile(const void* __restrict__ source, const GplFlexible& tile, gpl_element* shared,
+                                              const GplMove& move) {
   const unsigned elements = GPL_READ_BYTES / GPL_ELEMENT_BYTES, count = (tile.a * tile.b + elements - 1) / elements;
   const unsigned pitch = (unsigned)move.pitch;
   for (unsigned first = threadIdx.x; first < count; first += GPL_BATCH * GPL_THREADS) {
@@ -100,16 +110,19 @@ __device__ __forceinline__ void gpl_read_tile(const void* __restrict__ source, c
 #pragma unroll
     for (int k = 0; k < GPL_BATCH; ++k) {
       if (first + k * GPL_THREADS >= count) break;
-      GplSpot spot = gpl_spot((first + k * GPL_THREADS) * elements, move.tile[1]);
+      const unsigned number = (first + k * GPL_THREADS) * elements;
+      const GplSpot spot = gpl_spot(number, move.tile[1]);
+      GplWalk walk = {spot.major * pitch + spot.minor, tile.a - spot.minor};
 #pragma unroll
-      for (unsigned i = 0; i < elements; ++i, gpl_next(spot, tile.a))
-        if (elements == 1 || spot.major < tile.b) shared[spot.major * pitch + spot.minor] = piece[k].element[i];
+      for (unsigned i = 0; i < elements; ++i, walk.next(1, tile.a, pitch - tile.a))
+        if (WHOLE || number + i < tile.a * tile.b) shared[walk.place] = piece[k].element[i];
     }
   }
 }
 
 template <bool WHOLE>
-__device__ __forceinline__ void gpl_write_tile(void* __restrict__ target, const GplFlexible& tile, const gpl_element* shared, const GplMove& move) {
+__device__ __forceinline__ void gpl_write_tile(void* __restrict__ target, const GplFlexible& tile, const gpl_element* shared,
+                                               const GplMove& move) {
   const unsigned elements = GPL_WRITE_BYTES / GPL_ELEMENT_BYTES, count = (tile.a * tile.b + elements - 1) / elements;
   const unsigned pitch = (unsigned)move.pitch;
 #pragma unroll 4
@@ -117,15 +130,14 @@ __device__ __forceinline__ void gpl_write_tile(void* __restrict__ target, const 
     const GplSpot spot = gpl_spot(item * elements, move.tile[0]);
     gpl_element* to = gpl_at(target, tile.first.target + spot.minor + spot.major * move.axis[1].target_stride);
     GplChunk<GPL_WRITE_BYTES> piece;
-    GplSpot at = spot;
+    GplWalk walk = {spot.minor * pitch + spot.major, tile.b - spot.minor};
 #pragma unroll
-    for (unsigned i = 0; i < elements; ++i, gpl_next(at, tile.b))
-      piece.element[i] = shared[at.minor * pitch + at.major];
+    for (unsigned i = 0; i < elements; ++i, walk.next(pitch, tile.b, 1 - tile.b * pitch)) piece.element[i] = shared[walk.place];
     if (gpl_inside<WHOLE>(spot, elements, tile.b, tile.extent_b, tile.extent_a)) {
       *(GplWord<GPL_WRITE_BYTES>::type*)to = piece.word;
       continue;
     }
-    at = spot;
+    GplSpot at = spot;
 #pragma unroll
     for (unsigned i = 0; i < elements; ++i, gpl_next(at, tile.b))
       if (at.minor < tile.extent_b && at.major < tile.extent_a) to[i] = piece.element[i];

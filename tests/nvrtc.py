@@ -30,7 +30,6 @@ class Usage:
     shared_bytes: int
     stack_bytes: int
     spill_bytes: int          # stores and loads
-    parameter_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,9 +110,8 @@ def _usage(log):
             match = re.search(pattern, block)
             return int(match[1]) if match else 0
         spills = number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads")
-        found[re.search(r"'([^']+)'", block)[1]] = Usage(number(r"Used (\d+) registers"), number(r"(\d+) bytes smem"),
-                                                         number(r"(\d+) bytes stack frame"), spills,
-                                                         number(r"(\d+) bytes cmem\[0\]"))
+        found[re.search(r"'([^']+)'", block)[1]] = Usage(
+            number(r"Used (\d+) registers"), number(r"(\d+) bytes smem"), number(r"(\d+) bytes stack frame"), spills)
     return found
 
 

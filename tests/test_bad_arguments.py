@@ -33,7 +33,8 @@ def buffer_cases():
         "no carrier for a native type": (lambda a, o: gl.relayout(a(floats(6, np.uint32)), SOURCE, TARGET, out=o), TypeError,
                                          "buffer has dtype uint32, but f32[2,3]{1,0} needs float32"),
         "two dimensions": (lambda a, o: gl.relayout(a(floats(6).reshape(2, 3)), SOURCE, TARGET, out=o), BufferError,
-                           "buffer has 2 dimensions, but a buffer of f32[2,3]{1,0} has 1: pass buffer.reshape(-1) of a contiguous array"),
+                           "buffer has 2 dimensions, but a buffer of f32[2,3]{1,0} is 1-D memory: logical arrays go through gl.pack and "
+                           "gl.unpack, and buffer.ravel('K') is the memory of a dense array as it lies"),
         "not contiguous": (lambda a, o: gl.relayout(a(floats(12))[::2], SOURCE, TARGET, out=o), BufferError,
                            "buffer steps by 8 bytes, but a buffer of f32[2,3]{1,0} is contiguous and steps by 4"),
         "reversed": (lambda a, o: gl.relayout(a(floats(6))[::-1], SOURCE, TARGET, out=o), BufferError,

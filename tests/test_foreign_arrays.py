@@ -102,6 +102,14 @@ def test_scalars_lists_and_array_subclasses_go_to_pack():
             gl.pack([[1, 2], [3]], "s8[2,2]")
         with pytest.raises(TypeError, match="^array cannot be read as an array: "):
             gl.pack([[300]], "u8[1,1]")
+        for values, shape in (([[1, 2, 3.7]], "u8[1,3]"), ([["1"]], "f32[1,1]"), ([[True]], "s8[1,1]"), ([[1j]], "f32[1,1]"), ([[2]], "pred[1,1]")):
+            with pytest.raises(TypeError, match="^array cannot be read as an array: its values are .*, which .* cannot hold without loss$"):
+                gl.pack(values, shape)
+        with pytest.raises(TypeError, match="^array cannot be read as an array: it holds a number past the range of float32$"):
+            gl.pack([[1e300]], "f32[1,1]")
+        assert gl.pack([[float("inf"), 1]], "f32[1,2]").tolist() == [float("inf"), 1.0]
+        assert gl.pack([[1, 2]], "bf16[1,2]").astype(float).tolist() == [1.0, 2.0]
+        assert gl.pack([[]], "f32[1,0]").tolist() == []
     assert gl.pack(np.float32(2.5), "f32[]").tolist() == [2.5]
 
 
@@ -111,10 +119,15 @@ def test_torch_tensors_go_in_and_out():
     assert gl.relayout(source, SOURCE, TARGET, out=out) is out
     assert out.tolist() == MOVED
     assert gl.pack(torch.arange(6, dtype=torch.float32).reshape(3, 2).T, TARGET).tolist() == [0, 1, 2, 3, 4, 5]
+    negative = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
+    with pytest.raises(BufferError, match=r"^array \(Tensor\) has its neg bit set: .*, pass .resolve_neg\(\)$"):
+        gl.pack(negative, "f32[2]")
+    assert gl.pack(negative.resolve_neg(), "f32[2]").tolist() == [-2, -4]
+    assert str(gl.shape_of(torch.zeros(2, 3, 4, 5).contiguous(memory_format=torch.channels_last))) == "f32[2,3,4,5]{1,3,2,0}"
     with pytest.raises(BufferError, match=r"^buffer \(torch.Tensor\) cannot be used without a copy: "):
         gl.relayout(torch.zeros(6, requires_grad=True), SOURCE, TARGET)
     bfloat16 = torch.arange(6, dtype=torch.bfloat16)
-    with pytest.raises(BufferError, match="can be passed as unsigned integers of the same width$"):
+    with pytest.raises(BufferError, match=r"can be passed as unsigned integers of the same width, as tensor.view\(torch.uint16\)$"):
         gl.relayout(bfloat16, "bf16[2,3]", "bf16[2,3]{0,1}")
     assert gl.relayout(bfloat16.view(torch.uint16), "bf16[2,3]", "bf16[2,3]{0,1}").dtype == np.uint16
 

@@ -44,7 +44,7 @@ def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
 def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    assert pack_move(array.strides, shape).host_plan.tile
+    assert host_plan.host_plan(pack_move(array.strides, shape)).tile
     pack_and_back(array, shape)
 
 
@@ -58,7 +58,7 @@ def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimension
 def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    assert pack_move(array.strides, shape).host_plan.itemsize == dimensions[-1] * shape.itemsize
+    assert host_plan.host_plan(pack_move(array.strides, shape)).itemsize == dimensions[-1] * shape.itemsize
     pack_and_back(array, shape)
 
 
@@ -79,10 +79,12 @@ def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, elem
         assert target.tobytes() == array.tobytes()
 
 
-def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch):
+def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, request):
     """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
     for name, value in (("SMALL_BYTES", 0), ("TILE_RUN", 3), ("NEAR_BYTES", 0), ("CACHE_LINES", 1), ("LONGEST_ELEMENT", 12)):
         monkeypatch.setattr(host_plan, name, value)
+    host_plan.host_plan.cache_clear()                     # plans made with the real limits
+    request.addfinalizer(host_plan.host_plan.cache_clear)
     tiled = 0
     for dimensions, grown in itertools.product(((4, 5, 3), (2, 3, 2, 4), (7, 5)), (0, 1, 2)):
         widths = tuple(size + grown * (dim % 2) for dim, size in enumerate(dimensions))
@@ -93,14 +95,14 @@ def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch):
             target = np.full(shape.buffer_size, -2, np.int32)
             NumpyBackend().move(move, array, target)
             assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
-            tiled += move.host_plan.tile is not None
+            tiled += host_plan.host_plan(move).tile is not None
     assert tiled > 30
 
 
 def test_small_moves_and_cached_lines_are_left_to_numpy():
     for text, order in (("f32[16,16]", (0, 1)), ("f32[32,64,56,56]", (1, 3, 2, 0))):
         source = gl.parse_shape(text)
-        plan = relayout_move(source, source.with_layout(gl.Layout(order))).host_plan
+        plan = host_plan.host_plan(relayout_move(source, source.with_layout(gl.Layout(order))))
         assert plan.tile is None and plan.itemsize == 4
 
 
@@ -108,5 +110,5 @@ def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
     scattered = gl.parse_shape("f32[300,160,160]{2,1,0:PD(304,192,192)}")
     gathered = gl.parse_shape("f32[2880,2881]{1,0:PD(2880,3072)}")
     single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
-    plans = [pack_move(shape.with_layout(None).byte_strides, shape).host_plan for shape in (scattered, gathered, single)]
+    plans = [host_plan.host_plan(pack_move(shape.with_layout(None).byte_strides, shape)) for shape in (scattered, gathered, single)]
     assert [plan.fills_first for plan in plans] == [True, False, False]

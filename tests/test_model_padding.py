@@ -157,7 +157,7 @@ def test_what_a_type_cannot_hold_is_refused_with_the_reason(name, value, reason)
 
 
 @pytest.mark.parametrize("value, message", [
-    ("lowest", "padding_value 'lowest' is not a PaddingValue or a number: it is a str"),
+    ("least", "padding_value 'least' is not a PaddingValue or a number: it is a str"),
     (b"\0", "padding_value b'\\x00' is not a PaddingValue or a number: it is a bytes"),
     ([0], "padding_value [0] is not a PaddingValue or a number: it is a list"),
     (np.zeros(1), "padding_value array([0.]) is not a PaddingValue or a number: it is a ndarray"),
@@ -197,3 +197,7 @@ def test_layouts_tell_numbers_apart_that_print_differently():
 def test_unset_padding_value_is_invalid_in_the_proto():
     assert Layout((0,), padding_value=PaddingValue.INVALID) == Layout((0,))
     assert [name.value for name in PaddingValue] == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_names_of_a_shapes_text_are_taken():
+    assert Layout((0,), padding_value="lowest") == Layout((0,), padding_value=PaddingValue.LOWEST)

@@ -9,7 +9,9 @@ TEXT_ERRORS = [
     # (text, position, message without what follows "at character")
     ("", 0, "expected an element type"), ("x32[2]", 0, "'x32' is not one of XLA's element types of whole bytes"),
     ("s4[2]", 0, "'s4' is not one of XLA's element types of whole bytes"),
-    ("F32[2]", 0, "'F32' is not one of XLA's element types of whole bytes"),
+    ("F32[2]", 0, "'F32' is not one of XLA's element types of whole bytes (did you mean 'f32'?)"),
+    ("int8[2]", 0, "'int8' is not one of XLA's element types of whole bytes (did you mean 's8'?)"),
+    ("nonsense[2]", 0, "'nonsense' is not one of XLA's element types of whole bytes"),
     ("token[]", 0, "'token' is not one of XLA's element types of whole bytes"),
     ("  tuple[]", 2, "'tuple' is not one of XLA's element types of whole bytes"),
     ("(f32[2])", 0, "expected an element type"), ("f32", 3, "expected '['"), ("f32(2)", 3, "expected '['"),

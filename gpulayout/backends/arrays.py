@@ -13,6 +13,7 @@ import numpy as np
 
 from gpulayout.backends.base import Array, Backend
 from gpulayout.backends.select import default_backend, gpu_backend, host_backend
+from gpulayout.model.checks import counted
 from gpulayout.model.shape import Shape
 
 _DLPACK_CPU, _DLPACK_CUDA, _DLPACK_PINNED, _DLPACK_MANAGED = 1, 2, 3, 13
@@ -36,11 +37,29 @@ def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Back
     """As `open_array`, and plain Python numbers and lists go to the default backend as a new array."""
     if isinstance(given, (list, tuple, bool, int, float, complex)):
         backend = default_backend()
-        try:
-            return backend, backend.array(given, dtype)
-        except (ValueError, OverflowError, TypeError) as error:
-            raise TypeError(f"{role} cannot be read as an array: {error}") from None
+        return backend, backend.array(_from_values(given, role, dtype), dtype)
     return open_array(given, role)
+
+
+# For each kind of dtype the kinds of values that plain Python numbers may have to become it.
+_TAKEN_KINDS = {"b": "b", "i": "iu", "u": "iu", "c": "iufc"}
+
+
+def _from_values(given: Any, role: str, dtype: np.dtype | None) -> np.ndarray:
+    """A NumPy array of plain values; TypeError when they would lose their fraction, their size or their meaning."""
+    try:
+        found = np.array(given)
+        if dtype is None or not found.size:
+            return found if dtype is None else found.astype(dtype)
+        if found.dtype.kind not in _TAKEN_KINDS.get(dtype.kind, "iuf"):
+            raise TypeError(f"its values are {found.dtype}, which {dtype} cannot hold without loss")
+        with np.errstate(over="ignore", invalid="ignore"):
+            converted = np.array(given, dtype)               # OverflowError for integers that do not fit
+    except (ValueError, OverflowError, TypeError) as error:
+        raise TypeError(f"{role} cannot be read as an array: {error}") from None
+    if dtype.kind not in "biu" and (np.isfinite(found) & ~np.isfinite(converted)).any():
+        raise TypeError(f"{role} cannot be read as an array: it holds a number past the range of {dtype}")
+    return converted
 
 
 def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
@@ -65,6 +84,11 @@ def _from_dlpack(given: Any, role: str) -> tuple[Backend, Array]:
         kind = int(given.__dlpack_device__()[0])
     except Exception as error:
         raise BufferError(f"{role} ({type(given).__name__}) cannot say where it lives: {error}") from None
+    for bit in ("neg", "conj"):          # PyTorch keeps signs and conjugations to be done later; an exported buffer lacks them
+        pending = getattr(given, f"is_{bit}", None)
+        if callable(pending) and pending():
+            raise BufferError(f"{role} ({type(given).__name__}) has its {bit} bit set: its memory does not hold its values, pass "
+                              f".resolve_{bit}()")
     if kind in (_DLPACK_CPU, _DLPACK_PINNED):
         return _adopted(host_backend(), given, role)
     if kind in (_DLPACK_CUDA, _DLPACK_MANAGED):
@@ -76,8 +100,9 @@ def _adopted(backend: Backend, given: Any, role: str) -> tuple[Backend, Array]:
     try:
         return backend, backend.adopt(given)
     except Exception as error:       # producers raise whatever they like: gradients, unknown dtypes, conjugate views
-        raise BufferError(f"{role} ({type(given).__module__}.{type(given).__name__}) cannot be used without a copy: {error}; "
-                          "a type NumPy or CuPy lacks can be passed as unsigned integers of the same width") from error
+        hint = "; a type NumPy or CuPy lacks can be passed as unsigned integers of the same width, as tensor.view(torch.uint16)"
+        raise BufferError(f"{role} ({type(given).__module__}.{type(given).__name__}) cannot be used without a copy: {error}"
+                          + hint * ("dtype" in str(error).lower())) from error
 
 
 # ---- checks ------------------------------------------------------------------------------------------------
@@ -99,8 +124,8 @@ def check_buffer(array: Array, shape: Shape, role: str) -> None:
     if array.dtype is not shape.element_type.dtype:          # dtypes of NumPy's own are single objects: the usual case is one `is`
         check_dtype(array, shape, role)
     if array.ndim != 1:
-        raise BufferError(f"{role} has {array.ndim} dimensions, but a buffer of {shape} has 1: pass {role}.reshape(-1) of a "
-                          "contiguous array")
+        raise BufferError(f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D memory: logical arrays "
+                          f"go through gl.pack and gl.unpack, and {role}.ravel('K') is the memory of a dense array as it lies")
     size = array.size
     if size < shape.buffer_size:
         raise BufferError(f"{role} has {size} elements, but {shape} needs {shape.buffer_size}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpulayout.backends.numpy_index import convert
 from gpulayout.model.shape import Shape
-from gpulayout.planning.host_plan import HostPlan
+from gpulayout.planning.host_plan import HostPlan, host_plan
 from gpulayout.planning.move import Move
 
 # Elements move as unsigned integers of their width; 16 bytes move as complex128, which NumPy copies whole.
@@ -49,7 +49,7 @@ class NumpyBackend:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
 
     def move(self, move: Move, source: np.ndarray, target: np.ndarray) -> None:
-        plan = move.host_plan
+        plan = host_plan(move)
         if plan.fills_first:
             _fill(move, target)
         if move.element_count:
@@ -69,7 +69,7 @@ class NumpyBackend:
 def _fill(move: Move, target: np.ndarray) -> None:
     word = _word(move.itemsize)
     pad = np.frombuffer(move.pad, word)[0]
-    for slab in move.host_plan.fills:
+    for slab in host_plan(move).fills:
         _view(target, word, slab.shape, slab.target_offset, slab.target_strides)[...] = pad
 
 

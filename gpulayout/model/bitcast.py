@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from gpulayout.model import checks
+from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
@@ -37,6 +38,7 @@ def walk(shape: Shape) -> Walk:
     return join(zip(shape.dimensions, shape.strides))
 
 
+@takes_shapes("source", "target")
 def is_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = False) -> bool:
     """True when a buffer of `source` is, byte for byte, a buffer of `target` for the same logical array.
 
@@ -46,6 +48,7 @@ def is_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = Fals
         source, target, ignore_element_type=ignore_element_type)
 
 
+@takes_shapes("source", "target")
 def reshape_is_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = False) -> bool:
     """True when reshaping (in row-major logical order) from `source` to `target` moves no byte.
 
@@ -65,12 +68,14 @@ def reshape_is_bitcast(source: Shape, target: Shape, *, ignore_element_type: boo
     return source.is_zero_element_array or walk(source) == walk(target)
 
 
+@takes_shapes("source", "target")
 def transpose_is_bitcast(source: Shape, target: Shape, permutation: Iterable[int], *,
                          ignore_element_type: bool = False) -> bool:
     """True when the logical transpose target[i] = source[permutation[i]] moves no byte.  XLA: `TransposeIsBitcast`."""
     return is_bitcast(source.permute_dimensions(permutation), target, ignore_element_type=ignore_element_type)
 
 
+@takes_shapes("source", "target")
 def deduce_transpose_dimensions_for_bitcast(source: Shape, target: Shape) -> tuple[int, ...] | None:
     """The permutation that makes a bitcast from `source` to `target` a transpose, or None when none does.
 
@@ -95,6 +100,7 @@ def _by_place(shape: Shape) -> list[int]:
     return fixed + sorted(set(range(shape.rank)) - set(fixed), key=lambda dim: (shape.dimensions[dim], dim))
 
 
+@takes_shapes("shape")
 def with_descending_layout_and_same_physical_layout(shape: Shape) -> Shape:
     """The same buffer seen as a descending shape: the dimensions are renamed, no byte moves.
 
@@ -106,6 +112,7 @@ def with_descending_layout_and_same_physical_layout(shape: Shape) -> Shape:
     return shape.permute_dimensions(shape.layout.major_to_minor)
 
 
+@takes_shapes("source", "target")
 def decompose_bitcast(source: Shape, target: Shape) -> tuple[tuple[int, ...], Shape, Shape, tuple[int, ...]]:
     """A bitcast as transpose, reshape, transpose, each of which moves no byte.
 
@@ -124,6 +131,7 @@ def decompose_bitcast(source: Shape, target: Shape) -> tuple[tuple[int, ...], Sh
     return source.layout.major_to_minor, first, middle, checks.inverse(target.layout.major_to_minor)
 
 
+@takes_shapes("source")
 def align_layouts(source: Shape, dimensions: Iterable[int]) -> Shape | None:
     """A shape of other dimensions whose reshape from `source` is a bitcast, or None when there is none.
 

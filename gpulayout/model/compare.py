@@ -1,9 +1,11 @@
 """When two shapes are equal but for something.  `==` compares everything; `bitcast` compares bytes."""
 from __future__ import annotations
 
+from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.shape import Shape
 
 
+@takes_shapes("first", "second")
 def shapes_equal(first: Shape, second: Shape, *, ignore_layout: bool = False, minor_to_major_only: bool = False,
                  ignore_element_type: bool = False, ignore_float_precision: bool = False) -> bool:
     """True when two shapes are equal in everything that is not to be ignored.  XLA: `Shape::Equal` and its options.
@@ -29,6 +31,7 @@ def shapes_equal(first: Shape, second: Shape, *, ignore_layout: bool = False, mi
     return first.layout == second.layout
 
 
+@takes_shapes("first", "second")
 def shapes_compatible(first: Shape, second: Shape) -> bool:
     """True when both describe the same logical array, each in its own layout.  XLA: `Compatible`.
 

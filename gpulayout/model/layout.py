@@ -26,7 +26,7 @@ class Layout(Frozen):
 
     minor_to_major       every dimension number 0..rank-1 once, most minor first
     padded_dimensions    width in memory of every dimension, in logical order, or None for no padding
-    padding_value        a `PaddingValue`, a number, or None, which fills zeros
+    padding_value        a `PaddingValue` or its name in text ("lowest"), a number, or None, which fills zeros
     tiles                empty: layouts of this version are untiled
 
     Raises LayoutError when the fields contradict each other; that a width is at least the size of its dimension

@@ -46,8 +46,10 @@ NAMES = {member.text: member for member in PaddingValue if member is not Padding
 def plain_scalar(value: object) -> PaddingValue | Scalar:
     """A pad value as a `PaddingValue` or a plain Python number; LayoutTypeError for anything else.
 
-    False and True become 0 and 1, as they stand in a shape's text.
+    The names of a shape's text ("lowest") are taken; False and True become 0 and 1, as they stand there.
     """
+    if isinstance(value, str) and value in NAMES:
+        return NAMES[value]
     if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0 and np.asarray(value).dtype.kind not in "OSUMm":
         item = np.asarray(value).item()
         if isinstance(item, np.inexact):                      # NumPy's long doubles have no Python counterpart

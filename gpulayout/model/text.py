@@ -43,7 +43,7 @@ def parse_shape(text: str) -> Shape:
     try:
         element_type = ElementType(name)
     except ValueError:
-        raise reader.error(f"{name[:32]!r} is not one of XLA's element types of whole bytes", position) from None
+        raise reader.error(f"{name[:32]!r} is not one of XLA's element types of whole bytes{_meant(name)}", position) from None
     reader.mark("[")
     dimensions = reader.numbers("]", "a dimension size")
     start = reader.position if reader.ahead("{") else position
@@ -80,6 +80,14 @@ def _layout(reader: _Reader, may_be_empty: bool = False) -> Layout:
             raise reader.error(_misplaced(reader.value))
     reader.mark("}")
     return _built(reader, start, lambda: Layout(order, padded_dimensions=widths, padding_value=value))
+
+
+def _meant(name: str) -> str:
+    """The XLA name of a NumPy name such as int8, or of one in the wrong case."""
+    try:
+        return f" (did you mean {ElementType.of(name.lower()).value!r}?)" if len(name) > 2 else ""
+    except TypeError:
+        return ""
 
 
 def _misplaced(name: str) -> str:

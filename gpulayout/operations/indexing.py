@@ -12,9 +12,10 @@ import numpy as np
 
 from gpulayout.backends import arrays
 from gpulayout.backends.base import Array, Backend
+from gpulayout.model.arguments import as_shape
 from gpulayout.model.index import out_of_bounds_text
+from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
-from gpulayout.operations.shapes import as_shape
 from gpulayout.planning.index_plan import IndexPlan, convert_plan, delinearize_plan, linearize_plan
 from gpulayout.planning.stride_table import stride_table
 
@@ -84,7 +85,7 @@ def delinearize(linear: Any, shape: Shape | str, *, padding: str = "raise", out:
     return _convert(delinearize_plan(shape), shape, backend, given, (shape.rank, *given.shape), padding, out)
 
 
-def convert_linear(linear: Any, source: Shape | str, target: Shape | str, *, out: Any = None) -> Any:
+def convert_linear(linear: Any, source: Shape | str, target: Shape | Layout | str, *, out: Any = None) -> Any:
     """Linear indices in the layout of `source` as linear indices in the layout of `target`, in one step.
 
     linear   (...) integers; a plain int gives a plain int
@@ -96,7 +97,8 @@ def convert_linear(linear: Any, source: Shape | str, target: Shape | str, *, out
     >>> convert_linear(1, "f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,5)}")
     3
     """
-    source, target = as_shape(source, "source"), as_shape(target, "target")
+    source = as_shape(source, "source")
+    target = as_shape(target, "target", like=source)
     plan = convert_plan(source, target)
     if _is_int(linear) and out is None:
         return stride_table(target).linear_of(_delinearize_one(operator.index(linear), source, "raise"))

@@ -6,8 +6,8 @@ from typing import Any
 from gpulayout.backends import arrays
 from gpulayout.backends.base import Array
 from gpulayout.backends.select import default_backend
+from gpulayout.model.arguments import as_shape
 from gpulayout.model.shape import Shape
-from gpulayout.operations.shapes import as_shape
 from gpulayout.planning.move import pack_move, unpack_move
 
 
@@ -79,6 +79,18 @@ def view(buffer: Any, shape: Shape | str) -> Array:
     backend, source = arrays.open_array(buffer, "buffer")
     arrays.check_buffer(source, shape, "buffer")
     return backend.strided(source, shape.dimensions, shape.byte_strides)
+
+
+def shape_of(array: Any) -> Shape:
+    """The shape of any array the library takes, PyTorch's and JAX's too: its strides as order, its gaps as padding.
+
+    LayoutError says why strides cannot be a layout.
+
+    >>> import numpy as np
+    >>> str(shape_of(np.zeros((2, 3), np.float32, order="F")))
+    'f32[2,3]{0,1}'
+    """
+    return Shape.of(arrays.open_array(array, "array")[1])
 
 
 def empty(shape: Shape | str) -> Array:

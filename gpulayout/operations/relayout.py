@@ -9,8 +9,9 @@ import numpy as np
 from gpulayout.backends import arrays
 from gpulayout.backends.base import Array
 from gpulayout.backends.select import host_backend
+from gpulayout.model.arguments import as_shape
+from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
-from gpulayout.operations.shapes import as_shape
 from gpulayout.planning.explain import Explanation, explain
 from gpulayout.planning.move import Move, relayout_move
 
@@ -82,19 +83,23 @@ class Plan:
 _plan = functools.lru_cache(maxsize=4096)(Plan)
 
 
-def plan(source: Shape | str, target: Shape | str) -> Plan:
+def plan(source: Shape | str, target: Shape | Layout | str) -> Plan:
     """The plan that turns a buffer of `source` into a buffer of `target`; both describe the same logical array.
+
+    Shapes may be given as text; the target may be a layout alone, `{0,1}`.
 
     Plans are cached, so asking again costs a dictionary look-up.  LayoutError when element types or dimensions differ.
     """
-    return _plan(as_shape(source, "source"), as_shape(target, "target"))
+    source = as_shape(source, "source")
+    return _plan(source, as_shape(target, "target", like=source))
 
 
-def relayout(buffer: Any, source: Shape | str, target: Shape | str, *, out: Any = None) -> Array:
-    """A buffer of `source` as a buffer of `target`: every element moved once, every padding place written once.
+def relayout(buffer: Any, source: Shape | str, target: Shape | Layout | str, *, out: Any = None) -> Array:
+    """A buffer of `source` as a buffer of `target`, in one pass, padding filled.
 
     buffer   1-D array of `source.buffer_size` elements or more: NumPy, CuPy, or foreign memory through DLPack or
              `__cuda_array_interface__`; it stays on its device
+    source   a shape or its text; target likewise, or a layout alone: `{0,1}`
     out      where to write, on the same device; it is returned as it was given
 
     TypeError for a wrong dtype, BufferError for a buffer that is too small, not contiguous, read-only (out), on

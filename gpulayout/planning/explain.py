@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import math
 
+from gpulayout.model.bitcast import is_bitcast
 from gpulayout.model.checks import counted
 from gpulayout.model.padding import value_text
 from gpulayout.model.shape import Shape
+from gpulayout.planning.host_plan import host_plan
 from gpulayout.planning.kernel_plan import KernelPlan, kernel_plan
 from gpulayout.planning.move import Move
 
@@ -35,6 +37,8 @@ def explain(move: Move, source: Shape, target: Shape) -> Explanation:
              f"  read     {counted(move.bytes_read, 'byte')}: {counted(move.element_count, 'element')} of {move.itemsize}",
              f"  written  {counted(move.bytes_written, 'byte')}: {counted(move.place_count, 'place')}, {_padding(move, target)}",
              f"  merged   {_merged(move, source)}"]
+    if is_bitcast(source, target):
+        lines.append("  bitcast  both are the same bytes: nothing would have to move")
     labels = dimension_labels(source.rank)
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dims)) or "-"
@@ -66,7 +70,7 @@ def _numpy(move: Move) -> str:
         return "nothing to do"
     if not move.element_count:
         return f"one fill of {counted(move.place_count, 'place')}"
-    plan = move.host_plan
+    plan = host_plan(move)
     text = f"one np.copyto over {_axes(len(plan.block.shape))}"
     if plan.tile:
         text = f"tiles of {' x '.join(map(str, plan.tile))} elements, through a scratch array"

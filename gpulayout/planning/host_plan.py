@@ -11,6 +11,7 @@ NumPy copies in the order of the target, an element at a time.  Two things make 
 """
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class HostPlan:
     fills_first: bool
 
 
+@functools.lru_cache(maxsize=4096)
 def host_plan(move: Move) -> HostPlan:
     """What NumPy does for a move; any plan gives the same bytes, and this one is quick."""
     itemsize, axes = _long_elements(move)

@@ -15,14 +15,11 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpulayout.model import checks
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
-
-if TYPE_CHECKING:
-    from gpulayout.planning.host_plan import HostPlan
 
 # NumPy's own limit, and what fits the 4 KB of kernel parameters.  No move comes near it: every axis that is left has two
 # places or more, and a shape of 2^63 bytes or more does not exist, so there are 62 axes at most.
@@ -65,6 +62,13 @@ class Move:
     itemsize: int
     pad: bytes
     dimensions: tuple[tuple[int, ...], ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:              # kept: plans are looked up by their move in every call
+        return hash((self.axes, self.itemsize, self.pad, self.dimensions))
 
     @functools.cached_property
     def place_count(self) -> int:
@@ -112,12 +116,6 @@ class Move:
                 if math.prod(shape):
                     slabs.append(Block(shape, (), axis.bound * axis.target_stride, self.block.target_strides))
         return tuple(slabs)
-
-    @functools.cached_property
-    def host_plan(self) -> HostPlan:
-        """How NumPy carries the move out; kept with the move, because looking it up by value would cost a microsecond."""
-        from gpulayout.planning.host_plan import host_plan
-        return host_plan(self)
 
     @functools.cached_property
     def source_span(self) -> tuple[int, int]:

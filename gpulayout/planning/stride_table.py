@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.shape import Shape
 
 
@@ -55,12 +56,12 @@ class StrideTable:
         return tuple(index)
 
 
+@takes_shapes("shape")
 @functools.lru_cache(maxsize=4096)
 def stride_table(shape: Shape) -> StrideTable:
     """The stride table of a shape.
 
-    >>> from gpulayout import parse_shape
-    >>> table = stride_table(parse_shape("f32[2,3]{0,1:PD(3,5)}"))
+    >>> table = stride_table("f32[2,3]{0,1:PD(3,5)}")
     >>> table.digits
     (Digit(dim=0, step=1, extent=3, stride=1), Digit(dim=1, step=1, extent=5, stride=3))
     >>> table.linear_of((1, 2)), table.index_of(5)

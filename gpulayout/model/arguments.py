@@ -1,0 +1,45 @@
+"""Shapes as arguments: a `Shape`, or its text, at every public door."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from gpulayout.model.layout import Layout
+from gpulayout.model.shape import Shape
+from gpulayout.model.text import parse_layout, parse_shape
+
+_parsed = functools.lru_cache(maxsize=1024)(parse_shape)
+_parsed_layout = functools.lru_cache(maxsize=1024)(parse_layout)
+
+
+def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None) -> Shape:
+    """A shape from a shape or its text; TypeError for anything else.
+
+    With `like`, a `Layout` or the text of one stands for that shape in another layout.
+
+    >>> str(as_shape("{0,1}", like=Shape("f32", (2, 3))))
+    'f32[2,3]{0,1}'
+    """
+    if type(value) is Shape:
+        return value
+    if isinstance(value, str):
+        if like is not None and value.lstrip().startswith("{"):
+            return like.with_layout(_parsed_layout(value))
+        return _parsed(value)
+    if isinstance(value, Shape):
+        return value
+    if like is not None and isinstance(value, Layout):
+        return like.with_layout(value)
+    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}")
+
+
+def takes_shapes(*roles: str) -> Callable[[Callable], Callable]:
+    """A decorator for functions whose first parameters, of these names, are shapes: they take texts too."""
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def door(*args, **named):
+            shapes = [as_shape(value, role) for value, role in zip(args, roles)]
+            return function(*shapes, *args[len(roles):],
+                            **{name: as_shape(value, name) if name in roles else value for name, value in named.items()})
+        return door
+    return decorate

@@ -1,0 +1,249 @@
+"""Moves for the kernels' own tests: every family, every element size, the awkward extents, and what must come out.
+
+A case is a `Move` with the phases of its two addresses; its kernel plan may be forced to 64-bit offsets, which real
+plans take only for huge moves.
+"""
+import dataclasses
+import functools
+import itertools
+from unittest import mock
+
+import numpy as np
+
+import gpulayout as gl
+from gpulayout.backends.kernel_source import kernel_text
+from gpulayout.planning import index_plan, kernel_plan
+from gpulayout.planning.move import Axis, Move
+from gpulayout.planning.tile_shape import FIXED_TILES
+from tests.simt.record import Buffer, Record
+
+WIDTHS = (1, 2, 4, 8, 16)
+FILES = {"copy.cu": ("gpl_copy",), "rows.cu": ("gpl_rows",), "tile.cu": ("gpl_tile_vector",), "tile_any.cu": ("gpl_tile_any",),
+         "gather.cu": ("gpl_gather",), "index.cu": ("gpl_linearize", "gpl_delinearize", "gpl_convert_linear")}
+BLOCK = 256
+
+
+def forced_bits(bits):
+    """Within this context all plans that are not cached use offsets of `bits` bits."""
+    patches = [mock.patch.object(module, "index_bits", lambda *reaches: bits) for module in (kernel_plan, index_plan)]
+    return _Both(*patches)
+
+
+class _Both:
+    def __init__(self, *contexts):
+        self.contexts = contexts
+
+    def __enter__(self):
+        for context in self.contexts:
+            context.__enter__()
+
+    def __exit__(self, *error):
+        for context in self.contexts:
+            context.__exit__(*error)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A move between two addresses that are `source_phase` and `target_phase` bytes past a multiple of 16."""
+
+    name: str
+    move: Move
+    source_phase: int = 0
+    target_phase: int = 0
+    bits: int = 32
+
+    @functools.cached_property
+    def plan(self):
+        with forced_bits(self.bits):
+            return kernel_plan.kernel_plan.__wrapped__(self.move, self.source_phase, self.target_phase)
+
+    @functools.cached_property
+    def source(self):
+        """The source's bytes, from the lowest read to the highest; every two neighbours differ."""
+        low, high = self.move.source_span
+        numbers = np.arange((high - low + 7) // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return (numbers ^ numbers >> np.uint64(29)).view(np.uint8)[:high - low]
+
+    @property
+    def target_bytes(self):
+        low, high = self.move.target_span
+        return high - low
+
+    def expected(self, fresh=0xA5):
+        """The target's bytes afterwards: place by place from the definition; gaps keep `fresh`."""
+        move = self.move
+        result = np.full(self.target_bytes, fresh, np.uint8)
+        axes = [axis for axis in move.axes if axis.extent != 1] or move.axes[:1]          # NumPy stops at 64
+        coordinates = np.indices([axis.extent for axis in axes]).reshape(len(axes), -1)
+        inside = np.ones(move.place_count, bool)
+        source, target = np.full(move.place_count, -move.source_span[0]), np.full(move.place_count, -move.target_span[0])
+        for axis, coordinate in zip(axes, coordinates):
+            inside &= coordinate < axis.bound
+            source += coordinate * axis.source_stride
+            target += coordinate * axis.target_stride
+        for byte in range(move.itemsize):
+            result[target + byte] = move.pad[byte]
+            result[target[inside] + byte] = self.source[source[inside] + byte]
+        return result.tobytes()
+
+    def record(self, text=None, **changes):
+        """The launch, written down, with buffers of exact length."""
+        plan, move = self.plan, self.move
+        before_source, before_target = -move.source_span[0], -move.target_span[0]
+        source = Buffer(len(self.source), (self.source_phase - before_source) % 16, self.source.tobytes(), False, before_source)
+        target = Buffer(self.target_bytes, (self.target_phase - before_target) % 16, offset=before_target)
+        return dataclasses.replace(Record(text or kernel_text(plan.file), dict(plan.macros), plan.kernel, plan.grid, (BLOCK,),
+                                          (source, target, plan.parameters)), **changes)
+
+
+def move_of(width, axes, pad=None):
+    """A Move of axes (extent, bound, source stride, target stride), strides in elements; the pad is 0xF0, 0xF1, ..."""
+    pad = bytes(range(0xF0, 0xF0 + width)) if pad is None else pad
+    return Move(tuple(Axis(e, b, s * width, t * width) for e, b, s, t in axes), width, pad, tuple((i,) for i in range(len(axes))))
+
+
+def _up(value, step):
+    return -(-value // step) * step
+
+
+# ---- one function per family: the cases of one element size -----------------------------------------------------
+
+def copies(width):
+    step = width % 16
+    totals = (1, 5, (4 * BLOCK + 40) * (16 // width) + 1)
+    for total, phases in itertools.product(totals, ((0, 0), (step, step), (0, step), (step, 0))):
+        yield Case(f"copy {total} {phases}", move_of(width, [(total, total, 1, 1)]), *phases)
+
+
+def rows(width):
+    n = 16 // width
+    for row, name in ((4 * n, "aligned"), (9 * n - 1, "odd"), (64 * n + 1, "long odd")):
+        for phase in (0, width % 16):
+            axes = [(row, row, 1, 1), (3, 3, 2 * row, 9 * row), (9, 9, -6 * row, row)]
+            yield Case(f"rows {name} phase {phase}", move_of(width, axes), 0, phase)
+    yield Case("rows padded", move_of(width, [(5 * n, 4 * n + 1, 1, 1), (3, 2, 6 * n, 5 * n), (4, 4, -12 * n, 15 * n)]))
+    odd = 9 * n - 1
+    yield Case("rows padded, odd pitch", move_of(width, [(odd, 8 * n, 1, 1), (5, 4, 8 * n + 1, odd), (4, 3, 0, 5 * odd)]))
+    yield Case("rows of one source", move_of(width, [(6 * n, 6 * n, 1, 1), (7, 7, 0, 6 * n)]))
+    yield Case("rows of pad", move_of(width, [(100, 0, 0, 1)]), target_phase=width % 16)
+
+
+def tiles(width):
+    tile_a, tile_b = FIXED_TILES[width]
+    n = 16 // width
+    for da, db, padded in ((0, 0, 0), (-1, 1, 0), (1, -1, 0), (0, 1, 1), (-n, n, 1)):
+        a, b = 2 * tile_a + da, tile_b + db
+        wide_a, wide_b = _up(a + padded * 3, n), _up(b + padded * (n + 1), n)
+        axes = [(b + padded * (n + 1), b, wide_a, 1), (a + padded * 3, a, 1, wide_b),
+                (2 + padded, 2, -wide_a * (b + 1), wide_b * (a + 3))]
+        yield Case(f"tile {a} x {b}{' padded' * padded}", move_of(width, axes))
+
+
+def odd_tiles(width):
+    for a, b in ((63, 129), (64, 32), (65, 31)):                         # around runs and tiles; odd pitches
+        axes = [(b, b, a + 2, 1), (a, a, 1, b + 1), (2, 2, -(a + 2) * b, (b + 1) * a)]
+        yield Case(f"odd {a} x {b}", move_of(width, axes), width % 16, 0)
+    yield Case("odd padded", move_of(width, [(40, 37, 71, 1), (70, 67, 1, 41), (3, 2, 0, 41 * 70)]))
+    for short in (2, 3, 5, 8):                                           # dense on one side, then on the other
+        many = 4 * (8192 // width // short // 4) + 100                   # a tile and a piece
+        two = (2, 2, short * many, short * many)
+        yield Case(f"dense read {short}", move_of(width, [(many, many, short, 1), (short, short, 1, many), two]))
+        yield Case(f"dense write {short}", move_of(width, [(short, short, many, 1), (many, many, 1, short), two]))
+    yield Case("dense read padded", move_of(width, [(1005, 1001, 3, 1), (4, 3, 1, 1008)]))
+    yield Case("dense write padded", move_of(width, [(4, 3, 1008, 1), (1005, 1001, 1, 4)]))
+    both = move_of(width, [(15, 15, 25, 1), (25, 25, 1, 15), (3, 3, 376, 376)])
+    yield Case("dense both", both)
+    yield Case("dense both, odd phase", both, width % 16, width % 16)
+
+
+def gathers(width):
+    yield Case("gather every second", move_of(width, [(1200, 1200, 2, 1)]), width % 16, 0)
+    yield Case("gather backwards", move_of(width, [(700, 700, -1, 1), (2, 2, 0, 700)]))
+    yield Case("gather short runs", move_of(width, [(3, 3, 5, 1), (5, 5, 1, 3), (7, 6, -15, 15), (2, 2, 105, 105)]))
+    yield Case("gather to gaps", move_of(width, [(5, 4, 3, 2), (11, 9, 12, 11)]))
+
+
+FAMILIES = {"copy": copies, "rows": rows, "tile": tiles, "odd tile": odd_tiles, "gather": gathers}
+
+
+def cases(width, families=tuple(FAMILIES), bits=32):
+    """The cases of some families; their files are what the name says."""
+    return [dataclasses.replace(case, bits=bits) for family in families for case in FAMILIES[family](width)]
+
+
+def random_case(rng, width):
+    """A move with random axes in random orders on both sides, gaps, padding, negative and zero source strides.
+
+    Half of them are aligned: strides and phases are multiples of 16 elements.
+    """
+    count, aligned = 1 + int(rng.integers(4)), rng.random() < 0.5
+    extents, room = [], 16000
+    for number in range(count):
+        sizes = (31, 33, 64, 65, 130) if number < 2 and rng.random() < 0.75 else (1, 2, 3, 4, 5, 8, 17)
+        extents.append(int(rng.choice([size for size in sizes if size <= room] or [1])))
+        room //= extents[-1]
+    bounds = [int(rng.integers(1, extent + 1)) if rng.random() < 0.2 else extent for extent in extents]
+    strides = []
+    for sizes in (bounds, extents):
+        step, found = 1 if rng.random() < 0.95 else 2, [0] * count
+        for axis in rng.permutation(count):
+            found[axis], step = step, step * sizes[axis]
+            step += -step % 16 if aligned else int(rng.choice((0, 0, 0, 1, 3)))
+        strides.append(found)
+    signs = [1 if strides[0][axis] <= 2 else int(rng.choice((1, 1, 1, 1, 1, 1, -1, 0))) for axis in range(count)]
+    order = sorted(range(count), key=lambda axis: (strides[1][axis], extents[axis]))
+    ones = [(1, 1, 0, 0)] * (4 - count) if count > 1 else []            # few variants to compile
+    move = move_of(width, [(extents[i], bounds[i], signs[i] * strides[0][i], strides[1][i]) for i in order] + ones)
+    phases = [0 if aligned else int(rng.choice((0, 0, 0, 1, 2, 3))) * width % 16 for _ in range(2)]
+    return Case(f"random {move.axes} {phases}", move, *phases, 32 if rng.random() < 0.8 else 64)
+
+
+# ---- index conversion -------------------------------------------------------------------------------------------
+
+@dataclasses.dataclass(frozen=True)
+class IndexCase:
+    """One conversion of every index of a shape, and of one that must be reported: the last."""
+
+    direction: str
+    given: np.ndarray               # (count,) or (rank, count)
+    plan: index_plan.IndexPlan
+    expected: np.ndarray            # the result without its last column
+    macros: dict
+    parameters: bytes
+
+    def record(self, text=None):
+        """The launch, written down; the offender's word is the last buffer."""
+        count, result_bytes = self.given.shape[-1], self.expected.dtype.itemsize
+        rank = self.plan.rank if self.direction == "delinearize" else 1
+        given = Buffer(self.given.nbytes, content=self.given.tobytes(), writable=False)
+        result, offender = Buffer(rank * count * result_bytes), Buffer(8, content=b"\xff" * 8)
+        return Record(text or kernel_text("index.cu"), self.macros, index_plan.KERNELS[self.direction], self.plan.grid(count),
+                      (BLOCK,), (given, result, offender, self.parameters))
+
+    def is_right(self, buffers):
+        """True when the bytes after a run are the expected ones: the last index gave nothing but its position."""
+        count = self.given.shape[-1]
+        got = np.frombuffer(buffers[1], self.expected.dtype).reshape(-1, count)
+        untouched = got[:, -1:].tobytes() == b"\xa5" * got[:, -1:].nbytes
+        return np.array_equal(got[:, :-1], self.expected) and untouched and int.from_bytes(buffers[2], "little") == count - 1
+
+
+def index_cases(given_type=np.int32, result_type=np.int64, bits=32):
+    """All three directions over a padded shape and its column-major twin: 5 x 7 x 40, or 3 x 4 x 5 where 8 bits hold no more."""
+    given_type, result_type = np.dtype(given_type), np.dtype(result_type)
+    small = 1 in (given_type.itemsize, result_type.itemsize)
+    sizes, widths = ((3, 4, 5), (4, 4, 6)) if small else ((5, 7, 40), (6, 7, 41))
+    source = gl.Shape("u8", sizes, gl.Layout((2, 0, 1), padded_dimensions=widths))
+    target = gl.Shape("u8", sizes, gl.Layout((0, 1, 2)))
+    logical = np.indices(sizes).reshape(3, -1)
+    in_source = np.array([widths[2], widths[2] * widths[0], 1]) @ logical
+    in_target = np.array([1, sizes[0], sizes[0] * sizes[1]]) @ logical
+    padding, too_large = sizes[2], [[0], [0], [sizes[2]]]          # what the last index is
+    cases = {"linearize": (np.c_[logical, too_large], in_source[None], index_plan.linearize_plan(source)),
+             "delinearize": (np.r_[in_source, padding], logical, index_plan.delinearize_plan(source)),
+             "convert_linear": (np.r_[in_source, padding], in_target[None], index_plan.convert_plan(source, target))}
+    with forced_bits(bits):
+        for direction, (given, expected, plan) in cases.items():
+            yield IndexCase(direction, given.astype(given_type), plan, expected.astype(result_type),
+                            dict(plan.macros(given_type.itemsize, given_type.kind == "i", result_type.itemsize)),
+                            plan.parameters(given.shape[-1], "raise"))

@@ -1,0 +1,207 @@
+"""Every kernel compiles for every architecture without a warning, fits its budget, and its machine code is what it should be.
+
+No GPU and no driver is needed.  The full product of files, macros and architectures is thousands of builds, so it is cut:
+all accesses and both offset widths on every architecture for one number of axes, all numbers of axes on one.
+"""
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+from gpulayout.backends.kernel_source import kernel_files, kernel_text
+from gpulayout.planning.parameters import AXES_VARIANTS
+from gpulayout.planning.tile_shape import FIXED_TILES
+from tests import nvrtc
+from tests.kernel_cases import BLOCK, FILES, WIDTHS, random_case
+from tests.nvrtc import CompileError
+
+pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
+needs_disassembler = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+MOST_REGISTERS = 64          # 256 threads of 64 registers: four blocks on a multiprocessor
+MOVE_FILES = tuple(sorted(set(FILES) - {"index.cu"}))
+
+
+def steps(least, most):
+    """Powers of two."""
+    return [size for size in (1, 2, 4, 8, 16) if least <= size <= most]
+
+
+def accesses(file, width):
+    """The access macros that planning can ask for, for one element size."""
+    if file == "copy.cu":
+        return [{"GPL_LOAD_BYTES": load} for load in steps(width, 16)]
+    if file == "rows.cu":
+        return [{"GPL_VECTOR_BYTES": vector, "GPL_LOAD_BYTES": load}
+                for vector in reversed(steps(width, 16)) for load in steps(width, vector)]
+    if file == "tile_any.cu":
+        pieces = sorted({width, max(width, 4)})
+        return [{"GPL_READ_BYTES": read, "GPL_WRITE_BYTES": write} for read, write in itertools.product(pieces, repeat=2)]
+    return [{}]
+
+
+def variants(file, widths=WIDTHS, axes=4, bits=(32, 64), all_accesses=True):
+    """The macros of a file for moves, with one number of axes; or only the narrowest and the widest accesses."""
+    for width, index_bits in itertools.product(widths, bits):
+        found = accesses(file, width)
+        for access in found if all_accesses else {id(each): each for each in (found[0], found[-1])}.values():
+            yield {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": index_bits, "GPL_AXES": 1 if file == "copy.cu" else axes, **access}
+
+
+def index_variants(types, axes=(4,)):
+    for (given, signed, result), bits, count in itertools.product(types, (32, 64), axes):
+        yield {"GPL_INDEX_BITS": bits, "GPL_AXES": count, "GPL_IN_BYTES": given, "GPL_IN_SIGNED": signed, "GPL_OUT_BYTES": result}
+
+
+def check_budget(file, architecture, macros):
+    """CompileError and AssertionError for what must not be; registers by kernel."""
+    found = nvrtc.compiled(kernel_text(file), architecture, macros, file).usage
+    assert set(found) == set(FILES[file])
+    for kernel, usage in found.items():
+        where = (kernel, architecture, macros, usage)
+        assert usage.spill_bytes == 0 and usage.stack_bytes == 0, where
+        assert usage.registers <= MOST_REGISTERS, where
+        assert usage.shared_bytes <= 16384, where                     # six blocks fit the 100 KB of the smallest of them
+    return {kernel: usage.registers for kernel, usage in found.items()}
+
+
+def test_all_files_are_known_here():
+    assert set(kernel_files()) == set(FILES)
+
+
+def test_real_plans_ask_for_these_variants_only():
+    rng = np.random.default_rng(7)
+    for width in WIDTHS:
+        for _ in range(300):
+            plan = random_case(rng, width).plan
+            macros = dict(plan.macros)
+            assert macros in variants(plan.file, axes=macros["GPL_AXES"])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("file", MOVE_FILES)
+def test_every_move_kernel_fits_every_architecture(file, architecture):
+    for macros in variants(file, all_accesses=False):
+        check_budget(file, architecture, macros)
+
+
+@pytest.mark.parametrize("file", ("copy.cu", "rows.cu", "tile_any.cu"))
+def test_every_move_kernel_fits_with_every_width_of_access(file):
+    for macros in variants(file, bits=(32,)):
+        check_budget(file, "sm_90", macros)
+
+
+@pytest.mark.parametrize("axes", AXES_VARIANTS)
+def test_every_number_of_axes_fits(axes):
+    """With 64-bit offsets, which take most registers."""
+    for file in sorted({*MOVE_FILES} - {"copy.cu"}):
+        for macros in variants(file, widths=(1, 16), axes=axes, bits=(64,), all_accesses=False):
+            check_budget(file, ("sm_75", "sm_90", "sm_120")[axes % 3], macros)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_index_kernels_fit_every_architecture(architecture):
+    for macros in index_variants([(8, 1, 8)]):
+        check_budget("index.cu", architecture, macros)
+
+
+def test_index_kernels_fit_for_all_types():
+    types = [*itertools.product((1, 2, 4, 8), (0, 1), (8,)), *itertools.product((8,), (1,), (1, 2, 4))]
+    for macros in index_variants(types, axes=(1,)):
+        check_budget("index.cu", "sm_90", macros)
+
+
+def test_index_kernels_fit_for_every_number_of_axes():
+    for macros in index_variants([(4, 0, 8)], axes=AXES_VARIANTS[::2]):
+        check_budget("index.cu", "sm_80", macros)
+
+
+# ---- machine code -----------------------------------------------------------------------------------------------
+
+def opcodes(file, macros, architecture, text=None):
+    """The instructions of a file's only kernel, without operands."""
+    cubin = nvrtc.compiled(text or kernel_text(file), architecture, macros, file).cubin
+    return [instruction.split()[0] for instruction in nvrtc.instructions(cubin, FILES[file][0])]
+
+
+def of_kind(found, kind):
+    return [opcode for opcode in found if opcode.split(".")[0] == kind]
+
+
+def whole_tile(width, architecture, bits=32):
+    """The instructions of the path of whole tiles alone, which is what nearly every block runs."""
+    text = re.sub("^  else gpl_(load|store)_tile<false>.*$", "", kernel_text("tile.cu"), flags=re.MULTILINE)
+    assert "<false>" not in text
+    return opcodes("tile.cu", {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 2}, architecture, text)
+
+
+def elements_per_thread(width):
+    tile_a, tile_b = FIXED_TILES[width]
+    return tile_a * tile_b // BLOCK
+
+
+@needs_disassembler
+@pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
+@pytest.mark.parametrize("width", WIDTHS)
+def test_accesses_of_16_bytes_are_single_instructions(width, architecture):
+    base = {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": 32, "GPL_AXES": 4}
+    narrow = 2 if width == 16 else 0                                       # head and tail of the copy are elements
+    for file, macros, more in (("copy.cu", {"GPL_LOAD_BYTES": 16}, narrow),
+                               ("rows.cu", {"GPL_LOAD_BYTES": 16, "GPL_VECTOR_BYTES": 16}, 4 if width == 16 else 0)):
+        found = opcodes(file, base | macros, architecture)
+        for kind in ("LDG", "STG"):
+            assert 4 <= sum(".128" in opcode for opcode in of_kind(found, kind)) <= 4 + more, (file, kind)
+        assert not of_kind(found, "LDL") + of_kind(found, "STL"), file
+
+
+# Of one thread for one element, everything counted.  A GPU that moves 16 bytes per cycle and multiprocessor, as the
+# fastest do, can issue about 15 instructions per byte of the element in that time.
+MOST_INSTRUCTIONS = {1: 4, 2: 7, 4: 8, 8: 14, 16: 40}
+
+
+@needs_disassembler
+@pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
+@pytest.mark.parametrize("width", WIDTHS)
+def test_whole_tiles_move_16_bytes_at_a_time_in_few_instructions(width, architecture):
+    found, elements = whole_tile(width, architecture), elements_per_thread(width)
+    for kind in ("LDG", "STG", "STS"):
+        assert [".128" in opcode for opcode in of_kind(found, kind)] == [True] * (elements * width // 16), kind
+    kinds = [opcode.split(".")[0] for opcode in found]
+    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")     # all loads are under way first
+    assert kinds.count("LDS") == elements * width // max(width, 4)                        # words, never parts of words
+    assert "LDL" not in kinds and "STL" not in kinds
+    assert sum(kind not in ("NOP", "BRA") for kind in kinds) / elements <= MOST_INSTRUCTIONS[width]
+
+
+# ---- broken twins -----------------------------------------------------------------------------------------------
+
+def test_a_warning_is_an_error():
+    text = kernel_text("gather.cu").replace("gpl_element value[GPL_ITEMS];", "gpl_element value[GPL_ITEMS]; int never_used;")
+    with pytest.raises(CompileError, match="never_used"):
+        nvrtc.compiled(text, "sm_90", {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4})
+
+
+def test_a_kernel_that_needs_a_stack_is_seen():
+    """An array in registers whose index is known at run time only goes to memory."""
+    text = kernel_text("gather.cu").replace("gpl_uint to[GPL_ITEMS];", """gpl_uint to[GPL_ITEMS], many[64];
+  for (int i = 0; i < 64; ++i) many[i] = move.head * i;
+  for (int i = 0; i < move.head; ++i) many[move.axis[i & 3].bound & 63] += i;""")
+    text = text.replace("= value[k];", "= value[k] + many[to[k] & 63];")
+    usage = nvrtc.compiled(text, "sm_90", {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4}).usage["gpl_gather"]
+    assert usage.stack_bytes > 0
+
+
+def test_spills_are_seen():
+    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 64, "GPL_AXES": 4, "GPL_VECTOR_BYTES": 16, "GPL_LOAD_BYTES": 1}
+    text = kernel_text("rows.cu").replace("> 4 ? 1 : 4)", "> 4 ? 12 : 4)")
+    assert nvrtc.compiled(text, "sm_90", macros).usage["gpl_rows"].spill_bytes > 0
+
+
+@needs_disassembler
+def test_narrow_accesses_are_seen():
+    text = kernel_text("rows.cu").replace("*(typename GplWord<BYTES>::type*)to = chunk.word;",
+                                          "for (int i = 0; i < elements; ++i) to[i] = chunk.element[i];")
+    macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4, "GPL_VECTOR_BYTES": 16, "GPL_LOAD_BYTES": 16}
+    found = opcodes("rows.cu", macros, "sm_90", text)
+    assert not any(".128" in opcode for opcode in of_kind(found, "STG"))

@@ -1,0 +1,109 @@
+"""Every kernel gives the reference bytes whatever order its threads run in, and writes nothing else.
+
+The sources are compiled by the host compiler.  Threads of a block run in ascending, descending and random order from one
+barrier to the next; shared memory holds garbage before every block.
+"""
+import collections
+
+import numpy as np
+import pytest
+
+from gpulayout.backends.kernel_source import kernel_text
+from gpulayout.planning.parameters import AXES_VARIANTS
+from tests.kernel_cases import BLOCK, FILES, WIDTHS, Case, cases, move_of, random_case
+from tests.simt import host_module, toolchain
+
+REASON = toolchain.missing()
+pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
+GUARD, FRESH = 0x5C, 0xA5
+RANDOM_CASES = 250          # per element size
+
+
+def memory(content, phase):
+    """(all of it, where the content starts): a copy at `phase` past a multiple of 16, between guard bytes."""
+    room = np.full(content.size + 128, GUARD, np.uint8)
+    start = 32 + (phase - room.ctypes.data - 32) % 16
+    room[start:start + content.size] = content
+    return room, start
+
+
+def written(case, text=None, order=host_module.ASCENDING, seed=1):
+    """The target's bytes after a launch; AssertionError when bytes around it or in the source changed."""
+    plan, move = case.plan, case.move
+    before = -move.source_span[0], -move.target_span[0]
+    source, first = memory(case.source, case.source_phase - before[0])
+    target, place = memory(np.full(case.target_bytes, FRESH, np.uint8), case.target_phase - before[1])
+    untouched = source.copy()
+    kernel = host_module.load(text or kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
+    kernel(plan.grid, BLOCK, (source.ctypes.data + first + before[0], target.ctypes.data + place + before[1], plan.parameters),
+           order, seed)
+    end = place + case.target_bytes
+    assert (target[:place] == GUARD).all() and (target[end:] == GUARD).all(), f"{case.name}: written outside the target"
+    assert np.array_equal(source, untouched), f"{case.name}: the source was written"
+    return target[place:end].tobytes()
+
+
+@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_family_writes_the_reference_bytes_in_every_order(width, bits):
+    files = set()
+    for number, case in enumerate(cases(width, bits=bits)):
+        files.add(case.plan.file)
+        expected = case.expected(FRESH)
+        for order in host_module.ORDERS:
+            assert written(case, order=order, seed=number) == expected, (case.name, order)
+    assert files == set(FILES) - {"index.cu"}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_random_moves_are_right_in_every_order(width):
+    rng = np.random.default_rng(width)
+    seen = collections.Counter()
+    for number in range(RANDOM_CASES):
+        case = random_case(rng, width)
+        seen[case.plan.file] += 1
+        expected = case.expected(FRESH)
+        for order in host_module.ORDERS:
+            assert written(case, order=order, seed=number) == expected, (case.name, order)
+    assert min(seen[file] for file in set(FILES) - {"index.cu"}) >= RANDOM_CASES // 40, seen
+
+
+def test_every_number_of_axes_is_right():
+    """Axes beyond the move's own are filled up with ones; from 9 on the kernels loop over them."""
+    for number, count in enumerate(AXES_VARIANTS[1:]):
+        bits = (32, 64)[number % 2]
+        ones = [(1, 1, 0, 0)] * (count - 4)
+        two = [(2, 2, 3, 5 * 7 * 64)] if count > 3 else []
+        two += [(3, 2, -6 * 90 * 64, 5 * 7 * 64 * 2)] if count > 2 else []
+        for b, a in (((64, 64, 90, 1), (35, 35, 1, 64)), ((35, 35, 90, 1), (64, 64, 1, 35)), ((7, 5, 9, 1), (5, 5, 2, 7)),
+                     ((9, 9, 1, 1), (40, 39, 11, 9))):
+            case = Case(f"{count} axes, {b} {a}", move_of(4, [b, a, *two, *ones]), bits=bits)
+            assert dict(case.plan.macros)["GPL_AXES"] == count
+            assert written(case, order=host_module.RANDOM, seed=count) == case.expected(FRESH), case.name
+
+
+# ---- broken twins ---------------------------------------------------------------------------------------------
+
+# Those that reach far outside the buffers are in test_kernels_sanitized.py, where each launch has a process of its own.
+@pytest.mark.parametrize("family, right, wrong", [
+    ("copy", "if (first < head)", "if (first + 1 < head)"),
+    ("rows", "row.inside ? move.axis[0].bound : 0", "move.axis[0].bound"),
+    ("tile", "  __syncthreads();", ""),
+    ("tile", "0x5140", "0x5410"),
+    ("odd tile", "  __syncthreads();", ""),
+    ("odd tile", "if (++spot.minor == width)", "if (++spot.minor > width)"),
+    ("odd tile", "% (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0;", ">= 0;"),
+    ("gather", "if (place.inside)", "if (true)"),
+])
+def test_a_broken_kernel_is_seen(family, right, wrong):
+    """Wrong bytes, bytes outside the target, or no end of the launch."""
+    caught = 0
+    for case in cases(1, (family,)):
+        text = kernel_text(case.plan.file)
+        if case.plan.element_bytes != 1 or right not in text:
+            continue
+        try:
+            caught += written(case, text.replace(right, wrong)) != case.expected(FRESH)
+        except (AssertionError, host_module.LaunchError):
+            caught += 1
+    assert caught, f"no case tells {right!r} from {wrong!r}"

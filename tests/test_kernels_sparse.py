@@ -1,0 +1,152 @@
+"""Beyond 2^32 elements: the first and the last blocks of huge moves and conversions, in memory that is mostly not there.
+
+Pages are made when they are touched, so a launch of a few chosen blocks needs a few megabytes.
+"""
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.backends.kernel_source import kernel_text
+from gpulayout.planning.index_plan import KERNELS, convert_plan, delinearize_plan, linearize_plan
+from tests.kernel_cases import BLOCK, FILES, Case, forced_bits, move_of
+from tests.simt import host_module, toolchain
+from tests.simt.sparse import sparse_bytes
+
+REASON = toolchain.missing()
+pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
+BIG = 2**32
+
+# Every axis reaches past 2^32 in one of the cases; elements are single bytes, so places are addresses.
+CASES = {
+    "copy": Case("copy", move_of(1, [(BIG + 5001, BIG + 5001, 1, 1)])),
+    "copy, phases differ": Case("copy", move_of(1, [(BIG + 5001, BIG + 5001, 1, 1)]), 1, 2),
+    "rows": Case("rows", move_of(1, [(4097, 4097, 1, 1), (2**20 + 3, 2**20 + 3, 4099, 4101)])),
+    "rows, padded": Case("rows", move_of(1, [(4096, 4000, 1, 1), (2**20 + 3, 2**20 + 2, 4096, 4096)])),
+    "tile": Case("tile", move_of(1, [(65552, 65552, 65568, 1), (65568, 65568, 1, 65552)])),
+    "tile, padded": Case("tile", move_of(1, [(65552, 65540, 65568, 1), (65568, 65561, 1, 65552)])),
+    "odd tile": Case("odd tile", move_of(1, [(65539, 65539, 65555, 1), (65555, 65555, 1, 65539)])),
+    "dense tile": Case("dense tile", move_of(1, [(BIG // 2 + 4, BIG // 2 + 4, 3, 1), (3, 3, 1, BIG // 2 + 4)])),
+    "gather": Case("gather", move_of(1, [(BIG // 2 + 77, BIG // 2 + 77, 2, 3)])),
+}
+
+
+def place_of(move, number):
+    """(source place or None, target place) of place `number`, minor axis fastest."""
+    source = target = 0
+    inside = True
+    for axis in move.axes:
+        number, coordinate = divmod(number, axis.extent)
+        inside = inside and coordinate < axis.bound
+        source, target = source + coordinate * axis.source_stride, target + coordinate * axis.target_stride
+    return (source if inside else None), target
+
+
+def corner(case, far):
+    """Numbers of places at the beginning or the end of every axis: 48 along the minor one, 16 lines of a tile."""
+    most = (48, 16 if "tile" in case.plan.kernel else 1)
+    ranges = []
+    for axis, size in zip(case.move.axes, most):
+        size = min(axis.extent, size)
+        ranges.append(range(axis.extent - size, axis.extent) if far else range(size))
+    for coordinates in itertools.product(*ranges):
+        number, step = 0, 1
+        for coordinate, axis in zip(coordinates, case.move.axes):
+            number, step = number + coordinate * step, step * axis.extent
+        yield number
+
+
+def corner_is_right(case, far, text=None, bits=64):
+    """Launch the first or the last blocks and look at the corner they fill; the source holds something there only."""
+    case = dataclasses.replace(case, bits=bits)
+    plan, move = case.plan, case.move
+    source, target = (sparse_bytes(span[1] + 32) for span in (move.source_span, move.target_span))
+    places = [place_of(move, number) for number in corner(case, far)]
+    for place, _ in places:
+        if place is not None:
+            source[case.source_phase + place] = place * 7 % 251 + 1
+    kernel = host_module.load(text or kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
+    blocks = plan.grid[0] * plan.grid[1]
+    for first, last in [(0, 4), (blocks - 4, blocks)][:1 + far]:          # the first block of a copy writes its tail too
+        addresses = source.ctypes.data + case.source_phase, target.ctypes.data + case.target_phase
+        kernel(plan.grid, BLOCK, (*addresses, plan.parameters), first=first, last=last)
+    wanted = [move.pad[0] if place is None else place * 7 % 251 + 1 for place, _ in places]
+    return [int(target[case.target_phase + place]) for _, place in places] == wanted
+
+
+@pytest.mark.parametrize("far", (False, True), ids=("first", "last"))
+@pytest.mark.parametrize("name", CASES)
+def test_the_ends_of_a_huge_move_are_right(name, far):
+    case = CASES[name]
+    plan = dataclasses.replace(case, bits=64).plan
+    assert max(case.move.source_span[1], case.move.target_span[1]) > BIG
+    files = {"copy": "copy.cu", "rows": "rows.cu", "tile": "tile.cu", "gather": "gather.cu"}
+    assert plan.file == files.get(name.split(",")[0], "tile_any.cu")
+    assert corner_is_right(case, far)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_32_bit_offsets_fail_there(name):
+    """The struct is packed with 64 bits and read with 64 bits, but every offset of an element is cut to 32."""
+    case = CASES[name]
+    text = kernel_text(dataclasses.replace(case, bits=64).plan.file)
+    text = text.replace("+ (gpl_int)offset", "+ (int)offset")
+    text = text.replace("from + number * GPL_PER_CHUNK", "from + (unsigned)(number * GPL_PER_CHUNK)")
+    try:
+        assert not corner_is_right(case, True, text)
+    except host_module.LaunchError as error:
+        assert "memory that is not there" in str(error)
+
+
+# ---- index conversion -------------------------------------------------------------------------------------------
+
+SHAPE = gl.Shape("u8", (70001, 70003), gl.Layout((1, 0), padded_dimensions=(70001, 70017)))
+TURNED = gl.Shape("u8", (70001, 70003), gl.Layout((0, 1)))
+
+
+def conversions():
+    """(direction, plan, given, expected) for the last 3000 elements."""
+    row = np.full(3000, 70000)
+    column = np.arange(70003 - 3000, 70003)
+    place, turned = row * 70017 + column, column * 70001 + row
+    assert place.min() > BIG
+    yield "linearize", linearize_plan(SHAPE), np.stack([row, column]), place[None]
+    yield "delinearize", delinearize_plan(SHAPE), place, np.stack([row, column])
+    yield "convert_linear", convert_plan(SHAPE, TURNED), place, turned[None]
+
+
+def converted(plan, direction, given, rows, mode="raise", count=None):
+    """The result of a conversion; only its last two blocks run when the arrays are longer than what is given."""
+    count = count or given.shape[-1]
+    source = sparse_bytes(8 * count * (given.size // given.shape[-1])).view(np.int64).reshape(*given.shape[:-1], count)
+    source[..., -given.shape[-1]:] = given
+    result, offender = sparse_bytes(8 * count * rows).view(np.int64).reshape(rows, count), np.array([2**64 - 1], np.uint64)
+    kernel = host_module.load(kernel_text("index.cu"), FILES["index.cu"], dict(plan.macros(8, True, 8))).kernel(KERNELS[direction])
+    blocks = plan.grid(count)
+    kernel(blocks, BLOCK, (source.ctypes.data, result.ctypes.data, offender.ctypes.data, plan.parameters(count, mode)),
+           first=max(blocks[0] - 4, 0))
+    return result[:, -given.shape[-1]:], int(offender[0])
+
+
+@pytest.mark.parametrize("bits, is_right", [(64, True), (32, False)])
+def test_indices_of_huge_buffers_are_converted(bits, is_right):
+    with forced_bits(bits):
+        for direction, plan, given, expected in conversions():
+            result, offender = converted(plan, direction, given, len(expected))
+            assert (np.array_equal(result, expected) and offender == 2**64 - 1) == is_right, direction
+
+
+@pytest.mark.parametrize("count", (2**32 + 1234,))
+def test_more_than_2_to_the_32_indices_are_converted(count):
+    shape = gl.Shape("u8", (40, 50), gl.Layout((0, 1)))
+    logical = np.indices(shape.dimensions).reshape(2, -1)
+    places = logical[0] + 40 * logical[1]
+    for direction, plan, given, expected in (("linearize", linearize_plan(shape), logical, places[None]),
+                                             ("delinearize", delinearize_plan(shape), places, logical)):
+        assert plan.index_bits == 32
+        result, offender = converted(plan, direction, given, len(expected), count=count)
+        assert np.array_equal(result, expected) and offender == 2**64 - 1, direction
+        broken, offender = converted(plan, direction, given + 2000, len(expected), count=count)
+        assert offender == count - given.shape[-1], direction

@@ -1,0 +1,104 @@
+"""The parameter structs have the same bytes on the host and in C++: every field arrives with the value that was packed.
+
+A small program is compiled from the kernels' own headers.  It prints sizes and offsets, and kernels echo every field.
+"""
+import numpy as np
+import pytest
+
+from gpulayout.backends.kernel_source import kernel_text
+from gpulayout.planning.division import divisor
+from gpulayout.planning.parameters import AXES_VARIANTS, axes_variant, pack_index_table, pack_move
+from tests.simt import host_module, toolchain
+
+REASON = toolchain.missing()
+pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
+AXES = (1, 2, 3, 4, 8, 64)
+MOST_PARAMETER_BYTES = 4096          # what every CUDA version passes to a kernel
+
+ECHO_MOVE = """
+__device__ void put(unsigned long long*& to, gpl_uint value) { *to++ = value; }
+__device__ void put(unsigned long long*& to, const GplDivisor& by) { put(to, by.value), put(to, by.multiplier), put(to, by.shift); }
+extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplMove move) {
+  *to++ = sizeof move;
+  for (int i = 0; i < 4; ++i) *to++ = move.pad[i];
+  put(to, move.total), put(to, move.head), put(to, move.pitch);
+  put(to, move.count[0]), put(to, move.count[1]), put(to, move.tile[0]), put(to, move.tile[1]);
+  for (int i = 0; i < GPL_AXES; ++i) {
+    put(to, move.axis[i].extent), put(to, move.axis[i].bound);
+    put(to, move.axis[i].source_stride), put(to, move.axis[i].target_stride);
+  }
+}
+"""
+ECHO_TABLE = """
+__device__ void put(unsigned long long*& to, gpl_uint value) { *to++ = value; }
+extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplIndexTable table) {
+  *to++ = sizeof table;
+  *to++ = table.count, *to++ = table.size, *to++ = table.rank, *to++ = table.mode;
+  for (int i = 0; i < GPL_AXES; ++i) {
+    put(to, table.digit[i].extent.value), put(to, table.digit[i].extent.multiplier), put(to, table.digit[i].extent.shift);
+    put(to, table.digit[i].bound), put(to, table.digit[i].stride), put(to, table.digit[i].dim);
+  }
+}
+"""
+
+
+def echoed(text, macros, parameters, count):
+    """`count` numbers: the struct's size, then its fields in their order, as a kernel sees them."""
+    fields = np.zeros(count, np.uint64)
+    host_module.load(text, ("echo",), macros).kernel("echo")(1, 1, (fields.ctypes.data, parameters))
+    return fields.tolist()
+
+
+@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("axes", AXES)
+def test_a_move_arrives_field_by_field(axes, bits):
+    mask = 2**bits - 1
+    loops = [(1000 + i, 900 + i, -(17 + i), 2**(bits - 2) - i) for i in range(axes)]
+    parameters = pack_move(bits, b"\x01\x02\x03\x04", (2**(bits - 1) - 1, 12, 13), (1001, 7), (129, 3), loops)
+    expected = [len(parameters), *[0x04030201] * 4, 2**(bits - 1) - 1, 12, 13, *divisor(1001, bits), *divisor(7, bits),
+                *divisor(129, 32), *divisor(3, 32)]
+    for extent, bound, source_stride, target_stride in loops:
+        expected += [*divisor(extent, bits), bound, source_stride & mask, target_stride]
+    macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": bits, "GPL_AXES": axes}
+    assert echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, len(expected)) == expected
+    assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
+
+
+@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("axes", AXES)
+def test_an_index_table_arrives_field_by_field(axes, bits):
+    digits = [(1000 + i, 900 + i, 2**(bits - 2) - i, 5 + i) for i in range(axes)]
+    parameters = pack_index_table(bits, 2**40, 2**33, 3, digits)
+    expected = [len(parameters), 2**40, 2**33, axes, 3]
+    for extent, bound, stride, dim in digits:
+        expected += [*divisor(extent, bits), bound, stride, dim]
+    macros = {"GPL_INDEX_BITS": bits, "GPL_AXES": axes, "GPL_IN_BYTES": 8, "GPL_IN_SIGNED": 1, "GPL_OUT_BYTES": 8}
+    assert echoed(kernel_text("index.cu") + ECHO_TABLE, macros, parameters, len(expected)) == expected
+    assert len(parameters) + 24 <= MOST_PARAMETER_BYTES
+
+
+@pytest.mark.parametrize("count", (1, 5, 7, 9, 33))
+def test_unused_axes_are_loops_of_one_that_lead_nowhere(count):
+    variant = axes_variant(count)
+    parameters = pack_move(32, b"\0", (1, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
+    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": variant}
+    fields = echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, 20 + 6 * variant)
+    assert fields[20 + 6 * count:] == [*divisor(1, 32), 1, 0, 0] * (variant - count)
+    assert variant in AXES_VARIANTS
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("gpl_uint bound, source_stride, target_stride;", "gpl_uint source_stride, bound, target_stride;"),
+    ("  GplDivisor tile[2];", "  gpl_uint forgotten; GplDivisor tile[2];"),
+    ("unsigned int pad[4];", "unsigned int pad[5];"),
+])
+def test_a_changed_struct_is_seen(right, wrong):
+    text = kernel_text("move.cuh")
+    assert right in text
+    parameters = pack_move(32, b"\0", (1, 0, 1), (1, 1), (1, 1), [(2, 3, 4, 5)])
+    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": 1}
+    expected = echoed(text + ECHO_MOVE, macros, parameters, 26)
+    try:
+        assert echoed(text.replace(right, wrong) + ECHO_MOVE, macros, parameters, 26) != expected
+    except ValueError as error:
+        assert "the kernel's struct has" in str(error)

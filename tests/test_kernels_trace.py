@@ -1,0 +1,126 @@
+"""Memory traffic of the kernels, counted on the CPU: 32-byte sectors per warp access, and bank conflicts in shared memory.
+
+The table tests/data/kernel_traces.json holds what was counted; a change of it is a change of how a kernel uses memory.
+After a wanted change write it anew:
+
+    python -m tests.test_kernels_trace
+"""
+import functools
+import json
+import pathlib
+
+import pytest
+
+from gpulayout.backends.kernel_source import kernel_text
+from tests.kernel_cases import WIDTHS, Case, move_of
+from tests.simt import runner, toolchain
+
+REASON = toolchain.missing()
+pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
+TABLE = pathlib.Path(__file__).parent / "data" / "kernel_traces.json"
+GLOBAL, SHARED = ("global read", "global write"), ("shared read", "shared write")
+
+
+def aligned_cases(width):
+    """Moves whose both sides can be read and written in whole sectors; the sizes give every block a full tile."""
+    a, b = 256, 256
+    yield Case("copy", move_of(width, [(20000, 20000, 1, 1)]))
+    yield Case("rows", move_of(width, [(1024, 1024, 1, 1), (5, 5, 7 * 1024, 3 * 1024), (3, 3, 1024, 1024)]))
+    yield Case("rows padded", move_of(width, [(1024, 992, 1, 1), (4, 3, 1024, 1024), (3, 3, 4096, 4096)]))
+    yield Case("tile", move_of(width, [(b, b, a, 1), (a, a, 1, b)]))
+    yield Case("tile padded", move_of(width, [(b, 3 * b // 4, a, 1), (a, a, 1, b), (2, 2, a * b, a * b)]))
+
+
+def awkward_cases(width):
+    """Odd extents, short runs, other phases: what cannot be perfect."""
+    yield Case("copy, phases differ", move_of(width, [(20000, 20000, 1, 1)]), width % 16, 0)
+    yield Case("rows odd", move_of(width, [(1021, 1021, 1, 1), (7, 7, 1021, 1023)]))
+    yield Case("rows of 12 elements", move_of(width, [(12, 12, 1, 1), (300, 300, 13, 12), (2, 2, 13 * 300, 12 * 300)]))
+    yield Case("tile odd", move_of(width, [(255, 255, 255, 1), (255, 255, 1, 255)]))
+    yield Case("tile odd, whole words", move_of(width, [(252, 252, 260, 1), (252, 252, 1, 252)]))
+    for channels in (2, 3, 4, 16):
+        pixels = 16384
+        minor, major = (pixels, pixels, channels, 1), (channels, channels, 1, pixels)
+        yield Case(f"{channels} channels to planes", move_of(width, [minor, major]))
+        minor, major = (channels, channels, pixels, 1), (pixels, pixels, 1, channels)
+        yield Case(f"planes to {channels} channels", move_of(width, [minor, major]))
+    yield Case("gather backwards", move_of(width, [(4096, 4096, -1, 1)]))
+
+
+def traffic(chosen, *changes):
+    """Per case, what was counted: class of access -> [per request, per ideal], or [mean degree, worst degree]."""
+    texts = [functools.reduce(lambda text, change: text.replace(*change), changes, kernel_text(case.plan.file)) for case in chosen]
+    results = runner.run([case.record(text) for case, text in zip(chosen, texts)], "trace")
+    found = {}
+    for case, result in zip(chosen, results):
+        assert result.buffers[1] == case.expected() or changes, case.name
+        seen = result.traffic
+        found[f"{case.move.itemsize} bytes, {case.name}"] = {
+            "file": case.plan.file,
+            **{name: [round(seen[name].sectors_per_request, 3), round(seen[name].sectors_per_ideal, 3)] for name in GLOBAL},
+            **{name: [round(seen[name].mean_degree, 3), seen[name].worst_degree] for name in SHARED if seen[name].requests}}
+    return found
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_traffic_is_what_the_table_says(width):
+    table = {name: row for name, row in json.loads(TABLE.read_text()).items() if name.startswith(f"{width} bytes, ")}
+    assert traffic([*aligned_cases(width), *awkward_cases(width)]) == table
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_aligned_moves_touch_no_sector_in_vain(width):
+    for name, row in traffic(list(aligned_cases(width))).items():
+        assert max(row["global read"][1], row["global write"][1]) <= 1.05, (name, row)
+        for access in SHARED:
+            assert row.get(access, [1])[0] <= 1.10, (name, row)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_planes_of_pixels_are_read_and_written_in_whole_sectors(width):
+    """NHWC to NCHW and back, with 2 to 16 channels; small elements in words on both sides."""
+    for name, row in traffic([case for case in awkward_cases(width) if "channels" in case.name]).items():
+        assert max(row["global read"][1], row["global write"][1]) <= 1.05, (name, row)
+        assert max(row[access][0] for access in SHARED) <= 2, (name, row)
+
+
+# Measured bounds: a run of 128 bytes at any phase takes 5 sectors instead of 4, one of 32 bytes 2 instead of 1.
+@pytest.mark.parametrize("width, most", [(1, 2), (2, 1.5), (4, 1.25), (8, 1.125), (16, 1.13)])
+def test_odd_tiles_touch_a_sector_more_per_run_and_have_no_bank_conflicts(width, most):
+    (row,) = traffic([case for case in awkward_cases(width) if case.name == "tile odd"]).values()
+    assert max(row["global read"][1], row["global write"][1]) <= most
+    assert max(row[access][0] for access in SHARED) == 1
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_without_the_xor_lanes_meet_in_one_bank(width):
+    changes = (("(c ^ (row / GPL_N & (GPL_CHUNKS - 1)))", "c"), ("[(position ^ (k *", "[(position + 0 * (k *"),
+               ("(position ^ step)", "position + step"),
+               ("(number * GPL_WORD_BYTES / 16 ^ (column & (GPL_CHUNKS - 1)))", "(number * GPL_WORD_BYTES / 16)"),
+               (" ^ (GPL_COLUMN_STEP(k) & (GPL_CHUNKS - 1))", ""))
+    assert all(right in kernel_text("tile.cu") for right, _ in changes)
+    tile = next(case for case in aligned_cases(width) if case.name == "tile")
+    (row,) = traffic([tile], *changes).values()
+    assert row["shared read"][0] >= 8, row
+
+
+def test_an_even_pitch_is_seen():
+    tile = next(case for case in awkward_cases(4) if case.name == "tile odd")
+    (row,) = traffic([tile], ("pitch = (unsigned)move.pitch", "pitch = (unsigned)move.pitch - 1")).values()
+    assert row["shared read"][0] > 8, row
+
+
+def test_columns_read_without_a_tile_are_seen():
+    """The same transpose as a gather fetches a sector per element."""
+    case = Case("gather", move_of(4, [(256, 256, 256, 1), (256, 256, 1, 256)]))
+    tile_free = Case("gather", move_of(4, [(256, 256, 512, 1), (256, 256, 2, 256)]))
+    assert tile_free.plan.file == "gather.cu" and case.plan.file == "tile.cu"
+    (row,) = traffic([tile_free]).values()
+    assert row["global read"] == [32, 8]
+
+
+if __name__ == "__main__":
+    rows = {}
+    for size in WIDTHS:
+        rows |= traffic([*aligned_cases(size), *awkward_cases(size)])
+    TABLE.write_text("{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()) + "\n}\n")

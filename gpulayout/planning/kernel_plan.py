@@ -15,6 +15,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpulayout.planning.move import Axis, Move
 from gpulayout.planning.parameters import axes_variant, index_bits, pack_move
@@ -54,6 +55,38 @@ class KernelPlan:
     reasons: tuple[str, ...]
 
 
+class _Work(NamedTuple):
+    """A move on its way to a plan.  `axes` are in elements of `width` bytes, phases are addresses modulo 16."""
+
+    move: Move
+    width: int
+    axes: tuple[Axis, ...]
+    source_phase: int
+    target_phase: int
+    reasons: tuple[str, ...]
+
+    def because(self, *reasons: str) -> _Work:
+        """The same work with what was learnt on the way."""
+        return self._replace(reasons=(*self.reasons, *reasons))
+
+    @property
+    def reads(self) -> bool:
+        return self.move.element_count > 0
+
+
+class _Kernel(NamedTuple):
+    family: str
+    file: str
+    name: str
+
+
+_COPY = _Kernel("copy", "copy.cu", "gpl_copy")
+_ROWS = _Kernel("rows", "rows.cu", "gpl_rows")
+_TILE = _Kernel("tile", "tile.cu", "gpl_tile_vector")
+_TILE_ANY = _Kernel("tile", "tile_any.cu", "gpl_tile_any")
+_GATHER = _Kernel("gather", "gather.cu", "gpl_gather")
+
+
 @functools.lru_cache(maxsize=4096)
 def kernel_plan(move: Move, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
     """The launch for a move between two addresses with these remainders modulo 16; None when there is nothing to write.
@@ -62,34 +95,27 @@ def kernel_plan(move: Move, source_phase: int = 0, target_phase: int = 0) -> Ker
     """
     if not move.place_count:
         return None
-    width, axes, reasons = _widen(move, source_phase, target_phase)
-    if not axes:
-        axes = (Axis(1, 1, 1, 1),)
-    minor = axes[0]
-    reads = move.element_count > 0
-    if len(axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:
-        return _copy(move, width, axes, source_phase, target_phase, reasons)
-    if minor.target_stride == 1 and (minor.source_stride == 1 or not reads):
-        return _rows(move, width, axes, source_phase, target_phase, reasons)
-    source_minor = next((k for k, axis in enumerate(axes) if k and axis.source_stride == 1), None)
-    if minor.target_stride == 1 and source_minor is not None:
-        ordered = (minor, axes[source_minor], *(axis for k, axis in enumerate(axes) if k not in (0, source_minor)))
-        found = _tile(move, width, ordered, source_phase, target_phase, reasons)
-        if found:
-            return found
-        reasons = (*reasons, f"no tile: the runs of {axes[source_minor].extent} and {minor.extent} elements are too short "
-                   f"to fill {smallest_useful_tile()} places of shared memory")
-    elif minor.target_stride != 1:
-        reasons = (*reasons, f"no tile: no axis of the target is contiguous, the smallest step is {minor.target_stride} elements")
-    else:
-        reasons = (*reasons, "no tile: no axis of the source is contiguous")
-    return _gather(move, width, axes, reasons)
+    work = _work(move, source_phase, target_phase)
+    minor = work.axes[0]
+    if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:
+        return _copy(work)
+    if minor.target_stride != 1:
+        return _gather(work.because(f"no tile: no axis of the target is contiguous, the smallest step is {minor.target_stride} elements"))
+    if minor.source_stride == 1 or not work.reads:
+        return _rows(work)
+    source_minor = next((k for k, axis in enumerate(work.axes) if axis.source_stride == 1), None)
+    if source_minor is None:
+        return _gather(work.because("no tile: no axis of the source is contiguous"))
+    others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
+    found = _tile(work._replace(axes=(minor, work.axes[source_minor], *others)))
+    return found or _gather(work.because(f"no tile: the runs of {work.axes[source_minor].extent} and {minor.extent} elements are "
+                                         f"too short to fill {smallest_useful_tile()} places of shared memory"))
 
 
 # ---- the element: as many bytes as stay together on both sides -----------------------------------------
 
-def _widen(move: Move, source_phase: int, target_phase: int) -> tuple[int, tuple[Axis, ...], tuple[str, ...]]:
-    """(bytes of an element, axes in such elements, reasons): neighbours that never part are moved as one element.
+def _work(move: Move, source_phase: int, target_phase: int) -> _Work:
+    """The move in elements as wide as can be: neighbours that never part are moved as one.
 
     f32[8,4]{...} whose minor dimension of 4 stays minor moves as 8 elements of 16 bytes.
     """
@@ -108,9 +134,8 @@ def _widen(move: Move, source_phase: int, target_phase: int) -> tuple[int, tuple
             break
         width *= 2
         axes = _halved(axes, width)
-    reasons = (reason,) if reason else ()
-    return width, tuple(Axis(axis.extent, axis.bound, axis.source_stride // width, axis.target_stride // width)
-                        for axis in axes), reasons
+    axes = tuple(Axis(axis.extent, axis.bound, axis.source_stride // width, axis.target_stride // width) for axis in axes)
+    return _Work(move, width, axes or (Axis(1, 1, 1, 1),), source_phase, target_phase, (reason,) if reason else ())
 
 
 def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None:
@@ -143,35 +168,37 @@ def _halved(axes: Sequence[Axis], width: int) -> tuple[Axis, ...]:
 
 # ---- the families ------------------------------------------------------------------------------------------
 
-def _copy(move, width, axes, source_phase, target_phase, reasons) -> KernelPlan:
-    load = _common_step([source_phase - target_phase], VECTOR_BYTES)
+def _copy(work: _Work) -> KernelPlan:
+    load = _common_step([work.source_phase - work.target_phase], VECTOR_BYTES)
     if load < VECTOR_BYTES:
-        reasons = (*reasons, f"reads of {load} bytes: the addresses differ by {abs(source_phase - target_phase)} modulo 16")
-    total = axes[0].extent
-    head = min(-target_phase % VECTOR_BYTES // width, total)
-    chunks = (total - head) // (VECTOR_BYTES // width)
-    return _plan(move, "copy", "copy.cu", "gpl_copy", width, VECTOR_BYTES, axes[:1], math.ceil(chunks / (THREADS * ITEMS)) or 1,
-                 total=total, head=head, accesses=(("GPL_LOAD_BYTES", load),), reasons=reasons)
+        apart = abs(work.source_phase - work.target_phase)
+        work = work.because(f"reads of {load} bytes: the addresses differ by {apart} modulo 16")
+    total = work.axes[0].extent
+    head = min(-work.target_phase % VECTOR_BYTES // work.width, total)
+    chunks = (total - head) // (VECTOR_BYTES // work.width)
+    return _plan(work, _COPY, VECTOR_BYTES, math.ceil(chunks / (THREADS * ITEMS)) or 1, total=total, head=head,
+                 accesses=(("GPL_LOAD_BYTES", load),))
 
 
-def _rows(move, width, axes, source_phase, target_phase, reasons) -> KernelPlan:
+def _rows(work: _Work) -> KernelPlan:
     """Rows are cut at multiples of the vector.  Long rows may begin anywhere, short ones are cut where they begin."""
-    reads, row_bytes = move.element_count > 0, axes[0].extent * width
-    vector = aligned = _common_step([target_phase, *(axis.target_stride * width for axis in axes[1:])], VECTOR_BYTES)
+    width, (minor, *others) = work.width, work.axes
+    row_bytes = minor.extent * width
+    vector = aligned = _common_step([work.target_phase, *(axis.target_stride * width for axis in others)], VECTOR_BYTES)
     if aligned < VECTOR_BYTES and row_bytes >= _LONG_ROW:
         vector = VECTOR_BYTES
-        reasons = (*reasons, f"partial vectors at row ends: rows of the target do not all start at multiples of {vector} bytes")
+        work = work.because(f"partial vectors at row ends: rows of the target do not all start at multiples of {vector} bytes")
     elif aligned < VECTOR_BYTES:
-        reasons = (*reasons, f"vectors of {vector} bytes: rows are short and do not all start at multiples of {2 * vector} bytes")
-    apart = [source_phase - target_phase, *((axis.source_stride - axis.target_stride) * width for axis in axes[1:])]
-    load = _common_step(apart, vector) if reads else vector
+        work = work.because(f"vectors of {vector} bytes: rows are short and do not all start at multiples of {2 * vector} bytes")
+    apart = [work.source_phase - work.target_phase, *((axis.source_stride - axis.target_stride) * width for axis in others)]
+    load = _common_step(apart, vector) if work.reads else vector
     if load < vector:
-        reasons = (*reasons, f"reads of {load} bytes: both sides are not always a multiple of {2 * load} bytes apart")
+        work = work.because(f"reads of {load} bytes: both sides are not always a multiple of {2 * load} bytes apart")
     chunks = math.ceil((row_bytes + max(vector - aligned, 0)) / vector)
-    total = chunks * math.prod(axis.extent for axis in axes[1:])
+    total = chunks * math.prod(axis.extent for axis in others)
     items = 1 if vector // load > 4 else ITEMS
-    return _plan(move, "rows", "rows.cu", "gpl_rows", width, vector, axes, math.ceil(total / (THREADS * items)), total=total,
-                 counts=(chunks, 1), accesses=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)), reasons=reasons)
+    return _plan(work, _ROWS, vector, math.ceil(total / (THREADS * items)), total=total, counts=(chunks, 1),
+                 accesses=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)))
 
 
 def _common_step(distances: Sequence[int], most: int) -> int:
@@ -179,27 +206,28 @@ def _common_step(distances: Sequence[int], most: int) -> int:
     return math.gcd(most, *distances)
 
 
-def _tile(move, width, axes, source_phase, target_phase, reasons) -> KernelPlan | None:
-    """axes: the target's minor axis b, the source's minor axis a, then the others."""
-    b, a = axes[:2]
-    aligned = all(_side_step(side, width, axes) == VECTOR_BYTES for side in ((source_phase, "source_stride", b),
-                                                                            (target_phase, "target_stride", a)))
-    if not (aligned and fixed_tile_fits(width, a.extent, b.extent)):
-        return _flexible(move, width, axes, source_phase, target_phase, aligned, reasons)
-    tile_a, tile_b = FIXED_TILES[width]
-    return _tiles(move, "tile.cu", "gpl_tile_vector", width, VECTOR_BYTES, axes, (tile_b, tile_a), tile_a, (), reasons)
+def _tile(work: _Work) -> KernelPlan | None:
+    """The work's axes are the target's minor axis b, the source's minor axis a, then the others."""
+    b, a = work.axes[:2]
+    narrow = _misaligned(work, "source", b) or _misaligned(work, "target", a)
+    if narrow:
+        return _flexible(work, narrow)
+    if not fixed_tile_fits(work.width, a.extent, b.extent):
+        return _flexible(work, f"extents {a.extent} and {b.extent} fill too little of the fixed tile")
+    tile_a, tile_b = FIXED_TILES[work.width]
+    return _tiles(work, _TILE, VECTOR_BYTES, (tile_b, tile_a), tile_a)
 
 
-def _flexible(move, width, axes, source_phase, target_phase, aligned, reasons) -> KernelPlan | None:
+def _flexible(work: _Work, why: str) -> KernelPlan | None:
     """Tiles of any size.  Small elements are moved in words of 4 bytes on a side where all runs start at words.
 
     A side is dense when its minor axis is whole in every tile and rows touch: a tile is then a single run.
     """
-    b, a = axes[:2]
+    width, (b, a) = work.width, work.axes[:2]
     dense_read = b.source_stride == a.extent == a.bound <= _SHORT_RUN
     dense_write = a.target_stride == b.extent <= _SHORT_RUN
-    read = _piece((source_phase, "source_stride", None if dense_read else b), width, axes)
-    write = _piece((target_phase, "target_stride", None if dense_write else a), width, axes)
+    read = _piece(work, "source", None if dense_read else b)
+    write = _piece(work, "target", None if dense_write else a)
     # A side's runs are cut into its pieces: along its minor axis, or along the other where rows touch.
     step_a = 1 if dense_read else math.lcm(read, write if dense_write else width) // width
     step_b = 1 if dense_write else math.lcm(write, read if dense_read else width) // width
@@ -207,44 +235,51 @@ def _flexible(move, width, axes, source_phase, target_phase, aligned, reasons) -
     if not found:
         return None
     tile_a, tile_b, pitch = found
-    why = f"extents {a.extent} and {b.extent} fill too little of the fixed tile" if aligned else \
-        "strides or an address are not multiples of 16 bytes"
     sizes = f"accesses of {write} bytes" if read == write else f"reads of {read} bytes, writes of {write} bytes"
-    return _tiles(move, "tile_any.cu", "gpl_tile_any", width, write, axes, (tile_b, tile_a), pitch,
-                  (("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)), (*reasons, f"{sizes}: {why}"))
+    return _tiles(work.because(f"{sizes}: {why}"), _TILE_ANY, write, (tile_b, tile_a), pitch,
+                  (("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)))
 
 
-def _side_step(side: tuple[int, str, Axis | None], width: int, axes: Sequence[Axis]) -> int:
-    """The most bytes up to 16 at multiples of which all runs of a side start: (phase, field of its strides, axis across)."""
-    phase, field, across = side
-    strides = [getattr(axis, field) for axis in (*axes[2:], *([across] if across else []))]
-    return _common_step([phase, *(stride * width for stride in strides)], VECTOR_BYTES)
+def _starts(work: _Work, side: str, across: Axis | None) -> dict[str, int]:
+    """In bytes, all that the starts of a side's runs are made of; `across` is the axis from run to run in a tile."""
+    phase, field = (work.source_phase, "source_stride") if side == "source" else (work.target_phase, "target_stride")
+    strides = [getattr(axis, field) * work.width for axis in (*([across] if across else []), *work.axes[2:])]
+    return {f"the {side} address is {phase} past a multiple of 16": phase} | {
+        f"the {side} steps by {stride} bytes, no multiple of 16": stride for stride in strides}
 
 
-def _piece(side: tuple[int, str, Axis | None], width: int, axes: Sequence[Axis]) -> int:
-    return _WORD if width < _WORD <= _side_step(side, width, axes) else width
+def _misaligned(work: _Work, side: str, across: Axis) -> str | None:
+    """What keeps the runs of a side from starting at multiples of 16 bytes."""
+    return next((why for why, distance in _starts(work, side, across).items() if distance % VECTOR_BYTES), None)
 
 
-def _tiles(move, file, kernel, width, vector, axes, tile, pitch, accesses, reasons) -> KernelPlan:
-    counts = (math.ceil(axes[0].extent / tile[0]), math.ceil(axes[1].extent / tile[1]))
-    total = math.prod(counts) * math.prod(axis.extent for axis in axes[2:])
-    return _plan(move, "tile", file, kernel, width, vector, axes, total, total=total, counts=counts, tile=tile,
-                 pitch=pitch, accesses=accesses, reasons=reasons)
+def _piece(work: _Work, side: str, across: Axis | None) -> int:
+    step = _common_step([*_starts(work, side, across).values()], VECTOR_BYTES)
+    return _WORD if work.width < _WORD <= step else work.width
 
 
-def _gather(move, width, axes, reasons) -> KernelPlan:
-    total = math.prod(axis.extent for axis in axes)
-    return _plan(move, "gather", "gather.cu", "gpl_gather", width, width, axes, math.ceil(total / (THREADS * ITEMS)),
-                 total=total, reasons=reasons)
+def _tiles(work: _Work, kernel: _Kernel, vector: int, tile: tuple[int, int], pitch: int,
+           accesses: tuple[tuple[str, int], ...] = ()) -> KernelPlan:
+    counts = (math.ceil(work.axes[0].extent / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
+    total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
+    return _plan(work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, accesses=accesses)
 
 
-def _plan(move, family, file, kernel, width, vector, axes, blocks, *, total, reasons, counts=(1, 1), tile=None, pitch=1, head=0,
-          accesses=()):
+def _gather(work: _Work) -> KernelPlan:
+    total = math.prod(axis.extent for axis in work.axes)
+    return _plan(work, _GATHER, work.width, math.ceil(total / (THREADS * ITEMS)), total=total)
+
+
+def _plan(work: _Work, kernel: _Kernel, vector: int, blocks: int, *, total: int, accesses: tuple[tuple[str, int], ...] = (),
+          tile: tuple[int, int] | None = None, **numbers) -> KernelPlan:
+    """The plan; `numbers` are further fields of the parameter struct: head, pitch, counts."""
+    axes = work.axes
     reaches = [math.prod(axis.extent for axis in axes)]
     for which in (2, 3):
         reaches += [sum((axis.extent - 1) * axis[which] for axis in axes if axis[which] * sign > 0) for sign in (1, -1)]
     bits = index_bits(*reaches)
-    macros = (("GPL_ELEMENT_BYTES", width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
-    parameters = pack_move(bits, move.pad, (total, head, pitch), counts, tile or (1, 1), axes)
+    macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
+    scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1))
+    parameters = pack_move(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
-    return KernelPlan(family, file, kernel, macros, grid, parameters, width, vector, bits, tuple(axes), tile, reasons)
+    return KernelPlan(*kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons)

@@ -18,7 +18,9 @@ def configuration() -> dict:
     if choice == "auto":
         backend, reason = ("numpy", problem) if problem else ("cupy", "a kernel was compiled and ran on the device")
     else:
-        backend, reason = choice, "chosen by use_backend or GPULAYOUT_BACKEND"
+        backend, reason = choice, f"chosen by {'use_backend' if select.is_chosen_in_code() else 'GPULAYOUT_BACKEND'}"
+        if choice == "cupy" and problem:
+            reason += f", but it cannot run: {problem}"
     return {
         "gpulayout": __version__, "python": platform.python_version(), "numpy": np.__version__,
         "ml_dtypes": ml_dtypes.__version__, "platform": platform.platform(), "cpu_count": os.cpu_count(),

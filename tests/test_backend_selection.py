@@ -1,7 +1,9 @@
 """Which backend runs: the fallback, the choice by name, and what is said about it."""
 import logging
+import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ needs_no_gpu = pytest.mark.skipif(select.gpu_problem() is None, reason="a GPU wo
 @pytest.fixture
 def fresh_selection(monkeypatch):
     """No choice made, nothing probed or logged yet."""
-    monkeypatch.setattr(select, "_chosen", None)
+    monkeypatch.setattr(select, "_set", [])
     monkeypatch.delenv("GPULAYOUT_BACKEND", raising=False)
     select._log_fallback.cache_clear()
     yield
@@ -52,7 +54,48 @@ def test_use_backend_sets_and_restores(fresh_selection):
     assert select.selected() == "auto"
     gl.use_backend("numpy")
     assert select.selected() == "numpy"
-    select._chosen = None
+
+
+def test_blocks_in_other_threads_do_not_undo_each_other(fresh_selection):
+    gl.use_backend("auto")
+    first, second = threading.Event(), threading.Event()
+    seen = []
+
+    def block(name, enter, leave):
+        with gl.use_backend(name):
+            enter.set()
+            leave.wait(5)
+            seen.append((name, select.selected()))
+
+    threads = [threading.Thread(target=block, args=("numpy", first, second)), threading.Thread(target=block, args=("auto", second, first))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == [("auto", "auto"), ("numpy", "numpy")] and select.selected() == "auto"
+
+
+def test_a_choice_can_be_entered_again(fresh_selection):
+    choice = gl.use_backend("numpy")
+    for _ in range(2):
+        with choice:
+            assert select.selected() == "numpy"
+        assert select.selected() == "auto"
+
+
+def test_an_empty_environment_variable_is_none(fresh_selection, monkeypatch):
+    monkeypatch.setenv("GPULAYOUT_BACKEND", "")
+    assert select.selected() == "auto"
+
+
+@pytest.mark.parametrize("line", ["raise RuntimeError('boom')", "raise SystemExit(3)", ""])
+def test_a_broken_cupy_is_no_gpu_and_breaks_nothing(tmp_path, line):
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "__init__.py").write_text(line)
+    code = "import gpulayout as gl; print(type(gl.empty('f32[2]')).__name__, gl.show_config('dicts')['backend'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.pathsep.join(sys.path)}"})
+    assert done.stdout.split() == ["ndarray", "numpy"]
 
 
 def test_the_environment_chooses_and_the_call_overrides_it(fresh_selection, monkeypatch):

@@ -1,4 +1,7 @@
 """Arrays that cannot be used: each refused with its full message, and nothing written."""
+import pickle
+import unittest.mock
+
 import numpy as np
 import pytest
 
@@ -85,7 +88,7 @@ def test_out_that_overlaps_itself_is_refused(executor):
         out = executor.backend.strided(row, (2, 3), strides)
         with pytest.raises(BufferError) as caught:
             gl.unpack(buffer, SOURCE, out=out)
-        assert str(caught.value) == f"out with shape (2, 3) and strides {strides} overlaps itself: {message}"
+        assert str(caught.value) == f"out with shape (2, 3) and strides {strides} may overlap itself: {message}"
     assert executor.host(row).tolist() == [7.0] * 6
 
 
@@ -177,3 +180,31 @@ def test_memory_a_kernel_cannot_reach_is_refused_before_a_launch():
                                      "a kernel cannot reach such elements")
     assert gl.relayout(odd, SOURCE, "f32[2,3]{0,1}").tolist() == [0.0] * 6       # NumPy reaches them
     assert gl.pack(packed_rows, "f32[2]").tolist() == [0.0, 0.0]
+
+
+def test_numpy_scalars_are_no_outputs():
+    for call in (lambda: gl.unpack(floats(1), "f32[]", out=np.float32(0)), lambda: gl.linearize((1, 2), SOURCE, out=np.int64(7))):
+        with pytest.raises(BufferError, match="^out is a NumPy scalar, which cannot be written to: pass an array$"):
+            call()
+
+
+def test_dimensions_of_size_1_may_have_any_stride(executor):
+    strange = executor.backend.strided(executor.array(np.arange(3, dtype=np.float32)), (1, 3), (7, 4))
+    assert executor.host(gl.pack(strange, "f32[1,3]{1,0:PD(2,4)PV(1)}")).tolist() == [0, 1, 2, 1, 1, 1, 1, 1]
+
+
+def test_logical_arrays_past_64_dimensions_are_refused(executor):
+    shape = gl.Shape("f32", (1,) * 65)
+    for call in (gl.unpack, gl.view):
+        with pytest.raises(gl.LayoutError, match="^dimensions of f32 are 65: a logical array has at most 64$"):
+            call(executor.array(floats(1)), shape)
+
+
+def test_plans_cannot_be_changed_and_travel_between_processes():
+    plan = gl.plan(SOURCE, TARGET)
+    with pytest.raises(AttributeError, match="^source of a plan cannot be changed: plans are shared and frozen$"):
+        plan.source = TARGET
+    again = pickle.loads(pickle.dumps(plan))
+    assert again == plan and again.move == plan.move and hash(pickle.loads(pickle.dumps(plan.move))) == hash(plan.move)
+    assert "_hash" not in plan.move.__getstate__()
+    assert (SOURCE == unittest.mock.ANY) and (SOURCE.layout == unittest.mock.ANY) and (plan == unittest.mock.ANY)

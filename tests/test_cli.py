@@ -206,7 +206,7 @@ def test_demo_as_json_has_a_timing_for_every_job(monkeypatch):
     found = json.loads(run("demo", "--quick", "--json").stdout)
     assert found["ok"] and found["gpu_missing"] == "GPULAYOUT_BACKEND is numpy"
     assert [timing["name"].split()[0] for timing in found["timings"]] == [
-        "relayout", "relayout", "relayout", "pack", "unpack", "delinearize", "linearize"]
+        "RGB", "RGB", "rows", "pack", "unpack", "delinearize", "linearize"]
     assert all(timing["equal"] and timing["seconds"] > 0 and timing["peer_seconds"] > 0 for timing in found["timings"])
 
 

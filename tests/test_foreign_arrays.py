@@ -1,4 +1,5 @@
 """The one door for foreign arrays: DLPack and `__cuda_array_interface__`, by small producers and by real libraries."""
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -102,11 +103,22 @@ def test_scalars_lists_and_array_subclasses_go_to_pack():
             gl.pack([[1, 2], [3]], "s8[2,2]")
         with pytest.raises(TypeError, match="^array cannot be read as an array: "):
             gl.pack([[300]], "u8[1,1]")
-        for values, shape in (([[1, 2, 3.7]], "u8[1,3]"), ([["1"]], "f32[1,1]"), ([[True]], "s8[1,1]"), ([[1j]], "f32[1,1]"), ([[2]], "pred[1,1]")):
-            with pytest.raises(TypeError, match="^array cannot be read as an array: its values are .*, which .* cannot hold without loss$"):
+        for values, shape, held in (([[1, 2, 3.7]], "u8[1,3]", "it holds 3.7, a float, which uint8"), ([["1"]], "f32[1,1]", "its values are <U1, which float32"),
+                                    ([[True]], "s8[1,1]", "it holds True, a bool, which int8"), ([[1j]], "f32[1,1]", "its values are complex128, which float32"),
+                                    ([[2]], "pred[1,1]", "it holds 2, an int, which bool")):
+            with pytest.raises(TypeError) as caught:
                 gl.pack(values, shape)
-        with pytest.raises(TypeError, match="^array cannot be read as an array: it holds a number past the range of float32$"):
-            gl.pack([[1e300]], "f32[1,1]")
+            assert str(caught.value) == f"array cannot be read as an array: {held} cannot hold without loss"
+        for values, shape in (([[1e300]], "f32[1,1]"), ([[1e9]], "f8e4m3fn[1,1]"), ([[1e9]], "f6e2m3fn[1,1]"), ([[float("inf")]], "f8e4m3fn[1,1]"),
+                              ([[float("nan")]], "f6e3m2fn[1,1]"), ([[1e300 + 1j]], "c64[1,1]")):
+            with pytest.raises(TypeError, match="^array cannot be read as an array: it holds a number past the range of "):
+                gl.pack(values, shape)
+        for values, shape in (([np.array([-1, 300])], "u8[1,2]"), ([[np.int64(-1)]], "u8[1,1]"), ([np.array([2**40, 1])], "s32[1,2]")):
+            with pytest.raises(TypeError, match="^array cannot be read as an array: it holds -?[0-9]+, and the range of "):
+                gl.pack(values, shape)
+        assert gl.pack([2**64 - 1, 0], "u64[2]").tolist() == [2**64 - 1, 0]
+        assert gl.pack([ml_dtypes.bfloat16(1.5)], "bf16[1]").tolist() == [1.5]
+        assert gl.pack([2**64], "f64[1]").tolist() == [2.0**64]
         assert gl.pack([[float("inf"), 1]], "f32[1,2]").tolist() == [float("inf"), 1.0]
         assert gl.pack([[1, 2]], "bf16[1,2]").astype(float).tolist() == [1.0, 2.0]
         assert gl.pack([[]], "f32[1,0]").tolist() == []

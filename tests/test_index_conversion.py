@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from tests import reference, strategies
+from tests import executors, reference, strategies
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 PADDED = gl.parse_shape("f32[2,3]{0,1:PD(3,5)}")
@@ -184,13 +184,13 @@ def test_huge_shapes_convert_exactly(executor, dimensions):
 RAISING = [
     (lambda a: gl.linearize((2, 0), PADDED), "index (2, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate 2 of dimension 0 is not in 0..1"),
     (lambda a: gl.linearize((0, -1), PADDED), "index (0, -1) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate -1 of dimension 1 is not in 0..2"),
-    (lambda a: gl.linearize((0,), PADDED), "index has 1 coordinates, but f32[2,3]{0,1:PD(3,5)} has 2 dimensions"),
+    (lambda a: gl.linearize((0,), PADDED), "index has 1 coordinate, but f32[2,3]{0,1:PD(3,5)} has 2 dimensions"),
     (lambda a: gl.linearize(a([[0, 1, 0], [0, 3, 9]]), PADDED),
      "index (1, 3) at position 1 is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate 3 of dimension 1 is not in 0..2"),
     (lambda a: gl.linearize(a([[[0, 1], [-5, 0]], [[0, 1], [0, 0]]]), PADDED),
      "index (-5, 0) at position (1, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate -5 of dimension 0 is not in 0..1"),
     (lambda a: gl.linearize(a([[0], [0], [0]]), PADDED),
-     "index has shape (3, 1), but f32[2,3]{0,1:PD(3,5)} has 2 dimensions: the first axis must be 2"),
+     "index has shape (3, 1), but f32[2,3]{0,1:PD(3,5)} has 2 dimensions: the first axis must be 2 (points in rows go in as index.T)"),
     (lambda a: gl.linearize((a([0, 1]), a([0, 1, 2])), PADDED),
      "index arrays of shapes (2,), (3,) do not broadcast for f32[2,3]{0,1:PD(3,5)}"),
     (lambda a: gl.linearize(a([[1], [2]]), "f32[2,0]"), "index (1, 2) at position 0 is out of bounds for f32[2,0]{1,0}: "
@@ -291,3 +291,49 @@ def test_any_64_bit_number_is_refused_or_right(executor, value):
     else:
         with pytest.raises(IndexError):
             gl.delinearize(given_value, PADDED)
+
+
+@pytest.mark.parametrize("mode", ("wrap", "clip"))
+def test_unsigned_64_bit_operands_keep_their_value_beside_signed_ones(executor, mode):
+    huge = executor.array(np.array([2**63 + 5, 1], np.uint64))
+    small = executor.array(np.array([-1, 2], np.int8))
+    expected = [((2**63 + 5) % 3) * 3 + 2, 5] if mode == "wrap" else [2 * 3 + 0, 5]
+    assert executor.host(gl.linearize((huge, small), "f32[3,3]", mode=mode)).tolist() == expected
+
+
+def test_an_unsigned_operand_past_2_63_is_named_as_it_is(executor):
+    huge = executor.array(np.array([1, 2**63 + 5], np.uint64))
+    small = executor.array(np.array([0, 2], np.int8))
+    with pytest.raises(IndexError) as caught:
+        gl.linearize((huge, small), "f32[3,3]", out=executor.array(np.zeros(2, np.int64)))
+    assert str(caught.value) == ("index (9223372036854775813, 2) at position 1 is out of bounds for f32[3,3]{1,0}: "
+                                 "coordinate 9223372036854775813 of dimension 0 is not in 0..2")
+
+
+def test_operands_without_dimensions_work(executor):
+    one, two = executor.array(np.array(1)), executor.array(np.array(2))
+    assert int(gl.linearize((one, two), "f32[2,3]")) == int(gl.linearize((one, 2), "f32[2,3]")) == 5
+    with gl.use_backend("numpy"):
+        assert gl.linearize(([0, 1], 1), "f32[2,3]").tolist() == [1, 4]
+
+
+@pytest.mark.parametrize("index", [(True, 1), (1, False), [True, False], (True, [1])])
+def test_booleans_are_no_coordinates(index):
+    with pytest.raises(TypeError, match=r"^index\[[01]\] is a bool: indices must be integers$"):
+        gl.linearize(index, "f32[2,3]")
+
+
+def test_coordinates_need_only_room_for_the_largest_coordinate(executor):
+    out = executor.array(np.zeros((2, 1), np.int8))
+    assert executor.host(gl.delinearize(executor.array(np.array([9999])), "f32[100,100]", out=out)).tolist() == [[99], [99]]
+
+
+def test_index_arrays_a_kernel_cannot_read_are_refused():
+    if executors.simt_missing():
+        pytest.skip(executors.simt_missing())
+    raw = np.zeros(64, np.uint8)
+    odd = raw[1 - raw.__array_interface__["data"][0] % 8:][8:32].view(np.int64)
+    with executors.HostExecutor("simt", executors.SimtBackend()).active():
+        with pytest.raises(BufferError, match="^index address is 1 past a multiple of 8: indices of 8 bytes must be aligned to 8$"):
+            gl.delinearize(odd, PADDED)
+    assert gl.delinearize(odd, PADDED).tolist() == [[0] * 3] * 2

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpulayout.backends.base import Array, Backend
 from gpulayout.backends.select import default_backend, gpu_backend, host_backend
+from gpulayout.backends.values import array_of_values
 from gpulayout.model.checks import counted
 from gpulayout.model.shape import Shape
 
@@ -37,29 +38,8 @@ def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Back
     """As `open_array`, and plain Python numbers and lists go to the default backend as a new array."""
     if isinstance(given, (list, tuple, bool, int, float, complex)):
         backend = default_backend()
-        return backend, backend.array(_from_values(given, role, dtype), dtype)
+        return backend, backend.array(array_of_values(given, role, dtype), dtype)
     return open_array(given, role)
-
-
-# For each kind of dtype the kinds of values that plain Python numbers may have to become it.
-_TAKEN_KINDS = {"b": "b", "i": "iu", "u": "iu", "c": "iufc"}
-
-
-def _from_values(given: Any, role: str, dtype: np.dtype | None) -> np.ndarray:
-    """A NumPy array of plain values; TypeError when they would lose their fraction, their size or their meaning."""
-    try:
-        found = np.array(given)
-        if dtype is None or not found.size:
-            return found if dtype is None else found.astype(dtype)
-        if found.dtype.kind not in _TAKEN_KINDS.get(dtype.kind, "iuf"):
-            raise TypeError(f"its values are {found.dtype}, which {dtype} cannot hold without loss")
-        with np.errstate(over="ignore", invalid="ignore"):
-            converted = np.array(given, dtype)               # OverflowError for integers that do not fit
-    except (ValueError, OverflowError, TypeError) as error:
-        raise TypeError(f"{role} cannot be read as an array: {error}") from None
-    if dtype.kind not in "biu" and (np.isfinite(found) & ~np.isfinite(converted)).any():
-        raise TypeError(f"{role} cannot be read as an array: it holds a number past the range of {dtype}")
-    return converted
 
 
 def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
@@ -67,6 +47,8 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         return gpu_backend(), given
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"{role} is a masked array: its mask would be lost, pass .filled() or .data")
+    if isinstance(given, np.generic) and writing:
+        raise BufferError(f"{role} is a NumPy scalar, which cannot be written to: pass an array")
     if isinstance(given, (np.ndarray, np.generic)):
         return host_backend(), np.asarray(given)
     if hasattr(given, "__dlpack_device__") and hasattr(given, "__dlpack__"):
@@ -178,7 +160,7 @@ def check_no_self_overlap(array: Array, role: str) -> None:
     for stride, size, dim in sorted((abs(stride), size, dim) for dim, (size, stride) in
                                     enumerate(zip(array.shape, array.strides)) if size > 1):
         if stride < reach:
-            raise BufferError(f"{role} with shape {tuple(array.shape)} and strides {tuple(array.strides)} overlaps itself: "
+            raise BufferError(f"{role} with shape {tuple(array.shape)} and strides {tuple(array.strides)} may overlap itself: "
                               f"dimension {dim} steps by {stride} bytes where {reach} are taken")
         reach += (size - 1) * stride
 

@@ -58,6 +58,10 @@ class CudaBackend:
             return None
         given_type = np.dtype(given.dtype)
         result_bytes = 8 if result is None else np.dtype(result.dtype).itemsize
+        for role, array, itemsize in (("index", given, given_type.itemsize), ("out", result, result_bytes)):
+            if array is not None and self.address(array) % itemsize:
+                raise BufferError(f"{role} address is {self.address(array) % itemsize} past a multiple of {itemsize}: "
+                                  f"indices of {itemsize} bytes must be aligned to {itemsize}")
         looks = mode not in ("wrap", "clip")                 # in these modes every index has a place, and no flag is needed
         flag, flag_address = self.runtime.new_flag(given) if looks else (None, 0)
         self.runtime.launch(given, "index.cu", KERNELS[plan.direction],

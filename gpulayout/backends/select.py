@@ -9,6 +9,7 @@ import functools
 import importlib
 import logging
 import os
+from contextvars import ContextVar
 from types import ModuleType
 
 from gpulayout.backends.base import Backend
@@ -18,7 +19,8 @@ CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")
 _log.addHandler(logging.NullHandler())
 _host: Backend = NumpyBackend()
-_chosen: str | None = None           # by use_backend; None: the environment decides
+_set: list[use_backend] = []         # choices made as statements, the last one counts
+_scoped: ContextVar[str | None] = ContextVar("gpulayout_backend", default=None)      # the choice of the innermost `with`
 
 
 class BackendUnavailable(RuntimeError):
@@ -28,7 +30,8 @@ class BackendUnavailable(RuntimeError):
 class use_backend:                   # noqa: N801 - used as a function and as a context manager
     """Choose the backend for what has no array yet: "auto", "numpy" or "cupy".
 
-    As a statement it sets the backend until further notice; as a context manager until the end of the block.  "cupy"
+    As a statement it sets the backend of all threads until further notice; as a context manager that of the current thread
+    until the end of the block.  "cupy"
     never falls back: it raises `BackendUnavailable`, a RuntimeError, with the reason.
 
     >>> import gpulayout as gl
@@ -38,19 +41,23 @@ class use_backend:                   # noqa: N801 - used as a function and as a 
     """
 
     def __init__(self, name: str):
-        global _chosen
-        checked = _checked(name, "backend")
-        if checked == "cupy":
+        self.name = _checked(name, "backend")
+        if self.name == "cupy":
             _cupy_backend_or_raise()
-        self._before = _chosen
-        _chosen = checked
+        self._tokens: list = []
+        _set.append(self)
+        del _set[:-64]                   # as statements only the last ones can matter
 
     def __enter__(self) -> use_backend:
+        # It was no statement after all.  From here on the choice is this thread's alone, so blocks of several threads
+        # cannot undo each other's.
+        if self in _set:
+            _set.remove(self)
+        self._tokens.append(_scoped.set(self.name))
         return self
 
     def __exit__(self, *_) -> None:
-        global _chosen
-        _chosen = self._before
+        _scoped.reset(self._tokens.pop())
 
 
 def host_backend() -> Backend:
@@ -79,7 +86,13 @@ def default_backend() -> Backend:
 
 def selected() -> str:
     """"auto", "numpy" or "cupy", by `use_backend` or the environment variable GPULAYOUT_BACKEND."""
-    return _chosen or _checked(os.environ.get("GPULAYOUT_BACKEND", "auto"), "GPULAYOUT_BACKEND")
+    chosen = _scoped.get() or (_set[-1].name if _set else None)
+    return chosen or _checked(os.environ.get("GPULAYOUT_BACKEND") or "auto", "GPULAYOUT_BACKEND")
+
+
+def is_chosen_in_code() -> bool:
+    """True when `use_backend` decides, and not the environment."""
+    return bool(_scoped.get() or _set)
 
 
 @functools.cache
@@ -89,7 +102,7 @@ def gpu_problem() -> str | None:
         _gpu_module().probe()
     except ImportError as error:
         return f"CuPy cannot be imported: {error}"
-    except Exception as error:       # drivers and compilers fail in many ways, and each means "no GPU here"
+    except (Exception, SystemExit) as error:       # drivers and compilers fail in many ways, and each means "no GPU here"
         return f"no working CUDA device: {_first_line(error)}"
     return None
 
@@ -98,7 +111,7 @@ def gpu_versions() -> dict:
     """Versions and devices of the GPU side; empty without CuPy."""
     try:
         return _gpu_module().versions()
-    except ImportError:
+    except (Exception, SystemExit):      # a broken CuPy fails in any way it likes
         return {}
 
 

@@ -126,10 +126,11 @@ def _print_timings(timings: list[Timing], missing: str | None, sizes: Sizes) -> 
     rows, columns = sizes.matrix
     click.echo(f"\nA picture of {height} x {width} x {channels} bytes, a float32 matrix of {rows} x {columns} "
                f"({4 * rows * columns / 1e6:.1f} MB), {sizes.indices} indices.")
-    table = new_table("gpulayout", "on", "ms", "GB/s", "of copy", "plain code", "its ms", "check",
-                      left=("gpulayout", "on", "plain code", "check"))
+    several = len({timing.backend for timing in timings}) > 1
+    columns = ["gpulayout", *["on"] * several, "ms", "GB/s", "of copy", "plain code", "its ms", "check"]
+    table = new_table(*columns, left=("gpulayout", "on", "plain code", "check"))
     for timing in timings:
-        table.add_row(timing.name, timing.backend, f"{timing.seconds * 1e3:.3g}",
+        table.add_row(timing.name, *[timing.backend] * several, f"{timing.seconds * 1e3:.3g}",
                       f"{timing.bytes_per_second / 1e9:.3g}", f"{timing.fraction_of_copy:.0%}", timing.peer,
                       f"{timing.peer_seconds * 1e3:.3g}", "equal" if timing.equal else "[red]DIFFERS[/red]")
     print_table(table)

@@ -93,7 +93,7 @@ def _to_planes(pixels: Array, xp: ModuleType) -> Job:
         xp.copyto(expected.reshape(3, height, width), pixels.transpose(2, 0, 1))
         return expected
 
-    return Job("relayout RGB to planes", "copyto", partial(relayout, pixels.reshape(-1), source, target, out=out),
+    return Job("RGB to planes", "copyto", partial(relayout, pixels.reshape(-1), source, target, out=out),
                peer, source.nbytes + target.nbytes)
 
 
@@ -110,7 +110,7 @@ def _to_four_channels(pixels: Array, xp: ModuleType) -> Job:
         channels[..., 3] = 255
         return expected
 
-    return Job("relayout RGB to RGBA", "copyto, fill", partial(relayout, pixels.reshape(-1), source, target, out=out),
+    return Job("RGB to RGBA", "copyto, fill", partial(relayout, pixels.reshape(-1), source, target, out=out),
                peer, source.nbytes + target.nbytes)
 
 
@@ -123,7 +123,7 @@ def _to_columns(values: Array, xp: ModuleType) -> Job:
         xp.copyto(expected.reshape(values.shape[::-1]), values.T)
         return expected
 
-    return Job("relayout rows to columns", "copyto", partial(relayout, values.reshape(-1), source, target, out=out),
+    return Job("rows to columns", "copyto", partial(relayout, values.reshape(-1), source, target, out=out),
                peer, source.nbytes + target.nbytes)
 
 
@@ -143,7 +143,7 @@ def _to_padded_pitch(values: Array, xp: ModuleType) -> Job:
         wide[:, columns:] = 0
         return expected
 
-    return Job("pack to a padded pitch", "copyto, fill", partial(pack, values, shape, out=out), peer,
+    return Job("pack to a pitch", "copyto, fill", partial(pack, values, shape, out=out), peer,
                values.nbytes + shape.nbytes)
 
 
@@ -155,19 +155,19 @@ def _from_padded_pitch(values: Array, xp: ModuleType) -> Job:
         xp.copyto(expected, buffer.reshape(shape.buffer_dimensions)[:, :columns])
         return expected
 
-    return Job("unpack a padded pitch", "copyto", partial(unpack, buffer, shape, out=out), peer, 2 * values.nbytes)
+    return Job("unpack a pitch", "copyto", partial(unpack, buffer, shape, out=out), peer, 2 * values.nbytes)
 
 
 # The peers of index conversion know row-major order and no padding, so that is what is compared.
 
 def _to_indices(places: Array, shape: Shape, xp: ModuleType) -> Job:
-    return Job("delinearize places", "unravel_index", partial(delinearize, places, shape),
+    return Job("delinearize", "unravel_index", partial(delinearize, places, shape),
                partial(xp.unravel_index, places, shape.dimensions), places.nbytes * (1 + shape.rank))
 
 
 def _to_places(places: Array, shape: Shape, xp: ModuleType) -> Job:
     indices = delinearize(places, shape)
-    return Job("linearize indices", "ravel_multi_index", partial(linearize, indices, shape),
+    return Job("linearize", "ravel_multi_index", partial(linearize, indices, shape),
                partial(xp.ravel_multi_index, tuple(indices), shape.dimensions, mode="raise"), places.nbytes * (1 + shape.rank))
 
 

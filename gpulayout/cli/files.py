@@ -118,10 +118,13 @@ def new_npy(path: Path, dtype: np.dtype, dimensions: tuple[int, ...]) -> Iterato
     The file takes its name when the block ends well: until then an existing file stays as it is, and after an error
     nothing is left.
     """
-    path = path.resolve()                # through a link: the link stays, its file is replaced
+    try:
+        path = path.resolve(strict=False)            # through a link: the link stays, its file is replaced
+    except RuntimeError:                             # links in a circle, before Python 3.13
+        raise Failure(f"{path}: too many symbolic links") from None
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
     # In the same folder, so that the rename at the end cannot leave the file system.
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f".gpulayout-{secrets.token_hex(8)}.tmp")
     try:
         with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "r+b") as stream:
             if mode is not None:
@@ -138,7 +141,7 @@ def new_npy(path: Path, dtype: np.dtype, dimensions: tuple[int, ...]) -> Iterato
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
-        if error.filename == str(temporary):         # say it of the file that was asked for
+        if error.filename in (None, str(temporary)):         # say it of the file that was asked for
             error.filename, error.filename2 = str(path), None
         raise
     finally:

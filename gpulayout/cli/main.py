@@ -5,6 +5,7 @@ Exit codes: 0 all is well, 1 the job failed (one line on stderr says why), 2 the
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import click
@@ -55,6 +56,10 @@ for _command in (demo, show, index, relayout, explain, info):
 
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
+    for ending in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))       # half-written files are taken away on the way out
+    if sys.stdout is None:                                       # closed by the caller; there is nobody to print to
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")        # a file name need not fit the terminal's encoding
     try:

@@ -52,15 +52,6 @@ def charset() -> Charset:
     return UNICODE
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> count(1, "place"), count(2, "place")
-    ('1 place', '2 places')
-    """
-    return f"{number} {noun if number == 1 else noun + 's'}"
-
-
 def clipped(text: str, length: int) -> str:
     """The text, or its beginning with an ellipsis.
 

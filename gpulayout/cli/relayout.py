@@ -16,7 +16,8 @@ import click
 from gpulayout.cli.explain import plan_as_json
 from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.files import NpyFile, check_output, new_npy, open_npy
-from gpulayout.cli.output import count, json_option, print_json
+from gpulayout.cli.output import json_option, print_json
+from gpulayout.model.checks import counted
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
@@ -102,7 +103,7 @@ def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
         raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}; with --from the file is a 1-D "
                       "buffer, and an N-d array is packed without --from")
     if source.element_count != shape.buffer_size:
-        raise Failure(f"{source.path}: it has {count(source.element_count, 'element')}, but a buffer of {shape} has "
+        raise Failure(f"{source.path}: it has {counted(source.element_count, 'element')}, but a buffer of {shape} has "
                       f"{shape.buffer_size}")
     return shape
 
@@ -160,8 +161,8 @@ def _as_json(job: Job, seconds: float | None) -> dict:
 
 def _report(job: Job, seconds: float | None) -> None:
     source, target = job.plan.source, job.plan.target
-    click.echo(f"{printable(str(job.source.path))}  {source}  {count(source.nbytes, 'byte')}")
-    click.echo(f"{printable(str(job.target))}  {target}  {count(target.nbytes, 'byte')}, dimensions {job.dimensions}")
+    click.echo(f"{printable(str(job.source.path))}  {source}  {counted(source.nbytes, 'byte')}")
+    click.echo(f"{printable(str(job.target))}  {target}  {counted(target.nbytes, 'byte')}, dimensions {job.dimensions}")
     if seconds is None:
         click.echo(f"\n{job.plan.explain()}\n\ndry run: nothing was written")
         return

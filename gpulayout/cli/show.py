@@ -6,7 +6,8 @@ import numpy as np
 from rich.table import Table
 
 from gpulayout.cli.drawing import draw_grid, draw_strip, is_small
-from gpulayout.cli.output import charset, clipped, count, json_option, new_table, print_json, print_table
+from gpulayout.cli.output import charset, clipped, json_option, new_table, print_json, print_table
+from gpulayout.model.checks import counted
 from gpulayout.model.padding import PaddingValue
 from gpulayout.model.shape import Shape
 from gpulayout.model.text import parse_shape
@@ -43,7 +44,7 @@ def show(shape_text: str, as_json: bool) -> None:
     if is_small(shape):
         click.echo("Place of every element; padding is hatched:\n")
     else:
-        click.echo(f"Place of the first elements ({count(shape.buffer_size, 'place')} are too many to draw):\n")
+        click.echo(f"Place of the first elements ({counted(shape.buffer_size, 'place')} are too many to draw):\n")
     click.echo(draw_grid(shape, chars=charset()))
     click.echo("\nMemory, with the index of what lies in every place:\n")
     click.echo(draw_strip(shape, chars=charset()))
@@ -68,14 +69,14 @@ def shape_as_json(shape: Shape) -> dict:
 
 def _facts(shape: Shape) -> list[tuple[str, str]]:
     dtype = shape.dtype.name
-    facts = [("element type", f"{shape.element_type} ({dtype}), {count(shape.itemsize, 'byte')}"),
+    facts = [("element type", f"{shape.element_type} ({dtype}), {counted(shape.itemsize, 'byte')}"),
              ("order", _order(shape)),
              ("elements", str(shape.element_count)),
-             ("buffer", f"{count(shape.buffer_size, 'place')}, {count(shape.nbytes, 'byte')}")]
+             ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}")]
     if not shape.is_padded:
         return [*facts, ("padding", "none")]
     wasted = _padding_count(shape)
-    return [*facts, ("padding", f"{count(wasted, 'place')}, {count(wasted * shape.itemsize, 'byte')}, "
+    return [*facts, ("padding", f"{counted(wasted, 'place')}, {counted(wasted * shape.itemsize, 'byte')}, "
                                 f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer"),
             ("pad value", f"{_pad_value(shape)}, bytes {shape.padding_bytes.hex(' ')}")]
 

@@ -23,7 +23,7 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
     if type(value) is Shape:
         return value
     if isinstance(value, str):
-        if like is not None and value.lstrip().startswith("{"):
+        if like is not None and "[" not in value:            # only a shape has brackets
             return like.with_layout(_parsed_layout(value))
         return _parsed(value)
     if isinstance(value, Shape):

@@ -116,7 +116,7 @@ def _of_dtype(value: object) -> ElementType:
         raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
     try:
         dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError):     # NumPy raises all three on hostile text
+    except (TypeError, ValueError, SyntaxError, OverflowError):     # NumPy raises all three on hostile text
         raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype") from None
     if not dtype.isnative:
         raise TypeError(f"element type {dtype.str!r} is big-endian: convert it to native byte order first")

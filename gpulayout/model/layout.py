@@ -211,7 +211,7 @@ class Layout(Frozen):
     # ---- value ----------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Layout) and self._key == other._key)
+        return self is other or (self._key == other._key if isinstance(other, Layout) else NotImplemented)
 
     def __hash__(self) -> int:
         return self._hash

@@ -53,15 +53,21 @@ def plain_scalar(value: object) -> PaddingValue | Scalar:
     if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0 and np.asarray(value).dtype.kind not in "OSUMm":
         item = np.asarray(value).item()
         if isinstance(item, np.inexact):                      # NumPy's long doubles have no Python counterpart
+            infinite = bool(np.isinf(item))
             item = complex(item) if isinstance(item, np.complexfloating) else float(item)
+            if math.inf in (abs(item.real), abs(item.imag)) and not infinite:
+                raise LayoutError(f"padding_value {value!r} is larger than any element type can hold")
     else:
         item = value
     if isinstance(item, bool):
         return int(item)
     if isinstance(item, int) and abs(item) >= _INTEGER_LIMIT:
         raise LayoutError(f"padding_value {number_text(item)} is larger than any element type can hold")
-    if isinstance(item, (PaddingValue, int, float, complex)) and not isinstance(item, np.generic):
+    if isinstance(item, PaddingValue):
         return item
+    for kind in (int, float, complex):                        # of a subclass the number alone
+        if isinstance(item, kind) and not isinstance(item, np.generic):
+            return kind(item)
     raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: it is {type_text(value)}")
 
 
@@ -145,7 +151,7 @@ def parse_scalar(text: str) -> Scalar:
             number = kind(text)
         except ValueError:
             continue
-        if kind is not int and "inf" not in text.lower() and math.inf in (abs(number.real), abs(number.imag)):
+        if kind is not int and [abs(number.real), abs(number.imag)].count(math.inf) > text.lower().count("inf"):
             break                                             # 1e999 is not infinity
         return number
     raise ValueError(text)

@@ -280,8 +280,9 @@ class Shape(Frozen):
         return f"{self.element_type}[{','.join(map(str, self.dimensions))}]"
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Shape) and self._hash == other._hash and
-                                 self.element_type is other.element_type and
+        if not isinstance(other, Shape):
+            return NotImplemented
+        return self is other or (self._hash == other._hash and self.element_type is other.element_type and
                                  self.dimensions == other.dimensions and self.layout == other.layout)
 
     def __hash__(self) -> int:

@@ -13,13 +13,13 @@ import numpy as np
 from gpulayout.backends import arrays
 from gpulayout.backends.base import Array, Backend
 from gpulayout.model.arguments import as_shape
+from gpulayout.model.checks import counted
 from gpulayout.model.index import out_of_bounds_text
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
+from gpulayout.operations.index_operands import INT64, integers, open_operands, stacked
 from gpulayout.planning.index_plan import IndexPlan, convert_plan, delinearize_plan, linearize_plan
 from gpulayout.planning.stride_table import stride_table
-
-INT64 = np.dtype(np.int64)
 
 
 def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any = None) -> Any:
@@ -45,16 +45,20 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
         raise ValueError(f"mode {mode!r} is not one of 'raise', 'wrap', 'clip'")
     if isinstance(index, (tuple, list)):
         if len(index) != shape.rank:
-            raise IndexError(f"index has {len(index)} coordinates, but {shape} has {shape.rank} dimensions")
+            raise IndexError(f"index has {counted(len(index), 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}")
         if all(_is_int(coordinate) for coordinate in index) and out is None:
             return _linearize_one(index, shape, mode)
-        if any(not isinstance(coordinate, (tuple, list)) and not _is_int(coordinate) for coordinate in index):
+        for dim, coordinate in enumerate(index):
+            if isinstance(coordinate, (bool, np.bool_)):
+                raise TypeError(f"index[{dim}] is a bool: indices must be integers")
+        if not all(isinstance(coordinate, (tuple, list)) for coordinate in index):
             return _linearize_operands(index, shape, mode, out)
     backend, given = arrays.open_array_like(index, "index", None)
-    given = _integers(given, "index", 1 if shape.rank == 0 else None)
+    given = integers(given, "index")
     if given.ndim == 0 or given.shape[0] != shape.rank:
         found = f"shape {tuple(given.shape)}"
-        raise IndexError(f"index has {found}, but {shape} has {shape.rank} dimensions: the first axis must be {shape.rank}")
+        raise IndexError(f"index has {found}, but {shape} has {counted(shape.rank, 'dimension')}: the first axis must be {shape.rank} "
+                         "(points in rows go in as index.T)")
     plan = linearize_plan(shape)
     return _convert(plan, shape, backend, given, given.shape[1:], mode, out)
 
@@ -81,7 +85,7 @@ def delinearize(linear: Any, shape: Shape | str, *, padding: str = "raise", out:
     if _is_int(linear) and out is None:
         return _delinearize_one(operator.index(linear), shape, padding)
     backend, given = arrays.open_array_like(linear, "linear", None)
-    given = _integers(given, "linear")
+    given = integers(given, "linear")
     return _convert(delinearize_plan(shape), shape, backend, given, (shape.rank, *given.shape), padding, out)
 
 
@@ -103,7 +107,7 @@ def convert_linear(linear: Any, source: Shape | str, target: Shape | Layout | st
     if _is_int(linear) and out is None:
         return stride_table(target).linear_of(_delinearize_one(operator.index(linear), source, "raise"))
     backend, given = arrays.open_array_like(linear, "linear", None)
-    given = _integers(given, "linear")
+    given = integers(given, "linear")
     return _convert(plan, source, backend, given, given.shape, "raise", out)
 
 
@@ -140,52 +144,20 @@ def _result(plan, shape, backend, given, result_shape, mode, out) -> tuple[Array
 
 def _linearize_operands(operands: Sequence, shape: Shape, mode: str, out: Any) -> Array:
     """One index array per dimension: they broadcast against each other."""
-    opened = [arrays.open_array_like(operand, f"index[{dim}]", None) for dim, operand in enumerate(operands)]
-    backend, first = next(pair for pair, given in zip(opened, operands) if not isinstance(given, (int, list, tuple)))
-    values = []
-    for dim, ((other, array), given) in enumerate(zip(opened, operands)):
-        if isinstance(given, (int, list, tuple)):
-            array = backend.array(given, None)
-        else:
-            arrays.check_same_device(backend, first, other, array, ("index", f"index[{dim}]"))
-        values.append(_integers(array, f"index[{dim}]"))
-    try:
-        result_shape = np.broadcast_shapes(*(array.shape for array in values))
-    except ValueError:
-        raise IndexError(f"index arrays of shapes {', '.join(str(tuple(array.shape)) for array in values)} do not broadcast "
-                         f"for {shape}") from None
+    backend, values, result_shape = open_operands(operands, shape)
     if shape.rank <= getattr(backend, "max_operands", 0) and out is None and not shape.is_zero_element_array:
-        result = backend.empty(result_shape, INT64, first)
-        offender = backend.linearize_broadcast(linearize_plan(shape), values, result, mode)
-        if offender is None:
+        result = backend.empty(result_shape, INT64, values[0])
+        if backend.linearize_broadcast(linearize_plan(shape), values, result, mode) is None:
             return result
-    stacked = backend.empty((shape.rank, *result_shape), _common_dtype(values), first)
-    for row, array in zip(stacked, values):
-        row[...] = array
-    return _convert(linearize_plan(shape), shape, backend, stacked, result_shape, mode, out)
-
-
-def _common_dtype(values: Sequence[Array]) -> np.dtype:
-    """An integer dtype for all of them; uint64 with signed ones goes to int64, where huge values turn negative."""
-    found = np.result_type(*(array.dtype for array in values))
-    return found if found.kind in "iu" else INT64
-
-
-def _integers(array: Array, role: str, rank_of_empty: int | None = None) -> Array:
-    """The array, if its dtype is an integer; an empty list has none and counts as one."""
-    if array.dtype.kind not in "iu":
-        if array.size == 0 and array.dtype.kind == "f":
-            return array.astype(INT64)
-        raise TypeError(f"{role} has dtype {array.dtype}: indices must be integers")
-    if not array.dtype.isnative:
-        raise TypeError(f"{role} has dtype {array.dtype.str}, which is big-endian: convert it to native byte order first")
-    return array
+    together = stacked(backend, values, result_shape, shape, mode)
+    return _convert(linearize_plan(shape), shape, backend, together, result_shape, mode, out)
 
 
 def _check_result_dtype(dtype: np.dtype, plan: IndexPlan, mode: str) -> None:
     if dtype.kind not in "iu" or not dtype.isnative:
         raise TypeError(f"out has dtype {dtype}: linear and logical indices are native integers")
-    largest = max(plan.reach - 1, 0)
+    sizes = [digit.bound for digit in plan.digits] if plan.direction == "delinearize" else [plan.reach]
+    largest = max([*sizes, 1]) - 1
     if np.iinfo(dtype).max < largest:
         raise TypeError(f"out has dtype {dtype}, which cannot hold {largest}")
     if mode == "mark" and dtype.kind == "u":

@@ -7,8 +7,9 @@ from gpulayout.backends import arrays
 from gpulayout.backends.base import Array
 from gpulayout.backends.select import default_backend
 from gpulayout.model.arguments import as_shape
+from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
-from gpulayout.planning.move import pack_move, unpack_move
+from gpulayout.planning.move import MAX_AXES, pack_move, unpack_move
 
 
 def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
@@ -49,7 +50,7 @@ def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
     array([[1, 2, 3],
            [4, 5, 6]], dtype=int8)
     """
-    shape = as_shape(shape)
+    shape = _array_shape(shape)
     backend, source = arrays.open_array(buffer, "buffer")
     arrays.check_buffer(source, shape, "buffer")
     if out is None:
@@ -75,10 +76,18 @@ def view(buffer: Any, shape: Shape | str) -> Array:
     >>> view(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}").strides
     (1, 3)
     """
-    shape = as_shape(shape)
+    shape = _array_shape(shape)
     backend, source = arrays.open_array(buffer, "buffer")
     arrays.check_buffer(source, shape, "buffer")
     return backend.strided(source, shape.dimensions, shape.byte_strides)
+
+
+def _array_shape(shape: Shape | str) -> Shape:
+    """A shape whose logical array can exist; LayoutError past NumPy's 64 dimensions."""
+    shape = as_shape(shape)
+    if shape.rank > MAX_AXES:
+        raise LayoutError(f"dimensions of {shape.element_type} are {shape.rank}: a logical array has at most {MAX_AXES}")
+    return shape
 
 
 def shape_of(array: Any) -> Shape:

@@ -33,9 +33,12 @@ class Plan:
     __slots__ = ("source", "target", "move", "bytes_read", "bytes_written")
 
     def __init__(self, source: Shape, target: Shape):
-        self.source, self.target = source, target
-        self.move: Move = relayout_move(source, target)
-        self.bytes_read, self.bytes_written = self.move.bytes_read, self.move.bytes_written
+        move: Move = relayout_move(source, target)
+        for name, value in zip(self.__slots__, (source, target, move, move.bytes_read, move.bytes_written)):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
 
     def __call__(self, buffer: Any, out: Any = None) -> Array:
         """A buffer in the target layout: `out`, or a new one where `buffer` lives.
@@ -68,7 +71,7 @@ class Plan:
         return explain(self.move, self.source, self.target)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Plan) and (self.source, self.target) == (other.source, other.target)
+        return (self.source, self.target) == (other.source, other.target) if isinstance(other, Plan) else NotImplemented
 
     def __hash__(self) -> int:
         return hash((self.source, self.target))

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from gpulayout.model import checks
 from gpulayout.model.errors import LayoutError
+from gpulayout.model.frozen import Frozen
 from gpulayout.model.shape import Shape
 
 # NumPy's own limit, and what fits the 4 KB of kernel parameters.  No move comes near it: every axis that is left has two
@@ -49,7 +50,7 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Move:
+class Move(Frozen):
     """A coalesced move.  Immutable and hashable, and all a backend needs to know.
 
     axes        minor first in the target; none for a single element
@@ -133,8 +134,9 @@ def coalesce(axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None 
     """The same loops in as few axes as possible, and which of the given dimensions went into each.
 
     An axis joins the one below it when the lower has no padding (extent == bound) and the upper steps exactly over
-    it on both sides (stride == lower stride * lower extent).  Axes of one place are dropped.  Every place of the
-    target keeps its source element and its answer to "is this padding?".
+    it on both sides (stride == lower stride * lower extent).  The source stride of an axis with at most one element is
+    never used, so it fits any.  Axes of one place are dropped.  Every place of the target keeps its source element
+    and its answer to "is this padding?".
 
     >>> coalesce([Axis(4, 4, 8, 8), Axis(3, 2, 32, 32)])
     ((Axis(extent=12, bound=8, source_stride=8, target_stride=8),), ((0, 1),))
@@ -146,8 +148,8 @@ def coalesce(axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None 
         if axis.extent == axis.bound == 1:
             continue
         below = joined[-1] if joined else None
-        if below and not below.is_padded and axis[2:] == (below.source_stride * below.extent,
-                                                          below.target_stride * below.extent):
+        fits = below and not below.is_padded and axis.target_stride == below.target_stride * below.extent
+        if fits and (axis.bound <= 1 or axis.source_stride == below.source_stride * below.extent):
             joined[-1] = Axis(below.extent * axis.extent, below.extent * axis.bound, *below[2:])
             made_of[-1] += name
         else:
@@ -185,7 +187,9 @@ def strided_move(shape: Shape, source_strides: Sequence[int], target_strides: Se
         axes = (Axis(places, 0, 0, shape.itemsize),) if places else (Axis(0, 0, 0, shape.itemsize),)
         return Move(axes, shape.itemsize, shape.padding_bytes, (tuple(range(shape.rank)),))
     order = sorted(range(shape.rank), key=lambda dim: (abs(target_strides[dim]), widths[dim]))
-    axes = [Axis(widths[dim], shape.dimensions[dim], source_strides[dim], target_strides[dim]) for dim in order]
+    # Strides of single elements are never used, and arrays report anything there.
+    axes = [Axis(widths[dim], shape.dimensions[dim], source_strides[dim] if shape.dimensions[dim] > 1 else 0, target_strides[dim])
+            for dim in order]
     joined, made_of = coalesce(axes, [(dim,) for dim in order])
     return Move(joined, shape.itemsize, shape.padding_bytes, made_of)
 

@@ -4,6 +4,7 @@ It takes only what CuPy takes: integers and one-element NumPy arrays as kernel a
 one upper-case letter as a type parameter.  Kernels run on the host shim.  `DEVICES` devices exist; an array belongs to
 one, and launching on an array of a device that is not current is an error here, as it would be a fault there.
 """
+import ctypes
 import re
 import types
 
@@ -30,7 +31,8 @@ class ndarray(np.ndarray):     # noqa: N801 - CuPy's name
 
     @property
     def data(self):
-        return types.SimpleNamespace(ptr=self.__array_interface__["data"][0])
+        address = self.__array_interface__["data"][0]
+        return types.SimpleNamespace(ptr=address, memset_async=lambda value, size: ctypes.memset(address, value, size))
 
     def get(self):
         return np.array(self.view(np.ndarray))
@@ -144,7 +146,6 @@ def module():
     fake.uint64 = np.uint64
     fake.empty = lambda shape, dtype=float: _on_device(np.empty(shape, dtype))
     fake.zeros = lambda shape, dtype=float: _on_device(np.zeros(shape, dtype))
-    fake.full = lambda shape, value, dtype: _on_device(np.full(shape, value, dtype))
     fake.arange = lambda *args: _on_device(np.arange(*args))
     fake.asarray = lambda values: _on_device(np.array(values))
     fake.ascontiguousarray = lambda array: _on_device(np.ascontiguousarray(array))

@@ -36,6 +36,8 @@ def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend
 
 def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Backend, Array]:
     """As `open_array`, and plain Python numbers and lists go to the default backend as a new array."""
+    if type(given) is np.ndarray:
+        return host_backend(), given
     if isinstance(given, (list, tuple, bool, int, float, complex)):
         backend = default_backend()
         return backend, backend.array(array_of_values(given, role, dtype), dtype)

@@ -35,7 +35,8 @@ class CupyRuntime:
 
     def new_flag(self, like: Any) -> tuple[Any, int]:
         with like.device:
-            flag = cupy.full(1, NO_OFFENDER, cupy.uint64)
+            flag = cupy.empty(1, cupy.uint64)
+            flag.data.memset_async(0xFF, flag.nbytes)            # every bit set is NO_OFFENDER; no kernel is needed
         return flag, flag.data.ptr
 
     def read_flag(self, flag: Any) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpulayout.model.checks import type_text
 
+
 def array_of_values(given: Any, role: str, dtype: np.dtype | None) -> np.ndarray:
     """A NumPy array of nested lists of numbers; TypeError when `dtype` cannot hold them as they are.
 

@@ -63,14 +63,19 @@ struct __align__(16) GplMove {
   GplAxis axis[GPL_AXES];  // minor first; unused ones have extent 1
 };
 
-// The pad as an element or vector of any width.
-__device__ __forceinline__ void gpl_pad(const GplMove& move, unsigned char& value) { value = (unsigned char)move.pad[0]; }
-__device__ __forceinline__ void gpl_pad(const GplMove& move, unsigned short& value) { value = (unsigned short)move.pad[0]; }
-__device__ __forceinline__ void gpl_pad(const GplMove& move, unsigned int& value) { value = move.pad[0]; }
-__device__ __forceinline__ void gpl_pad(const GplMove& move, unsigned long long& value) {
+// The pad as an element or vector of any width.  Whatever has a GplMove's pad and axes will do, here and in gpl_place.
+template <class Move>
+__device__ __forceinline__ void gpl_pad(const Move& move, unsigned char& value) { value = (unsigned char)move.pad[0]; }
+template <class Move>
+__device__ __forceinline__ void gpl_pad(const Move& move, unsigned short& value) { value = (unsigned short)move.pad[0]; }
+template <class Move>
+__device__ __forceinline__ void gpl_pad(const Move& move, unsigned int& value) { value = move.pad[0]; }
+template <class Move>
+__device__ __forceinline__ void gpl_pad(const Move& move, unsigned long long& value) {
   value = move.pad[0] | (unsigned long long)move.pad[1] << 32;
 }
-__device__ __forceinline__ void gpl_pad(const GplMove& move, uint4& value) {
+template <class Move>
+__device__ __forceinline__ void gpl_pad(const Move& move, uint4& value) {
   value = make_uint4(move.pad[0], move.pad[1], move.pad[2], move.pad[3]);
 }
 
@@ -95,8 +100,8 @@ struct GplPlace {
 // (A coordinate of 0 is never padding: a move with an axis of bound 0 has no other axis.)
 #define GPL_WRITTEN_OUT (GPL_AXES <= 8)
 
-template <int FIRST>
-__device__ __forceinline__ GplPlace gpl_place(gpl_uint number, const GplMove& move) {
+template <int FIRST, class Move>
+__device__ __forceinline__ GplPlace gpl_place(gpl_uint number, const Move& move) {
   GplPlace place = {0, 0, true};
 #pragma unroll GPL_WRITTEN_OUT ? GPL_AXES : 1
   for (int i = FIRST; i < GPL_AXES; ++i) {

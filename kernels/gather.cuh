@@ -1,0 +1,28 @@
+// Any move at all, one target place after the other: what gather.cu does for one move and many.cu for one of many.
+#ifndef GPL_GATHER_CUH
+#define GPL_GATHER_CUH
+#include "move.cuh"
+
+#define GPL_ITEMS 4
+
+// One block's share: GPL_ITEMS places per thread, 256 apart.  All loads are under way before the first store.
+template <class Move>
+__device__ __forceinline__ void gpl_gather_places(const void* __restrict__ source, void* __restrict__ target, const Move& move,
+                                                  gpl_uint block) {
+  const gpl_uint first = block * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
+  gpl_element value[GPL_ITEMS];
+  gpl_uint to[GPL_ITEMS];
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) {
+    if (first + k * GPL_THREADS >= move.total) continue;
+    const GplPlace place = gpl_place<0>(first + k * GPL_THREADS, move);
+    gpl_pad(move, value[k]);
+    if (place.inside) value[k] = *gpl_at(source, place.source);
+    to[k] = place.target;
+  }
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k)
+    if (first + k * GPL_THREADS < move.total) *gpl_at(target, to[k]) = value[k];
+}
+
+#endif

@@ -13,6 +13,7 @@ import numpy as np
 import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_files
 from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.many_plan import Request, many_plan
 from gpulayout.planning.move import relayout_move
 
 # dimensions, source order and target order (most major first), target widths, elements before the buffers begin
@@ -35,17 +36,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=("cupy", "numpy"), required=True)
     xp = _arrays(parser.parse_args().backend)
-    used = set()
+    moves = []
     for element_type in ELEMENT_TYPES:
         for dimensions, source_order, target_order, widths, before in MOVES:
             source = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(source_order))
             target = source.with_layout(gl.Layout.from_major_to_minor(target_order, padded_dimensions=widths))
-            used.add(_move(xp, source, target, before))
+            moves.append((source, target, before))
+    used = {_move(xp, *move) for move in moves} | _move_together(xp, moves)
     for dtype in INDEX_DTYPES:
         _convert(xp, dtype)
     used.add("index.cu")
     missing = set(kernel_files()) - used
-    print(f"{len(ELEMENT_TYPES) * len(MOVES)} moves and {3 * len(INDEX_DTYPES)} index conversions, right everywhere; "
+    print(f"{len(moves)} moves, one by one and together, and {3 * len(INDEX_DTYPES)} index conversions, right everywhere; "
           f"kernel files: {', '.join(sorted(used))}")
     if missing:
         print(f"no launch of {', '.join(sorted(missing))}", file=sys.stderr)
@@ -73,6 +75,24 @@ def _move(xp, source: gl.Shape, target: gl.Shape, before: int) -> str:
         sys.exit(f"relayout {source} -> {target} gave wrong bytes")
     phase = before * source.itemsize % 16
     return kernel_plan(relayout_move(source, target), phase, phase).file
+
+
+def _move_together(xp, moves: list[tuple[gl.Shape, gl.Shape, int]]) -> set[str]:
+    """All the moves as one list; the files of the launches that several of them share."""
+    jobs, outs = [], []
+    for source, target, before in moves:
+        buffer = _buffer(xp, source, before)
+        buffer.view(xp.uint8)[:] = xp.arange(source.nbytes) % 251
+        jobs.append((buffer, source, target))
+        outs.append(_buffer(xp, target, before))
+    gl.relayout_many(jobs, out=outs)
+    for (buffer, source, target), out in zip(jobs, outs):
+        if _host(out).tobytes() != gl.relayout(_host(buffer), source, target).tobytes():
+            sys.exit(f"relayout {source} -> {target} among others gave wrong bytes")
+    phases = [before * source.itemsize % 16 for source, _, before in moves]
+    requests = [Request(number, relayout_move(source, target), phase, phase)
+                for number, ((source, target, _), phase) in enumerate(zip(moves, phases))]
+    return {launch.file for launch in many_plan(tuple(requests)).shared}
 
 
 def _buffer(xp, shape: gl.Shape, before: int):

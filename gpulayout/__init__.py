@@ -3,7 +3,8 @@
     Shape, Layout, PaddingValue, ElementType      what an array in memory is
     parse_shape, parse_layout                     the same as text
     linearize, delinearize, convert_linear        index conversion
-    pack, unpack, relayout, view, empty, plan     moving bytes
+    pack, unpack, relayout, relayout_many,
+    view, empty, plan                             moving bytes
     use_backend, show_config                      where things run
 """
 from gpulayout.backends.select import BackendUnavailable, use_backend
@@ -29,6 +30,7 @@ from gpulayout.model.shape import Shape
 from gpulayout.model.strides import layout_from_strides
 from gpulayout.model.text import parse_layout, parse_shape
 from gpulayout.operations.indexing import convert_linear, delinearize, linearize
+from gpulayout.operations.many import relayout_many
 from gpulayout.operations.packing import empty, pack, shape_of, unpack, view
 from gpulayout.operations.relayout import Plan, plan, relayout
 from gpulayout.planning.stride_table import Digit, StrideTable, stride_table
@@ -39,7 +41,7 @@ __all__ = [
     "ShapeTextError", "StrideTable", "__version__", "align_layouts", "bump_indices", "compare_indices", "convert_linear",
     "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape",
     "empty", "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "layout_from_strides", "linearize",
-    "normalized_transpose", "pack", "parse_layout", "parse_shape", "plan", "relayout", "reshape_is_bitcast", "shape_of",
-    "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack", "use_backend",
-    "view", "with_descending_layout_and_same_physical_layout",
+    "normalized_transpose", "pack", "parse_layout", "parse_shape", "plan", "relayout", "relayout_many", "reshape_is_bitcast",
+    "shape_of", "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack",
+    "use_backend", "view", "with_descending_layout_and_same_physical_layout",
 ]

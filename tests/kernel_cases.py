@@ -19,7 +19,8 @@ from tests.simt.record import Buffer, Record
 
 WIDTHS = (1, 2, 4, 8, 16)
 FILES = {"copy.cu": ("gpl_copy",), "rows.cu": ("gpl_rows",), "tile.cu": ("gpl_tile_vector",), "tile_any.cu": ("gpl_tile_any",),
-         "gather.cu": ("gpl_gather",), "index.cu": ("gpl_linearize", "gpl_delinearize", "gpl_convert_linear")}
+         "gather.cu": ("gpl_gather",), "many.cu": ("gpl_many",), "index.cu": ("gpl_linearize", "gpl_delinearize", "gpl_convert_linear")}
+MOVE_FILES = tuple(sorted(set(FILES) - {"index.cu", "many.cu"}))       # those of a single move
 BLOCK = 256
 
 

@@ -75,6 +75,42 @@ def test_kernels_are_compiled_once_per_device(cupy):
     assert fake_cupy.RawKernel.compiled == [0, 1]
 
 
+def test_many_moves_are_grouped_by_device_and_share_launches(cupy, monkeypatch):
+    launched = []
+    original = cupy.backend_module.CupyRuntime.launch
+
+    def launch(self, like, file, *rest):
+        launched.append((like.device.id, file))
+        original(self, like, file, *rest)
+
+    monkeypatch.setattr(cupy.backend_module.CupyRuntime, "launch", launch)
+    jobs = []
+    for number in range(30):
+        with cupy.cuda.Device(number % 2):
+            jobs.append((cupy.asarray(np.arange(6, dtype=np.float32) + number), "f32[2,3]", "{0,1}"))
+    jobs.insert(3, (np.arange(6, dtype=np.float32), "f32[2,3]", "{0,1}"))
+    found = gl.relayout_many(jobs)
+    assert launched == [(0, "many.cu"), (1, "many.cu")]
+    assert type(found[3]) is np.ndarray
+    for (buffer, *_), result in zip(jobs, found):
+        first = float(buffer[0])
+        assert result.tolist() == [first + step for step in (0, 3, 1, 4, 2, 5)]
+        assert type(result) is np.ndarray or result.device.id == buffer.device.id
+    with pytest.raises(BufferError, match="^job 1: buffer is on cuda:1 and out is on cuda:0: nothing is copied between devices$"):
+        gl.relayout_many(jobs[:2], out=[None, cupy.asarray(np.zeros(6, np.float32))])
+
+
+def test_an_address_of_one_device_that_no_kernel_can_reach_stops_the_launches_on_all(cupy):
+    with cupy.cuda.Device(1):
+        shifted = cupy.asarray(np.zeros(28, np.uint8))[2:26].view(np.float32)
+    outs = [cupy.asarray(np.full(6, 7, np.float32)), None, np.full(6, 7, np.float32)]
+    given = np.arange(6, dtype=np.float32)
+    jobs = [(buffer, "f32[2,3]", "{0,1}") for buffer in (cupy.asarray(given), shifted, given)]
+    with pytest.raises(BufferError, match="^job 1: source address is "):
+        gl.relayout_many(jobs, out=outs)
+    assert outs[0].tolist() == outs[2].tolist() == [7] * 6
+
+
 def test_index_conversion_and_its_errors(cupy):
     shape = "f32[2,3]{0,1:PD(3,5)}"
     index = cupy.asarray(np.indices((2, 3)).reshape(2, -1))

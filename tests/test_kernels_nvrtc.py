@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_files, kernel_text
+from gpulayout.planning.many_plan import JOBS
 from gpulayout.planning.parameters import AXES_VARIANTS
 from gpulayout.planning.tile_shape import FIXED_TILES
 from tests import nvrtc
-from tests.kernel_cases import BLOCK, FILES, WIDTHS, random_case
+from tests.kernel_cases import BLOCK, FILES, MOVE_FILES, WIDTHS, random_case
 from tests.nvrtc import CompileError
 
 pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
 needs_disassembler = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 MOST_REGISTERS = 64          # 256 threads of 64 registers: four blocks on a multiprocessor
-MOVE_FILES = tuple(sorted(set(FILES) - {"index.cu"}))
 
 
 def steps(least, most):
@@ -98,6 +98,12 @@ def test_every_number_of_axes_fits(axes):
     for file in sorted({*MOVE_FILES} - {"copy.cu"}):
         for macros in variants(file, widths=(1, 16), axes=axes, bits=(64,), all_accesses=False):
             check_budget(file, ("sm_75", "sm_90", "sm_120")[axes % 3], macros)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_kernel_for_many_moves_fits_every_architecture(architecture):
+    for width, (axes, jobs) in itertools.product(WIDTHS, JOBS.items()):
+        check_budget("many.cu", architecture, {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": 32, "GPL_AXES": axes, "GPL_JOBS": jobs})
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

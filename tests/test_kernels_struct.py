@@ -7,7 +7,16 @@ import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.division import divisor
-from gpulayout.planning.parameters import AXES_VARIANTS, axes_variant, pack_index_table, pack_move
+from gpulayout.planning.many_plan import JOBS
+from gpulayout.planning.parameters import (
+    AXES_VARIANTS,
+    axes_variant,
+    pack_index_table,
+    pack_job,
+    pack_many,
+    pack_move,
+    with_pointers,
+)
 from tests.simt import host_module, toolchain
 
 REASON = toolchain.missing()
@@ -26,6 +35,23 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
   for (int i = 0; i < GPL_AXES; ++i) {
     put(to, move.axis[i].extent), put(to, move.axis[i].bound);
     put(to, move.axis[i].source_stride), put(to, move.axis[i].target_stride);
+  }
+}
+"""
+ECHO_MANY = """
+__device__ void put(unsigned long long*& to, gpl_uint value) { *to++ = value; }
+extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplMany many) {
+  *to++ = sizeof many;
+  for (int j = 0; j < GPL_JOBS; ++j) put(to, many.first[j]);
+  for (int j = 0; j < GPL_JOBS; ++j) {
+    const GplJob& job = many.job[j];
+    *to++ = (unsigned long long)job.source, *to++ = (unsigned long long)job.target;
+    for (int i = 0; i < 4; ++i) *to++ = job.pad[i];
+    put(to, job.total);
+    for (int i = 0; i < GPL_AXES; ++i) {
+      put(to, job.axis[i].extent.value), put(to, job.axis[i].extent.multiplier), put(to, job.axis[i].extent.shift);
+      put(to, job.axis[i].bound), put(to, job.axis[i].source_stride), put(to, job.axis[i].target_stride);
+    }
   }
 }
 """
@@ -75,6 +101,26 @@ def test_an_index_table_arrives_field_by_field(axes, bits):
     macros = {"GPL_INDEX_BITS": bits, "GPL_AXES": axes, "GPL_IN_BYTES": 8, "GPL_IN_SIGNED": 1, "GPL_OUT_BYTES": 8}
     assert echoed(kernel_text("index.cu") + ECHO_TABLE, macros, parameters, len(expected)) == expected
     assert len(parameters) + 24 <= MOST_PARAMETER_BYTES
+
+
+@pytest.mark.parametrize("used", (1, 2, None))
+@pytest.mark.parametrize("variant", JOBS)
+def test_many_moves_arrive_field_by_field(variant, used):
+    capacity = JOBS[variant]
+    used = used or capacity
+    loops = [[(1000 + j, 900 + i, -(17 + i), 2**30 - j) for i in range(1 + j % variant)] for j in range(used)]
+    jobs = [pack_job(bytes([1, 2, 3, j]), 2**20 + j, axes, variant) for j, axes in enumerate(loops)]
+    pointers = [(2**48 + 16 * j, 2**63 + 32 * j) for j in range(used)]
+    parameters = with_pointers(pack_many([5 * j for j in range(used)], jobs, capacity), capacity, pointers)
+    expected = [len(parameters), *[5 * j for j in range(used)], *[2**31 - 1] * (capacity - used)]
+    for j, axes in enumerate(loops):
+        expected += [*pointers[j], *[0x030201 + (j << 24)] * 4, 2**20 + j]
+        for extent, bound, source_stride, target_stride in [*axes, *[(1, 1, 0, 0)] * (variant - len(axes))]:
+            expected += [*divisor(extent, 32), bound, source_stride & 2**32 - 1, target_stride]
+    expected += [0] * (capacity - used) * (7 + 6 * variant)
+    macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": variant, "GPL_JOBS": capacity}
+    assert echoed(kernel_text("many.cu") + ECHO_MANY, macros, parameters, len(expected)) == expected
+    assert MOST_PARAMETER_BYTES - len(parameters[capacity * 4:]) // capacity - 4 < len(parameters) <= MOST_PARAMETER_BYTES
 
 
 @pytest.mark.parametrize("count", (1, 5, 7, 9, 33))

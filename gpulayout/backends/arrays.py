@@ -167,6 +167,30 @@ def check_no_self_overlap(array: Array, role: str) -> None:
         reach += (size - 1) * stride
 
 
+def check_none_overlap(inputs: Sequence[tuple[Backend, Array, int]], outputs: Sequence[tuple[Backend, Array, int]]) -> None:
+    """BufferError when an output may share memory with an input or another output; buffers, each with its job's number.
+
+    In the order of their addresses, a buffer overlaps one before it exactly when it overlaps the one that reaches furthest.
+    """
+    everything = [*inputs, *outputs]
+    low = np.array([backend.address(array) for backend, array, _ in everything], np.int64)
+    high = low + np.array([array.size * array.itemsize for _, array, _ in everything], np.int64)
+    order = np.argsort(low, kind="stable")
+    order = order[(high > low)[order]]                   # empty buffers are nowhere
+    low, high, writes = low[order], high[order], order >= len(inputs)
+    furthest = np.maximum.accumulate(high)
+    furthest_written = np.maximum.accumulate(np.where(writes, high, 0))
+    clashes = np.flatnonzero(low[1:] < np.where(writes[1:], furthest[:-1], furthest_written[:-1]))
+    if not clashes.size:
+        return
+    later = int(clashes[0]) + 1
+    earlier = next(k for k in range(later) if low[later] < high[k] and (writes[k] or writes[later]))
+    numbers = [everything[order[k]][2] for k in (earlier, later)]
+    roles = [f"{'out' if writes[k] else 'buffer'} of job {number}" for k, number in zip((earlier, later), numbers)]
+    first, second = roles if writes[later] else roles[::-1]
+    raise BufferError(f"{first} and {second} overlap in memory: {second} must be other memory")
+
+
 def _byte_range(backend: Backend, array: Array) -> tuple[int, int]:
     if 0 in array.shape:
         return 0, 0

@@ -1,7 +1,8 @@
 """What a backend is: somebody who carries plans out.  It decides nothing; two backends write the same bytes."""
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -10,6 +11,15 @@ from gpulayout.planning.index_plan import IndexPlan
 from gpulayout.planning.move import Move
 
 Array = Any          # a NumPy or a CuPy array
+
+
+class Job(NamedTuple):
+    """One move of a list; `number` is its place in the caller's list."""
+
+    number: int
+    move: Move
+    source: Array
+    target: Array
 
 
 class Backend(Protocol):
@@ -46,6 +56,9 @@ class Backend(Protocol):
 
     def move(self, move: Move, source: Array, target: Array) -> None:
         """Carry out a move; both arrays start at their first element."""
+
+    def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
+        """What carries out all these moves between arrays of one device; whatever can be refused is refused here."""
 
     def convert(self, plan: IndexPlan, given: Array, result: Array | None, mode: str) -> int | None:
         """Convert flat index arrays and return the position of the first index that cannot be, or None.

@@ -5,12 +5,15 @@ the very same kernel files on the CPU.  Nothing here knows which.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from gpulayout.backends.base import Job
 from gpulayout.planning.index_plan import KERNELS, IndexPlan
 from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.many_plan import ManyPlan, Request, many_plan
 from gpulayout.planning.move import Move
 
 Macros = tuple[tuple[str, int], ...]
@@ -45,11 +48,24 @@ class CudaBackend:
     def move(self, move: Move, source: Any, target: Any) -> None:
         """Carry out a move: at most one launch, none when the target has no places."""
         from_address, to_address = self.address(source), self.address(target)
-        reads = move.element_count > 0                       # an empty source may have no address at all
-        plan = kernel_plan(move, from_address % 16 if reads else 0, to_address % 16)
+        plan = kernel_plan(move, *_phases(move, from_address, to_address))
         if plan:
             self.runtime.launch(target, plan.file, plan.kernel, plan.macros, plan.grid,
                                 (from_address, to_address, plan.parameters))
+
+    def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
+        """See `Backend.prepare`: small moves share launches."""
+        pointers = [(self.address(job.source), self.address(job.target)) for job in jobs]
+        plan = many_plan(tuple([Request(job.number, job.move, *_phases(job.move, *pair)) for job, pair in zip(jobs, pointers)]))
+        return lambda: self._carry_out(plan, jobs, pointers)
+
+    def _carry_out(self, plan: ManyPlan, jobs: Sequence[Job], pointers: Sequence[tuple[int, int]]) -> None:
+        for launch in plan.shared:
+            parameters = launch.parameters([pointers[place] for place in launch.members])
+            like = jobs[launch.members[0]].target
+            self.runtime.launch(like, launch.file, launch.kernel, launch.macros, launch.grid, (parameters,))
+        for place in plan.alone:
+            self.move(*jobs[place][1:])
 
     def convert(self, plan: IndexPlan, given: Any, result: Any | None, mode: str) -> int | None:
         """See `Backend.convert`: one launch, and no synchronisation unless the mode must raise."""
@@ -72,3 +88,8 @@ class CudaBackend:
             return None
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
+
+
+def _phases(move: Move, from_address: int, to_address: int) -> tuple[int, int]:
+    """Both addresses modulo 16; an empty source may have no address at all, and 0 stands for it."""
+    return from_address % 16 if move.element_count else 0, to_address % 16

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 import numpy as np
 
+from gpulayout.backends.base import Job
 from gpulayout.backends.numpy_index import convert
 from gpulayout.model.shape import Shape
 from gpulayout.planning.host_plan import HostPlan, host_plan
@@ -62,6 +64,12 @@ class NumpyBackend:
                 writing[...] = reading       # np.copyto without its dispatch, which would be a tenth of a small move
         if plan.fills and not plan.fills_first:
             _fill(move, target)
+
+    def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
+        def carry_out() -> None:
+            for job in jobs:
+                self.move(job.move, job.source, job.target)
+        return carry_out
 
     convert = staticmethod(convert)
 

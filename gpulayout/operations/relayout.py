@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpulayout.backends import arrays
-from gpulayout.backends.base import Array
+from gpulayout.backends.base import Array, Backend
 from gpulayout.backends.select import host_backend
 from gpulayout.model.arguments import as_shape
 from gpulayout.model.layout import Layout
@@ -48,18 +48,9 @@ class Plan:
 
         Raises as `relayout` does.
         """
-        if type(buffer) is np.ndarray:
-            backend, array = host_backend(), buffer
-        else:
-            backend, array = arrays.open_array(buffer, "buffer")
-        arrays.check_buffer(array, self.source, "buffer")
+        backend, array, result = checked_buffers(self.source, self.target, buffer, out)
         if out is None:
             result = out = backend.empty((self.target.buffer_size,), array.dtype, array)
-        else:
-            out_backend, result = arrays.open_array(out, "out", writing=True)
-            arrays.check_buffer(result, self.target, "out")
-            arrays.check_same_device(backend, array, out_backend, result, ("buffer", "out"))
-            arrays.check_no_overlap(backend, array, result, ("buffer", "out"))
         backend.move(self.move, array, result)
         return out
 
@@ -81,6 +72,22 @@ class Plan:
 
     def __reduce__(self):
         return plan, (self.source, self.target)
+
+
+def checked_buffers(source: Shape, target: Shape, buffer: Any, out: Any) -> tuple[Backend, Array, Array | None]:
+    """The backend and both arrays of a relayout, after every check; an `out` of None gives no array."""
+    if type(buffer) is np.ndarray:
+        backend, array = host_backend(), buffer
+    else:
+        backend, array = arrays.open_array(buffer, "buffer")
+    arrays.check_buffer(array, source, "buffer")
+    if out is None:
+        return backend, array, None
+    out_backend, result = arrays.open_array(out, "out", writing=True)
+    arrays.check_buffer(result, target, "out")
+    arrays.check_same_device(backend, array, out_backend, result, ("buffer", "out"))
+    arrays.check_no_overlap(backend, array, result, ("buffer", "out"))
+    return backend, array, result
 
 
 _plan = functools.lru_cache(maxsize=4096)(Plan)

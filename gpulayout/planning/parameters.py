@@ -1,6 +1,6 @@
-"""The bytes of the kernels' parameter structs: the host side of `GplMove` and `GplIndexTable` in kernels/.
+"""The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplMany` and `GplIndexTable` in kernels/.
 
-Both are passed by value.  All words behind the fixed head have the width of the index (4 or 8 bytes), so a struct is
+All are passed by value.  All words behind the fixed head have the width of the index (4 or 8 bytes), so a struct is
 its head followed by an array of words; the order here is the order of the fields there.
 """
 from __future__ import annotations
@@ -45,8 +45,30 @@ def pack_move(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[in
         words += divisor(value, 32)               # numbers inside a tile are small, also in 64-bit builds
     for extent, bound, source_stride, target_stride in _filled(axes, (1, 1, 0, 0)):
         words += [*divisor(extent, bits), bound, source_stride, target_stride]
-    pattern = (pad * 16)[:16]
-    return _aligned(pattern + _words(words, bits), 16)
+    return _aligned(_pattern(pad) + _words(words, bits), 16)
+
+
+def pack_job(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]], variant: int) -> bytes:
+    """The bytes of a `GplJob` of `variant` axes; both pointers, its first 16 bytes, are 0."""
+    words = [total]
+    for extent, bound, source_stride, target_stride in [*axes, *[(1, 1, 0, 0)] * (variant - len(axes))]:
+        words += [*divisor(extent, 32), bound, source_stride, target_stride]
+    return _aligned(bytes(16) + _pattern(pad) + _words(words, 32), 8)
+
+
+def pack_many(first_blocks: Sequence[int], jobs: Sequence[bytes], capacity: int) -> bytes:
+    """The bytes of a `GplMany` of `capacity` jobs, all from `pack_job` with one variant; unused ones begin after any block."""
+    unused = capacity - len(jobs)
+    first = _aligned(_words([*first_blocks, *[_INT31 - 1] * unused], 32), 8)
+    return first + b"".join(jobs) + bytes(unused * len(jobs[0]))
+
+
+def with_pointers(many: bytes, capacity: int, pointers: Sequence[tuple[int, int]]) -> bytes:
+    """A `GplMany` with the (source, target) addresses of its jobs, in their order."""
+    words = np.frombuffer(many, np.uint64).copy()
+    jobs = words[(capacity + 1) // 2:].reshape(capacity, -1)
+    jobs[:len(pointers), :2] = np.array(pointers, np.uint64)
+    return words.tobytes()
 
 
 def pack_index_table(bits: int, count: int, size: int, mode: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:
@@ -58,6 +80,10 @@ def pack_index_table(bits: int, count: int, size: int, mode: int, digits: Sequen
     for extent, bound, stride, dim in _filled(digits, (1, 1, 0, 0)):
         words += [*divisor(max(extent, 1), bits), bound, stride, dim]
     return _aligned(np.array([count, size, len(digits), mode], np.uint64).tobytes() + _words(words, bits), 8)
+
+
+def _pattern(pad: bytes) -> bytes:
+    return (pad * 16)[:16]
 
 
 def _filled(rows: Sequence[tuple], filler: tuple) -> list[tuple]:

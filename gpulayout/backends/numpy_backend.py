@@ -105,8 +105,9 @@ def _word(itemsize: int) -> np.dtype:
 
 def _view(array: np.ndarray, word: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> np.ndarray:
     """A strided view of an array's memory, from its first element on; `offset` and `strides` in bytes."""
-    if array.flags.c_contiguous:
-        return np.ndarray(shape, word, array, offset, strides)
+    flags = array.flags
+    if flags.c_contiguous or flags.f_contiguous:
+        return np.ndarray(shape, word, array if flags.c_contiguous else array.T, offset, strides)
     # Only logical arrays with strides of their own get here; they lend no buffer, so their memory goes by its address.
     address, read_only = array.__array_interface__["data"]
     interface = {"version": 3, "data": (address + offset, read_only), "shape": shape, "strides": strides, "typestr": word.str}

@@ -39,7 +39,7 @@ class SimtRuntime:
 
 
 KERNELS_OF = {"copy.cu": ("gpl_copy",), "rows.cu": ("gpl_rows",), "tile.cu": ("gpl_tile_vector",),
-              "tile_any.cu": ("gpl_tile_any",), "gather.cu": ("gpl_gather",), "many.cu": ("gpl_many",),
+              "tile_any.cu": ("gpl_tile_any",), "tile_nd.cu": ("gpl_tile_nd",), "gather.cu": ("gpl_gather",), "many.cu": ("gpl_many",),
               "index.cu": ("gpl_linearize", "gpl_delinearize", "gpl_convert_linear")}
 
 

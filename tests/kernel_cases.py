@@ -13,13 +13,14 @@ import numpy as np
 import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning import index_plan, kernel_plan
-from gpulayout.planning.move import Axis, Move
+from gpulayout.planning.move import Axis, Move, coalesce
 from gpulayout.planning.tile_shape import FIXED_TILES
 from tests.simt.record import Buffer, Record
 
 WIDTHS = (1, 2, 4, 8, 16)
 FILES = {"copy.cu": ("gpl_copy",), "rows.cu": ("gpl_rows",), "tile.cu": ("gpl_tile_vector",), "tile_any.cu": ("gpl_tile_any",),
-         "gather.cu": ("gpl_gather",), "many.cu": ("gpl_many",), "index.cu": ("gpl_linearize", "gpl_delinearize", "gpl_convert_linear")}
+         "tile_nd.cu": ("gpl_tile_nd",), "gather.cu": ("gpl_gather",), "many.cu": ("gpl_many",),
+         "index.cu": ("gpl_linearize", "gpl_delinearize", "gpl_convert_linear")}
 MOVE_FILES = tuple(sorted(set(FILES) - {"index.cu", "many.cu"}))       # those of a single move
 BLOCK = 256
 
@@ -157,6 +158,35 @@ def odd_tiles(width):
     yield Case("dense both, odd phase", both, width % 16, width % 16)
 
 
+def transposed(width, dimensions, order):
+    """A dense row-major array with its dimensions in another order, major first; as few axes as possible."""
+    rank, source, target = len(dimensions), {}, {}
+    for strides, dims in ((source, range(rank)), (target, order)):
+        step = width
+        for dim in reversed(dims):
+            strides[dim], step = step, step * dimensions[dim]
+    axes = [Axis(dimensions[dim], dimensions[dim], source[dim], target[dim]) for dim in reversed(order)]
+    joined, made_of = coalesce(axes, [(dim,) for dim in reversed(order)])
+    return Move(joined, width, bytes(range(0xF0, 0xF0 + width)), made_of)
+
+
+def backwards(rank):
+    return tuple(reversed(range(rank)))
+
+
+def many_axes(width):
+    for extent, rank in ((2, 14), (3, 9), (8, 4)):
+        yield Case(f"{extent}^{rank} reversed", transposed(width, (extent,) * rank, backwards(rank)))
+    yield Case("mixed", transposed(width, (7, 5, 6, 3, 9), (4, 0, 2, 3, 1)), width % 16, 0)
+    yield Case("same axes on both sides", transposed(width, (130, 3, 5), (0, 2, 1)), 0, width % 16)
+    yield Case("cut unevenly", transposed(width, (2311, 3, 3), (0, 2, 1)))
+    yield Case("all but the outer axis", transposed(width, (9, 5, 7, 7), (0, 2, 3, 1)))
+    # Padding, gaps, a source that runs backwards or stands still along an outer axis, a box of nothing but pad.
+    padded = [(5, 4, 343, 1), (9, 7, 1, 5), (7, 7, 7, 45), (9, 7, 49, 316)]
+    yield Case("padded", move_of(width, [*padded, (3, 2, -1372, 2850), (3, 2, 0, 8552)]))
+    yield Case("padded, cut", move_of(width, [(5, 3, 2100, 1), (30, 27, 70, 5), (70, 69, 1, 150), (3, 1, 0, 10500)]))
+
+
 def gathers(width):
     yield Case("gather every second", move_of(width, [(1200, 1200, 2, 1)]), width % 16, 0)
     yield Case("gather backwards", move_of(width, [(700, 700, -1, 1), (2, 2, 0, 700)]))
@@ -164,7 +194,7 @@ def gathers(width):
     yield Case("gather to gaps", move_of(width, [(5, 4, 3, 2), (11, 9, 12, 11)]))
 
 
-FAMILIES = {"copy": copies, "rows": rows, "tile": tiles, "odd tile": odd_tiles, "gather": gathers}
+FAMILIES = {"copy": copies, "rows": rows, "tile": tiles, "odd tile": odd_tiles, "many axes": many_axes, "gather": gathers}
 
 
 def cases(width, families=tuple(FAMILIES), bits=32):

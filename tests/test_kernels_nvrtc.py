@@ -180,6 +180,21 @@ def test_whole_tiles_move_16_bytes_at_a_time_in_few_instructions(width, architec
     assert sum(kind not in ("NOP", "BRA") for kind in kinds) / elements <= MOST_INSTRUCTIONS[width]
 
 
+@needs_disassembler
+@pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_box_takes_as_many_instructions_however_many_axes_it_has(width, architecture):
+    """From the first barrier on, with the loops' own; four loads of a thread are under way before the first is stored."""
+    found = opcodes("tile_nd.cu", {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": 32, "GPL_AXES": 32}, architecture)
+    kinds = [opcode.split(".")[0] for opcode in found]
+    barriers = [i for i, kind in enumerate(kinds) if kind == "BAR"]
+    assert len(barriers) == 2
+    reading = kinds[barriers[0]:barriers[1]]
+    assert max(i for i, kind in enumerate(reading) if kind == "LDG") < reading.index("STS")
+    after = [kind for kind in kinds[barriers[0]:] if kind not in ("NOP", "BRA", "BSSY", "BSYNC")]
+    assert kinds.count("LDG") == 4 and len(after) / 4 <= 75
+
+
 # ---- broken twins -----------------------------------------------------------------------------------------------
 
 def test_a_warning_is_an_error():

@@ -93,6 +93,11 @@ def test_every_number_of_axes_is_right():
     ("odd tile", "  __syncthreads();", ""),
     ("odd tile", "if (++spot.minor == width)", "if (++spot.minor > width)"),
     ("odd tile", "% (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0;", ">= 0;"),
+    ("many axes", "  __syncthreads();                                                // the tables", "  // the tables"),
+    ("many axes", "  __syncthreads();                                                // the box", "  // the box"),
+    ("many axes", "first + coordinate < (READ", "first + coordinate <= (READ"),
+    ("many axes", "box.first[0] < move.axis[0].bound && box.first[1] < move.axis[1].bound", "true"),
+    ("many axes", "!READ || box.place.inside", "true"),
     ("gather", "if (place.inside)", "if (true)"),
 ])
 def test_a_broken_kernel_is_seen(family, right, wrong):

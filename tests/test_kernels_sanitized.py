@@ -63,6 +63,13 @@ TWINS = [
     ("asan_ubsan", "odd tile", "count % (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0", "true", "heap-buffer-overflow"),
     ("asan_ubsan", "odd tile", "return spot.minor < minor_end && spot.major < major_end;", "return true;", "heap-buffer-overflow"),
     ("asan_ubsan", "odd tile", "(GPL_TILE_ELEMENTS / 16 * 17)", "GPL_TILE_ELEMENTS", ""),
+    ("tsan_block", "many axes", "  __syncthreads();                                                // the tables", "  // ", "data race"),
+    ("tsan_block", "many axes", "  __syncthreads();                                                // the box", "  // ", "data race"),
+    ("tsan_grid", "many axes", "move.count[1].value) * move.tile[1].value", "move.count[1].value) * (move.tile[1].value - 1)", "data race"),
+    ("asan_ubsan", "many axes", "axis.bound : axis.extent.value)", "axis.bound + 1 : axis.extent.value)", ""),
+    ("asan_ubsan", "many axes", "axis.bound : axis.extent.value)", "axis.bound : axis.extent.value + 1)", ""),
+    ("asan_ubsan", "many axes", "#define GPL_BOX_BYTES 10240", "#define GPL_BOX_BYTES 8192", ""),
+    ("asan_ubsan", "many axes", "#define GPL_ENTRIES 512", "#define GPL_ENTRIES 128", ""),
     ("asan_ubsan", "gather", "if (place.inside)", "if (true)", ""),
     ("asan_ubsan", "gather", "(gpl_int)offset", "offset", ""),
 ]

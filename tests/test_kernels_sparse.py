@@ -11,7 +11,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.index_plan import KERNELS, convert_plan, delinearize_plan, linearize_plan
-from tests.kernel_cases import BLOCK, FILES, Case, forced_bits, move_of
+from tests.kernel_cases import BLOCK, FILES, Case, backwards, forced_bits, move_of, transposed
 from tests.simt import host_module, toolchain
 from tests.simt.sparse import sparse_bytes
 
@@ -29,6 +29,9 @@ CASES = {
     "tile, padded": Case("tile", move_of(1, [(65552, 65540, 65568, 1), (65568, 65561, 1, 65552)])),
     "odd tile": Case("odd tile", move_of(1, [(65539, 65539, 65555, 1), (65555, 65555, 1, 65539)])),
     "dense tile": Case("dense tile", move_of(1, [(BIG // 2 + 4, BIG // 2 + 4, 3, 1), (3, 3, 1, BIG // 2 + 4)])),
+    "many axes": Case("many axes", transposed(1, (8,) * 11, backwards(11))),
+    "many axes, padded": Case("many axes", move_of(1, [(3, 2, 11 * 2**20, 1), (11, 11, 2**20, 3), (2**20, 2**20, 1, 33),
+                                                       (130, 129, 22 * 2**20, 33 * 2**20 + 3)])),
     "gather": Case("gather", move_of(1, [(BIG // 2 + 77, BIG // 2 + 77, 2, 3)])),
 }
 
@@ -48,7 +51,7 @@ def corner(case, far):
     """Numbers of places at the beginning or the end of every axis: 48 along the minor one, 16 lines of a tile."""
     most = (48, 16 if "tile" in case.plan.kernel else 1)
     ranges = []
-    for axis, size in zip(case.move.axes, most):
+    for axis, size in zip(case.move.axes, itertools.chain(most, itertools.repeat(1))):
         size = min(axis.extent, size)
         ranges.append(range(axis.extent - size, axis.extent) if far else range(size))
     for coordinates in itertools.product(*ranges):
@@ -82,7 +85,7 @@ def test_the_ends_of_a_huge_move_are_right(name, far):
     case = CASES[name]
     plan = dataclasses.replace(case, bits=64).plan
     assert max(case.move.source_span[1], case.move.target_span[1]) > BIG
-    files = {"copy": "copy.cu", "rows": "rows.cu", "tile": "tile.cu", "gather": "gather.cu"}
+    files = {"copy": "copy.cu", "rows": "rows.cu", "tile": "tile.cu", "many axes": "tile_nd.cu", "gather": "gather.cu"}
     assert plan.file == files.get(name.split(",")[0], "tile_any.cu")
     assert corner_is_right(case, far)
 

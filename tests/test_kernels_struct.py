@@ -11,12 +11,14 @@ from gpulayout.planning.many_plan import JOBS
 from gpulayout.planning.parameters import (
     AXES_VARIANTS,
     axes_variant,
+    pack_box,
     pack_index_table,
     pack_job,
     pack_many,
     pack_move,
     with_pointers,
 )
+from gpulayout.planning.tile_box import MAX_BOX_AXES
 from tests.simt import host_module, toolchain
 
 REASON = toolchain.missing()
@@ -66,6 +68,21 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
   }
 }
 """
+ECHO_BOX = """
+__device__ void put(unsigned long long*& to, const GplSmallDivisor& by) { *to++ = by.value, *to++ = by.multiplier, *to++ = by.shift; }
+__device__ void put(unsigned long long*& to, const GplOrder& order) {
+  put(to, order.low), *to++ = order.low_digits, *to++ = order.digits, *to++ = order.entries;
+  for (int i = 0; i < GPL_DIGITS; ++i) {
+    put(to, order.digit[i].extent);
+    *to++ = order.digit[i].axis, *to++ = order.digit[i].step;
+  }
+}
+extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplBoxMove nd) {
+  *to++ = sizeof nd, *to++ = nd.move.total;
+  put(to, nd.read), put(to, nd.write);
+  *to++ = nd.elements;
+}
+"""
 
 
 def echoed(text, macros, parameters, count):
@@ -87,6 +104,23 @@ def test_a_move_arrives_field_by_field(axes, bits):
         expected += [*divisor(extent, bits), bound, source_stride & mask, target_stride]
     macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": bits, "GPL_AXES": axes}
     assert echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, len(expected)) == expected
+    assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
+
+
+@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("axes", AXES)
+def test_a_box_arrives_field_by_field(axes, bits):
+    digits = [(2 + i, 10 - i, 100 + i) for i in range(5)]
+    orders = ((2, digits), (3, digits[::-1]))
+    parameters = pack_move(bits, b"\x01", (77, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes) + pack_box(orders)
+    expected = [len(parameters), 77]
+    for low_digits, order, low, high in ((2, digits, 2 * 3, 4 * 5 * 6), (3, digits[::-1], 6 * 5 * 4, 3 * 2)):
+        expected += [*divisor(low, 32), low_digits, 5, low + high]
+        for size, axis, step in [*order, *[(1, 0, 0)] * (MAX_BOX_AXES - 5)]:
+            expected += [*divisor(size, 32), axis, step]
+    expected.append(2 * 3 * 4 * 5 * 6)
+    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": bits, "GPL_AXES": axes}
+    assert echoed(kernel_text("tile_nd.cu") + ECHO_BOX, macros, parameters, len(expected)) == expected
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
 
 

@@ -12,7 +12,7 @@ import pathlib
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
-from tests.kernel_cases import WIDTHS, Case, move_of
+from tests.kernel_cases import WIDTHS, Case, backwards, move_of, transposed
 from tests.simt import runner, toolchain
 
 REASON = toolchain.missing()
@@ -44,6 +44,9 @@ def awkward_cases(width):
         yield Case(f"{channels} channels to planes", move_of(width, [minor, major]))
         minor, major = (channels, channels, pixels, 1), (pixels, pixels, 1, channels)
         yield Case(f"planes to {channels} channels", move_of(width, [minor, major]))
+    for extent, rank in ((2, 14), (3, 9), (8, 4)):
+        yield Case(f"{extent}^{rank} reversed", transposed(width, (extent,) * rank, backwards(rank)))
+    yield Case("5 images of 7 x 7", transposed(width, (40, 5, 7, 7), (0, 2, 3, 1)))
     yield Case("gather backwards", move_of(width, [(4096, 4096, -1, 1)]))
 
 
@@ -102,6 +105,15 @@ def test_without_the_xor_lanes_meet_in_one_bank(width):
     tile = next(case for case in aligned_cases(width) if case.name == "tile")
     (row,) = traffic([tile], *changes).values()
     assert row["shared read"][0] >= 8, row
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_many_short_axes_are_read_and_written_in_runs(width):
+    """A gather would read a sector for each element, 8 of 4 bytes.  Runs of odd lengths share their sectors with others."""
+    for name, row in traffic([case for case in awkward_cases(width) if "reversed" in case.name or "7 x 7" in case.name]).items():
+        assert row["file"] == "tile_nd.cu"
+        assert max(row["global read"][1], row["global write"][1]) <= {1: 2.4, 2: 2, 4: 1.5, 8: 1.25, 16: 1.15}[width], (name, row)
+        assert max(row[access][0] for access in SHARED) <= 2.5, (name, row)
 
 
 def test_an_even_pitch_is_seen():

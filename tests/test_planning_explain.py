@@ -97,9 +97,11 @@ CASES = {
     "runs of 8 bytes are one element": ("u8[512,512,8]{2,1,0}", "u8[512,512,8]{2,0,1}", "gpl_tile_vector", 8),
     "runs of 12 bytes are no element": ("f32[512,512,3]{2,1,0}", "f32[512,512,3]{2,0,1}", "gpl_rows", 4),
     "3-D, reversed": ("f32[128,96,160]{2,1,0}", "f32[128,96,160]{0,1,2}", "gpl_tile_vector", 4),
-    "all short": ("f32[2,2,2,2,2]{4,3,2,1,0}", "f32[2,2,2,2,2]{0,1,2,3,4}", "gpl_gather", 4),
+    "all short": ("f32[8,8,8,8,8,8]", "f32[8,8,8,8,8,8]{0,1,2,3,4,5}", "gpl_tile_nd", 4),
+    "all short and few": ("f32[2,2,2,2,2]{4,3,2,1,0}", "f32[2,2,2,2,2]{0,1,2,3,4}", "gpl_gather", 4),
 }
-FAMILIES = {"gpl_copy": "copy", "gpl_rows": "rows", "gpl_tile_vector": "tile", "gpl_tile_any": "tile", "gpl_gather": "gather"}
+FAMILIES = {"gpl_copy": "copy", "gpl_rows": "rows", "gpl_tile_vector": "tile", "gpl_tile_any": "tile", "gpl_tile_nd": "tile",
+            "gpl_gather": "gather"}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -119,7 +121,7 @@ def test_all_kernels_are_named():
 def test_a_kernel_below_the_fastest_of_its_kind_has_a_reason():
     for name, (source, target, kernel, _) in CASES.items():
         plan = kernel_plan(gl.plan(source, target).move)
-        if kernel in ("gpl_gather", "gpl_tile_any"):
+        if kernel in ("gpl_gather", "gpl_tile_any", "gpl_tile_nd"):
             assert plan.reasons, name
         if plan.vector_bytes == 16 and kernel in ("gpl_copy", "gpl_tile_vector") and plan.element_bytes == 16:
             assert not plan.reasons, name

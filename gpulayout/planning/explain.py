@@ -86,7 +86,7 @@ def _axes(number: int) -> str:
 def _gpu(plan: KernelPlan | None) -> list[str]:
     if plan is None:
         return ["  gpu      no launch: nothing to write"]
-    tile = f", tile of {plan.tile[1]} x {plan.tile[0]} elements" if plan.tile else ""
+    tile = f", tile of {' x '.join(map(str, reversed(plan.tile)))} elements" if plan.tile else ""
     lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
              f"    elements of {plan.element_bytes} bytes, accesses of {plan.vector_bytes} bytes{tile}, {plan.index_bits}-bit offsets, "
              f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]

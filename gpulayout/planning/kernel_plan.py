@@ -4,7 +4,8 @@ Families, the fastest first:
 
     copy     one contiguous run on both sides
     rows     the same minor axis on both sides: whole rows move in vectors of up to 16 bytes
-    tile     different minor axes: a tile goes through shared memory, so that both sides are read and written in runs
+    tile     different minor axes: a tile goes through shared memory, so that both sides are read and written in runs;
+             it has two axes, or where those are short, as many as make runs
     gather   the rest: one place after the other
 
 A plan depends on the pointers only through their remainder modulo 16, so it can be cached.
@@ -14,20 +15,22 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gpulayout.planning.move import Axis, Move
-from gpulayout.planning.parameters import axes_variant, index_bits, pack_move
+from gpulayout.planning.parameters import axes_variant, index_bits, pack_box, pack_move
+from gpulayout.planning.tile_box import MAX_OFFSET, Box, best_box, runs, split
 from gpulayout.planning.tile_shape import FIXED_TILES, fixed_tile_fits, flexible_tile, smallest_useful_tile
+from gpulayout.planning.widening import VECTOR_BYTES, Work, widened
 
 THREADS = 256
 ITEMS = 4                    # pieces of work per thread in copy, rows and gather
 MAX_GRID_X = 2**31 - 1
-VECTOR_BYTES = 16
 _WORD = 4                    # bytes; smaller elements go through shared memory in words where they can
 _LONG_ROW = 64               # bytes from which on a row is worth vectors that do not start where it does
 _SHORT_RUN = 64              # elements up to which an axis is whole in every tile
+_RUN_BYTES = 64              # two sectors: below, a tile of many axes is tried
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class KernelPlan:
     vector_bytes  of one access to the target; reasons say where reads are narrower
     grid          blocks; every block has 256 threads
     parameters    the bytes of the parameter struct
+    tile          places along its axes, minor first
     reasons       what kept the plan from a faster family or wider accesses, one sentence each
     """
 
@@ -51,27 +55,8 @@ class KernelPlan:
     vector_bytes: int
     index_bits: int
     axes: tuple[Axis, ...]
-    tile: tuple[int, int] | None
+    tile: tuple[int, ...] | None
     reasons: tuple[str, ...]
-
-
-class _Work(NamedTuple):
-    """A move on its way to a plan.  `axes` are in elements of `width` bytes, phases are addresses modulo 16."""
-
-    move: Move
-    width: int
-    axes: tuple[Axis, ...]
-    source_phase: int
-    target_phase: int
-    reasons: tuple[str, ...]
-
-    def because(self, *reasons: str) -> _Work:
-        """The same work with what was learnt on the way."""
-        return self._replace(reasons=(*self.reasons, *reasons))
-
-    @property
-    def reads(self) -> bool:
-        return self.move.element_count > 0
 
 
 class _Kernel(NamedTuple):
@@ -84,6 +69,7 @@ _COPY = _Kernel("copy", "copy.cu", "gpl_copy")
 _ROWS = _Kernel("rows", "rows.cu", "gpl_rows")
 _TILE = _Kernel("tile", "tile.cu", "gpl_tile_vector")
 _TILE_ANY = _Kernel("tile", "tile_any.cu", "gpl_tile_any")
+_TILE_ND = _Kernel("tile", "tile_nd.cu", "gpl_tile_nd")
 _GATHER = _Kernel("gather", "gather.cu", "gpl_gather")
 
 
@@ -95,7 +81,7 @@ def kernel_plan(move: Move, source_phase: int = 0, target_phase: int = 0) -> Ker
     """
     if not move.place_count:
         return None
-    work = _work(move, source_phase, target_phase)
+    work = widened(move, source_phase, target_phase)
     minor = work.axes[0]
     if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:
         return _copy(work)
@@ -107,68 +93,15 @@ def kernel_plan(move: Move, source_phase: int = 0, target_phase: int = 0) -> Ker
     if source_minor is None:
         return _gather(work.because("no tile: no axis of the source is contiguous"))
     others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
-    found = _tile(work._replace(axes=(minor, work.axes[source_minor], *others)))
-    return found or _gather(work.because(f"no tile: the runs of {work.axes[source_minor].extent} and {minor.extent} elements are "
+    work = work._replace(axes=(minor, work.axes[source_minor], *others))
+    found = _many_axes(work, _tile(work))
+    return found or _gather(work.because(f"no tile: the runs of {work.axes[1].extent} and {minor.extent} elements are "
                                          f"too short to fill {smallest_useful_tile()} places of shared memory"))
-
-
-# ---- the element: as many bytes as stay together on both sides -----------------------------------------
-
-def _work(move: Move, source_phase: int, target_phase: int) -> _Work:
-    """The move in elements as wide as can be: neighbours that never part are moved as one.
-
-    f32[8,4]{...} whose minor dimension of 4 stays minor moves as 8 elements of 16 bytes.
-    """
-    width, axes = move.itemsize, move.axes
-    for field, side, phase in (("source_stride", "source", source_phase), ("target_stride", "target", target_phase)):
-        for axis in axes:
-            if getattr(axis, field) % width:
-                raise BufferError(f"{field} {getattr(axis, field)} of the {side} is not a multiple of the element's {width} bytes: "
-                                  "a kernel cannot reach such elements")
-        if phase % width:
-            raise BufferError(f"{side} address is {phase} past a multiple of 16: elements of {width} bytes must be aligned to {width}")
-    reason = ""
-    while axes and width < VECTOR_BYTES:
-        reason = _why_not_double(axes, width, source_phase | target_phase)
-        if reason is not None:
-            break
-        width *= 2
-        axes = _halved(axes, width)
-    axes = tuple(Axis(axis.extent, axis.bound, axis.source_stride // width, axis.target_stride // width) for axis in axes)
-    return _Work(move, width, axes or (Axis(1, 1, 1, 1),), source_phase, target_phase, (reason,) if reason else ())
-
-
-def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None:
-    """What keeps two neighbouring elements of `width` bytes from moving as one: None when nothing does.
-
-    Empty when there are no such neighbours: the minor axis is not contiguous on both sides.
-    """
-    minor, wider = axes[0], 2 * width
-    shown = f"elements stay {width} bytes: "
-    if minor[2:] != (width, width):
-        return ""
-    if minor.is_padded:
-        return shown + "the minor axis is padded"
-    if minor.extent % 2:
-        return shown + f"the contiguous run of {minor.extent} is odd"
-    if phases % wider:
-        return shown + f"an address is not a multiple of {wider}"
-    for axis in axes[1:]:
-        if axis.source_stride % wider or axis.target_stride % wider:
-            return shown + f"strides {axis.source_stride} and {axis.target_stride} bytes are not multiples of {wider}"
-    return None
-
-
-def _halved(axes: Sequence[Axis], width: int) -> tuple[Axis, ...]:
-    minor = axes[0]
-    if minor.extent == 2:
-        return tuple(axes[1:])
-    return (Axis(minor.extent // 2, minor.bound // 2, width, width), *axes[1:])
 
 
 # ---- the families ------------------------------------------------------------------------------------------
 
-def _copy(work: _Work) -> KernelPlan:
+def _copy(work: Work) -> KernelPlan:
     load = _common_step([work.source_phase - work.target_phase], VECTOR_BYTES)
     if load < VECTOR_BYTES:
         apart = abs(work.source_phase - work.target_phase)
@@ -180,7 +113,7 @@ def _copy(work: _Work) -> KernelPlan:
                  accesses=(("GPL_LOAD_BYTES", load),))
 
 
-def _rows(work: _Work) -> KernelPlan:
+def _rows(work: Work) -> KernelPlan:
     """Rows are cut at multiples of the vector.  Long rows may begin anywhere, short ones are cut where they begin."""
     width, (minor, *others) = work.width, work.axes
     row_bytes = minor.extent * width
@@ -206,7 +139,7 @@ def _common_step(distances: Sequence[int], most: int) -> int:
     return math.gcd(most, *distances)
 
 
-def _tile(work: _Work) -> KernelPlan | None:
+def _tile(work: Work) -> KernelPlan | None:
     """The work's axes are the target's minor axis b, the source's minor axis a, then the others."""
     b, a = work.axes[:2]
     narrow = _misaligned(work, "source", b) or _misaligned(work, "target", a)
@@ -218,7 +151,7 @@ def _tile(work: _Work) -> KernelPlan | None:
     return _tiles(work, _TILE, VECTOR_BYTES, (tile_b, tile_a), tile_a)
 
 
-def _flexible(work: _Work, why: str) -> KernelPlan | None:
+def _flexible(work: Work, why: str) -> KernelPlan | None:
     """Tiles of any size.  Small elements are moved in words of 4 bytes on a side where all runs start at words.
 
     A side is dense when its minor axis is whole in every tile and rows touch: a tile is then a single run.
@@ -240,7 +173,7 @@ def _flexible(work: _Work, why: str) -> KernelPlan | None:
                   (("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)))
 
 
-def _starts(work: _Work, side: str, across: Axis | None) -> dict[str, int]:
+def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
     """In bytes, all that the starts of a side's runs are made of; `across` is the axis from run to run in a tile."""
     phase, field = (work.source_phase, "source_stride") if side == "source" else (work.target_phase, "target_stride")
     strides = [getattr(axis, field) * work.width for axis in (*([across] if across else []), *work.axes[2:])]
@@ -248,38 +181,74 @@ def _starts(work: _Work, side: str, across: Axis | None) -> dict[str, int]:
         f"the {side} steps by {stride} bytes, no multiple of 16": stride for stride in strides}
 
 
-def _misaligned(work: _Work, side: str, across: Axis) -> str | None:
+def _misaligned(work: Work, side: str, across: Axis) -> str | None:
     """What keeps the runs of a side from starting at multiples of 16 bytes."""
     return next((why for why, distance in _starts(work, side, across).items() if distance % VECTOR_BYTES), None)
 
 
-def _piece(work: _Work, side: str, across: Axis | None) -> int:
+def _piece(work: Work, side: str, across: Axis | None) -> int:
     step = _common_step([*_starts(work, side, across).values()], VECTOR_BYTES)
     return _WORD if work.width < _WORD <= step else work.width
 
 
-def _tiles(work: _Work, kernel: _Kernel, vector: int, tile: tuple[int, int], pitch: int,
+def _tiles(work: Work, kernel: _Kernel, vector: int, tile: tuple[int, int], pitch: int,
            accesses: tuple[tuple[str, int], ...] = ()) -> KernelPlan:
     counts = (math.ceil(work.axes[0].extent / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
     return _plan(work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, accesses=accesses)
 
 
-def _gather(work: _Work) -> KernelPlan:
+def _many_axes(work: Work, found: KernelPlan | None) -> KernelPlan | None:
+    """A tile of more axes where one of two axes was not found or has short runs, and more axes make longer ones."""
+    shortest = 0
+    if found:
+        shortest = min(runs(found.axes, tuple(map(min, found.tile, (axis.extent for axis in found.axes)))
+                            + (1,) * (len(found.axes) - 2))) * work.width
+    if shortest >= _RUN_BYTES or max(map(abs, _reaches(work.axes))) >= MAX_OFFSET:
+        return found
+    box = best_box(work.axes, work.width)
+    if box is None or 2 * min(box.source_run, box.target_run) * work.width < 3 * shortest:
+        return found
+    return _box_plan(work, box, f"a tile of two axes would have runs of {shortest} bytes" if found else "two axes fill no tile")
+
+
+def _box_plan(work: Work, box: Box, why: str) -> KernelPlan:
+    """The struct's first two axes are those that are cut, then come the outer ones, then what is whole in every tile."""
+    axes, sizes = work.axes, box.sizes
+    cut = sorted(range(len(axes)), key=lambda k: (sizes[k] == axes[k].extent, sizes[k] == 1, abs(axes[k].target_stride)))[:2]
+    outer = [k for k in range(len(axes)) if k not in cut and sizes[k] == 1]
+    order = [*cut, *outer, *(k for k in range(len(axes)) if k not in cut and sizes[k] > 1)]
+    counts = tuple(math.ceil(axes[k].extent / sizes[k]) for k in cut)
+    total = math.prod(counts) * math.prod(axes[k].extent for k in outer)
+    orders = pack_box([(split([sizes[k] for k in walk]), [(sizes[k], order.index(k), box.steps[k]) for k in walk])
+                       for walk in (box.read, box.write)])
+    run_bytes = f"{box.source_run * work.width} bytes in the source, of {box.target_run * work.width} in the target"
+    work = work._replace(axes=tuple(axes[k] for k in order)).because(
+        f"accesses of {work.width} bytes: {why}; one of {len(box.write)} axes has runs of {run_bytes}")
+    plan = _plan(work, _TILE_ND, work.width, total, total=total, counts=counts, tile=tuple(sizes[k] for k in cut))
+    return replace(plan, parameters=plan.parameters + orders, tile=tuple(sizes[k] for k in box.write))
+
+
+def _gather(work: Work) -> KernelPlan:
     total = math.prod(axis.extent for axis in work.axes)
     return _plan(work, _GATHER, work.width, math.ceil(total / (THREADS * ITEMS)), total=total)
 
 
-def _plan(work: _Work, kernel: _Kernel, vector: int, blocks: int, *, total: int, accesses: tuple[tuple[str, int], ...] = (),
+def _plan(work: Work, kernel: _Kernel, vector: int, blocks: int, *, total: int, accesses: tuple[tuple[str, int], ...] = (),
           tile: tuple[int, int] | None = None, **numbers) -> KernelPlan:
     """The plan; `numbers` are further fields of the parameter struct: head, pitch, counts."""
     axes = work.axes
-    reaches = [math.prod(axis.extent for axis in axes)]
-    for which in (2, 3):
-        reaches += [sum((axis.extent - 1) * axis[which] for axis in axes if axis[which] * sign > 0) for sign in (1, -1)]
-    bits = index_bits(*reaches)
+    bits = index_bits(*_reaches(axes))
     macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
     scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1))
     parameters = pack_move(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(*kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons)
+
+
+def _reaches(axes: Sequence[Axis]) -> list[int]:
+    """The largest number of a place, and the furthest offsets on both sides, forwards and backwards."""
+    reaches = [math.prod(axis.extent for axis in axes)]
+    for which in (2, 3):
+        reaches += [sum((axis.extent - 1) * axis[which] for axis in axes if axis[which] * sign > 0) for sign in (1, -1)]
+    return reaches

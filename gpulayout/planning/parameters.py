@@ -5,11 +5,13 @@ its head followed by an array of words; the order here is the order of the field
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from gpulayout.planning.division import divisor
+from gpulayout.planning.tile_box import MAX_BOX_AXES
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)     # one compiled kernel each; unused axes have extent 1
 _INT31 = 2**31
@@ -69,6 +71,21 @@ def with_pointers(many: bytes, capacity: int, pointers: Sequence[tuple[int, int]
     jobs = words[(capacity + 1) // 2:].reshape(capacity, -1)
     jobs[:len(pointers), :2] = np.array(pointers, np.uint64)
     return words.tobytes()
+
+
+def pack_box(orders: Sequence[tuple[int, Sequence[tuple[int, int, int]]]]) -> bytes:
+    """The bytes that follow the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first.
+
+    orders   (digits in the low table, digits), a digit is (size, axis of the move, step in shared memory), minor first
+    """
+    words: list[int] = []
+    for low_digits, digits in orders:
+        low = math.prod(size for size, _, _ in digits[:low_digits])
+        high = math.prod(size for size, _, _ in digits[low_digits:])
+        words += [*divisor(low, 32), low_digits, len(digits), low + high]
+        for size, axis, step in [*digits, *[(1, 0, 0)] * (MAX_BOX_AXES - len(digits))]:
+            words += [*divisor(size, 32), axis, step]
+    return _aligned(_words([*words, math.prod(size for size, _, _ in orders[0][1])], 32), 16)
 
 
 def pack_index_table(bits: int, count: int, size: int, mode: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:

@@ -1,0 +1,137 @@
+"""Which kernel the known benchmark instances get.  Planning needs no memory, so they have their full size."""
+import math
+
+import pytest
+
+from gpulayout import Layout, Shape
+from gpulayout.planning.explain import explain
+from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.move import relayout_move
+from gpulayout.planning.tile_box import MAX_BOX_AXES, best_box, runs, split, table_entries
+from tests.kernel_cases import backwards, move_of, transposed
+
+VECTOR, ANY, ND, ROWS, COPY = "gpl_tile_vector", "gpl_tile_any", "gpl_tile_nd", "gpl_rows", "gpl_copy"
+
+
+def column_major(width, dimensions, order):
+    """A transposition in the notation of column-major libraries: dimension 0 is the most minor one."""
+    rank = len(dimensions)
+    return transposed(width, dimensions[::-1], [rank - 1 - dim for dim in reversed(order)])
+
+
+INSTANCES = {
+    "2-D f32": (transposed(4, (8192, 8192), (1, 0)), VECTOR),
+    "2-D f64": (transposed(8, (32768, 16384), (1, 0)), VECTOR),
+    "2-D f32, long": (transposed(4, (43408, 1216), (1, 0)), VECTOR),
+    "2-D bf16": (transposed(2, (16384, 16384), (1, 0)), VECTOR),
+    "2-D u8": (transposed(1, (32768, 8192), (1, 0)), VECTOR),
+    "2-D f32, odd": (transposed(4, (8191, 8209), (1, 0)), ANY),
+    "2-D u8, odd": (transposed(1, (32749, 8191), (1, 0)), ANY),
+    "points to coordinates": (transposed(4, (50_000_000, 3), (1, 0)), ANY),
+    "coordinates to points": (transposed(4, (3, 50_000_000), (1, 0)), ANY),
+    "pairs": (transposed(4, (100_000_000, 2), (1, 0)), ANY),
+    "batched f64": (transposed(8, (512, 1024, 1024), (0, 2, 1)), VECTOR),
+    "batched fp16": (transposed(2, (3072, 64, 512), (0, 2, 1)), VECTOR),
+    "TTC 3-D reversed": (column_major(4, (384, 59, 2320), (2, 1, 0)), VECTOR),
+    "TTC 3-D swapped": (column_major(4, (2320, 384, 59), (1, 0, 2)), VECTOR),
+    "TTC 4-D reversed": (column_major(4, (608, 12, 75, 96), (3, 2, 1, 0)), VECTOR),
+    "TTC 4-D same minor": (column_major(4, (80, 16, 75, 582), (0, 3, 2, 1)), ROWS),
+    "TTC 5-D reversed": (column_major(4, (352, 4, 28, 28, 48), (4, 3, 2, 1, 0)), VECTOR),
+    "TTC 6-D reversed": (column_major(4, (32, 15, 15, 15, 15, 32), (5, 4, 3, 2, 1, 0)), VECTOR),
+    "TTC 6-D": (column_major(4, (112, 5, 32, 15, 15, 15), (2, 0, 4, 1, 5, 3)), VECTOR),
+    "6-D f64": (column_major(8, (64, 32, 32, 32, 16, 16), (5, 0, 4, 1, 3, 2)), ANY),
+    "23-D reversed": (column_major(8, (128, *[2] * 22), backwards(23)), ND),
+    "22-D reversed, f32": (transposed(4, (2,) * 22, backwards(22)), ND),
+    "22-D reversed, u8": (transposed(1, (2,) * 22, backwards(22)), ND),
+    "3^18 reversed": (transposed(8, (3,) * 18, backwards(18)), ND),
+    "3^18 reversed, f32": (transposed(4, (3,) * 18, backwards(18)), ND),
+    "3^18 reversed, u8": (transposed(1, (3,) * 18, backwards(18)), ND),
+    "3^18 cyclic": (transposed(8, (3,) * 18, (*range(1, 18), 0)), ANY),
+    "8^6 reversed": (transposed(4, (8,) * 6, backwards(6)), ND),
+    "8^6 mixed": (transposed(4, (8,) * 6, (5, 0, 4, 1, 3, 2)), ND),
+    "NCHW to NHWC": (transposed(2, (256, 64, 56, 56), (0, 2, 3, 1)), VECTOR),
+    "NHWC to NCHW": (transposed(2, (256, 56, 56, 64), (0, 3, 1, 2)), VECTOR),
+    "NCHW to NHWC, 7 x 7": (transposed(2, (256, 2048, 7, 7), (0, 2, 3, 1)), ANY),
+    "images to planes": (transposed(1, (64, 1024, 1024, 3), (0, 3, 1, 2)), ANY),
+    "few channels, 7 x 7": (transposed(4, (1000, 5, 7, 7), (0, 2, 3, 1)), ND),
+    "attention heads": (transposed(2, (8, 4096, 32, 128), (0, 2, 1, 3)), ROWS),
+    "attention keys": (transposed(2, (8, 32, 4096, 128), (0, 1, 3, 2)), VECTOR),
+    "packed bf16": (transposed(2, (65536, 100, 6), (2, 1, 0)), ND),
+    "pack, odd pitch": (move_of(4, [(8192, 8191, 1, 1), (8191, 8191, 8191, 8192)]), ROWS),
+    "pack NCHW to NC/32HW32": (move_of(1, [(32, 24, 3136, 1), (3136, 3136, 1, 32), (512, 512, 24 * 3136, 32 * 3136)]), ANY),
+    "pack to columns of 32": (move_of(1, [(32, 32, 1, 1), (4096, 4096, 4096, 32), (128, 128, 32, 32 * 4096)]), ROWS),
+    "pack to tiles of 8 x 128, 2 x 1": (move_of(2, [(2, 2, 4100, 1), (128, 128, 1, 2), (4, 4, 8200, 256), (32, 32, 128, 1024),
+                                                    (512, 512, 32800, 32 * 1024)]), ANY),
+    "unpack, odd pitch": (move_of(4, [(8191, 8191, 1, 1), (8191, 8191, 8192, 8191)]), ROWS),
+}
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_no_known_instance_is_gathered(name):
+    move, kernel = INSTANCES[name]
+    plan = kernel_plan(move)
+    assert plan.family != "gather" and plan.kernel == kernel, (plan.kernel, plan.tile, plan.reasons)
+
+
+# ---- the box -----------------------------------------------------------------------------------------------
+
+def elements_of(move, width):
+    """The move's axes in elements."""
+    return [axis._replace(source_stride=axis.source_stride // width, target_stride=axis.target_stride // width) for axis in move.axes]
+
+
+def boxes():
+    for width in (1, 2, 4, 8, 16):
+        for dimensions, order in (((2,) * 24, backwards(24)), ((3,) * 15, backwards(15)), ((8,) * 6, (5, 0, 4, 1, 3, 2)),
+                                  ((15,) * 6, (3, 5, 4, 1, 2, 0)), ((100_000, 3, 3), (0, 2, 1)), ((1000, 5, 7, 7), (0, 2, 3, 1)),
+                                  ((7, 5, 6, 3, 9, 11), (4, 0, 5, 2, 3, 1)), ((5, 300, 4), (2, 1, 0))):
+            axes = elements_of(transposed(width, dimensions, order), width)
+            yield pytest.param(axes, width, id=f"{width} bytes, {dimensions[:6]} {order[:6]}")
+
+
+@pytest.mark.parametrize("axes, width", list(boxes()))
+def test_a_box_keeps_to_what_the_kernel_has_room_for(axes, width):
+    box = best_box(axes, width)
+    taken = [k for k, size in enumerate(box.sizes) if size > 1]
+    assert sorted(box.read) == sorted(box.write) == taken and len(taken) <= MAX_BOX_AXES
+    assert sum(box.sizes[k] < axes[k].extent for k in taken) <= 2
+    assert all(size <= axis.extent for size, axis in zip(box.sizes, axes))
+    assert sum(table_entries([box.sizes[k] for k in walk]) for walk in (box.read, box.write)) <= 512
+    assert (box.source_run, box.target_run) == runs(axes, box.sizes)
+    assert min(box.source_run, box.target_run) * width >= 48 and box.elements >= 256
+    places = [0]
+    for k in taken:
+        places = [place + coordinate * box.steps[k] for place in places for coordinate in range(box.sizes[k])]
+    assert len(set(places)) == len(places) == box.elements and max(places) < 10240 // width
+
+
+def test_no_box_for_what_is_too_small_or_has_no_contiguous_axis():
+    assert best_box(elements_of(transposed(4, (5, 7, 7), (2, 1, 0)), 4), 4) is None
+    assert best_box(move_of(1, [(100, 100, 2, 1), (100, 100, 200, 100)]).axes, 1) is None
+    assert best_box(move_of(1, [(100, 100, 100, 2), (100, 100, 1, 200)]).axes, 1) is None
+
+
+def test_both_tables_have_about_the_root_of_all_elements():
+    for sizes in ((2,) * 11, (8, 4, 8, 8), (27, 81), (3,) * 7):
+        low = split(sizes)
+        assert table_entries(sizes) == math.prod(sizes[:low]) + math.prod(sizes[low:]) <= 3 * math.isqrt(math.prod(sizes))
+
+
+def test_offsets_that_do_not_fit_a_table_leave_no_box():
+    near, far, back = (move_of(1, [(3, 3, 15, 1), (5, 5, 3, 3), (3, 3, 1, 15), (100, 100, 45, 45), (2, 2, 10**4, step)])
+                       for step in (2**46, 2**47, -2**47))
+    assert kernel_plan(near).kernel == ND and kernel_plan(near).index_bits == 64
+    assert kernel_plan(far).kernel == kernel_plan(back).kernel == "gpl_gather"
+
+
+def test_a_box_says_what_it_is():
+    source, target = Shape("f32", (8,) * 6), Shape("f32", (8,) * 6, Layout(range(6)))
+    plan = kernel_plan(relayout_move(source, target))
+    assert plan.tile == (8, 8, 4, 8)
+    assert plan.reasons == ("accesses of 4 bytes: two axes fill no tile; one of 4 axes has runs of 128 bytes in the source, of 256 in "
+                            "the target",)
+    text = explain(relayout_move(source, target), source, target)
+    assert "  gpu      tile (gpl_tile_nd in tile_nd.cu), for buffers aligned to 16 bytes\n" in text
+    assert "tile of 8 x 4 x 8 x 8 elements, 32-bit offsets, 128 blocks" in text
+    short = kernel_plan(INSTANCES["packed bf16"][0])
+    assert short.reasons[-1].startswith("accesses of ") and "a tile of two axes would have runs of " in short.reasons[-1]

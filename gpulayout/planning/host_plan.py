@@ -24,6 +24,7 @@ LONGEST_ELEMENT = 512        # bytes of a run that is moved as one element
 TILE_RUN = 256               # elements of a tile along the source and along the target
 NEAR_BYTES = 256             # source elements less than this apart are fetched ahead of their use by the CPU itself
 FILL_WHOLE_BYTES = 1024      # with less than this per run of padding, filling everything takes less time than the runs
+SECOND_CACHE_BYTES = 1 << 20  # elements of 4 bytes NEAR_BYTES apart are fetched soon enough from there
 LINE_BYTES, CACHE_LINES, CACHE_SETS = 64, 512, 64          # the first data cache of today's CPUs
 
 
@@ -83,11 +84,12 @@ def _needs_tiles(move: Move, itemsize: int, axes: Sequence[Axis], order: Sequenc
     if move.bytes_read <= SMALL_BYTES or itemsize > 16 or not axes or order[0] == 0:
         return False
     step = abs(axes[0].source_stride)
-    if step < NEAR_BYTES:
+    run = math.prod(axis.bound for axis in axes[:order[0]])
+    if step < NEAR_BYTES or (step == NEAR_BYTES and itemsize >= 4 and run * step <= SECOND_CACHE_BYTES):
         return False
     lines, rest = divmod(step, LINE_BYTES)
     held = CACHE_LINES if rest else CACHE_LINES // math.gcd(lines, CACHE_SETS)
-    return math.prod(axis.bound for axis in axes[:order[0]]) > held
+    return run > held
 
 
 def _tile(axes: Sequence[Axis], source_order: Sequence[int]) -> tuple[int, ...]:

@@ -112,3 +112,11 @@ def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
     single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
     plans = [host_plan.host_plan(pack_move(shape.with_layout(None).byte_strides, shape)) for shape in (scattered, gathered, single)]
     assert [plan.fills_first for plan in plans] == [True, False, False]
+
+
+def test_lines_that_the_second_cache_holds_are_left_to_numpy_and_others_are_not():
+    """Pixels of 64 floats are 256 bytes apart: 56 x 56 of them fit a megabyte, 131072 of them do not."""
+    image, matrix = gl.parse_shape("f32[32,56,56,64]"), gl.parse_shape("f32[131072,64]")
+    plans = [host_plan.host_plan(relayout_move(shape, shape.with_layout(gl.Layout.from_major_to_minor(order))))
+             for shape, order in ((image, (0, 3, 1, 2)), (matrix, (1, 0)))]
+    assert [plan.tile is not None for plan in plans] == [False, True]

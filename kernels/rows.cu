@@ -15,7 +15,7 @@
 // Macros: those of move.cuh, GPL_VECTOR_BYTES, GPL_LOAD_BYTES.
 #include "move.cuh"
 
-// A chunk that is read in many pieces keeps a thread busy enough; planning/kernel_plan.py knows the number too.
+// A chunk that is read in many pieces keeps a thread busy enough; planning/run_plans.py knows the number too.
 #define GPL_ITEMS (GPL_VECTOR_BYTES / GPL_LOAD_BYTES > 4 ? 1 : 4)
 #define GPL_PER_CHUNK (GPL_VECTOR_BYTES / GPL_ELEMENT_BYTES)
 

@@ -10,6 +10,7 @@ from gpulayout.backends import select
 from gpulayout.backends.cuda_launch import NO_OFFENDER, CudaBackend
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.backends.numpy_backend import NumpyBackend
+from tests.kernel_cases import FILES
 from tests.simt import host_module, toolchain
 
 GUARD = 64                    # bytes on either side of a guarded buffer
@@ -24,7 +25,7 @@ class SimtRuntime:
 
     def launch(self, like, file, kernel, macros, grid, arguments):
         self.launches.append((kernel, macros))
-        host_module.load(kernel_text(file), KERNELS_OF[file], dict(macros)).kernel(kernel)(
+        host_module.load(kernel_text(file), FILES[file], dict(macros)).kernel(kernel)(
             grid, 256, arguments, self.order, self.seed)
 
     def new_flag(self, like):
@@ -36,11 +37,6 @@ class SimtRuntime:
 
     def address(self, array):
         return array.__array_interface__["data"][0]
-
-
-KERNELS_OF = {"copy.cu": ("gpl_copy",), "rows.cu": ("gpl_rows",), "tile.cu": ("gpl_tile_vector",),
-              "tile_any.cu": ("gpl_tile_any",), "tile_nd.cu": ("gpl_tile_nd",), "gather.cu": ("gpl_gather",), "many.cu": ("gpl_many",),
-              "index.cu": ("gpl_linearize", "gpl_delinearize", "gpl_convert_linear")}
 
 
 class SimtBackend(CudaBackend, NumpyBackend):

@@ -6,28 +6,27 @@ plans take only for huge moves.
 import dataclasses
 import functools
 import itertools
+import re
 from unittest import mock
 
 import numpy as np
 
 import gpulayout as gl
-from gpulayout.backends.kernel_source import kernel_text
-from gpulayout.planning import index_plan, kernel_plan
+from gpulayout.backends.kernel_source import kernel_files, kernel_text
+from gpulayout.planning import index_plan, kernel_plan, launch
 from gpulayout.planning.move import Axis, Move, coalesce
 from gpulayout.planning.tile_shape import FIXED_TILES
 from tests.simt.record import Buffer, Record
 
 WIDTHS = (1, 2, 4, 8, 16)
-FILES = {"copy.cu": ("gpl_copy",), "rows.cu": ("gpl_rows",), "tile.cu": ("gpl_tile_vector",), "tile_any.cu": ("gpl_tile_any",),
-         "tile_nd.cu": ("gpl_tile_nd",), "gather.cu": ("gpl_gather",), "many.cu": ("gpl_many",),
-         "index.cu": ("gpl_linearize", "gpl_delinearize", "gpl_convert_linear")}
+FILES = {file: tuple(re.findall(r"^GPL_KERNEL (\w+)\(", kernel_text(file), re.MULTILINE)) for file in kernel_files()}
 MOVE_FILES = tuple(sorted(set(FILES) - {"index.cu", "many.cu"}))       # those of a single move
 BLOCK = 256
 
 
 def forced_bits(bits):
     """Within this context all plans that are not cached use offsets of `bits` bits."""
-    patches = [mock.patch.object(module, "index_bits", lambda *reaches: bits) for module in (kernel_plan, index_plan)]
+    patches = [mock.patch.object(module, "index_bits", lambda *reaches: bits) for module in (launch, index_plan)]
     return _Both(*patches)
 
 

@@ -8,7 +8,8 @@ from gpulayout.model.checks import counted
 from gpulayout.model.padding import value_text
 from gpulayout.model.shape import Shape
 from gpulayout.planning.host_plan import host_plan
-from gpulayout.planning.kernel_plan import KernelPlan, kernel_plan
+from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.launch import KernelPlan
 from gpulayout.planning.move import Move
 
 # The letters of XLA's shapes document, dimension 0 first.

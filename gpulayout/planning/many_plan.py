@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpulayout.planning.kernel_plan import ITEMS, THREADS, kernel_plan
+from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.launch import ITEMS, THREADS
 from gpulayout.planning.move import Axis, Move
 from gpulayout.planning.parameters import pack_job, pack_many, with_pointers
 

@@ -1,0 +1,74 @@
+"""One launch: what a kernel plan holds, and how its parameter struct is filled."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.planning.move import Axis
+from gpulayout.planning.parameters import axes_variant, index_bits, pack_move
+from gpulayout.planning.widening import Work
+
+THREADS = 256
+ITEMS = 4                    # pieces of work per thread in copy, rows and gather
+MAX_GRID_X = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """One launch, ready but for the two pointers.
+
+    axes          in elements of `element_bytes`, which may be several of the caller's elements taken together
+    vector_bytes  of one access to the target; reasons say where reads are narrower
+    grid          blocks; every block has 256 threads
+    parameters    the bytes of the parameter struct
+    tile          places along its axes, minor first
+    reasons       what kept the plan from a faster family or wider accesses, one sentence each
+    """
+
+    family: str
+    file: str
+    kernel: str
+    macros: tuple[tuple[str, int], ...]
+    grid: tuple[int, int]
+    parameters: bytes
+    element_bytes: int
+    vector_bytes: int
+    index_bits: int
+    axes: tuple[Axis, ...]
+    tile: tuple[int, ...] | None
+    reasons: tuple[str, ...]
+
+
+class Kernel(NamedTuple):
+    """A kernel: its family, its file in kernels/, its name there."""
+
+    family: str
+    file: str
+    name: str
+
+
+def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int, accesses: tuple[tuple[str, int], ...] = (),
+          tile: tuple[int, int] | None = None, **numbers) -> KernelPlan:
+    """The plan; `numbers` are further fields of the parameter struct: head, pitch, counts."""
+    axes = work.axes
+    bits = index_bits(*reaches(axes))
+    macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
+    scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1))
+    parameters = pack_move(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
+    grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
+    return KernelPlan(*kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons)
+
+
+def reaches(axes: Sequence[Axis]) -> list[int]:
+    """The largest number of a place, and the furthest offsets on both sides, forwards and backwards."""
+    found = [math.prod(axis.extent for axis in axes)]
+    for which in (2, 3):
+        found += [sum((axis.extent - 1) * axis[which] for axis in axes if axis[which] * sign > 0) for sign in (1, -1)]
+    return found
+
+
+def common_step(distances: Sequence[int], most: int) -> int:
+    """The largest power of two up to `most` bytes that divides all distances."""
+    return math.gcd(most, *distances)

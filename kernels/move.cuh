@@ -58,6 +58,7 @@ struct __align__(16) GplMove {
   gpl_uint total;          // work items of the whole launch: what an item is, each kernel says
   gpl_uint head;           // elements before the first aligned vector, in the contiguous copy
   gpl_uint pitch;          // elements between rows of a tile in shared memory, where it is not fixed
+  gpl_uint low, high;      // the source's memory in elements from its first one: the lowest, and one past the highest
   GplDivisor count[2];     // items along the first two axes, where a kernel cuts them into pieces
   GplDivisor tile[2];      // extents of a tile along the first two axes, for gpl_divide_small, where it is not fixed
   GplAxis axis[GPL_AXES];  // minor first; unused ones have extent 1
@@ -131,36 +132,13 @@ union GplChunk {
   gpl_element element[BYTES / GPL_ELEMENT_BYTES];
 };
 
-// BYTES bytes from an address with any phase, put together from the aligned words of 4 bytes that hold them.
-template <int BYTES>
-__device__ __forceinline__ GplChunk<BYTES> gpl_load_words(const gpl_element* from) {
-  const unsigned phase = (unsigned)((unsigned long long)from & 3);
-  const unsigned* words = (const unsigned*)((const unsigned char*)from - phase);
-  union {
-    GplChunk<BYTES> chunk;
-    unsigned shifted[(BYTES + 3) / 4];
-  };
-  unsigned low = words[0];
-#pragma unroll
-  for (int i = 0; i < BYTES / 4; ++i) {
-    const unsigned high = words[i + 1];
-    shifted[i] = __funnelshift_r(low, high, 8 * phase);
-    low = high;
-  }
-  return chunk;
-}
-
 // The chunk that starts `start` elements into a row; `from` points there.  Elements outside 0 <= number < bound are pad
 // and not read.  `start` may be a negative number: as an unsigned one it is larger than any bound.
-// The source needs to be aligned to LOAD bytes only; a chunk is put together from pieces of that size, or, when they are
-// smaller than a word, the chunk is long and the row goes on for a word on both sides, from words.
+// The source needs to be aligned to LOAD bytes only; a chunk is put together from pieces of that size.
 template <int BYTES, int LOAD>
 __device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_element* from, gpl_uint start, gpl_uint bound, const GplMove& move) {
   const int elements = BYTES / GPL_ELEMENT_BYTES, piece = LOAD / GPL_ELEMENT_BYTES;
-  const int word = GPL_ELEMENT_BYTES < 4 ? 4 / GPL_ELEMENT_BYTES : 1;
   typedef typename GplWord<LOAD>::type gpl_piece;
-  if (LOAD < 4 && BYTES == 16 && start >= word && start < bound && bound - start >= elements + word)
-    return gpl_load_words<BYTES>(from);
   union {
     GplChunk<BYTES> chunk;
     gpl_piece pieces[BYTES / LOAD];

@@ -6,17 +6,18 @@
 // of chunks in a row, `total` the number of chunks in all.
 // One division finds the row, and the row's place costs one division per further axis.
 //
-// Chunks are read in pieces of GPL_LOAD_BYTES: as wide as the distance between both sides allows.
+// GPL_LOAD_BYTES divides the distance between both sides.  Where it is less than a chunk, chunks are taken out of two aligned
+// vectors of the source, shifted by what the distance is.
 //
 // Example, 4-byte elements, 16-byte chunks, extent 8, bound 6, a row that begins 8 bytes after a multiple of 16:
 //   chunk 0: elements 0 1        chunk 1: 2 3 4 5        chunk 2: 6 7, which are pad
 // Padding is written in the same pass.  Rows that lie outside another axis' bound are all pad and read nothing.
 //
 // Macros: those of move.cuh, GPL_VECTOR_BYTES, GPL_LOAD_BYTES.
-#include "move.cuh"
+#include "shift.cuh"
 
-// A chunk that is read in many pieces keeps a thread busy enough; planning/run_plans.py knows the number too.
-#define GPL_ITEMS (GPL_VECTOR_BYTES / GPL_LOAD_BYTES > 4 ? 1 : 4)
+// A chunk that is read in pieces keeps a thread busy enough; planning/run_plans.py knows the number too.
+#define GPL_ITEMS (GPL_VECTOR_BYTES > GPL_LOAD_BYTES ? 2 : 4)
 #define GPL_PER_CHUNK (GPL_VECTOR_BYTES / GPL_ELEMENT_BYTES)
 
 // Elements between the last multiple of GPL_VECTOR_BYTES and an address.
@@ -26,9 +27,10 @@ __device__ __forceinline__ gpl_uint gpl_phase(const gpl_element* address) {
 
 GPL_KERNEL gpl_rows(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
   const gpl_uint first = gpl_block() * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
-  GplChunk<GPL_VECTOR_BYTES> chunk[GPL_ITEMS];
+  GplRead<GPL_VECTOR_BYTES> read[GPL_ITEMS];
   gpl_element* to[GPL_ITEMS];
   gpl_uint start[GPL_ITEMS];         // of the chunk, in its row; "negative" where the chunk begins before the row
+  gpl_uint bound[GPL_ITEMS];         // elements of the row
 #pragma unroll
   for (int k = 0; k < GPL_ITEMS; ++k) {
     const gpl_uint item = first + k * GPL_THREADS;
@@ -37,11 +39,13 @@ GPL_KERNEL gpl_rows(const void* __restrict__ source, void* __restrict__ target, 
     const GplPlace row = gpl_place<1>(number, move);
     start[k] = (item - number * move.count[0].value) * GPL_PER_CHUNK - gpl_phase(gpl_at(target, row.target));
     to[k] = gpl_at(target, row.target + start[k]);
-    chunk[k] = gpl_load<GPL_VECTOR_BYTES, GPL_LOAD_BYTES>(gpl_at(source, row.source + start[k]), start[k],
-                                                          row.inside ? move.axis[0].bound : 0, move);
+    bound[k] = row.inside ? move.axis[0].bound : 0;
+    read[k] = gpl_read<GPL_VECTOR_BYTES, GPL_LOAD_BYTES>(source, gpl_at(source, row.source + start[k]), start[k], bound[k], move);
   }
 #pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k)
-    if (first + k * GPL_THREADS < move.total)
-      gpl_store<GPL_VECTOR_BYTES>(to[k], start[k], move.axis[0].extent.value, chunk[k]);
+  for (int k = 0; k < GPL_ITEMS; ++k) {
+    if (first + k * GPL_THREADS >= move.total) continue;
+    const GplChunk<GPL_VECTOR_BYTES> chunk = gpl_shifted<GPL_VECTOR_BYTES, GPL_LOAD_BYTES>(read[k], start[k], bound[k], move);
+    gpl_store<GPL_VECTOR_BYTES>(to[k], start[k], move.axis[0].extent.value, chunk);
+  }
 }

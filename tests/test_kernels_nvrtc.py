@@ -161,6 +161,20 @@ def test_accesses_of_16_bytes_are_single_instructions(width, architecture):
         assert not of_kind(found, "LDL") + of_kind(found, "STL"), file
 
 
+@needs_disassembler
+@pytest.mark.parametrize("load", (1, 2, 4, 8))
+def test_misaligned_runs_are_read_16_bytes_at_a_time_and_shifted_later(load):
+    """All reads of a thread, two vectors for each of two chunks, are under way before the first chunk is stored."""
+    base = {"GPL_ELEMENT_BYTES": load, "GPL_INDEX_BITS": 32, "GPL_AXES": 4, "GPL_LOAD_BYTES": load}
+    for file, more in (("copy.cu", {}), ("rows.cu", {"GPL_VECTOR_BYTES": 16})):
+        found = opcodes(file, base | more, "sm_90")
+        wide = [i for i, opcode in enumerate(found) if opcode.startswith("LDG") and ".128" in opcode]
+        stores = [i for i, opcode in enumerate(found) if opcode.startswith("STG") and ".128" in opcode]
+        assert len(wide) >= (2 if load == 8 else 4) and len(stores) == 2 and wide[-1] < stores[0], (file, wide, stores)
+        shifts = [i for i, opcode in enumerate(found) if opcode.startswith("SHF.R.W")]
+        assert len(shifts) == (8 if load < 4 else 0) and all(i > wide[-1] for i in shifts), (file, shifts)
+
+
 # Of one thread for one element, everything counted.  A GPU that moves 16 bytes per cycle and multiprocessor, as the
 # fastest do, can issue about 15 instructions per byte of the element in that time.
 MOST_INSTRUCTIONS = {1: 4, 2: 7, 4: 8, 8: 14, 16: 40}
@@ -215,7 +229,7 @@ def test_a_kernel_that_needs_a_stack_is_seen():
 
 def test_spills_are_seen():
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 64, "GPL_AXES": 4, "GPL_VECTOR_BYTES": 16, "GPL_LOAD_BYTES": 1}
-    text = kernel_text("rows.cu").replace("> 4 ? 1 : 4)", "> 4 ? 12 : 4)")
+    text = kernel_text("rows.cu").replace("> GPL_LOAD_BYTES ? 2 : 4)", "> GPL_LOAD_BYTES ? 12 : 4)")
     assert nvrtc.compiled(text, "sm_90", macros).usage["gpl_rows"].spill_bytes > 0
 
 

@@ -32,7 +32,7 @@ __device__ void put(unsigned long long*& to, const GplDivisor& by) { put(to, by.
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplMove move) {
   *to++ = sizeof move;
   for (int i = 0; i < 4; ++i) *to++ = move.pad[i];
-  put(to, move.total), put(to, move.head), put(to, move.pitch);
+  put(to, move.total), put(to, move.head), put(to, move.pitch), put(to, move.low), put(to, move.high);
   put(to, move.count[0]), put(to, move.count[1]), put(to, move.tile[0]), put(to, move.tile[1]);
   for (int i = 0; i < GPL_AXES; ++i) {
     put(to, move.axis[i].extent), put(to, move.axis[i].bound);
@@ -97,9 +97,9 @@ def echoed(text, macros, parameters, count):
 def test_a_move_arrives_field_by_field(axes, bits):
     mask = 2**bits - 1
     loops = [(1000 + i, 900 + i, -(17 + i), 2**(bits - 2) - i) for i in range(axes)]
-    parameters = pack_move(bits, b"\x01\x02\x03\x04", (2**(bits - 1) - 1, 12, 13), (1001, 7), (129, 3), loops)
-    expected = [len(parameters), *[0x04030201] * 4, 2**(bits - 1) - 1, 12, 13, *divisor(1001, bits), *divisor(7, bits),
-                *divisor(129, 32), *divisor(3, 32)]
+    parameters = pack_move(bits, b"\x01\x02\x03\x04", (2**(bits - 1) - 1, 12, 13, -14, 15), (1001, 7), (129, 3), loops)
+    expected = [len(parameters), *[0x04030201] * 4, 2**(bits - 1) - 1, 12, 13, -14 & mask, 15,
+                *divisor(1001, bits), *divisor(7, bits), *divisor(129, 32), *divisor(3, 32)]
     for extent, bound, source_stride, target_stride in loops:
         expected += [*divisor(extent, bits), bound, source_stride & mask, target_stride]
     macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": bits, "GPL_AXES": axes}
@@ -112,7 +112,7 @@ def test_a_move_arrives_field_by_field(axes, bits):
 def test_a_box_arrives_field_by_field(axes, bits):
     digits = [(2 + i, 10 - i, 100 + i) for i in range(5)]
     orders = ((2, digits), (3, digits[::-1]))
-    parameters = pack_move(bits, b"\x01", (77, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes) + pack_box(orders)
+    parameters = pack_move(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes) + pack_box(orders)
     expected = [len(parameters), 77]
     for low_digits, order, low, high in ((2, digits, 2 * 3, 4 * 5 * 6), (3, digits[::-1], 6 * 5 * 4, 3 * 2)):
         expected += [*divisor(low, 32), low_digits, 5, low + high]
@@ -160,10 +160,10 @@ def test_many_moves_arrive_field_by_field(variant, used):
 @pytest.mark.parametrize("count", (1, 5, 7, 9, 33))
 def test_unused_axes_are_loops_of_one_that_lead_nowhere(count):
     variant = axes_variant(count)
-    parameters = pack_move(32, b"\0", (1, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
+    parameters = pack_move(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": variant}
-    fields = echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, 20 + 6 * variant)
-    assert fields[20 + 6 * count:] == [*divisor(1, 32), 1, 0, 0] * (variant - count)
+    fields = echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, 22 + 6 * variant)
+    assert fields[22 + 6 * count:] == [*divisor(1, 32), 1, 0, 0] * (variant - count)
     assert variant in AXES_VARIANTS
 
 
@@ -175,10 +175,10 @@ def test_unused_axes_are_loops_of_one_that_lead_nowhere(count):
 def test_a_changed_struct_is_seen(right, wrong):
     text = kernel_text("move.cuh")
     assert right in text
-    parameters = pack_move(32, b"\0", (1, 0, 1), (1, 1), (1, 1), [(2, 3, 4, 5)])
+    parameters = pack_move(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 3, 4, 5)])
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": 1}
-    expected = echoed(text + ECHO_MOVE, macros, parameters, 26)
+    expected = echoed(text + ECHO_MOVE, macros, parameters, 28)
     try:
-        assert echoed(text.replace(right, wrong) + ECHO_MOVE, macros, parameters, 26) != expected
+        assert echoed(text.replace(right, wrong) + ECHO_MOVE, macros, parameters, 28) != expected
     except ValueError as error:
         assert "the kernel's struct has" in str(error)

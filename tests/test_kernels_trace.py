@@ -80,6 +80,20 @@ def test_aligned_moves_touch_no_sector_in_vain(width):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_runs_at_any_address_are_read_and_written_in_whole_sectors(width):
+    """Copies between different phases, odd rows, rows of 12 elements that lie closer on one side."""
+    for name, row in traffic([case for case in awkward_cases(width) if "copy" in case.name or "rows" in case.name]).items():
+        assert max(row["global read"][1], row["global write"][1]) <= (1.05 if "copy" in name else 1.30), (name, row)
+
+
+@pytest.mark.parametrize("width", (1, 2, 4, 8))
+def test_reads_as_narrow_as_the_alignment_are_seen(width):
+    case = next(case for case in awkward_cases(width) if case.name == "copy, phases differ")
+    (row,) = traffic([case], ("LOAD < BYTES) {", "LOAD < BYTES && false) {")).values()
+    assert row["global read"][1] >= 1.9, row
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_planes_of_pixels_are_read_and_written_in_whole_sectors(width):
     """NHWC to NCHW and back, with 2 to 16 channels; small elements in words on both sides."""
     for name, row in traffic([case for case in awkward_cases(width) if "channels" in case.name]).items():

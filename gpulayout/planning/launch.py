@@ -55,7 +55,8 @@ def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int,
     axes = work.axes
     bits = index_bits(*reaches(axes))
     macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
-    scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1))
+    low, high = work.move.source_span
+    scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1), low // work.width, high // work.width)
     parameters = pack_move(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(*kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons)

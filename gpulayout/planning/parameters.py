@@ -37,7 +37,7 @@ def pack_move(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[in
               axes: Sequence[tuple[int, int, int, int]]) -> bytes:
     """The bytes of a `GplMove`.
 
-    scalars   total, head, pitch; counts and tile are two extents each
+    scalars   total, head, pitch, low, high; counts and tile are two extents each
     axes      (extent, bound, source_stride, target_stride) in elements, minor first; filled up to a variant
     """
     words = [*scalars]

@@ -20,7 +20,7 @@ def copy_plan(work: Work) -> KernelPlan:
     total = work.axes[0].extent
     head = min(-work.target_phase % VECTOR_BYTES // work.width, total)
     chunks = (total - head) // (VECTOR_BYTES // work.width)
-    return planned(work, _COPY, VECTOR_BYTES, math.ceil(chunks / (THREADS * ITEMS)) or 1, total=total, head=head,
+    return planned(work, _COPY, VECTOR_BYTES, math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES))) or 1, total=total, head=head,
                  accesses=(("GPL_LOAD_BYTES", load),))
 
 
@@ -40,6 +40,10 @@ def rows_plan(work: Work) -> KernelPlan:
         work = work.because(f"reads of {load} bytes: both sides are not always a multiple of {2 * load} bytes apart")
     chunks = math.ceil((row_bytes + max(vector - aligned, 0)) / vector)
     total = chunks * math.prod(axis.extent for axis in others)
-    items = 1 if vector // load > 4 else ITEMS
-    return planned(work, _ROWS, vector, math.ceil(total / (THREADS * items)), total=total, counts=(chunks, 1),
+    return planned(work, _ROWS, vector, math.ceil(total / (THREADS * _items(load, vector))), total=total, counts=(chunks, 1),
                  accesses=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)))
+
+
+def _items(load: int, vector: int) -> int:
+    """Chunks of one thread: fewer when each is put together from narrower or shifted reads."""
+    return ITEMS if load == vector else ITEMS // 2

@@ -1,0 +1,81 @@
+// Chunks of a source that is aligned to less than a chunk: each is taken out of the two aligned vectors that hold it.
+//
+// Neighbouring lanes then read neighbouring vectors.  Reads as narrow as the alignment would have gaps between lanes, and a
+// warp would touch the same sectors once for every piece of a chunk.  The second vector is another lane's first one, so
+// it comes from the cache.
+//
+// Vectors may hold what stands beside a row, but nothing outside of the source's memory: there, chunks are put together
+// from pieces.  Reading and shifting are two steps, so that all reads of a thread are under way before the first arrives.
+#ifndef GPL_SHIFT_CUH
+#define GPL_SHIFT_CUH
+#include "move.cuh"
+
+// What was read for a chunk: it starts `phase` bytes into the first vector.
+template <int BYTES>
+struct GplRead {
+  GplChunk<BYTES> vector[2];
+  unsigned phase;
+};
+
+template <int BYTES>
+__device__ __forceinline__ bool gpl_holds(const void* source, const unsigned char* vectors, const GplMove& move) {
+  return vectors >= (const unsigned char*)gpl_at(source, move.low) &&
+         vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high);
+}
+
+// The chunk that starts `start` elements into a row of `bound` ones, as gpl_load has it.
+template <int BYTES, int LOAD>
+__device__ __forceinline__ GplRead<BYTES> gpl_read(const void* source, const gpl_element* from, gpl_uint start, gpl_uint bound,
+                                                   const GplMove& move) {
+  GplRead<BYTES> read;
+  read.phase = 0;
+  if constexpr (BYTES >= 4 && LOAD < BYTES) {
+    const unsigned phase = (unsigned)((unsigned long long)from & (BYTES - 1));
+    const unsigned char* vectors = (const unsigned char*)from - phase;      // not a number: its memory must stay known
+    const bool some = start < bound || start + (BYTES / GPL_ELEMENT_BYTES - 1) < bound;
+    if (some && gpl_holds<BYTES>(source, vectors, move)) {
+      const GplChunk<BYTES>* vector = (const GplChunk<BYTES>*)vectors;
+      read.vector[0].word = vector[0].word, read.vector[1].word = vector[phase != 0].word;
+      read.phase = phase;
+      return read;
+    }
+  }
+  read.vector[0] = gpl_load<BYTES, LOAD>(from, start, bound, move);
+  return read;
+}
+
+// The chunk out of what was read; what lies outside of the row is pad.
+//   16 bytes from 10 on: words 2..5 of the eight, of them the bytes from 2 on, and the first 2 of word 6
+template <int BYTES, int LOAD>
+__device__ __forceinline__ GplChunk<BYTES> gpl_shifted(const GplRead<BYTES>& read, gpl_uint start, gpl_uint bound, const GplMove& move) {
+  if constexpr (BYTES < 4 || LOAD == BYTES) return read.vector[0];
+  else {
+    const int words = BYTES / 4, elements = BYTES / GPL_ELEMENT_BYTES;
+    union {
+      GplChunk<BYTES> vector[2];
+      unsigned word[2 * words];
+    };
+    vector[0].word = read.vector[0].word, vector[1].word = read.vector[1].word;
+#pragma unroll
+    for (int half = words / 2; half; half /= 2) {        // one bit of the phase after the other, as far as LOAD leaves any
+#pragma unroll
+      for (int i = 0; i < words + half; ++i)
+        if (LOAD <= 4 * half) word[i] = read.phase & (4 * half) ? word[i + half] : word[i];
+    }
+    union {
+      GplChunk<BYTES> chunk;
+      unsigned shifted[words];
+    };
+#pragma unroll
+    for (int i = 0; i < words; ++i) shifted[i] = LOAD < 4 ? __funnelshift_r(word[i], word[i + 1], 8 * (read.phase & 3)) : word[i];
+    if (start < bound && bound - start >= elements) return chunk;
+    GplChunk<BYTES> padded;
+    gpl_pad(move, padded.word);
+#pragma unroll
+    for (int i = 0; i < elements; ++i)
+      if (start + i < bound) padded.element[i] = chunk.element[i];
+    return padded;
+  }
+}
+
+#endif

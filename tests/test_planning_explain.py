@@ -24,6 +24,9 @@ relayout f32[2,3]{1,0} -> f32[2,3]{0,1:PD(3,5)}
   numpy    one np.copyto over 2 axes and 1 fill of padding
   gpu      gather (gpl_gather in gather.cu), for buffers aligned to 16 bytes
     elements of 4 bytes, accesses of 4 bytes, 32-bit offsets, 1 block of 256 threads
+    sectors of 32 bytes that a warp's request touches: 13 of 4 at best read, 5 of 4 at best written
+    expected: about 0.44 of the speed of a plain copy, judged by the sectors alone
+    why not faster: no rows: neighbours in the target are 12 bytes apart in the source
     why not faster: no tile: the runs of 5 and 3 elements are too short to fill 256 places of shared memory"""
 
 
@@ -123,8 +126,10 @@ def test_a_kernel_below_the_fastest_of_its_kind_has_a_reason():
         plan = kernel_plan(gl.plan(source, target).move)
         if kernel in ("gpl_gather", "gpl_tile_any", "gpl_tile_nd"):
             assert plan.reasons, name
-        if plan.vector_bytes == 16 and kernel in ("gpl_copy", "gpl_tile_vector") and plan.element_bytes == 16:
+        if plan.vector_bytes == 16 and kernel == "gpl_copy" and plan.element_bytes == 16:
             assert not plan.reasons, name
+        if plan.family != "copy":
+            assert any(reason.startswith(("no single run:", "no rows:", "no tile:")) for reason in plan.reasons), name
 
 
 def test_strides_of_every_second_element_leave_no_tile():

@@ -6,6 +6,8 @@ import click
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.operations.relayout import Plan, plan
 from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.launch import KernelPlan
+from gpulayout.planning.traffic import expected_fraction, requests
 
 
 @click.command(short_help="What a relayout will do, before it does it.")
@@ -39,6 +41,13 @@ def plan_as_json(found: Plan) -> dict:
         "bytes_read": found.bytes_read, "bytes_written": found.bytes_written,
         "element_count": move.element_count, "place_count": move.place_count, "itemsize": move.itemsize,
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
-        "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names},
+        "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel),
         "text": str(found.explain()),
     }
+
+
+def _traffic(kernel: KernelPlan) -> dict:
+    """Sectors per request of both sides, and what they let one expect; nothing is measured."""
+    sides = zip(("read", "written"), requests(kernel))
+    return {"sectors_per_request": {name: side and {"touched": side.sectors, "ideal": side.ideal} for name, side in sides},
+            "expected_fraction_of_copy": expected_fraction(kernel)}

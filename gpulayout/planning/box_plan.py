@@ -41,4 +41,5 @@ def _box_plan(work: Work, box: Box, why: str) -> KernelPlan:
     work = work._replace(axes=tuple(axes[k] for k in order)).because(
         f"accesses of {work.width} bytes: {why}; one of {len(box.write)} axes has runs of {run_bytes}")
     plan = planned(work, _TILE_ND, work.width, total, total=total, counts=counts, tile=tuple(sizes[k] for k in cut))
-    return replace(plan, parameters=plan.parameters + orders, tile=tuple(sizes[k] for k in box.write))
+    return replace(plan, parameters=plan.parameters + orders, tile=tuple(sizes[k] for k in box.write),
+                   runs=(box.source_run, box.target_run))

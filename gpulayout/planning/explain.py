@@ -11,6 +11,7 @@ from gpulayout.planning.host_plan import host_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
 from gpulayout.planning.move import Move
+from gpulayout.planning.traffic import expected_fraction, requests
 
 # The letters of XLA's shapes document, dimension 0 first.
 _LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
@@ -89,6 +90,10 @@ def _gpu(plan: KernelPlan | None) -> list[str]:
         return ["  gpu      no launch: nothing to write"]
     tile = f", tile of {' x '.join(map(str, reversed(plan.tile)))} elements" if plan.tile else ""
     lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
-             f"    elements of {plan.element_bytes} bytes, accesses of {plan.vector_bytes} bytes{tile}, {plan.index_bits}-bit offsets, "
+             f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
              f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]
+    source, target = requests(plan)
+    met = [f"{side.sectors:.3g} of {side.ideal:.3g} at best {name}" for side, name in ((source, "read"), (target, "written")) if side]
+    lines += [f"    sectors of 32 bytes that a warp's request touches: {', '.join(met)}",
+              f"    expected: about {expected_fraction(plan):.2f} of the speed of a plain copy, judged by the sectors alone"]
     return lines + [f"    why not faster: {reason}" for reason in plan.reasons]

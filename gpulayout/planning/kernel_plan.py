@@ -41,15 +41,27 @@ def kernel_plan(move: Move, source_phase: int = 0, target_phase: int = 0) -> Ker
     if minor.target_stride != 1:
         return _gather(work.because(f"no tile: no axis of the target is contiguous, the smallest step is {minor.target_stride} elements"))
     if minor.source_stride == 1 or not work.reads:
-        return rows_plan(work)
+        return rows_plan(work.because(_why_rows(work)))
     source_minor = next((k for k, axis in enumerate(work.axes) if axis.source_stride == 1), None)
     if source_minor is None:
         return _gather(work.because("no tile: no axis of the source is contiguous"))
     others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
-    work = work._replace(axes=(minor, work.axes[source_minor], *others))
+    work = work._replace(axes=(minor, work.axes[source_minor], *others)).because(
+        f"no rows: neighbours in the target are {abs(minor.source_stride) * work.width} bytes apart in the source")
     found = many_axes_plan(work, tile_plan(work))
     return found or _gather(work.because(f"no tile: the runs of {work.axes[1].extent} and {minor.extent} elements are "
                                          f"too short to fill {smallest_useful_tile()} places of shared memory"))
+
+
+def _why_rows(work: Work) -> str:
+    """What keeps rows from being one run."""
+    minor, following = work.axes[0], work.axes[1] if len(work.axes) > 1 else None
+    if minor.is_padded or not following:
+        return f"no single run: rows of {minor.bound * work.width} bytes are padded to {minor.extent * work.width}"
+    sides = [(side, stride * work.width) for side, stride in (("source", following.source_stride), ("target", following.target_stride))
+             if stride != minor.extent]
+    side, step = sides[0] if sides else ("target", minor.extent * work.width)
+    return f"no single run: rows of {minor.extent * work.width} bytes are {step} bytes apart in the {side}"
 
 
 def _gather(work: Work) -> KernelPlan:

@@ -25,6 +25,7 @@ class KernelPlan:
     parameters    the bytes of the parameter struct
     tile          places along its axes, minor first
     reasons       what kept the plan from a faster family or wider accesses, one sentence each
+    runs          elements that follow one another in the source and in the target, in a tile of many axes
     """
 
     family: str
@@ -39,6 +40,7 @@ class KernelPlan:
     axes: tuple[Axis, ...]
     tile: tuple[int, ...] | None
     reasons: tuple[str, ...]
+    runs: tuple[int, int] | None = None
 
 
 class Kernel(NamedTuple):

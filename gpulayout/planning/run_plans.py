@@ -16,7 +16,7 @@ def copy_plan(work: Work) -> KernelPlan:
     load = common_step([work.source_phase - work.target_phase], VECTOR_BYTES)
     if load < VECTOR_BYTES:
         apart = abs(work.source_phase - work.target_phase)
-        work = work.because(f"reads of {load} bytes: the addresses differ by {apart} modulo 16")
+        work = work.because(f"reads are shifted: the addresses differ by {apart} modulo 16")
     total = work.axes[0].extent
     head = min(-work.target_phase % VECTOR_BYTES // work.width, total)
     chunks = (total - head) // (VECTOR_BYTES // work.width)
@@ -37,7 +37,7 @@ def rows_plan(work: Work) -> KernelPlan:
     apart = [work.source_phase - work.target_phase, *((axis.source_stride - axis.target_stride) * width for axis in others)]
     load = common_step(apart, vector) if work.reads else vector
     if load < vector:
-        work = work.because(f"reads of {load} bytes: both sides are not always a multiple of {2 * load} bytes apart")
+        work = work.because(f"reads are shifted: both sides are not always a multiple of {2 * load} bytes apart")
     chunks = math.ceil((row_bytes + max(vector - aligned, 0)) / vector)
     total = chunks * math.prod(axis.extent for axis in others)
     return planned(work, _ROWS, vector, math.ceil(total / (THREADS * _items(load, vector))), total=total, counts=(chunks, 1),

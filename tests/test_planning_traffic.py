@@ -1,0 +1,52 @@
+"""The sectors that a plan announces are those that were counted in the kernels' own accesses."""
+import json
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.traffic import Requests, expected_fraction, requests
+from tests.kernel_cases import WIDTHS, move_of
+from tests.test_kernels_trace import GLOBAL, TABLE, aligned_cases, awkward_cases
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_announced_sectors_are_the_counted_ones(width):
+    """Within an eighth; tails and edges are not part of what is announced."""
+    table = json.loads(TABLE.read_text())
+    for case in [*aligned_cases(width), *awkward_cases(width)]:
+        row = table[f"{width} bytes, {case.name}"]
+        for side, access in zip(requests(case.plan, case.source_phase, case.target_phase), GLOBAL):
+            assert side.excess == pytest.approx(row[access][1], rel=0.125), (case.name, access, side)
+
+
+@pytest.mark.parametrize("run, start", [(1, 1), (3, 1), (12, 4), (32, 32), (48, 32), (128, 1), (256, 8)])
+def test_sectors_of_runs_far_apart_by_brute_force(run, start):
+    """Runs at random places, walked by requests of 128 bytes one after the other."""
+    rng = np.random.default_rng(run)
+    places = 1024 * np.arange(3000) + rng.integers(32 // start, size=3000) * start
+    bytes_in_order = (places[:, None] + np.arange(run)).reshape(-1)
+    requested = bytes_in_order[:len(bytes_in_order) // 128 * 128].reshape(-1, 128)
+    counts = [len(set(row)) for row in (requested // 32).tolist()]
+    assert Requests(4, run, start, 10**6).sectors == pytest.approx(sum(counts) / len(counts), rel=0.03)
+
+
+def test_nothing_is_read_for_padding_alone():
+    source, target = requests(kernel_plan(gl.plan("f32[0,512]", "f32[0,512]{1,0:PD(4,512)}").move))
+    assert source is None and target.excess == 1
+
+
+def test_a_column_of_single_elements_costs_a_sector_each():
+    plan = kernel_plan(move_of(4, [(4096, 4096, 64, 1)]))
+    assert plan.family == "gather"
+    source, target = requests(plan)
+    assert (source.sectors, source.ideal, target.excess) == (32, 4, 1)
+    assert expected_fraction(plan) == pytest.approx(2 / 9)
+
+
+def test_expectations_are_fractions_and_fall_with_the_alignment():
+    tile, odd = ([(b, b, a, 1), (a, a, 1, b)] for a, b in ((4096, 4096), (4097, 4095)))
+    for width in WIDTHS:
+        aligned, misaligned = (expected_fraction(kernel_plan(move_of(width, axes))) for axes in (tile, odd))
+        assert 0.2 < misaligned < aligned == 1

@@ -26,6 +26,7 @@ MOVES = [
     ((130, 96), (0, 1), (1, 0), (144, 128), 0),               # the same with padding
     ((3, 61, 37), (0, 1, 2), (0, 2, 1), None, 0),             # odd tiles
     ((67, 33), (0, 1), (1, 0), (70, 35), 1),                  # odd, padded, and beginning at any address
+    ((131, 70), (0, 1), (1, 0), (135, 75), 1),                # the same, and long enough for tiles of words
     ((7, 5, 6, 3, 9), (0, 1, 2, 3, 4), (4, 0, 2, 3, 1), None, 1),     # tiles of many axes
     ((7, 5, 6, 3, 9), (0, 1, 2, 3, 4), (4, 0, 2, 3, 1), (8, 5, 6, 4, 11), 0),     # the same with padding
     ((2, 3, 2, 3, 2), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), None, 0),     # runs too short for tiles

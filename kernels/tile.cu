@@ -2,7 +2,7 @@
 //
 // Reading along a and writing along b would leave one side scattered.  A block reads a tile of GPL_TILE_A x GPL_TILE_B
 // elements in 16-byte chunks along a, keeps it in shared memory, and writes 16-byte chunks along b.  This kernel needs
-// both sides aligned to 16 bytes; tile_any.cu takes the rest.
+// both sides aligned to 16 bytes; tile_words.cu and tile_any.cu take the rest.
 //
 // With N = 16 / element bytes elements in a chunk:
 //   shared memory holds row b as GPL_CHUNKS chunks; chunk c of row b lies at position  c ^ (b / N % GPL_CHUNKS)

@@ -21,6 +21,7 @@ from tests.simt.record import Buffer, Record
 WIDTHS = (1, 2, 4, 8, 16)
 FILES = {file: tuple(re.findall(r"^GPL_KERNEL (\w+)\(", kernel_text(file), re.MULTILINE)) for file in kernel_files()}
 MOVE_FILES = tuple(sorted(set(FILES) - {"index.cu", "many.cu"}))       # those of a single move
+ONLY_WIDTHS = {"tile_words.cu": (1, 2)}                                # the element sizes of files that are not for all
 BLOCK = 256
 
 
@@ -103,6 +104,11 @@ def move_of(width, axes, pad=None):
     return Move(tuple(Axis(e, b, s * width, t * width) for e, b, s, t in axes), width, pad, tuple((i,) for i in range(len(axes))))
 
 
+def move_files(width):
+    """The files that may move elements of one size."""
+    return {file for file in MOVE_FILES if width in ONLY_WIDTHS.get(file, WIDTHS)}
+
+
 def _up(value, step):
     return -(-value // step) * step
 
@@ -157,6 +163,18 @@ def odd_tiles(width):
     yield Case("dense both, odd phase", both, width % 16, width % 16)
 
 
+def word_tiles(width):
+    """Of small elements, tiles that begin anywhere: around the tile's own sizes, with all phases."""
+    tile = max(128 // width - 4 // width + 1, 16)                        # along a: 125 or 63; 128 along b
+    for number, (a, b) in enumerate(((tile - 1, 127), (tile, 129), (tile + 1, 128), (2 * tile + 1, 125), (tile + 5, 256), (tile - 8, 259))):
+        axes = [(b, b, a + number % 4, 1), (a, a, 1, b + number // 2), (2, 2, -(a + 3) * b, (b + 3) * a)]
+        yield Case(f"words {a} x {b}", move_of(width, axes), number * width % 16, 3 * number * width % 16)
+    yield Case("words padded", move_of(width, [(267, 131, 201, 1), (190, 177, 1, 269), (3, 2, 0, 269 * 190)]), width % 16, width % 16)
+    yield Case("words, source backwards", move_of(width, [(256, 256, -135, 1), (133, 133, 1, 257), (2, 2, 7, 257 * 133)]), 0, 2 * width % 16)
+    yield Case("words, source aligned", move_of(width, [(140, 140, 272, 1), (257, 257, 1, 141)]))
+    yield Case("words, target aligned", move_of(width, [(264, 264, 131, 1), (129, 129, 1, 272)]))
+
+
 def transposed(width, dimensions, order):
     """A dense row-major array with its dimensions in another order, major first; as few axes as possible."""
     rank, source, target = len(dimensions), {}, {}
@@ -193,7 +211,7 @@ def gathers(width):
     yield Case("gather to gaps", move_of(width, [(5, 4, 3, 2), (11, 9, 12, 11)]))
 
 
-FAMILIES = {"copy": copies, "rows": rows, "tile": tiles, "odd tile": odd_tiles, "many axes": many_axes, "gather": gathers}
+FAMILIES = {"copy": copies, "rows": rows, "tile": tiles, "odd tile": odd_tiles, "words": word_tiles, "many axes": many_axes, "gather": gathers}
 
 
 def cases(width, families=tuple(FAMILIES), bits=32):

@@ -14,7 +14,7 @@ from gpulayout.planning.many_plan import JOBS
 from gpulayout.planning.parameters import AXES_VARIANTS
 from gpulayout.planning.tile_shape import FIXED_TILES
 from tests import nvrtc
-from tests.kernel_cases import BLOCK, FILES, MOVE_FILES, WIDTHS, random_case
+from tests.kernel_cases import BLOCK, FILES, MOVE_FILES, ONLY_WIDTHS, WIDTHS, random_case
 from tests.nvrtc import CompileError
 
 pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
@@ -43,7 +43,7 @@ def accesses(file, width):
 
 def variants(file, widths=WIDTHS, axes=4, bits=(32, 64), all_accesses=True):
     """The macros of a file for moves, with one number of axes; or only the narrowest and the widest accesses."""
-    for width, index_bits in itertools.product(widths, bits):
+    for width, index_bits in itertools.product(sorted({*widths} & {*ONLY_WIDTHS.get(file, WIDTHS)}), bits):
         found = accesses(file, width)
         for access in found if all_accesses else {id(each): each for each in (found[0], found[-1])}.values():
             yield {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": index_bits, "GPL_AXES": 1 if file == "copy.cu" else axes, **access}
@@ -62,7 +62,7 @@ def check_budget(file, architecture, macros):
         where = (kernel, architecture, macros, usage)
         assert usage.spill_bytes == 0 and usage.stack_bytes == 0, where
         assert usage.registers <= MOST_REGISTERS, where
-        assert usage.shared_bytes <= 16384, where                     # six blocks fit the 100 KB of the smallest of them
+        assert usage.shared_bytes <= 17408, where                     # four blocks fit the 100 KB of the smallest of them, and more
     return {kernel: usage.registers for kernel, usage in found.items()}
 
 

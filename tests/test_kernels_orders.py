@@ -10,7 +10,7 @@ import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.parameters import AXES_VARIANTS
-from tests.kernel_cases import BLOCK, FILES, MOVE_FILES, WIDTHS, Case, cases, move_of, random_case
+from tests.kernel_cases import BLOCK, FILES, WIDTHS, Case, cases, move_files, move_of, random_case
 from tests.simt import host_module, toolchain
 
 REASON = toolchain.missing()
@@ -52,7 +52,7 @@ def test_every_family_writes_the_reference_bytes_in_every_order(width, bits):
         expected = case.expected(FRESH)
         for order in host_module.ORDERS:
             assert written(case, order=order, seed=number) == expected, (case.name, order)
-    assert files == set(MOVE_FILES)
+    assert files == move_files(width)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -65,7 +65,7 @@ def test_random_moves_are_right_in_every_order(width):
         expected = case.expected(FRESH)
         for order in host_module.ORDERS:
             assert written(case, order=order, seed=number) == expected, (case.name, order)
-    assert min(seen[file] for file in MOVE_FILES) >= RANDOM_CASES // 40, seen
+    assert min(seen[file] for file in move_files(width)) >= RANDOM_CASES // 40, seen
 
 
 def test_every_number_of_axes_is_right():
@@ -93,6 +93,11 @@ def test_every_number_of_axes_is_right():
     ("odd tile", "  __syncthreads();", ""),
     ("odd tile", "if (++spot.minor == width)", "if (++spot.minor > width)"),
     ("odd tile", "% (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0;", ">= 0;"),
+    ("words", "  __syncthreads();", ""),
+    ("words", "above = GPL_E - 1 - p + i", "above = GPL_E - 1 + i"),
+    ("words", "q = gpl_phase(gpl_low(row))", "q = 0"),
+    ("words", "inside ? move.axis[1].bound : 0", "move.axis[1].bound"),
+    ("words", "inside ? move.axis[1].bound : 0", "inside ? move.axis[1].bound + 1 : 0"),
     ("many axes", "  __syncthreads();                                                // the tables", "  // the tables"),
     ("many axes", "  __syncthreads();                                                // the box", "  // the box"),
     ("many axes", "first + coordinate < (READ", "first + coordinate <= (READ"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
-from tests.kernel_cases import FAMILIES, MOVE_FILES, WIDTHS, cases, index_cases
+from tests.kernel_cases import FAMILIES, WIDTHS, cases, index_cases, move_files
 from tests.simt import runner, toolchain
 
 REASON = toolchain.sanitizers_missing()
@@ -63,6 +63,15 @@ TWINS = [
     ("asan_ubsan", "odd tile", "count % (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0", "true", "heap-buffer-overflow"),
     ("asan_ubsan", "odd tile", "return spot.minor < minor_end && spot.major < major_end;", "return true;", "heap-buffer-overflow"),
     ("asan_ubsan", "odd tile", "(GPL_TILE_ELEMENTS / 16 * 17)", "GPL_TILE_ELEMENTS", ""),
+    ("tsan_block", "words", "  __syncthreads();", "", "data race"),
+    ("tsan_grid", "words", "const unsigned p = gpl_phase(gpl_low(row));", "const unsigned p = tile.b ? gpl_phase(gpl_low(row)) : 0;", "data race"),
+    ("tsan_grid", "words", "move.count[1].value) * move.tile[1].value", "move.count[1].value) * (move.tile[1].value - 1)", "data race"),
+    ("asan_ubsan", "words", "tile.a + words <= move.axis[1].bound", "true", "heap-buffer-overflow"),
+    ("asan_ubsan", "words", "(GPL_WRITE_PASSES - 1) * GPL_WARPS <=", "(GPL_WRITE_PASSES - 2) * GPL_WARPS <=", "heap-buffer-overflow"),
+    ("asan_ubsan", "words", "inside ? move.axis[1].bound : 0", "move.axis[1].bound", "heap-buffer-overflow"),
+    ("asan_ubsan", "words", "p = gpl_phase(gpl_low(row))", "p = 0", "misaligned address"),
+    ("asan_ubsan", "words", "q = gpl_phase(gpl_low(row))", "q = 0", "misaligned address"),
+    ("asan_ubsan", "words", "[GPL_WORD_AT(GPL_ROWS - 1) + GPL_LANES]", "[GPL_WORD_AT(GPL_ROWS - 1)]", ""),
     ("tsan_block", "many axes", "  __syncthreads();                                                // the tables", "  // ", "data race"),
     ("tsan_block", "many axes", "  __syncthreads();                                                // the box", "  // ", "data race"),
     ("tsan_grid", "many axes", "move.count[1].value) * move.tile[1].value", "move.count[1].value) * (move.tile[1].value - 1)", "data race"),
@@ -101,4 +110,4 @@ def test_a_broken_index_kernel_is_caught(mode, right, wrong):
 
 def test_the_cases_reach_all_files_and_sizes():
     seen = {(case.plan.file, case.plan.element_bytes) for width in WIDTHS for case in cases(width, tuple(FAMILIES))}
-    assert seen == {(file, width) for file in MOVE_FILES for width in WIDTHS}
+    assert seen == {(file, width) for width in WIDTHS for file in move_files(width)}

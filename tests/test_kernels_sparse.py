@@ -27,7 +27,8 @@ CASES = {
     "rows, padded": Case("rows", move_of(1, [(4096, 4000, 1, 1), (2**20 + 3, 2**20 + 2, 4096, 4096)])),
     "tile": Case("tile", move_of(1, [(65552, 65552, 65568, 1), (65568, 65568, 1, 65552)])),
     "tile, padded": Case("tile", move_of(1, [(65552, 65540, 65568, 1), (65568, 65561, 1, 65552)])),
-    "odd tile": Case("odd tile", move_of(1, [(65539, 65539, 65555, 1), (65555, 65555, 1, 65539)])),
+    "words": Case("words", move_of(1, [(65539, 65539, 65555, 1), (65555, 65555, 1, 65539)])),
+    "odd tile": Case("odd tile", move_of(1, [(2**27 + 3, 2**27 + 3, 67, 1), (61, 61, 1, 2**27 + 3)])),
     "dense tile": Case("dense tile", move_of(1, [(BIG // 2 + 4, BIG // 2 + 4, 3, 1), (3, 3, 1, BIG // 2 + 4)])),
     "many axes": Case("many axes", transposed(1, (8,) * 11, backwards(11))),
     "many axes, padded": Case("many axes", move_of(1, [(3, 2, 11 * 2**20, 1), (11, 11, 2**20, 3), (2**20, 2**20, 1, 33),
@@ -85,7 +86,7 @@ def test_the_ends_of_a_huge_move_are_right(name, far):
     case = CASES[name]
     plan = dataclasses.replace(case, bits=64).plan
     assert max(case.move.source_span[1], case.move.target_span[1]) > BIG
-    files = {"copy": "copy.cu", "rows": "rows.cu", "tile": "tile.cu", "many axes": "tile_nd.cu", "gather": "gather.cu"}
+    files = {"copy": "copy.cu", "rows": "rows.cu", "tile": "tile.cu", "words": "tile_words.cu", "many axes": "tile_nd.cu", "gather": "gather.cu"}
     assert plan.file == files.get(name.split(",")[0], "tile_any.cu")
     assert corner_is_right(case, far)
 

@@ -10,7 +10,7 @@ from gpulayout.planning.move import relayout_move
 from gpulayout.planning.tile_box import MAX_BOX_AXES, best_box, runs, split, table_entries
 from tests.kernel_cases import backwards, move_of, transposed
 
-VECTOR, ANY, ND, ROWS, COPY = "gpl_tile_vector", "gpl_tile_any", "gpl_tile_nd", "gpl_rows", "gpl_copy"
+VECTOR, WORDS, ANY, ND, ROWS, COPY = "gpl_tile_vector", "gpl_tile_words", "gpl_tile_any", "gpl_tile_nd", "gpl_rows", "gpl_copy"
 
 
 def column_major(width, dimensions, order):
@@ -26,7 +26,12 @@ INSTANCES = {
     "2-D bf16": (transposed(2, (16384, 16384), (1, 0)), VECTOR),
     "2-D u8": (transposed(1, (32768, 8192), (1, 0)), VECTOR),
     "2-D f32, odd": (transposed(4, (8191, 8209), (1, 0)), ANY),
-    "2-D u8, odd": (transposed(1, (32749, 8191), (1, 0)), ANY),
+    "2-D bf16, odd": (transposed(2, (16381, 8209), (1, 0)), WORDS),
+    "2-D u8, odd": (transposed(1, (32749, 8191), (1, 0)), WORDS),
+    "2-D u8, whole words": (transposed(1, (8204, 4100), (1, 0)), WORDS),
+    "2-D u8, to odd": (transposed(1, (8191, 8192), (1, 0)), WORDS),
+    "2-D u8, short": (transposed(1, (8191, 63), (1, 0)), ANY),
+    "batched bf16, odd": (transposed(2, (100, 333, 77), (0, 2, 1)), WORDS),
     "points to coordinates": (transposed(4, (50_000_000, 3), (1, 0)), ANY),
     "coordinates to points": (transposed(4, (3, 50_000_000), (1, 0)), ANY),
     "pairs": (transposed(4, (100_000_000, 2), (1, 0)), ANY),

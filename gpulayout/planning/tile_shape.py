@@ -10,6 +10,9 @@ from collections.abc import Callable
 # kernels/tile.cu: (along a, along b) by element bytes.  128 bytes or more both ways, 8 to 16 KB of shared memory.
 FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
 
+# kernels/tile_words.cu: words of a row of shared memory, and elements along b.
+_ROW_WORDS, _WORD_TILE_B = 32, 128
+
 _SECTOR = 32                 # bytes that memory moves at once
 _SMALLEST = 256              # places: one per thread of a block
 
@@ -52,6 +55,20 @@ def pitch_of(width: int, along_a: int, along_b: int, piece: int = 1) -> int:
 def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
     """True when the extents fill at least half of the fixed tiles they are cut into."""
     return all(2 * extent >= -(-extent // size) * size for extent, size in zip((extent_a, extent_b), FIXED_TILES[width]))
+
+
+def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple[int, int, int]:
+    """(along a, along b, places by which the first tile may begin before b = 0) of a tile that moves words of 4 bytes.
+
+    A row of shared memory is 32 words.  Where rows of the source begin inside words, so many fewer elements fit; where
+    rows of the target do, the tiles begin at the words that rows begin in.
+
+    >>> word_tile(1, False, False), word_tile(2, True, False)
+    ((125, 128, 3), (64, 128, 1))
+    """
+    elements = 4 // width
+    return (_ROW_WORDS * elements - (0 if source_at_words else elements - 1), _WORD_TILE_B,
+            0 if target_at_words else elements - 1)
 
 
 def flexible_tile(width: int, extent_a: int, extent_b: int, steps: tuple[int, int] = (1, 1), piece: int = 1

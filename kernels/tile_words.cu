@@ -1,0 +1,146 @@
+// Tile through shared memory for elements of 1 and 2 bytes whose rows begin anywhere: odd pitches, extents and addresses.
+//
+// As in tile.cu the target's minor axis b (axis 0) differs from the source's minor axis a (axis 1).  Both sides are moved
+// in aligned words of 4 bytes, one per lane, so that a warp reads or writes 128 bytes in a row; E = 4 / element bytes
+// elements make a word.  Where a row begins inside a word is its phase, in elements: q(b) for a row of the source, p(a)
+// for one of the target.  Both come from the addresses themselves.
+//
+//   reading:  row b enters shared memory as the 32 words that lie from the tile's first element on, as they are: element a
+//             is q(b) elements further on.  So 32 words hold 32 E - (E - 1) elements whatever q is: a tile is 125 elements
+//             of 1 byte along a, or 63 of 2 bytes; 128 or 64 where the host knows that all q are 0.
+//   writing:  lane l makes the word l of row a out of E single elements, of the rows E l - p(a) + i for i = 0 .. E - 1.
+//             Words are whole in the target, so a tile covers b - p(a) to b - p(a) + 128 of row a: neighbouring
+//             tiles share no word, and the tile reads E - 1 rows more than 128, those in front.
+//   ends:     a word that is not wholly inside its row is read, or written, element by element.
+// The rows of a warp are 8 apart and 8 rows are whole words, so they all have one phase: a thread finds it once, and all
+// its addresses are its first ones plus known steps.
+//
+// Shared memory holds row r at 32 r + r / E words.  Reading stores 32 neighbouring words.  Writing, the lanes' rows are E
+// apart and have one phase, so they read one word of their rows, in banks (r / E + word) % 32: 32 different ones.
+//
+// Example, u8 with pitches 8191 and 32749, source and target at multiples of 4: row 5 of the source begins at byte 40955,
+// 3 past a word: q = 3.  The warp loads the words from byte 40952 on, and element a = 7 of the row is byte 10 of shared row
+// 5.  Row 7 of the target begins at byte 229243, 3 past a word: p = 3.  Lane 0 of the second tile writes the word at
+// 229240 + 128, the places b = 125 to 128 of the row.
+//
+// Words at any phase touch 5 sectors where 4 are the least, on both sides; single elements touch 2 instead of 1.
+// tile[1] is the tile along a; count[0], count[1] are the tiles along b and a, `total` the tiles in all.
+#include "move.cuh"
+
+#define GPL_E (4 / GPL_ELEMENT_BYTES)
+#define GPL_TILE_B 128
+#define GPL_ROWS (GPL_TILE_B + GPL_E - 1)            // of shared memory
+#define GPL_LANES 32
+#define GPL_WARPS (GPL_THREADS / GPL_LANES)
+#define GPL_WORD_AT(row) ((row) * GPL_LANES + (row) / GPL_E)
+#define GPL_READ_PASSES ((GPL_ROWS + GPL_WARPS - 1) / GPL_WARPS)
+#define GPL_WRITE_PASSES (GPL_LANES * GPL_E / GPL_WARPS)
+#define GPL_PARTS (GPL_TILE_B / (GPL_LANES * GPL_E)) // words of a lane in a row of the target
+#define GPL_BATCH 6                                  // words of a thread that are loaded before the first is stored, at ends
+
+struct GplWords {
+  gpl_uint a, b;                                     // first coordinates; rows are read from b - (E - 1) on
+  GplPlace place;                                    // where the tile's other axes put it, a = b = 0
+  const gpl_element* first;                          // of the first row that is read
+  unsigned lane, warp;
+};
+
+__device__ __forceinline__ GplWords gpl_words(gpl_uint number, const void* source, const GplMove& move) {
+  const gpl_uint above = gpl_divide(number, move.count[0]), others = gpl_divide(above, move.count[1]);
+  const unsigned thread = threadIdx.x & (GPL_THREADS - 1);
+  GplWords tile;
+  tile.b = (number - above * move.count[0].value) * GPL_TILE_B;
+  tile.a = (above - others * move.count[1].value) * move.tile[1].value;
+  tile.place = gpl_place<2>(others, move);
+  tile.first = gpl_at(source, tile.place.source + tile.a + (tile.b - (GPL_E - 1)) * move.axis[0].source_stride);
+  tile.lane = thread % GPL_LANES, tile.warp = thread / GPL_LANES;
+  return tile;
+}
+
+// Elements from the word that an address lies in to the address.
+__device__ __forceinline__ unsigned gpl_phase(unsigned address) { return (address & 3) / GPL_ELEMENT_BYTES; }
+__device__ __forceinline__ unsigned gpl_low(const void* address) { return (unsigned)(unsigned long long)address; }
+
+template <bool WHOLE>
+__device__ __forceinline__ void gpl_read_words(const GplWords& tile, unsigned* shared, const GplMove& move) {
+  const gpl_uint stride = move.axis[0].source_stride, b = tile.b - (GPL_E - 1) + tile.warp;
+  const gpl_element* row = tile.first + (gpl_int)(tile.warp * stride);
+  const unsigned q = gpl_phase(gpl_low(row)), batch = WHOLE ? GPL_READ_PASSES : GPL_BATCH;
+  const gpl_uint a = tile.a - q + tile.lane * GPL_E;
+  const gpl_element* from = row - q + tile.lane * GPL_E;
+  unsigned* to = shared + GPL_WORD_AT(tile.warp) + tile.lane;
+#pragma unroll WHOLE ? GPL_READ_PASSES : 1
+  for (unsigned first = 0; first < GPL_READ_PASSES; first += batch) {
+    unsigned value[batch];
+#pragma unroll
+    for (unsigned k = 0; k < batch; ++k, from += (gpl_int)(GPL_WARPS * stride)) {
+      const unsigned down = (first + k) * GPL_WARPS;
+      const bool inside = tile.place.inside && b + down < move.axis[0].bound;
+      if (down + tile.warp < GPL_ROWS)
+        value[k] = gpl_load<4, 4>(from, WHOLE ? 0 : a, WHOLE ? GPL_E : inside ? move.axis[1].bound : 0, move).word;
+    }
+#pragma unroll
+    for (unsigned k = 0; k < batch; ++k)
+      if ((first + k) * GPL_WARPS + tile.warp < GPL_ROWS) to[GPL_WORD_AT((first + k) * GPL_WARPS)] = value[k];
+  }
+}
+
+// A word of E elements, each in the low bytes of its own register.
+__device__ __forceinline__ GplChunk<4> gpl_joined(const unsigned (&element)[GPL_E]) {
+  GplChunk<4> chunk;
+#if GPL_ELEMENT_BYTES == 1
+  chunk.word = __byte_perm(__byte_perm(element[0], element[1], 0x0040), __byte_perm(element[2], element[3], 0x0040), 0x5410);
+#else
+  chunk.word = __byte_perm(element[0], element[1], 0x5410);
+#endif
+  return chunk;
+}
+
+template <bool WHOLE>
+__device__ __forceinline__ void gpl_write_words(const GplWords& tile, void* __restrict__ target, const unsigned* shared,
+                                                const GplMove& move) {
+  const gpl_uint stride = move.axis[1].target_stride, left = move.axis[1].extent.value - tile.a;
+  const unsigned down = left < move.tile[1].value ? (unsigned)left : (unsigned)move.tile[1].value;       // rows of the target
+  gpl_element* row = gpl_at(target, tile.place.target + tile.b + (tile.a + tile.warp) * stride);
+  const unsigned p = gpl_phase(gpl_low(row));
+  const gpl_uint b = tile.b - p + tile.lane * GPL_E;
+  gpl_element* to = row - p + tile.lane * GPL_E;
+  const gpl_element* from[GPL_E];
+#pragma unroll
+  for (unsigned i = 0; i < GPL_E; ++i) {
+    const unsigned above = GPL_E - 1 - p + i;        // the row of lane 0, and the phase of all lanes' rows
+    const unsigned q = gpl_phase(gpl_low(tile.first) + above * (unsigned)move.axis[0].source_stride * GPL_ELEMENT_BYTES);
+    from[i] = (const gpl_element*)(shared + GPL_WORD_AT(above + tile.lane * GPL_E)) + q + tile.warp;
+  }
+#pragma unroll WHOLE ? GPL_WRITE_PASSES : 1
+  for (unsigned pass = 0; pass < GPL_WRITE_PASSES; ++pass, to += (gpl_int)(GPL_WARPS * stride)) {
+    if ((!WHOLE || pass + 1 == GPL_WRITE_PASSES) && pass * GPL_WARPS + tile.warp >= down) break;
+#pragma unroll
+    for (unsigned part = 0; part < GPL_PARTS; ++part) {
+      const unsigned right = part * GPL_LANES * GPL_E;
+      unsigned element[GPL_E];
+#pragma unroll
+      for (unsigned i = 0; i < GPL_E; ++i) element[i] = from[i][pass * GPL_WARPS + GPL_WORD_AT(right) * GPL_E];
+      gpl_store<4>(to + right, WHOLE ? 0 : b + right, WHOLE ? GPL_E : move.axis[0].extent.value, gpl_joined(element));
+    }
+  }
+}
+
+GPL_KERNEL gpl_tile_words(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
+  __shared__ unsigned shared_words[GPL_WORD_AT(GPL_ROWS - 1) + GPL_LANES];
+  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
+  const GplWords tile = gpl_words(gpl_block(), source, move);
+  // What nothing cuts off takes paths that check nothing: the rows in front exist, and so do 32 words of every row at any
+  // phase.  (The tile is less than they are by the largest q.)  Writing checks the last pass anyway.
+  const unsigned words = GPL_LANES * GPL_E;
+  const gpl_uint end = tile.b >= GPL_E - 1 ? tile.b + GPL_TILE_B : ~(gpl_uint)0;
+  const bool read_whole = tile.place.inside && end <= move.axis[0].bound && tile.a >= words - move.tile[1].value &&
+                          tile.a + words <= move.axis[1].bound;
+  const bool write_whole = end <= move.axis[0].extent.value &&
+                           tile.a + (GPL_WRITE_PASSES - 1) * GPL_WARPS <= move.axis[1].extent.value;
+  if (read_whole) gpl_read_words<true>(tile, shared_words, move);
+  else gpl_read_words<false>(tile, shared_words, move);
+  __syncthreads();
+  if (write_whole) gpl_write_words<true>(tile, target, shared_words, move);
+  else gpl_write_words<false>(tile, target, shared_words, move);
+}

@@ -61,6 +61,8 @@ __device__ __forceinline__ GplWords gpl_words(gpl_uint number, const void* sourc
 __device__ __forceinline__ unsigned gpl_phase(unsigned address) { return (address & 3) / GPL_ELEMENT_BYTES; }
 __device__ __forceinline__ unsigned gpl_low(const void* address) { return (unsigned)(unsigned long long)address; }
 
+__device__ __forceinline__ unsigned gpl_least(gpl_uint left, unsigned most) { return left < most ? (unsigned)left : most; }
+
 template <bool WHOLE>
 __device__ __forceinline__ void gpl_read_words(const GplWords& tile, unsigned* shared, const GplMove& move) {
   const gpl_uint stride = move.axis[0].source_stride, b = tile.b - (GPL_E - 1) + tile.warp;
@@ -69,6 +71,7 @@ __device__ __forceinline__ void gpl_read_words(const GplWords& tile, unsigned* s
   const gpl_uint a = tile.a - q + tile.lane * GPL_E;
   const gpl_element* from = row - q + tile.lane * GPL_E;
   unsigned* to = shared + GPL_WORD_AT(tile.warp) + tile.lane;
+  const unsigned rows = WHOLE ? GPL_ROWS : gpl_least(move.axis[0].extent.value + (GPL_E - 1) - tile.b, GPL_ROWS);
 #pragma unroll WHOLE ? GPL_READ_PASSES : 1
   for (unsigned first = 0; first < GPL_READ_PASSES; first += batch) {
     unsigned value[batch];
@@ -76,12 +79,12 @@ __device__ __forceinline__ void gpl_read_words(const GplWords& tile, unsigned* s
     for (unsigned k = 0; k < batch; ++k, from += (gpl_int)(GPL_WARPS * stride)) {
       const unsigned down = (first + k) * GPL_WARPS;
       const bool inside = tile.place.inside && b + down < move.axis[0].bound;
-      if (down + tile.warp < GPL_ROWS)
+      if (down + tile.warp < rows)
         value[k] = gpl_load<4, 4>(from, WHOLE ? 0 : a, WHOLE ? GPL_E : inside ? move.axis[1].bound : 0, move).word;
     }
 #pragma unroll
     for (unsigned k = 0; k < batch; ++k)
-      if ((first + k) * GPL_WARPS + tile.warp < GPL_ROWS) to[GPL_WORD_AT((first + k) * GPL_WARPS)] = value[k];
+      if ((first + k) * GPL_WARPS + tile.warp < rows) to[GPL_WORD_AT((first + k) * GPL_WARPS)] = value[k];
   }
 }
 
@@ -99,8 +102,8 @@ __device__ __forceinline__ GplChunk<4> gpl_joined(const unsigned (&element)[GPL_
 template <bool WHOLE>
 __device__ __forceinline__ void gpl_write_words(const GplWords& tile, void* __restrict__ target, const unsigned* shared,
                                                 const GplMove& move) {
-  const gpl_uint stride = move.axis[1].target_stride, left = move.axis[1].extent.value - tile.a;
-  const unsigned down = left < move.tile[1].value ? (unsigned)left : (unsigned)move.tile[1].value;       // rows of the target
+  const gpl_uint stride = move.axis[1].target_stride;
+  const unsigned down = gpl_least(move.axis[1].extent.value - tile.a, (unsigned)move.tile[1].value);     // rows of the target
   gpl_element* row = gpl_at(target, tile.place.target + tile.b + (tile.a + tile.warp) * stride);
   const unsigned p = gpl_phase(gpl_low(row));
   const gpl_uint b = tile.b - p + tile.lane * GPL_E;

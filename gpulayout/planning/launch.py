@@ -25,7 +25,7 @@ class KernelPlan:
     parameters    the bytes of the parameter struct
     tile          places along its axes, minor first
     reasons       what kept the plan from a faster family or wider accesses, one sentence each
-    runs          elements that follow one another in the source and in the target, in a tile of many axes
+    runs          elements that follow one another in the source and in the target, where they are not those of the tile
     """
 
     family: str

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from gpulayout.planning.launch import Kernel, KernelPlan, common_step, planned
 from gpulayout.planning.move import Axis
@@ -40,7 +41,8 @@ def _words(work: Work, why: str) -> KernelPlan | None:
         return None
     at_words = [_piece(work, side, across) == _WORD for side, across in (("source", b), ("target", a))]
     tile_a, tile_b, lead = word_tile(width, *at_words)
-    return _tiles(work.because(f"accesses of {_WORD} bytes: {why}"), _TILE_WORDS, _WORD, (tile_b, tile_a), 1, lead=lead)
+    plan = _tiles(work.because(f"accesses of {_WORD} bytes: {why}"), _TILE_WORDS, _WORD, (tile_b, tile_a), 1, lead=lead)
+    return replace(plan, runs=(min(word_tile(width, True, True)[0], a.extent), min(tile_b, b.extent)))     # words at any phase
 
 
 def _flexible(work: Work, why: str) -> KernelPlan | None:

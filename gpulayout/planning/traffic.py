@@ -94,7 +94,7 @@ def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> 
         start = math.gcd(SECTOR, phase, *(step * width for step in steps))
         if any(getattr(axis, field) == -1 for axis in plan.axes):          # such a run ends where the buffer begins
             start = width
-        if plan.family in ("copy", "rows"):                                # whole vectors, whatever they hold
+        if plan.family in ("copy", "rows") or access > width:              # whole vectors or words, whatever they hold
             start = max(start, min(access, SECTOR))
         following = next((abs(step) for step in steps), run)
         found.append(Requests(access, run * width, start, following * width))

@@ -35,8 +35,8 @@
 #define GPL_WORD_AT(row) ((row) * GPL_LANES + (row) / GPL_E)
 #define GPL_READ_PASSES ((GPL_ROWS + GPL_WARPS - 1) / GPL_WARPS)
 #define GPL_WRITE_PASSES (GPL_LANES * GPL_E / GPL_WARPS)
+#define GPL_BATCH 5                                  // words of a thread that are loaded before the first is stored, at ends
 #define GPL_PARTS (GPL_TILE_B / (GPL_LANES * GPL_E)) // words of a lane in a row of the target
-#define GPL_BATCH 6                                  // words of a thread that are loaded before the first is stored, at ends
 
 struct GplWords {
   gpl_uint a, b;                                     // first coordinates; rows are read from b - (E - 1) on
@@ -63,29 +63,36 @@ __device__ __forceinline__ unsigned gpl_low(const void* address) { return (unsig
 
 __device__ __forceinline__ unsigned gpl_least(gpl_uint left, unsigned most) { return left < most ? (unsigned)left : most; }
 
+// All whole words of a thread are under way before the first arrives.  Words at the ends of rows come after them, when their
+// elements are in the cache.
 template <bool WHOLE>
 __device__ __forceinline__ void gpl_read_words(const GplWords& tile, unsigned* shared, const GplMove& move) {
   const gpl_uint stride = move.axis[0].source_stride, b = tile.b - (GPL_E - 1) + tile.warp;
   const gpl_element* row = tile.first + (gpl_int)(tile.warp * stride);
-  const unsigned q = gpl_phase(gpl_low(row)), batch = WHOLE ? GPL_READ_PASSES : GPL_BATCH;
-  const gpl_uint a = tile.a - q + tile.lane * GPL_E;
-  const gpl_element* from = row - q + tile.lane * GPL_E;
+  const unsigned q = gpl_phase(gpl_low(row));
+  const gpl_uint a = tile.a - q + tile.lane * GPL_E, bound = tile.place.inside ? move.axis[1].bound : 0;
+  const gpl_element *const first = row - q + tile.lane * GPL_E, *from = first;
   unsigned* to = shared + GPL_WORD_AT(tile.warp) + tile.lane;
   const unsigned rows = WHOLE ? GPL_ROWS : gpl_least(move.axis[0].extent.value + (GPL_E - 1) - tile.b, GPL_ROWS);
-#pragma unroll WHOLE ? GPL_READ_PASSES : 1
-  for (unsigned first = 0; first < GPL_READ_PASSES; first += batch) {
+  const bool full = WHOLE || (a < bound && bound - a >= GPL_E), end = !full && (a < bound || a + (GPL_E - 1) < bound);
+  const unsigned batch = WHOLE ? GPL_READ_PASSES : GPL_BATCH;
+#pragma unroll 1
+  for (unsigned begin = 0; begin < GPL_READ_PASSES * GPL_WARPS; begin += batch * GPL_WARPS) {
     unsigned value[batch];
 #pragma unroll
     for (unsigned k = 0; k < batch; ++k, from += (gpl_int)(GPL_WARPS * stride)) {
-      const unsigned down = (first + k) * GPL_WARPS;
-      const bool inside = tile.place.inside && b + down < move.axis[0].bound;
-      if (down + tile.warp < rows)
-        value[k] = gpl_load<4, 4>(from, WHOLE ? 0 : a, WHOLE ? GPL_E : inside ? move.axis[1].bound : 0, move).word;
+      const unsigned down = begin + k * GPL_WARPS;
+      if (!WHOLE) gpl_pad(move, value[k]);
+      if (down + tile.warp < rows && full && (WHOLE || b + down < move.axis[0].bound)) value[k] = *(const unsigned*)from;
     }
 #pragma unroll
     for (unsigned k = 0; k < batch; ++k)
-      if ((first + k) * GPL_WARPS + tile.warp < rows) to[GPL_WORD_AT((first + k) * GPL_WARPS)] = value[k];
+      if (begin + k * GPL_WARPS + tile.warp < rows) to[GPL_WORD_AT(begin + k * GPL_WARPS)] = value[k];
   }
+  from = first;
+#pragma unroll 1
+  for (unsigned down = 0; end && down + tile.warp < rows; down += GPL_WARPS, from += (gpl_int)(GPL_WARPS * stride))
+    to[GPL_WORD_AT(down)] = gpl_load<4, 4>(from, a, b + down < move.axis[0].bound ? bound : 0, move).word;
 }
 
 // A word of E elements, each in the low bytes of its own register.
@@ -115,7 +122,7 @@ __device__ __forceinline__ void gpl_write_words(const GplWords& tile, void* __re
     const unsigned q = gpl_phase(gpl_low(tile.first) + above * (unsigned)move.axis[0].source_stride * GPL_ELEMENT_BYTES);
     from[i] = (const gpl_element*)(shared + GPL_WORD_AT(above + tile.lane * GPL_E)) + q + tile.warp;
   }
-#pragma unroll WHOLE ? GPL_WRITE_PASSES : 1
+#pragma unroll WHOLE ? GPL_WRITE_PASSES : 4
   for (unsigned pass = 0; pass < GPL_WRITE_PASSES; ++pass, to += (gpl_int)(GPL_WARPS * stride)) {
     if ((!WHOLE || pass + 1 == GPL_WRITE_PASSES) && pass * GPL_WARPS + tile.warp >= down) break;
 #pragma unroll

@@ -73,19 +73,17 @@ class Case:
 
     def expected(self, fresh=0xA5):
         """The target's bytes afterwards: place by place from the definition; gaps keep `fresh`."""
-        move = self.move
+        move, element = self.move, f"V{self.move.itemsize}"
         result = np.full(self.target_bytes, fresh, np.uint8)
         axes = [axis for axis in move.axes if axis.extent != 1] or move.axes[:1]          # NumPy stops at 64
-        coordinates = np.indices([axis.extent for axis in axes]).reshape(len(axes), -1)
-        inside = np.ones(move.place_count, bool)
-        source, target = np.full(move.place_count, -move.source_span[0]), np.full(move.place_count, -move.target_span[0])
-        for axis, coordinate in zip(axes, coordinates):
-            inside &= coordinate < axis.bound
-            source += coordinate * axis.source_stride
-            target += coordinate * axis.target_stride
-        for byte in range(move.itemsize):
-            result[target + byte] = move.pad[byte]
-            result[target[inside] + byte] = self.source[source[inside] + byte]
+        inside, source, target = np.array(True), np.array(-move.source_span[0]), np.array(-move.target_span[0])
+        for number, axis in enumerate(axes):
+            coordinate = np.arange(axis.extent).reshape(-1, *[1] * number)
+            inside = inside & (coordinate < axis.bound)
+            source = source + coordinate * axis.source_stride
+            target = target + coordinate * axis.target_stride
+        result.view(element)[target // move.itemsize] = np.frombuffer(move.pad, element)
+        result.view(element)[target[inside] // move.itemsize] = self.source.view(element)[source[inside] // move.itemsize]
         return result.tobytes()
 
     def record(self, text=None, **changes):

@@ -3,44 +3,16 @@
 The sources are compiled by the host compiler.  Threads of a block run in ascending, descending and random order from one
 barrier to the next; shared memory holds garbage before every block.
 """
-import collections
-
-import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.parameters import AXES_VARIANTS
-from tests.kernel_cases import BLOCK, FILES, WIDTHS, Case, cases, move_files, move_of, random_case
+from tests.kernel_cases import WIDTHS, Case, cases, move_files, move_of
+from tests.kernel_runs import FRESH, written
 from tests.simt import host_module, toolchain
 
 REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
-GUARD, FRESH = 0x5C, 0xA5
-RANDOM_CASES = 250          # per element size
-
-
-def memory(content, phase):
-    """(all of it, where the content starts): a copy at `phase` past a multiple of 16, between guard bytes."""
-    room = np.full(content.size + 128, GUARD, np.uint8)
-    start = 32 + (phase - room.ctypes.data - 32) % 16
-    room[start:start + content.size] = content
-    return room, start
-
-
-def written(case, text=None, order=host_module.ASCENDING, seed=1):
-    """The target's bytes after a launch; AssertionError when bytes around it or in the source changed."""
-    plan, move = case.plan, case.move
-    before = -move.source_span[0], -move.target_span[0]
-    source, first = memory(case.source, case.source_phase - before[0])
-    target, place = memory(np.full(case.target_bytes, FRESH, np.uint8), case.target_phase - before[1])
-    untouched = source.copy()
-    kernel = host_module.load(text or kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
-    kernel(plan.grid, BLOCK, (source.ctypes.data + first + before[0], target.ctypes.data + place + before[1], plan.parameters),
-           order, seed)
-    end = place + case.target_bytes
-    assert (target[:place] == GUARD).all() and (target[end:] == GUARD).all(), f"{case.name}: written outside the target"
-    assert np.array_equal(source, untouched), f"{case.name}: the source was written"
-    return target[place:end].tobytes()
 
 
 @pytest.mark.parametrize("bits", (32, 64))
@@ -53,19 +25,6 @@ def test_every_family_writes_the_reference_bytes_in_every_order(width, bits):
         for order in host_module.ORDERS:
             assert written(case, order=order, seed=number) == expected, (case.name, order)
     assert files == move_files(width)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_random_moves_are_right_in_every_order(width):
-    rng = np.random.default_rng(width)
-    seen = collections.Counter()
-    for number in range(RANDOM_CASES):
-        case = random_case(rng, width)
-        seen[case.plan.file] += 1
-        expected = case.expected(FRESH)
-        for order in host_module.ORDERS:
-            assert written(case, order=order, seed=number) == expected, (case.name, order)
-    assert min(seen[file] for file in move_files(width)) >= RANDOM_CASES // 40, seen
 
 
 def test_every_number_of_axes_is_right():

@@ -1,0 +1,44 @@
+"""Launches of the host-compiled kernels between guard bytes: what a move wrote, and that it touched nothing else."""
+import numpy as np
+
+from gpulayout.backends.kernel_source import kernel_text
+from tests.kernel_cases import BLOCK, FILES
+from tests.simt import host_module
+
+GUARD, FRESH = 0x5C, 0xA5
+
+
+def memory(content, phase):
+    """(all of it, where the content starts): a copy at `phase` past a multiple of 16, between guard bytes."""
+    room = np.full(content.size + 128, GUARD, np.uint8)
+    start = 32 + (phase - room.ctypes.data - 32) % 16
+    room[start:start + content.size] = content
+    return room, start
+
+
+class Buffers:
+    """The memory of one move, at the addresses that its case asks for."""
+
+    def __init__(self, case):
+        self.case = case
+        before = -case.move.source_span[0], -case.move.target_span[0]
+        self.source, first = memory(case.source, case.source_phase - before[0])
+        self.target, self.place = memory(np.full(case.target_bytes, FRESH, np.uint8), case.target_phase - before[1])
+        self.addresses = self.source.ctypes.data + first + before[0], self.target.ctypes.data + self.place + before[1]
+        self._untouched = self.source.copy()
+
+    def written(self):
+        """The target's bytes after a launch; AssertionError when bytes around it or in the source changed."""
+        end = self.place + self.case.target_bytes
+        guards = self.target[:self.place], self.target[end:]
+        assert all((guard == GUARD).all() for guard in guards), f"{self.case.name}: written outside the target"
+        assert np.array_equal(self.source, self._untouched), f"{self.case.name}: the source was written"
+        return self.target[self.place:end].tobytes()
+
+
+def written(case, text=None, order=host_module.ASCENDING, seed=1):
+    """The target's bytes after the launch of a case; AssertionError as `Buffers.written` raises it."""
+    plan, buffers = case.plan, Buffers(case)
+    kernel = host_module.load(text or kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
+    kernel(plan.grid, BLOCK, (*buffers.addresses, plan.parameters), order, seed)
+    return buffers.written()

@@ -16,7 +16,9 @@ __device__ __forceinline__ unsigned long long gpl_coordinate(T value, unsigned l
   if (wide < bound || mode == GPL_RAISE) return wide;
   const bool negative = (T)-1 < (T)1 && (long long)wide < 0;       // the first half: T has negative numbers
   if (mode == GPL_CLIP) return negative ? 0 : bound - 1;
-  return negative ? bound - 1 - ~wide % bound : wide % bound;      // ~wide is -1 - value
+  const unsigned long long far = negative ? ~wide : wide;          // ~wide is -1 - value
+  const unsigned long long rest = far < bound ? far : far % bound; // no division for -bound .. -1, which is what wraps mostly
+  return negative ? bound - 1 - rest : rest;
 }
 
 #endif

@@ -11,8 +11,14 @@
 // looks at it only when it must raise.  With linear == 0 (index == 0) nothing is written: a check before an
 // overwrite.
 //
-// Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits), GPL_AXES, GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8),
-// GPL_IN_SIGNED.
+// Nearly all threads have all their indices, and all of them valid: they take a path that asks once for all of them.
+//
+// Where linear indices need 64 bits, one division splits an index into two parts of 31 bits, and digits are taken from
+// those.  Digits (3, 2^20, 2^13), low_digits 2: 10^10 -> 10^10 % (3 * 2^20) = 2876416 and 10^10 / (3 * 2^20) = 3178, the last
+// digit; 2876416 -> 2876416 % 3 = 1, 2876416 / 3 = 958805.
+//
+// Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64), GPL_DIGIT_BITS (32 when both parts of them do),
+// GPL_AXES, GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
 #define GPL_ELEMENT_BYTES 8
 #include "move.cuh"
 #include "coordinate.cuh"
@@ -43,144 +49,253 @@ typedef int gpl_out;
 typedef long long gpl_out;
 #endif
 
+// Numbers that digits are taken from, and digits.
+#if GPL_DIGIT_BITS == 32
+typedef unsigned gpl_number;
+#define GPL_NUMBER_MULHI __umulhi
+#else
+typedef unsigned long long gpl_number;
+#define GPL_NUMBER_MULHI __umul64hi
+#endif
+#define GPL_SPLIT (GPL_DIGIT_BITS < GPL_INDEX_BITS)
+
+// value < bound; a negative value, sign-extended, is larger than any bound.
+template <typename Bound>
+__device__ __forceinline__ bool gpl_below(gpl_in value, Bound bound) {
+  return sizeof(gpl_in) <= 4 && sizeof(Bound) == 4 ? (unsigned)value < (unsigned)bound : gpl_widen(value) < bound;
+}
+
 struct GplDigit {
-  GplDivisor extent;               // width in memory
-  gpl_uint bound, stride, dim;     // logical size, stride of the result, logical dimension
+  gpl_number minus_extent;                // width in memory, times -1; it divides by multiplier and shift
+  gpl_number multiplier, shift;
+  gpl_number bound;                       // logical size
+  unsigned long long stride;              // of the result
+  unsigned long long row;                 // where the coordinates begin in the array of logical indices
 };
 
 struct GplIndexTable {
-  unsigned long long count;        // indices to convert
-  unsigned long long size;         // linear indices from here on do not exist
-  unsigned long long rank;         // digits in use
-  unsigned long long mode;         // a GplMode
+  unsigned long long count;               // indices to convert
+  unsigned long long size;                // linear indices from here on do not exist
+  unsigned rank;                          // digits in use
+  unsigned mode;                          // a GplMode
+  unsigned padded;                        // 1 when some places hold no element
+  unsigned low_digits;                    // those in the lower part of an index that is split
+  unsigned long long minus_low, multiplier, shift;   // places of the lower part, as in a digit
   GplDigit digit[GPL_AXES];
 };
 
-// Up to 8 digits their loop is written out, with operands from the parameters; beyond, it stays a loop.
+// Up to 8 digits their loop is written out, with operands from the parameters; beyond, it stays a loop that ends with the
+// last digit in use.  Unused ones would do no harm where no row is accessed: nothing is left of an index by then.
 #define GPL_UNROLLED (GPL_AXES <= 8 ? GPL_AXES : 1)
+#define GPL_UNUSED(d) ((d) >= (int)table.rank)
+#define GPL_NO_MORE(d) (GPL_AXES > 8 && GPL_UNUSED(d))
 
 __device__ __forceinline__ unsigned long long gpl_first() {
   return ((unsigned long long)blockIdx.y * gridDim.x + blockIdx.x) * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
 }
 
-// The k-th index of this thread takes part.
-#define GPL_HAS(k) (first + (k) * GPL_THREADS < table.count)
+// How many indices there are from `first` on, as far as this thread is concerned.  Its k-th one takes part when they are
+// enough for it; with ALL they are, and nothing is asked.
+__device__ __forceinline__ unsigned gpl_left(unsigned long long first, const GplIndexTable& table) {
+  const unsigned most = GPL_THREADS * GPL_ITEMS;
+  return first >= table.count ? 0 : table.count - first < most ? (unsigned)(table.count - first) : most;
+}
+#define GPL_HAS(k) ((k) * GPL_THREADS < left)
+#define GPL_HAS_ALL GPL_HAS(GPL_ITEMS - 1)
+
+template <bool ALL>
+__device__ __forceinline__ void gpl_read(const gpl_in* from, unsigned left, gpl_in (&value)[GPL_ITEMS]) {
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) value[k] = ALL || GPL_HAS(k) ? from[k * GPL_THREADS] : 0;
+}
+
+template <typename Bound>
+__device__ __forceinline__ bool gpl_all_below(const gpl_in (&value)[GPL_ITEMS], Bound bound) {
+  bool all = true;
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) all = all && gpl_below(value[k], bound);
+  return all;
+}
+
+// Some of a thread's indices, as bits: bit k for the k-th.  Those that are not below a bound, mostly none:
+template <typename Bound>
+__device__ __forceinline__ unsigned gpl_outside(const gpl_in (&value)[GPL_ITEMS], Bound bound) {
+  unsigned outside = 0;
+  if (gpl_all_below(value, bound)) return outside;
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) outside |= (unsigned)!gpl_below(value[k], bound) << k;
+  return outside;
+}
+
+// Results of indices that are there and not bad.
+template <bool ALL, typename T>
+__device__ __forceinline__ void gpl_write(const T (&value)[GPL_ITEMS], gpl_out* to, unsigned left, unsigned bad) {
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k)
+    if (ALL || (GPL_HAS(k) && !(bad >> k & 1))) to[k * GPL_THREADS] = (gpl_out)value[k];
+}
+
+__device__ __forceinline__ void gpl_report(unsigned bad, unsigned long long first, unsigned left, unsigned long long* offender) {
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k)
+    if (GPL_HAS(k) && (bad >> k & 1)) atomicMin(offender, first + k * GPL_THREADS);
+}
+
+// Linear indices, and which logical ones are out of bounds.  Unless ALL, coordinates are wrapped and clipped.
+template <bool ALL>
+__device__ __forceinline__ unsigned gpl_sum(const gpl_in* index, unsigned left, const GplIndexTable& table, gpl_uint (&sum)[GPL_ITEMS]) {
+  unsigned bad = 0;
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) sum[k] = 0;
+#pragma unroll ALL ? GPL_UNROLLED : 1
+  for (int d = 0; d < GPL_AXES; ++d) {
+    if (GPL_NO_MORE(d)) break;
+    if (GPL_UNUSED(d)) continue;
+    const GplDigit& digit = table.digit[d];
+    gpl_in value[GPL_ITEMS];
+    gpl_read<ALL>(index + digit.row, left, value);
+    if (ALL) bad |= !gpl_all_below(value, digit.bound);
+#pragma unroll
+    for (int k = 0; k < GPL_ITEMS; ++k) {
+      const unsigned long long coordinate = ALL ? gpl_widen(value[k]) : gpl_coordinate(value[k], digit.bound, table.mode);
+      if (!ALL) bad |= (unsigned)(coordinate >= digit.bound) << k;
+      sum[k] += (gpl_number)coordinate * (gpl_uint)digit.stride;
+    }
+  }
+  return bad;
+}
 
 GPL_KERNEL gpl_linearize(const gpl_in* __restrict__ index, gpl_out* __restrict__ linear,
                          unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
-  gpl_uint sum[GPL_ITEMS] = {};
-  bool valid[GPL_ITEMS] = {true, true, true, true};
-#pragma unroll GPL_UNROLLED
-  for (int d = 0; d < GPL_AXES; ++d) {
-    if (d >= table.rank) break;
-    const GplDigit& digit = table.digit[d];
-    const gpl_in* row = index + digit.dim * table.count + first;
-    gpl_in value[GPL_ITEMS] = {};
+  const unsigned left = gpl_left(first, table);
+  gpl_uint sum[GPL_ITEMS];
+  unsigned bad = ~0u;
+  if (GPL_HAS_ALL) bad = gpl_sum<true>(index + first, left, table, sum);
+  if (bad) bad = gpl_sum<false>(index + first, left, table, sum);
+  if (bad) gpl_report(bad, first, left, offender);
+  if (!linear) return;
+  if (GPL_HAS_ALL && !bad) gpl_write<true>(sum, linear + first, left, bad);
+  else gpl_write<false>(sum, linear + first, left, bad);
+}
+
+// The digits of an index that are still to be taken: those of its lower part, then those above.
+struct GplRest {
+  gpl_number low, above;
+};
+
+// The division that splits an index.  Both parts fit 31 bits, so that the lower half of the quotient is all of it.
+__device__ __forceinline__ GplRest gpl_split(unsigned long long linear, const GplIndexTable& table) {
+#if GPL_SPLIT
+  const unsigned long long high = __umul64hi(linear, table.multiplier);
+  const unsigned above = __funnelshift_r((unsigned)high, (unsigned)(high >> 32), (unsigned)table.shift);
+  return {(unsigned)linear + above * (unsigned)table.minus_low, above};
+#else
+  return {(gpl_number)linear, 0};
+#endif
+}
+
+// The next digit of all indices.  The last one of a part is what is left of it.
+__device__ __forceinline__ void gpl_take(GplRest (&rest)[GPL_ITEMS], const GplIndexTable& table, int d, gpl_number (&coordinate)[GPL_ITEMS]) {
+  const GplDigit& digit = table.digit[d];
 #pragma unroll
-    for (int k = 0; k < GPL_ITEMS; ++k)
-      if (GPL_HAS(k)) value[k] = row[k * GPL_THREADS];
+  for (int k = 0; k < GPL_ITEMS; ++k) coordinate[k] = rest[k].low;
+  if (d + 1 == GPL_AXES) return;
+  if (GPL_SPLIT && d + 1 == (int)table.low_digits) {
 #pragma unroll
-    for (int k = 0; k < GPL_ITEMS; ++k) {
-      const unsigned long long coordinate = gpl_coordinate(value[k], digit.bound, table.mode);
-      valid[k] = valid[k] && coordinate < digit.bound;
-      sum[k] += (gpl_uint)coordinate * digit.stride;
-    }
+    for (int k = 0; k < GPL_ITEMS; ++k) rest[k].low = rest[k].above;
+    return;
   }
 #pragma unroll
   for (int k = 0; k < GPL_ITEMS; ++k) {
-    if (!GPL_HAS(k)) continue;
-    if (!valid[k]) atomicMin(offender, first + k * GPL_THREADS);
-    else if (linear) linear[first + k * GPL_THREADS] = (gpl_out)sum[k];
+    rest[k].low = GPL_NUMBER_MULHI(coordinate[k], digit.multiplier) >> digit.shift;
+    coordinate[k] += rest[k].low * digit.minus_extent;
   }
 }
 
-// The digit of `rest`, which keeps the digits above it.
-__device__ __forceinline__ gpl_uint gpl_take(gpl_uint& rest, const GplDigit& digit) {
-  const gpl_uint above = gpl_divide(rest, digit.extent), coordinate = rest - above * digit.extent.value;
-  rest = above;
-  return coordinate;
-}
-
-// The linear indices of this thread; those that do not exist are 0 and not valid.
-__device__ __forceinline__ void gpl_read_linear(const gpl_in* linear, unsigned long long first, const GplIndexTable& table,
-                                                gpl_uint (&rest)[GPL_ITEMS], bool (&valid)[GPL_ITEMS]) {
+__device__ __forceinline__ unsigned gpl_padding(const gpl_number (&coordinate)[GPL_ITEMS], gpl_number bound) {
+  unsigned found = 0;
 #pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k) {
-    const unsigned long long wide = GPL_HAS(k) ? gpl_widen(linear[first + k * GPL_THREADS]) : 0;
-    valid[k] = wide < table.size;
-    rest[k] = valid[k] ? (gpl_uint)wide : 0;
-  }
+  for (int k = 0; k < GPL_ITEMS; ++k) found |= (unsigned)(coordinate[k] >= bound) << k;
+  return found;
 }
 
-// Whether a linear index points at an element and not at padding.
-__device__ __forceinline__ bool gpl_is_element(gpl_uint rest, const GplIndexTable& table) {
-  bool inside = true;
+// Linear indices, split, and which of them do not exist; those may then be any number.
+__device__ __forceinline__ unsigned gpl_read_linear(const gpl_in* from, unsigned left, const GplIndexTable& table, GplRest (&rest)[GPL_ITEMS]) {
+  gpl_in value[GPL_ITEMS];
+  if (GPL_HAS_ALL) gpl_read<true>(from, left, value);
+  else gpl_read<false>(from, left, value);
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) rest[k] = gpl_split(gpl_widen(value[k]), table);
+  return gpl_outside(value, (gpl_uint)table.size);
+}
+
+// Which linear indices point at padding: a pass over the digits.
+__device__ __forceinline__ unsigned gpl_find_padding(const GplRest (&given)[GPL_ITEMS], const GplIndexTable& table) {
+  GplRest rest[GPL_ITEMS];
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) rest[k] = given[k];
+  unsigned found = 0;
 #pragma unroll GPL_UNROLLED
   for (int d = 0; d < GPL_AXES; ++d) {
-    if (d >= table.rank) break;
-    inside = gpl_take(rest, table.digit[d]) < table.digit[d].bound && inside;
+    if (GPL_NO_MORE(d)) break;
+    gpl_number coordinate[GPL_ITEMS];
+    gpl_take(rest, table, d, coordinate);
+    found |= gpl_padding(coordinate, table.digit[d].bound);
   }
-  return inside;
+  return found;
 }
 
-__device__ __forceinline__ bool gpl_has_padding(const GplIndexTable& table) {
-  bool padded = false;
-  for (int d = 0; d < table.rank; ++d) padded = padded || table.digit[d].bound < table.digit[d].extent.value;
-  return padded;
+// Coordinates are written as they are found; those of padding are all -1.
+template <bool ALL>
+__device__ __forceinline__ void gpl_write_digits(GplRest (&rest)[GPL_ITEMS], gpl_out* index, unsigned left, unsigned bad, unsigned padding,
+                                                 const GplIndexTable& table) {
+#pragma unroll ALL ? GPL_UNROLLED : 1
+  for (int d = 0; d < GPL_AXES; ++d) {
+    if (GPL_NO_MORE(d)) break;
+    if (GPL_UNUSED(d)) continue;
+    gpl_number coordinate[GPL_ITEMS];
+    gpl_out result[GPL_ITEMS];
+    gpl_take(rest, table, d, coordinate);
+#pragma unroll
+    for (int k = 0; k < GPL_ITEMS; ++k) result[k] = ALL || !(padding >> k & 1) ? (gpl_out)coordinate[k] : (gpl_out)-1;
+    gpl_write<ALL>(result, index + table.digit[d].row, left, bad);
+  }
 }
 
-// Coordinates are written as they are found.  Where there is padding, a pass over the digits asks for it before.
 GPL_KERNEL gpl_delinearize(const gpl_in* __restrict__ linear, gpl_out* __restrict__ index,
                            unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
-  gpl_uint rest[GPL_ITEMS];
-  bool valid[GPL_ITEMS], inside[GPL_ITEMS] = {true, true, true, true};
-  gpl_read_linear(linear, first, table, rest, valid);
-  if (gpl_has_padding(table)) {
-#pragma unroll
-    for (int k = 0; k < GPL_ITEMS; ++k) inside[k] = gpl_is_element(rest[k], table);
-  }
-#pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k) {
-    valid[k] = valid[k] && (inside[k] || table.mode == GPL_MARK);
-    if (GPL_HAS(k) && !valid[k]) atomicMin(offender, first + k * GPL_THREADS);
-    valid[k] = valid[k] && GPL_HAS(k);
-  }
+  const unsigned left = gpl_left(first, table);
+  GplRest rest[GPL_ITEMS];
+  unsigned bad = gpl_read_linear(linear + first, left, table, rest), padding = 0;
+  if (table.padded) padding = gpl_find_padding(rest, table);
+  if (table.mode != GPL_MARK) bad |= padding;
+  if (bad) gpl_report(bad, first, left, offender);
   if (!index) return;
-#pragma unroll GPL_UNROLLED
-  for (int d = 0; d < GPL_AXES; ++d) {
-    if (d >= table.rank) break;
-    gpl_out* row = index + table.digit[d].dim * table.count + first;
-#pragma unroll
-    for (int k = 0; k < GPL_ITEMS; ++k) {
-      const gpl_uint coordinate = gpl_take(rest[k], table.digit[d]);
-      if (valid[k]) row[k * GPL_THREADS] = inside[k] ? (gpl_out)coordinate : (gpl_out)-1;
-    }
-  }
+  if (GPL_HAS_ALL && !(bad | padding)) gpl_write_digits<true>(rest, index + first, left, bad, padding, table);
+  else gpl_write_digits<false>(rest, index + first, left, bad, padding, table);
 }
 
 // Linear index in the source layout, whose digits the table holds, to the target layout, whose strides it holds.
 GPL_KERNEL gpl_convert_linear(const gpl_in* __restrict__ source, gpl_out* __restrict__ target,
                               unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
-  gpl_uint rest[GPL_ITEMS], sum[GPL_ITEMS] = {};
-  bool valid[GPL_ITEMS];
-  gpl_read_linear(source, first, table, rest, valid);
+  const unsigned left = gpl_left(first, table);
+  GplRest rest[GPL_ITEMS];
+  gpl_uint sum[GPL_ITEMS] = {};
+  unsigned bad = gpl_read_linear(source + first, left, table, rest);
 #pragma unroll GPL_UNROLLED
   for (int d = 0; d < GPL_AXES; ++d) {
-    if (d >= table.rank) break;
+    if (GPL_NO_MORE(d)) break;
+    gpl_number coordinate[GPL_ITEMS];
+    gpl_take(rest, table, d, coordinate);
+    if (table.padded) bad |= gpl_padding(coordinate, table.digit[d].bound);
 #pragma unroll
-    for (int k = 0; k < GPL_ITEMS; ++k) {
-      const gpl_uint coordinate = gpl_take(rest[k], table.digit[d]);
-      valid[k] = valid[k] && coordinate < table.digit[d].bound;
-      sum[k] += coordinate * table.digit[d].stride;
-    }
+    for (int k = 0; k < GPL_ITEMS; ++k) sum[k] += coordinate[k] * (gpl_uint)table.digit[d].stride;
   }
-#pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k) {
-    if (!GPL_HAS(k)) continue;
-    if (!valid[k]) atomicMin(offender, first + k * GPL_THREADS);
-    else if (target) target[first + k * GPL_THREADS] = (gpl_out)sum[k];
-  }
+  if (bad) gpl_report(bad, first, left, offender);
+  if (!target) return;
+  if (GPL_HAS_ALL && !bad) gpl_write<true>(sum, target + first, left, bad);
+  else gpl_write<false>(sum, target + first, left, bad);
 }

@@ -31,6 +31,11 @@ def forced_bits(bits):
     return _Both(*patches)
 
 
+def forced_part(low_digits):
+    """Within this context index conversion splits 64-bit indices after so many digits; after 0, it takes digits in 64 bits."""
+    return mock.patch.object(index_plan, "low_part", lambda extents: low_digits)
+
+
 class _Both:
     def __init__(self, *contexts):
         self.contexts = contexts
@@ -274,8 +279,11 @@ class IndexCase:
         return np.array_equal(got[:, :-1], self.expected) and untouched and int.from_bytes(buffers[2], "little") == count - 1
 
 
-def index_cases(given_type=np.int32, result_type=np.int64, bits=32):
-    """All three directions over a padded shape and its column-major twin: 5 x 7 x 40, or 3 x 4 x 5 where 8 bits hold no more."""
+def index_cases(given_type=np.int32, result_type=np.int64, bits=32, low_digits=1):
+    """All three directions over a padded shape and its column-major twin: 5 x 7 x 40, or 3 x 4 x 5 where 8 bits hold no more.
+
+    bits, low_digits   as for `forced_bits` and `forced_part`
+    """
     given_type, result_type = np.dtype(given_type), np.dtype(result_type)
     small = 1 in (given_type.itemsize, result_type.itemsize)
     sizes, widths = ((3, 4, 5), (4, 4, 6)) if small else ((5, 7, 40), (6, 7, 41))
@@ -288,7 +296,7 @@ def index_cases(given_type=np.int32, result_type=np.int64, bits=32):
     cases = {"linearize": (np.c_[logical, too_large], in_source[None], index_plan.linearize_plan(source)),
              "delinearize": (np.r_[in_source, padding], logical, index_plan.delinearize_plan(source)),
              "convert_linear": (np.r_[in_source, padding], in_target[None], index_plan.convert_plan(source, target))}
-    with forced_bits(bits):
+    with forced_bits(bits), forced_part(low_digits):
         for direction, (given, expected, plan) in cases.items():
             yield IndexCase(direction, given.astype(given_type), plan, expected.astype(result_type),
                             dict(plan.macros(given_type.itemsize, given_type.kind == "i", result_type.itemsize)),

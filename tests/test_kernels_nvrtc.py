@@ -50,8 +50,9 @@ def variants(file, widths=WIDTHS, axes=4, bits=(32, 64), all_accesses=True):
 
 
 def index_variants(types, axes=(4,)):
-    for (given, signed, result), bits, count in itertools.product(types, (32, 64), axes):
-        yield {"GPL_INDEX_BITS": bits, "GPL_AXES": count, "GPL_IN_BYTES": given, "GPL_IN_SIGNED": signed, "GPL_OUT_BYTES": result}
+    for (given, signed, result), (bits, digits), count in itertools.product(types, ((32, 32), (64, 32), (64, 64)), axes):
+        yield {"GPL_INDEX_BITS": bits, "GPL_DIGIT_BITS": digits, "GPL_AXES": count,
+               "GPL_IN_BYTES": given, "GPL_IN_SIGNED": signed, "GPL_OUT_BYTES": result}
 
 
 def check_budget(file, architecture, macros):

@@ -30,7 +30,7 @@ def test_every_family_is_clean_and_right(width, bits, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_index_kernels_are_clean_and_right_for_all_types(mode):
-    chosen = [case for types in INDEX_TYPES for case in index_cases(*types)]
+    chosen = [case for number, types in enumerate(INDEX_TYPES) for case in index_cases(*types, low_digits=number % 3)]
     for case, result in zip(chosen, runner.run([case.record() for case in chosen], mode)):
         assert result.reports == (), (case.direction, case.macros)
         assert case.is_right(result.buffers), (case.direction, case.macros)
@@ -95,8 +95,8 @@ def test_a_broken_twin_is_caught(mode, family, right, wrong, finding):
 
 
 @pytest.mark.parametrize("mode, right, wrong", [
-    ("asan_ubsan", "(first + (k) * GPL_THREADS < table.count)", "(first + (k) * GPL_THREADS <= table.count)"),
-    ("asan_ubsan", "table.digit[d].dim * table.count", "(table.digit[d].dim + 1) * table.count"),
+    ("asan_ubsan", "((k) * GPL_THREADS < left)", "((k) * GPL_THREADS <= left)"),
+    ("asan_ubsan", "index + table.digit[d].row", "index + table.digit[d].row + table.count"),
     ("tsan_grid", "blockIdx.x) * (GPL_THREADS * GPL_ITEMS)", "blockIdx.x) * (GPL_THREADS * GPL_ITEMS - 1)"),
     ("tsan_grid", "atomicMin(offender, first + k * GPL_THREADS)", "*offender = first + k * GPL_THREADS"),
 ])

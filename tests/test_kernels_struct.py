@@ -2,11 +2,13 @@
 
 A small program is compiled from the kernels' own headers.  It prints sizes and offsets, and kernels echo every field.
 """
+import math
+
 import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
-from gpulayout.planning.division import divisor
+from gpulayout.planning.division import divisor, reciprocal
 from gpulayout.planning.many_plan import JOBS
 from gpulayout.planning.parameters import (
     AXES_VARIANTS,
@@ -58,13 +60,13 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
 }
 """
 ECHO_TABLE = """
-__device__ void put(unsigned long long*& to, gpl_uint value) { *to++ = value; }
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplIndexTable table) {
   *to++ = sizeof table;
-  *to++ = table.count, *to++ = table.size, *to++ = table.rank, *to++ = table.mode;
+  *to++ = table.count, *to++ = table.size, *to++ = table.rank, *to++ = table.mode, *to++ = table.padded, *to++ = table.low_digits;
+  *to++ = table.minus_low, *to++ = table.multiplier, *to++ = table.shift;
   for (int i = 0; i < GPL_AXES; ++i) {
-    put(to, table.digit[i].extent.value), put(to, table.digit[i].extent.multiplier), put(to, table.digit[i].extent.shift);
-    put(to, table.digit[i].bound), put(to, table.digit[i].stride), put(to, table.digit[i].dim);
+    *to++ = table.digit[i].minus_extent, *to++ = table.digit[i].multiplier, *to++ = table.digit[i].shift;
+    *to++ = table.digit[i].bound, *to++ = table.digit[i].stride, *to++ = table.digit[i].row;
   }
 }
 """
@@ -124,15 +126,17 @@ def test_a_box_arrives_field_by_field(axes, bits):
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
 
 
-@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("index_bits, digit_bits", [(32, 32), (64, 32), (64, 64)])
 @pytest.mark.parametrize("axes", AXES)
-def test_an_index_table_arrives_field_by_field(axes, bits):
-    digits = [(1000 + i, 900 + i, 2**(bits - 2) - i, 5 + i) for i in range(axes)]
-    parameters = pack_index_table(bits, 2**40, 2**33, 3, digits)
-    expected = [len(parameters), 2**40, 2**33, axes, 3]
+def test_an_index_table_arrives_field_by_field(axes, index_bits, digit_bits):
+    digits = [(1000 + i, 900 + i, 2**(index_bits - 2) - i, 5 + i) for i in range(axes)]
+    parameters = pack_index_table(digit_bits, (2**40, 2**33, 3), min(axes, 2), digits)
+    low = math.prod(extent for extent, _, _, _ in digits[:2])
+    expected = [len(parameters), 2**40, 2**33, axes, 3, 1, min(axes, 2), 2**64 - low, *reciprocal(low, 64)[1:]]
     for extent, bound, stride, dim in digits:
-        expected += [*divisor(extent, bits), bound, stride, dim]
-    macros = {"GPL_INDEX_BITS": bits, "GPL_AXES": axes, "GPL_IN_BYTES": 8, "GPL_IN_SIGNED": 1, "GPL_OUT_BYTES": 8}
+        expected += [2**digit_bits - extent, *reciprocal(extent, digit_bits)[1:], bound, stride, dim * 2**40]
+    macros = {"GPL_INDEX_BITS": index_bits, "GPL_DIGIT_BITS": digit_bits, "GPL_AXES": axes,
+              "GPL_IN_BYTES": 8, "GPL_IN_SIGNED": 1, "GPL_OUT_BYTES": 8}
     assert echoed(kernel_text("index.cu") + ECHO_TABLE, macros, parameters, len(expected)) == expected
     assert len(parameters) + 24 <= MOST_PARAMETER_BYTES
 

@@ -3,7 +3,7 @@ import itertools
 
 import pytest
 
-from gpulayout.planning.division import divide, divisor
+from gpulayout.planning.division import divide, divisor, multiplied, reciprocal
 
 
 def check(number, value, bits):
@@ -12,6 +12,10 @@ def check(number, value, bits):
     upper_half = number * by.multiplier >> bits
     assert upper_half + number < 2**bits                       # the sum the kernels form does not wrap
     assert divide(number, by, bits) == number // value, (number, value)
+    without_sum = reciprocal(value, bits)
+    assert 0 <= without_sum.multiplier < 2**bits and 0 <= without_sum.shift < bits
+    if value > 1 or number == 0:
+        assert multiplied(number, without_sum, bits) == number // value, (number, value)
 
 
 @pytest.mark.parametrize("bits", [2, 3, 4, 6, 8])
@@ -32,6 +36,12 @@ def test_numbers_at_the_boundaries(bits):
         for number in {0, 1, value - 1, value, value + 1, 2 * value, middle - 1, middle, last - 1, last, top - 1, top}:
             if 0 <= number <= top:
                 check(number, value, bits)
+
+
+def test_the_limit_without_a_sum_is_real():
+    """Of numbers from 2^(bits-1) on, some are divided wrong."""
+    by = reciprocal(7, 8)
+    assert [number for number in range(2**8) if multiplied(number, by, 8) != number // 7][0] >= 2**7
 
 
 def test_the_limit_is_real():

@@ -3,11 +3,16 @@
     linearize        logical index -> linear index: sum of coordinate * stride
     delinearize      linear index -> logical index: digit by digit
     convert_linear   linear index in one layout -> linear index in another: digits of the first, strides of the second
+
+Linear indices past 2^31 need 64 bits, and on a GPU a 64-bit division costs three times a 32-bit one.  So the digits are cut
+into a lower and an upper part with fewer than 2^31 places each, one 64-bit division splits an index into these two numbers,
+and every digit is then taken in 32 bits: of 70001 x 30000 x 70003 places the lower part is 70001 x 30000, the upper 70003.
 """
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,20 +56,48 @@ class IndexPlan:
         """32 when linear indices on both sides fit 31 bits, else 64."""
         return index_bits(self.reach)
 
+    @property
+    def digit_bits(self) -> int:
+        """32 when the numbers that digits are taken from fit 31 bits: the linear indices, or both parts of them."""
+        return 32 if self.index_bits == 32 or low_part(self._extents) else 64
+
+    @property
+    def _extents(self) -> tuple[int, ...]:
+        return tuple(max(digit.extent, 1) for digit in self._kernel_digits)
+
+    @property
+    def _kernel_digits(self) -> list[IndexDigit]:
+        """Digits of one place come last: nothing is left of the index by then, and a division by 1 is never asked for."""
+        return sorted(self.digits, key=lambda digit: digit.extent == 1)
+
     def macros(self, in_bytes: int, in_signed: bool, out_bytes: int) -> tuple[tuple[str, int], ...]:
         """The compile-time variant for these index types."""
-        return (("GPL_INDEX_BITS", self.index_bits), ("GPL_AXES", axes_variant(max(len(self.digits), 1))),
+        return (("GPL_INDEX_BITS", self.index_bits), ("GPL_DIGIT_BITS", self.digit_bits),
+                ("GPL_AXES", axes_variant(max(len(self.digits), 1))),
                 ("GPL_IN_BYTES", in_bytes), ("GPL_IN_SIGNED", int(in_signed)), ("GPL_OUT_BYTES", out_bytes))
 
     def parameters(self, count: int, mode: str) -> bytes:
         """The bytes of the parameter struct for `count` indices."""
-        return pack_index_table(self.index_bits, count, self.size, MODES[mode], self.digits)
+        low_digits = low_part(self._extents) if self.digit_bits < self.index_bits else 0
+        return pack_index_table(self.digit_bits, (count, self.size, MODES[mode]), low_digits, self._kernel_digits)
 
     @staticmethod
     def grid(count: int) -> tuple[int, int]:
         """Blocks of 256 threads for `count` indices."""
         blocks = math.ceil(count / (THREADS * ITEMS))
         return min(blocks, 2**31 - 1), math.ceil(blocks / (2**31 - 1))
+
+
+def low_part(extents: Sequence[int]) -> int:
+    """How many digits, minor first, make the lower of two parts that both have fewer than 2^31 places; 0 when none do.
+
+    The longest lower part is the best: a shorter one leaves more to the upper.
+
+    >>> low_part((70001, 30000, 70003)), low_part((2**31, 2)), low_part((2**8, 2**24, 2**8))
+    (2, 0, 0)
+    """
+    low = max(number for number in range(len(extents) + 1) if math.prod(extents[:number]) < 2**31)
+    return low if math.prod(extents[low:]) < 2**31 else 0
 
 
 @functools.lru_cache(maxsize=4096)

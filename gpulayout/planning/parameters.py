@@ -1,16 +1,17 @@
 """The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplMany` and `GplIndexTable` in kernels/.
 
-All are passed by value.  All words behind the fixed head have the width of the index (4 or 8 bytes), so a struct is
+All are passed by value.  All words behind a move's fixed head have the width of the index (4 or 8 bytes), so a struct is
 its head followed by an array of words; the order here is the order of the fields there.
 """
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from gpulayout.planning.division import divisor
+from gpulayout.planning.division import divisor, reciprocal
 from gpulayout.planning.tile_box import MAX_BOX_AXES
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)     # one compiled kernel each; unused axes have extent 1
@@ -88,22 +89,28 @@ def pack_box(orders: Sequence[tuple[int, Sequence[tuple[int, int, int]]]]) -> by
     return _aligned(_words([*words, math.prod(size for size, _, _ in orders[0][1])], 32), 16)
 
 
-def pack_index_table(bits: int, count: int, size: int, mode: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:
+def pack_index_table(bits: int, scalars: Sequence[int], low_digits: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:
     """The bytes of a `GplIndexTable`.
 
-    digits   (extent, bound, stride, dim), most minor first
+    bits      of the numbers that digits are taken from: 32 or 64
+    scalars   count, size, mode
+    digits    (extent, bound, stride, dim), most minor first; `low_digits` of them are the lower part of an index that is split
     """
-    words = []
-    for extent, bound, stride, dim in _filled(digits, (1, 1, 0, 0)):
-        words += [*divisor(max(extent, 1), bits), bound, stride, dim]
-    return _aligned(np.array([count, size, len(digits), mode], np.uint64).tobytes() + _words(words, bits), 8)
+    count, size, mode = scalars
+    extents = [max(extent, 1) for extent, _, _, _ in digits]
+    padded = any(bound < extent for extent, bound, _, _ in digits)
+    low, *low_magic = reciprocal(math.prod(extents[:low_digits]), 64)
+    head = _words([count, size], 64) + _words([len(digits), mode, padded, low_digits], 32) + _words([-low, *low_magic], 64)
+    for (_, bound, stride, dim), extent in zip(_filled(digits, (1, 1, 0, 0)), _filled(extents, 1)):
+        head += _words([-extent, *reciprocal(extent, bits)[1:], bound], bits) + _words([stride, dim * count], 64)
+    return head
 
 
 def _pattern(pad: bytes) -> bytes:
     return (pad * 16)[:16]
 
 
-def _filled(rows: Sequence[tuple], filler: tuple) -> list[tuple]:
+def _filled(rows: Sequence, filler: Any) -> list:
     return [*rows, *[filler] * (axes_variant(max(len(rows), 1)) - len(rows))]
 
 

@@ -7,7 +7,7 @@ really gets, planning decides.  A new kernel needs a function here and a line in
 A case depends on nothing but its kind, the element's bytes, its number and the seed, so a failure is seen again with
     random_moves.drawn("tile", 4, 17)            # with GPULAYOUT_TEST_SEED in the environment, where it was set
 GPULAYOUT_TEST_SEED (a number; by default 1) draws other moves, GPULAYOUT_TEST_PLANS more of each kind and element size
-than 800, which make 28,000 in all.
+than 800, which make 29,600 in all.
 """
 import math
 import os
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpulayout.planning.launch import ITEMS
-from gpulayout.planning.tile_shape import FIXED_TILES, flexible_tile
-from tests.kernel_cases import BLOCK, Case, move_of
+from gpulayout.planning.tile_shape import FIXED_TILES, flexible_tile, word_tile
+from tests.kernel_cases import BLOCK, ONLY_WIDTHS, WIDTHS, Case, move_of
 
 SEED = int(os.environ.get("GPULAYOUT_TEST_SEED", "1"))
 PLANS = max(int(os.environ.get("GPULAYOUT_TEST_PLANS", "0")), 800)
@@ -30,6 +30,10 @@ class Aim(NamedTuple):
 
     file: str
     draw: Callable[[random.Random, int], Case]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return ONLY_WIDTHS.get(self.file, WIDTHS)
 
 
 def drawn(kind, width, number, seed=SEED):
@@ -138,6 +142,16 @@ def any_tiles(rng, width):
     return placed(rng, width, laid_out(rng, width, [b, a, *others], *orders, tight=kind != "long" and rng.random() < 0.6))
 
 
+def words(rng, width):
+    """Around the tiles of words and twice their size, rows at any phase; a fourth with rows that begin at words on one side."""
+    tile_a, tile_b, lead = word_tile(width, False, False)
+    a, b = near(rng, 64, tile_a, tile_a + lead, 2 * tile_a), near(rng, 64, tile_b - lead, tile_b, tile_b + lead, 2 * tile_b)
+    others = few(rng, 2, 3) if a * b * 3 * width < MOST_BYTES else [1, 1]
+    move = laid_out(rng, width, [b, a, *others], [1, *shuffled(rng, 0, 2, 3)], [0, *shuffled(rng, 1, 2, 3)],
+                    step=rng.choice((1, 1, 1, 4 // width)))
+    return placed(rng, width, move)
+
+
 def channels(rng, width):
     """2 to 16 channels of pixels that lie together, or apart, in a few images: both ways, around what warps and blocks take."""
     count, images = rng.randint(2, 16), rng.choice((1, 1, 1, 2, 3))
@@ -181,6 +195,7 @@ AIMS = {
     "rows": Aim("rows.cu", rows),
     "tile": Aim("tile.cu", whole_tiles),
     "odd tile": Aim("tile_any.cu", any_tiles),
+    "words": Aim("tile_words.cu", words),
     "channels": Aim("tile_any.cu", channels),
     "many axes": Aim("tile_nd.cu", many_axes),
     "gather": Aim("gather.cu", gathers),

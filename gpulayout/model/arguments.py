@@ -10,6 +10,7 @@ from gpulayout.model.text import parse_layout, parse_shape
 
 _parsed = functools.lru_cache(maxsize=1024)(parse_shape)
 _parsed_layout = functools.lru_cache(maxsize=1024)(parse_layout)
+_laid_out = functools.lru_cache(maxsize=1024)(Shape.with_layout)
 
 
 def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None) -> Shape:
@@ -24,12 +25,12 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
         return value
     if isinstance(value, str):
         if like is not None and "[" not in value:            # only a shape has brackets
-            return like.with_layout(_parsed_layout(value))
+            return _laid_out(like, _parsed_layout(value))
         return _parsed(value)
     if isinstance(value, Shape):
         return value
     if like is not None and isinstance(value, Layout):
-        return like.with_layout(value)
+        return _laid_out(like, value)
     raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}")
 
 

@@ -2,12 +2,18 @@
 
 What cannot run here is skipped with its reason; `ci/gpu` fails when a GPU test was skipped.
 """
+import importlib.util
+import pathlib
+import sys
+
 import hypothesis
 import pytest
 
 from gpulayout.backends import select
 from gpulayout.backends.numpy_backend import NumpyBackend
-from tests import executors
+from gpulayout.operations import relayout
+from tests import executors, fake_cuda, fake_cupy
+from tests.device_arrays import ON_GPU
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("default")
@@ -32,3 +38,34 @@ def executor(request, _executors):
                             "cupy": lambda: executors.CupyExecutor()}[name]()
     with _executors[name].active():
         yield _executors[name]
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """The stand-in, with a backend module of its own imported over it."""
+    fake = fake_cupy.module()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    path = pathlib.Path(select.__file__).with_name("cupy_backend.py")
+    spec = importlib.util.spec_from_file_location("cupy_backend_on_a_stand_in", path)
+    backend_module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(backend_module)
+    monkeypatch.setattr(select, "_gpu_module", lambda: backend_module)
+    for cached in (select.gpu_problem, select._instance, relayout._plan):
+        cached.cache_clear()
+    fake_cuda.calls.clear()
+    fake.backend_module = backend_module
+    yield fake
+    for cached in (select.gpu_problem, select._instance, relayout._plan):      # plans remember who carried them out
+        cached.cache_clear()
+
+
+@pytest.fixture(params=[pytest.param("stand-in", marks=pytest.mark.simt), ON_GPU])
+def cp(request):
+    """CuPy, or what stands for it."""
+    problem = executors.simt_missing() if request.param == "stand-in" else select.gpu_problem()
+    if problem:
+        pytest.skip(problem)
+    if request.param == "stand-in":
+        return request.getfixturevalue("cupy")
+    import cupy
+    return cupy

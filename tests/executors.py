@@ -23,20 +23,24 @@ class SimtRuntime:
     def __init__(self):
         self.order, self.seed, self.launches = host_module.ASCENDING, 1, []
 
-    def launch(self, like, file, kernel, macros, grid, arguments):
-        self.launches.append((kernel, macros))
-        host_module.load(kernel_text(file), FILES[file], dict(macros)).kernel(kernel)(
-            grid, 256, arguments, self.order, self.seed)
+    def prepare(self, device, launch):
+        kernel = host_module.load(kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(launch.kernel)
 
-    def new_flag(self, like):
+        def start(*addresses):
+            assert len(addresses) == launch.pointers
+            self.launches.append((launch.kernel, launch.macros))
+            kernel(launch.grid, 256, (*addresses, launch.parameters), self.order, self.seed)
+        return start
+
+    def place(self, array):
+        return array.__array_interface__["data"][0], 0
+
+    def new_flag(self, device):
         flag = np.array([NO_OFFENDER], np.uint64)
         return flag, flag.ctypes.data
 
     def read_flag(self, flag):
         return int(flag[0])
-
-    def address(self, array):
-        return array.__array_interface__["data"][0]
 
 
 class SimtBackend(CudaBackend, NumpyBackend):

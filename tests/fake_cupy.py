@@ -1,19 +1,25 @@
 """A stand-in for CuPy whose device is this machine's memory, so that cupy_backend.py itself runs without a GPU.
 
-It takes only what CuPy takes: integers and one-element NumPy arrays as kernel arguments, options of the form -DNAME=NUMBER,
-one upper-case letter as a type parameter.  Kernels run on the host shim.  `DEVICES` devices exist; an array belongs to
-one, and launching on an array of a device that is not current is an error here, as it would be a fault there.
+It takes only what CuPy takes: options of the form -DNAME=NUMBER, plain integers for a launch, one upper-case letter as a type
+parameter.  Kernels run on the host shim; devices and streams are those of `fake_cuda`, which lists all that happens.
 """
 import ctypes
+import functools
 import re
 import types
 
 import numpy as np
 
+from tests.fake_cuda import (DEVICES, Device, Function, MemoryHook, Stream, current_stream, launch_kernel, launched, note,
+                             set_device, thread)
 from tests.simt import host_module
 
-DEVICES = 2
-_current = [0]
+VERSION = "fake"
+
+
+def _allocated(array):
+    note("allocate", array.nbytes)
+    return array
 
 
 class ndarray(np.ndarray):     # noqa: N801 - CuPy's name
@@ -23,7 +29,9 @@ class ndarray(np.ndarray):     # noqa: N801 - CuPy's name
     _device = 0
 
     def __array_finalize__(self, origin):
-        self._device = getattr(origin, "_device", _current[-1])
+        self._device = getattr(origin, "_device", thread.device)
+        if self.flags.owndata:                # made by a method such as astype: memory of its own
+            _allocated(self)
 
     @property
     def device(self):
@@ -32,50 +40,39 @@ class ndarray(np.ndarray):     # noqa: N801 - CuPy's name
     @property
     def data(self):
         address = self.__array_interface__["data"][0]
-        return types.SimpleNamespace(ptr=address, memset_async=lambda value, size: ctypes.memset(address, value, size))
+        return types.SimpleNamespace(ptr=address, device_id=self._device, memset_async=functools.partial(_memset, address))
 
     def get(self):
+        note("synchronize")
         return np.array(self.view(np.ndarray))
 
 
 ndarray.__module__ = "cupy"
 
 
-class Device:
-    """A device number; as a context manager it is the current one."""
-
-    def __init__(self, number=None):
-        self.id = _current[-1] if number is None else number
-
-    def __enter__(self):
-        _current.append(self.id)
-        return self
-
-    def __exit__(self, *_):
-        _current.pop()
-
-    def __eq__(self, other):
-        return self.id == other.id
+def _memset(address, value, size):
+    note("memset", size)
+    ctypes.memset(address, value, size)
 
 
 class RawKernel:
-    """Compiles with the host compiler and launches through the shim, checking arguments as CuPy's launch would."""
+    """Compiles with the host compiler, for the device that is current."""
 
     compiled = []
 
     def __init__(self, code, name, options=()):
         assert isinstance(options, tuple) and "#include" not in code
         macros = dict(re.fullmatch(r"-D([A-Z_]+)=(\d+)", option).groups() for option in options)
-        self.device = _current[-1]
-        self._kernel = host_module.load(code, (name,), {key: int(value) for key, value in macros.items()}).kernel(name)
+        self._function = Function(host_module.load(code, (name,), {key: int(value) for key, value in macros.items()}).kernel(name))
 
     def compile(self):
-        RawKernel.compiled.append(self.device)
+        RawKernel.compiled.append(thread.device)
+        thread.contexts.add(thread.device)
 
-    def __call__(self, grid, block, args):
-        assert self.device == _current[-1], "a kernel was launched on a device it was not compiled for"
-        assert isinstance(grid, tuple) and isinstance(block, tuple) and isinstance(args, tuple)
-        self._kernel(grid, block, tuple(map(_by_value, args)))
+    @property
+    def kernel(self):
+        assert self._function.device == thread.device, "CuPy would compile the kernel again for this device"
+        return self._function
 
 
 class ElementwiseKernel:
@@ -108,7 +105,7 @@ class ElementwiseKernel:
         count = int(np.prod(shape, dtype=object))
         kernel = host_module.load(code, (self._name,), {}).kernel(self._name)
         if count:
-            kernel((-(-count // 128),), (128,), (*(p.__array_interface__["data"][0] for p in pointers), count))
+            launched(self._name, kernel, (-(-count // 128),), (128,), (*(p.__array_interface__["data"][0] for p in pointers), count))
         return args[len(self._in)]
 
 
@@ -126,14 +123,6 @@ def _parameters(text):
     return found
 
 
-def _by_value(argument):
-    if isinstance(argument, np.ndarray) and not isinstance(argument, ndarray):
-        assert argument.size == 1, "CuPy passes only one-element NumPy arrays by value"
-        return argument.tobytes()
-    assert type(argument) is int, f"unexpected kernel argument {type(argument).__name__}"
-    return argument
-
-
 def _on_device(array):
     return array.view(ndarray)
 
@@ -141,20 +130,35 @@ def _on_device(array):
 def module():
     """A module object to put in the place of `cupy`."""
     fake = types.ModuleType("cupy")
-    fake.__version__ = "fake"
+    fake.__version__ = VERSION
     fake.ndarray, fake.RawKernel, fake.ElementwiseKernel = _checked_ndarray, RawKernel, ElementwiseKernel
     fake.uint64 = np.uint64
-    fake.empty = lambda shape, dtype=float: _on_device(np.empty(shape, dtype))
-    fake.zeros = lambda shape, dtype=float: _on_device(np.zeros(shape, dtype))
-    fake.arange = lambda *args: _on_device(np.arange(*args))
-    fake.asarray = lambda values: _on_device(np.array(values))
-    fake.ascontiguousarray = lambda array: _on_device(np.ascontiguousarray(array))
+    fake.empty = lambda shape, dtype=float: _allocated(_on_device(np.empty(shape, dtype)))
+    fake.zeros = lambda shape, dtype=float: _allocated(_on_device(np.zeros(shape, dtype)))
+    fake.arange = lambda *args: _allocated(_on_device(np.arange(*args)))
+    fake.asarray = lambda values: _copied(_allocated(_on_device(np.array(values))))
+    fake.asnumpy = lambda array: array.get()
+    fake.full = lambda shape, value, dtype: _allocated(_on_device(np.full(shape, value, dtype)))
+    fake.ascontiguousarray = _contiguous
     fake.from_dlpack = lambda foreign: _on_device(np.from_dlpack(foreign))
     fake.lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=_as_strided))
     runtime = types.SimpleNamespace(getDeviceCount=lambda: DEVICES, getDeviceProperties=lambda i: {"name": b"host memory"},
-                                    runtimeGetVersion=lambda: 0, driverGetVersion=lambda: 0)
-    fake.cuda = types.SimpleNamespace(Device=Device, runtime=runtime)
+                                    runtimeGetVersion=lambda: 0, driverGetVersion=lambda: 0,
+                                    getDevice=lambda: thread.device, setDevice=set_device,
+                                    memGetInfo=lambda: thread.contexts.add(thread.device), streamCaptureModeGlobal=0)
+    fake.cuda = types.SimpleNamespace(Device=Device, runtime=runtime, Stream=Stream, get_current_stream=current_stream,
+                                      MemoryHook=MemoryHook,
+                                      driver=types.SimpleNamespace(launchKernel=launch_kernel))
     return fake
+
+
+def _copied(array):
+    note("copy", array.nbytes)
+    return array
+
+
+def _contiguous(array):
+    return array if array.flags.c_contiguous else _copied(_allocated(_on_device(np.ascontiguousarray(array))))
 
 
 def _as_strided(array, shape, strides):
@@ -167,8 +171,11 @@ class _NdarrayMeta(type):
 
 
 class _checked_ndarray(metaclass=_NdarrayMeta):      # noqa: N801 - stands for cupy.ndarray, in isinstance and as a constructor
-    def __new__(cls, shape, dtype):
+    def __new__(cls, shape, dtype, memptr=None):
         dtype = np.dtype(dtype)
+        if memptr is not None:
+            words = (ctypes.c_char * (int(np.prod(shape)) * dtype.itemsize)).from_address(memptr.ptr)
+            return _on_device(np.frombuffer(words, dtype).reshape(shape))
         if dtype.name.startswith("float8") or dtype.name.startswith("float6"):
             raise ValueError(f"Unsupported dtype {dtype}")
         return _on_device(np.empty(shape, dtype))

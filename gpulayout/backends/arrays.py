@@ -5,6 +5,7 @@ here too, and all of them run before a byte is written.  In messages `role` says
 """
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +46,7 @@ def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Back
 
 
 def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
-    if type(given).__module__.partition(".")[0] == "cupy" and hasattr(given, "device"):
+    if _is_cupy(type(given)):
         return gpu_backend(), given
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"{role} is a masked array: its mask would be lost, pass .filled() or .data")
@@ -61,6 +62,12 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         return _adopted(gpu_backend(), given, role)
     raise TypeError(f"{role} is a {type(given).__name__}: it must be a NumPy or CuPy array, or offer DLPack or "
                     "__cuda_array_interface__")
+
+
+@functools.lru_cache(maxsize=256)
+def _is_cupy(kind: type) -> bool:
+    """True for CuPy's array type and its subclasses' in CuPy; it is told by name, so that CuPy need not be there."""
+    return kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "device")
 
 
 def _from_dlpack(given: Any, role: str) -> tuple[Backend, Array]:
@@ -141,14 +148,17 @@ def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: t
 
 
 def check_no_overlap(backend: Backend, a: Array, b: Array, roles: tuple[str, str]) -> None:
-    """BufferError when the memory of two arrays may overlap: their byte ranges do."""
-    if type(a) is np.ndarray and type(b) is np.ndarray:
-        overlap = np.may_share_memory(a, b)
-    else:
-        (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(backend, b)
-        overlap = low_a < high_b and low_b < high_a
-    if overlap:
+    """BufferError when the memory of two arrays may overlap."""
+    if may_overlap(backend, a, b):
         raise BufferError(f"{roles[0]} and {roles[1]} overlap in memory: {roles[1]} must be other memory")
+
+
+def may_overlap(backend: Backend, a: Array, b: Array) -> bool:
+    """True when the byte ranges of two arrays overlap."""
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        return np.may_share_memory(a, b)
+    (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(backend, b)
+    return low_a < high_b and low_b < high_a
 
 
 def check_no_self_overlap(array: Array, role: str) -> None:
@@ -192,11 +202,13 @@ def check_none_overlap(inputs: Sequence[tuple[Backend, Array, int]], outputs: Se
 
 
 def _byte_range(backend: Backend, array: Array) -> tuple[int, int]:
-    if 0 in array.shape:
+    if not array.size:
         return 0, 0
-    reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
     start = backend.address(array)
-    return start + sum(min(reach, 0) for reach in reaches), start + sum(max(reach, 0) for reach in reaches) + array.dtype.itemsize
+    if array.ndim == 1 and array.strides[0] > 0:         # a buffer, the usual case
+        return start, start + (array.size - 1) * array.strides[0] + array.itemsize
+    reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
+    return start + sum(min(reach, 0) for reach in reaches), start + sum(max(reach, 0) for reach in reaches) + array.itemsize
 
 
 def contiguous_strides(dimensions: Sequence[int], itemsize: int) -> tuple[int, ...]:

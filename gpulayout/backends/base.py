@@ -57,6 +57,8 @@ class Backend(Protocol):
     def move(self, move: Move, source: Array, target: Array) -> None:
         """Carry out a move; both arrays start at their first element."""
 
+    # A backend of arrays whose checks cost more than starting the work also has `repeated(move)`; see `cuda_launch.Repeated`.
+
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """What carries out all these moves between arrays of one device; whatever can be refused is refused here."""
 

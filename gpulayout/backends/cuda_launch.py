@@ -5,89 +5,177 @@ the very same kernel files on the CPU.  Nothing here knows which.
 """
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gpulayout.backends.base import Job
 from gpulayout.planning.index_plan import KERNELS, IndexPlan
 from gpulayout.planning.kernel_plan import kernel_plan
-from gpulayout.planning.many_plan import ManyPlan, Request, many_plan
+from gpulayout.planning.many_plan import Request, many_plan
 from gpulayout.planning.move import Move
 
-Macros = tuple[tuple[str, int], ...]
 NO_OFFENDER = 2**64 - 1
+
+
+class Launch(NamedTuple):
+    """A launch as it was planned: all but the `pointers`, which are the kernel's first arguments; the struct is its last."""
+
+    file: str
+    kernel: str
+    macros: tuple[tuple[str, int], ...]
+    grid: tuple[int, int]
+    parameters: bytes
+    pointers: int
+
+
+Start = Callable[..., None]          # starts a prepared launch; called with the addresses for its pointers
 
 
 class Runtime(Protocol):
     """What launching needs from whoever has the device."""
 
-    def launch(self, like: Any, file: str, kernel: str, macros: Macros, grid: tuple[int, int], arguments: tuple) -> None:
-        """Start a kernel where the array `like` lives; arguments are addresses (ints) and parameter structs (bytes)."""
+    def prepare(self, device: int, launch: Launch) -> Start:
+        """What starts the launch on a device, on the stream that is current there: as often as wanted, from any thread.
 
-    def new_flag(self, like: Any) -> tuple[Any, int]:
+        All that takes time or memory is done here, so that starting it allocates nothing and waits for nothing.
+        """
+
+    def place(self, array: Any) -> tuple[int, int]:
+        """Device address of the first element of an array, and the number of its device."""
+
+    def new_flag(self, device: int) -> tuple[Any, int]:
         """A 64-bit word holding NO_OFFENDER, and its address."""
 
     def read_flag(self, flag: Any) -> int:
         """Wait for the launches before it and return the word."""
 
-    def address(self, array: Any) -> int:
-        """Device address of the first element of an array."""
-
 
 class CudaBackend:
-    """Carries out moves and index conversion by launching kernels; arrays and memory are the subclass's matter."""
+    """Carries out moves and index conversion by launching kernels; arrays and memory are the subclass's matter.
+
+    Launches are kept once they are prepared: a plan that was used before is looked up and started.
+    """
 
     def __init__(self, runtime: Runtime):
         self.runtime = runtime
+        self._mover = functools.lru_cache(maxsize=4096)(self._prepared_move)
+        self._converter = functools.lru_cache(maxsize=1024)(self._prepared_conversion)
 
     def address(self, array: Any) -> int:
-        return self.runtime.address(array)
+        return self.runtime.place(array)[0]
 
     def move(self, move: Move, source: Any, target: Any) -> None:
         """Carry out a move: at most one launch, none when the target has no places."""
-        from_address, to_address = self.address(source), self.address(target)
-        plan = kernel_plan(move, *_phases(move, from_address, to_address))
-        if plan:
-            self.runtime.launch(target, plan.file, plan.kernel, plan.macros, plan.grid,
-                                (from_address, to_address, plan.parameters))
+        addresses, start = self.launch_of(move, source, target)
+        if start:
+            start(*addresses)
+
+    def launch_of(self, move: Move, source: Any, target: Any) -> tuple[tuple[int, int], Start | None]:
+        """The addresses of both arrays, and what moves between any two that are aligned like them."""
+        (from_address, _), (to_address, device) = self.runtime.place(source), self.runtime.place(target)
+        return (from_address, to_address), self._mover(move, *_phases(move, from_address, to_address), device)
+
+    def _prepared_move(self, move: Move, source_phase: int, target_phase: int, device: int) -> Start | None:
+        plan = kernel_plan(move, source_phase, target_phase)
+        return plan and self.runtime.prepare(device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, 2))
+
+    def repeated(self, move: Move) -> Repeated:
+        """What carries this move out again without checking again."""
+        return Repeated(self, move)
 
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """See `Backend.prepare`: small moves share launches."""
         pointers = [(self.address(job.source), self.address(job.target)) for job in jobs]
+        device = self.runtime.place(jobs[0].target)[1]
         plan = many_plan(tuple([Request(job.number, job.move, *_phases(job.move, *pair)) for job, pair in zip(jobs, pointers)]))
-        return lambda: self._carry_out(plan, jobs, pointers)
-
-    def _carry_out(self, plan: ManyPlan, jobs: Sequence[Job], pointers: Sequence[tuple[int, int]]) -> None:
-        for launch in plan.shared:
-            parameters = launch.parameters([pointers[place] for place in launch.members])
-            like = jobs[launch.members[0]].target
-            self.runtime.launch(like, launch.file, launch.kernel, launch.macros, launch.grid, (parameters,))
+        starts: list[tuple[Start, tuple[int, ...]]] = []
+        for shared in plan.shared:
+            parameters = shared.parameters([pointers[place] for place in shared.members])
+            launch = Launch(shared.file, shared.kernel, shared.macros, shared.grid, parameters, 0)
+            starts.append((self.runtime.prepare(device, launch), ()))
         for place in plan.alone:
-            self.move(*jobs[place][1:])
+            move = jobs[place].move
+            starts.append((self._mover(move, *_phases(move, *pointers[place]), device), pointers[place]))
+
+        def carry_out() -> None:
+            for start, addresses in starts:
+                start(*addresses)
+        return carry_out
 
     def convert(self, plan: IndexPlan, given: Any, result: Any | None, mode: str) -> int | None:
-        """See `Backend.convert`: one launch, and no synchronisation unless the mode must raise."""
+        """See `Backend.convert`: one launch, and no flag and no synchronisation unless an index can be refused."""
         count = given.shape[-1]
         if not count:
             return None
-        given_type = np.dtype(given.dtype)
-        result_bytes = 8 if result is None else np.dtype(result.dtype).itemsize
-        for role, array, itemsize in (("index", given, given_type.itemsize), ("out", result, result_bytes)):
-            if array is not None and self.address(array) % itemsize:
-                raise BufferError(f"{role} address is {self.address(array) % itemsize} past a multiple of {itemsize}: "
-                                  f"indices of {itemsize} bytes must be aligned to {itemsize}")
-        looks = mode not in ("wrap", "clip")                 # in these modes every index has a place, and no flag is needed
-        flag, flag_address = self.runtime.new_flag(given) if looks else (None, 0)
-        self.runtime.launch(given, "index.cu", KERNELS[plan.direction],
-                            plan.macros(given_type.itemsize, given_type.kind == "i", result_bytes), plan.grid(count),
-                            (self.address(given), 0 if result is None else self.address(result), flag_address,
-                             plan.parameters(count, mode)))
-        if not looks:
+        addresses = _aligned_address(self, "index", given), 0 if result is None else _aligned_address(self, "out", result)
+        device = self.runtime.place(given)[1]
+        start = self._converter(plan, count, mode, np.dtype(given.dtype), 8 if result is None else result.itemsize, device)
+        if mode in ("wrap", "clip"):                         # in these modes every index has a place
+            start(*addresses, 0)
             return None
+        flag, flag_address = self.runtime.new_flag(device)
+        start(*addresses, flag_address)
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
+
+    def _prepared_conversion(self, plan: IndexPlan, count: int, mode: str, dtype: np.dtype, result_bytes: int, device: int) -> Start:
+        macros = plan.macros(dtype.itemsize, dtype.kind == "i", result_bytes)
+        launch = Launch("index.cu", KERNELS[plan.direction], macros, plan.grid(count), plan.parameters(count, mode), 3)
+        return self.runtime.prepare(device, launch)
+
+
+class Repeated:
+    """The calls of one move that passed every check: a call like one of them is started at once.
+
+    Alike are calls with the same dtypes, shapes, strides, devices and alignments of both arrays.  All that the checks and
+    the launch depend on is the same then, but for one thing, whether the arrays overlap, and that is looked at anew.
+    """
+
+    MOST = 64                        # callers with buffers of ever new lengths begin anew
+
+    def __init__(self, backend: CudaBackend, move: Move):
+        self._backend, self._move, self._place = backend, move, backend.runtime.place
+        self._starts: dict[tuple, tuple[Start, int, int]] = {}
+
+    def __call__(self, source: Any, target: Any) -> bool:
+        """Start the move; False when the call has to go through the checks."""
+        kind, from_address, to_address = self._kind(source, target)
+        found = self._starts.get(kind)
+        if found is None:
+            return False
+        start, source_bytes, target_bytes = found
+        if from_address < to_address + target_bytes and to_address < from_address + source_bytes:
+            return False
+        start(from_address, to_address)
+        return True
+
+    def remember(self, source: Any, target: Any) -> None:
+        """Take a call that was carried out as an example."""
+        _, start = self._backend.launch_of(self._move, source, target)
+        if len(self._starts) >= self.MOST:
+            self._starts.clear()
+        if start:
+            self._starts[self._kind(source, target)[0]] = start, source.nbytes, target.nbytes
+
+    def _kind(self, source: Any, target: Any) -> tuple[tuple, int, int]:
+        """What calls that are alike have in common, and both addresses."""
+        (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
+        return (from_address & 15, to_address & 15, from_device, to_device, *_form(source), *_form(target)), from_address, to_address
+
+
+_form = operator.attrgetter("dtype", "shape", "strides")
+
+
+def _aligned_address(backend: CudaBackend, role: str, array: Any) -> int:
+    address, itemsize = backend.address(array), array.itemsize
+    if address % itemsize:
+        raise BufferError(f"{role} address is {address % itemsize} past a multiple of {itemsize}: indices of {itemsize} bytes must "
+                          f"be aligned to {itemsize}")
+    return address
 
 
 def _phases(move: Move, from_address: int, to_address: int) -> tuple[int, int]:

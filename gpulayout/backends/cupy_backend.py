@@ -6,7 +6,9 @@ goes to the array's own device and to CuPy's current stream there.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
+import operator
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -14,27 +16,61 @@ from typing import Any
 import cupy
 import numpy as np
 
-from gpulayout.backends.cuda_launch import NO_OFFENDER, CudaBackend, Macros
+from gpulayout.backends.argument_block import ArgumentBlocks
+from gpulayout.backends.cuda_launch import NO_OFFENDER, CudaBackend, Launch, Start
 from gpulayout.backends.elementwise import MAX_OPERANDS, linearize_text
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.model.shape import Shape
 from gpulayout.planning.index_plan import MODES, IndexPlan
+from gpulayout.planning.launch import THREADS
 
+_launch_kernel = cupy.cuda.driver.launchKernel
+_current_device = cupy.cuda.runtime.getDevice
+_current_stream = cupy.cuda.get_current_stream
+_on_device = cupy.cuda.Device
+_blocks = [ArgumentBlocks(pointers) for pointers in range(4)]
 _kernels: dict[tuple, cupy.RawKernel] = {}
 _compiling = threading.Lock()
 
 
+class _Thread(threading.local):
+    """What is known of each thread: the devices whose CUDA context it has entered."""
+
+    devices: frozenset[int] = frozenset()
+
+
+_thread = _Thread()
+
+
 class CupyRuntime:
-    """Launches through `cupy.RawKernel`."""
+    """Kernels compiled by `cupy.RawKernel` and launched by the driver call beneath it.
 
-    def launch(self, like: Any, file: str, kernel: str, macros: Macros, grid: tuple[int, int], arguments: tuple) -> None:
-        with like.device:
-            # A one-element NumPy array of any dtype is passed by value: the struct travels with the launch.
-            values = tuple(np.frombuffer(a, f"V{len(a)}") if isinstance(a, bytes) else a for a in arguments)
-            _compiled(like.device.id, file, kernel, macros)(grid, (256,), values)
+    `RawKernel.__call__` would wrap every argument in an object of its own; here a launch fills in its pointers and is one call.
+    """
 
-    def new_flag(self, like: Any) -> tuple[Any, int]:
-        with like.device:
+    def prepare(self, device: int, launch: Launch) -> Start:
+        with _on_device(device):
+            kernel = _compiled(device, launch.file, launch.kernel, launch.macros).kernel      # the launch keeps its module loaded
+        parameters = ctypes.create_string_buffer(launch.parameters, len(launch.parameters))
+        blocks, struct_address, (x, y) = _blocks[launch.pointers], ctypes.addressof(parameters), launch.grid
+
+        def start(*addresses: int) -> None:
+            if _current_device() != device:
+                with _on_device(device):
+                    return start(*addresses)
+            if device not in _thread.devices:
+                _enter_context(device)
+            block = blocks.filled(struct_address, *addresses)
+            _launch_kernel(kernel.ptr, x, y, 1, THREADS, 1, 1, 0, _current_stream(device).ptr, block[1], 0)
+            blocks.give_back(block)
+
+        start.parameters = parameters                    # the driver reads them at every start
+        return start
+
+    place = staticmethod(operator.attrgetter("data.ptr", "data.device_id"))
+
+    def new_flag(self, device: int) -> tuple[Any, int]:
+        with _on_device(device):
             flag = cupy.empty(1, cupy.uint64)
             flag.data.memset_async(0xFF, flag.nbytes)            # every bit set is NO_OFFENDER; no kernel is needed
         return flag, flag.data.ptr
@@ -42,9 +78,6 @@ class CupyRuntime:
     def read_flag(self, flag: Any) -> int:
         with flag.device:
             return int(flag.get()[0])
-
-    def address(self, array: Any) -> int:
-        return array.data.ptr
 
 
 class CupyBackend(CudaBackend):
@@ -76,6 +109,7 @@ class CupyBackend(CudaBackend):
         return shape.dtype if _holds(shape.dtype) else shape.element_type.carrier
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
+        """As `Backend.empty`; under the stream that will write it, for CuPy's pool reuses dropped memory in that stream's order."""
         with like.device if like is not None else contextlib.nullcontext():
             return cupy.empty(shape, dtype)
 
@@ -83,7 +117,7 @@ class CupyBackend(CudaBackend):
         return cupy.zeros(shape, dtype)
 
     def device(self, array: cupy.ndarray) -> str:
-        return f"cuda:{array.device.id}"
+        return f"cuda:{array.data.device_id}"
 
     def is_writeable(self, array: cupy.ndarray) -> bool:
         return True
@@ -98,17 +132,25 @@ class CupyBackend(CudaBackend):
     def linearize_broadcast(self, plan: IndexPlan, operands: Sequence[cupy.ndarray], result: cupy.ndarray, mode: str) -> int | None:
         """`convert` for one index array per dimension: they broadcast, in one pass and without copies."""
         with result.device:
-            flag, _ = self.runtime.new_flag(result)
+            looks = mode == "raise"
+            # In the other modes the kernel never touches its flag, and any memory will do.
+            flag = self.runtime.new_flag(result.data.device_id)[0] if looks else cupy.ndarray((1,), cupy.uint64, result.data)
             bounds = {digit.dim: (digit.bound, digit.stride) for digit in plan.digits}
             numbers = [np.uint64(number) for dim in range(plan.rank) for number in bounds[dim]]
             _broadcast_kernel(plan.rank)(*operands, *numbers, np.uint64(MODES[mode]), result, flag)
-        if mode != "raise":
+        if not looks:
             return None
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
 
 
-def _compiled(device: int, file: str, kernel: str, macros: Macros) -> cupy.RawKernel:
+def _enter_context(device: int) -> None:
+    """Let this thread enter the context of the current device: a driver call does not, but any call of the runtime that uses it."""
+    cupy.cuda.runtime.memGetInfo()
+    _thread.devices |= {device}
+
+
+def _compiled(device: int, file: str, kernel: str, macros: tuple[tuple[str, int], ...]) -> cupy.RawKernel:
     """A kernel compiled for the current device; one thread compiles at a time, so that none sees a half-made one."""
     key = (device, kernel, macros)
     found = _kernels.get(key)

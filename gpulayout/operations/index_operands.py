@@ -31,7 +31,7 @@ def open_operands(operands: Sequence, shape: Shape) -> tuple[Backend, list[Array
     plain = [isinstance(given, (int, np.integer, list, tuple)) for given in operands]
     opened = [None if is_plain else arrays.open_array(given, f"index[{dim}]")
               for dim, (given, is_plain) in enumerate(zip(operands, plain))]
-    backend, first = next((pair for pair in opened if pair), (default_backend(), None))
+    backend, first = next((pair for pair in opened if pair), None) or (default_backend(), None)
     values = []
     for dim, (pair, given) in enumerate(zip(opened, operands)):
         if pair is None:

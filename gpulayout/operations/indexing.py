@@ -28,7 +28,8 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
     index   (rank, ...) integers, the first axis being the dimension, as `numpy.indices` gives; or a sequence of `rank`
             integer arrays that broadcast; or a sequence of `rank` plain ints, which gives a plain int
     mode    "raise": IndexError for a coordinate outside 0..size-1, found before anything is written
-            "wrap": coordinates modulo the size; "clip": moved to the nearest end
+            "wrap": coordinates modulo the size; "clip": moved to the nearest end; on a GPU these wait for nothing, whereas
+            an index that may be refused has to be waited for
     out     (...) integers for the result, C-contiguous, on the same device; returned as given
 
     The result is int64 unless `out` says otherwise.  TypeError for indices that are not integers, IndexError for a wrong
@@ -134,23 +135,35 @@ def _result(plan, shape, backend, given, result_shape, mode, out) -> tuple[Array
     """The array to write, and whether the indices must be checked before: the caller's memory is not touched in vain."""
     if out is None:
         return backend.empty(tuple(result_shape), INT64, given), False
+    result = _opened_out(plan, backend, given, result_shape, mode, out)
+    arrays.check_no_overlap(backend, given, result, ("index", "out"))
+    return result, mode in ("raise", "mark")
+
+
+def _opened_out(plan, backend, given, result_shape, mode, out) -> Array:
     out_backend, result = arrays.open_array(out, "out", writing=True)
     arrays.check_shape(result, tuple(result_shape), "out")
     _check_result_dtype(result.dtype, plan, mode)
     arrays.check_same_device(backend, given, out_backend, result, ("index", "out"))
-    arrays.check_no_overlap(backend, given, result, ("index", "out"))
-    return result, mode in ("raise", "mark")
+    return result
 
 
 def _linearize_operands(operands: Sequence, shape: Shape, mode: str, out: Any) -> Array:
     """One index array per dimension: they broadcast against each other."""
     backend, values, result_shape = open_operands(operands, shape)
-    if shape.rank <= getattr(backend, "max_operands", 0) and out is None and not shape.is_zero_element_array:
+    plan = linearize_plan(shape)
+    as_they_are = shape.rank <= getattr(backend, "max_operands", 0) and not shape.is_zero_element_array
+    if as_they_are and out is None:
         result = backend.empty(result_shape, INT64, values[0])
-        if backend.linearize_broadcast(linearize_plan(shape), values, result, mode) is None:
+        if backend.linearize_broadcast(plan, values, result, mode) is None:
             return result
+    elif as_they_are and mode != "raise":              # an index that is refused would be found with `out` half written
+        result = _opened_out(plan, backend, values[0], result_shape, mode, out)
+        if not any(arrays.may_overlap(backend, value, result) for value in values):
+            backend.linearize_broadcast(plan, values, result, mode)
+            return out
     together = stacked(backend, values, result_shape, shape, mode)
-    return _convert(linearize_plan(shape), shape, backend, together, result_shape, mode, out)
+    return _convert(plan, shape, backend, together, result_shape, mode, out)
 
 
 def _check_result_dtype(dtype: np.dtype, plan: IndexPlan, mode: str) -> None:

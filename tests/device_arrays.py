@@ -1,0 +1,31 @@
+"""What the tests of launches on a device share: which CuPy they run on, and arrays compared as bytes."""
+import numpy as np
+import pytest
+
+ON_GPU = pytest.param("gpu", marks=pytest.mark.gpu)
+
+
+def on_gpu_alone(test):
+    """The test runs on a real GPU, where streams run beside the host."""
+    return pytest.mark.parametrize("cp", [ON_GPU], indirect=True)(test)
+
+
+def host_buffer(shape, seed=0):
+    """Random bytes in the shape of a buffer."""
+    return np.random.default_rng(seed).integers(0, 256, shape.nbytes, np.uint8).view(shape.dtype)
+
+
+def device_buffer(cp, values, before=0):
+    """These values in device memory that begins `before` elements past an allocation."""
+    room = np.zeros(before + values.size, values.dtype)
+    room[before:] = values
+    return cp.asarray(room)[before:]
+
+
+def overwrite(cp, array, values):
+    """Put these values into a C-contiguous array, as bytes: no copy may tidy up a NaN."""
+    array.view(np.uint8)[...] = cp.asarray(np.ascontiguousarray(values).view(np.uint8))
+
+
+def same_bytes(cp, array, values):
+    return cp.asnumpy(array).tobytes() == np.asarray(values).tobytes()

@@ -1,0 +1,148 @@
+"""The part of the stand-in for CuPy that is CUDA's: devices, streams, contexts, graphs, and the launch of a kernel.
+
+What would be a fault there is an error here: launching a kernel where it was not compiled, on a stream that is not current,
+or in a thread that has not entered the device's context.
+
+`calls` lists what reached the device: ("launch", kernel, device, stream), ("allocate", bytes), ("copy", bytes),
+("memset", bytes), ("synchronize",), ("set device", number).  While a stream is captured its launches are kept for the graph
+instead, with their arguments, and anything but a launch is an error.
+"""
+import ctypes
+import threading
+import weakref
+
+DEVICES = 2
+calls = []
+before_reading = None          # called by a launch before it reads its arguments, where the real one lets other threads run
+
+
+class _Thread(threading.local):
+    """What CUDA and CuPy keep per thread."""
+
+    def __init__(self):
+        self.device, self.contexts = 0, set()
+        self.streams = [[Stream.null] for _ in range(DEVICES)]
+
+
+def note(*call):
+    """Add to the list what is about to reach the device."""
+    if call[0] not in ("launch", "set device") and current_stream().captured is not None:
+        raise RuntimeError(f"operation not permitted when stream is capturing: {call[0]}")
+    calls.append(call)
+
+
+class Device:
+    """A device number; as a context manager it is the current one."""
+
+    def __init__(self, number=None):
+        self.id, self._before = thread.device if number is None else number, []
+
+    def __enter__(self):
+        self._before.append(thread.device)
+        set_device(self.id)
+        return self
+
+    def __exit__(self, *_):
+        set_device(self._before.pop())
+
+    def __eq__(self, other):
+        return self.id == other.id
+
+
+def set_device(number):
+    assert number in range(DEVICES)
+    if number != thread.device:
+        note("set device", number)
+    thread.device = number
+
+
+class Stream:
+    """A stream of the device that is current when it is made; as a context manager it is current on that device."""
+
+    def __init__(self, ptr=None, non_blocking=False):
+        self.device_id = -1 if ptr == 0 else thread.device
+        self.ptr = id(self) if ptr is None else ptr
+        self.captured = None
+
+    def __enter__(self):
+        thread.streams[thread.device].append(self)
+        return self
+
+    def __exit__(self, *_):
+        thread.streams[thread.device].pop()
+
+    def synchronize(self):
+        note("synchronize")
+
+    def begin_capture(self, mode=None):
+        assert self.ptr and self.captured is None, "the null stream cannot be captured"
+        self.captured = []
+
+    def end_capture(self):
+        captured, self.captured = self.captured, None
+        return Graph(captured)
+
+
+class Graph:
+    """The launches of a capture, with the arguments they had."""
+
+    def __init__(self, launches):
+        self._launches = launches
+
+    def launch(self, stream=None):
+        for kernel, *given in self._launches:
+            kernel(*given)
+
+
+def launched(name, kernel, *given):
+    """Run a kernel, or keep the launch for the graph of a capture; `given` are grid, block and arguments."""
+    stream = current_stream()
+    note("launch", name, thread.device, stream.ptr)
+    if stream.captured is None:
+        kernel(*given)
+    else:
+        stream.captured.append((kernel, *given))
+
+
+class MemoryHook:
+    """Is told of every allocation within its block; here the list of calls tells."""
+
+    def __enter__(self):
+        self._before = len(calls)
+
+    def __exit__(self, *_):
+        for call in calls[self._before:]:
+            if call[0] == "allocate":
+                self.malloc_preprocess(device_id=0, size=call[1], mem_size=call[1])
+
+
+Stream.null = Stream(0)
+thread = _Thread()
+
+
+def current_stream(device_id=-1):
+    return thread.streams[thread.device if device_id == -1 else device_id][-1]
+
+
+class Function:
+    """A kernel loaded on a device; `ptr` stands for it in a launch as long as somebody keeps it."""
+
+    loaded = weakref.WeakValueDictionary()
+
+    def __init__(self, kernel):
+        self.kernel, self.device, self.ptr = kernel, thread.device, id(self)
+        Function.loaded[self.ptr] = self
+
+
+def launch_kernel(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, parameters, extra):
+    """cuLaunchKernel: every argument is found through the array of addresses, and copied before this returns."""
+    function = Function.loaded[f]
+    assert function.device == thread.device, "a kernel was launched on a device it was not compiled for"
+    assert function.device in thread.contexts, "this thread has not entered the device's context"
+    assert stream == current_stream().ptr and (shared_bytes, extra) == (0, 0)
+    if before_reading:
+        before_reading()
+    addresses = (ctypes.c_uint64 * len(function.kernel.parameters)).from_address(parameters)
+    raw = [ctypes.string_at(address, size) for address, (_, size) in zip(addresses, function.kernel.parameters)]
+    values = [part if kind == "s" else int.from_bytes(part, "little") for part, (kind, _) in zip(raw, function.kernel.parameters)]
+    launched(function.kernel.name, function.kernel, (gx, gy, gz), (bx, by, bz), tuple(values))

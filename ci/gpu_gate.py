@@ -2,8 +2,9 @@
 
     pytest -p ci.gpu_gate --gpu-gate FILE.json
 
-A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  At least one test marked `gpu`
-must have passed, or the suite proved nothing; `--gpu-gate-optional` drops that, for trying the plugin itself.
+A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU is as good as
+any: a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At least one
+test marked `gpu` must have passed, or the suite proved nothing; `--gpu-gate-optional` drops that, for trying the plugin itself.
 """
 from __future__ import annotations
 
@@ -15,6 +16,12 @@ import re
 import pytest
 
 ABOUT_GPU = re.compile(r"\b(gpu|cupy|cuda device|cuda driver)\b", re.IGNORECASE)
+MORE_DEVICES = re.compile(r"needs [2-9] CUDA devices, there is 1$")
+
+
+def needs_devices(needed: int, present: int) -> str:
+    """The reason to skip a test that needs several devices."""
+    return f"needs {needed} CUDA devices, there {'is' if present == 1 else 'are'} {present}"
 
 
 def pytest_addoption(parser):
@@ -38,6 +45,7 @@ class GpuGate:
         self.outcomes = collections.Counter()
         self.gpu_passed = 0
         self.skipped: dict[str, str] = {}
+        self.needed_more: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report):
         marked = "gpu" in report.keywords
@@ -53,7 +61,9 @@ class GpuGate:
 
     def _note(self, report, marked):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        if marked or ABOUT_GPU.search(reason):
+        if MORE_DEVICES.search(reason):
+            self.needed_more[report.nodeid] = reason.removeprefix("Skipped: ")
+        elif marked or ABOUT_GPU.search(reason):
             self.skipped[report.nodeid] = reason.removeprefix("Skipped: ")
 
     def _problem(self) -> str | None:
@@ -67,7 +77,8 @@ class GpuGate:
     def pytest_sessionfinish(self, session, exitstatus):
         problem = self._problem()
         self.file.write_text(json.dumps({"outcomes": self.outcomes, "gpu_passed": self.gpu_passed, "problem": problem,
-                                         "skipped_for_want_of_a_gpu": self.skipped}, indent=1) + "\n", encoding="utf-8")
+                                         "skipped_for_want_of_a_gpu": self.skipped,
+                                         "skipped_for_want_of_more_gpus": self.needed_more}, indent=1) + "\n", encoding="utf-8")
         if problem and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -83,6 +83,16 @@ def test_the_gpu_gate_fails_when_a_test_was_skipped_for_want_of_a_gpu(tmp_path, 
     assert result["gpu_passed"] == (0 if skip else 1)
 
 
+@pytest.mark.parametrize(("present", "status"), [(1, 0), (0, 1)])
+def test_the_gpu_gate_lets_a_machine_with_one_gpu_pass(tmp_path, present, status):
+    skip = f"\n    from ci.gpu_gate import needs_devices\n    pytest.skip(needs_devices(2, {present}))\n"
+    done, result = run_gated(tmp_path, GATED.format(skip=False) + "\n@pytest.mark.gpu\ndef test_needs_two():" + skip)
+    assert done.returncode == status, done.stdout + done.stderr
+    more, none = result["skipped_for_want_of_more_gpus"], result["skipped_for_want_of_a_gpu"]
+    assert list((more if present else none).values()) == [f"needs 2 CUDA devices, there {'is 1' if present else 'are 0'}"]
+    assert not (none if present else more)
+
+
 def test_the_gpu_gate_fails_when_nothing_needed_a_gpu(tmp_path):
     done, result = run_gated(tmp_path, "def test_runs(): pass")
     assert done.returncode == 1 and result["problem"] == "no test marked gpu has passed"

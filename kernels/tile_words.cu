@@ -11,7 +11,8 @@
 //   writing:  lane l makes the word l of row a out of E single elements, of the rows E l - p(a) + i for i = 0 .. E - 1.
 //             Words are whole in the target, so a tile covers b - p(a) to b - p(a) + 128 of row a: neighbouring
 //             tiles share no word, and the tile reads E - 1 rows more than 128, those in front.
-//   ends:     a word that is not wholly inside its row is read, or written, element by element.
+//   ends:     a word that is not wholly inside its row is read whole all the same where it lies in the source's memory,
+//             and what the row has no part in becomes pad; it is written element by element.
 // The rows of a warp are 8 apart and 8 rows are whole words, so they all have one phase: a thread finds it once, and all
 // its addresses are its first ones plus known steps.
 //
@@ -23,7 +24,9 @@
 // 5.  Row 7 of the target begins at byte 229243, 3 past a word: p = 3.  Lane 0 of the second tile writes the word at
 // 229240 + 128, the places b = 125 to 128 of the row.
 //
-// Words at any phase touch 5 sectors where 4 are the least, on both sides; single elements touch 2 instead of 1.
+// 128 bytes at any word touch 4.9 sectors on average where 4 are the least, on both sides; single elements at any phase,
+// 32 bytes of a warp, touch 2 where 1 is the least.  A whole tile takes a thread about 350 instructions for 62 elements of
+// 1 byte, or 240 for 31 of 2.
 // tile[1] is the tile along a; count[0], count[1] are the tiles along b and a, `total` the tiles in all.
 #include "move.cuh"
 
@@ -35,7 +38,7 @@
 #define GPL_WORD_AT(row) ((row) * GPL_LANES + (row) / GPL_E)
 #define GPL_READ_PASSES ((GPL_ROWS + GPL_WARPS - 1) / GPL_WARPS)
 #define GPL_WRITE_PASSES (GPL_LANES * GPL_E / GPL_WARPS)
-#define GPL_BATCH 5                                  // words of a thread that are loaded before the first is stored, at ends
+#define GPL_BATCH 4                                  // words of a thread that are loaded before the first is stored, at ends
 #define GPL_PARTS (GPL_TILE_B / (GPL_LANES * GPL_E)) // words of a lane in a row of the target
 
 struct GplWords {
@@ -63,8 +66,30 @@ __device__ __forceinline__ unsigned gpl_low(const void* address) { return (unsig
 
 __device__ __forceinline__ unsigned gpl_least(gpl_uint left, unsigned most) { return left < most ? (unsigned)left : most; }
 
-// All whole words of a thread are under way before the first arrives.  Words at the ends of rows come after them, when their
-// elements are in the cache.
+// What a lane needs of its words, which begin with element `a` of rows with `bound` elements, and what it fills the rest with.
+struct GplMask {
+  unsigned keep, rest;
+};
+
+__device__ __forceinline__ GplMask gpl_mask(gpl_uint a, gpl_uint bound, const GplMove& move) {
+  GplMask mask = {0, 0};
+#pragma unroll
+  for (unsigned i = 0; i < GPL_E; ++i)
+    if (a + i < bound) mask.keep |= (~0u >> (32 - 8 * GPL_ELEMENT_BYTES)) << 8 * GPL_ELEMENT_BYTES * i;
+  gpl_pad(move, mask.rest);
+  mask.rest &= ~mask.keep;
+  return mask;
+}
+
+// True when a lane's words of all rows from `b` to the tile's last lie in the source's memory, where they may be read even
+// if they reach past the ends of rows.  `word` is where its word of row 0 lies.
+__device__ __forceinline__ bool gpl_in_memory(gpl_uint word, gpl_uint b, const GplMove& move) {
+  const gpl_uint bound = move.axis[0].bound, stride = move.axis[0].source_stride;
+  const gpl_uint first = word + ((gpl_int)b < 0 ? 0 : b) * stride, last = word + (b + GPL_TILE_B < bound ? b + GPL_TILE_B : bound - 1) * stride;
+  return (gpl_int)(first - move.low) >= 0 && (gpl_int)(move.high - first) >= GPL_E && (gpl_int)(last - move.low) >= 0 &&
+         (gpl_int)(move.high - last) >= GPL_E;
+}
+
 template <bool WHOLE>
 __device__ __forceinline__ void gpl_read_words(const GplWords& tile, unsigned* shared, const GplMove& move) {
   const gpl_uint stride = move.axis[0].source_stride, b = tile.b - (GPL_E - 1) + tile.warp;
@@ -74,36 +99,36 @@ __device__ __forceinline__ void gpl_read_words(const GplWords& tile, unsigned* s
   const gpl_element *const first = row - q + tile.lane * GPL_E, *from = first;
   unsigned* to = shared + GPL_WORD_AT(tile.warp) + tile.lane;
   const unsigned rows = WHOLE ? GPL_ROWS : gpl_least(move.axis[0].extent.value + (GPL_E - 1) - tile.b, GPL_ROWS);
-  const bool full = WHOLE || (a < bound && bound - a >= GPL_E), end = !full && (a < bound || a + (GPL_E - 1) < bound);
+  const GplMask mask = WHOLE ? GplMask{~0u, 0} : gpl_mask(a, bound, move);
+  const bool reads = mask.keep == ~0u || (mask.keep && gpl_in_memory(tile.place.source + a, b, move));
   const unsigned batch = WHOLE ? GPL_READ_PASSES : GPL_BATCH;
 #pragma unroll 1
-  for (unsigned begin = 0; begin < GPL_READ_PASSES * GPL_WARPS; begin += batch * GPL_WARPS) {
+  for (unsigned begin = 0; begin < rows; begin += batch * GPL_WARPS) {
     unsigned value[batch];
 #pragma unroll
     for (unsigned k = 0; k < batch; ++k, from += (gpl_int)(GPL_WARPS * stride)) {
       const unsigned down = begin + k * GPL_WARPS;
       if (!WHOLE) gpl_pad(move, value[k]);
-      if (down + tile.warp < rows && full && (WHOLE || b + down < move.axis[0].bound)) value[k] = *(const unsigned*)from;
+      if (down + tile.warp < GPL_ROWS && reads && (WHOLE || b + down < move.axis[0].bound)) value[k] = *(const unsigned*)from;
     }
 #pragma unroll
     for (unsigned k = 0; k < batch; ++k)
-      if (begin + k * GPL_WARPS + tile.warp < rows) to[GPL_WORD_AT(begin + k * GPL_WARPS)] = value[k];
+      if (begin + k * GPL_WARPS + tile.warp < GPL_ROWS) to[GPL_WORD_AT(begin + k * GPL_WARPS)] = (value[k] & mask.keep) | mask.rest;
   }
+  // The first and the last words of the source's memory: element by element.
   from = first;
 #pragma unroll 1
-  for (unsigned down = 0; end && down + tile.warp < rows; down += GPL_WARPS, from += (gpl_int)(GPL_WARPS * stride))
+  for (unsigned down = 0; !reads && mask.keep && down + tile.warp < rows; down += GPL_WARPS, from += (gpl_int)(GPL_WARPS * stride))
     to[GPL_WORD_AT(down)] = gpl_load<4, 4>(from, a, b + down < move.axis[0].bound ? bound : 0, move).word;
 }
 
 // A word of E elements, each in the low bytes of its own register.
-__device__ __forceinline__ GplChunk<4> gpl_joined(const unsigned (&element)[GPL_E]) {
-  GplChunk<4> chunk;
+__device__ __forceinline__ unsigned gpl_joined(const unsigned (&element)[GPL_E]) {
 #if GPL_ELEMENT_BYTES == 1
-  chunk.word = __byte_perm(__byte_perm(element[0], element[1], 0x0040), __byte_perm(element[2], element[3], 0x0040), 0x5410);
+  return __byte_perm(__byte_perm(element[0], element[1], 0x0040), __byte_perm(element[2], element[3], 0x0040), 0x5410);
 #else
-  chunk.word = __byte_perm(element[0], element[1], 0x5410);
+  return __byte_perm(element[0], element[1], 0x5410);
 #endif
-  return chunk;
 }
 
 template <bool WHOLE>
@@ -122,6 +147,14 @@ __device__ __forceinline__ void gpl_write_words(const GplWords& tile, void* __re
     const unsigned q = gpl_phase(gpl_low(tile.first) + above * (unsigned)move.axis[0].source_stride * GPL_ELEMENT_BYTES);
     from[i] = (const gpl_element*)(shared + GPL_WORD_AT(above + tile.lane * GPL_E)) + q + tile.warp;
   }
+  bool full[GPL_PARTS], single[GPL_PARTS][GPL_E];    // which words are whole, and which elements of the others exist
+#pragma unroll
+  for (unsigned part = 0; part < GPL_PARTS; ++part) {
+    const gpl_uint start = b + part * GPL_LANES * GPL_E, extent = move.axis[0].extent.value;
+    full[part] = start < extent && extent - start >= GPL_E;
+#pragma unroll
+    for (unsigned i = 0; i < GPL_E; ++i) single[part][i] = !full[part] && start + i < extent;
+  }
 #pragma unroll WHOLE ? GPL_WRITE_PASSES : 4
   for (unsigned pass = 0; pass < GPL_WRITE_PASSES; ++pass, to += (gpl_int)(GPL_WARPS * stride)) {
     if ((!WHOLE || pass + 1 == GPL_WRITE_PASSES) && pass * GPL_WARPS + tile.warp >= down) break;
@@ -131,7 +164,10 @@ __device__ __forceinline__ void gpl_write_words(const GplWords& tile, void* __re
       unsigned element[GPL_E];
 #pragma unroll
       for (unsigned i = 0; i < GPL_E; ++i) element[i] = from[i][pass * GPL_WARPS + GPL_WORD_AT(right) * GPL_E];
-      gpl_store<4>(to + right, WHOLE ? 0 : b + right, WHOLE ? GPL_E : move.axis[0].extent.value, gpl_joined(element));
+      if (WHOLE || full[part]) *(unsigned*)(to + right) = gpl_joined(element);
+#pragma unroll
+      for (unsigned i = 0; i < GPL_E; ++i)
+        if (!WHOLE && single[part][i]) to[right + i] = (gpl_element)element[i];
     }
   }
 }

@@ -173,6 +173,7 @@ def word_tiles(width):
         axes = [(b, b, a + number % 4, 1), (a, a, 1, b + number // 2), (2, 2, -(a + 3) * b, (b + 3) * a)]
         yield Case(f"words {a} x {b}", move_of(width, axes), number * width % 16, 3 * number * width % 16)
     yield Case("words padded", move_of(width, [(267, 131, 201, 1), (190, 177, 1, 269), (3, 2, 0, 269 * 190)]), width % 16, width % 16)
+    yield Case("words, little in it", move_of(width, [(130, 2, 3, 1), (133, 2, 1, 131)]), 3 * width, width)
     yield Case("words, source backwards", move_of(width, [(256, 256, -135, 1), (133, 133, 1, 257), (2, 2, 7, 257 * 133)]), 0, 2 * width % 16)
     yield Case("words, source aligned", move_of(width, [(140, 140, 272, 1), (257, 257, 1, 141)]))
     yield Case("words, target aligned", move_of(width, [(264, 264, 131, 1), (129, 129, 1, 272)]))

@@ -6,14 +6,22 @@ from tests.kernel_cases import BLOCK, FILES
 from tests.simt import host_module
 
 GUARD, FRESH = 0x5C, 0xA5
+AROUND = 2048                # guard bytes on either side: a store that goes astray by less does not end the process
 
 
-def memory(content, phase):
-    """(all of it, where the content starts): a copy at `phase` past a multiple of 16, between guard bytes."""
-    room = np.full(content.size + 128, GUARD, np.uint8)
-    start = 32 + (phase - room.ctypes.data - 32) % 16
-    room[start:start + content.size] = content
+def memory(values, phase):
+    """(all of it, where the values start): a copy of bytes at `phase` past a multiple of 16, between guard bytes."""
+    room = np.full(values.size + 2 * AROUND + 16, GUARD, np.uint8)
+    start = AROUND + (phase - room.ctypes.data - AROUND) % 16
+    room[start:start + values.size] = values
     return room, start
+
+
+def content(room, start, nbytes, name):
+    """The bytes between the guards; AssertionError when one of those changed."""
+    end = start + nbytes
+    assert (room[:start] == GUARD).all() and (room[end:] == GUARD).all(), f"{name}: written outside the target"
+    return room[start:end]
 
 
 class Buffers:
@@ -29,11 +37,8 @@ class Buffers:
 
     def written(self):
         """The target's bytes after a launch; AssertionError when bytes around it or in the source changed."""
-        end = self.place + self.case.target_bytes
-        guards = self.target[:self.place], self.target[end:]
-        assert all((guard == GUARD).all() for guard in guards), f"{self.case.name}: written outside the target"
         assert np.array_equal(self.source, self._untouched), f"{self.case.name}: the source was written"
-        return self.target[self.place:end].tobytes()
+        return content(self.target, self.place, self.case.target_bytes, self.case.name).tobytes()
 
 
 def written(case, text=None, order=host_module.ASCENDING, seed=1):

@@ -6,8 +6,7 @@ really gets, planning decides.  A new kernel needs a function here and a line in
 
 A case depends on nothing but its kind, the element's bytes, its number and the seed, so a failure is seen again with
     random_moves.drawn("tile", 4, 17)            # with GPULAYOUT_TEST_SEED in the environment, where it was set
-GPULAYOUT_TEST_SEED (a number; by default 1) draws other moves, GPULAYOUT_TEST_PLANS more of each kind and element size
-than 800, which make 29,600 in all.
+GPULAYOUT_TEST_SEED (a number; by default 1) draws other moves, GPULAYOUT_TEST_PLANS more of each kind than 4000.
 """
 import math
 import os
@@ -20,7 +19,7 @@ from gpulayout.planning.tile_shape import FIXED_TILES, flexible_tile, word_tile
 from tests.kernel_cases import BLOCK, ONLY_WIDTHS, WIDTHS, Case, move_of
 
 SEED = int(os.environ.get("GPULAYOUT_TEST_SEED", "1"))
-PLANS = max(int(os.environ.get("GPULAYOUT_TEST_PLANS", "0")), 800)
+PLANS = max(int(os.environ.get("GPULAYOUT_TEST_PLANS", "0")), 4000)
 ENDLESS = 10**6
 MOST_BYTES = 50_000          # of a move: a few tiles
 
@@ -32,8 +31,14 @@ class Aim(NamedTuple):
     draw: Callable[[random.Random, int], Case]
 
     @property
-    def widths(self) -> tuple[int, ...]:
+    def widths(self):
+        """Element sizes that its kernel moves."""
         return ONLY_WIDTHS.get(self.file, WIDTHS)
+
+    @property
+    def plans(self):
+        """How many are drawn of each element size."""
+        return PLANS // len(self.widths)
 
 
 def drawn(kind, width, number, seed=SEED):
@@ -143,12 +148,13 @@ def any_tiles(rng, width):
 
 
 def words(rng, width):
-    """Around the tiles of words and twice their size, rows at any phase; a fourth with rows that begin at words on one side."""
-    tile_a, tile_b, lead = word_tile(width, False, False)
-    a, b = near(rng, 64, tile_a, tile_a + lead, 2 * tile_a), near(rng, 64, tile_b - lead, tile_b, tile_b + lead, 2 * tile_b)
+    """Around the sizes of tiles of words, and the shortest runs that are worth them, at any phase."""
+    at_words = rng.random() < 0.3, rng.random() < 0.3
+    along_a, along_b, _ = word_tile(width, *at_words)
+    a, b = near(rng, along_a, 2 * along_a, 64 // width + 1, 128 // width), near(rng, along_b, along_b, 64 // width + 1)
+    step = 4 // width if all(at_words) else 1
     others = few(rng, 2, 3) if a * b * 3 * width < MOST_BYTES else [1, 1]
-    move = laid_out(rng, width, [b, a, *others], [1, *shuffled(rng, 0, 2, 3)], [0, *shuffled(rng, 1, 2, 3)],
-                    step=rng.choice((1, 1, 1, 4 // width)))
+    move = laid_out(rng, width, [b, a, *others], [1, *shuffled(rng, 0, 2, 3)], [0, *shuffled(rng, 1, 2, 3)], step=step)
     return placed(rng, width, move)
 
 

@@ -1,23 +1,25 @@
-"""29,600 random moves give the reference bytes on the kernels that planning chooses for them, and 2,000 more do in shared launches;
-the threads take turns in an order that changes from launch to launch.  tests/random_moves.py draws the moves and says how to draw
-others.
+"""32,000 random moves give the reference bytes on the kernels that planning chooses for them, and 2,000 more do in shared launches;
+2,400 random index conversions give the reference's numbers.  Threads take turns in an order that changes from launch to launch.
+tests/random_moves.py and random_indices.py draw them and say how to draw others.
 """
 import collections
 import dataclasses
 
+import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.many_plan import JOBS, Request, many_plan
 from gpulayout.planning.move import Move
-from tests.kernel_cases import BLOCK, FILES, MOVE_FILES, ONLY_WIDTHS, WIDTHS
+from tests import random_indices
+from tests.kernel_cases import BLOCK, FILES, MOVE_FILES, WIDTHS
 from tests.kernel_runs import FRESH, Buffers, written
 from tests.random_moves import AIMS, PLANS, drawn
 from tests.simt import host_module, toolchain
 
 REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
-LEAST_SHARE = 0.4            # of the moves of a kind and element size: what must come to the kernel that they are aimed at
+LEAST_SHARE = 0.4            # of the moves of a kind and an element size: what must come to the kernel that they are aimed at
 LISTS, TOGETHER = 5, 16      # tests of many moves at once, moves in one list
 
 
@@ -40,29 +42,29 @@ def expected_features(kind, width):
         yield from ((f"{side} phase", phase) for side in ("source", "target") for phase in range(0, 16, width))
     if kind != "copy":
         yield from ("padded", "negative stride", "zero stride")
-    if kind in ("tile", "odd tile"):
+    if kind in ("tile", "odd tile", "words"):
         yield from ((AIMS[kind].file, side, apart) for side in "ab" for apart in (-1, 0, 1))
 
 
 @pytest.mark.parametrize("kind, width", [(kind, width) for kind, aim in AIMS.items() for width in aim.widths])
 def test_random_moves_are_right(kind, width):
-    seen = collections.Counter()
-    for number in range(PLANS):
+    seen, plans = collections.Counter(), AIMS[kind].plans
+    for number in range(plans):
         case = drawn(kind, width, number)
         seen.update(features(case))
         order = host_module.ORDERS[number % 3]
         assert written(case, order=order, seed=number) == case.expected(FRESH), f"order {order}: {case.name}"
     assert [feature for feature in expected_features(kind, width) if not seen[feature]] == []
-    assert seen["file", AIMS[kind].file] >= LEAST_SHARE * PLANS and seen["64 bits"] >= PLANS / 8, seen
+    assert seen["file", AIMS[kind].file] >= LEAST_SHARE * plans and seen["64 bits"] >= plans / 8, seen
 
 
 def test_there_are_20_000_moves_and_1500_of_each_kernel():
     """By what the test above asserts of its own share."""
-    shares = collections.Counter()
+    drawn_for = collections.Counter()
     for aim in AIMS.values():
-        shares[aim.file] += len(aim.widths) * PLANS
-    assert set(shares) == set(MOVE_FILES) and shares.total() >= 20_000
-    assert all(share * LEAST_SHARE >= (1500 if file not in ONLY_WIDTHS else 600) for file, share in shares.items())
+        drawn_for[aim.file] += aim.plans * len(aim.widths)
+    assert set(drawn_for) == set(MOVE_FILES)
+    assert drawn_for.total() >= 20_000 and min(drawn_for.values()) * LEAST_SHARE >= 1500
 
 
 def small_cases(number):
@@ -77,7 +79,7 @@ def small_cases(number):
 @pytest.mark.parametrize("part", range(LISTS))
 def test_random_moves_are_right_in_shared_launches(part):
     shared, variants = 0, set()
-    for number in range(part, PLANS // 6, LISTS):
+    for number in range(part, PLANS // 30, LISTS):
         cases = list(small_cases(number))
         plan = many_plan(tuple(Request(i, case.move, case.source_phase, case.target_phase) for i, case in enumerate(cases)))
         for launch in plan.shared:
@@ -89,3 +91,15 @@ def test_random_moves_are_right_in_shared_launches(part):
             shared += len(buffers)
             variants.add(dict(launch.macros)["GPL_AXES"])
     assert shared * LISTS >= 1500 and variants == set(JOBS)
+
+
+@pytest.mark.parametrize("given_type, result_type", [("int64", "int64"), ("int32", "int32"), ("uint16", "int64")])
+def test_random_indices_are_converted(given_type, result_type):
+    seen = collections.Counter()
+    for number in range(PLANS // 5):
+        case = random_indices.drawn(given_type, result_type, number)
+        result, offender = random_indices.converted(case, host_module.ORDERS[number % 3])
+        assert np.array_equal(result, case.expected), case.name
+        assert offender == (np.argmax(case.is_bad) if case.is_bad.any() else 2**64 - 1), case.name
+        seen.update((case.kernel, (case.macros["GPL_INDEX_BITS"], case.macros["GPL_DIGIT_BITS"]), bool(case.is_bad.any())))
+    assert len(seen) == len(FILES["index.cu"]) + 3 + 2 and min(seen.values()) >= PLANS // 5 // 20, seen

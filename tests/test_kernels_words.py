@@ -10,8 +10,8 @@ from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.tile_shape import word_tile
 from tests import nvrtc
 from tests.kernel_cases import BLOCK, FILES, Case, move_of
+from tests.kernel_runs import FRESH, written
 from tests.simt import host_module, runner, toolchain
-from tests.test_kernels_orders import FRESH, written
 
 needs_host = pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 needs_disassembler = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
@@ -138,6 +138,8 @@ def test_without_the_step_between_rows_lanes_meet_in_one_bank(width):
     ("whole words", 1, [(300, 300, 316, 1), (300, 300, 1, 300)], (0, 0), (128, 128)),
     ("short but for its rows", 1, [(500, 500, 65, 1), (64, 64, 1, 500)], (0, 0), (128, 125)),
     ("short", 1, [(500, 500, 63, 1), (63, 63, 1, 500)], (0, 0), None),
+    ("few in a tile", 2, [(64, 64, 401, 1), (39, 39, 1, 67)], (0, 0), None),
+    ("enough in a tile", 2, [(64, 64, 401, 1), (40, 40, 1, 67)], (0, 0), (128, 63)),
     ("dense rows of whole words", 2, [(500, 500, 49, 1), (49, 49, 1, 500)], (0, 0), None),
     ("dense rows, target odd", 2, [(501, 501, 49, 1), (49, 49, 1, 501)], (0, 0), (128, 63)),
     ("aligned", 2, [(320, 320, 320, 1), (320, 320, 1, 320)], (0, 0), None),

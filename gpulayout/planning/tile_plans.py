@@ -11,7 +11,8 @@ from gpulayout.planning.widening import VECTOR_BYTES, Work
 
 _WORD = 4                    # bytes; smaller elements go through shared memory in words where they can
 _SHORT_RUN = 64              # elements up to which an axis is whole in every tile
-_LEAST_WORDS = 64            # bytes of a run from which on the lanes of a tile of words have enough to do
+_LEAST_RUN = 64              # bytes; with shorter runs, or with less than 10 elements for each thread, a tile of words takes
+_LEAST_ELEMENTS = 2560       # more instructions for an element than a tile of any size
 _TILE = Kernel("tile", "tile.cu", "gpl_tile_vector")
 _TILE_ANY = Kernel("tile", "tile_any.cu", "gpl_tile_any")
 _TILE_WORDS = Kernel("tile", "tile_words.cu", "gpl_tile_words")
@@ -35,12 +36,14 @@ def _words(work: Work, why: str) -> KernelPlan | None:
     Where runs are short and touch, a tile of any size is a single run of words on that side.
     """
     width, (b, a) = work.width, work.axes[:2]
-    if width >= _WORD or min(a.extent, b.extent) * width < _LEAST_WORDS:
+    if width >= _WORD or min(a.extent, b.extent) * width < _LEAST_RUN:
         return None
     if any(_dense(work)) and _pieces(work) == (_WORD, _WORD):
         return None
     at_words = [_piece(work, side, across) == _WORD for side, across in (("source", b), ("target", a))]
     tile_a, tile_b, lead = word_tile(width, *at_words)
+    if min(a.extent, tile_a) * min(b.extent, tile_b) < _LEAST_ELEMENTS:
+        return None
     plan = _tiles(work.because(f"accesses of {_WORD} bytes: {why}"), _TILE_WORDS, _WORD, (tile_b, tile_a), 1, lead=lead)
     return replace(plan, runs=(min(word_tile(width, True, True)[0], a.extent), min(tile_b, b.extent)))     # words at any phase
 

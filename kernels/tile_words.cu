@@ -20,8 +20,8 @@
 // apart and have one phase, so they read one word of their rows, in banks (r / E + word) % 32: 32 different ones.
 //
 // Example, u8 with pitches 8191 and 32749, source and target at multiples of 4: row 5 of the source begins at byte 40955,
-// 3 past a word: q = 3.  The warp loads the words from byte 40952 on, and element a = 7 of the row is byte 10 of shared row
-// 5.  Row 7 of the target begins at byte 229243, 3 past a word: p = 3.  Lane 0 of the second tile writes the word at
+// 3 past a word: q = 3.  The warp loads the words from byte 40952 on, and element a = 7 of the row is byte 10 of those.
+// Row 7 of the target begins at byte 229243, 3 past a word: p = 3.  Lane 0 of the second tile writes the word at
 // 229240 + 128, the places b = 125 to 128 of the row.
 //
 // 128 bytes at any word touch 4.9 sectors on average where 4 are the least, on both sides; single elements at any phase,

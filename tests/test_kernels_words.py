@@ -65,6 +65,18 @@ def test_whole_tiles_move_words_in_few_instructions(width, architecture):
     assert sum(kind not in ("NOP", "BRA") for kind in kinds) / (tile_a * tile_b / BLOCK) <= MOST_INSTRUCTIONS[width]
 
 
+@needs_disassembler
+@pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
+@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("width", SMALL)
+def test_beside_the_path_of_ends_all_loads_of_a_whole_tile_are_still_under_way_first(width, bits, architecture):
+    """The kernel as it is: registers that another path needs do not cut the row of loads."""
+    cubin = nvrtc.compiled(TEXT, architecture, {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4}, FILE).cubin
+    found = "".join({"LDG": "l", "STS": "s"}.get(instruction.split(".")[0].split()[0], "")
+                    for instruction in nvrtc.instructions(cubin, KERNEL))
+    assert re.search("l{17}s{17}", found), found
+
+
 # ---- memory traffic ---------------------------------------------------------------------------------------------
 
 def traced(cases, *change):

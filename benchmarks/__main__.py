@@ -2,49 +2,55 @@
 from __future__ import annotations
 
 import argparse
-import json
+import faulthandler
 import pathlib
 import sys
-import time
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import cases as case_lists
-from benchmarks.report import SCHEMA, case_record, machine, small_record, table
+from benchmarks.digest import digest
+from benchmarks.report import table
+from benchmarks.run import Run
 from gpulayout.backends.select import gpu_problem
 
 
-def main() -> int:
-    options = _options()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status: 1 when a case failed."""
+    options = _options(arguments)
     side = _side(options.backend)
-    chosen = [case for case in side.cases if options.only in case.name]
-    small = [case for case in side.small_cases if options.only in case.name]
+    on_gpu = side.name == "cupy"
+    with_sweep = on_gpu if options.ttc is None else options.ttc
+    small, cases, sweep = ([case for case in listed if options.only in case.name]
+                           for listed in (side.small_cases, side.cases, side.sweep if with_sweep else ()))
     if options.quick:
-        chosen = case_lists.quick(chosen)
-    found = {"schema": SCHEMA, "machine": machine(side.name), "quick": options.quick, "cases": [], "small": [], "not_run": []}
-    deadline = time.monotonic() + options.time_limit
-    for case in small:
-        _measure(found, "small", side, case, options.rounds, deadline)
-    for case in chosen:
-        _measure(found, "cases", side, case, options.rounds, deadline)
-    print(table(found["cases"], found["small"], options.quick))
-    for entry in found["not_run"]:
-        print(f"not run: {entry['case']}: {entry['reason']}")
+        cases, sweep = case_lists.quick(cases), case_lists.quick(sweep)
+    effort = side.full_effort if options.full else side.effort
+    effort = effort._replace(rounds=options.rounds or effort.rounds)
+    run = Run(side, effort, options.time_limit, options.json, quick=options.quick, full=options.full)
+    found = run.all(small, cases, sweep, options.full)
+    if not on_gpu:
+        print(table(found["cases"], found["small"], options.quick))
+    print("\n".join(["", *digest(found, rows=on_gpu)]))
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print(f"written to {options.json}")
     return 1 if any(entry["failed"] for entry in found["not_run"]) else 0
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks",
                                      description="Times this library beside its peers; results are compared first.")
     parser.add_argument("--backend", choices=("auto", "numpy", "cupy"), default="auto", help="auto: the GPU where one works")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures to a file")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures to a file, also while the run goes on")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this text")
     parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs, not how fast")
-    parser.add_argument("--rounds", type=int, default=7, help="samples per contender (7)")
-    parser.add_argument("--time-limit", type=float, default=3600, metavar="SECONDS", help="start no case after so many seconds")
-    return parser.parse_args()
+    parser.add_argument("--full", action="store_true", help="more and longer samples; peers that compile on the tensor transpositions too")
+    parser.add_argument("--ttc", action=argparse.BooleanOptionalAction,
+                        help="the 57 tensor transpositions, as f32 and f64, 200 and 400 MB an array (on a GPU by default)")
+    parser.add_argument("--rounds", type=int, help="samples per contender (NumPy 7, GPU 5, full 7)")
+    parser.add_argument("--time-limit", type=float, default=3600, metavar="SECONDS",
+                        help="start nothing after so many seconds; peers that compile are left out before cases")
+    return parser.parse_args(arguments)
 
 
 def _side(backend: str) -> Any:
@@ -58,28 +64,6 @@ def _side(backend: str) -> Any:
     return CudaSide()
 
 
-def _measure(found: dict[str, Any], section: str, side: Any, case: case_lists.Case, rounds: int, deadline: float) -> None:
-    """One case; what cannot run is listed with its reason, and the others go on."""
-    reason = side.why_not(case)
-    if reason is None and time.monotonic() > deadline:
-        reason = "the time limit was reached"
-    if reason:
-        found["not_run"].append({"case": case.name, "reason": reason, "failed": False})
-        return
-    try:
-        if section == "small":
-            contenders = side.prepare_small(case)
-            record = small_record(case, side.name, contenders, side.take_small(contenders, rounds))
-        else:
-            contenders = side.ceilings(case) + side.prepare(case)
-            record = case_record(case, side.name, contenders, side.take(contenders, rounds))
-        found[section].append(record)
-    except Exception as error:       # one case that fails must not take the figures of the others with it
-        found["not_run"].append({"case": case.name, "reason": f"{type(error).__name__}: {error}", "failed": True})
-    finally:
-        contenders = None            # lets go of the arrays
-        side.release()
-
-
 if __name__ == "__main__":
+    faulthandler.enable()            # a peer that ends the process leaves a trace of where
     sys.exit(main())

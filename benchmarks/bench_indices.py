@@ -4,8 +4,9 @@
 """
 import pytest
 
-from benchmarks.cases import CPU_CASES, IndexCase
+from benchmarks.cases import IndexCase
 from benchmarks.contender import OURS
+from benchmarks.cpu_cases import CPU_CASES
 
 CASES = [case for case in CPU_CASES if isinstance(case, IndexCase)]
 PEERS = {"linearize": "{}.ravel_multi_index", "delinearize": "{}.unravel_index", "convert_linear": "{} unravel and ravel"}

@@ -4,8 +4,9 @@
 """
 import pytest
 
-from benchmarks.cases import CPU_CASES, MoveCase
+from benchmarks.cases import MoveCase
 from benchmarks.contender import OURS
+from benchmarks.cpu_cases import CPU_CASES
 
 CASES = [case for case in CPU_CASES if isinstance(case, MoveCase)]
 PEERS = {

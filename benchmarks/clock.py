@@ -44,9 +44,12 @@ class WallClock:
         call = contender.call
         self.synchronize()
         start = time.perf_counter()
-        for i in range(calls):
-            call(i)
-        if not self.host_only:
+        for i in range(calls - 1):
+            call(i)                      # nothing is kept: memory that is free again may be used again
+        last = call(calls - 1)
+        if contender.wait:
+            contender.wait(last)
+        elif not self.host_only:
             self.synchronize()
         seconds = time.perf_counter() - start
         self.synchronize()
@@ -54,16 +57,21 @@ class WallClock:
 
 
 class EventClock:
-    """Time between two CUDA events around many launches on one stream."""
+    """Time between two CUDA events around many launches on one stream.
+
+    lead   lead(calls) gives the stream work that lasts until so many calls are launched, so that the device never waits for
+           the host between the events: what is measured is the device alone, for a kernel of two microseconds too
+    """
 
     name = "events"
 
-    def __init__(self, cupy: Any, stream: Any):
-        self.cupy, self.stream = cupy, stream
+    def __init__(self, cupy: Any, stream: Any, lead: Callable[[int], None] = lambda calls: None):
+        self.cupy, self.stream, self.lead = cupy, stream, lead
 
     def sample(self, contender: Contender, calls: int) -> float:
         begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
         self.stream.synchronize()
+        self.lead(calls)
         begin.record(self.stream)
         for i in range(calls):
             contender.call(i)
@@ -72,21 +80,31 @@ class EventClock:
         return self.cupy.cuda.get_elapsed_time(begin, end) / 1e3 / calls
 
 
-def take_turns(contenders: Sequence[Contender], clock_of: Callable[[Contender], Any], rounds: int, sample_seconds: float,
-               calls: tuple[int, int], statistic: str) -> list[Samples]:
-    """Samples of all contenders, one of each per round, so that a slow spell of the machine hits all of them.
+class Effort(NamedTuple):
+    """How much is sampled.
 
-    sample_seconds   about how long one sample should take, within `calls`: the fewest and the most calls in it
+    rounds          samples per contender
+    sample_seconds  about how long one sample takes
+    calls           the fewest and the most calls in a sample
     """
+
+    rounds: int
+    sample_seconds: float
+    calls: tuple[int, int]
+
+
+def take_turns(contenders: Sequence[Contender], clock_of: Callable[[Contender], Any], effort: Effort, statistic: str) -> list[Samples]:
+    """Samples of all contenders, one of each per round, so that a slow spell of the machine hits all of them."""
     counts = []
     for contender in contenders:
         clock = clock_of(contender)
         clock.sample(contender, 1)                                  # compiles, allocates, touches
         once = clock.sample(contender, 1)
-        counts.append(min(max(int(sample_seconds / max(once, 1e-9)), calls[0]), calls[1]))
+        fewest, most = effort.calls
+        counts.append(min(max(int(effort.sample_seconds / max(once, 1e-9)), fewest), most))
     seconds: list[list[float]] = [[] for _ in contenders]
     shuffle = random.Random(0)       # whoever runs second finds the arrays in the cache
-    for _ in range(rounds):
+    for _ in range(effort.rounds):
         for k in shuffle.sample(range(len(contenders)), len(contenders)):
             seconds[k].append(clock_of(contenders[k]).sample(contenders[k], counts[k]))
     return [Samples(tuple(values), statistic) for values in seconds]

@@ -35,7 +35,7 @@ def measure(benchmark, side):
         reason = side.why_not(case)
         if reason:
             pytest.skip(reason)
-        contender = next((c for c in side.prepare(case) if (c.name, c.output) == (name.format(side.name), output)), None)
+        contender = next((c for c in side.prepare(case).contenders if (c.name, c.output) == (name.format(side.name), output)), None)
         if contender is None:
             pytest.skip(f"no {name.format(side.name)} with {output} output")
         clock = side.clock

@@ -17,15 +17,15 @@ OURS = "gpulayout"
 class Contender(NamedTuple):
     """One way to do a case's work.
 
-    call       does it once; the argument counts calls, so that buffers can take turns; gives back the output
-    output     what it is compared with: "warm" writes memory that was written before, "fresh" allocates every time
-    on_stream  False when it runs on a stream of its own, where the events of ours do not see it
+    call    does it once; the argument counts calls, so that buffers can take turns; gives back the output
+    output  what it is compared with: "warm" writes memory that was written before, "fresh" allocates every time
+    wait    waits for an output that is made on a stream of its own, where the events of ours do not see it; None for ours
     """
 
     name: str
     output: str
     call: Callable[[int], Any]
-    on_stream: bool = True
+    wait: Callable[[Any], None] | None = None
 
 
 def array_contenders(xp: ModuleType, case: Case, pairs: list[tuple]) -> list[Contender]:
@@ -45,19 +45,42 @@ def input_and_output(xp: ModuleType, case: Case, seed: int) -> tuple[Any, Any]:
     """Input that looks random, and an output of the right size that was written once."""
     if isinstance(case, MoveCase):
         source, target = (case.source, case.target) if case.kind != "unpack" else (case.target, case.source)
-        given = _scrambled(xp, -(-source.nbytes // 4), seed).view(xp.uint8)[:source.nbytes].view(source.dtype)
-        given = given if case.kind == "unpack" else given.reshape(source.dimensions)
-        return given, xp.zeros(target.buffer_size, target.dtype)
+        count = math.prod(case.cut_from) if case.cut_from else source.buffer_size
+        given = _elements(xp, case, count, seed)
+        return _as_given(given, case), xp.zeros(target.buffer_size, target.dtype)
     rank, count = len(case.dimensions), case.count
     if case.kind == "linearize":
-        rows = [_scrambled(xp, count, seed + dim) % size for dim, size in enumerate(case.dimensions)]
+        rows = [scrambled(xp, count, seed + dim) % size for dim, size in enumerate(case.dimensions)]
         given = xp.stack(rows).astype(case.dtype)
         return given, xp.zeros(count, case.dtype)
-    given = (_scrambled(xp, count, seed) % math.prod(case.dimensions)).astype(case.dtype)
+    given = (scrambled(xp, count, seed) % math.prod(case.dimensions)).astype(case.dtype)
     return given, xp.zeros((rank, count) if case.kind == "delinearize" else count, case.dtype)
 
 
-def _scrambled(xp: ModuleType, count: int, seed: int) -> Any:
+def _elements(xp: ModuleType, case: MoveCase, count: int, seed: int) -> Any:
+    """Random bytes; where a peer counts instead of moving, ordinary numbers: no NaN, no infinity, no denormal.
+
+    In the upper half of a word the exponent begins at bit 30: with 0 and 1 there f32 lies in 2^-63 .. 2, and f64 likewise.
+    """
+    dtype = case.source.dtype
+    words = scrambled(xp, -(-count * dtype.itemsize // 4), seed)
+    if dtype.kind == "f" and dtype.itemsize >= 4:
+        words &= xp.uint32(0xBFFFFFFF)
+        words |= xp.uint32(0x20000000)
+    return words.view(xp.uint8)[:count * dtype.itemsize].view(dtype)
+
+
+def _as_given(elements: Any, case: MoveCase) -> Any:
+    """The elements as the case's input: a buffer to unpack, else an array, for a strided case a view into it."""
+    if case.kind == "unpack":
+        return elements
+    if case.kind != "strided":
+        return elements.reshape(case.dimensions)
+    inside = elements.reshape(case.cut_from)[tuple(slice(size) for size in case.dimensions)]
+    return inside[tuple(slice(None, None, -1 if dim in case.backward else 1) for dim in range(inside.ndim))]
+
+
+def scrambled(xp: ModuleType, count: int, seed: int) -> Any:
     """`count` 32-bit words without a pattern that memory or an arithmetic unit could profit from; the same everywhere."""
     words = xp.arange(count, dtype=xp.uint32)
     words += xp.uint32(seed)
@@ -126,7 +149,18 @@ def _unpack(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> list[Contende
     ]
 
 
-_moves = {"relayout": _relayout, "pack": _pack, "unpack": _unpack}
+def _strided(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> list[Contender]:
+    shape = case.target
+    shaped = [(given, out.reshape(case.dimensions)) for given, out in pairs]
+    return [
+        Contender(OURS, "warm", in_turn(pairs, lambda given, out: gl.pack(given, shape, out=out))),
+        Contender(f"{xp.__name__}.copyto", "warm", in_turn(shaped, lambda given, out: _copyto(xp, given, out))),
+        Contender(OURS, "fresh", in_turn(pairs, lambda given, _: gl.pack(given, shape))),
+        Contender(f"{xp.__name__}.ascontiguousarray", "fresh", in_turn(pairs, lambda given, _: xp.ascontiguousarray(given))),
+    ]
+
+
+_moves = {"relayout": _relayout, "pack": _pack, "unpack": _unpack, "strided": _strided}
 
 
 # ---- indices -----------------------------------------------------------------------------------------------
@@ -169,23 +203,67 @@ _INDEX_WORK = {"linearize": _linearize, "delinearize": _delinearize, "convert_li
 
 # ---- the check -----------------------------------------------------------------------------------------------
 
-def check_equal(xp: ModuleType, case: Case, contenders: list[Contender], pairs: list[tuple]) -> None:
-    """AssertionError unless all contenders give the same output; before each the output memory is overwritten."""
-    expected = None
+class Refused(NamedTuple):
+    """A peer that does not take part in a case, and why."""
+
+    peer: str
+    reason: str
+
+
+class Prepared(NamedTuple):
+    """Contenders that agree, and the peers that do not take part."""
+
+    contenders: list[Contender]
+    refused: list[Refused]
+
+
+def for_sweep(contenders: Sequence[Contender]) -> list[Contender]:
+    """Ours and one peer, both into warm memory: what a long list of cases has time for.  The last peer is PyTorch's where it is there."""
+    warm = [contender for contender in contenders if contender.output == "warm"]
+    return [next(contender for contender in warm if contender.name == OURS), [c for c in warm if c.name != OURS][-1]]
+
+
+def agreeing(xp: ModuleType, case: Case, contenders: Sequence[Contender], pairs: list[tuple]) -> tuple[list[Contender], list[Refused]]:
+    """Those contenders that give what the first peer gives, and the peers that do not; before each the output is overwritten.
+
+    AssertionError when this library gives something else, or no peer gives anything to compare with.
+    """
+    kept, refused, expected, reference = [], [], None, None
     for contender in sorted(contenders, key=lambda contender: contender.name == OURS):       # the peers say what is right
-        pairs[0][1].view(xp.uint8).fill(0xA5)
-        found = _comparable(xp, case, contender.call(0))
-        if expected is None:
-            expected = found.copy()
-        elif not bool(xp.array_equal(expected, found)):
-            raise AssertionError(f"{case.name}: {contender.name} ({contender.output}) gives another result")
+        try:
+            found = _output(xp, case, contender, pairs)
+        except Exception as error:
+            if contender.name == OURS:
+                raise
+            refused.append(Refused(contender.name, reason_of(error)))
+            continue
+        if expected is None and contender.name != OURS:
+            expected, reference = found.copy(), contender.name
+        if expected is not None and bool(xp.array_equal(expected, found)):
+            kept.append(contender)
+        elif contender.name == OURS:
+            raise AssertionError(f"{case.name}: {OURS} ({contender.output}) gives another result than {reference or 'no peer at all'}")
+        else:
+            refused.append(Refused(contender.name, f"gives another result than {reference}"))
+    return [contender for contender in contenders if contender in kept], refused
+
+
+def reason_of(error: Exception) -> str:
+    """One line."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0][:200]}"
+
+
+def _output(xp: ModuleType, case: Case, contender: Contender, pairs: list[tuple]) -> Any:
+    pairs[0][1].view(xp.uint8).fill(0xA5)
+    output = contender.call(0)
+    if contender.wait:
+        contender.wait(output)
+    return _comparable(xp, case, output)
 
 
 def _comparable(xp: ModuleType, case: Case, output: Any) -> Any:
-    """Bytes for moves, because random bytes may be NaN; numbers for indices, whose dtypes differ."""
+    """Plain words for moves, because random bytes may be NaN; numbers for indices, whose dtypes differ."""
     if isinstance(case, IndexCase):
         return xp.stack(output) if isinstance(output, tuple) else output
-    if hasattr(output, "block_until_ready"):         # JAX hands out arrays that are still being computed
-        output.block_until_ready()
-    array = xp.asarray(output)
-    return array.reshape(-1).view(xp.uint8)
+    flat = xp.asarray(output).reshape(-1)
+    return flat.view(np.dtype(f"u{math.gcd(flat.nbytes, 8)}"))       # as few comparisons as there can be

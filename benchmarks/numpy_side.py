@@ -7,9 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 import gpulayout as gl
-from benchmarks.cases import CPU_CASES, SMALL_CASES, Case, MoveCase
-from benchmarks.clock import Samples, WallClock, take_turns
-from benchmarks.contender import OURS, Contender, array_contenders, check_equal, input_and_output
+from benchmarks.cases import SMALL_CASES, Case, MoveCase
+from benchmarks.clock import Effort, Samples, WallClock, take_turns
+from benchmarks.contender import OURS, Contender, Prepared, agreeing, array_contenders, for_sweep, input_and_output
+from benchmarks.cpu_cases import CPU_CASES
+from benchmarks.goals import PREPARED_CALL
+from benchmarks.peers import Stage
+from benchmarks.ttc import TTC_CASES
 
 
 class NumpySide:
@@ -18,6 +22,11 @@ class NumpySide:
     name = "numpy"
     cases: Sequence[Case] = CPU_CASES
     small_cases: Sequence[MoveCase] = SMALL_CASES
+    sweep: Sequence[MoveCase] = TTC_CASES
+    left_out: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    stages = [Stage("numpy")]
+    effort = full_effort = Effort(7, 2e-3, (1, 500))
     clock = WallClock()
 
     def why_not(self, case: Case) -> str | None:
@@ -26,12 +35,11 @@ class NumpySide:
         wanted = 6 * case.bytes_allocated
         return None if wanted < free else f"needs {wanted >> 20} MiB of memory, {free >> 20} are free"
 
-    def prepare(self, case: Case) -> list[Contender]:
+    def prepare(self, case: Case, stage: int = 0, sweep: bool = False) -> Prepared:
         """All contenders, checked against each other."""
         pairs = [input_and_output(np, case, seed=1)]
         contenders = array_contenders(np, case, pairs)
-        check_equal(np, case, contenders, pairs)
-        return contenders
+        return Prepared(*agreeing(np, case, for_sweep(contenders) if sweep else contenders, pairs))
 
     def ceilings(self, case: Case) -> list[Contender]:
         """A plain copy that reads and writes as many bytes as the case."""
@@ -47,17 +55,17 @@ class NumpySide:
         shaped = out.reshape(view.shape)
         return [
             Contender("numpy.copyto", "call", lambda i: np.copyto(shaped, view)),
-            Contender(f"{OURS} plan(buffer, out)", "call", lambda i: plan(buffer, out)),
+            Contender(PREPARED_CALL, "call", lambda i: plan(buffer, out)),
             Contender(f"{OURS} relayout(buffer, source, target, out=out)", "call",
                       lambda i: gl.relayout(buffer, source, target, out=out)),
             Contender(f"{OURS} relayout with texts", "call", lambda i: gl.relayout(buffer, *texts, out=out)),
         ]
 
-    def take(self, contenders: Sequence[Contender], rounds: int) -> list[Samples]:
-        return take_turns(contenders, lambda _: self.clock, rounds, sample_seconds=2e-3, calls=(1, 500), statistic="best")
+    def take(self, contenders: Sequence[Contender], effort: Effort) -> list[Samples]:
+        return take_turns(contenders, lambda _: self.clock, effort, "best")
 
-    def take_small(self, contenders: Sequence[Contender], rounds: int) -> list[Samples]:
-        return take_turns(contenders, lambda _: self.clock, 4 * rounds, sample_seconds=5e-3, calls=(1000, 5000), statistic="best")
+    def take_small(self, contenders: Sequence[Contender], effort: Effort) -> list[Samples]:
+        return take_turns(contenders, lambda _: self.clock, Effort(4 * effort.rounds, 5e-3, (1000, 5000)), "best")
 
     def release(self) -> None:
         """Give memory back before the next case."""

@@ -1,24 +1,20 @@
-"""One record per case, the machine they were measured on, and the table."""
+"""One record per case, and the table of all figures."""
 from __future__ import annotations
 
-import datetime
-import os
-import pathlib
-import platform
-import subprocess
-import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
 from benchmarks.cases import Case, MoveCase
 from benchmarks.clock import Samples
 from benchmarks.contender import OURS, Contender
+from benchmarks.goals import best_peer
+from gpulayout import Shape
 from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.launch import KernelPlan
 from gpulayout.planning.move import pack_move, relayout_move, unpack_move
-from gpulayout.version import __version__
+from gpulayout.planning.traffic import expected_fraction
 
-SCHEMA = 1
+SCHEMA = 2
 # A ratio below this is a loss: the noise of one measurement on a shared machine is a few per cent.
 LOSS = 0.95
 
@@ -39,8 +35,19 @@ def case_record(case: Case, backend: str, contenders: Sequence[Contender], sampl
         if contender.name != OURS and contender.output in ours:
             run["against"] = round(sample.typical / ours[contender.output].typical, 3)
         runs.append(run)
+    plan = kernel_of(case)
     return {"case": case.name, "group": case.group, "work": _work(case), "backend": backend, "family": family(case),
-            "bytes_moved": case.bytes_moved, "statistic": samples[0].statistic, "runs": runs}
+            "kernel": plan.kernel if plan else None, "expected_fraction": round(expected_fraction(plan), 3) if plan else None,
+            "goal": case.goal, "bytes_moved": case.bytes_moved, "copy_s": copy, "statistic": samples[0].statistic, "runs": runs}
+
+
+def add_stage(record: dict[str, Any], later: dict[str, Any]) -> None:
+    """The peers of a later stage join a record: each against what this library took beside it, in that stage."""
+    for run in later["runs"]:
+        if "against" in run:
+            if record["copy_s"]:
+                run["fraction_of_copy"] = round(record["copy_s"] / run[later["statistic"] + "_s"], 4)
+            record["runs"].append(run)
 
 
 def _work(case: Case) -> str:
@@ -48,18 +55,30 @@ def _work(case: Case) -> str:
         f"{case.kind} {case.source} -> {case.target}"
 
 
-def family(case: Case) -> str:
-    """The kernel family of a case's plan; index conversion has one kernel per direction."""
+def kernel_of(case: Case) -> KernelPlan | None:
+    """The launch of a move whose buffers are aligned; None for index conversion, which has one kernel per direction."""
     if not isinstance(case, MoveCase):
-        return "index"
+        return None
     if case.kind == "relayout":
         move = relayout_move(case.source, case.target)
-    elif case.kind == "pack":
-        move = pack_move(case.source.byte_strides, case.target)
-    else:
+    elif case.kind == "unpack":
         move = unpack_move(case.target, case.source.byte_strides)
-    plan = kernel_plan(move)
-    return plan.family if plan else "none"
+    else:
+        move = pack_move(_input_strides(case), case.target)
+    return kernel_plan(move)
+
+
+def _input_strides(case: MoveCase) -> tuple[int, ...]:
+    if not case.cut_from:
+        return case.source.byte_strides
+    held = Shape(case.element_type, case.cut_from).byte_strides
+    return tuple(-step if dim in case.backward else step for dim, step in enumerate(held))
+
+
+def family(case: Case) -> str:
+    """The kernel family of a case."""
+    plan = kernel_of(case)
+    return plan.family if plan else "index"
 
 
 def small_record(case: MoveCase, backend: str, contenders: Sequence[Contender], samples: Sequence[Samples]) -> dict[str, Any]:
@@ -72,12 +91,6 @@ def small_record(case: MoveCase, backend: str, contenders: Sequence[Contender], 
 
 
 # ---- verdicts ------------------------------------------------------------------------------------------------
-
-def best_peer(record: dict[str, Any], output: str) -> dict[str, Any] | None:
-    """The fastest other contender with the same kind of output."""
-    peers = [run for run in record["runs"] if run["output"] == output and "against" in run]
-    return min(peers, key=lambda run: run["against"], default=None)
-
 
 def losses(records: Sequence[dict[str, Any]]) -> list[str]:
     """The cases in which a peer is faster, worst first."""
@@ -123,63 +136,3 @@ def _speed(run: dict[str, Any] | None) -> str:
 def _ratio(record: dict[str, Any], output: str) -> str:
     peer = best_peer(record, output)
     return f"{peer['against']:.2f}" if peer else "-"
-
-
-# ---- the machine -----------------------------------------------------------------------------------------------
-
-def machine(backend: str) -> dict[str, Any]:
-    """What the figures depend on; no names of hosts, users or folders."""
-    found = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": _commit(),
-        "gpulayout": __version__, "python": platform.python_version(), "platform": platform.platform(), "cpu": _cpu_model(),
-        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "packages": _versions("numpy", "ml_dtypes", *(("torch", "jax", "triton") if backend == "cupy" else ())),
-    }
-    return found | (_gpu() if backend == "cupy" else {})
-
-
-def _versions(*names: str) -> dict[str, str]:
-    found = {}
-    for name in names:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            pass
-    return found
-
-
-def _cpu_model() -> str:
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
-
-
-def _commit() -> str:
-    """The commit measured, marked when the tree had changes; "unknown" outside a checkout."""
-    here = pathlib.Path(__file__).resolve().parent
-    try:
-        done = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True,
-                              timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return done.stdout.strip() or "unknown"
-
-
-def _gpu() -> dict[str, Any]:
-    import cupy
-    runtime, device = cupy.cuda.runtime, cupy.cuda.Device()
-    properties = runtime.getDeviceProperties(device.id)
-    found = {"gpu": properties["name"].decode(), "gpu_memory": properties["totalGlobalMem"],
-             "l2_bytes": properties["l2CacheSize"], "compute_capability": device.compute_capability,
-             "cuda_driver": runtime.driverGetVersion(),
-             "cuda_runtime": runtime.runtimeGetVersion(), "cupy": cupy.__version__}
-    fields = "driver_version,clocks.max.sm,clocks.max.mem,clocks.sm,clocks.mem,power.limit,ecc.mode.current"
-    try:
-        done = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", f"--id={device.id}"],
-                              capture_output=True, text=True, timeout=30)
-        found["nvidia_smi"] = dict(zip(fields.split(","), done.stdout.strip().split(", ")))
-    except (OSError, subprocess.TimeoutExpired) as error:
-        print(f"no nvidia-smi: {error}", file=sys.stderr)
-    return found

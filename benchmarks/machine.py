@@ -1,0 +1,77 @@
+"""What figures depend on: the commit, the processor, the device, the versions of everything.  No names of hosts, users or folders."""
+from __future__ import annotations
+
+import datetime
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from typing import Any
+
+from gpulayout.version import __version__
+
+PACKAGES = ("numpy", "ml_dtypes")
+PEER_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "torch", "jax", "jaxlib", "triton", "nvidia-cublas", "nvidia-cuda-nvrtc")
+
+
+def machine(backend: str) -> dict[str, Any]:
+    """All of it, as plain data."""
+    found = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": _commit(),
+        "gpulayout": __version__, "python": platform.python_version(), "platform": platform.platform(), "cpu": _cpu_model(),
+        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "packages": _versions(*PACKAGES, *(PEER_PACKAGES if backend == "cupy" else ())),
+    }
+    return found | (_gpu() if backend == "cupy" else {})
+
+
+def _versions(*names: str) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    return found
+
+
+def _cpu_model() -> str:
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _commit() -> str:
+    """The commit measured, marked when the tree had changes.  A copy without history takes it from GPULAYOUT_COMMIT, or says "unknown"."""
+    given = os.environ.get("GPULAYOUT_COMMIT")
+    if given:
+        return given
+    here = pathlib.Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True,
+                              timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+def _gpu() -> dict[str, Any]:
+    import cupy
+    runtime, device = cupy.cuda.runtime, cupy.cuda.Device()
+    properties = runtime.getDeviceProperties(device.id)
+    found = {"gpu": properties["name"].decode(), "gpu_memory": properties["totalGlobalMem"],
+             "l2_bytes": properties["l2CacheSize"], "compute_capability": device.compute_capability,
+             "cuda_driver": runtime.driverGetVersion(),
+             "cuda_runtime": runtime.runtimeGetVersion(), "cupy": cupy.__version__}
+    fields = "driver_version,clocks.max.sm,clocks.max.mem,clocks.sm,clocks.mem,power.limit,ecc.mode.current"
+    try:
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", f"--id={device.id}"],
+                              capture_output=True, text=True, timeout=30)
+        found["nvidia_smi"] = dict(zip(fields.split(","), done.stdout.strip().split(", ")))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"no nvidia-smi: {error}", file=sys.stderr)
+    return found

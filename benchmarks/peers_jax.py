@@ -1,0 +1,33 @@
+"""JAX as a peer: XLA's compiled function.  It allocates its output, so it stands beside the fresh ones."""
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.cases import Case, MoveCase
+from benchmarks.contender import Contender, in_turn
+from benchmarks.peers import words
+from benchmarks.peers_torch import pad_word
+
+
+class JaxPeer:
+    """`jax.jit` of a transpose, a slice or a pad.  XLA takes dense inputs alone, so strided ones are not asked of it."""
+
+    def __init__(self, jax: Any):
+        self.jax = jax
+
+    def __call__(self, case: Case, pairs: list[tuple]) -> list[Contender]:
+        if not isinstance(case, MoveCase) or case.kind == "strided":
+            return []
+        items = [(words(self.jax.dlpack.from_dlpack, given),) for given, _ in pairs]
+        work = self.jax.jit(lambda given: _work(self.jax.numpy, case, given))
+        # JAX hands out arrays that are still being computed, on streams it keeps to itself; they are computed in order.
+        return [Contender("jax.jit", "fresh", in_turn(items, work), wait=lambda output: output.block_until_ready())]
+
+
+def _work(jnp: Any, case: MoveCase, given: Any) -> Any:
+    if case.kind == "relayout":
+        return jnp.transpose(given, case.order)
+    if case.kind == "unpack":
+        return given.reshape(case.widths)[tuple(slice(size) for size in case.dimensions)]
+    margins = [(0, width - size) for size, width in zip(case.dimensions, case.widths)]
+    return jnp.pad(given, margins, constant_values=pad_word(case))

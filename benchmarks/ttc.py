@@ -1,0 +1,86 @@
+"""The 57 tensor transpositions that compilers and libraries of transposition are measured with since TTC (2016).
+
+Dimensions and orders as `benchmark/benchmark.sh` of springer13/hptt lists them and ap-hynninen/cutt repeats them: most minor
+dimension first, and the target's dimension number i is the source's dimension number order[i].  Every permutation comes in three
+sets of sizes, about 200 MB of float32 each: even, with a long first dimension of the source, with a long one of the target.
+"""
+from __future__ import annotations
+
+from benchmarks.cases import MoveCase, column_major
+from benchmarks.goals import TTC_ROW
+
+TRANSPOSITIONS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((7264, 7264), (1, 0)),
+    ((43408, 1216), (1, 0)),
+    ((1216, 43408), (1, 0)),
+    ((368, 384, 384), (0, 2, 1)),
+    ((2144, 64, 384), (0, 2, 1)),
+    ((368, 64, 2307), (0, 2, 1)),
+    ((384, 384, 355), (1, 0, 2)),
+    ((2320, 384, 59), (1, 0, 2)),
+    ((384, 2320, 59), (1, 0, 2)),
+    ((384, 355, 384), (2, 1, 0)),
+    ((2320, 59, 384), (2, 1, 0)),
+    ((384, 59, 2320), (2, 1, 0)),
+    ((80, 96, 75, 96), (0, 3, 2, 1)),
+    ((464, 16, 75, 96), (0, 3, 2, 1)),
+    ((80, 16, 75, 582), (0, 3, 2, 1)),
+    ((96, 75, 96, 75), (2, 1, 3, 0)),
+    ((608, 12, 96, 75), (2, 1, 3, 0)),
+    ((96, 12, 608, 75), (2, 1, 3, 0)),
+    ((96, 75, 96, 75), (2, 0, 3, 1)),
+    ((608, 12, 96, 75), (2, 0, 3, 1)),
+    ((96, 12, 608, 75), (2, 0, 3, 1)),
+    ((96, 96, 75, 75), (1, 0, 3, 2)),
+    ((608, 96, 12, 75), (1, 0, 3, 2)),
+    ((96, 608, 12, 75), (1, 0, 3, 2)),
+    ((96, 75, 75, 96), (3, 2, 1, 0)),
+    ((608, 12, 75, 96), (3, 2, 1, 0)),
+    ((96, 12, 75, 608), (3, 2, 1, 0)),
+    ((32, 48, 28, 28, 48), (0, 4, 2, 1, 3)),
+    ((176, 8, 28, 28, 48), (0, 4, 2, 1, 3)),
+    ((32, 8, 28, 28, 298), (0, 4, 2, 1, 3)),
+    ((48, 28, 28, 48, 28), (3, 2, 1, 4, 0)),
+    ((352, 4, 28, 48, 28), (3, 2, 1, 4, 0)),
+    ((48, 4, 28, 352, 28), (3, 2, 1, 4, 0)),
+    ((48, 28, 48, 28, 28), (2, 0, 4, 1, 3)),
+    ((352, 4, 48, 28, 28), (2, 0, 4, 1, 3)),
+    ((48, 4, 352, 28, 28), (2, 0, 4, 1, 3)),
+    ((48, 48, 28, 28, 28), (1, 3, 0, 4, 2)),
+    ((352, 48, 4, 28, 28), (1, 3, 0, 4, 2)),
+    ((48, 352, 4, 28, 28), (1, 3, 0, 4, 2)),
+    ((48, 28, 28, 28, 48), (4, 3, 2, 1, 0)),
+    ((352, 4, 28, 28, 48), (4, 3, 2, 1, 0)),
+    ((48, 4, 28, 28, 352), (4, 3, 2, 1, 0)),
+    ((16, 32, 15, 32, 15, 15), (0, 3, 2, 5, 4, 1)),
+    ((48, 10, 15, 32, 15, 15), (0, 3, 2, 5, 4, 1)),
+    ((16, 10, 15, 103, 15, 15), (0, 3, 2, 5, 4, 1)),
+    ((32, 15, 15, 32, 15, 15), (3, 2, 0, 5, 1, 4)),
+    ((112, 5, 15, 32, 15, 15), (3, 2, 0, 5, 1, 4)),
+    ((32, 5, 15, 112, 15, 15), (3, 2, 0, 5, 1, 4)),
+    ((32, 15, 32, 15, 15, 15), (2, 0, 4, 1, 5, 3)),
+    ((112, 5, 32, 15, 15, 15), (2, 0, 4, 1, 5, 3)),
+    ((32, 5, 112, 15, 15, 15), (2, 0, 4, 1, 5, 3)),
+    ((32, 15, 15, 32, 15, 15), (3, 2, 5, 1, 0, 4)),
+    ((112, 5, 15, 32, 15, 15), (3, 2, 5, 1, 0, 4)),
+    ((32, 5, 15, 112, 15, 15), (3, 2, 5, 1, 0, 4)),
+    ((32, 15, 15, 15, 15, 32), (5, 4, 3, 2, 1, 0)),
+    ((112, 5, 15, 15, 15, 32), (5, 4, 3, 2, 1, 0)),
+    ((32, 5, 15, 15, 15, 112), (5, 4, 3, 2, 1, 0)),
+)
+
+
+def ttc_cases(element_type: str) -> list[MoveCase]:
+    """All 57 for one element type."""
+    return [ttc_case(element_type, dimensions, order, group="TTC") for dimensions, order in TRANSPOSITIONS]
+
+
+def ttc_case(element_type: str, dimensions: tuple[int, ...], order: tuple[int, ...], group: str) -> MoveCase:
+    """One of the list; ValueError for what is not in it."""
+    if (dimensions, order) not in TRANSPOSITIONS:
+        raise ValueError(f"order {order} of {dimensions} is none of the 57")
+    name = f"{element_type} {','.join(map(str, dimensions))} order {' '.join(map(str, order))}"
+    return column_major(name, element_type, dimensions, order, group=group, goal=TTC_ROW)
+
+
+TTC_CASES = ttc_cases("f32") + ttc_cases("f64")

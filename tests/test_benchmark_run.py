@@ -1,0 +1,224 @@
+"""What a run of the benchmarks measures and in which order, what it leaves out when time is short, and who is refused."""
+import json
+import types
+
+import numpy as np
+import pytest
+
+from benchmarks import contender as contenders_module
+from benchmarks import run as run_module
+from benchmarks.cases import permute, transpose
+from benchmarks.clock import Effort, EventClock, Samples, WallClock, take_turns
+from benchmarks.contender import OURS, Contender, Prepared, Refused, agreeing, array_contenders, for_sweep, input_and_output
+from benchmarks.peers import Stage
+from benchmarks.run import Run
+
+CASES = [transpose(f"f32 {n}x{n}", "f32", n, n) for n in (4, 8, 16)]
+SWEEP = [permute("f32 2,3,4 order 0 2 1", "f32", (2, 3, 4), (1, 0, 2))]
+
+
+class Side:
+    """A side on a clock of its own: preparing a case takes a second, in a later stage `compiling` seconds."""
+
+    name, left_out, missing = "numpy", {"tiles": "not yet"}, {"elsewhere": "not installed"}
+
+    def __init__(self, monkeypatch, compiling=10.0):
+        self.now, self.compiling, self.prepared, self.free = 0.0, compiling, [], 1e9
+        self.stages = [Stage("ready"), Stage("slow")]
+        monkeypatch.setattr(run_module, "time", types.SimpleNamespace(monotonic=lambda: self.now))
+
+    def why_not(self, case):
+        return None if case.bytes_allocated < self.free else "too large"
+
+    def ceilings(self, case):
+        return [Contender("copy", "copy", lambda i: None)]
+
+    def prepare(self, case, stage=0, sweep=False):
+        self.now += self.compiling if stage else 1.0
+        self.prepared.append((case.name, stage, sweep))
+        peer = Contender("slow peer" if stage else "peer", "warm", lambda i: None)
+        return Prepared([Contender(OURS, "warm", lambda i: None), peer], [])
+
+    prepare_small = None
+
+    def take(self, contenders, effort):
+        seconds = {"copy": 0.9, OURS: 1.0, "peer": 2.0, "slow peer": 0.5}
+        return [Samples((seconds[contender.name],) * 3, "median") for contender in contenders]
+
+    def release(self):
+        pass
+
+
+def run_all(side, time_limit, file=None, full=False, cases=CASES):
+    return Run(side, Effort(3, 1e-3, (1, 2)), time_limit, file, quick=False, full=full).all([], cases, SWEEP, full)
+
+
+def test_rows_come_before_peers_that_compile(monkeypatch):
+    side = Side(monkeypatch)
+    found = run_all(side, time_limit=1000)
+    names = [case.name for case in CASES]
+    assert side.prepared == [(name, 0, False) for name in names] + [(SWEEP[0].name, 0, True)] + [(name, 1, False) for name in names]
+    first = found["cases"][0]
+    assert [(run["contender"], run.get("against"), run.get("fraction_of_copy")) for run in first["runs"]] == [
+        ("copy", None, None), (OURS, None, 0.9), ("peer", 2.0, 0.45), ("slow peer", 0.5, 1.8)]
+    assert found["finished"] and not found["not_run"] and not found["peers_not_timed"]
+    assert found["left_out"] == {"tiles": "not yet"} and found["peers_missing"] == {"elsewhere": "not installed"}
+
+
+def test_a_full_run_goes_on_with_the_long_list(monkeypatch):
+    side = Side(monkeypatch)
+    found = run_all(side, time_limit=1000, full=True)
+    assert side.prepared[-1] == (SWEEP[0].name, 1, False) and found["ttc"][0]["runs"][-1]["contender"] == "slow peer"
+
+
+def test_a_time_limit_costs_peers_before_rows(monkeypatch):
+    # Four rows take 4 seconds, the first two cases of the stage 20; the third would end after 34.
+    found = run_all(Side(monkeypatch), time_limit=30)
+    assert len(found["cases"]) == 3 and len(found["ttc"]) == 1
+    assert found["peers_not_timed"] == {"slow": ["f32 16x16"]}
+    assert [len(record["runs"]) for record in found["cases"]] == [4, 4, 3]
+
+
+def test_rows_that_the_time_limit_leaves_out_are_named(monkeypatch):
+    found = run_all(Side(monkeypatch), time_limit=1.5)
+    assert [record["case"] for record in found["cases"]] == ["f32 4x4", "f32 8x8"]
+    assert [(entry["case"], entry["reason"], entry["failed"]) for entry in found["not_run"]] == [
+        ("f32 16x16", "the time limit was reached", False), (SWEEP[0].name, "the time limit was reached", False)]
+
+
+def test_a_case_that_does_not_fit_is_named_with_the_reason(monkeypatch):
+    side = Side(monkeypatch)
+    side.free = 1000
+    found = run_all(side, time_limit=1000)
+    assert [(entry["case"], entry["reason"], entry["failed"]) for entry in found["not_run"]] == [("f32 16x16", "too large", False)]
+    assert [record["case"] for record in found["cases"]] == ["f32 4x4", "f32 8x8"]
+
+
+def test_a_case_that_fails_leaves_the_others_and_counts_as_failed(monkeypatch):
+    side = Side(monkeypatch)
+    prepare = side.prepare
+    side.prepare = lambda case, stage=0, sweep=False: 1 / 0 if (case.name, stage) == ("f32 8x8", 0) else prepare(case, stage, sweep)
+    found = run_all(side, time_limit=1000)
+    assert [(entry["case"], entry["reason"], entry["failed"]) for entry in found["not_run"]] == [
+        ("f32 8x8", "ZeroDivisionError: division by zero", True)]
+    assert [record["case"] for record in found["cases"]] == ["f32 4x4", "f32 16x16"]
+
+
+def test_a_stage_that_fails_leaves_the_row(monkeypatch):
+    side = Side(monkeypatch)
+    prepare = side.prepare
+    side.prepare = lambda case, stage=0, sweep=False: 1 / 0 if stage else prepare(case, stage, sweep)
+    found = run_all(side, time_limit=1000)
+    assert len(found["cases"]) == 3 and not found["not_run"]
+    assert found["peers_refused"][0] == {"case": "f32 4x4", "peer": "slow", "reason": "ZeroDivisionError: division by zero"}
+
+
+def test_figures_are_in_the_file_while_the_run_goes_on(monkeypatch, tmp_path):
+    side, file, seen = Side(monkeypatch), tmp_path / "figures.json", []
+    release = side.release
+    side.release = lambda: (release(), seen.append(json.loads(file.read_text()) if file.exists() else None))
+    found = run_all(side, time_limit=1000, file=file)
+    assert any(half and not half["finished"] and half["cases"] for half in seen)
+    assert json.loads(file.read_text()) == json.loads(json.dumps(found)) and list(tmp_path.iterdir()) == [file]
+
+
+# ---- who agrees --------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def prepared():
+    case = transpose("f32 5x7", "f32", 5, 7)
+    pairs = [input_and_output(np, case, seed=1)]
+    return case, array_contenders(np, case, pairs), pairs
+
+
+def test_a_peer_that_gives_other_bytes_or_raises_is_refused(prepared):
+    case, contenders, pairs = prepared
+    wrong = Contender("wrong", "fresh", lambda i: pairs[0][0])
+    lazy = Contender("lazy", "warm", lambda i: pairs[0][1])                # writes nothing: the output was overwritten before
+    broken = Contender("broken", "fresh", lambda i: 1 / 0)
+    kept, refused = agreeing(np, case, [*contenders, wrong, lazy, broken], pairs)
+    assert kept == contenders
+    assert refused == [Refused("wrong", "gives another result than numpy.copyto"), Refused("lazy", "gives another result than numpy.copyto"),
+                       Refused("broken", "ZeroDivisionError: division by zero")]
+
+
+@pytest.mark.parametrize(("call", "error"), [(lambda i: np.zeros(35, np.float32), AssertionError), (lambda i: 1 / 0, ZeroDivisionError)])
+def test_this_library_must_give_what_the_peers_give(prepared, call, error):
+    case, contenders, pairs = prepared
+    with pytest.raises(error):
+        agreeing(np, case, [*contenders, Contender(OURS, "warm", call)], pairs)
+
+
+def test_a_first_peer_that_fails_leaves_the_next_to_say_what_is_right(prepared):
+    case, contenders, pairs = prepared
+    broken = Contender("broken", "fresh", lambda i: 1 / 0)
+    assert agreeing(np, case, [broken, *contenders], pairs) == (contenders, [Refused("broken", "ZeroDivisionError: division by zero")])
+    with pytest.raises(AssertionError, match="no peer at all"):
+        agreeing(np, case, [broken, contenders[0]], pairs)
+
+
+def test_an_output_that_is_still_being_made_is_awaited(prepared):
+    case, contenders, pairs = prepared
+    out = np.zeros((7, 5), np.float32)
+    slow = Contender("slow", "fresh", lambda i: out, wait=lambda output: np.copyto(output, pairs[0][0].T))
+    assert slow in agreeing(np, case, [*contenders, slow], pairs)[0]
+
+
+def test_the_sweep_keeps_ours_and_the_last_peer(prepared):
+    _, contenders, _ = prepared
+    last = Contender("torch copy_", "warm", None)
+    assert [contender.name for contender in for_sweep([*contenders, last, Contender("other", "fresh", None)])] == [OURS, "torch copy_"]
+
+
+@pytest.mark.parametrize("group", ["strided", "padding", "index", "2-D"])
+def test_ours_and_the_plain_way_agree_on_every_kind(group):
+    from benchmarks.cases import quick
+    from benchmarks.gpu_cases import GPU_CASES
+    for case in [case for case in quick(GPU_CASES) if case.group == group]:
+        pairs = [input_and_output(np, case, seed=1)]
+        kept, refused = agreeing(np, case, array_contenders(np, case, pairs), pairs)
+        assert len(kept) >= 3 and not refused, case.name
+
+
+# ---- clocks ------------------------------------------------------------------------------------------------
+
+def test_a_sample_has_as_many_calls_as_fill_its_time():
+    durations, asked = {"quick": 1e-4, "slow": 1.0}, []
+
+    class Clock:
+        def sample(self, contender, calls):
+            asked.append((contender.name, calls))
+            return durations[contender.name]
+
+    contenders = [Contender(name, "warm", None) for name in durations]
+    samples = take_turns(contenders, lambda _: Clock(), Effort(3, 1e-2, (2, 50)), "median")
+    assert [len(sample.seconds) for sample in samples] == [3, 3]
+    assert sorted(asked[4:]) == [("quick", 50)] * 3 + [("slow", 2)] * 3 and asked[:4] == [("quick", 1)] * 2 + [("slow", 1)] * 2
+
+
+def test_events_are_recorded_after_the_lead_and_around_the_calls_alone():
+    happened = []
+
+    class Event:
+        def record(self, stream):
+            happened.append("event")
+
+        def synchronize(self):
+            pass
+
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(Event=Event, get_elapsed_time=lambda begin, end: 6.0))
+    clock = EventClock(cupy, types.SimpleNamespace(synchronize=lambda: None), lambda calls: happened.append(f"lead of {calls}"))
+    assert clock.sample(Contender("c", "warm", lambda i: happened.append(i)), 3) == pytest.approx(2e-3)
+    assert happened == ["lead of 3", "event", 0, 1, 2, "event"]
+
+
+def test_wall_time_waits_for_the_last_output():
+    happened = []
+    clock = WallClock(lambda: happened.append("synchronize"))
+    clock.sample(Contender("c", "fresh", lambda i: happened.append(i) or f"output {i}", wait=happened.append), 2)
+    assert happened == ["synchronize", 0, 1, "output 1", "synchronize"]
+
+
+def test_reasons_are_one_line():
+    assert contenders_module.reason_of(ValueError("first\nsecond")) == "ValueError: first"
+    assert contenders_module.reason_of(ValueError()) == "ValueError: no message"

@@ -5,6 +5,9 @@
 A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU is as good as
 any: a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At least one
 test marked `gpu` must have passed, or the suite proved nothing; `--gpu-gate-optional` drops that, for trying the plugin itself.
+Tests of a missing GPU skip with a reason that begins with `GPU_IS_THERE`, and do not count.
+
+Tests that need a GPU run first, and a session that is told to end (SIGTERM, as `timeout` sends it) still writes what it found.
 """
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ import collections
 import json
 import pathlib
 import re
+import signal
 
 import pytest
 
 ABOUT_GPU = re.compile(r"\b(gpu|cupy|cuda device|cuda driver)\b", re.IGNORECASE)
+GPU_IS_THERE = "a GPU works here"
 MORE_DEVICES = re.compile(r"needs [2-9] CUDA devices, there is 1$")
 
 
@@ -36,6 +41,11 @@ def pytest_configure(config):
         config.pluginmanager.register(GpuGate(config), "gpu-gate-judge")
 
 
+def pytest_collection_modifyitems(items):
+    """Everywhere the same order, workers of xdist included: those that need a GPU first, each group as it was."""
+    items.sort(key=lambda item: item.get_closest_marker("gpu") is None)
+
+
 class GpuGate:
     """Collects the reports of a session and turns its exit status."""
 
@@ -46,6 +56,12 @@ class GpuGate:
         self.gpu_passed = 0
         self.skipped: dict[str, str] = {}
         self.needed_more: dict[str, str] = {}
+        self.ended_early = False
+        signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, *_):
+        self.ended_early = True
+        raise KeyboardInterrupt
 
     def pytest_runtest_logreport(self, report):
         marked = "gpu" in report.keywords
@@ -60,13 +76,15 @@ class GpuGate:
             self._note(report, False)
 
     def _note(self, report, marked):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reason = (report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)).removeprefix("Skipped: ")
         if MORE_DEVICES.search(reason):
-            self.needed_more[report.nodeid] = reason.removeprefix("Skipped: ")
-        elif marked or ABOUT_GPU.search(reason):
-            self.skipped[report.nodeid] = reason.removeprefix("Skipped: ")
+            self.needed_more[report.nodeid] = reason
+        elif (marked or ABOUT_GPU.search(reason)) and not reason.startswith(GPU_IS_THERE):
+            self.skipped[report.nodeid] = reason
 
     def _problem(self) -> str | None:
+        if self.ended_early:
+            return "the tests were ended before all had run"
         if self.skipped:
             return f"{len(self.skipped)} tests were skipped for want of a GPU"
         if not self.gpu_passed and not self.optional:

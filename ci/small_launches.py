@@ -29,6 +29,8 @@ MOVES = [
     ((131, 70), (0, 1), (1, 0), (135, 75), 1),                # the same, and long enough for tiles of words
     ((7, 5, 6, 3, 9), (0, 1, 2, 3, 4), (4, 0, 2, 3, 1), None, 1),     # tiles of many axes
     ((7, 5, 6, 3, 9), (0, 1, 2, 3, 4), (4, 0, 2, 3, 1), (8, 5, 6, 4, 11), 0),     # the same with padding
+    ((3, 300, 3), (0, 1, 2), (0, 2, 1), None, 0),             # pixels of 3 channels to planes
+    ((3, 3, 300), (0, 1, 2), (0, 2, 1), (3, 4, 304), 0),      # planes to pixels of 4 channels
     ((2, 3, 2, 3, 2), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), None, 0),     # runs too short for tiles
 ]
 ELEMENT_TYPES = ("u8", "f16", "f32", "f64", "c128")

@@ -14,6 +14,7 @@ import numpy as np
 import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_files, kernel_text
 from gpulayout.planning import index_plan, kernel_plan, launch
+from gpulayout.planning.channel_plan import chunk_pixels
 from gpulayout.planning.move import Axis, Move, coalesce
 from gpulayout.planning.tile_shape import FIXED_TILES
 from tests.simt.record import Buffer, Record
@@ -154,13 +155,13 @@ def odd_tiles(width):
         axes = [(b, b, a + 2, 1), (a, a, 1, b + 1), (2, 2, -(a + 2) * b, (b + 1) * a)]
         yield Case(f"odd {a} x {b}", move_of(width, axes), width % 16, 0)
     yield Case("odd padded", move_of(width, [(40, 37, 71, 1), (70, 67, 1, 41), (3, 2, 0, 41 * 70)]))
-    for short in (2, 3, 5, 8):                                           # dense on one side, then on the other
+    for short in (17, 20, 33):                                           # dense on one side, then on the other
         many = 4 * (8192 // width // short // 4) + 100                   # a tile and a piece
         two = (2, 2, short * many, short * many)
         yield Case(f"dense read {short}", move_of(width, [(many, many, short, 1), (short, short, 1, many), two]))
         yield Case(f"dense write {short}", move_of(width, [(short, short, many, 1), (many, many, 1, short), two]))
-    yield Case("dense read padded", move_of(width, [(1005, 1001, 3, 1), (4, 3, 1, 1008)]))
-    yield Case("dense write padded", move_of(width, [(4, 3, 1008, 1), (1005, 1001, 1, 4)]))
+    yield Case("dense read padded", move_of(width, [(205, 201, 19, 1), (20, 19, 1, 208)]))
+    yield Case("dense write padded", move_of(width, [(20, 19, 208, 1), (205, 201, 1, 20)]))
     both = move_of(width, [(15, 15, 25, 1), (25, 25, 1, 15), (3, 3, 376, 376)])
     yield Case("dense both", both)
     yield Case("dense both, odd phase", both, width % 16, width % 16)
@@ -177,6 +178,31 @@ def word_tiles(width):
     yield Case("words, source backwards", move_of(width, [(256, 256, -135, 1), (133, 133, 1, 257), (2, 2, 7, 257 * 133)]), 0, 2 * width % 16)
     yield Case("words, source aligned", move_of(width, [(140, 140, 272, 1), (257, 257, 1, 141)]))
     yield Case("words, target aligned", move_of(width, [(264, 264, 131, 1), (129, 129, 1, 272)]))
+
+
+def to_planes(width, channels, pixels, planes=0, padded=0, **phases):
+    """Three rows of pixels of so many channels, to planes: pixels, planes, rows beyond the source's are pad."""
+    wide, high = _up(pixels + padded, 16), channels + padded
+    axes = [(pixels + padded, pixels, channels, 1), (high, planes or channels, 1, wide),
+            (3 + padded, 3, _up(pixels * channels, 16), wide * high)]
+    return Case(f"{channels} channels to planes, {pixels} pixels{', padded' * bool(padded)}", move_of(width, axes), **phases)
+
+
+def to_pixels(width, channels, pixels, planes=0, padded=0, **phases):
+    """The other way round."""
+    wide, used = _up(pixels, 16), planes or channels
+    axes = [(channels, used, wide, 1), (pixels + padded, pixels, 1, channels),
+            (3 + padded, 3, wide * used, _up((pixels + padded) * channels, 16))]
+    return Case(f"planes to {channels} channels, {pixels} pixels{', padded' * bool(padded)}", move_of(width, axes), **phases)
+
+
+def few_channels(width):
+    chunk = chunk_pixels(width)
+    for channels in (2, 3, 4, 12, 16) if width < 16 else (2, 3, 7):
+        for make in (to_planes, to_pixels):
+            for pixels in (8 * chunk, 8 * chunk - 1, 4 * chunk + 1, chunk - chunk // 8):
+                yield make(width, channels, pixels)
+            yield make(width, channels, 8 * chunk + 5, planes=channels - 1, padded=3)
 
 
 def transposed(width, dimensions, order):
@@ -215,7 +241,8 @@ def gathers(width):
     yield Case("gather to gaps", move_of(width, [(5, 4, 3, 2), (11, 9, 12, 11)]))
 
 
-FAMILIES = {"copy": copies, "rows": rows, "tile": tiles, "odd tile": odd_tiles, "words": word_tiles, "many axes": many_axes, "gather": gathers}
+FAMILIES = {"copy": copies, "rows": rows, "tile": tiles, "channels": few_channels, "odd tile": odd_tiles, "words": word_tiles,
+            "many axes": many_axes, "gather": gathers}
 
 
 def cases(width, families=tuple(FAMILIES), bits=32):
@@ -248,57 +275,3 @@ def random_case(rng, width):
     move = move_of(width, [(extents[i], bounds[i], signs[i] * strides[0][i], strides[1][i]) for i in order] + ones)
     phases = [0 if aligned else int(rng.choice((0, 0, 0, 1, 2, 3))) * width % 16 for _ in range(2)]
     return Case(f"random {move.axes} {phases}", move, *phases, 32 if rng.random() < 0.8 else 64)
-
-
-# ---- index conversion -------------------------------------------------------------------------------------------
-
-@dataclasses.dataclass(frozen=True)
-class IndexCase:
-    """One conversion of every index of a shape, and of one that must be reported: the last."""
-
-    direction: str
-    given: np.ndarray               # (count,) or (rank, count)
-    plan: index_plan.IndexPlan
-    expected: np.ndarray            # the result without its last column
-    macros: dict
-    parameters: bytes
-
-    def record(self, text=None):
-        """The launch, written down; the offender's word is the last buffer."""
-        count, result_bytes = self.given.shape[-1], self.expected.dtype.itemsize
-        rank = self.plan.rank if self.direction == "delinearize" else 1
-        given = Buffer(self.given.nbytes, content=self.given.tobytes(), writable=False)
-        result, offender = Buffer(rank * count * result_bytes), Buffer(8, content=b"\xff" * 8)
-        return Record(text or kernel_text("index.cu"), self.macros, index_plan.KERNELS[self.direction], self.plan.grid(count),
-                      (BLOCK,), (given, result, offender, self.parameters))
-
-    def is_right(self, buffers):
-        """True when the bytes after a run are the expected ones: the last index gave nothing but its position."""
-        count = self.given.shape[-1]
-        got = np.frombuffer(buffers[1], self.expected.dtype).reshape(-1, count)
-        untouched = got[:, -1:].tobytes() == b"\xa5" * got[:, -1:].nbytes
-        return np.array_equal(got[:, :-1], self.expected) and untouched and int.from_bytes(buffers[2], "little") == count - 1
-
-
-def index_cases(given_type=np.int32, result_type=np.int64, bits=32, low_digits=1):
-    """All three directions over a padded shape and its column-major twin: 5 x 7 x 40, or 3 x 4 x 5 where 8 bits hold no more.
-
-    bits, low_digits   as for `forced_bits` and `forced_part`
-    """
-    given_type, result_type = np.dtype(given_type), np.dtype(result_type)
-    small = 1 in (given_type.itemsize, result_type.itemsize)
-    sizes, widths = ((3, 4, 5), (4, 4, 6)) if small else ((5, 7, 40), (6, 7, 41))
-    source = gl.Shape("u8", sizes, gl.Layout((2, 0, 1), padded_dimensions=widths))
-    target = gl.Shape("u8", sizes, gl.Layout((0, 1, 2)))
-    logical = np.indices(sizes).reshape(3, -1)
-    in_source = np.array([widths[2], widths[2] * widths[0], 1]) @ logical
-    in_target = np.array([1, sizes[0], sizes[0] * sizes[1]]) @ logical
-    padding, too_large = sizes[2], [[0], [0], [sizes[2]]]          # what the last index is
-    cases = {"linearize": (np.c_[logical, too_large], in_source[None], index_plan.linearize_plan(source)),
-             "delinearize": (np.r_[in_source, padding], logical, index_plan.delinearize_plan(source)),
-             "convert_linear": (np.r_[in_source, padding], in_target[None], index_plan.convert_plan(source, target))}
-    with forced_bits(bits), forced_part(low_digits):
-        for direction, (given, expected, plan) in cases.items():
-            yield IndexCase(direction, given.astype(given_type), plan, expected.astype(result_type),
-                            dict(plan.macros(given_type.itemsize, given_type.kind == "i", result_type.itemsize)),
-                            plan.parameters(given.shape[-1], "raise"))

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gpulayout.planning.channel_plan import chunk_pixels
 from gpulayout.planning.launch import ITEMS
 from gpulayout.planning.tile_shape import FIXED_TILES, flexible_tile, word_tile
 from tests.kernel_cases import BLOCK, ONLY_WIDTHS, WIDTHS, Case, move_of
@@ -159,14 +160,21 @@ def words(rng, width):
 
 
 def channels(rng, width):
-    """2 to 16 channels of pixels that lie together, or apart, in a few images: both ways, around what warps and blocks take."""
-    count, images = rng.randint(2, 16), rng.choice((1, 1, 1, 2, 3))
-    amounts = [size for size in (32, 64, 128, 256, 512, 1024, 2048, 4096) if size * count * width < MOST_BYTES // 2]
-    pixels = near(rng, *amounts[-5:])
-    together, apart = ([1, 0, 2], [0, 1, 2]) if rng.random() < 0.5 else ([0, 1, 2], [1, 0, 2])
-    step = rng.choice((1, 1, 16 // width))
-    move = laid_out(rng, width, [pixels, count, images], together, apart, step=step if rng.random() < 0.3 else 1, tight=rng.random() < 0.7)
-    return placed(rng, width, move, aligned=step > 1)
+    """Pixels of 2 to 16 channels to planes or back, in a few images, around what warps take; most of them aligned."""
+    aligned, n = rng.random() < 0.8, 16 // width
+    count, images = rng.randint(2, 16 if width < 16 else 7), rng.choice((1, 1, 2, 3))
+    chunk = chunk_pixels(width)
+    pixels = near(rng, *(size for size in (chunk, 2 * chunk, 3 * chunk, 4 * chunk, 8 * chunk) if size * count * width < MOST_BYTES // 2))
+    more, unused = rng.choice(((0, 0), (0, 0), (0, 0), (rng.randint(1, 5), 0), (0, rng.randrange(count // 2 + 1))))
+    step = n if aligned else 1
+    plane = -(-(pixels + more) // step) * step + rng.choice((0, 0, 1)) * step          # from one to the next
+    image = -(-(pixels + more) * count // step) * step
+    planes, sign = count - unused, rng.choice((1, 1, 1, 1, 1, -1, 0))
+    if rng.random() < 0.5:
+        axes = [(pixels + more, pixels, count, 1), (planes, planes, 1, plane), (images, images, sign * image, plane * count)]
+    else:
+        axes = [(count, planes, plane, 1), (pixels + more, pixels, 1, count), (images, images, sign * plane * count, image)]
+    return placed(rng, width, move_of(width, [*axes, (1, 1, 0, 0)]), aligned)
 
 
 def many_axes(rng, width):
@@ -202,7 +210,7 @@ AIMS = {
     "tile": Aim("tile.cu", whole_tiles),
     "odd tile": Aim("tile_any.cu", any_tiles),
     "words": Aim("tile_words.cu", words),
-    "channels": Aim("tile_any.cu", channels),
+    "channels": Aim("channels.cu", channels),
     "many axes": Aim("tile_nd.cu", many_axes),
     "gather": Aim("gather.cu", gathers),
 }

@@ -16,7 +16,7 @@ from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.division import multiplied, reciprocal
 from gpulayout.planning.index_plan import convert_plan, delinearize_plan, low_part
 from tests.executors import simt_missing
-from tests.kernel_cases import index_cases
+from tests.index_cases import index_cases
 from tests.simt import host_module
 
 EDGE = 2**31

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_files, kernel_text
+from gpulayout.planning.channel_plan import MOST_CHANNELS, chunks_of, most_registers, registers
 from gpulayout.planning.many_plan import JOBS
 from gpulayout.planning.parameters import AXES_VARIANTS
 from gpulayout.planning.tile_shape import FIXED_TILES
@@ -38,6 +39,10 @@ def accesses(file, width):
     if file == "tile_any.cu":
         pieces = sorted({width, max(width, 4)})
         return [{"GPL_READ_BYTES": read, "GPL_WRITE_BYTES": write} for read, write in itertools.product(pieces, repeat=2)]
+    if file == "channels.cu":
+        return [{"GPL_CHANNELS": channels, "GPL_PLANES": planes, "GPL_CHUNKS": chunks, "GPL_TO_PLANES": to_planes}
+                for channels in range(2, MOST_CHANNELS + 1) if registers(width, channels) <= most_registers(width, 32)
+                for planes in range(1, channels + 1) for chunks in range(1, chunks_of(width, channels, 10**6) + 1) for to_planes in (0, 1)]
     return [{}]
 
 

@@ -19,7 +19,7 @@ from tests.simt import host_module, toolchain
 
 REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
-LEAST_SHARE = 0.4            # of the moves of a kind and an element size: what must come to the kernel that they are aimed at
+LEAST_SHARE = 0.33           # of the moves of a kind and an element size: what must come to the kernel that they are aimed at
 LISTS, TOGETHER = 5, 16      # tests of many moves at once, moves in one list
 
 
@@ -58,7 +58,7 @@ def test_random_moves_are_right(kind, width):
     assert seen["file", AIMS[kind].file] >= LEAST_SHARE * plans and seen["64 bits"] >= plans / 8, seen
 
 
-def test_there_are_20_000_moves_and_1500_of_each_kernel():
+def test_there_are_20_000_moves_and_many_of_each_kernel():
     """By what the test above asserts of its own share."""
     drawn_for = collections.Counter()
     for aim in AIMS.values():

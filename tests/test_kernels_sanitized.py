@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
-from tests.kernel_cases import FAMILIES, WIDTHS, cases, index_cases, move_files
+from tests.index_cases import index_cases
+from tests.kernel_cases import FAMILIES, WIDTHS, cases, move_files
 from tests.simt import runner, toolchain
 
 REASON = toolchain.sanitizers_missing()

@@ -29,7 +29,9 @@ CASES = {
     "tile, padded": Case("tile", move_of(1, [(65552, 65540, 65568, 1), (65568, 65561, 1, 65552)])),
     "words": Case("words", move_of(1, [(65539, 65539, 65555, 1), (65555, 65555, 1, 65539)])),
     "odd tile": Case("odd tile", move_of(1, [(2**27 + 3, 2**27 + 3, 67, 1), (61, 61, 1, 2**27 + 3)])),
-    "dense tile": Case("dense tile", move_of(1, [(BIG // 2 + 4, BIG // 2 + 4, 3, 1), (3, 3, 1, BIG // 2 + 4)])),
+    "dense tile": Case("dense tile", move_of(1, [(BIG // 16 + 4, BIG // 16 + 4, 17, 1), (17, 17, 1, BIG // 16 + 4)])),
+    "channels": Case("channels", move_of(1, [(BIG // 2 + 4, BIG // 2 + 4, 3, 1), (3, 3, 1, BIG // 2 + 4)])),
+    "channels of planes": Case("channels", move_of(1, [(3, 3, BIG // 2 + 4, 1), (BIG // 2 + 4, BIG // 2 + 4, 1, 3)])),
     "many axes": Case("many axes", transposed(1, (8,) * 11, backwards(11))),
     "many axes, padded": Case("many axes", move_of(1, [(3, 2, 11 * 2**20, 1), (11, 11, 2**20, 3), (2**20, 2**20, 1, 33),
                                                        (130, 129, 22 * 2**20, 33 * 2**20 + 3)])),
@@ -86,7 +88,8 @@ def test_the_ends_of_a_huge_move_are_right(name, far):
     case = CASES[name]
     plan = dataclasses.replace(case, bits=64).plan
     assert max(case.move.source_span[1], case.move.target_span[1]) > BIG
-    files = {"copy": "copy.cu", "rows": "rows.cu", "tile": "tile.cu", "words": "tile_words.cu", "many axes": "tile_nd.cu", "gather": "gather.cu"}
+    files = {"copy": "copy.cu", "rows": "rows.cu", "channels": "channels.cu", "channels of planes": "channels.cu", "tile": "tile.cu",
+             "words": "tile_words.cu", "many axes": "tile_nd.cu", "gather": "gather.cu"}
     assert plan.file == files.get(name.split(",")[0], "tile_any.cu")
     assert corner_is_right(case, far)
 

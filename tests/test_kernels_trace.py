@@ -95,10 +95,11 @@ def test_reads_as_narrow_as_the_alignment_are_seen(width):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_planes_of_pixels_are_read_and_written_in_whole_sectors(width):
-    """NHWC to NCHW and back, with 2 to 16 channels; small elements in words on both sides."""
+    """NHWC to NCHW and back, with 2 to 16 channels; no shared memory."""
     for name, row in traffic([case for case in awkward_cases(width) if "channels" in case.name]).items():
         assert max(row["global read"][1], row["global write"][1]) <= 1.05, (name, row)
-        assert max(row[access][0] for access in SHARED) <= 2, (name, row)
+        too_large = width == 16 and "16 channels" in name
+        assert row["file"] == ("tile.cu" if too_large else "channels.cu") and too_large == bool(set(SHARED) & set(row)), (name, row)
 
 
 # Measured bounds: a run of 128 bytes at any phase takes 5 sectors instead of 4.

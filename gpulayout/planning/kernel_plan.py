@@ -4,6 +4,7 @@ Families, the fastest first:
 
     copy     one contiguous run on both sides
     rows     the same minor axis on both sides: whole rows move in vectors of up to 16 bytes
+    channels pixels of few channels on one side, planes on the other: exchanged between the registers of a warp
     tile     different minor axes: a tile goes through shared memory, so that both sides are read and written in runs;
              it has two axes, or where those are short, as many as make runs
     gather   the rest: one place after the other
@@ -16,6 +17,7 @@ import functools
 import math
 
 from gpulayout.planning.box_plan import many_axes_plan
+from gpulayout.planning.channel_plan import channel_plan
 from gpulayout.planning.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
 from gpulayout.planning.move import Move
 from gpulayout.planning.run_plans import copy_plan, rows_plan
@@ -48,6 +50,9 @@ def kernel_plan(move: Move, source_phase: int = 0, target_phase: int = 0) -> Ker
     others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
     work = work._replace(axes=(minor, work.axes[source_minor], *others)).because(
         f"no rows: neighbours in the target are {abs(minor.source_stride) * work.width} bytes apart in the source")
+    work = channel_plan(work)
+    if isinstance(work, KernelPlan):
+        return work
     found = many_axes_plan(work, tile_plan(work))
     return found or _gather(work.because(f"no tile: the runs of {work.axes[1].extent} and {minor.extent} elements are "
                                          f"too short to fill {smallest_useful_tile()} places of shared memory"))

@@ -55,13 +55,18 @@ def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int,
           tile: tuple[int, int] | None = None, **numbers) -> KernelPlan:
     """The plan; `numbers` are further fields of the parameter struct: head, pitch, counts."""
     axes = work.axes
-    bits = index_bits(*reaches(axes))
+    bits = offset_bits(axes)
     macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
     low, high = work.move.source_span
     scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1), low // work.width, high // work.width)
     parameters = pack_move(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(*kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons)
+
+
+def offset_bits(axes: Sequence[Axis]) -> int:
+    """Bits of the offsets and places of a launch over these axes."""
+    return index_bits(*reaches(axes))
 
 
 def reaches(axes: Sequence[Axis]) -> list[int]:

@@ -115,7 +115,7 @@ def small_move(move: Move, source_phase: int, target_phase: int) -> SmallMove | 
     plan = kernel_plan(move, source_phase, target_phase)
     if not plan or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:
         return None
-    if move.bytes_written > (MOST_TILE_BYTES if plan.family == "tile" else MOST_BYTES):
+    if move.bytes_written > (MOST_TILE_BYTES if plan.family in ("channels", "tile") else MOST_BYTES):
         return None
     axes = sorted(plan.axes, key=lambda axis: (abs(axis.target_stride), axis.extent))      # tiles begin with two of their own
     return SmallMove(plan.element_bytes, tuple(axes), move.pad)

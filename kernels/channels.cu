@@ -1,0 +1,254 @@
+// Channels: pixels of 2 to 16 channels, stored pixel by pixel on one side and channel by channel, in planes, on the other.
+//
+// Both sides are read and written in whole sectors, and what lies between is done in registers: no shared memory.
+// Axis 0 is the pixel axis, axis 1 the channel axis.  Pixels touch: GPL_CHANNELS elements from one to the next.
+//
+// A register holds a word of 4 bytes, or half an element of 8: E elements.  A lane is given E neighbouring pixels, which
+// are D = GPL_CHANNELS registers (twice as many of 8-byte elements): one word for each plane.  That is D * 4 bytes in a
+// row on the pixel side, and lanes that read them so would take a sector each.  Instead, to planes:
+//   read     D = EVEN * ODD, EVEN a power of two.  Lanes read groups of EVEN registers, lane L the groups L, 32 + L, ...;
+//            where a group is more than 16 bytes, PIECES lanes read one of their PIECES groups after the other, together
+//   square   such lanes exchange pieces among themselves, half of them in each of log2(PIECES) steps
+//   spread   lane L has the groups 32 k + L and wants ODD * L + c, for k and c from 0 to ODD - 1.  In step c it takes one
+//            from lane (ODD * L + c) % 32: since ODD is odd, that is every lane once, and each offers what is wanted of it:
+//            lane s the k with (32 k + s) % ODD == c.  In the order 0, 32, 64, ... modulo ODD that is number c - s: the
+//            groups are turned by s % ODD places, one bit after the other, and then every step has its own register
+//   turn     E pixels of words become words of E pixels, byte by byte
+//   write    word c goes to plane c: 32 lanes write 128 bytes in a row, or 256
+// From planes to pixels all is done backwards.
+//
+// Example, u8 with 3 channels: E = 4, D = ODD = 3, EVEN = 1.  A lane reads words L, 32 + L and 64 + L; lane 5 takes
+// words 15, 16 and 17 from lanes 15, 16 and 17, which offer their first word in steps 15 % 3, 16 % 3 and 17 % 3.  Its 12
+// bytes are pixels 20 to 23, and __byte_perm makes them 4 times red, 4 times green, 4 times blue.
+// Example, f32 with 16 channels: E = 1, D = EVEN = 16, 4 pieces of 16 bytes.  Lanes 0 to 3 read the 64 bytes of pixel 0,
+// then those of pixel 1, 2, 3; the square gives each its own pixel.
+//
+// A warp takes GPL_CHUNKS times 32 * E pixels of one row; all reads are under way before the first is used.  count[0] is
+// the number of such spans in a row, `total` the spans in all.  Spans that nothing cuts off check nothing.
+// Padding is written in the same pass: pixels, channels and rows outside the bounds are pad and not read.
+//
+// Macros: those of move.cuh, GPL_CHANNELS, GPL_PLANES (the bound of the channel axis: planes that hold elements, no more
+// than GPL_CHANNELS), GPL_CHUNKS, GPL_TO_PLANES (1, or 0 to pixels).
+#include "move.cuh"
+
+#define GPL_WORD_BYTES (GPL_ELEMENT_BYTES < 4 ? 4 : GPL_ELEMENT_BYTES)
+#define GPL_E (GPL_WORD_BYTES / GPL_ELEMENT_BYTES)
+#define GPL_D (GPL_CHANNELS * GPL_WORD_BYTES / 4)
+#define GPL_EVEN (GPL_D & -GPL_D)
+#define GPL_ODD (GPL_D / GPL_EVEN)
+#define GPL_PIECES (GPL_EVEN < 4 ? 1 : GPL_EVEN / 4)
+#define GPL_VECTORS (GPL_ODD * GPL_PIECES)
+#define GPL_VECTOR_BYTES (4 * GPL_D / GPL_VECTORS)
+#define GPL_PER_VECTOR (GPL_VECTOR_BYTES / GPL_ELEMENT_BYTES)
+#define GPL_PIXELS (32 * GPL_E)                      // of a chunk
+#define GPL_ALL_LANES 0xffffffffu
+
+// What a lane holds of a chunk: as it is exchanged, read or written on the pixel side, on the side of the planes.
+union GplPixels {
+  unsigned part[GPL_D];
+  GplChunk<GPL_VECTOR_BYTES> vector[GPL_VECTORS];
+  GplChunk<GPL_WORD_BYTES> plane[GPL_CHANNELS];
+};
+
+// Lanes of a square: lane t has piece t of every lane's group and wants its own group, or the other way round.  With half
+// of them exchanged, those whose lanes and numbers differ in one bit, the squares are half as large.
+__device__ __forceinline__ void gpl_square(GplPixels& pixels, unsigned lane) {
+  const int size = GPL_VECTOR_BYTES / 4;
+#pragma unroll
+  for (int bit = 0; 1 << bit < GPL_PIECES; ++bit) {
+    const int apart = 1 << bit;
+    const bool upper = lane & apart;
+#pragma unroll
+    for (int i = 0; i < GPL_D; ++i) {
+      if (i / size & apart) continue;
+      unsigned &low = pixels.part[i], &high = pixels.part[(i + apart * size) % GPL_D];
+      const unsigned given = __shfl_xor_sync(GPL_ALL_LANES, upper ? low : high, apart);
+      low = upper ? given : low;
+      high = upper ? high : given;
+    }
+  }
+}
+
+// Group i becomes group i + places; 0 <= places < ODD.
+__device__ __forceinline__ void gpl_rotate(GplPixels& pixels, unsigned places) {
+#pragma unroll
+  for (int bit = 0; 1 << bit < GPL_ODD; ++bit) {
+    const GplPixels before = pixels;
+    const int shift = (GPL_ODD - (1 << bit)) * GPL_EVEN;
+#pragma unroll
+    for (int i = 0; i < GPL_D; ++i) pixels.part[i] = places >> bit & 1 ? before.part[(i + shift) % GPL_D] : before.part[i];
+  }
+}
+
+// n % ODD for n <= 480, by a product.
+__device__ __forceinline__ unsigned gpl_residue(unsigned n) { return n - n * (65536 / GPL_ODD + 1) / 65536 * GPL_ODD; }
+
+// Groups 32 k + lane to groups ODD * lane + c.  A shuffle takes the number of a lane modulo 32.
+__device__ __forceinline__ void gpl_spread(GplPixels& pixels, unsigned lane) {
+#if GPL_ODD > 1
+  GplPixels offered;
+#pragma unroll
+  for (int i = 0; i < GPL_D; ++i) offered.part[i / GPL_EVEN * 32 % GPL_ODD * GPL_EVEN + i % GPL_EVEN] = pixels.part[i];
+  gpl_rotate(offered, gpl_residue(lane));
+#pragma unroll
+  for (int i = 0; i < GPL_D; ++i)
+    pixels.part[i] = __shfl_sync(GPL_ALL_LANES, offered.part[i], GPL_ODD * lane + i / GPL_EVEN);
+#endif
+}
+
+// Groups ODD * lane + c to groups 32 k + lane.  In step c, lane s gets one from the lane L with ODD * L + c == s modulo 32.
+// Odd numbers to the power of 8 are 1 modulo 32, so the 7th power of ODD turns the product around.
+#define GPL_INVERSE (GPL_ODD * GPL_ODD % 32 * GPL_ODD * GPL_ODD % 32 * GPL_ODD * GPL_ODD % 32 * GPL_ODD % 32)
+__device__ __forceinline__ void gpl_gather(GplPixels& pixels, unsigned lane) {
+#if GPL_ODD > 1
+  GplPixels taken;
+#pragma unroll
+  for (int i = 0; i < GPL_D; ++i)
+    taken.part[i] = __shfl_sync(GPL_ALL_LANES, pixels.part[i], GPL_INVERSE * (lane - i / GPL_EVEN));
+  gpl_rotate(taken, gpl_residue(32 * GPL_ODD - lane));
+#pragma unroll
+  for (int i = 0; i < GPL_D; ++i) pixels.part[i] = taken.part[i / GPL_EVEN * 32 % GPL_ODD * GPL_EVEN + i % GPL_EVEN];
+#endif
+}
+
+// Element i of word j afterwards: in which word it is before, and where in it.  Channel c of pixel x is element
+// x * GPL_CHANNELS + c of the pixels, and element x of plane c.
+#if GPL_TO_PLANES
+#define GPL_WORD(j, i) (((i) * GPL_CHANNELS + (j)) / GPL_E)
+#define GPL_SPOT(j, i) (((i) * GPL_CHANNELS + (j)) % GPL_E)
+#else
+#define GPL_WORD(j, i) (((j) * GPL_E + (i)) % GPL_CHANNELS)
+#define GPL_SPOT(j, i) (((j) * GPL_E + (i)) / GPL_CHANNELS)
+#endif
+
+// __byte_perm picks 4 of the 8 bytes of two words, a digit of the selector for each.
+__device__ __forceinline__ void gpl_turn(GplPixels& pixels) {
+#if GPL_E > 1
+  const GplPixels before = pixels;
+#pragma unroll
+  for (int j = 0; j < GPL_D; ++j) {
+    const unsigned first = before.part[GPL_WORD(j, 0)], second = before.part[GPL_WORD(j, 1)];
+#if GPL_E == 2
+    pixels.part[j] = __byte_perm(first, second, 0x5410 + 0x0022 * GPL_SPOT(j, 0) + 0x2200 * GPL_SPOT(j, 1));
+#else
+    const unsigned low = __byte_perm(first, second, 0x0040 + GPL_SPOT(j, 0) + 0x10 * GPL_SPOT(j, 1));
+    const unsigned high = __byte_perm(before.part[GPL_WORD(j, 2)], before.part[GPL_WORD(j, 3)],
+                                      0x0040 + GPL_SPOT(j, 2) + 0x10 * GPL_SPOT(j, 3));
+    pixels.part[j] = __byte_perm(low, high, 0x5410);
+#endif
+  }
+#endif
+}
+
+// The first element of a lane's first vector, counted from that of the span, and how far it is from there to vector k of
+// chunk h.
+__device__ __forceinline__ unsigned gpl_vector_start(unsigned lane) {
+  const unsigned inner = lane % GPL_PIECES;
+  return ((lane - inner) * GPL_PIECES + inner) * GPL_PER_VECTOR;
+}
+#define GPL_VECTOR_STEP(h, k) \
+  ((h) * GPL_PIXELS * GPL_CHANNELS + ((k) / GPL_PIECES * 32 + (k) % GPL_PIECES) * GPL_PIECES * GPL_PER_VECTOR)
+
+// A warp's part of a row.
+struct GplSpan {
+  const gpl_element* from;           // where a lane's first vector is, or its first word of plane 0
+  gpl_element* to;
+  unsigned lane, start, pixel;       // where they are in the span: elements on the side of the pixels, pixels
+  // Pixels of the row from the span's first on: with elements, in all.  Those of one span are counted, and with elements
+  // one more, so they fit 32 bits.
+  unsigned bound, extent;
+};
+
+__device__ __forceinline__ unsigned gpl_left(gpl_uint whole, gpl_uint first, unsigned most) {
+  return first >= whole ? 0 : whole - first < most ? (unsigned)(whole - first) : most;
+}
+
+__device__ __forceinline__ GplSpan gpl_span(gpl_uint number, const void* __restrict__ source, void* __restrict__ target,
+                                            const GplMove& move) {
+  const gpl_uint others = gpl_divide(number, move.count[0]);
+  const gpl_uint first = (number - others * move.count[0].value) * (GPL_CHUNKS * GPL_PIXELS);
+  const GplPlace row = gpl_place<2>(others, move);
+  GplSpan span;
+  span.lane = threadIdx.x % 32;
+  span.start = gpl_vector_start(span.lane), span.pixel = span.lane * GPL_E;
+  const gpl_uint on_pixels = first * GPL_CHANNELS + span.start, on_planes = first + span.pixel;
+  span.from = gpl_at(source, row.source + (GPL_TO_PLANES ? on_pixels : on_planes));
+  span.to = gpl_at(target, row.target + (GPL_TO_PLANES ? on_planes : on_pixels));
+  span.bound = row.inside ? gpl_left(move.axis[0].bound, first, GPL_CHUNKS * GPL_PIXELS + 1) : 0;
+  span.extent = gpl_left(move.axis[0].extent.value, first, GPL_CHUNKS * GPL_PIXELS);
+  return span;
+}
+
+// COUNT chunks at once.  What is not WHOLE is looked at element by element.
+#if GPL_TO_PLANES
+template <bool WHOLE, int COUNT>
+__device__ __forceinline__ void gpl_move(const GplSpan& span, const GplMove& move) {
+  GplPixels pixels[COUNT];
+  // Elements of pixels are counted through.  Behind the last pixel's last plane the source may end.
+  const unsigned bound = span.bound ? (span.bound - 1) * GPL_CHANNELS + GPL_PLANES : 0;
+#pragma unroll
+  for (int h = 0; h < COUNT; ++h)
+#pragma unroll
+    for (int k = 0; k < GPL_VECTORS; ++k) {
+      const int step = GPL_VECTOR_STEP(h, k);
+      pixels[h].vector[k] = gpl_load<GPL_VECTOR_BYTES, GPL_VECTOR_BYTES>(span.from + step, WHOLE ? 0 : span.start + step,
+                                                                         WHOLE ? GPL_PER_VECTOR : bound, move);
+    }
+#pragma unroll
+  for (int h = 0; h < COUNT; ++h) gpl_square(pixels[h], span.lane), gpl_spread(pixels[h], span.lane), gpl_turn(pixels[h]);
+  gpl_element* to = span.to;
+#pragma unroll
+  for (int c = 0; c < GPL_PLANES; ++c, to += (gpl_int)move.axis[1].target_stride)
+#pragma unroll
+    for (int h = 0; h < COUNT; ++h)
+      gpl_store<GPL_WORD_BYTES>(to + h * GPL_PIXELS, WHOLE ? 0 : span.pixel + h * GPL_PIXELS, WHOLE ? GPL_E : span.extent,
+                                pixels[h].plane[c]);
+  GplChunk<GPL_WORD_BYTES> pad;
+  gpl_pad(move, pad.word);
+#pragma unroll 1
+  for (gpl_uint c = GPL_PLANES; c < move.axis[1].extent.value; ++c, to += (gpl_int)move.axis[1].target_stride)
+#pragma unroll 1
+    for (int h = 0; h < COUNT; ++h)
+      gpl_store<GPL_WORD_BYTES>(to + h * GPL_PIXELS, WHOLE ? 0 : span.pixel + h * GPL_PIXELS, WHOLE ? GPL_E : span.extent, pad);
+}
+#else
+template <bool WHOLE, int COUNT>
+__device__ __forceinline__ void gpl_move(const GplSpan& span, const GplMove& move) {
+  GplPixels pixels[COUNT];
+  const gpl_element* from = span.from;
+#pragma unroll
+  for (int c = 0; c < GPL_CHANNELS; ++c, from += (gpl_int)move.axis[1].source_stride)
+#pragma unroll
+    for (int h = 0; h < COUNT; ++h)
+      if (c < GPL_PLANES)
+        pixels[h].plane[c] = gpl_load<GPL_WORD_BYTES, GPL_WORD_BYTES>(
+            from + h * GPL_PIXELS, WHOLE ? 0 : span.pixel + h * GPL_PIXELS, WHOLE ? GPL_E : span.bound, move);
+      else
+        gpl_pad(move, pixels[h].plane[c].word);
+#pragma unroll
+  for (int h = 0; h < COUNT; ++h) gpl_turn(pixels[h]), gpl_gather(pixels[h], span.lane), gpl_square(pixels[h], span.lane);
+#pragma unroll
+  for (int h = 0; h < COUNT; ++h)
+#pragma unroll
+    for (int k = 0; k < GPL_VECTORS; ++k) {
+      const int step = GPL_VECTOR_STEP(h, k);
+      gpl_store<GPL_VECTOR_BYTES>(span.to + step, WHOLE ? 0 : span.start + step,
+                                  WHOLE ? GPL_PER_VECTOR : span.extent * GPL_CHANNELS, pixels[h].vector[k]);
+    }
+}
+#endif
+
+GPL_KERNEL gpl_channels(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
+  const gpl_uint number = gpl_block() * (GPL_THREADS / 32) + threadIdx.x / 32;
+  if (number >= move.total) return;                               // the whole warp, before any exchange
+  GplSpan span = gpl_span(number, source, target, move);
+  // The gap behind a pixel's last plane belongs to the source only when another pixel follows.
+  const unsigned needed = GPL_CHUNKS * GPL_PIXELS + (GPL_TO_PLANES && GPL_PLANES < GPL_CHANNELS);
+  if (span.bound >= needed) return gpl_move<true, GPL_CHUNKS>(span, move);
+#pragma unroll 1
+  do {
+    gpl_move<false, 1>(span, move);
+    span.from += GPL_PIXELS * (GPL_TO_PLANES ? GPL_CHANNELS : 1), span.to += GPL_PIXELS * (GPL_TO_PLANES ? 1 : GPL_CHANNELS);
+    span.bound -= min(span.bound, GPL_PIXELS), span.extent -= min(span.extent, GPL_PIXELS);
+  } while (GPL_CHUNKS > 1 && span.extent > 0);
+}

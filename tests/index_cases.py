@@ -1,0 +1,62 @@
+"""Index conversions for the kernels' own tests: all three directions over a padded shape, and what must come out."""
+import dataclasses
+
+import numpy as np
+
+import gpulayout as gl
+from gpulayout.backends.kernel_source import kernel_text
+from gpulayout.planning import index_plan
+from tests.kernel_cases import BLOCK, forced_bits, forced_part
+from tests.simt.record import Buffer, Record
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexCase:
+    """One conversion of every index of a shape, and of one that must be reported: the last."""
+
+    direction: str
+    given: np.ndarray               # (count,) or (rank, count)
+    plan: index_plan.IndexPlan
+    expected: np.ndarray            # the result without its last column
+    macros: dict
+    parameters: bytes
+
+    def record(self, text=None):
+        """The launch, written down; the offender's word is the last buffer."""
+        count, result_bytes = self.given.shape[-1], self.expected.dtype.itemsize
+        rank = self.plan.rank if self.direction == "delinearize" else 1
+        given = Buffer(self.given.nbytes, content=self.given.tobytes(), writable=False)
+        result, offender = Buffer(rank * count * result_bytes), Buffer(8, content=b"\xff" * 8)
+        return Record(text or kernel_text("index.cu"), self.macros, index_plan.KERNELS[self.direction], self.plan.grid(count),
+                      (BLOCK,), (given, result, offender, self.parameters))
+
+    def is_right(self, buffers):
+        """True when the bytes after a run are the expected ones: the last index gave nothing but its position."""
+        count = self.given.shape[-1]
+        got = np.frombuffer(buffers[1], self.expected.dtype).reshape(-1, count)
+        untouched = got[:, -1:].tobytes() == b"\xa5" * got[:, -1:].nbytes
+        return np.array_equal(got[:, :-1], self.expected) and untouched and int.from_bytes(buffers[2], "little") == count - 1
+
+
+def index_cases(given_type=np.int32, result_type=np.int64, bits=32, low_digits=1):
+    """All three directions over a padded shape and its column-major twin: 5 x 7 x 40, or 3 x 4 x 5 where 8 bits hold no more.
+
+    bits, low_digits   as for `forced_bits` and `forced_part`
+    """
+    given_type, result_type = np.dtype(given_type), np.dtype(result_type)
+    small = 1 in (given_type.itemsize, result_type.itemsize)
+    sizes, widths = ((3, 4, 5), (4, 4, 6)) if small else ((5, 7, 40), (6, 7, 41))
+    source = gl.Shape("u8", sizes, gl.Layout((2, 0, 1), padded_dimensions=widths))
+    target = gl.Shape("u8", sizes, gl.Layout((0, 1, 2)))
+    logical = np.indices(sizes).reshape(3, -1)
+    in_source = np.array([widths[2], widths[2] * widths[0], 1]) @ logical
+    in_target = np.array([1, sizes[0], sizes[0] * sizes[1]]) @ logical
+    padding, too_large = sizes[2], [[0], [0], [sizes[2]]]          # what the last index is
+    cases = {"linearize": (np.c_[logical, too_large], in_source[None], index_plan.linearize_plan(source)),
+             "delinearize": (np.r_[in_source, padding], logical, index_plan.delinearize_plan(source)),
+             "convert_linear": (np.r_[in_source, padding], in_target[None], index_plan.convert_plan(source, target))}
+    with forced_bits(bits), forced_part(low_digits):
+        for direction, (given, expected, plan) in cases.items():
+            yield IndexCase(direction, given.astype(given_type), plan, expected.astype(result_type),
+                            dict(plan.macros(given_type.itemsize, given_type.kind == "i", result_type.itemsize)),
+                            plan.parameters(given.shape[-1], "raise"))

@@ -176,6 +176,7 @@ def word_tiles(width):
     yield Case("words padded", move_of(width, [(267, 131, 201, 1), (190, 177, 1, 269), (3, 2, 0, 269 * 190)]), width % 16, width % 16)
     yield Case("words, little in it", move_of(width, [(130, 2, 3, 1), (133, 2, 1, 131)]), 3 * width, width)
     yield Case("words, source backwards", move_of(width, [(256, 256, -135, 1), (133, 133, 1, 257), (2, 2, 7, 257 * 133)]), 0, 2 * width % 16)
+    yield Case("words, rows of two elements", move_of(width, [(140, 140, 3, 1), (70, 2, 1, 141)]), width % 16, 0)
     yield Case("words, source aligned", move_of(width, [(140, 140, 272, 1), (257, 257, 1, 141)]))
     yield Case("words, target aligned", move_of(width, [(264, 264, 131, 1), (129, 129, 1, 272)]))
 

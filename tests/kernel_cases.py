@@ -249,30 +249,3 @@ FAMILIES = {"copy": copies, "rows": rows, "tile": tiles, "channels": few_channel
 def cases(width, families=tuple(FAMILIES), bits=32):
     """The cases of some families; their files are what the name says."""
     return [dataclasses.replace(case, bits=bits) for family in families for case in FAMILIES[family](width)]
-
-
-def random_case(rng, width):
-    """A move with random axes in random orders on both sides, gaps, padding, negative and zero source strides.
-
-    Half of them are aligned: strides and phases are multiples of 16 elements.
-    """
-    count, aligned = 1 + int(rng.integers(4)), rng.random() < 0.5
-    extents, room = [], 16000
-    for number in range(count):
-        sizes = (31, 33, 64, 65, 130) if number < 2 and rng.random() < 0.75 else (1, 2, 3, 4, 5, 8, 17)
-        extents.append(int(rng.choice([size for size in sizes if size <= room] or [1])))
-        room //= extents[-1]
-    bounds = [int(rng.integers(1, extent + 1)) if rng.random() < 0.2 else extent for extent in extents]
-    strides = []
-    for sizes in (bounds, extents):
-        step, found = 1 if rng.random() < 0.95 else 2, [0] * count
-        for axis in rng.permutation(count):
-            found[axis], step = step, step * sizes[axis]
-            step += -step % 16 if aligned else int(rng.choice((0, 0, 0, 1, 3)))
-        strides.append(found)
-    signs = [1 if strides[0][axis] <= 2 else int(rng.choice((1, 1, 1, 1, 1, 1, -1, 0))) for axis in range(count)]
-    order = sorted(range(count), key=lambda axis: (strides[1][axis], extents[axis]))
-    ones = [(1, 1, 0, 0)] * (4 - count) if count > 1 else []            # few variants to compile
-    move = move_of(width, [(extents[i], bounds[i], signs[i] * strides[0][i], strides[1][i]) for i in order] + ones)
-    phases = [0 if aligned else int(rng.choice((0, 0, 0, 1, 2, 3))) * width % 16 for _ in range(2)]
-    return Case(f"random {move.axes} {phases}", move, *phases, 32 if rng.random() < 0.8 else 64)

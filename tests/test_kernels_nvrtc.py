@@ -6,7 +6,6 @@ all accesses and both offset widths on every architecture for one number of axes
 import itertools
 import re
 
-import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_files, kernel_text
@@ -15,8 +14,9 @@ from gpulayout.planning.many_plan import JOBS
 from gpulayout.planning.parameters import AXES_VARIANTS
 from gpulayout.planning.tile_shape import FIXED_TILES
 from tests import nvrtc
-from tests.kernel_cases import BLOCK, FILES, MOVE_FILES, ONLY_WIDTHS, WIDTHS, random_case
+from tests.kernel_cases import BLOCK, FILES, MOVE_FILES, ONLY_WIDTHS, WIDTHS
 from tests.nvrtc import CompileError
+from tests.random_moves import AIMS, drawn
 
 pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
 needs_disassembler = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
@@ -77,10 +77,9 @@ def test_all_files_are_known_here():
 
 
 def test_real_plans_ask_for_these_variants_only():
-    rng = np.random.default_rng(7)
-    for width in WIDTHS:
-        for _ in range(300):
-            plan = random_case(rng, width).plan
+    for kind, aim in AIMS.items():
+        for width, number in itertools.product(aim.widths, range(50)):
+            plan = drawn(kind, width, number).plan
             macros = dict(plan.macros)
             assert macros in variants(plan.file, axes=macros["GPL_AXES"])
 

@@ -43,7 +43,8 @@ def drawn(given_type, result_type, number, seed=SEED):
     plan = {"linearize": lambda: linearize_plan(source), "delinearize": lambda: delinearize_plan(source),
             "convert_linear": lambda: convert_plan(source, target)}[direction]()
     count = near(rng, 1, 32, BLOCK, ITEMS * BLOCK, 2 * ITEMS * BLOCK)
-    given = _given(np.random.default_rng(rng.randrange(2**32)), direction, source, count, np.dtype(given_type), rng.random() < 0.3)
+    kind = "wrong" if rng.random() < 0.3 else "places" if mode == "mark" else "elements"
+    given = _given(np.random.default_rng(rng.randrange(2**32)), direction, source, count, np.dtype(given_type), kind)
     expected, is_bad = _reference(direction, mode, source, target, given)
     bits, low_digits = rng.choice(((32, 0), (64, 0), *((64, low + 1) for low in range(len(plan.digits)))))
     given_dtype, result_dtype = np.dtype(given_type), np.dtype(result_type)
@@ -82,14 +83,15 @@ def _shapes(rng, most):
     return shapes
 
 
-def _given(rng, direction, source, count, dtype, wrong):
-    """Random indices, rows of coordinates or one row of places; when `wrong`, some of them are far away or negative."""
+def _given(rng, direction, source, count, dtype, kind):
+    """Random indices, rows of coordinates or one row of places: of "elements", or of all "places" with their padding, or some
+    "wrong" ones among them, a little outside or far away."""
     limits = source.dimensions if direction == "linearize" else (source.buffer_size,)
     places = np.stack([rng.integers(0, limit, count) for limit in limits])
-    if direction != "linearize" and not wrong:                     # elements only
+    if direction != "linearize" and kind == "elements":
         index = [rng.integers(0, size, count) for size in source.dimensions]
         places = sum(coordinate * stride for coordinate, stride in zip(index, source.strides))[None]
-    if wrong:
+    if kind == "wrong":
         far = rng.integers(max(np.iinfo(dtype).min, -10**17), min(np.iinfo(dtype).max, 10**18), places.shape)
         near_by = np.clip(places + rng.integers(-3, 4, places.shape), max(np.iinfo(dtype).min, -9), np.iinfo(dtype).max)
         places = np.where(rng.random(places.shape) < 0.02, far, np.where(rng.random(places.shape) < 0.1, near_by, places))

@@ -4,7 +4,7 @@
     delinearize      linear index -> logical index: digit by digit
     convert_linear   linear index in one layout -> linear index in another: digits of the first, strides of the second
 
-Linear indices past 2^31 need 64 bits, and on a GPU a 64-bit division costs three times a 32-bit one.  So the digits are cut
+Linear indices past 2^31 need 64 bits, and a 64-bit division takes three times the instructions of a 32-bit one.  So digits are cut
 into a lower and an upper part with fewer than 2^31 places each, one 64-bit division splits an index into these two numbers,
 and every digit is then taken in 32 bits: of 70001 x 30000 x 70003 places the lower part is 70001 x 30000, the upper 70003.
 """

@@ -72,7 +72,7 @@ def converted(case, order, text=None):
 def _shapes(rng, most):
     """The same dimensions in two orders, padded or not; up to `most` places."""
     sizes, room = [], most // 8
-    for _ in range(rng.choice((1, 2, 3, 3, 4, 6))):
+    for _ in range(rng.choice((1, 2, 3, 3, 4, 5, 6))):
         sizes.append(rng.choice([size for size in (1, 2, 3, 5, 8, 17, 33, 40) if size <= room]))
         room //= sizes[-1]
     shapes = []

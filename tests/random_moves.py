@@ -152,7 +152,8 @@ def words(rng, width):
     """Around the sizes of tiles of words, and the shortest runs that are worth them, at any phase."""
     at_words = rng.random() < 0.3, rng.random() < 0.3
     along_a, along_b, _ = word_tile(width, *at_words)
-    a, b = near(rng, along_a, 2 * along_a, 64 // width + 1, 128 // width), near(rng, along_b, along_b, 64 // width + 1)
+    a = near(rng, along_a, along_a + 128 // width, 64 // width + 1, 128 // width)      # the second: where a tile reads whole words only
+    b = near(rng, along_b, 2 * along_b if a * 2 * along_b * width < MOST_BYTES else along_b, 64 // width + 1)
     step = 4 // width if all(at_words) else 1
     others = few(rng, 2, 3) if a * b * 3 * width < MOST_BYTES else [1, 1]
     move = laid_out(rng, width, [b, a, *others], [1, *shuffled(rng, 0, 2, 3)], [0, *shuffled(rng, 1, 2, 3)], step=step)

@@ -15,8 +15,8 @@ static sigjmp_buf fault_return;
 static void* fault_address;
 static int fault_signal;
 
-static const int FAULT_SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGVTALRM};
-static const int FAULT_COUNT = 4;
+static const int FAULT_SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGVTALRM, SIGILL};
+static const int FAULT_COUNT = 5;
 #ifndef SIMT_SECONDS
 #define SIMT_SECONDS 60   // of processor time for one launch
 #endif
@@ -63,6 +63,8 @@ inline void describe_fault(char* text, size_t bytes) {
     snprintf(text, bytes, "does not end: stopped after %d seconds", SIMT_SECONDS);
   else if (fault_signal == SIGFPE)
     snprintf(text, bytes, "division by zero");
+  else if (fault_signal == SIGILL)             // where host_module.py has the compiler check addresses
+    snprintf(text, bytes, "misaligned access");
   else
     snprintf(text, bytes, "access to memory that is not there: address %p", fault_address);
 }

@@ -10,6 +10,7 @@ ASCENDING, DESCENDING, RANDOM = ORDERS = (0, 1, 2)
 
 _HEADER = "6I2iQ2q8x"        # struct Launch in launch.hpp
 _ARGUMENT_ALIGN = 16
+_ALIGNMENT = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")        # a GPU refuses what x86 does slowly
 
 
 class LaunchError(Exception):
@@ -28,7 +29,7 @@ def load_many(requests, workers=2):
 
 @functools.lru_cache(maxsize=None)
 def _load(text, kernel_names, macros, optimize):
-    flags = (f"-O{optimize}", "-DSIMT_CATCH_FAULTS", *source_text.macro_flags(dict(macros)))
+    flags = (f"-O{optimize}", "-DSIMT_CATCH_FAULTS", *_ALIGNMENT, *source_text.macro_flags(dict(macros)))
     return HostModule(toolchain.shared_library(source_text.compilation_unit(text, kernel_names), flags))
 
 

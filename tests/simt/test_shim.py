@@ -150,6 +150,14 @@ def test_a_wild_access_ends_the_launch_and_not_the_process():
     test_a_struct_by_value_reaches_every_thread()
 
 
+def test_a_misaligned_access_ends_the_launch():
+    """x86 would carry it out."""
+    target = np.zeros(64, np.uint32)
+    controls().kernel("return_before_barrier")(1, 32, (target.ctypes.data, 32))
+    with pytest.raises(LaunchError, match="misaligned access, block"):
+        controls().kernel("return_before_barrier")(1, 32, (target.ctypes.data + 1, 32))
+
+
 def test_a_loop_that_never_ends_ends_the_launch():
     text = """
     extern "C" __global__ void forever(volatile int* target) { while (*target == 0) {} }

@@ -8,8 +8,7 @@
 //   (1, 2) -> 1 * 1 + 2 * 3 = 7        7 -> (7 % 3, 7 / 3) = (1, 2)        5 -> (2, 1): 2 >= bound 2, padding
 //
 // An index that cannot be converted writes nothing but its own position into *offender, the least one wins; the host
-// looks at it only when it must raise.  With linear == 0 (index == 0) nothing is written: a check before an
-// overwrite.
+// looks at it only when it must raise.  With linear == 0 (index == 0) nothing is written: all is checked first.
 //
 // Nearly all threads have all their indices, and all of them valid: they take a path that asks once for all of them.
 //
@@ -22,7 +21,6 @@
 #define GPL_ELEMENT_BYTES 8
 #include "move.cuh"
 #include "coordinate.cuh"
-
 #define GPL_ITEMS 4
 
 #if GPL_IN_BYTES == 1

@@ -1,37 +1,43 @@
 // Tile of many axes through shared memory, for minor axes that are short on both sides.
 //
-// A tile is a box over up to 16 axes: enough of the source's minor axes that it is read in runs of about 128 bytes, and
+// A tile is a box over up to 13 axes: enough of the source's minor axes that it is read in runs of about 128 bytes, and
 // enough of the target's that it is written in such runs.  Axes of the box are whole, but for axis 0 and axis 1, which
 // may be cut: count[i] pieces of tile[i] places, or single places where nothing is cut and they are outer axes.  The rest
-// of `axis` are first the outer axes, which only move the box about, then the box's whole axes, which have no part in the
-// number of a tile.
+// of `axis` are the outer axes, which only move the box about.
 //
-// The elements of a box are numbered twice: in the order of the source while reading and in that of the target while
-// writing, so that neighbouring lanes meet neighbouring addresses.  A number is split once, into low + low.value * high;
-// where the two parts lie is looked up in two tables, and the sum of both entries is all there is to know:
+// A box is walked twice, in the order of the source while reading and in that of the target while writing, so that
+// neighbouring lanes meet neighbouring addresses.  On each side a walk is rows of up to 32 lanes.  A lane is a number
+// whose digits are the most minor ones of the order, a row a number of the other digits, and an axis may be split into
+// both.  Example, f32 2^22 reversed, a box of 5 axes of the source and 6 of the target: axes that follow one another in
+// memory and in shared memory are one digit, of 32 on the source's side and 64 on the target's:
 //
-//   bits 16..63   offset in elements from the first element of the source, or place of the target
-//   bits 14..15   not 0: outside the bound, or outside the extent
-//   bits  0..13   place in shared memory
+//   reading   lane = digit of 32; row = digits of 2 2 2 2 2 2              64 rows of 32 lanes
+//   writing   lane = half of the digit of 64; row = its 2, then 2 2 2 2 2   64 rows of 32 lanes
 //
-// The tables hold low + high entries rather than low * high, and a block fills them once, a thread an entry or two.  So
-// an element costs one division however many axes there are.  Example, f32 2^22 reversed: a box of 6 axes of the source
-// and 5 of the target has 2048 elements and tables of 2 x (64 + 32) entries.
+// A table in shared memory says where every lane and every row lies; a block fills it once, a thread an entry or two.  A
+// thread keeps its lane and takes every eighth row.  So an element costs no division, however many axes there are: on
+// each side one look-up of a row, which all lanes of a warp share, two sums, one access to the box, one to memory.
 //
-// `step` is what one coordinate of an axis moves in shared memory; the host chooses steps that keep lanes apart:
-//   the box above: steps 1 2 4 8 16 32 along the source's axes, 65 130 260 520 1040 along the target's: lanes that
-//   write read places 65 apart, in banks 1 apart
+// Where neighbours in the source are neighbours in shared memory, small elements enter it in words of 4 bytes, and where
+// all runs of the target are whole words they leave it as such, put together from 4 bytes or 2 halves.
 //
-// Macros: those of move.cuh.
+// Banks: `step` is what one coordinate moves in shared memory; the host chooses steps that keep a row's lanes apart.  The
+// box above: steps of 1 2 4 8 16 elements along the source's axes, 33 66 132 264 528 1056 along the target's: lanes that
+// write are 33 words apart, in banks 1 apart.
+//
+// An element of 4 bytes costs 12 instructions, 6 a side; 24 with all that a thread does once, where it has 8 rows a side
+// (the tables left out).  tests/test_kernels_nvrtc.py counts them.
+//
+// Macros: those of move.cuh; GPL_READ_BYTES, GPL_WRITE_BYTES: of one access to the source, to the target.
 #include "move.cuh"
 
-#define GPL_DIGITS 16                // axes of a box; planning/tile_box.py keeps to this and the next two
-#define GPL_ENTRIES 512              // of all four tables
-#define GPL_BOX_BYTES 10240          // shared memory of a box
-#define GPL_BATCH 4                  // elements of a thread that are loaded before the first is stored
-#define GPL_OUTSIDE 0x4000           // in one entry; the sum of two has it or twice it
-#define GPL_ANY_OUTSIDE 0xC000
-#define GPL_PLACE 0x3FFF
+#define GPL_LANES 32
+#define GPL_WARPS (GPL_THREADS / GPL_LANES)
+#define GPL_DIGITS 16                // of an order; planning/tile_box.py keeps to this and the next one
+#define GPL_SHARED_BYTES 16384       // of a table and a box
+#define GPL_BATCH (GPL_ELEMENT_BYTES == 16 ? 4 : 8)    // rows of a thread that are under way before the first arrives
+typedef GplWord<GPL_READ_BYTES>::type gpl_piece;       // what is read at a time
+typedef GplChunk<GPL_WRITE_BYTES> gpl_written;         // what is written at a time
 
 // GplDivisor for numbers inside a tile: 32 bits in every build.
 struct GplSmallDivisor {
@@ -42,98 +48,179 @@ __device__ __forceinline__ unsigned gpl_divide(unsigned n, const GplSmallDivisor
   return (__umulhi(n, by.multiplier) + n) >> by.shift;
 }
 
+// A piece of an axis.  Its coordinate c stands for c * unit places along the axis, which count from the tile's first
+// place along axis `cut`, or from 0 where that is not 0 or 1.  Places from `bound` on are outside.  Where the axis is
+// split into lanes and rows, `lanes` belong to four places of it (a word of 4 bytes may hold four), and a row has fewer
+// at the bound.
 struct GplDigit {
-  GplSmallDivisor extent;            // of the box along this axis
-  unsigned axis, step;               // which of GplMove, and its step in shared memory
+  GplSmallDivisor size;
+  unsigned short step, cut, unit, lanes;         // step in bytes of shared memory, for one coordinate
+  gpl_uint stride, bound;                        // in elements
 };
 
-// The axes of a box in the order of one side, minor first.
 struct GplOrder {
-  GplSmallDivisor low;               // elements of the low digits
-  unsigned low_digits, digits;       // low ones and all
-  unsigned entries;                  // of both tables, first the low one's
+  unsigned lanes, last_lanes;        // in each of the `full` first rows; in the others
+  unsigned full, rows;
+  unsigned lane_digits, digits;      // digit[0..lane_digits) are the lanes', the rest the rows'
+  unsigned first;                    // the first row's entry
+  unsigned checked;                  // not 0: rows may be outside in any tile
   GplDigit digit[GPL_DIGITS];
 };
 
 struct GplBoxMove {
   GplMove move;
-  GplOrder read, write;
-  unsigned elements;                 // of a box that is not cut off
+  GplOrder order[2];                 // reading, writing
+  unsigned apart[4];                 // bytes from a written piece's first element to each, in shared memory
+  unsigned entries, box;             // of the table; bytes from it to the box
 };
 
-// A block's box: its first element on both sides, and its first coordinate along the two axes that may be cut.
-struct GplBox {
-  GplPlace place;
-  gpl_uint first[2];
+// Where a lane or a row lies: x is its offset in elements; y has its place in shared memory, in bytes, above 16 bits
+// that say how many lanes of it are inside.
+#if GPL_INDEX_BITS == 32
+typedef uint2 GplEntry;
+#else
+typedef ulonglong2 GplEntry;
+#endif
+__device__ __forceinline__ unsigned gpl_bytes(const GplEntry& entry) { return (unsigned)entry.y >> 16; }
+__device__ __forceinline__ unsigned gpl_inside(const GplEntry& entry) { return (unsigned)entry.y & 0xFFFF; }
+
+// The number of a tile, taken apart: its first places along the axes that may be cut, and the number of the outer axes.
+struct GplCorner {
+  gpl_uint first[2], others;
 };
 
-__device__ __forceinline__ GplBox gpl_box(gpl_uint number, const GplMove& move) {
+__device__ __forceinline__ GplCorner gpl_corner(gpl_uint number, const GplMove& move) {
   const gpl_uint above = gpl_divide(number, move.count[0]), others = gpl_divide(above, move.count[1]);
-  GplBox box = {gpl_place<2>(others, move), {(number - above * move.count[0].value) * move.tile[0].value,
-                                             (above - others * move.count[1].value) * move.tile[1].value}};
-  box.place.source += box.first[0] * move.axis[0].source_stride + box.first[1] * move.axis[1].source_stride;
-  box.place.target += box.first[0] * move.axis[0].target_stride + box.first[1] * move.axis[1].target_stride;
-  box.place.inside = box.place.inside && box.first[0] < move.axis[0].bound && box.first[1] < move.axis[1].bound;
-  return box;
+  return {{(number - above * move.count[0].value) * move.tile[0].value, (above - others * move.count[1].value) * move.tile[1].value},
+          others};
 }
 
-// One entry of an order's tables.  Low ones start from the box's own place.
-template <bool READ>
-__device__ __forceinline__ unsigned long long gpl_entry(unsigned number, const GplOrder& order, const GplBox& box, const GplMove& move) {
-  const bool high = number >= order.low.value;
-  const unsigned end = high ? order.digits : order.low_digits;
-  unsigned rest = high ? number - order.low.value : number, place = 0;
-  gpl_uint offset = high ? 0 : READ ? box.place.source : box.place.target;
-  bool inside = !READ || box.place.inside;
+// One entry of the table: 32 lanes of reading, 32 of writing, the rows of reading, those of writing.  Lanes start from
+// the box's own place.
+__device__ __forceinline__ GplEntry gpl_entry(unsigned entry, const GplCorner& corner, const GplBoxMove& nd) {
+  const bool is_lane = entry < 2 * GPL_LANES, writes = is_lane ? entry >= GPL_LANES : entry >= nd.order[1].first;
+  const GplOrder& order = nd.order[writes];
+  unsigned number = is_lane ? entry % GPL_LANES : entry - order.first, bytes = 0, inside = GPL_LANES;
+  gpl_uint offset = 0;
+  const unsigned end = is_lane ? order.lane_digits : order.digits;
 #pragma unroll 1
-  for (unsigned i = high ? order.low_digits : 0; i < end; ++i) {
+  for (unsigned i = is_lane ? 0 : order.lane_digits; i < end; ++i) {
     const GplDigit& digit = order.digit[i];
-    const GplAxis& axis = move.axis[digit.axis];
-    const unsigned above = gpl_divide(rest, digit.extent), coordinate = rest - above * digit.extent.value;
-    const gpl_uint first = digit.axis == 0 ? box.first[0] : digit.axis == 1 ? box.first[1] : 0;
-    rest = above;
-    place += coordinate * digit.step;
-    offset += coordinate * (READ ? axis.source_stride : axis.target_stride);
-    inside = inside && first + coordinate < (READ ? axis.bound : axis.extent.value);
+    const unsigned above = gpl_divide(number, digit.size), coordinate = number - above * digit.size.value;
+    const gpl_uint from = (digit.cut == 0 ? corner.first[0] : digit.cut == 1 ? corner.first[1] : 0) + coordinate * digit.unit;
+    number = above;
+    bytes += coordinate * digit.step;
+    offset += coordinate * digit.stride;
+    const unsigned left = from < digit.bound ? (unsigned)min(digit.bound - from, (gpl_uint)(4 * GPL_LANES)) : 0;
+    inside = min(inside, left * digit.lanes / 4);
   }
-  return (unsigned long long)(long long)(gpl_int)offset << 16 | (inside ? 0 : GPL_OUTSIDE) | place;
-}
-
-__device__ __forceinline__ unsigned long long gpl_look_up(unsigned number, const GplOrder& order, const unsigned long long* table) {
-  const unsigned high = gpl_divide(number, order.low);
-  return table[number - high * order.low.value] + table[order.low.value + high];
-}
-
-__device__ __forceinline__ gpl_uint gpl_offset(unsigned long long sum) { return (gpl_uint)((long long)sum >> 16); }
-
-GPL_KERNEL gpl_tile_nd(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplBoxMove nd) {
-  __shared__ gpl_element shared_nd[GPL_BOX_BYTES / GPL_ELEMENT_BYTES];
-  __shared__ unsigned long long table[GPL_ENTRIES];
-  if (gpl_block() >= nd.move.total) return;                       // the whole block, before any barrier
-  const GplBox box = gpl_box(gpl_block(), nd.move);
-  const unsigned reads = nd.read.entries, entries = reads + nd.write.entries;
-  for (unsigned entry = threadIdx.x; entry < entries; entry += GPL_THREADS)
-    table[entry] = entry < reads ? gpl_entry<true>(entry, nd.read, box, nd.move) : gpl_entry<false>(entry - reads, nd.write, box, nd.move);
-  __syncthreads();                                                // the tables are complete
-  for (unsigned first = threadIdx.x; first < nd.elements; first += GPL_BATCH * GPL_THREADS) {
-    gpl_element value[GPL_BATCH];
-    unsigned place[GPL_BATCH];
+  if (is_lane) {
+    const GplPlace place = gpl_place<2>(corner.others, nd.move);
+    bool data = place.inside;
+    offset += writes ? place.target : place.source;
 #pragma unroll
-    for (int k = 0; k < GPL_BATCH; ++k) {
-      if (first + k * GPL_THREADS >= nd.elements) break;
-      const unsigned long long sum = gpl_look_up(first + k * GPL_THREADS, nd.read, table);
-      gpl_pad(nd.move, value[k]);
-      if (!(sum & GPL_ANY_OUTSIDE)) value[k] = *gpl_at(source, gpl_offset(sum));
-      place[k] = (unsigned)sum & GPL_PLACE;
+    for (int i = 0; i < 2; ++i) {
+      const GplAxis& axis = nd.move.axis[i];
+      offset += corner.first[i] * (writes ? axis.target_stride : axis.source_stride);
+      data = data && corner.first[i] < axis.bound;
+    }
+    if (!writes && !data) inside = 0;
+  }
+  GplEntry result;
+  result.x = offset;
+  result.y = bytes << 16 | inside;
+  return result;
+}
+
+// One thread on one side: its lane, or one that is outside of every row; its place in memory and in the box.
+template <bool WHOLE>
+struct GplReader {
+  const void* source;
+  gpl_uint from;
+  unsigned char* to;
+  unsigned lane;
+  const GplMove& move;
+
+  template <int ROWS>
+  __device__ __forceinline__ void rows(const GplEntry* row) const {
+    GplEntry entry[ROWS];
+    gpl_piece value[ROWS];
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+      entry[i] = row[i * GPL_WARPS];
+      if (!WHOLE) gpl_pad(move, value[i]);
+      if (WHOLE || lane < gpl_inside(entry[i])) value[i] = *(const gpl_piece*)gpl_at(source, from + entry[i].x);
     }
 #pragma unroll
-    for (int k = 0; k < GPL_BATCH; ++k)
-      if (first + k * GPL_THREADS < nd.elements) shared_nd[place[k]] = value[k];
+    for (int i = 0; i < ROWS; ++i) *(gpl_piece*)(to + gpl_bytes(entry[i])) = value[i];
+  }
+};
+
+template <bool WHOLE>
+struct GplWriter {
+  void* target;
+  gpl_uint to;
+  const unsigned char* from;
+  unsigned lane;
+  const unsigned (&apart)[4];
+
+  template <int ROWS>
+  __device__ __forceinline__ void rows(const GplEntry* row) const {
+    GplEntry entry[ROWS];
+    gpl_written value[ROWS];
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+      entry[i] = row[i * GPL_WARPS];
+#pragma unroll
+      for (int j = 0; j < GPL_WRITE_BYTES / GPL_ELEMENT_BYTES; ++j)
+        value[i].element[j] = *(const gpl_element*)(from + gpl_bytes(entry[i]) + (j ? apart[j] : 0));
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+      if (WHOLE || lane < gpl_inside(entry[i])) ((gpl_written*)gpl_at(target, to + entry[i].x))->word = value[i].word;
+  }
+};
+
+// The rows of a thread, every eighth one: first those of all lanes, then those in which a split axis ends.  As many are
+// under way at a time as are left.
+template <class Side>
+__device__ __forceinline__ void gpl_walk(const Side& side, const GplEntry* table, const GplOrder& order) {
+  const unsigned lane = threadIdx.x % GPL_LANES, warp = threadIdx.x / GPL_LANES;
+#pragma unroll 1
+  for (int last = 0; last < 2; ++last) {
+    const unsigned begin = (last ? order.full : 0) + warp, end = last ? order.rows : order.full;
+    if (begin >= end || lane >= (last ? order.last_lanes : order.lanes)) continue;
+    const GplEntry* row = table + order.first + begin;
+    unsigned count = (end - begin + GPL_WARPS - 1) / GPL_WARPS;
+#pragma unroll 1
+    for (; count >= GPL_BATCH; count -= GPL_BATCH, row += GPL_BATCH * GPL_WARPS) side.template rows<GPL_BATCH>(row);
+    if (GPL_BATCH > 4 && (count & 4)) side.template rows<4>(row), row += 4 * GPL_WARPS;
+    if (count & 2) side.template rows<2>(row), row += 2 * GPL_WARPS;
+    if (count & 1) side.template rows<1>(row);
+  }
+}
+
+GPL_KERNEL gpl_tile_nd(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplBoxMove nd) {
+  __shared__ uint4 shared_nd[GPL_SHARED_BYTES / 16];
+  if (gpl_block() >= nd.move.total) return;                       // the whole block, before any barrier
+  GplEntry* const table = (GplEntry*)shared_nd;
+  unsigned char* const box = (unsigned char*)shared_nd + nd.box;
+  const GplCorner corner = gpl_corner(gpl_block(), nd.move);
+  for (unsigned entry = threadIdx.x; entry < nd.entries; entry += GPL_THREADS) table[entry] = gpl_entry(entry, corner, nd);
+  const unsigned lane = threadIdx.x % GPL_LANES;
+  const gpl_uint end0 = corner.first[0] + nd.move.tile[0].value, end1 = corner.first[1] + nd.move.tile[1].value;
+  __syncthreads();                                                // the table is complete
+  {
+    const GplEntry own = table[lane];
+    const bool inside = gpl_inside(own), whole = !nd.order[0].checked && end0 <= nd.move.axis[0].bound && end1 <= nd.move.axis[1].bound;
+    if (whole && inside) gpl_walk(GplReader<true>{source, own.x, box + gpl_bytes(own), lane, nd.move}, table, nd.order[0]);
+    else gpl_walk(GplReader<false>{source, own.x, box + gpl_bytes(own), inside ? lane : GPL_LANES, nd.move}, table, nd.order[0]);
   }
   __syncthreads();                                                // the box is complete
-#pragma unroll 4
-  for (unsigned number = threadIdx.x; number < nd.elements; number += GPL_THREADS) {
-    const unsigned long long sum = gpl_look_up(number, nd.write, table + reads);
-    if (!(sum & GPL_ANY_OUTSIDE)) *gpl_at(target, gpl_offset(sum)) = shared_nd[(unsigned)sum & GPL_PLACE];
+  {
+    const GplEntry own = table[GPL_LANES + lane];
+    const bool inside = gpl_inside(own), whole = end0 <= nd.move.axis[0].extent.value && end1 <= nd.move.axis[1].extent.value;
+    if (whole && inside) gpl_walk(GplWriter<true>{target, own.x, box + gpl_bytes(own), lane, nd.apart}, table, nd.order[1]);
+    else gpl_walk(GplWriter<false>{target, own.x, box + gpl_bytes(own), inside ? lane : GPL_LANES, nd.apart}, table, nd.order[1]);
   }
 }

@@ -233,6 +233,9 @@ def many_axes(width):
     padded = [(5, 4, 343, 1), (9, 7, 1, 5), (7, 7, 7, 45), (9, 7, 49, 316)]
     yield Case("padded", move_of(width, [*padded, (3, 2, -1372, 2850), (3, 2, 0, 8552)]))
     yield Case("padded, cut", move_of(width, [(5, 3, 2100, 1), (30, 27, 70, 5), (70, 69, 1, 150), (3, 1, 0, 10500)]))
+    # Small elements in words that are inside or outside as a whole, in an axis that is lanes and rows.
+    yield Case("padded words", move_of(width, [(6, 6, 264, 1), (2, 2, 132, 6), (136, 132, 1, 16)]))
+    yield Case("padded words, cut", move_of(width, [(6, 6, 1992, 1), (2, 2, 996, 6), (1004, 996, 1, 12)]))
 
 
 def gathers(width):

@@ -127,8 +127,10 @@ def test_many_short_axes_are_read_and_written_in_runs(width):
     """A gather would read a sector for each element, 8 of 4 bytes.  Runs of odd lengths share their sectors with others."""
     for name, row in traffic([case for case in awkward_cases(width) if "reversed" in case.name or "7 x 7" in case.name]).items():
         assert row["file"] == "tile_nd.cu"
-        assert max(row["global read"][1], row["global write"][1]) <= {1: 2.4, 2: 2, 4: 1.5, 8: 1.25, 16: 1.15}[width], (name, row)
-        assert max(row[access][0] for access in SHARED) <= 2.5, (name, row)
+        odd = "3^9" in name or "7 x 7" in name
+        most = {1: 1.85, 2: 1.4, 4: 1.2, 8: 1.1, 16: 1.05}[width] if odd else 1
+        assert max(row["global read"][1], row["global write"][1]) <= most, (name, row)
+        assert [row[access] for access in SHARED] == [[1, 1], [1, 1]], (name, row)
 
 
 def test_an_even_pitch_is_seen():

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from gpulayout.planning.launch import THREADS, Kernel, KernelPlan, common_step, offset_bits, planned
 from gpulayout.planning.move import Axis
@@ -35,9 +36,10 @@ def channel_plan(work: Work) -> KernelPlan | Work:
     spans = math.ceil(pixel.extent / (chunks * chunk))
     total = spans * math.prod(axis.extent for axis in others)
     macros = (("GPL_CHANNELS", channels), ("GPL_PLANES", channel.bound), ("GPL_CHUNKS", chunks), ("GPL_TO_PLANES", int(to_planes)))
-    return planned(work._replace(axes=axes), _CHANNELS,
+    plan = planned(work._replace(axes=axes), _CHANNELS,
                    max(work.width, 4) if to_planes else vector_bytes(work.width, channels), math.ceil(total * _WARP / THREADS),
                    total=total, counts=(spans, 1), tile=(chunks * chunk, channels), accesses=macros)
+    return replace(plan, runs=(channels * pixel.bound, pixel.extent) if to_planes else (pixel.bound, channels * pixel.extent))
 
 
 def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> str | None:

@@ -26,6 +26,7 @@ class KernelPlan:
     tile          places along its axes, minor first
     reasons       what kept the plan from a faster family or wider accesses, one sentence each
     runs          elements that follow one another in the source and in the target, where they are not those of the tile
+    lanes         of a warp that read, and that write, at a time
     """
 
     family: str
@@ -41,6 +42,7 @@ class KernelPlan:
     tile: tuple[int, ...] | None
     reasons: tuple[str, ...]
     runs: tuple[int, int] | None = None
+    lanes: tuple[int, int] = (32, 32)
 
 
 class Kernel(NamedTuple):

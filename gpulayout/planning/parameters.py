@@ -6,16 +6,29 @@ its head followed by an array of words; the order here is the order of the field
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpulayout.planning.division import divisor, reciprocal
-from gpulayout.planning.tile_box import MAX_BOX_AXES
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)     # one compiled kernel each; unused axes have extent 1
+BOX_LANES, BOX_DIGITS = 32, 16                         # of kernels/tile_nd.cu
+BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16          # its table and box; an entry of the table, 8 where offsets have 32 bits
 _INT31 = 2**31
+
+
+class BoxOrder(NamedTuple):
+    """A `GplOrder`: digits of the lanes and of the rows, each (size, step in bytes, cut, unit, lanes, stride, bound)."""
+
+    lanes: int
+    last_lanes: int
+    full: int
+    rows: int
+    checked: bool
+    digits: tuple[Sequence[tuple], Sequence[tuple]]
 
 
 def axes_variant(count: int) -> int:
@@ -74,19 +87,21 @@ def with_pointers(many: bytes, capacity: int, pointers: Sequence[tuple[int, int]
     return words.tobytes()
 
 
-def pack_box(orders: Sequence[tuple[int, Sequence[tuple[int, int, int]]]]) -> bytes:
-    """The bytes that follow the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first.
+def pack_box(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> bytes:
+    """The bytes that follow the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first, and what they share.
 
-    orders   (digits in the low table, digits), a digit is (size, axis of the move, step in shared memory), minor first
+    apart   bytes between the elements of a written piece, from its first
     """
-    words: list[int] = []
-    for low_digits, digits in orders:
-        low = math.prod(size for size, _, _ in digits[:low_digits])
-        high = math.prod(size for size, _, _ in digits[low_digits:])
-        words += [*divisor(low, 32), low_digits, len(digits), low + high]
-        for size, axis, step in [*digits, *[(1, 0, 0)] * (MAX_BOX_AXES - len(digits))]:
-            words += [*divisor(size, 32), axis, step]
-    return _aligned(_words([*words, math.prod(size for size, _, _ in orders[0][1])], 32), 16)
+    first, data = 2 * BOX_LANES, b""
+    for lanes, last_lanes, full, rows, checked, digits in orders:
+        count = sum(map(len, digits))
+        data += struct.pack("<8I", lanes, last_lanes, full, rows, len(digits[0]), count, first, checked)
+        first += rows
+        unused = [(1, 0, 2, 1, 4 * BOX_LANES, 0, None)] * (BOX_DIGITS - count)
+        for size, step, cut, unit, per, stride, bound in [*digits[0], *digits[1], *unused]:
+            data += struct.pack("<3I4H", *divisor(size, 32), step, cut, unit, per) + bytes(bits // 16 - 2 << 1)
+            data += _words((stride, -1 if bound is None else bound), bits)
+    return _aligned(data + struct.pack("<6I", *apart, *[0] * (4 - len(apart)), first, first * BOX_ENTRY_BYTES), 16)
 
 
 def pack_index_table(bits: int, scalars: Sequence[int], low_digits: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:

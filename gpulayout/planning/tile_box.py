@@ -1,7 +1,7 @@
-"""Which box of axes the many-axes tile moves at a time, and where its elements lie in shared memory.
+"""Which box of axes the many-axes tile moves at a time.
 
-Sizes and steps are in elements of `width` bytes, one per axis of the move; an axis of size 1 is not part of the box.
-An order is a sequence of axis numbers, minor first.
+Sizes are in elements of `width` bytes, one per axis of the move; an axis of size 1 is not part of the box.  An order is a
+sequence of axis numbers, minor first.
 """
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpulayout.planning.move import Axis
+from gpulayout.planning.parameters import BOX_DIGITS, BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
 
-MAX_BOX_AXES = 16            # these four are limits of kernels/tile_nd.cu
-MAX_OFFSET = 2**47           # elements: offsets have 48 bits and a sign is one of them
-_TABLE_ENTRIES = 256         # of one side
-_SHARED_BYTES = 10240
-_BOX_BYTES = 9216            # of elements; what is left is for the steps between them
+MAX_BOX_AXES = BOX_DIGITS - 3          # an axis that is split has two digits more, another one
+_ROW = 24                    # elements that a row of lanes has at least, nearly always
 _SMALLEST = 256              # elements: one per thread of a block
 _RUN_BYTES = 128             # a run worth aiming at: four sectors
 _SECTOR = 32                 # bytes that memory moves at once
@@ -23,47 +21,72 @@ _WRITE_WEIGHT = 1.25         # a sector that is written in part is read as well
 
 
 class Box(NamedTuple):
-    """A box, how it is walked on both sides, and its runs: elements that follow one another in memory.
-
-    read, write   the box's axes in the order of the source, of the target
-    steps         what one coordinate of each axis moves in shared memory
-    """
+    """A box, its axes in the order of the source and of the target, its runs: elements that follow one another in memory,
+    and about how many times its bytes are moved."""
 
     sizes: tuple[int, ...]
     read: tuple[int, ...]
     write: tuple[int, ...]
-    steps: tuple[int, ...]
     source_run: int
     target_run: int
+    cost: float
 
     @property
     def elements(self) -> int:
         return math.prod(self.sizes)
 
 
-def best_box(axes: Sequence[Axis], width: int) -> Box | None:
-    """The box that touches fewest sectors in vain, or None when no box is worth a block.
+class _Side(NamedTuple):
+    """One side of a move: steps in its memory, forwards; the axes of its runs; elements of a sector and of what a lane moves."""
+
+    strides: tuple[int, ...]
+    order: tuple[int, ...]
+    sector: int
+    piece: int
+
+
+class _Run(NamedTuple):
+    """Sizes of some minor axes of a side, the elements they make, and what a run like that costs."""
+
+    sizes: dict[int, int]
+    length: int
+    cost: float
+
+
+def boxes(axes: Sequence[Axis], width: int) -> Iterator[Box]:
+    """Boxes worth a block, those that touch fewest sectors in vain first.
 
     2^10 elements of 4 bytes reversed, of which 1024 fit a box: it is whole, and its runs are all of memory:
 
     >>> axes = [Axis(2, 2, 2**(9 - k), 2**k) for k in range(10)]
-    >>> best_box(axes, 4)[:3] == ((2,) * 10, tuple(range(9, -1, -1)), tuple(range(10)))
+    >>> next(boxes(axes, 4))[:3] == ((2,) * 10, tuple(range(9, -1, -1)), tuple(range(10)))
     True
     """
-    orders = _run_order(axes, "source"), _run_order(axes, "target")
-    if not all(orders):
-        return None
-    best, least = None, math.inf
-    for source in _runs(axes, orders[0], width):
-        for target in _runs(axes, orders[1], width):
-            sizes = tuple(max(pair) for pair in zip(source, target))
-            cost = _cost(axes, sizes, orders, width)
-            if cost < least:
-                best, least = sizes, cost
-    if not best:
-        return None
-    read, write = _walk(axes, best, "source"), _walk(axes, best, "target")
-    return Box(best, read, write, _steps(best, orders[0], read, write, width), *runs(axes, best))
+    sides = [_side(axes, side, width) for side in ("source", "target")]
+    if not all(side.order for side in sides):
+        return
+    most = _most_elements(sides, width)
+    reads, writes = (_runs(axes, side, width, most) for side in sides)
+    found: dict[tuple, float] = {}
+    for read in reads:
+        for write in writes:
+            if read.sizes.keys().isdisjoint(write.sizes):
+                elements = read.length * write.length
+                if elements > most or elements < _SMALLEST:
+                    continue
+                sizes = read.sizes | write.sizes
+            else:
+                sizes = read.sizes | {k: max(size, read.sizes.get(k, 1)) for k, size in write.sizes.items()}
+                elements = math.prod(sizes.values())
+            if not _SMALLEST <= elements <= most or len(sizes) > MAX_BOX_AXES:
+                continue
+            key = tuple(sorted(sizes.items()))
+            if key in found:
+                continue
+            found[key] = _cost(axes, sizes, elements, (read, write), sides, width)
+    for key in sorted(found, key=found.__getitem__):
+        if found[key] < math.inf:
+            yield _box(axes, dict(key), sides, found[key])
 
 
 def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
@@ -72,150 +95,104 @@ def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
     >>> runs([Axis(100, 100, 3, 1), Axis(3, 3, 1, 100)], (50, 3))
     (150, 50)
     """
-    return _run_length(axes, sizes, _run_order(axes, "source")), _run_length(axes, sizes, _run_order(axes, "target"))
+    found = dict(enumerate(sizes))
+    return tuple(_run_length(axes, found, _side(axes, side, 1).order) for side in ("source", "target"))
 
 
-def split(sizes: Sequence[int]) -> int:
-    """How many of an order's minor axes go into the low table: those with which both tables together are smallest.
-
-    >>> split((8, 4, 8, 4)), split((2,) * 11), split((900,))
-    (2, 5, 1)
-    """
-    return min(range(1, len(sizes) + 1), key=lambda low: _entries(sizes, low))
+def _most_elements(sides: Sequence[_Side], width: int) -> int:
+    """Elements for which shared memory has room, with the rows of both sides in the table: 2880 of 4 bytes."""
+    rows = sum([1 / side.piece for side in sides]) / _ROW
+    return int((BOX_SHARED_BYTES - 2 * BOX_LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
 
 
-def table_entries(sizes: Sequence[int]) -> int:
-    """Entries of both tables of an order."""
-    return _entries(sizes, split(sizes))
+def _side(axes: Sequence[Axis], side: str, width: int) -> _Side:
+    strides = tuple([abs(axis.source_stride if side == "source" else axis.target_stride) for axis in axes])
+    word = max(4 // width, 1)
+    short = math.prod([axis.extent for axis, stride in zip(axes, strides) if stride % word])
+    return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if short % word == 0 else 1)
 
 
-def _entries(sizes: Sequence[int], low: int) -> int:
-    return math.prod(sizes[:low]) + math.prod(sizes[low:])
-
-
-# ---- runs ------------------------------------------------------------------------------------------------
-
-def _stride(axis: Axis, side: str) -> int:
-    return abs(axis.source_stride if side == "source" else axis.target_stride)
-
-
-def _run_order(axes: Sequence[Axis], side: str) -> tuple[int, ...]:
+def _run_order(axes: Sequence[Axis], strides: Sequence[int], side: str) -> tuple[int, ...]:
     """The axes that follow one another in a side's memory, from the contiguous one on, as long as gaps are no longer
     than what they part."""
     order, covered = [], 0.5
-    moving = [k for k, axis in enumerate(axes) if axis.extent > 1 and _stride(axis, side)]
-    for k in sorted(moving, key=lambda k: (_stride(axes[k], side), axes[k].extent)):
-        if _stride(axes[k], side) > 2 * covered:
+    moving = [(strides[k], axis.extent, k) for k, axis in enumerate(axes) if axis.extent > 1 and strides[k]]
+    for stride, extent, k in sorted(moving):
+        if stride > 2 * covered:
             break
         order.append(k)
-        covered = _stride(axes[k], side) * (axes[k].bound if side == "source" else axes[k].extent)
+        covered = stride * (axes[k].bound if side == "source" else extent)
     return tuple(order)
 
 
-def _walk(axes: Sequence[Axis], sizes: Sequence[int], side: str) -> tuple[int, ...]:
-    """All axes of a box in the order of a side; those that stay where they are come last."""
-    return tuple(sorted((k for k, size in enumerate(sizes) if size > 1),
-                        key=lambda k: (_stride(axes[k], side) or math.inf, axes[k].extent)))
+def _box(axes: Sequence[Axis], sizes: dict[int, int], sides: Sequence[_Side], cost: float) -> Box:
+    """Axes that stay where they are come last in an order."""
+    walks = [tuple(sorted(sizes, key=lambda k: (side.strides[k] or math.inf, axes[k].extent))) for side in sides]
+    lengths = [_run_length(axes, sizes, side.order) for side in sides]
+    return Box(tuple([sizes.get(k, 1) for k in range(len(axes))]), *walks, *lengths, cost)
 
 
-def _run_length(axes: Sequence[Axis], sizes: Sequence[int], order: Sequence[int]) -> int:
+def _run_length(axes: Sequence[Axis], sizes: dict[int, int], order: Sequence[int]) -> int:
     length = 1
     for k in order:
-        length *= sizes[k]
-        if sizes[k] < axes[k].extent:
+        size = sizes.get(k, 1)
+        length *= size
+        if size < axes[k].extent:
             break
     return length
 
 
-def _runs(axes: Sequence[Axis], order: Sequence[int], width: int) -> list[tuple[int, ...]]:
+def _runs(axes: Sequence[Axis], side: _Side, width: int, most: int) -> list[_Run]:
     """Sizes that make runs about as long as what is aimed at, and those that alone fill a box."""
-    found = sorted((math.prod(sizes), sizes) for sizes in _cuts(axes, order, _BOX_BYTES // width))
-    short = sum(length < _RUN_BYTES // width for length, _ in found)
-    kept = [*found[max(short - 4, 0):short + 8], *found[short + 8:][-4:]]
-    return [sizes for _, sizes in kept]
+    found = sorted(_cuts(axes, side.order, most), key=lambda each: each[1])
+    short = sum(length * width < _RUN_BYTES for _, length in found)
+    kept = [*found[max(short - 4, 0):short + 6], *found[short + 6:][-3:]]
+    return [_Run(sizes, length, _sectors(axes, sizes, length, side)) for sizes, length in kept]
 
 
-def _cuts(axes: Sequence[Axis], order: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
+def _cuts(axes: Sequence[Axis], order: Sequence[int], most: int) -> Iterator[tuple[dict[int, int], int]]:
     """Boxes of up to `most` elements: a side's minor axes whole and the next one cut, evenly or to a power of two."""
-    sizes, length = [1] * len(axes), 1
+    sizes, length = {}, 1
     for k in order:
         extent, room = axes[k].extent, most // length
         even = {-(-extent // pieces) for pieces in range(2, 9)}
         for size in even | {2**power for power in range(1, 9)}:
             if 1 < size < extent and size <= room:
-                yield (*sizes[:k], size, *sizes[k + 1:])
+                yield {**sizes, k: size}, length * size
         if extent > room:
             return
         sizes[k], length = extent, length * extent
-        yield tuple(sizes)
+        yield dict(sizes), length
 
 
-def _cost(axes: Sequence[Axis], sizes: Sequence[int], orders: Sequence[Sequence[int]], width: int) -> float:
+def _cost(axes: Sequence[Axis], sizes: dict[int, int], elements: int, chosen: tuple[_Run, _Run], sides: Sequence[_Side],
+          width: int) -> float:
     """About how many times the bytes of a box are moved, 2.25 being the least; infinite for a box that cannot be."""
-    elements, taken = math.prod(sizes), [k for k, size in enumerate(sizes) if size > 1]
-    cut = [k for k in taken if sizes[k] < axes[k].extent]
-    if not _SMALLEST <= elements <= _BOX_BYTES // width or len(cut) > 2 or len(taken) > MAX_BOX_AXES:
+    cut = [k for k, size in sizes.items() if size < axes[k].extent]
+    if len(cut) > 2:
         return math.inf
-    entries = [table_entries([sizes[k] for k in _walk(axes, sizes, side)]) for side in ("source", "target")]
-    if max(entries) > _TABLE_ENTRIES:
-        return math.inf
-    idle = math.prod(-(-axes[k].extent // sizes[k]) * sizes[k] / axes[k].extent for k in cut)
-    read, write = (_sectors(axes, sizes, order, side, width) for order, side in zip(orders, ("source", "target")))
-    return idle * (read + _WRITE_WEIGHT * write) + 0.5 * sum(entries) / elements + 64 / elements
+    idle = math.prod([-(-axes[k].extent // sizes[k]) * sizes[k] / axes[k].extent for k in cut])
+    costs = []
+    for run, side in zip(chosen, sides):
+        length = _run_length(axes, sizes, side.order)             # longer where the other side takes more of these axes
+        costs.append(run.cost if length == run.length else _sectors(axes, sizes, length, side))
+    return idle * (costs[0] + _WRITE_WEIGHT * costs[1]) + 96 / elements
 
 
-def _sectors(axes: Sequence[Axis], sizes: Sequence[int], order: Sequence[int], side: str, width: int) -> float:
+def _sectors(axes: Sequence[Axis], sizes: dict[int, int], length: int, side: _Side) -> float:
     """Sectors that a run touches, as a multiple of the least: one more when runs do not begin and end with them."""
-    length, whole = 1, set()
+    aligned = length % side.sector == 0 and starts_are_multiples(axes, sizes, side.strides, side.order, side.sector)
+    return 1 + (side.sector / 8 if aligned else side.sector) / length
+
+
+def starts_are_multiples(axes: Sequence[Axis], sizes: dict[int, int], strides: Sequence[int], order: Sequence[int], unit: int) -> bool:
+    """True when all runs of a side begin at multiples of `unit` elements: steps of all axes that are not within a run are."""
+    within = set()
     for k in order:
-        length *= sizes[k]
-        if sizes[k] < axes[k].extent:
+        if sizes.get(k, 1) < axes[k].extent:
+            if strides[k] * sizes.get(k, 1) % unit:
+                return False
+            within.add(k)
             break
-        whole.add(k)
-    steps = [_stride(axis, side) * sizes[k] for k, axis in enumerate(axes) if k not in whole]
-    return 1 + (_SECTOR if any(step * width % _SECTOR for step in [length, *steps]) else 4) / (length * width)
-
-
-# ---- shared memory -------------------------------------------------------------------------------------------
-
-def _steps(sizes: Sequence[int], run: Sequence[int], read: Sequence[int], write: Sequence[int], width: int) -> tuple[int, ...]:
-    """Steps in shared memory: the source's run as it is, then the other axes in the order of the target.
-
-    One gap is left where it keeps lanes in different banks, on both sides; the most minor place and the smallest gap win.
-    """
-    minor = [k for k in run if sizes[k] > 1]
-    order = [*minor, *(k for k in write if k not in minor)]
-    unit, last = max(4 // width, 1), max(len(minor), 1)
-    best, least = None, math.inf
-    for position in (last, *(p for p in range(1, len(order)) if p != last)):
-        for gap in range(0, 33 * unit, unit):
-            steps = _stepped(sizes, order, position, gap)
-            if 1 + sum((sizes[k] - 1) * steps[k] for k in order) > _SHARED_BYTES // width:
-                break
-            cost = _conflicts(sizes, read, steps, width) + _conflicts(sizes, write, steps, width)
-            if cost < least:
-                best, least = steps, cost
-        if least <= 3:
-            break
-    return best
-
-
-def _stepped(sizes: Sequence[int], order: Sequence[int], position: int, gap: int) -> tuple[int, ...]:
-    steps, step = [0] * len(sizes), 1
-    for number, k in enumerate(order):
-        step += gap if number == position else 0
-        steps[k], step = step, step * sizes[k]
-    return tuple(steps)
-
-
-def _conflicts(sizes: Sequence[int], walk: Sequence[int], steps: Sequence[int], width: int) -> int:
-    """The most lanes of a warp that want different words of one bank, in the first lanes that are served together."""
-    lanes, word = 128 // max(width, 4), max(4 // width, 1)             # lanes that fill all banks, elements of a bank
-    places = [0]
-    for k in walk:                                   # the places of the first lanes, minor axis fastest
-        if len(places) >= lanes:
-            break
-        places = [place + coordinate * steps[k] for coordinate in range(sizes[k]) for place in places]
-    words = {place // word for place in places[:lanes]}
-    banks = [number % lanes for number in words]
-    return max(banks.count(bank) for bank in set(banks))
+        within.add(k)
+    return all(stride % unit == 0 for k, stride in enumerate(strides) if k not in within)

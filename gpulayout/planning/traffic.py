@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpulayout.planning.channel_plan import vector_bytes
 from gpulayout.planning.launch import KernelPlan
 from gpulayout.planning.move import Axis
 
@@ -32,17 +33,19 @@ class Requests(NamedTuple):
     run      what neighbouring lanes find one after the other
     start    every run starts at a multiple of this, a power of two up to a sector
     step     from the start of a run to that of the next one
+    lanes    of a warp that ask together
     """
 
     access: int
     run: int
     start: int
     step: int
+    lanes: int = LANES
 
     @property
     def ideal(self) -> float:
         """Sectors that the bytes of a request would fill."""
-        return max(LANES * self.access / SECTOR, 1)
+        return math.ceil(self.lanes * self.access / SECTOR)
 
     @property
     def sectors(self) -> float:
@@ -55,7 +58,7 @@ class Requests(NamedTuple):
         >>> Requests(4, 12, 4, 16).sectors
         6.333333333333333
         """
-        asked = LANES * self.access
+        asked = self.lanes * self.access
         starts = range(0, SECTOR, self.start)
         of_run = sum(-(-(start + self.run) // SECTOR) for start in starts) / len(starts)
         apart = asked / self.run * of_run + self._cut_sectors(asked)
@@ -79,9 +82,7 @@ def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> 
 
     Addresses that are multiples of 16 are taken to be multiples of 32, as allocators give them.
     """
-    macros, width = dict(plan.macros), plan.element_bytes
-    read = macros.get("GPL_READ_BYTES", plan.vector_bytes)
-    write = macros.get("GPL_WRITE_BYTES", plan.vector_bytes)
+    width, (read, write) = plan.element_bytes, _accesses(plan)
     source_order, target_order, sizes = _walks(plan)
     found = []
     for field, bound, phase, order, access in (("source_stride", 1, source_phase, source_order, read),
@@ -97,7 +98,7 @@ def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> 
         if plan.family in ("copy", "rows") or access > width:              # whole vectors or words, whatever they hold
             start = max(start, min(access, SECTOR))
         following = next((abs(step) for step in steps), run)
-        found.append(Requests(access, run * width, start, following * width))
+        found.append(Requests(access, run * width, start, following * width, plan.lanes[len(found)]))
     reads = all(axis.bound for axis in plan.axes)
     return found[0] if reads else None, found[1]
 
@@ -111,6 +112,15 @@ def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int
     shared = 1 if plan.family == "gather" else _SHARED_COST
     sides = [1 + shared * (side.excess - 1) for side in (source, target) if side]
     return len(sides) / sum(sides)
+
+
+def _accesses(plan: KernelPlan) -> tuple[int, int]:
+    """Bytes of one lane, reading and writing."""
+    macros, width = dict(plan.macros), plan.element_bytes
+    if plan.family == "channels":
+        pixels, planes = vector_bytes(width, macros["GPL_CHANNELS"]), max(width, 4)
+        return (pixels, planes) if macros["GPL_TO_PLANES"] else (planes, pixels)
+    return macros.get("GPL_READ_BYTES", plan.vector_bytes), macros.get("GPL_WRITE_BYTES", plan.vector_bytes)
 
 
 def _walks(plan: KernelPlan) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:

@@ -26,6 +26,7 @@ struct uint3 { unsigned x, y, z; };
 struct dim3 { unsigned x, y, z; };
 struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(16) ulonglong2 { unsigned long long x, y; };
 
 static uint3 threadIdx, blockIdx;
 static dim3 blockDim, gridDim;

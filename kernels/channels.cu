@@ -3,9 +3,9 @@
 // Both sides are read and written in whole sectors, and what lies between is done in registers: no shared memory.
 // Axis 0 is the pixel axis, axis 1 the channel axis.  Pixels touch: GPL_CHANNELS elements from one to the next.
 //
-// A register holds a word of 4 bytes, or half an element of 8: E elements.  A lane is given E neighbouring pixels, which
-// are D = GPL_CHANNELS registers (twice as many of 8-byte elements): one word for each plane.  That is D * 4 bytes in a
-// row on the pixel side, and lanes that read them so would take a sector each.  Instead, to planes:
+// A register holds a word of 4 bytes: E elements, or part of one.  A lane is given E neighbouring pixels, which are
+// D = GPL_CHANNELS registers (twice or four times as many of 8 or 16 bytes): one word for each plane.  That is D * 4 bytes
+// in a row on the pixel side, and lanes that read them so would take a sector each.  Instead, to planes:
 //   read     D = EVEN * ODD, EVEN a power of two.  Lanes read groups of EVEN registers, lane L the groups L, 32 + L, ...;
 //            where a group is more than 16 bytes, PIECES lanes read one of their PIECES groups after the other, together
 //   square   such lanes exchange pieces among themselves, half of them in each of log2(PIECES) steps
@@ -14,18 +14,22 @@
 //            lane s the k with (32 k + s) % ODD == c.  In the order 0, 32, 64, ... modulo ODD that is number c - s: the
 //            groups are turned by s % ODD places, one bit after the other, and then every step has its own register
 //   turn     E pixels of words become words of E pixels, byte by byte
-//   write    word c goes to plane c: 32 lanes write 128 bytes in a row, or 256
+//   write    word c goes to plane c: 32 lanes write 128 bytes in a row, or 256, or 512
 // From planes to pixels all is done backwards.
 //
 // Example, u8 with 3 channels: E = 4, D = ODD = 3, EVEN = 1.  A lane reads words L, 32 + L and 64 + L; lane 5 takes
-// words 15, 16 and 17 from lanes 15, 16 and 17, which offer their first word in steps 15 % 3, 16 % 3 and 17 % 3.  Its 12
-// bytes are pixels 20 to 23, and __byte_perm makes them 4 times red, 4 times green, 4 times blue.
+// words 15, 16 and 17 from lanes 15, 16 and 17, which offer their first word in steps 0, 1 and 2.  Its 12 bytes
+// are pixels 20 to 23, and __byte_perm makes them 4 times red, 4 times green, 4 times blue.
 // Example, f32 with 16 channels: E = 1, D = EVEN = 16, 4 pieces of 16 bytes.  Lanes 0 to 3 read the 64 bytes of pixel 0,
 // then those of pixel 1, 2, 3; the square gives each its own pixel.
 //
 // A warp takes GPL_CHUNKS times 32 * E pixels of one row; all reads are under way before the first is used.  count[0] is
 // the number of such spans in a row, `total` the spans in all.  Spans that nothing cuts off check nothing.
-// Padding is written in the same pass: pixels, channels and rows outside the bounds are pad and not read.
+// Padding is written in the same pass: pixels, channels and rows outside the bounds are pad and not read.  Channels of the
+// source that have no plane are read with the others and dropped.
+//
+// With 3 channels an element of 1 byte takes 2.5 instructions of a thread, of 4 bytes 6.8, of 8 bytes 11; with 15, where
+// ODD is largest, 4, 9.3 and 17 (sm_90, whole spans, everything counted; a test counts them).
 //
 // Macros: those of move.cuh, GPL_CHANNELS, GPL_PLANES (the bound of the channel axis: planes that hold elements, no more
 // than GPL_CHANNELS), GPL_CHUNKS, GPL_TO_PLANES (1, or 0 to pixels).

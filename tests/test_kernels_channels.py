@@ -11,7 +11,7 @@ from tests import nvrtc
 from tests.kernel_cases import WIDTHS, Case, move_of, to_pixels, to_planes
 from tests.simt import host_module, runner, toolchain
 from tests.test_kernels_nvrtc import ARCHITECTURES, check_budget, needs_disassembler, of_kind, opcodes
-from tests.test_kernels_orders import written
+from tests.kernel_runs import written
 from tests.test_kernels_trace import traffic
 
 runs = [pytest.mark.simt, pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))]

@@ -29,7 +29,7 @@ def steps(least, most):
     return [size for size in (1, 2, 4, 8, 16) if least <= size <= most]
 
 
-def accesses(file, width):
+def accesses(file, width, bits=32):
     """The access macros that planning can ask for, for one element size."""
     if file == "copy.cu":
         return [{"GPL_LOAD_BYTES": load} for load in steps(width, 16)]
@@ -41,15 +41,15 @@ def accesses(file, width):
         return [{"GPL_READ_BYTES": read, "GPL_WRITE_BYTES": write} for read, write in itertools.product(pieces, repeat=2)]
     if file == "channels.cu":
         return [{"GPL_CHANNELS": channels, "GPL_PLANES": planes, "GPL_CHUNKS": chunks, "GPL_TO_PLANES": to_planes}
-                for channels in range(2, MOST_CHANNELS + 1) if registers(width, channels) <= most_registers(width, 32)
-                for planes in range(1, channels + 1) for chunks in range(1, chunks_of(width, channels, 10**6) + 1) for to_planes in (0, 1)]
+                for channels in range(2, MOST_CHANNELS + 1) if registers(width, channels) <= most_registers(width, bits)
+                for planes in range(1, channels + 1) for chunks in range(1, chunks_of(width, channels, 10**6, bits) + 1) for to_planes in (0, 1)]
     return [{}]
 
 
 def variants(file, widths=WIDTHS, axes=4, bits=(32, 64), all_accesses=True):
     """The macros of a file for moves, with one number of axes; or only the narrowest and the widest accesses."""
     for width, index_bits in itertools.product(sorted({*widths} & {*ONLY_WIDTHS.get(file, WIDTHS)}), bits):
-        found = accesses(file, width)
+        found = accesses(file, width, index_bits)
         for access in found if all_accesses else {id(each): each for each in (found[0], found[-1])}.values():
             yield {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": index_bits, "GPL_AXES": 1 if file == "copy.cu" else axes, **access}
 

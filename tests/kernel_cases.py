@@ -197,13 +197,16 @@ def to_pixels(width, channels, pixels, planes=0, padded=0, **phases):
     return Case(f"planes to {channels} channels, {pixels} pixels{', padded' * bool(padded)}", move_of(width, axes), **phases)
 
 
+SOME_CHANNELS = {1: (3, 16), 2: (4, 12), 4: (3, 16), 8: (3, 6), 16: (2, 3)}        # each number is a kernel to compile
+
+
 def few_channels(width):
     chunk = chunk_pixels(width)
-    for channels in (2, 3, 4, 12, 16) if width < 16 else (2, 3, 7):
-        for make in (to_planes, to_pixels):
-            for pixels in (8 * chunk, 8 * chunk - 1, 4 * chunk + 1, chunk - chunk // 8):
-                yield make(width, channels, pixels)
-            yield make(width, channels, 8 * chunk + 5, planes=channels - 1, padded=3)
+    for channels, make in itertools.product(SOME_CHANNELS[width], (to_planes, to_pixels)):
+        for pixels in (8 * chunk, 8 * chunk - 1, chunk - chunk // 8):
+            yield make(width, channels, pixels)
+    for make in (to_planes, to_pixels):
+        yield make(width, channels, 8 * chunk + 5, planes=channels - 1, padded=3)
 
 
 def transposed(width, dimensions, order):

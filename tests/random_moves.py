@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gpulayout.planning.channel_plan import chunk_pixels
 from gpulayout.planning.launch import ITEMS
 from gpulayout.planning.tile_shape import FIXED_TILES, flexible_tile, word_tile
-from tests.kernel_cases import BLOCK, ONLY_WIDTHS, WIDTHS, Case, move_of
+from tests.kernel_cases import BLOCK, ONLY_WIDTHS, SOME_CHANNELS, WIDTHS, Case, move_of
 
 SEED = int(os.environ.get("GPULAYOUT_TEST_SEED", "1"))
 PLANS = max(int(os.environ.get("GPULAYOUT_TEST_PLANS", "0")), 4000)
@@ -137,7 +137,7 @@ def any_tiles(rng, width):
         a = near(rng, along_a, 16, 32, 64, 128)
         b = near(rng, *(size for size in (along_b, 2 * along_b, 16, 32, 64, 128) if (size - 2) * a * width < MOST_BYTES))
     else:
-        short = near(rng, 2, 3, 4, 8, 12)
+        short = near(rng, 6) if width == 16 else rng.choice((3, near(rng, 18), near(rng, 24)))     # up to 16 may be pixels of channels
         tile = flexible_tile(width, short, ENDLESS) if kind == "short a" else flexible_tile(width, ENDLESS, short)
         long = near(rng, max(tile[:2]), max(tile[:2]) // 2, max(tile[:2]) // 4 * 4, 2 * max(tile[:2]))
         a, b = (short, long) if kind == "short a" else (long, short)
@@ -163,10 +163,10 @@ def words(rng, width):
 def channels(rng, width):
     """Pixels of 2 to 16 channels to planes or back, in a few images, around what warps take; most of them aligned."""
     aligned, n = rng.random() < 0.8, 16 // width
-    count, images = rng.randint(2, 16 if width < 16 else 7), rng.choice((1, 1, 2, 3))
+    count, images = rng.choice(SOME_CHANNELS[width]), rng.choice((1, 1, 2, 3))
     chunk = chunk_pixels(width)
-    pixels = near(rng, *(size for size in (chunk, 2 * chunk, 3 * chunk, 4 * chunk, 8 * chunk) if size * count * width < MOST_BYTES // 2))
-    more, unused = rng.choice(((0, 0), (0, 0), (0, 0), (rng.randint(1, 5), 0), (0, rng.randrange(count // 2 + 1))))
+    pixels = near(rng, *(size for size in (chunk, 8 * chunk) if size * count * width < MOST_BYTES))
+    more, unused = rng.choice(((0, 0), (0, 0), (0, 0), (rng.randint(1, 5), 0), (0, 1)))
     step = n if aligned else 1
     plane = -(-(pixels + more) // step) * step + rng.choice((0, 0, 1)) * step          # from one to the next
     image = -(-(pixels + more) * count // step) * step

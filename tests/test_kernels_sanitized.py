@@ -24,6 +24,8 @@ INDEX_TYPES = ((np.int8, np.int16, 64), (np.uint8, np.int32, 32), (np.int16, np.
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_family_is_clean_and_right(width, bits, mode):
     chosen = cases(width, bits=bits)
+    if bits == 64:                       # differs in the type of offsets only: each element size takes another third of the cases
+        chosen = chosen[width.bit_length() % 3::3]
     for case, result in zip(chosen, runner.run([case.record(order=number % 3) for number, case in enumerate(chosen)], mode)):
         assert result.reports == (), (case.name, case.plan.macros)
         assert result.buffers[1] == case.expected(), (case.name, case.plan.macros)

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from gpulayout.backends import select
+from gpulayout.backends.threads import thread_count
 from gpulayout.version import __version__
 
 
@@ -23,10 +24,18 @@ def configuration() -> dict:
             reason += f", but it cannot run: {problem}"
     return {
         "gpulayout": __version__, "python": platform.python_version(), "numpy": np.__version__,
-        "ml_dtypes": ml_dtypes.__version__, "platform": platform.platform(), "cpu_count": os.cpu_count(),
+        "ml_dtypes": ml_dtypes.__version__, "platform": platform.platform(), "cpu_count": os.cpu_count(), "threads": _threads(),
         **select.gpu_versions(), "gpu": "not available" if problem else "available", "gpu_problem": problem,
         "selected": choice, "backend": backend, "reason": reason,
     }
+
+
+def _threads() -> int | str:
+    """Threads that share a large move on the CPU, or what is wrong with the number that was asked for."""
+    try:
+        return thread_count()
+    except ValueError as error:
+        return str(error)
 
 
 def show_config(mode: str = "stdout") -> dict | None:

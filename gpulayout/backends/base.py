@@ -62,9 +62,9 @@ class Backend(Protocol):
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """What carries out all these moves between arrays of one device; whatever can be refused is refused here."""
 
-    def convert(self, plan: IndexPlan, given: Array, result: Array | None, mode: str) -> int | None:
+    def convert(self, plan: IndexPlan, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
         """Convert flat index arrays and return the position of the first index that cannot be, or None.
 
         given, result   (n,) for linear indices, (rank, n) for logical ones, C-contiguous
-        A `result` of None only checks.  Modes other than "raise" and "mark" do not look for offenders.
+        A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
         """

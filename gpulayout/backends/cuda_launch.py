@@ -106,7 +106,7 @@ class CudaBackend:
                 start(*addresses)
         return carry_out
 
-    def convert(self, plan: IndexPlan, given: Any, result: Any | None, mode: str) -> int | None:
+    def convert(self, plan: IndexPlan, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
         """See `Backend.convert`: one launch, and no flag and no synchronisation unless an index can be refused."""
         count = given.shape[-1]
         if not count:

@@ -10,8 +10,9 @@ import numpy as np
 
 from gpulayout.backends.base import Job
 from gpulayout.backends.numpy_index import convert
+from gpulayout.backends.threads import share
 from gpulayout.model.shape import Shape
-from gpulayout.planning.host_plan import HostPlan, host_plan
+from gpulayout.planning.host_plan import SHARE_BYTES, HostPlan, host_plan
 from gpulayout.planning.move import Move
 
 # Elements move as unsigned integers of their width; 16 bytes move as complex128, which NumPy copies whole.
@@ -58,10 +59,11 @@ class NumpyBackend:
             word, block = _word(plan.itemsize), plan.block
             reading = _view(source, word, block.shape, 0, block.source_strides)
             writing = _view(target, word, block.shape, 0, block.target_strides)
-            if plan.tile:
-                _copy_tiles(reading, writing, plan)
-            else:
+            if move.bytes_read < 2 * SHARE_BYTES and not plan.tile:
                 writing[...] = reading       # np.copyto without its dispatch, which would be a tenth of a small move
+            else:
+                work = functools.partial(_copy_tiles if plan.tile else _copy_part, reading, writing, plan)
+                share(work, plan.pieces, plan.share)
         if plan.fills and not plan.fills_first:
             _fill(move, target)
 
@@ -78,19 +80,39 @@ def _fill(move: Move, target: np.ndarray) -> None:
     word = _word(move.itemsize)
     pad = np.frombuffer(move.pad, word)[0]
     for slab in host_plan(move).fills:
-        _view(target, word, slab.shape, slab.target_offset, slab.target_strides)[...] = pad
+        places = _view(target, word, slab.shape, slab.target_offset, slab.target_strides)
+        if places.nbytes < 2 * SHARE_BYTES:
+            places[...] = pad
+        else:
+            share(functools.partial(_fill_part, places, pad), len(places), -(-SHARE_BYTES * len(places) // places.nbytes))
 
 
-def _copy_tiles(source: np.ndarray, target: np.ndarray, plan: HostPlan) -> None:
-    """Tile by tile: in runs of the source into a scratch array, and in runs of the target out of it.
+def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> None:
+    places[first:last] = pad
+
+
+def _copy_part(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: int, last: int) -> None:
+    """What lies between two coordinates of the axis that threads share."""
+    part = (*[slice(None)] * plan.cut, slice(first, last))
+    target[part] = source[part]
+
+
+def _copy_tiles(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: int, last: int) -> None:
+    """Some of the tiles: in runs of the source into a scratch array, and in runs of the target out of it, or directly.
 
     A row of the scratch array is a line longer than need be: rows a power of two apart would share few sets of the cache.
     """
+    corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.tile)))
+    boxes = (tuple([slice(start, start + step) for start, step in zip(corner, plan.tile)])
+             for corner in itertools.islice(corners, first, last))
+    if not plan.scratch:
+        for box in boxes:
+            target[box] = source[box]
+        return
     rows = [plan.tile[axis] for axis in plan.source_order]
     rows[-1] += -(-64 // source.itemsize)
     scratch = np.empty(rows, source.dtype).transpose(plan.back_again)
-    for corner in itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.tile))):
-        box = tuple([slice(start, start + step) for start, step in zip(corner, plan.tile)])
+    for box in boxes:
         part = source[box]
         kept = scratch[tuple([slice(size) for size in part.shape])]
         kept[...] = part

@@ -1,124 +1,154 @@
 """Index conversion on the CPU, in blocks that stay in the cache.
 
-NumPy divides fastest by a scalar and in 32 bits, so a block is narrowed to uint32 when the buffer allows it,
-and remainders come from a multiplication and a subtraction.
+NumPy divides fastest by a scalar and in 32 bits, so a block is narrowed to uint32 when the buffer allows it, and remainders
+come from a multiplication and a subtraction.  Every operation writes into scratch arrays that a thread allocates once:
+new memory for each result would cost as much as the operation.
 """
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
-from gpulayout.planning.index_plan import IndexPlan
+from gpulayout.backends.threads import share
+from gpulayout.planning.index_plan import IndexDigit, IndexPlan
 
 BLOCK = 1 << 16              # indices: 512 KB of int64, half of a usual second-level cache
+SHARE = 1 << 18              # indices from which on another thread is worth its start
 
 
-def convert(plan: IndexPlan, given: np.ndarray, result: np.ndarray | None, mode: str) -> int | None:
+def convert(plan: IndexPlan, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
     """See `Backend.convert`."""
-    run = _BLOCKS[plan.direction]
-    count = given.shape[-1]
-    for start in range(0, count, BLOCK):
-        part = slice(start, min(start + BLOCK, count))
-        offender = run(plan, given[..., part], None if result is None else result[..., part], mode)
-        if offender is not None:
-            return start + offender
-    return None
+    if checked and mode == "raise":
+        mode = "checked"
+    run, offenders = _BLOCKS[plan.direction], []
+
+    def convert_part(first: int, last: int) -> None:
+        scratch = _Scratch(plan, min(last - first, BLOCK))
+        for start in range(first, last, BLOCK):
+            part = slice(start, min(start + BLOCK, last))
+            offender = run(plan, scratch, given[..., part], None if result is None else result[..., part], mode)
+            if offender is not None:
+                offenders.append(start + offender)
+                return
+
+    share(convert_part, given.shape[-1], SHARE)
+    return min(offenders, default=None)
 
 
-def _linearize(plan: IndexPlan, index: np.ndarray, linear: np.ndarray | None, mode: str) -> int | None:
+class _Scratch:
+    """Arrays of one thread: three for the digits of linear indices, two for sums."""
+
+    def __init__(self, plan: IndexPlan, size: int):
+        narrow = plan.index_bits == 32
+        self.digits = np.empty((3, size), np.uint32 if narrow else np.uint64)
+        self.sums = np.empty((2, size), np.int32 if narrow else np.int64)
+
+
+def _linearize(plan: IndexPlan, scratch: _Scratch, index: np.ndarray, linear: np.ndarray | None, mode: str) -> int | None:
     if mode == "raise":
-        offender = _first(_outside(index[digit.dim], digit.bound) for digit in plan.digits)
+        offender = _first_outside((index[digit.dim], digit.bound) for digit in plan.digits)
         if offender is not None:
             return offender
-    if linear is None:
-        return None
-    total = np.zeros(index.shape[-1], np.int64)
-    term = np.empty_like(total)
-    for digit in plan.digits:
-        coordinate = index[digit.dim]
-        if mode == "wrap":
-            coordinate = _wrapped(coordinate, digit.bound)
-        elif mode == "clip":
-            coordinate = np.clip(coordinate, 0, min(digit.bound - 1, np.iinfo(coordinate.dtype).max))
-        np.multiply(coordinate, digit.stride, out=term, dtype=np.int64, casting="unsafe")
-        total += term
-    np.copyto(linear, total, casting="unsafe")
+    if linear is not None:
+        _write_sum(((_inside(index[digit.dim], digit.bound, mode), digit) for digit in plan.digits), scratch, linear)
     return None
 
 
-def _delinearize(plan: IndexPlan, linear: np.ndarray, index: np.ndarray | None, mode: str) -> int | None:
-    outside = _outside(linear, plan.size)
-    if outside is not None and outside.any():
-        return int(np.argmax(outside))
-    coordinates, padding = _digits(plan, linear)
-    if padding is not None and mode == "raise" and padding.any():
+def _delinearize(plan: IndexPlan, scratch: _Scratch, linear: np.ndarray, index: np.ndarray | None, mode: str) -> int | None:
+    offender = None if mode == "checked" else _first_outside([(linear, plan.size)])
+    if offender is not None:
+        return offender
+    padding = None if mode == "checked" else _padding(plan, scratch, linear)
+    if padding is not None and mode == "raise":
         return int(np.argmax(padding))
     if index is not None:
-        for digit, coordinate in zip(plan.digits, coordinates):
+        for coordinate, digit in _coordinates(plan, scratch, linear):
             np.copyto(index[digit.dim], coordinate, casting="unsafe")
-        if padding is not None and padding.any():
+        if padding is not None:
             index[:, padding] = -1
     return None
 
 
-def _convert_linear(plan: IndexPlan, source: np.ndarray, target: np.ndarray | None, mode: str) -> int | None:
-    outside = _outside(source, plan.size)
-    if outside is not None and outside.any():
-        return int(np.argmax(outside))
-    coordinates, padding = _digits(plan, source)
-    if padding is not None and padding.any():
+def _convert_linear(plan: IndexPlan, scratch: _Scratch, source: np.ndarray, target: np.ndarray | None, mode: str) -> int | None:
+    offender = None if mode == "checked" else _first_outside([(source, plan.size)])
+    if offender is not None:
+        return offender
+    padding = None if mode == "checked" else _padding(plan, scratch, source)
+    if padding is not None:
         return int(np.argmax(padding))
-    if target is None:
-        return None
-    total = np.zeros(source.shape[-1], np.int64)
-    term = np.empty_like(total)
-    for digit, coordinate in zip(plan.digits, coordinates):
-        np.multiply(coordinate, digit.stride, out=term, dtype=np.int64, casting="unsafe")
-        total += term
-    np.copyto(target, total, casting="unsafe")
+    if target is not None:
+        _write_sum(_coordinates(plan, scratch, source), scratch, target)
     return None
 
 
 _BLOCKS = {"linearize": _linearize, "delinearize": _delinearize, "convert_linear": _convert_linear}
 
 
-def _digits(plan: IndexPlan, linear: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """The coordinate of every digit, and where any of them lies in padding (None where no digit has padding)."""
-    rest = linear.astype(np.uint32 if plan.index_bits == 32 else np.uint64)
-    coordinates, padding = [], None
-    for position, digit in enumerate(plan.digits):
-        if position == len(plan.digits) - 1:
-            coordinate = rest                        # the most major digit is what is left
-        else:
-            extent = rest.dtype.type(max(digit.extent, 1))
-            above = rest // extent
-            coordinate = rest - above * extent
-            rest = above
-        coordinates.append(coordinate)
-        if digit.bound < digit.extent:
-            past = coordinate >= rest.dtype.type(digit.bound)
-            padding = past if padding is None else padding | past
-    return coordinates, padding
+def _write_sum(terms: Iterable[tuple[np.ndarray, IndexDigit]], scratch: _Scratch, linear: np.ndarray) -> None:
+    """linear[...] = the sum of coordinate * stride; all coordinates are inside, so that no sum leaves the type of `sums`."""
+    total, term = scratch.sums[:, :len(linear)]
+    wanted = total.dtype
+    if linear.dtype == wanted:
+        total = linear
+    place = total
+    for coordinate, digit in terms:
+        np.copyto(place, coordinate, casting="unsafe")
+        if digit.stride != 1:
+            np.multiply(place, wanted.type(digit.stride), out=place)
+        if place is term:
+            np.add(total, term, out=total)
+        place = term
+    if place is total:                                   # no digits: the only place of a scalar
+        total[...] = 0
+    if total is not linear:
+        np.copyto(linear, total, casting="unsafe")
 
 
-def _outside(values: np.ndarray, bound: int) -> np.ndarray | None:
-    """Where values are not in 0..bound-1; None when their type cannot leave it."""
-    limits = np.iinfo(values.dtype)
-    if limits.min >= 0 and limits.max < bound:
+def _coordinates(plan: IndexPlan, scratch: _Scratch, linear: np.ndarray) -> Iterator[tuple[np.ndarray, IndexDigit]]:
+    """The coordinate of every digit, most minor first; each array is used again for the next."""
+    rest, above, coordinate = scratch.digits[:, :len(linear)]
+    np.copyto(rest, linear, casting="unsafe")
+    for digit in plan.digits[:-1]:
+        extent = rest.dtype.type(max(digit.extent, 1))
+        np.floor_divide(rest, extent, out=above)
+        np.multiply(above, extent, out=coordinate)
+        np.subtract(rest, coordinate, out=coordinate)
+        yield coordinate, digit
+        rest, above = above, rest
+    for digit in plan.digits[-1:]:                       # the most major digit is what is left
+        yield rest, digit
+
+
+def _padding(plan: IndexPlan, scratch: _Scratch, linear: np.ndarray) -> np.ndarray | None:
+    """Where any digit lies in padding; None where nothing does."""
+    if not any(digit.bound < digit.extent for digit in plan.digits):
         return None
-    if limits.max < bound:
-        return values < 0
-    # Negative numbers are large unsigned ones: one comparison for both ends.
-    unsigned = values.view(f"u{values.itemsize}")
-    return unsigned >= unsigned.dtype.type(bound)
+    found = np.zeros(len(linear), bool)
+    for coordinate, digit in _coordinates(plan, scratch, linear):
+        if digit.bound < digit.extent:
+            found |= coordinate >= coordinate.dtype.type(digit.bound)
+    return found if found.any() else None
 
 
-def _first(masks) -> int | None:
-    """The least position that is set in any of the masks."""
-    found = [int(np.argmax(mask)) for mask in masks if mask is not None and mask.any()]
-    return min(found, default=None)
+def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
+    """The least position at which any array leaves 0..bound-1.
+
+    Negative numbers are large unsigned ones: the largest tells whether there is any at all.
+    """
+    positions = []
+    for values, bound in arrays:
+        unsigned = values.view(f"u{values.itemsize}")
+        if len(values) and int(unsigned.max()) >= min(bound, np.iinfo(values.dtype).max + 1):
+            positions.append(int(np.argmax(unsigned >= unsigned.dtype.type(min(bound, np.iinfo(values.dtype).max + 1)))))
+    return min(positions, default=None)
 
 
-def _wrapped(values: np.ndarray, bound: int) -> np.ndarray:
-    """values modulo bound, never negative: -1 becomes bound - 1."""
-    wide = np.int64 if values.dtype.kind == "i" else np.uint64
-    return np.mod(values.astype(wide), wide(bound))
+def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
+    """Coordinates as the mode has them; -1 wraps to bound - 1 and clips to 0."""
+    if mode == "wrap":
+        wide = np.int64 if values.dtype.kind == "i" else np.uint64
+        return np.mod(values.astype(wide), wide(bound))
+    if mode == "clip":
+        return np.clip(values, 0, min(bound - 1, np.iinfo(values.dtype).max))
+    return values

@@ -125,7 +125,7 @@ def _convert(plan: IndexPlan, shape: Shape, backend: Backend, given: Array, resu
     target = result.reshape((plan.rank, count) if plan.direction == "delinearize" else (count,))
     offender = backend.convert(plan, flat, None, mode) if checked else None
     if offender is None:
-        offender = backend.convert(plan, flat, target, mode)
+        offender = backend.convert(plan, flat, target, mode, checked)
     if offender is not None:
         raise _index_error(plan, shape, flat, offender, given)
     return result if out is None else out

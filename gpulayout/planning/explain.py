@@ -7,7 +7,7 @@ from gpulayout.model.bitcast import is_bitcast
 from gpulayout.model.checks import counted
 from gpulayout.model.padding import value_text
 from gpulayout.model.shape import Shape
-from gpulayout.planning.host_plan import host_plan
+from gpulayout.planning.host_plan import host_plan, most_threads
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
 from gpulayout.planning.move import Move
@@ -75,9 +75,12 @@ def _numpy(move: Move) -> str:
     plan = host_plan(move)
     text = f"one np.copyto over {_axes(len(plan.block.shape))}"
     if plan.tile:
-        text = f"tiles of {' x '.join(map(str, plan.tile))} elements, through a scratch array"
+        text = f"{'tiles' if plan.scratch else 'pieces'} of {' x '.join(map(str, plan.tile))} elements"
+        text += ", through a scratch array" if plan.scratch else ", one channel after the other"
     if plan.itemsize > move.itemsize:
         text += f", elements of {plan.itemsize} bytes"
+    if most_threads(move) > 1:
+        text += f", shared by up to {most_threads(move)} threads"
     return text + (f" and {counted(len(plan.fills), 'fill')} of padding" if plan.fills else "")
 
 

@@ -8,6 +8,11 @@ NumPy copies in the order of the target, an element at a time.  Two things make 
   neighbours in these lines are wanted only when the next run is written.  If the first cache has lost the lines by
   then, each is fetched again for each of its elements.  Tiles of 256 x 256 elements are read along the source into a small
   scratch array, and written along the target from there: each line is fetched once.
+
+NumPy's innermost loop is over the minor axis of the target.  With few channels there (3 planes to RGB) the loop ends before
+it has begun, so one channel after the other is copied, in pieces of many pixels.
+
+Large moves are shared by threads: tile by tile, or cut along one axis.
 """
 from __future__ import annotations
 
@@ -25,6 +30,9 @@ TILE_RUN = 256               # elements of a tile along the source and along the
 NEAR_BYTES = 256             # source elements less than this apart are fetched ahead of their use by the CPU itself
 FILL_WHOLE_BYTES = 1024      # with less than this per run of padding, filling everything takes less time than the runs
 SECOND_CACHE_BYTES = 1 << 20  # elements of 4 bytes NEAR_BYTES apart are fetched soon enough from there
+CHANNELS = 16                # up to so many, minor on one side, may be copied one after the other
+PIXELS = 1 << 15             # of a piece then
+SHARE_BYTES = 1 << 19        # read, from which on a thread is worth its start
 LINE_BYTES, CACHE_LINES, CACHE_SETS = 64, 512, 64          # the first data cache of today's CPUs
 
 
@@ -35,6 +43,9 @@ class HostPlan:
     itemsize       bytes of an element as NumPy moves it: several of the caller's where they stay together
     block          all elements as one strided copy, axes major first
     tile           extents of the boxes that are copied one after the other; None copies all at once
+    scratch        whether boxes go through a scratch array
+    cut            the axis of the block along which threads share a copy without tiles
+    share          the least number of boxes, or of places along `cut`, for a thread
     source_order   the axes of the block, the most major in the source first
     back_again     the permutation that undoes `source_order`
     fills          the places that get the padding value
@@ -44,10 +55,21 @@ class HostPlan:
     itemsize: int
     block: Block
     tile: tuple[int, ...] | None
+    scratch: bool
+    cut: int
+    share: int
     source_order: tuple[int, ...]
     back_again: tuple[int, ...]
     fills: tuple[Block, ...]
     fills_first: bool
+
+
+    @property
+    def pieces(self) -> int:
+        """What threads share: tiles, or places along `cut`."""
+        if not self.tile:
+            return self.block.shape[self.cut]
+        return math.prod(-(-size // step) for size, step in zip(self.block.shape, self.tile))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -55,14 +77,18 @@ def host_plan(move: Move) -> HostPlan:
     """What NumPy does for a move; any plan gives the same bytes, and this one is quick."""
     itemsize, axes = _long_elements(move)
     order = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
-    tile = _tile(axes, order) if _needs_tiles(move, itemsize, axes, order) else None
+    tile = _channel_tile(move, itemsize, axes, order)
+    scratch = not tile and _needs_tiles(move, itemsize, axes, order)
+    if scratch:
+        tile = _tile(axes, order)
+    cut, share = _shares(move, axes, tile)
     block = Block(tuple(axis.bound for axis in reversed(axes)), tuple(axis.source_stride for axis in reversed(axes)), 0,
                   tuple(axis.target_stride for axis in reversed(axes)))
     source_order = tuple(len(axes) - 1 - k for k in reversed(order))
     whole = _is_scattered(move)
     everything = Block(tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.block.target_strides)
     fills = (everything,) if whole else move.padding_slabs
-    return HostPlan(itemsize, block, tile and tile[::-1], source_order, checks.inverse(source_order), fills, whole)
+    return HostPlan(itemsize, block, tile and tile[::-1], scratch, cut, share, source_order, checks.inverse(source_order), fills, whole)
 
 
 def _long_elements(move: Move) -> tuple[int, tuple[Axis, ...]]:
@@ -73,6 +99,40 @@ def _long_elements(move: Move) -> tuple[int, tuple[Axis, ...]]:
         if minor.source_stride == minor.target_stride == move.itemsize and minor.bound * move.itemsize <= LONGEST_ELEMENT:
             return minor.bound * move.itemsize, axes[1:]
     return move.itemsize, axes
+
+
+def _channel_tile(move: Move, itemsize: int, axes: Sequence[Axis], order: Sequence[int]) -> tuple[int, ...] | None:
+    """One channel of many pixels, minor first, where the channels are minor in the target or many enough in the source.
+
+    NumPy does well with up to 5 channels that are minor in the source, and with some wide ones in the target.
+    """
+    if move.bytes_read <= SMALL_BYTES or itemsize > 8 or len(axes) < 2 or order[0] == 0:
+        return None
+    into = axes[0].bound <= (CHANNELS if itemsize < 4 else 4)
+    out_of = 5 < axes[order[0]].bound <= CHANNELS
+    channel, pixel = (0, order[0]) if into else (order[0], 0)
+    dense = abs(axes[channel].target_stride if into else axes[channel].source_stride) == itemsize
+    if not (into or out_of) or not dense or axes[pixel].bound < 64 * CHANNELS:
+        return None
+    return tuple(min(PIXELS, axis.bound) if k == pixel else 1 for k, axis in enumerate(axes))
+
+
+def _shares(move: Move, axes: Sequence[Axis], tile: tuple[int, ...] | None) -> tuple[int, int]:
+    """The axis to cut for threads, and the least number of pieces of one, along it or of tiles."""
+    if not axes:
+        return 0, 1
+    if tile:
+        return 0, math.ceil(SHARE_BYTES / (move.bytes_read * math.prod(tile) / move.element_count))
+    k = next((k for k in reversed(range(len(axes))) if axes[k].bound >= 64), max(range(len(axes)), key=lambda k: axes[k].bound))
+    return len(axes) - 1 - k, math.ceil(SHARE_BYTES * axes[k].bound / max(move.bytes_read, 1))
+
+
+def most_threads(move: Move) -> int:
+    """How many threads a move is worth, if there are so many."""
+    plan = host_plan(move)
+    if not plan.block.shape or (move.bytes_read < 2 * SHARE_BYTES and not plan.tile):
+        return 1
+    return max(plan.pieces // plan.share, 1)
 
 
 def _needs_tiles(move: Move, itemsize: int, axes: Sequence[Axis], order: Sequence[int]) -> bool:

@@ -1,0 +1,89 @@
+"""The threads that carry out large moves on the CPU: NumPy lets others run while it copies and computes.
+
+`GPULAYOUT_NUM_THREADS` says how many take part, the caller's own included; by default as many as this process may use
+cores.  They are started by the first call that is large enough for them, never at import, and belong to one process: a
+forked child starts its own.
+"""
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+VARIABLE = "GPULAYOUT_NUM_THREADS"
+_MOST = 1024
+
+_pool: ThreadPoolExecutor | None = None
+_size = 0
+_starting = threading.Lock()
+
+
+def thread_count() -> int:
+    """How many threads take part in a large move.  ValueError when GPULAYOUT_NUM_THREADS is not a whole number of 1 or more."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return _usable_cores()
+    if not (wanted.isascii() and wanted.strip().isdecimal() and 1 <= int(wanted) <= _MOST):
+        raise ValueError(f"{VARIABLE} is {wanted!r}: it must be a whole number from 1 to {_MOST}")
+    return int(wanted)
+
+
+def share(work: Callable[[int, int], None], count: int, least: int) -> None:
+    """Do work(first, last) for parts that make up 0..count-1, in as many threads as get at least `least` items each.
+
+    Returns when all of it is done; an error of any part is raised.  The caller does the first part, and every part that no
+    thread has begun by then, so that callers never wait for each other.
+    """
+    parts = min(count // least, thread_count()) if count >= 2 * least else 1
+    if parts < 2:
+        work(0, count)
+        return
+    ends = [count * part // parts for part in range(parts + 1)]
+    errors: list[BaseException] = []
+
+    def attempt(first: int, last: int) -> None:
+        try:
+            work(first, last)
+        except BaseException as error:               # kept until nobody writes any more
+            errors.append(error)
+
+    others = [(_submit(attempt, first, last), first, last) for first, last in zip(ends[1:], ends[2:])]
+    attempt(0, ends[1])
+    under_way = []
+    for future, first, last in others:
+        if future is None or future.cancel():
+            attempt(first, last)
+        else:
+            under_way.append(future)
+    wait(under_way)
+    if errors:
+        raise errors[0]
+
+
+def _submit(work: Callable[[int, int], None], first: int, last: int) -> Future | None:
+    """The part under way in another thread; None when there can be none, as when Python is shutting down."""
+    global _pool, _size
+    try:
+        with _starting:
+            if _size < thread_count() - 1:           # an executor does not grow; the old one finishes what it has
+                _pool, _size = ThreadPoolExecutor(thread_count() - 1, "gpulayout"), thread_count() - 1
+            return _pool.submit(work, first, last)
+    except RuntimeError:
+        return None
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _forget_threads() -> None:
+    """In a forked child: the threads stayed with the parent, and its lock may be held for ever."""
+    global _pool, _size, _starting
+    _pool, _size, _starting = None, 0, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)

@@ -56,12 +56,9 @@ def _linearize(plan: IndexPlan, scratch: _Scratch, index: np.ndarray, linear: np
 
 
 def _delinearize(plan: IndexPlan, scratch: _Scratch, linear: np.ndarray, index: np.ndarray | None, mode: str) -> int | None:
-    offender = None if mode == "checked" else _first_outside([(linear, plan.size)])
+    offender, padding = _offender(plan, scratch, linear, mode)
     if offender is not None:
         return offender
-    padding = None if mode == "checked" else _padding(plan, scratch, linear)
-    if padding is not None and mode == "raise":
-        return int(np.argmax(padding))
     if index is not None:
         for coordinate, digit in _coordinates(plan, scratch, linear):
             np.copyto(index[digit.dim], coordinate, casting="unsafe")
@@ -71,15 +68,23 @@ def _delinearize(plan: IndexPlan, scratch: _Scratch, linear: np.ndarray, index: 
 
 
 def _convert_linear(plan: IndexPlan, scratch: _Scratch, source: np.ndarray, target: np.ndarray | None, mode: str) -> int | None:
-    offender = None if mode == "checked" else _first_outside([(source, plan.size)])
-    if offender is not None:
-        return offender
-    padding = None if mode == "checked" else _padding(plan, scratch, source)
-    if padding is not None:
-        return int(np.argmax(padding))
-    if target is not None:
+    offender, _ = _offender(plan, scratch, source, mode)
+    if offender is None and target is not None:
         _write_sum(_coordinates(plan, scratch, source), scratch, target)
-    return None
+    return offender
+
+
+def _offender(plan: IndexPlan, scratch: _Scratch, linear: np.ndarray, mode: str) -> tuple[int | None, np.ndarray | None]:
+    """The first linear index that is refused, and, in mode "mark", where the others lie in padding, if anywhere."""
+    if mode == "checked":
+        return None, None
+    offender = _first_outside([(linear, plan.size)])
+    if offender is not None:
+        return offender, None
+    padding = _padding(plan, scratch, linear)
+    if padding is not None and mode != "mark":
+        return int(np.argmax(padding)), None
+    return None, padding
 
 
 _BLOCKS = {"linearize": _linearize, "delinearize": _delinearize, "convert_linear": _convert_linear}

@@ -15,6 +15,8 @@ from gpulayout.operations import relayout
 from tests import executors, fake_cuda, fake_cupy
 from tests.device_arrays import ON_GPU
 
+collect_ignore = ["real_cupy_launches.py"]              # a program, which a test starts where there is CuPy
+
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("default")
 

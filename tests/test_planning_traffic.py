@@ -32,6 +32,24 @@ def test_sectors_of_runs_far_apart_by_brute_force(run, start):
     assert Requests(4, run, start, 10**6).sectors == pytest.approx(sum(counts) / len(counts), rel=0.03)
 
 
+def test_one_run_is_read_and_written_whole_whatever_its_length():
+    for shape in ("f32[1000001]", "u8[4099]", "f32[3]", "f32[]"):
+        source, target = requests(kernel_plan(gl.plan(shape, shape).move))
+        assert source.excess == target.excess == 1, shape
+
+
+def test_an_array_has_no_more_sectors_than_it_has():
+    source, target = requests(kernel_plan(gl.plan("f32[6,7]", "f32[6,7]{0,1}").move))
+    assert source.sectors <= 6 and target.sectors <= 6                        # 168 bytes
+
+
+def test_channels_that_are_read_and_dropped_count():
+    plan = kernel_plan(gl.plan("u8[3000,4000,3]{2,1,0:PD(3000,4000,4)}", "{1,0,2}").move)
+    source, _ = requests(plan)
+    assert plan.family == "channels" and (source.sectors, source.ideal) == (16, 12)
+    assert expected_fraction(plan) == pytest.approx(2 / (4 / 3 + 1))
+
+
 def test_nothing_is_read_for_padding_alone():
     source, target = requests(kernel_plan(gl.plan("f32[0,512]", "f32[0,512]{1,0:PD(4,512)}").move))
     assert source is None and target.excess == 1

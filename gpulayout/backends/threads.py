@@ -12,6 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 VARIABLE = "GPULAYOUT_NUM_THREADS"
+
+
+class BadThreadCount(ValueError):
+    """GPULAYOUT_NUM_THREADS holds no number of threads."""
+
+
 _MOST = 1024
 
 _pool: ThreadPoolExecutor | None = None
@@ -20,12 +26,12 @@ _starting = threading.Lock()
 
 
 def thread_count() -> int:
-    """How many threads take part in a large move.  ValueError when GPULAYOUT_NUM_THREADS is not a whole number of 1 or more."""
+    """How many threads take part in a large move.  BadThreadCount when GPULAYOUT_NUM_THREADS is not a whole number of 1 or more."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return _usable_cores()
     if not (wanted.isascii() and wanted.strip().isdecimal() and 1 <= int(wanted) <= _MOST):
-        raise ValueError(f"{VARIABLE} is {wanted!r}: it must be a whole number from 1 to {_MOST}")
+        raise BadThreadCount(f"{VARIABLE} is {wanted!r}: it must be a whole number from 1 to {_MOST}")
     return int(wanted)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from gpulayout.backends.select import BackendUnavailable
+from gpulayout.backends.threads import BadThreadCount
 from gpulayout.model.errors import LayoutError
 
 
@@ -31,7 +32,7 @@ def failures_in_one_line() -> Iterator[None]:
         raise Failure(f"{where}{error.strerror or error}") from error
     except MemoryError as error:
         raise Failure(f"not enough memory: {error}" if str(error) else "not enough memory") from error
-    except (LayoutError, IndexError, BufferError, BackendUnavailable) as error:
+    except (LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount) as error:
         raise Failure(str(error)) from error
 
 

@@ -39,14 +39,14 @@ def explain(move: Move, source: Shape, target: Shape) -> Explanation:
              f"  read     {counted(move.bytes_read, 'byte')}: {counted(move.element_count, 'element')} of {move.itemsize}",
              f"  written  {counted(move.bytes_written, 'byte')}: {counted(move.place_count, 'place')}, {_padding(move, target)}",
              f"  merged   {_merged(move, source)}"]
-    if is_bitcast(source, target):
-        lines.append("  bitcast  both are the same bytes: nothing would have to move")
     labels = dimension_labels(source.rank)
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dims)) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
-        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, steps of {axis.source_stride} bytes in the source, "
+        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {axis.source_stride} bytes in the source, "
                      f"{axis.target_stride} in the target")
+    if is_bitcast(source, target):
+        lines.append("  bitcast  both are the same bytes: nothing would have to move")
     lines.append(f"  numpy    {_numpy(move)}")
     lines += _gpu(kernel_plan(move))
     return Explanation("\n".join(lines))
@@ -79,9 +79,8 @@ def _numpy(move: Move) -> str:
         text += ", through a scratch array" if plan.scratch else ", one channel after the other"
     if plan.itemsize > move.itemsize:
         text += f", elements of {plan.itemsize} bytes"
-    if most_threads(move) > 1:
-        text += f", shared by up to {most_threads(move)} threads"
-    return text + (f" and {counted(len(plan.fills), 'fill')} of padding" if plan.fills else "")
+    text += f" and {counted(len(plan.fills), 'fill')} of padding" if plan.fills else ""
+    return text + (f"; worth up to {most_threads(move)} threads" if most_threads(move) > 1 else "")
 
 
 def _axes(number: int) -> str:
@@ -96,7 +95,10 @@ def _gpu(plan: KernelPlan | None) -> list[str]:
              f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
              f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]
     source, target = requests(plan)
-    met = [f"{side.sectors:.3g} of {side.ideal:.3g} at best {name}" for side, name in ((source, "read"), (target, "written")) if side]
-    lines += [f"    sectors of 32 bytes that a warp's request touches: {', '.join(met)}",
-              f"    expected: about {expected_fraction(plan):.2f} of the speed of a plain copy, judged by the sectors alone"]
+    met = [f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})" for side, name in ((source, "read"), (target, "written")) if side]
+    lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(met)}")
+    if math.prod(plan.grid) == 1:
+        lines.append("    expected: the launch takes longer than the bytes")
+    else:
+        lines.append(f"    expected: about {expected_fraction(plan):.2f} of the speed of a plain copy, judged by the sectors: an estimate")
     return lines + [f"    why not faster: {reason}" for reason in plan.reasons]

@@ -59,6 +59,8 @@ def _flexible(work: Work, why: str) -> KernelPlan | None:
     if not found:
         return None
     tile_a, tile_b, pitch = found
+    if write < read:
+        why = _misaligned(work, "target", a) or why
     sizes = f"accesses of {write} bytes" if read == write else f"reads of {read} bytes, writes of {write} bytes"
     return _tiles(work.because(f"{sizes}: {why}"), _TILE_ANY, write, (tile_b, tile_a), pitch,
                   (("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)))

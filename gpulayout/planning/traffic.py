@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from gpulayout.planning.channel_plan import vector_bytes
 from gpulayout.planning.launch import KernelPlan
-from gpulayout.planning.move import Axis
 
 SECTOR = 32                  # bytes
 LANES = 32
@@ -34,6 +33,8 @@ class Requests(NamedTuple):
     start    every run starts at a multiple of this, a power of two up to a sector
     step     from the start of a run to that of the next one
     lanes    of a warp that ask together
+    span     from the sector that the side's memory begins in to its end
+    useful   the share of what is asked for that is wanted
     """
 
     access: int
@@ -41,11 +42,13 @@ class Requests(NamedTuple):
     start: int
     step: int
     lanes: int = LANES
+    span: int = 1 << 62
+    useful: float = 1
 
     @property
     def ideal(self) -> float:
         """Sectors that the bytes of a request would fill."""
-        return math.ceil(self.lanes * self.access / SECTOR)
+        return math.ceil(self.lanes * self.access * self.useful / SECTOR)
 
     @property
     def sectors(self) -> float:
@@ -62,7 +65,8 @@ class Requests(NamedTuple):
         starts = range(0, SECTOR, self.start)
         of_run = sum(-(-(start + self.run) // SECTOR) for start in starts) / len(starts)
         apart = asked / self.run * of_run + self._cut_sectors(asked)
-        return min(apart, asked / self.run * self.step / SECTOR + 1) if self.run < asked else apart
+        together = asked / self.run * self.step / SECTOR + 1 if self.run < asked else apart
+        return min(apart, together, math.ceil(self.span / SECTOR))
 
     def _cut_sectors(self, asked: int) -> float:
         """The share of requests that begin inside a sector of a run, which the request before has touched too."""
@@ -82,45 +86,55 @@ def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> 
 
     Addresses that are multiples of 16 are taken to be multiples of 32, as allocators give them.
     """
-    width, (read, write) = plan.element_bytes, _accesses(plan)
-    source_order, target_order, sizes = _walks(plan)
-    found = []
-    for field, bound, phase, order, access in (("source_stride", 1, source_phase, source_order, read),
-                                               ("target_stride", 0, target_phase, target_order, write)):
-        if plan.runs:
-            run = plan.runs[len(found)]
-            steps = [step for axis in plan.axes if (step := abs(getattr(axis, field))) >= run] + [run]
-        else:
-            run, steps = _run(plan.axes, sizes, order, field, bound)
-        start = math.gcd(SECTOR, phase, *(step * width for step in steps))
-        if any(getattr(axis, field) == -1 for axis in plan.axes):          # such a run ends where the buffer begins
-            start = width
-        if plan.family in ("copy", "rows") or access > width:              # whole vectors or words, whatever they hold
-            start = max(start, min(access, SECTOR))
-        following = next((abs(step) for step in steps), run)
-        found.append(Requests(access, run * width, start, following * width, plan.lanes[len(found)]))
     reads = all(axis.bound for axis in plan.axes)
-    return found[0] if reads else None, found[1]
+    return _side(plan, "source", source_phase) if reads else None, _side(plan, "target", target_phase)
+
+
+def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
+    number, field, width = ("source", "target").index(side), f"{side}_stride", plan.element_bytes
+    sizes = [axis.bound if side == "source" else axis.extent for axis in plan.axes]
+    access, useful = _accesses(plan)[number]
+    if plan.runs:
+        run = plan.runs[number]
+        steps = [step for axis in plan.axes if (step := abs(getattr(axis, field))) >= run]
+        steps += [run] * (run < math.prod(sizes))
+    else:
+        run, steps = _run(plan, sizes, number, field)
+    start = math.gcd(SECTOR, phase, *(step * width for step in steps))
+    if any(getattr(axis, field) == -1 for axis in plan.axes):              # such a run ends where the buffer begins
+        start = width
+    if plan.family in ("copy", "rows") or access > width:                  # whole vectors or words, whatever they hold
+        start = max(start, min(access, SECTOR))
+    lanes = min(plan.lanes[number], math.ceil(math.prod(sizes) * width / access))
+    run_bytes = run * width
+    if not steps:                        # a single run, of which only the last request takes less than all it could
+        run_bytes = -(-run_bytes // (lanes * access)) * lanes * access
+    span = phase + (1 + sum((size - 1) * abs(getattr(axis, field)) for size, axis in zip(sizes, plan.axes))) * width
+    following = next((abs(step) * width for step in steps), run_bytes)
+    return Requests(access, run_bytes, start, following, lanes, span, useful)
 
 
 def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> float:
     """About how fast a large move can be beside a plain copy of as many bytes, by its memory traffic alone.
 
-    An estimate, not a measurement: both sides weigh the same, and half of what is touched in vain comes out of the cache.
+    An estimate, not a measurement: both sides weigh the same, and half of what is touched in vain comes out of the cache, or
+    nothing of a gather's and of what lies unwanted between what is wanted.
     """
     source, target = requests(plan, source_phase, target_phase)
     shared = 1 if plan.family == "gather" else _SHARED_COST
-    sides = [1 + shared * (side.excess - 1) for side in (source, target) if side]
+    sides = [(1 + shared * (side.excess * side.useful - 1)) / side.useful for side in (source, target) if side]
     return len(sides) / sum(sides)
 
 
-def _accesses(plan: KernelPlan) -> tuple[int, int]:
-    """Bytes of one lane, reading and writing."""
+def _accesses(plan: KernelPlan) -> tuple[tuple[int, float], tuple[int, float]]:
+    """Bytes of one lane, and how much of them is wanted, reading and writing."""
     macros, width = dict(plan.macros), plan.element_bytes
     if plan.family == "channels":
         pixels, planes = vector_bytes(width, macros["GPL_CHANNELS"]), max(width, 4)
-        return (pixels, planes) if macros["GPL_TO_PLANES"] else (planes, pixels)
-    return macros.get("GPL_READ_BYTES", plan.vector_bytes), macros.get("GPL_WRITE_BYTES", plan.vector_bytes)
+        if macros["GPL_TO_PLANES"]:                                        # channels without a plane are read and dropped
+            return (pixels, macros["GPL_PLANES"] / macros["GPL_CHANNELS"]), (planes, 1)
+        return (planes, 1), (pixels, 1)
+    return (macros.get("GPL_READ_BYTES", plan.vector_bytes), 1), (macros.get("GPL_WRITE_BYTES", plan.vector_bytes), 1)
 
 
 def _walks(plan: KernelPlan) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
@@ -132,17 +146,18 @@ def _walks(plan: KernelPlan) -> tuple[Sequence[int], Sequence[int], Sequence[int
     return (1, 0), (0, 1), sizes
 
 
-def _run(axes: Sequence[Axis], sizes: Sequence[int], order: Sequence[int], field: str, bounded: bool) -> tuple[int, list[int]]:
+def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tuple[int, list[int]]:
     """Elements that lanes find one after the other, and how far the starts of such runs are apart, the next one first."""
+    *orders, block = _walks(plan)
     run, steps, inside = 1, [], set()
-    for k in order:
-        if abs(getattr(axes[k], field)) != run:
+    for k in orders[number]:
+        if abs(getattr(plan.axes[k], field)) != run:
             break
         inside.add(k)
-        size = min(sizes[k], axes[k].bound) if bounded else sizes[k]
+        size = min(sizes[k], block[k])
         run *= size
-        if size < axes[k].extent:
+        if size < plan.axes[k].extent:
             steps.append(run)                       # the axis is cut, or padded: the run goes on elsewhere
             break
-    others = [*(k for k in order if k not in inside), *(k for k in range(len(axes)) if k not in order and k not in inside)]
-    return run, [*(getattr(axes[k], field) for k in others), *steps]
+    others = [k for k in (*orders[number], *range(len(plan.axes))) if k not in inside]
+    return run, [*(getattr(plan.axes[k], field) for k in dict.fromkeys(others)), *steps]

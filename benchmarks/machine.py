@@ -10,6 +10,7 @@ import sys
 from importlib import metadata
 from typing import Any
 
+from gpulayout.backends.threads import thread_count
 from gpulayout.version import __version__
 
 PACKAGES = ("numpy", "ml_dtypes")
@@ -21,7 +22,7 @@ def machine(backend: str) -> dict[str, Any]:
     found = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": _commit(),
         "gpulayout": __version__, "python": platform.python_version(), "platform": platform.platform(), "cpu": _cpu_model(),
-        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": os.cpu_count(), "threads": thread_count(),
         "packages": _versions(*PACKAGES, *(PEER_PACKAGES if backend == "cupy" else ())),
     }
     return found | (_gpu() if backend == "cupy" else {})

@@ -1,8 +1,10 @@
 """Threads of the CPU backend: started late, shared by all callers, forgotten by forked children, and never in the way."""
+import _thread
 import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -92,7 +94,75 @@ def test_moves_from_many_threads_at_once_are_right(three_threads):
     assert results == [True] * 8
 
 
-@pytest.mark.parametrize("value", ("0", "-1", "1.5", "two", "99999", "\u0663"))
+def test_a_thread_that_comes_late_finds_nothing_to_do(three_threads, monkeypatch):
+    """Where no thread can be started, what was submitted stays in a queue until a busy thread looks there."""
+    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(threads, "_size", 0)
+    busy, release = threading.Event(), threading.Event()
+
+    def hold(first, last):
+        if first:
+            busy.set()
+            release.wait(30)
+
+    threads.share(lambda first, last: None, 2, 1)                        # a thread of the pool is there
+    holder = threading.Thread(target=threads.share, args=(hold, 2, 1))
+    holder.start()
+    assert busy.wait(30)                                                 # and has something to do
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    seen = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        threads.share(lambda first, last: seen.append((first, last)), 3, 1)
+    assert sorted(seen) == [(0, 1), (1, 2), (2, 3)]
+    release.set()
+    holder.join()
+    threads._pool.shutdown(wait=True)                                    # whatever was queued has run
+    assert len(seen) == 3
+
+
+def test_the_number_of_threads_is_asked_once(monkeypatch):
+    """Another thread may change it meanwhile."""
+    numbers, parts = iter((3, 1, 1, 1, 1)), []
+    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(threads, "_size", 0)
+    monkeypatch.setattr(threads, "thread_count", lambda: next(numbers))
+    threads.share(lambda first, last: parts.append(first), 6, 1)
+    assert sorted(parts) == [0, 2, 4]
+
+
+def test_an_interrupt_waits_until_nobody_writes(three_threads):
+    """Ctrl-C while the caller waits for the others."""
+    ended = []
+
+    def work(first, last):
+        if first == 0:
+            while not begun.is_set():
+                begun.wait(30)
+            threading.Timer(0.1, _thread.interrupt_main).start()
+        else:
+            begun.set()
+            time.sleep(0.4)
+            ended.append(first)
+
+    begun = threading.Event()
+    with pytest.raises(KeyboardInterrupt):
+        threads.share(work, 2, 1)
+    assert ended == [1]
+
+
+def test_many_moves_write_nothing_when_the_number_is_wrong(monkeypatch):
+    monkeypatch.setenv(threads.VARIABLE, "many")
+    out = np.full(4, 7, np.float32)
+    with pytest.raises(threads.BadThreadCount):
+        gl.relayout_many([(np.zeros(4, np.float32), "f32[2,2]", "{0,1}")], out=[out])
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize("value", ("0", "-1", "1.5", "two", "99999", "\u0663", "9" * 5000))
 def test_a_wrong_number_is_refused_before_a_byte_is_written(monkeypatch, value):
     monkeypatch.setenv(threads.VARIABLE, value)
     out = np.full(MATRIX.element_count, 7, np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpulayout.backends.base import Job
 from gpulayout.backends.numpy_index import convert
-from gpulayout.backends.threads import share
+from gpulayout.backends.threads import share, thread_count
 from gpulayout.model.shape import Shape
 from gpulayout.planning.host_plan import SHARE_BYTES, HostPlan, host_plan
 from gpulayout.planning.move import Move
@@ -68,6 +68,7 @@ class NumpyBackend:
             _fill(move, target)
 
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
+        thread_count()                           # a wrong number is refused before the first job writes
         def carry_out() -> None:
             for job in jobs:
                 self.move(job.move, job.source, job.target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 
 VARIABLE = "GPULAYOUT_NUM_THREADS"
 
@@ -30,8 +30,8 @@ def thread_count() -> int:
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return _usable_cores()
-    if not (wanted.isascii() and wanted.strip().isdecimal() and 1 <= int(wanted) <= _MOST):
-        raise BadThreadCount(f"{VARIABLE} is {wanted!r}: it must be a whole number from 1 to {_MOST}")
+    if not (wanted.isascii() and wanted.strip().isdecimal() and len(wanted) <= 20 and 1 <= int(wanted) <= _MOST):
+        raise BadThreadCount(f"{VARIABLE} is {wanted[:40]!r}: it must be a whole number from 1 to {_MOST}")
     return int(wanted)
 
 
@@ -39,44 +39,57 @@ def share(work: Callable[[int, int], None], count: int, least: int) -> None:
     """Do work(first, last) for parts that make up 0..count-1, in as many threads as get at least `least` items each.
 
     Returns when all of it is done; an error of any part is raised.  The caller does the first part, and every part that no
-    thread has begun by then, so that callers never wait for each other.
+    thread has begun by then, so that callers never wait for each other.  Threads take parts from the caller's list, so one
+    that comes late finds nothing to do.
     """
-    parts = min(count // least, thread_count()) if count >= 2 * least else 1
+    threads = thread_count() if count >= 2 * least else 1
+    parts = min(count // least, threads) if threads > 1 else 1
     if parts < 2:
         work(0, count)
         return
     ends = [count * part // parts for part in range(parts + 1)]
+    waiting, left = list(zip(ends, ends[1:]))[::-1], parts
     errors: list[BaseException] = []
+    lock, finished = threading.Lock(), threading.Event()
 
-    def attempt(first: int, last: int) -> None:
+    def take() -> None:
+        nonlocal left
+        while True:
+            with lock:
+                if not waiting:                      # also a submission that failed, but is found in the queue later
+                    return
+                part = waiting.pop()
+            try:
+                work(*part)
+            except BaseException as error:           # kept until nobody writes any more
+                errors.append(error)
+            with lock:
+                left -= 1
+                if not left:
+                    finished.set()
+
+    for _ in range(parts - 1):
+        _submit(take, threads - 1)
+    take()
+    while not finished.is_set():
         try:
-            work(first, last)
-        except BaseException as error:               # kept until nobody writes any more
+            finished.wait()
+        except BaseException as error:               # Ctrl-C: the others still write
             errors.append(error)
-
-    others = [(_submit(attempt, first, last), first, last) for first, last in zip(ends[1:], ends[2:])]
-    attempt(0, ends[1])
-    under_way = []
-    for future, first, last in others:
-        if future is None or future.cancel():
-            attempt(first, last)
-        else:
-            under_way.append(future)
-    wait(under_way)
     if errors:
         raise errors[0]
 
 
-def _submit(work: Callable[[int, int], None], first: int, last: int) -> Future | None:
-    """The part under way in another thread; None when there can be none, as when Python is shutting down."""
+def _submit(work: Callable[[], None], size: int) -> None:
+    """Let another thread take part, if there can be one: there is none when Python is shutting down."""
     global _pool, _size
     try:
         with _starting:
-            if _size < thread_count() - 1:           # an executor does not grow; the old one finishes what it has
-                _pool, _size = ThreadPoolExecutor(thread_count() - 1, "gpulayout"), thread_count() - 1
-            return _pool.submit(work, first, last)
+            if _size < size:                         # an executor does not grow; the old one finishes what it has
+                _pool, _size = ThreadPoolExecutor(size, "gpulayout"), size
+            _pool.submit(work)
     except RuntimeError:
-        return None
+        pass
 
 
 def _usable_cores() -> int:

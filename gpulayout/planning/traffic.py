@@ -66,7 +66,8 @@ class Requests(NamedTuple):
         of_run = sum(-(-(start + self.run) // SECTOR) for start in starts) / len(starts)
         apart = asked / self.run * of_run + self._cut_sectors(asked)
         together = asked / self.run * self.step / SECTOR + 1 if self.run < asked else apart
-        return min(apart, together, math.ceil(self.span / SECTOR))
+        most = self.lanes * -(-self.access // SECTOR) if self.start >= self.access else math.inf
+        return max(min(apart, together, math.ceil(self.span / SECTOR), most), self.ideal)
 
     def _cut_sectors(self, asked: int) -> float:
         """The share of requests that begin inside a sector of a run, which the request before has touched too."""
@@ -110,7 +111,7 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     if not steps:                        # a single run, of which only the last request takes less than all it could
         run_bytes = -(-run_bytes // (lanes * access)) * lanes * access
     span = phase + (1 + sum((size - 1) * abs(getattr(axis, field)) for size, axis in zip(sizes, plan.axes))) * width
-    following = next((abs(step) * width for step in steps), run_bytes)
+    following = next((abs(step) * width for step in steps if step), run_bytes)
     return Requests(access, run_bytes, start, following, lanes, span, useful)
 
 
@@ -123,7 +124,7 @@ def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int
     source, target = requests(plan, source_phase, target_phase)
     shared = 1 if plan.family == "gather" else _SHARED_COST
     sides = [(1 + shared * (side.excess * side.useful - 1)) / side.useful for side in (source, target) if side]
-    return len(sides) / sum(sides)
+    return min(len(sides) / sum(sides), 1)
 
 
 def _accesses(plan: KernelPlan) -> tuple[tuple[int, float], tuple[int, float]]:

@@ -44,10 +44,22 @@ def awkward_cases(width):
         yield Case(f"{channels} channels to planes", move_of(width, [minor, major]))
         minor, major = (channels, channels, pixels, 1), (pixels, pixels, 1, channels)
         yield Case(f"planes to {channels} channels", move_of(width, [minor, major]))
+    yield from three_channels(width, "odd words", max(width, 4))
+    if width < 4:
+        yield from three_channels(width, "odd addresses", width)
     for extent, rank in ((2, 14), (3, 9), (8, 4)):
         yield Case(f"{extent}^{rank} reversed", transposed(width, (extent,) * rank, backwards(rank)))
     yield Case("5 images of 7 x 7", transposed(width, (40, 5, 7, 7), (0, 2, 3, 1)))
     yield Case("gather backwards", move_of(width, [(4096, 4096, -1, 1)]))
+
+
+def three_channels(width, name, phase):
+    """Planes of 16384 pixels and `phase` bytes more, the first at `phase`: of up to 8 bytes none begins where a sector does."""
+    pixels = 16384 + phase // width
+    to_planes = move_of(width, [(pixels, pixels, 3, 1), (3, 3, 1, pixels)])
+    to_pixels = move_of(width, [(3, 3, pixels, 1), (pixels, pixels, 1, 3)])
+    yield Case(f"3 channels to planes, {name}", to_planes, 0, phase % 16)
+    yield Case(f"planes to 3 channels, {name}", to_pixels, phase % 16, 0)
 
 
 def traffic(chosen, *changes):
@@ -96,10 +108,22 @@ def test_reads_as_narrow_as_the_alignment_are_seen(width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_planes_of_pixels_are_read_and_written_in_whole_sectors(width):
     """NHWC to NCHW and back, with 2 to 16 channels; no shared memory."""
-    for name, row in traffic([case for case in awkward_cases(width) if "channels" in case.name]).items():
+    for name, row in traffic([case for case in awkward_cases(width) if "channels" in case.name and "odd" not in case.name]).items():
         assert max(row["global read"][1], row["global write"][1]) <= 1.05, (name, row)
         too_large = width == 16 and "16 channels" in name
         assert row["file"] == ("tile.cu" if too_large else "channels.cu") and too_large == bool(set(SHARED) & set(row)), (name, row)
+
+
+# Measured bounds: 128 bytes of a plane at any phase are 5 sectors instead of 4; where words do not fit, 32 lanes ask for 32 or
+# 64 bytes, 2 sectors instead of 1 or 3 instead of 2.
+@pytest.mark.parametrize("width, words, addresses", [(1, 1.25, 2.01), (2, 1.25, 1.52), (4, 1.25, 1), (8, 1.125, 1), (16, 1.03, 1)])
+def test_odd_planes_touch_a_sector_more_per_request_and_pixels_none(width, words, addresses):
+    for name, row in traffic([case for case in awkward_cases(width) if "channels" in case.name and "odd" in case.name]).items():
+        planes, pixels = GLOBAL[::-1] if "to planes" in name else GLOBAL
+        fits = "words" in name
+        assert row["file"] == ("channels.cu" if fits else "tile_any.cu"), name
+        assert row[pixels][1] <= 1.001 and row[planes][1] <= (words if fits else addresses), (name, row)
+        assert max(row.get(access, [1, 0])[1] for access in SHARED) == (0 if fits else 2), (name, row)
 
 
 # Measured bounds: a run of 128 bytes at any phase takes 5 sectors instead of 4.

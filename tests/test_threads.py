@@ -1,10 +1,11 @@
 """Threads of the CPU backend: started late, shared by all callers, forgotten by forked children, and never in the way."""
-import _thread
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -19,6 +20,27 @@ TURNED = MATRIX.with_layout(gl.Layout((0, 1)))
 def moved_right() -> bool:
     array = np.arange(MATRIX.element_count, dtype=np.float32)
     return np.array_equal(gl.relayout(array, MATRIX, TURNED), array.reshape(1031, 1033).T.reshape(-1))
+
+
+def in_a_new_process(text: str, seconds: float = 120) -> str:
+    environment = {**os.environ, threads.VARIABLE: "3"}
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=seconds)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sharing_ends():
+    """Threads that never end cannot be stopped, and no test here would say so; a process can be killed, so one goes first."""
+    done = in_a_new_process("""
+from gpulayout.backends import threads
+parts = []
+for _ in range(50):
+    threads.share(lambda first, last: parts.append((first, last)), 3, 1)
+threads._pool.shutdown(wait=True)
+print(len(parts))
+""", 30)
+    assert done.split() == ["150"]
 
 
 @pytest.fixture
@@ -76,12 +98,14 @@ def test_callers_do_not_wait_for_each_other(three_threads):
     holders = [threading.Thread(target=threads.share, args=(hold, 3, 1)) for _ in range(2)]
     for holder in holders:
         holder.start()
-    for _ in range(4):                       # both callers and both threads of the pool
-        assert held.acquire(timeout=30)
-    assert moved_right()
-    release.set()
-    for holder in holders:
-        holder.join()
+    try:
+        for _ in range(4):                   # both callers and both threads of the pool
+            assert held.acquire(timeout=30)
+        assert moved_right()
+    finally:
+        release.set()
+        for holder in holders:
+            holder.join()
 
 
 def test_moves_from_many_threads_at_once_are_right(three_threads):
@@ -114,12 +138,14 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(three_threads, monkeypatch
         raise RuntimeError("can't start new thread")
 
     seen = []
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        threads.share(lambda first, last: seen.append((first, last)), 3, 1)
-    assert sorted(seen) == [(0, 1), (1, 2), (2, 3)]
-    release.set()
-    holder.join()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            threads.share(lambda first, last: seen.append((first, last)), 3, 1)
+        assert sorted(seen) == [(0, 1), (1, 2), (2, 3)]
+    finally:
+        release.set()
+        holder.join()
     threads._pool.shutdown(wait=True)                                    # whatever was queued has run
     assert len(seen) == 3
 
@@ -134,24 +160,53 @@ def test_the_number_of_threads_is_asked_once(monkeypatch):
     assert sorted(parts) == [0, 2, 4]
 
 
-def test_an_interrupt_waits_until_nobody_writes(three_threads):
-    """Ctrl-C while the caller waits for the others."""
-    ended = []
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread here")
+def test_interrupts_wait_until_nobody_writes(three_threads):
+    """Ctrl-C, twice, while the caller waits for the others."""
+    begun, given, over = threading.Event(), threading.Event(), threading.Event()
+    interrupts, ended = threading.Semaphore(0), []
+
+    def interrupted(number, frame):
+        interrupts.release()
+        raise KeyboardInterrupt
 
     def work(first, last):
-        if first == 0:
-            while not begun.is_set():
-                begun.wait(30)
-            threading.Timer(0.1, _thread.interrupt_main).start()
-        else:
-            begun.set()
-            time.sleep(0.4)
-            ended.append(first)
+        if first == 0:                                       # the caller's own part
+            assert begun.wait(30)
+            given.set()
+            return
+        begun.set()
+        assert given.wait(30)
+        for _ in range(2):
+            time.sleep(0.05)                                 # the caller is done with the interrupt before
+            wait_until(lambda: over.is_set() or function_of(threading.main_thread()) == "wait")
+            if over.is_set():
+                return
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            assert interrupts.acquire(timeout=30)
+        time.sleep(0.1)                                      # long enough for a caller that does not wait
+        ended.append(first)
 
-    begun = threading.Event()
-    with pytest.raises(KeyboardInterrupt):
-        threads.share(work, 2, 1)
-    assert ended == [1]
+    kept = signal.signal(signal.SIGINT, interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threads.share(work, 2, 1)
+        assert ended == [1]
+    finally:
+        over.set()
+        signal.signal(signal.SIGINT, kept)
+
+
+def function_of(thread: threading.Thread) -> str:
+    """The name of the Python function that a thread is in."""
+    return sys._current_frames()[thread.ident].f_code.co_name
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def test_many_moves_write_nothing_when_the_number_is_wrong(monkeypatch):
@@ -178,13 +233,6 @@ def test_the_number_is_what_is_asked_for_or_the_cores_of_this_process(monkeypatc
     assert 1 <= threads.thread_count() <= os.cpu_count()
     if hasattr(os, "sched_getaffinity"):
         assert threads.thread_count() == len(os.sched_getaffinity(0))
-
-
-def in_a_new_process(text: str) -> str:
-    environment = {**os.environ, threads.VARIABLE: "3"}
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 PRELUDE = """

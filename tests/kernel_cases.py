@@ -11,7 +11,6 @@ from unittest import mock
 
 import numpy as np
 
-import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_files, kernel_text
 from gpulayout.planning import index_plan, kernel_plan, launch
 from gpulayout.planning.channel_plan import chunk_pixels

@@ -150,7 +150,7 @@ def test_show_config_says_what_runs_and_why(capsys, fresh_selection):
     printed = capsys.readouterr().out
     found = gl.show_config("dicts")
     assert set(found) >= {"gpulayout", "numpy", "python", "ml_dtypes", "backend", "reason", "gpu", "selected"}
-    assert found["reason"] in printed and f"backend" in printed
+    assert found["reason"] in printed and "backend" in printed
     if select.gpu_problem():
         assert found["backend"] == "numpy" and found["reason"] == select.gpu_problem()
     with pytest.raises(ValueError, match="^mode 'json' is not one of 'stdout', 'dicts'$"):

@@ -109,9 +109,9 @@ def test_pixels_of_every_kind_are_read_and_written_in_whole_sectors(width):
 
 # ---- machine code -----------------------------------------------------------------------------------------------
 
-def macros_of(width, channels, to_planes, bits=32, axes=4):
+def macros_of(width, channels, into_planes, bits=32, axes=4):
     return {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": axes, "GPL_CHANNELS": channels, "GPL_PLANES": channels,
-            "GPL_CHUNKS": chunks_of(width, channels, MANY, bits), "GPL_TO_PLANES": to_planes}
+            "GPL_CHUNKS": chunks_of(width, channels, MANY, bits), "GPL_TO_PLANES": into_planes}
 
 
 @compiles
@@ -126,16 +126,16 @@ def test_every_number_of_channels_fits_the_registers(width):
 @compiles
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_pixels_of_most_registers_fit_every_architecture(architecture):
-    for (width, channels, bits), to_planes in itertools.product(((1, 13, 32), (1, 12, 64), (4, 16, 32), (8, 16, 32), (8, 14, 64)), (0, 1)):
-        check_budget("channels.cu", architecture, macros_of(width, channels, to_planes, bits))
+    for (width, channels, bits), into_planes in itertools.product(((1, 13, 32), (1, 12, 64), (4, 16, 32), (8, 16, 32), (8, 14, 64)), (0, 1)):
+        check_budget("channels.cu", architecture, macros_of(width, channels, into_planes, bits))
 
 
-def whole_span(width, channels, to_planes, architecture):
+def whole_span(width, channels, into_planes, architecture):
     """The instructions of whole spans alone, which is what nearly every warp runs, without the loop over planes of nothing but pad."""
     text = re.sub(r"#pragma unroll 1\n  do {\n.*?;\n(?=}\n)", "", TEXT, flags=re.DOTALL)
     text = re.sub(r"  GplChunk<GPL_WORD_BYTES> pad;\n.*?(?=\n}\n)", "", text, count=1, flags=re.DOTALL)
     assert "<false" not in text and "gpl_pad(move, pad.word)" not in text
-    return [kind for kind in opcodes("channels.cu", macros_of(width, channels, to_planes, axes=2), architecture, text)
+    return [kind for kind in opcodes("channels.cu", macros_of(width, channels, into_planes, axes=2), architecture, text)
             if kind not in ("NOP", "BRA")]
 
 
@@ -150,19 +150,19 @@ MOST_OF_MANY = {1: 4, 2: 7, 4: 10, 8: 18.5, 16: 32}
 @pytest.mark.parametrize("width", WIDTHS)
 def test_whole_spans_are_few_instructions(width, architecture):
     some = {2, 3, 4, 7, 8, 15, 16} if architecture == "sm_90" else {3, 8}
-    for channels, to_planes in itertools.product(sorted(some & {*channel_counts(width)}), (0, 1)):
-        found, chunks = whole_span(width, channels, to_planes, architecture), chunks_of(width, channels, MANY)
+    for channels, into_planes in itertools.product(sorted(some & {*channel_counts(width)}), (0, 1)):
+        found, chunks = whole_span(width, channels, into_planes, architecture), chunks_of(width, channels, MANY)
         words, vectors = chunks * channels, chunks * registers(width, channels) * 4 // vector_bytes(width, channels)
-        assert (len(of_kind(found, "LDG")), len(of_kind(found, "STG"))) == ((vectors, words) if to_planes else (words, vectors))
+        assert (len(of_kind(found, "LDG")), len(of_kind(found, "STG"))) == ((vectors, words) if into_planes else (words, vectors))
         assert not of_kind(found, "LDS") + of_kind(found, "STS") + of_kind(found, "LDL") + of_kind(found, "STL") + of_kind(found, "BAR")
         most = MOST_INSTRUCTIONS if channels <= 8 else MOST_OF_MANY
-        assert len(found) / (words * max(4 // width, 1)) <= most[width], (channels, to_planes)
+        assert len(found) / (words * max(4 // width, 1)) <= most[width], (channels, into_planes)
 
 
 @needs_disassembler
-@pytest.mark.parametrize("to_planes", (0, 1))
-def test_all_reads_are_under_way_before_the_first_is_used(to_planes):
-    kinds = [opcode.split(".")[0] for opcode in whole_span(4, 3, to_planes, "sm_90")]
+@pytest.mark.parametrize("into_planes", (0, 1))
+def test_all_reads_are_under_way_before_the_first_is_used(into_planes):
+    kinds = [opcode.split(".")[0] for opcode in whole_span(4, 3, into_planes, "sm_90")]
     assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < min(kinds.index("SHFL"), kinds.index("STG"))
 
 

@@ -12,17 +12,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 VARIABLE = "GPULAYOUT_NUM_THREADS"
-
-
-class BadThreadCount(ValueError):
-    """GPULAYOUT_NUM_THREADS holds no number of threads."""
-
-
 _MOST = 1024
 
 _pool: ThreadPoolExecutor | None = None
 _size = 0
 _starting = threading.Lock()
+
+
+class BadThreadCount(ValueError):
+    """GPULAYOUT_NUM_THREADS holds no number of threads."""
 
 
 def thread_count() -> int:

@@ -143,9 +143,9 @@ def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
     """
     positions = []
     for values, bound in arrays:
-        unsigned = values.view(f"u{values.itemsize}")
-        if len(values) and int(unsigned.max()) >= min(bound, np.iinfo(values.dtype).max + 1):
-            positions.append(int(np.argmax(unsigned >= unsigned.dtype.type(min(bound, np.iinfo(values.dtype).max + 1)))))
+        unsigned, limit = values.view(f"u{values.itemsize}"), min(bound, np.iinfo(values.dtype).max + 1)
+        if len(values) and int(unsigned.max()) >= limit:
+            positions.append(int(np.argmax(unsigned >= unsigned.dtype.type(limit))))
     return min(positions, default=None)
 
 

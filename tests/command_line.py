@@ -17,6 +17,14 @@ def run(*args: str, code: int = 0) -> Result:
     return result
 
 
+def refusal(*args: str) -> str:
+    """The message of a command that is written wrongly: one line on stderr after the usage, nothing on stdout."""
+    result = run(*args, code=2)
+    usage, message = result.stderr.split("\nError: ")
+    assert result.stdout == "" and usage.startswith("Usage: gpulayout ") and message.count("\n") == 1
+    return message.rstrip("\n")
+
+
 def failure(*args: str) -> str:
     """The message of a job that fails: one line on stderr, nothing on stdout."""
     result = run(*args, code=1)

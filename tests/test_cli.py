@@ -14,7 +14,7 @@ from gpulayout.cli import demo as demo_command
 from gpulayout.cli.failures import printable
 from gpulayout.cli.main import commands
 from gpulayout.cli.output import clipped
-from tests.command_line import HOSTILE, PADDED, failure, run
+from tests.command_line import HOSTILE, PADDED, failure, refusal, run
 
 COMMANDS = sorted(commands.commands)
 
@@ -49,7 +49,7 @@ def test_the_version_is_the_packages():
 
 @pytest.mark.parametrize("args", [
     ["nonsense"], ["show"], ["show", PADDED, "--nonsense"], ["index", PADDED], ["index", PADDED, "1;2"],
-    ["index", PADDED, "--linear", "1,2"], ["explain", PADDED], ["index", PADDED, "9" * 5000]])
+    ["index", PADDED, "--linear", "1,2"], ["explain", PADDED], ["index", PADDED, "9" * 5000], ["show", "f32[2"], ["explain", PADDED, "{0,0}"]])
 def test_a_command_written_wrongly_exits_with_2(args):
     assert run(*args, code=2).stderr.startswith("Usage: gpulayout")
 
@@ -87,18 +87,18 @@ def test_the_library_is_imported_without_click_and_rich():
     (OSError(28, "No space left on device", "x\x1b.npy"), r"x\x1b.npy: No space left on device"),
     (gl.BackendUnavailable("no GPU"), "no GPU"), (BufferError("too small"), "too small"), (gl.LayoutError("a\nb"), r"a\nb")])
 def test_what_the_library_and_the_system_refuse_is_one_line(error, message, monkeypatch):
-    def broken(_):
+    def broken(*_):
         raise error
 
-    monkeypatch.setattr("gpulayout.cli.show.parse_shape", broken)
+    monkeypatch.setattr("gpulayout.cli.show.clipped", broken)
     assert failure("show", PADDED) == message
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):
-    def broken(_):
+    def broken(*_):
         raise KeyError("a bug")
 
-    monkeypatch.setattr("gpulayout.cli.show.parse_shape", broken)
+    monkeypatch.setattr("gpulayout.cli.show.clipped", broken)
     with pytest.raises(KeyError):
         CliRunner().invoke(commands, ["show", PADDED], catch_exceptions=False)
 
@@ -110,9 +110,9 @@ def test_printable_keeps_letters_and_escapes_the_rest():
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
 def test_hostile_shapes_end_in_one_printable_line(text):
-    for args in (["show", text], ["index", text, "0"], ["explain", text, PADDED], ["show", text, "--json"]):
-        message = failure(*args)
-        assert 0 < len(message) < 1000 and all(map(str.isprintable, message))
+    for args in (["show", text], ["index", text, "0"], ["explain", text, PADDED], ["explain", PADDED, text], ["show", text, "--json"]):
+        message = refusal(*args)
+        assert message.startswith("Invalid value for '") and len(message) < 1000 and all(map(str.isprintable, message))
 
 
 # ---- show, index, explain, info -------------------------------------------------------------------------------
@@ -174,6 +174,11 @@ def test_explain_prints_the_plan():
     assert (found["bytes_read"], found["bytes_written"], found["gpu"]["family"]) == (24, 60, "gather")
     assert found["axes"][0] == {"dimensions": [0], "extent": 3, "bound": 2, "source_stride": 12, "target_stride": 4}
     assert json.loads(run("explain", "f32[0]", "f32[0]", "--json").stdout)["gpu"] is None
+
+
+def test_explain_takes_a_layout_alone_for_the_target():
+    assert run("explain", "f32[2,3]", "{0,1:PD(3,5)}").stdout == run("explain", "f32[2,3]", PADDED).stdout
+    assert "f32[2,3]" in failure("explain", "f32[2,3]", "{0,1,2}")
 
 
 def test_explain_refuses_two_different_arrays():

@@ -3,7 +3,10 @@ from __future__ import annotations
 
 import click
 
+from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.output import json_option, print_json
+from gpulayout.model.layout import Layout
+from gpulayout.model.shape import Shape
 from gpulayout.operations.relayout import Plan, plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
@@ -11,11 +14,11 @@ from gpulayout.planning.traffic import expected_fraction, requests
 
 
 @click.command(short_help="What a relayout will do, before it does it.")
-@click.argument("source", metavar="SOURCE")
-@click.argument("target", metavar="TARGET")
+@click.argument("source", metavar="SOURCE", type=SHAPE)
+@click.argument("target", metavar="TARGET", type=SHAPE_OR_LAYOUT)
 @json_option
-def explain(source: str, target: str, as_json: bool) -> None:
-    """Explain how a buffer of shape SOURCE becomes one of shape TARGET.
+def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
+    """Explain how a buffer of shape SOURCE becomes one of shape TARGET, or of the same shape in the layout TARGET.
 
     Says what was merged, what is copied and filled, which kernel a GPU would run and why not a faster one, and the bytes
     read and written.  Nothing is moved and no GPU is needed.

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import click
 
+from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.model.shape import Shape
-from gpulayout.model.text import parse_shape
 from gpulayout.operations.indexing import delinearize, linearize
 from gpulayout.planning.stride_table import stride_table
 
@@ -26,11 +26,11 @@ class Conversion(NamedTuple):
 
 # A negative number such as -1,2 would be taken for an option, and not for an index out of bounds.
 @click.command(short_help="Indices to places in the buffer, and back.", context_settings={"ignore_unknown_options": True})
-@click.argument("shape_text", metavar="SHAPE")
+@click.argument("shape", metavar="SHAPE", type=SHAPE)
 @click.argument("numbers", metavar="INDEX...", nargs=-1, required=True)
 @click.option("--linear", "from_linear", is_flag=True, help="INDEX... are linear indices; convert them to logical ones.")
 @json_option
-def index(shape_text: str, numbers: tuple[str, ...], from_linear: bool, as_json: bool) -> None:
+def index(shape: Shape, numbers: tuple[str, ...], from_linear: bool, as_json: bool) -> None:
     """Convert indices of SHAPE: a logical INDEX such as 1,2 to its place in the buffer, or the other way.
 
     Places are counted in elements from 0; bytes are given too.  The exit code is 1 when an index is out of bounds (then
@@ -43,7 +43,6 @@ def index(shape_text: str, numbers: tuple[str, ...], from_linear: bool, as_json:
       gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 7       7 -> 1,2
       gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 2       2 -> padding, exit code 1
     """
-    shape = parse_shape(shape_text)
     if from_linear:
         found = [_from_linear(_parse_linear(text), shape) for text in numbers]
     else:

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import click
 
+from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
 from gpulayout.cli.explain import plan_as_json
 from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.files import NpyFile, check_output, new_npy, open_npy
-from gpulayout.cli.output import json_option, print_json
+from gpulayout.cli.output import clipped, json_option, print_json
 from gpulayout.model.checks import counted
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
-from gpulayout.model.text import parse_layout, parse_shape
 from gpulayout.operations.relayout import Plan, plan
 
 
@@ -38,14 +38,14 @@ class Job:
 @click.command(short_help="A .npy file from one layout to another.")
 @click.argument("source_path", metavar="IN.npy", type=click.Path(path_type=Path))
 @click.argument("target_path", metavar="OUT.npy", type=click.Path(path_type=Path))
-@click.option("--to", "to_text", metavar="LAYOUT|SHAPE", help="Write a 1-D buffer in this layout.")
+@click.option("--to", "to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a 1-D buffer in this layout.")
 @click.option("--unpack", is_flag=True, help="Write an N-d array in C order instead; needs --from.")
-@click.option("--from", "from_text", metavar="SHAPE", help="IN.npy is a 1-D buffer of this shape, not an N-d array.")
+@click.option("--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a 1-D buffer of this shape, not an N-d array.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists.")
 @click.option("--dry-run", is_flag=True, help="Check everything, explain the plan, write nothing.")
 @json_option
-def relayout(source_path: Path, target_path: Path, to_text: str | None, unpack: bool, from_text: str | None,
-             overwrite: bool, dry_run: bool, as_json: bool) -> None:
+def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, unpack: bool,
+             from_: Shape | Layout | None, overwrite: bool, dry_run: bool, as_json: bool) -> None:
     """Move the elements of IN.npy to another layout, into OUT.npy.
 
     \b
@@ -72,10 +72,10 @@ def relayout(source_path: Path, target_path: Path, to_text: str | None, unpack: 
       gpulayout relayout planes.npy again.npy --from 'u8[3000,4000,3]{1,0,2}' --unpack
       gpulayout relayout weights.npy columns.npy --to 'bf16[512,256]{0,1}' --dry-run
     """
-    _check_options(to_text, unpack, from_text)
+    _check_options(to, unpack, from_)
     source = open_npy(source_path)
-    shape = _buffer_shape(source, parse_shape(from_text)) if from_text is not None else _array_shape(source, to_text)
-    target = shape.with_layout(None) if unpack else _target_shape(shape, to_text)
+    shape = _buffer_shape(source, from_) if from_ is not None else _array_shape(source, to)
+    target = shape.with_layout(None) if unpack else _target_shape(shape, to)
     job = Job(source, target_path, plan(shape, target), shape.dimensions if unpack else (target.buffer_size,))
     check_output(target_path, source_path, overwrite=overwrite)
     seconds = None if dry_run else _carry_out(job)
@@ -85,14 +85,14 @@ def relayout(source_path: Path, target_path: Path, to_text: str | None, unpack: 
         _report(job, seconds)
 
 
-def _check_options(to_text: str | None, unpack: bool, from_text: str | None) -> None:
+def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layout | None) -> None:
     """A usage error for options that do not say what the files hold."""
-    if unpack == (to_text is not None):
+    if unpack == (to is not None):
         raise click.UsageError("give either --to LAYOUT or --unpack: it says what OUT.npy will hold")
-    if unpack and from_text is None:
+    if unpack and from_ is None:
         raise click.UsageError("--unpack needs --from SHAPE: a buffer does not know its dimensions")
-    if from_text is not None and _is_layout(from_text):
-        raise click.UsageError(f"--from {from_text[:60]!r} is a layout alone: a buffer does not know its dimensions, "
+    if isinstance(from_, Layout):
+        raise click.UsageError(f"--from {clipped(str(from_), 60)!r} is a layout alone: a buffer does not know its dimensions, "
                                "write the whole shape, such as 'f32[2,3]{0,1}'")
 
 
@@ -108,32 +108,27 @@ def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
     return shape
 
 
-def _array_shape(source: NpyFile, to_text: str) -> Shape:
+def _array_shape(source: NpyFile, to: Shape | Layout) -> Shape:
     """The shape of an array file: everything is in its header but the name of a type that NumPy does not know."""
     layout = (Layout.ascending if source.fortran_order else Layout.descending)(len(source.dimensions))
-    if not _is_layout(to_text):
-        named = parse_shape(to_text)
-        if named.dimensions != source.dimensions:
-            raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}, but --to {named} has "
-                          f"{named.dimensions}; for a buffer, say its shape with --from")
-        _check_element_type(source, named)
-        return Shape(named.element_type, source.dimensions, layout)
+    if isinstance(to, Shape):
+        if to.dimensions != source.dimensions:
+            raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}, but --to {to} has "
+                          f"{to.dimensions}; for a buffer, say its shape with --from")
+        _check_element_type(source, to)
+        return Shape(to.element_type, source.dimensions, layout)
     if source.dtype.kind == "V":
         sizes = ",".join(map(str, source.dimensions))
         raise Failure(f"{source.path}: its elements are opaque ({source.dtype.str}); name their type with a whole shape, such "
-                      f"as --to '{'f8e4m3fn' if source.dtype.itemsize == 1 else 'bf16'}[{sizes}]{to_text}'")
+                      f"as --to '{'f8e4m3fn' if source.dtype.itemsize == 1 else 'bf16'}[{sizes}]{to}'")
     try:
         return Shape(source.dtype, source.dimensions, layout)
     except TypeError as error:
         raise Failure(f"{source.path}: {error}") from None
 
 
-def _target_shape(shape: Shape, to_text: str) -> Shape:
-    return shape.with_layout(parse_layout(to_text)) if _is_layout(to_text) else parse_shape(to_text)
-
-
-def _is_layout(text: str) -> bool:
-    return text.lstrip().startswith("{")
+def _target_shape(shape: Shape, to: Shape | Layout) -> Shape:
+    return shape.with_layout(to) if isinstance(to, Layout) else to
 
 
 def _check_element_type(source: NpyFile, shape: Shape) -> None:

@@ -5,21 +5,21 @@ import click
 import numpy as np
 from rich.table import Table
 
+from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.drawing import draw_grid, draw_strip, is_small
 from gpulayout.cli.output import charset, clipped, json_option, new_table, print_json, print_table
 from gpulayout.model.checks import counted
 from gpulayout.model.padding import PaddingValue
 from gpulayout.model.shape import Shape
-from gpulayout.model.text import parse_shape
 from gpulayout.planning.explain import dimension_labels
 
 MAX_DIMENSIONS = 16          # listed; NumPy and the kernels end at 64, but a text may have thousands
 
 
 @click.command(short_help="What a shape means: order, strides, bytes, padding, and a picture.")
-@click.argument("shape_text", metavar="SHAPE")
+@click.argument("shape", metavar="SHAPE", type=SHAPE)
 @json_option
-def show(shape_text: str, as_json: bool) -> None:
+def show(shape: Shape, as_json: bool) -> None:
     """Show what SHAPE means: order, strides, bytes, padding, and a picture of it.
 
     The grid shows the logical array with the place of each element in memory; the strip shows memory with the logical
@@ -31,7 +31,6 @@ def show(shape_text: str, as_json: bool) -> None:
       gpulayout show 'bf16[8,224,224,3]{3,2,1,0}'
       gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
     """
-    shape = parse_shape(shape_text)
     if as_json:
         print_json(shape_as_json(shape))
         return

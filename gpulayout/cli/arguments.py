@@ -1,0 +1,31 @@
+"""Shapes and layouts on the command line: text that is none is a command written wrongly, as click's own types have it."""
+from __future__ import annotations
+
+import click
+
+from gpulayout.cli.failures import printable
+from gpulayout.model.errors import LayoutError
+from gpulayout.model.layout import Layout
+from gpulayout.model.shape import Shape
+from gpulayout.model.text import parse_layout, parse_shape
+
+
+class ShapeArgument(click.ParamType):
+    """The text of a shape; where `or_layout` is true, the text of a layout alone gives a `Layout`."""
+
+    name = "shape"
+
+    def __init__(self, or_layout: bool = False):
+        self.or_layout = or_layout
+
+    def convert(self, value: str | Shape | Layout, param: click.Parameter | None, ctx: click.Context | None) -> Shape | Layout:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse_layout(value) if self.or_layout and value.lstrip().startswith("{") else parse_shape(value)
+        except LayoutError as error:
+            self.fail(printable(str(error)), param, ctx)
+
+
+SHAPE = ShapeArgument()
+SHAPE_OR_LAYOUT = ShapeArgument(or_layout=True)

@@ -62,6 +62,48 @@ def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensi
     pack_and_back(array, shape)
 
 
+def in_pieces(move) -> bool:
+    """Whether a move copies one channel of many pixels after the other."""
+    plan = host_plan.host_plan(move)
+    return plan.tile is not None and not plan.scratch
+
+
+def pixels_to_planes(element_type, dimensions, order):
+    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order))
+    return relayout_move(shape.with_layout(None), shape)
+
+
+@pytest.mark.parametrize("element_type", ("u8", "bf16", "f32", "f64"))
+@pytest.mark.parametrize(("dimensions", "order"), [
+    ((3, 70001), (1, 0)), ((4, 2, 33000), (2, 1, 0)),         # planes to pixels
+    ((70001, 6), (1, 0)), ((2, 40000, 16), (0, 2, 1)),        # pixels to planes
+])
+def test_channels_one_after_the_other_give_the_bytes_of_the_definition(element_type, dimensions, order):
+    """Several pieces of each channel, the last one cut off."""
+    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order))
+    array = random_array(shape)
+    assert in_pieces(pack_move(array.strides, shape))
+    pack_and_back(array, shape)
+
+
+@pytest.mark.parametrize(("element_type", "channels", "to_pixels", "to_planes"), [
+    ("u8", 4, True, False), ("u8", 6, True, True), ("u8", 16, True, True), ("u8", 17, False, False), ("bf16", 16, True, True),
+    ("f32", 4, True, False), ("f32", 5, False, False), ("f32", 6, False, True), ("f32", 16, False, True), ("f32", 17, False, False),
+    ("f64", 4, True, False), ("f64", 6, False, True), ("c128", 4, False, False), ("c128", 6, False, False)])
+def test_so_many_channels_are_copied_one_after_the_other(element_type, channels, to_pixels, to_planes):
+    pixels = 100_000
+    assert in_pieces(pixels_to_planes(element_type, (channels, pixels), (1, 0))) == to_pixels
+    assert in_pieces(pixels_to_planes(element_type, (pixels, channels), (1, 0))) == to_planes
+
+
+def test_channels_of_few_pixels_or_with_gaps_are_not_copied_one_after_the_other():
+    few, enough = (in_pieces(pixels_to_planes("f32", (8, 4, pixels), (0, 2, 1))) for pixels in (1023, 1024))
+    assert (few, enough) == (False, True)
+    shape = gl.Shape("f32", (8, 4, 1024))
+    dense, gaps = (in_pieces(strided_move(shape, shape.byte_strides, (16384 * gap, 4 * gap, 16 * gap), shape.dimensions)) for gap in (1, 2))
+    assert (dense, gaps) == (True, False)
+
+
 @pytest.mark.parametrize("cut", [
     lambda a: a[::-1, :, ::-1], lambda a: a[:, ::2], lambda a: a[..., ::3], lambda a: a.transpose(2, 0, 1),
     lambda a: np.broadcast_to(a[:1], a.shape), lambda a: np.broadcast_to(a[..., :1], a.shape)],

@@ -53,6 +53,18 @@ def test_an_array_has_no_more_sectors_than_it_has():
     assert source.sectors <= 6 and target.sectors <= 6                        # 168 bytes
 
 
+def test_a_row_that_is_read_again_and_again_costs_its_requests():
+    """7 times 96 bytes: 3 sectors in all, but each request of 512 bytes asks for 16."""
+    source, _ = requests(kernel_plan(move_of(4, [(24, 24, 1, 1), (7, 7, 0, 24)])))
+    assert (source.sectors, source.ideal) == (16, 16)
+
+
+def test_the_next_run_is_not_the_same_one_again():
+    """Rows of 12 floats, 52 bytes apart, each read 5 times."""
+    source, _ = requests(kernel_plan(move_of(4, [(12, 12, 1, 1), (5, 5, 0, 12), (400, 400, 13, 60)])))
+    assert (source.run, source.step) == (48, 52) and source.excess > 1
+
+
 def test_channels_that_are_read_and_dropped_count():
     plan = kernel_plan(gl.plan("u8[3000,4000,3]{2,1,0:PD(3000,4000,4)}", "{1,0,2}").move)
     source, _ = requests(plan)

@@ -119,12 +119,12 @@ def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int
     """About how fast a large move can be beside a plain copy of as many bytes, by its memory traffic alone.
 
     An estimate, not a measurement: both sides weigh the same, and half of what is touched in vain comes out of the cache, or
-    nothing of a gather's and of what lies unwanted between what is wanted.
+    nothing of a gather's and of what lies unwanted between what is wanted.  At most 1: no side has less than its ideal.
     """
     source, target = requests(plan, source_phase, target_phase)
     shared = 1 if plan.family == "gather" else _SHARED_COST
     sides = [(1 + shared * (side.excess * side.useful - 1)) / side.useful for side in (source, target) if side]
-    return min(len(sides) / sum(sides), 1)
+    return len(sides) / sum(sides)
 
 
 def _accesses(plan: KernelPlan) -> tuple[tuple[int, float], tuple[int, float]]:

@@ -106,27 +106,40 @@ def losses(records: Sequence[dict[str, Any]]) -> list[str]:
 
 def table(records: Sequence[dict[str, Any]], small: Sequence[dict[str, Any]], quick: bool = False) -> str:
     """Text: one line per case, then the small calls, then the losses; there are none to speak of among tiny arrays."""
-    lines = []
-    if records:
-        lines.append(f"{'case':46} {'family':7} {'MB':>7} | {'warm GB/s':>9} {'of copy':>7} {'best peer':>9} | "
-                     f"{'fresh GB/s':>10} {'best peer':>9}")
-    for record in records:
-        warm, fresh = (next((r for r in record["runs"] if r["contender"] == OURS and r["output"] == output), None)
-                       for output in ("warm", "fresh"))
-        fraction = f"{warm['fraction_of_copy']:.0%}" if warm and "fraction_of_copy" in warm else "-"
-        lines.append(f"{record['case']:46} {record['family']:7} {record['bytes_moved'] / 1e6:7.1f} | "
-                     f"{_speed(warm):>9} {fraction:>7} "
-                     f"{_ratio(record, 'warm'):>9} | {_speed(fresh):>10} {_ratio(record, 'fresh'):>9}")
+    lines = _aligned([_HEADER, *map(_row, records)], 2) if records else []
     if small:
-        lines += ["", f"{'one small call, microseconds':46} {'best':>7} {'more than the peer':>19}"]
-    for record in small:
-        lines.append(f"{record['case']} ({record['bytes_moved']} bytes)")
-        lines += [f"  {run['contender']:44} {run['best_us']:7.2f} {run['over_peer_us']:19.2f}" for run in record["runs"]]
+        rows = [("one small call, microseconds", "best", "more than the peer")]
+        for record in small:
+            rows += [(f"{record['case']} ({record['bytes_moved']} bytes)", "", "")]
+            rows += [(f"  {run['contender']}", f"{run['best_us']:.2f}", f"{run['over_peer_us']:.2f}") for run in record["runs"]]
+        lines += ["", *_aligned(rows, 1)]
     if quick:
         return "\n".join(lines)
     lost = losses(records)
     lines += ["", f"best peer: its time over ours, 1.00 is even.  Below {LOSS}: {len(lost) or 'none'}"]
     return "\n".join(lines + [f"  {text}" for text in lost])
+
+
+_HEADER = ("case", "family", "MB", "|", "warm GB/s", "of copy", "best peer", "|", "fresh GB/s", "best peer")
+
+
+def _row(record: dict[str, Any]) -> tuple[str, ...]:
+    warm, fresh = (next((r for r in record["runs"] if r["contender"] == OURS and r["output"] == output), None)
+                   for output in ("warm", "fresh"))
+    fraction = f"{warm['fraction_of_copy']:.0%}" if warm and "fraction_of_copy" in warm else "-"
+    return (record["case"], record["family"], f"{record['bytes_moved'] / 1e6:.1f}", "|", _speed(warm), fraction, _ratio(record, "warm"),
+            "|", _speed(fresh), _ratio(record, "fresh"))
+
+
+def _aligned(rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Lines of columns, each as wide as its widest text; the first `left` ones begin at the left, the others end at the right.
+
+    >>> _aligned([("case", "MB"), ("f32 16x16", "0.1")], 1)
+    ['case       MB', 'f32 16x16 0.1']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [" ".join(text.ljust(width) if k < left else text.rjust(width) for k, (text, width) in enumerate(zip(row, widths))).rstrip()
+            for row in rows]
 
 
 def _speed(run: dict[str, Any] | None) -> str:

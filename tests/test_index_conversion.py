@@ -317,9 +317,10 @@ def test_operands_without_dimensions_work(executor):
         assert gl.linearize(([0, 1], 1), "f32[2,3]").tolist() == [1, 4]
 
 
-@pytest.mark.parametrize("index", [(True, 1), (1, False), [True, False], (True, [1])])
-def test_booleans_are_no_coordinates(index):
-    with pytest.raises(TypeError, match=r"^index\[[01]\] is a bool: indices must be integers$"):
+@pytest.mark.parametrize("index", [(True, 1), (1, False), [True, False], (True, [1]), (0.5, 1), (1, 2.0), ("1", 0), (None, [1]),
+                                   (np.float32(1), 0), (0, 1j)])
+def test_only_whole_numbers_are_coordinates(index):
+    with pytest.raises(TypeError, match=r"^index\[[01]\] is .*, an? \w+: indices are whole numbers$"):
         gl.linearize(index, "f32[2,3]")
 
 

@@ -23,7 +23,7 @@ def shown(values: Sequence) -> str:
     >>> shown([2, 10**1000]), shown(range(100))
     ('(2, 2^3321...)', '(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, ...)')
     """
-    texts = [_value_text(value) for value in values[:_MOST_SHOWN]]
+    texts = [value_text(value) for value in values[:_MOST_SHOWN]]
     if len(values) > _MOST_SHOWN:
         return f"({', '.join(texts)}, ...)"
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
@@ -47,7 +47,8 @@ def type_text(value: object) -> str:
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _value_text(value: object) -> str:
+def value_text(value: object) -> str:
+    """A value for an error message, cut off when it is very long."""
     text = number_text(value) if type(value) is int else repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
 
@@ -58,7 +59,7 @@ def whole_number(field: str, value: object, context: str = "") -> int:
     """`value` as an int; bool and float are refused, NumPy integers are taken."""
     found = _index(value)
     if found is None:
-        raise LayoutTypeError(f"{field} {_value_text(value)} is not an integer{context}: it is {type_text(value)}")
+        raise LayoutTypeError(f"{field} {value_text(value)} is not an integer{context}: it is {type_text(value)}")
     return found
 
 
@@ -69,19 +70,19 @@ def whole_numbers(field: str, values: Iterable, context: str = "", *, ordered: b
     the set has forgotten which number came first.
     """
     if ordered and isinstance(values, Set):
-        raise LayoutTypeError(f"{field} {_value_text(values)} is not a sequence of integers{context}: a set has no order")
+        raise LayoutTypeError(f"{field} {value_text(values)} is not a sequence of integers{context}: a set has no order")
     try:
         if isinstance(values, (str, bytes, Mapping)):
             raise TypeError
         values = tuple(values)
     except TypeError:
-        raise LayoutTypeError(f"{field} {_value_text(values)} is not a sequence of integers{context}: "
+        raise LayoutTypeError(f"{field} {value_text(values)} is not a sequence of integers{context}: "
                               f"it is {type_text(values)}") from None
     found = tuple(map(_index, values))
     if None in found:
         entry = found.index(None)
         raise LayoutTypeError(f"{field} {shown(values)} is not all integers{context}: entry {entry} is "
-                              f"{_value_text(values[entry])}, {type_text(values[entry])}")
+                              f"{value_text(values[entry])}, {type_text(values[entry])}")
     return found
 
 

@@ -4,6 +4,7 @@ Each function takes plain ints, or whole arrays of indices of any integer dtype,
 """
 from __future__ import annotations
 
+import numbers
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from gpulayout.backends import arrays
 from gpulayout.backends.base import Array, Backend
 from gpulayout.model.arguments import as_shape
-from gpulayout.model.checks import counted
+from gpulayout.model.checks import counted, type_text, value_text
 from gpulayout.model.index import out_of_bounds_text
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
@@ -50,8 +51,8 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
         if all(_is_int(coordinate) for coordinate in index) and out is None:
             return _linearize_one(index, shape, mode)
         for dim, coordinate in enumerate(index):
-            if isinstance(coordinate, (bool, np.bool_)):
-                raise TypeError(f"index[{dim}] is a bool: indices must be integers")
+            if isinstance(coordinate, (numbers.Number, np.bool_, str, bytes, type(None))) and not _is_int(coordinate):
+                raise TypeError(f"index[{dim}] is {value_text(coordinate)}, {type_text(coordinate)}: indices are whole numbers")
         if not all(isinstance(coordinate, (tuple, list)) for coordinate in index):
             return _linearize_operands(index, shape, mode, out)
     backend, given = arrays.open_array_like(index, "index", None)

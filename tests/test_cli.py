@@ -173,7 +173,16 @@ def test_explain_prints_the_plan():
     found = json.loads(run("explain", "f32[2,3]", PADDED, "--json").stdout)
     assert (found["bytes_read"], found["bytes_written"], found["gpu"]["family"]) == (24, 60, "gather")
     assert found["axes"][0] == {"dimensions": [0], "extent": 3, "bound": 2, "source_stride": 12, "target_stride": 4}
-    assert json.loads(run("explain", "f32[0]", "f32[0]", "--json").stdout)["gpu"] is None
+    assert found["numpy"] == {
+        "element_bytes": 4, "axes": [{"extent": 2, "source_stride": 12, "target_stride": 4}, {"extent": 3, "source_stride": 4, "target_stride": 12}],
+        "tile": None, "scratch": False, "threads": 1, "fills": [15], "fills_first": True}
+    nothing = json.loads(run("explain", "f32[0]", "f32[0]", "--json").stdout)
+    assert nothing["gpu"] is nothing["numpy"] is None
+
+
+def test_explain_as_json_has_numpy_s_tiles_minor_first():
+    found = json.loads(run("explain", "u8[9,300000]", "{0,1}", "--json").stdout)["numpy"]
+    assert (found["tile"], found["scratch"]) == ([1, 32768], False) and [axis["extent"] for axis in found["axes"]] == [9, 300000]
 
 
 def test_explain_takes_a_layout_alone_for_the_target():

@@ -1,6 +1,8 @@
 """`gpulayout explain`: what a relayout will do, before it does it."""
 from __future__ import annotations
 
+import math
+
 import click
 
 from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
@@ -8,8 +10,10 @@ from gpulayout.cli.output import json_option, print_json
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
 from gpulayout.operations.relayout import Plan, plan
+from gpulayout.planning.host_plan import host_plan, most_threads
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
+from gpulayout.planning.move import Move
 from gpulayout.planning.traffic import expected_fraction, requests
 
 
@@ -36,7 +40,7 @@ def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
 
 
 def plan_as_json(found: Plan) -> dict:
-    """A plan as plain values; strides in bytes, axes minor first in the target."""
+    """A plan as plain values; strides in bytes, axes and sizes of tiles minor first in the target (of channels: pixels first)."""
     move, kernel = found.move, kernel_plan(found.move)
     names = ("family", "file", "kernel", "element_bytes", "vector_bytes", "index_bits", "grid", "tile", "reasons")
     return {
@@ -44,9 +48,21 @@ def plan_as_json(found: Plan) -> dict:
         "bytes_read": found.bytes_read, "bytes_written": found.bytes_written,
         "element_count": move.element_count, "place_count": move.place_count, "itemsize": move.itemsize,
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
+        "numpy": _numpy(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel),
         "text": str(found.explain()),
     }
+
+
+def _numpy(move: Move) -> dict | None:
+    """What NumPy does: a copy over axes that may be fewer than the move's, in elements that may be larger, and fills."""
+    if not move.place_count:
+        return None
+    host = host_plan(move)
+    axes = zip(*(values[::-1] for values in (host.block.shape, host.block.source_strides, host.block.target_strides)))
+    return {"element_bytes": host.itemsize, "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
+            "tile": host.tile and host.tile[::-1], "scratch": host.scratch, "threads": most_threads(move),
+            "fills": [math.prod(fill.shape) for fill in host.fills], "fills_first": host.fills_first}
 
 
 def _traffic(kernel: KernelPlan) -> dict:

@@ -92,6 +92,6 @@ def test_a_box_says_what_it_is():
                             "the target",)
     text = explain(relayout_move(source, target), source, target)
     assert "  gpu      tile (gpl_tile_nd in tile_nd.cu), for buffers aligned to 16 bytes\n" in text
-    assert "tile of 8 x 4 x 8 x 8 elements, 32-bit offsets, 128 blocks" in text
+    assert "tile of 8 x 4 x 8 x 8 elements (minor in the target last), 32-bit offsets, 128 blocks" in text
     short = kernel_plan(INSTANCES["packed bf16"][0])
     assert short.reasons[-1].startswith("accesses of ") and "a tile of two axes would have runs of " in short.reasons[-1]

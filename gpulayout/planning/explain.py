@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from gpulayout.model.bitcast import is_bitcast
 from gpulayout.model.checks import counted
@@ -75,12 +76,24 @@ def _numpy(move: Move) -> str:
     plan = host_plan(move)
     text = f"one np.copyto over {_axes(len(plan.block.shape))}"
     if plan.tile:
-        text = f"{'tiles' if plan.scratch else 'pieces'} of {' x '.join(map(str, plan.tile))} elements"
+        text = f"{'tiles' if plan.scratch else 'pieces'} of {_tile(plan.tile)}"
         text += ", through a scratch array" if plan.scratch else ", one channel after the other"
     if plan.itemsize > move.itemsize:
         text += f", elements of {plan.itemsize} bytes"
     text += f" and {counted(len(plan.fills), 'fill')} of padding" if plan.fills else ""
     return text + (f"; worth up to {most_threads(move)} threads" if most_threads(move) > 1 else "")
+
+
+def _tile(major_first: Sequence[int]) -> str:
+    """The sizes of a tile, and which is which: the last one runs along the target's minor axis."""
+    return f"{' x '.join(map(str, major_first))} elements (minor in the target last)"
+
+
+def _gpu_tile(plan: KernelPlan) -> str:
+    if plan.family == "channels":                    # whichever of the two is minor in the target
+        pixels, channels = plan.tile
+        return f"{channels} channels x {pixels} pixels"
+    return _tile(plan.tile[::-1])
 
 
 def _axes(number: int) -> str:
@@ -90,7 +103,7 @@ def _axes(number: int) -> str:
 def _gpu(plan: KernelPlan | None) -> list[str]:
     if plan is None:
         return ["  gpu      no launch: nothing to write"]
-    tile = f", tile of {' x '.join(map(str, reversed(plan.tile)))} elements" if plan.tile else ""
+    tile = f", tile of {_gpu_tile(plan)}" if plan.tile else ""
     lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
              f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
              f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]

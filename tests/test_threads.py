@@ -33,10 +33,14 @@ def in_a_new_process(text: str, seconds: float = 120) -> str:
 def sharing_ends():
     """Threads that never end cannot be stopped, and no test here would say so; a process can be killed, so one goes first."""
     done = in_a_new_process("""
+import time
 from gpulayout.backends import threads
 parts = []
+def work(first, last):
+    parts.append((first, last))
+    time.sleep(first / 500)                  # who is done first finds nothing left to do, while others are at work
 for _ in range(50):
-    threads.share(lambda first, last: parts.append((first, last)), 3, 1)
+    threads.share(work, 3, 1)
 threads._pool.shutdown(wait=True)
 print(len(parts))
 """, 30)

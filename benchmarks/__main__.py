@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import json
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from gpulayout.backends.select import gpu_problem
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 1 when a case failed."""
     options = _options(arguments)
+    if options.cpu_goals or options.tables:
+        return _goals(options)
     side = _side(options.backend)
     on_gpu = side.name == "cupy"
     with_sweep = on_gpu if options.ttc is None else options.ttc
@@ -37,17 +40,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(entry["failed"] for entry in found["not_run"]) else 0
 
 
+def _goals(options: argparse.Namespace) -> int:
+    """The run that is judged by the CPU's goals, or the tables of one that was recorded."""
+    from benchmarks.goal_report import tables
+    if options.tables:
+        found = json.loads(options.tables.read_text(encoding="utf-8"))
+    else:
+        from benchmarks.goal_run import GoalRun
+        run = GoalRun(options.rounds, options.quick, options.only, options.time_limit, options.json)
+        found = run.all(report=lambda line: print(line, file=sys.stderr, flush=True))
+    print("\n".join(tables(found)))
+    return 1 if any(entry["failed"] for entry in found["not_run"]) else 0
+
+
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks",
                                      description="Times this library beside its peers; results are compared first.")
     parser.add_argument("--backend", choices=("auto", "numpy", "cupy"), default="auto", help="auto: the GPU where one works")
+    parser.add_argument("--cpu-goals", action="store_true",
+                        help="instead: large relayouts, padding, indices and small calls beside NumPy, PyTorch and JAX, in Markdown")
+    parser.add_argument("--tables", type=pathlib.Path, metavar="FILE", help="instead: the tables of a recorded --cpu-goals run again")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures to a file, also while the run goes on")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this text")
     parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs, not how fast")
     parser.add_argument("--full", action="store_true", help="more and longer samples; peers that compile on the tensor transpositions too")
     parser.add_argument("--ttc", action=argparse.BooleanOptionalAction,
                         help="the 57 tensor transpositions, as f32 and f64, 200 and 400 MB an array (on a GPU by default)")
-    parser.add_argument("--rounds", type=int, help="samples per contender (NumPy 7, GPU 5, full 7)")
+    parser.add_argument("--rounds", type=int, help="samples per contender (NumPy 7, GPU 5, full 7, CPU goals 9)")
     parser.add_argument("--time-limit", type=float, default=3600, metavar="SECONDS",
                         help="start nothing after so many seconds; peers that compile are left out before cases")
     return parser.parse_args(arguments)

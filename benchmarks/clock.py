@@ -42,6 +42,7 @@ class WallClock:
 
     def sample(self, contender: Contender, calls: int) -> float:
         call = contender.call
+        contender.ready()
         self.synchronize()
         start = time.perf_counter()
         for i in range(calls - 1):

@@ -17,15 +17,19 @@ OURS = "gpulayout"
 class Contender(NamedTuple):
     """One way to do a case's work.
 
-    call    does it once; the argument counts calls, so that buffers can take turns; gives back the output
-    output  what it is compared with: "warm" writes memory that was written before, "fresh" allocates every time
-    wait    waits for an output that is made on a stream of its own, where the events of ours do not see it; None for ours
+    call     does it once; the argument counts calls, so that buffers can take turns; gives back the output
+    output   what it is compared with: "warm" writes memory that was written before, "fresh" allocates every time
+    wait     waits for an output that is made on a stream of its own, where the events of ours do not see it; None for ours
+    threads  how many may take part; 0: as it is
+    ready    sees to it that so many do, before a sample and outside its time
     """
 
     name: str
     output: str
     call: Callable[[int], Any]
     wait: Callable[[Any], None] | None = None
+    threads: int = 0
+    ready: Callable[[], None] = lambda: None
 
 
 def array_contenders(xp: ModuleType, case: Case, pairs: list[tuple]) -> list[Contender]:
@@ -255,6 +259,7 @@ def reason_of(error: Exception) -> str:
 
 def _output(xp: ModuleType, case: Case, contender: Contender, pairs: list[tuple]) -> Any:
     pairs[0][1].view(xp.uint8).fill(0xA5)
+    contender.ready()
     output = contender.call(0)
     if contender.wait:
         contender.wait(output)

@@ -64,7 +64,7 @@ class GoalPeers:
     def small(self, contenders: Sequence[Contender]) -> list[Contender]:
         """NumPy once, all others with every number of threads."""
         peer, *ours = contenders
-        return [peer, *(self._with(contender, count) for contender in ours for count in self.counts)]
+        return [_alone(peer), *(self._with(contender, count) for contender in ours for count in self.counts)]
 
     def copies(self, case: Case) -> list[Contender]:
         """Plain copies that read and write as many bytes as the case: each thread copies one part."""
@@ -115,8 +115,12 @@ class GoalPeers:
 
 
 def _one(plain: Sequence[Contender], output: str) -> Contender:
-    """NumPy's way, in one thread; a pause before it, as before everyone else."""
-    peer = next(contender for contender in plain if contender.name != OURS and contender.output == output)
+    """NumPy's way with this kind of output."""
+    return _alone(next(contender for contender in plain if contender.name != OURS and contender.output == output))
+
+
+def _alone(peer: Contender) -> Contender:
+    """In one thread; a pause before it, as before everyone else."""
     return peer._replace(threads=1, ready=functools.partial(time.sleep, QUIET))
 
 

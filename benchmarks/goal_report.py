@@ -19,6 +19,7 @@ def tables(found: Record) -> list[str]:
     lines = [_heading(found)]
     if found["quick"]:
         lines += ["", "Tiny arrays: no measure of speed, nothing is judged."]
+    lines += ["", "A ratio is the peer's time over ours, medians both; in bold letters where the peer is faster."]
     sections = [_goals(found), _relayouts(found), _paddings(found), _indices(found), _small(found)]
     for section in sections:
         lines += ["", *section] if section else []
@@ -36,7 +37,11 @@ def _heading(found: Record) -> str:
 
 def _goals(found: Record) -> list[str]:
     one, many = _with(found)
-    rows = [[goal.against, goal.what, *(_figure(goal, k) for k in (0, 1)), "" if found["quick"] else goal.verdict] for goal in goals(found)]
+    rows, last = [], ""
+    for goal in goals(found):
+        rows.append(["" if goal.against == last else goal.against, goal.what, *(_figure(goal, k) for k in (0, 1)),
+                     "" if found["quick"] else goal.verdict])
+        last = goal.against
     return _table(["against", "must reach", f"measured {one}", many, "met or missed"], rows)
 
 
@@ -89,7 +94,7 @@ def _small(found: Record) -> list[str]:
     counts = (found["counts"][0], found["counts"][-1])
     rows = []
     for record in found["small"]:
-        rows.append([record["case"], _number((median(record, NAIVE, "call", 0) or 0) * 1e6, "us"),
+        rows.append([record["case"], _number((median(record, NAIVE, "call", 1) or 0) * 1e6, "us"),
                      *(_number(above(record, call, count), "us") for call in (PREPARED_CALL, UNPLANNED_CALL) for count in counts)])
     return _table(["1 KB", "np.copyto, µs", f"plan: µs more, {one}", many, f"gl.relayout: µs more, {one}", many], rows)
 

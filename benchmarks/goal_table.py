@@ -133,7 +133,7 @@ def ratio(record: Record, peer: str, output: str, threads: int, peer_output: str
 
 def above(record: Record, call: str, threads: int) -> float | None:
     """Microseconds that a small call takes more than NumPy's."""
-    ours, theirs = median(record, call, "call", threads), median(record, NAIVE, "call", 0)
+    ours, theirs = median(record, call, "call", threads), median(record, NAIVE, "call", 1)
     return (ours - theirs) * 1e6 if ours and theirs else None
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import goal_peers
-from benchmarks.contender import OURS, Contender
+from benchmarks.clock import WallClock
+from benchmarks.contender import OURS, Contender, agreeing
 from benchmarks.goal_cases import INDICES, PADDINGS, RELAYOUTS, REVERSAL
 from benchmarks.goal_peers import COPY, JAX, TORCH, GoalPeers
 from benchmarks.goal_report import tables
@@ -68,7 +69,7 @@ def test_a_run_of_tiny_arrays_fills_every_table(tmp_path, capsys):
         (OURS, "warm", 1), (OURS, "warm", 2), ("numpy fill and assign", "warm", 1), (COPY, "copy", 1), (COPY, "copy", 2)}
     assert contenders_of(found["index"][0]) == {
         (OURS, output, count) for output in ("warm", "fresh") for count in (1, 2)} | {("numpy.unravel_index", "fresh", 1)}
-    assert {(NAIVE, "call", 0), (PREPARED_CALL, "call", 1), (UNPLANNED_CALL, "call", 2)} <= contenders_of(found["small"][0])
+    assert {(NAIVE, "call", 1), (PREPARED_CALL, "call", 1), (UNPLANNED_CALL, "call", 2)} <= contenders_of(found["small"][0])
     assert [entry["threads"] for entry in found["relayout"][0]["scratch"]] == [1, 2]
     assert "nothing is judged" in printed and "**missed" not in printed and "| met |" not in printed
     assert found["peers_missing"] == {name: f"ModuleNotFoundError: no {name}" for name in ("torch", "jax")}
@@ -89,6 +90,17 @@ def test_the_number_of_threads_is_set_before_every_call_and_put_back_at_the_end(
     contender = run.peers._ours([Contender(OURS, "warm", lambda i: os.environ["GPULAYOUT_NUM_THREADS"])], "warm")[0]
     contender.ready()
     assert contender.call(0) == "1"
+
+
+def test_a_contender_is_made_ready_before_the_check_and_before_every_sample_outside_its_time(monkeypatch):
+    happened = []
+    monkeypatch.setattr("benchmarks.clock.time", types.SimpleNamespace(perf_counter=lambda: happened.append("clock") or 0.0))
+    case = RELAYOUTS[0]
+    given = np.arange(4)
+    contender = Contender(NAIVE, "warm", lambda i: happened.append("call") or given.copy(), ready=lambda: happened.append("ready"))
+    agreeing(np, case, [contender], [(given, np.zeros(4, int))])
+    WallClock().sample(contender, 2)
+    assert happened == ["ready", "call", "ready", "clock", "call", "call", "clock"]
 
 
 def test_a_case_that_fails_leaves_the_others(monkeypatch, capsys):
@@ -181,7 +193,7 @@ def made_up():
                run_of(COPY, "copy", 1, 0.9), run_of(COPY, "copy", 2, 0.6)]
     index = [run_of(OURS, "warm", 1, 1.0), run_of(OURS, "warm", 2, 0.5), run_of(OURS, "fresh", 1, 2.0), run_of(OURS, "fresh", 2, 1.0),
              run_of("numpy.unravel_index", "fresh", 1, 3.5)]
-    calls = [run_of(NAIVE, "call", 0, 1e-6)] + [run_of(call, "call", count, us * 1e-6) for count in (1, 2)
+    calls = [run_of(NAIVE, "call", 1, 1e-6)] + [run_of(call, "call", count, us * 1e-6) for count in (1, 2)
                                                 for call, us in ((PREPARED_CALL, 4.5), (UNPLANNED_CALL, 8.0))]
     return {"machine": {"cpu": "Imaginary 1", "cores": 2, "python": "3", "packages": {"numpy": "2", "cupy-cuda13x": "9"}, "commit": "abc",
                         "date": "2026-01-01T00:00:00"},
@@ -229,6 +241,10 @@ def test_the_tables_name_the_machine_mark_losses_and_say_what_is_not_there(made_
     lines = tables(made_up)
     assert lines[0] == ("Imaginary 1, 2 cores, 2 threads at most; Python 3, numpy 2; commit abc, 2026-01-01; medians of 3 rounds, 9 s, "
                         "at most 2.5 GB")
+    naive = [line for line in lines if line.startswith("| `np.copyto(dst")]
+    assert naive == [f"| `np.copyto(dst, src.transpose(p))`, 3 cases | never below 0.95 | 0.90 ({REVERSAL}) | 1.80 ({REVERSAL}) | "
+                     "**missed** with one thread |"]
+    assert "|  | geometric mean at least 2.2 with one thread, 3.8 with two | 2.62 | 5.24 | met |" in lines
     assert f"| {REVERSAL} | 200.0 | 1000.0 | 500.0 | **0.90** | 1.80 | 2.50 | 2.50 | **0.95** | 5.0 |" in lines
     assert "| pack x | 100.0 | 1000.0 | 800.0 | 0.90 | 0.75 | 1.12 | 1.20 | 1.50 | numpy.copyto |" in lines
     assert "| delinearize | numpy.unravel_index | 1000.0 | 500.0 | 2000.0 | 1000.0 | 3.50 | 7.00 | 1.75 | 3.50 |" in lines

@@ -95,11 +95,11 @@ class GoalPeers:
         return [self._with(ours, count) for count in counts or self.counts]
 
     def _with(self, contender: Contender, count: int) -> Contender:
-        return contender._replace(threads=count, ready=functools.partial(self._settle, count))
+        return contender._replace(threads=count, ready=functools.partial(self._settle, contender, count))
 
-    def _settle(self, count: int) -> None:
+    def _settle(self, contender: Contender, count: int) -> None:
         self.set_threads(count)
-        time.sleep(QUIET)
+        _rest(contender)
 
     def _copy(self, source: np.ndarray, target: np.ndarray, count: int) -> None:
         if count == 1:
@@ -121,7 +121,18 @@ def _one(plain: Sequence[Contender], output: str) -> Contender:
 
 def _alone(peer: Contender) -> Contender:
     """In one thread; a pause before it, as before everyone else."""
-    return peer._replace(threads=1, ready=functools.partial(time.sleep, QUIET))
+    return peer._replace(threads=1, ready=functools.partial(_rest, peer))
+
+
+def _rest(contender: Contender) -> None:
+    """What goes before every sample.
+
+    Under a hypervisor that takes back what is free for seconds, new memory costs up to six times as much the first time.  Whoever
+    writes new memory therefore does it once before, and finds what it has just given back.
+    """
+    if contender.output == "fresh":
+        contender.call(0)
+    time.sleep(QUIET)
 
 
 def _blocking(peer: Contender) -> Contender:

@@ -103,6 +103,15 @@ def test_a_contender_is_made_ready_before_the_check_and_before_every_sample_outs
     assert happened == ["ready", "call", "ready", "clock", "call", "call", "clock"]
 
 
+def test_new_memory_is_written_once_before_it_counts():
+    called, peers = [], GoalPeers((1, 2))
+    for output in ("warm", "fresh"):
+        contender = Contender(OURS, output, lambda i, output=output: called.append(output))
+        for settled in (peers._with(contender, 2), goal_peers._alone(contender)):
+            settled.ready()
+    assert called == ["fresh", "fresh"]
+
+
 def test_a_case_that_fails_leaves_the_others(monkeypatch, capsys):
     measure = GoalRun._padding
     monkeypatch.setattr(GoalRun, "_padding", lambda self, case: 1 / 0 if case.kind == "pack" else measure(self, case))

@@ -93,6 +93,7 @@ class GoalRun:
 
     def _small(self, case: MoveCase) -> dict[str, Any]:
         contenders = self.peers.small(self.side.prepare_small(case))
+        _check_small(case, contenders)
         calls = (10, 20) if self.tiny else (1000, 5000)
         return _record(case, contenders, self._take(contenders, Effort(2 * self.effort.rounds, 5e-3, calls)))
 
@@ -148,6 +149,19 @@ def scratch_bytes(call: Callable[[], np.ndarray]) -> int:
     finally:
         tracemalloc.stop()
     return peak - before - output.nbytes
+
+
+def _check_small(case: Case, contenders: Sequence[Contender]) -> None:
+    """AssertionError when a small call leaves something else in the output than NumPy, the first of them."""
+    out = contenders[-1].call(0)             # one of ours, which give back the output that all of them write
+    written = []
+    for contender in contenders:
+        out.view(np.uint8).fill(0xA5)
+        contender.ready()
+        contender.call(0)
+        written.append(out.tobytes())
+        if written[-1] != written[0]:
+            raise AssertionError(f"{case.name}: {contender.name} gives another result than {contenders[0].name}")
 
 
 def _record(case: Case, contenders: Sequence[Contender], samples: Sequence[Samples]) -> dict[str, Any]:

@@ -128,6 +128,13 @@ def test_a_result_that_differs_fails_the_case(monkeypatch):
     assert "gives another result" in found["not_run"][0]["reason"]
 
 
+def test_a_small_call_that_writes_something_else_fails_the_case(monkeypatch):
+    monkeypatch.setattr("benchmarks.numpy_side.gl.relayout", lambda buffer, source, target, out: out)
+    found = GoalRun(1, tiny=True, only="16x16").all()
+    assert [entry["reason"] for entry in found["not_run"]] == [
+        f"AssertionError: f32 16x16: {UNPLANNED_CALL} gives another result than numpy.copyto"] and not found["small"]
+
+
 def test_nothing_starts_after_the_time_limit():
     found = GoalRun(1, tiny=True, time_limit=-1).all()
     assert len(found["not_run"]) == 44 and {entry["reason"] for entry in found["not_run"]} == {"the time limit was reached"}

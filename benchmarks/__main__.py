@@ -66,7 +66,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="more and longer samples; peers that compile on the tensor transpositions too")
     parser.add_argument("--ttc", action=argparse.BooleanOptionalAction,
                         help="the 57 tensor transpositions, as f32 and f64, 200 and 400 MB an array (on a GPU by default)")
-    parser.add_argument("--rounds", type=int, help="samples per contender (NumPy 7, GPU 5, full 7, CPU goals 9)")
+    parser.add_argument("--rounds", type=int, help="samples per contender (NumPy 7, GPU 5, full 7, CPU goals 7)")
     parser.add_argument("--time-limit", type=float, default=3600, metavar="SECONDS",
                         help="start nothing after so many seconds; peers that compile are left out before cases")
     return parser.parse_args(arguments)

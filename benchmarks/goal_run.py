@@ -24,7 +24,7 @@ from benchmarks.numpy_side import NumpySide
 from gpulayout.backends.threads import VARIABLE, thread_count
 
 SCHEMA = 1
-ROUNDS = 9
+ROUNDS = 7
 LISTS: dict[str, Sequence[Case]] = {"small": SMALL_CASES, "relayout": RELAYOUTS, "padding": PADDINGS, "index": INDICES}
 
 

@@ -175,14 +175,16 @@ def test_explain_prints_the_plan():
     assert found["axes"][0] == {"dimensions": [0], "extent": 3, "bound": 2, "source_stride": 12, "target_stride": 4}
     assert found["numpy"] == {
         "element_bytes": 4, "axes": [{"extent": 2, "source_stride": 12, "target_stride": 4}, {"extent": 3, "source_stride": 4, "target_stride": 12}],
-        "tile": None, "scratch": False, "threads": 1, "fills": [15], "fills_first": True}
+        "tile": None, "by_channels": False, "piece": 0, "threads": 1, "fills": [15], "fills_first": True}
     nothing = json.loads(run("explain", "f32[0]", "f32[0]", "--json").stdout)
     assert nothing["gpu"] is nothing["numpy"] is None
 
 
 def test_explain_as_json_has_numpy_s_tiles_minor_first():
+    found = json.loads(run("explain", "f32[512,2048]", "{0,1}", "--json").stdout)["numpy"]
+    assert found["tile"] == [256, 256] and [axis["extent"] for axis in found["axes"]] == [512, 2048]
     found = json.loads(run("explain", "u8[9,300000]", "{0,1}", "--json").stdout)["numpy"]
-    assert (found["tile"], found["scratch"]) == ([1, 32768], False) and [axis["extent"] for axis in found["axes"]] == [9, 300000]
+    assert found["tile"] is None and found["by_channels"] and found["piece"] == (3 << 19) // 9
 
 
 def test_explain_takes_a_layout_alone_for_the_target():

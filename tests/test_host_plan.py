@@ -7,7 +7,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.backends.numpy_backend import NumpyBackend
-from gpulayout.planning import host_plan
+from gpulayout.planning import host_plan, host_tiles
 from gpulayout.planning.move import pack_move, relayout_move, strided_move
 
 ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
@@ -51,8 +51,8 @@ def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimension
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 @pytest.mark.parametrize(("dimensions", "order", "widths"), [
     ((700, 64, 3), (1, 0, 2), None),                   # runs of 3 elements
-    ((256, 300, 3), (0, 1, 2), (256, 300, 4)),         # 3 channels in 4
-    ((256, 300, 3), (0, 1, 2), (256, 300, 7)),         # and with runs of padding
+    ((256, 300, 5), (0, 1, 2), (256, 300, 6)),         # 5 channels in 6
+    ((256, 300, 5), (0, 1, 2), (256, 300, 9)),         # and with runs of padding
     ((300, 256, 4), (1, 0, 2), None),                  # the run is a power of two
 ])
 def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensions, order, widths):
@@ -62,10 +62,9 @@ def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensi
     pack_and_back(array, shape)
 
 
-def in_pieces(move) -> bool:
+def by_channels(move) -> bool:
     """Whether a move copies one channel of many pixels after the other."""
-    plan = host_plan.host_plan(move)
-    return plan.tile is not None and not plan.scratch
+    return host_plan.host_plan(move).by_channels
 
 
 def pixels_to_planes(element_type, dimensions, order):
@@ -74,34 +73,41 @@ def pixels_to_planes(element_type, dimensions, order):
 
 
 @pytest.mark.parametrize("element_type", ("u8", "bf16", "f32", "f64"))
-@pytest.mark.parametrize(("dimensions", "order"), [
-    ((3, 70001), (1, 0)), ((4, 2, 33000), (2, 1, 0)),         # planes to pixels
-    ((70001, 6), (1, 0)), ((2, 40000, 16), (0, 2, 1)),        # pixels to planes
+@pytest.mark.parametrize(("dimensions", "order", "widths"), [
+    ((3, 300_001), (1, 0), None), ((4, 2, 133_000), (2, 1, 0), None), ((4, 100, 3_000), (1, 2, 0), None),
+    ((2, 130_001, 3), (0, 1, 2), (2, 130_001, 4)), ((3, 200_001), (1, 0), (4, 200_005)),
 ])
-def test_channels_one_after_the_other_give_the_bytes_of_the_definition(element_type, dimensions, order):
-    """Several pieces of each channel, the last one cut off."""
-    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order))
+def test_channels_one_after_the_other_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
+    """Several pieces of each channel, the last one cut off, with padding and without."""
+    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    assert in_pieces(pack_move(array.strides, shape))
+    assert by_channels(pack_move(array.strides, shape)) == (element_type != "f64" or dimensions[-1] != 3)
     pack_and_back(array, shape)
 
 
-@pytest.mark.parametrize(("element_type", "channels", "to_pixels", "to_planes"), [
-    ("u8", 4, True, False), ("u8", 6, True, True), ("u8", 16, True, True), ("u8", 17, False, False), ("bf16", 16, True, True),
-    ("f32", 4, True, False), ("f32", 5, False, False), ("f32", 6, False, True), ("f32", 16, False, True), ("f32", 17, False, False),
-    ("f64", 4, True, False), ("f64", 6, False, True), ("c128", 4, False, False), ("c128", 6, False, False)])
-def test_so_many_channels_are_copied_one_after_the_other(element_type, channels, to_pixels, to_planes):
+@pytest.mark.parametrize(("element_type", "channels", "found"), [
+    ("u8", 2, True), ("u8", 32, True), ("u8", 33, False), ("bf16", 16, True), ("bf16", 17, False), ("f32", 8, True), ("f32", 9, False),
+    ("f64", 4, True), ("f64", 5, False), ("c128", 2, True), ("c128", 3, False)])
+def test_so_many_channels_are_written_one_after_the_other(element_type, channels, found):
     pixels = 100_000
-    assert in_pieces(pixels_to_planes(element_type, (channels, pixels), (1, 0))) == to_pixels
-    assert in_pieces(pixels_to_planes(element_type, (pixels, channels), (1, 0))) == to_planes
+    assert by_channels(pixels_to_planes(element_type, (channels, pixels), (1, 0))) == found
+    assert not by_channels(pixels_to_planes(element_type, (pixels, channels), (1, 0)))
 
 
 def test_channels_of_few_pixels_or_with_gaps_are_not_copied_one_after_the_other():
-    few, enough = (in_pieces(pixels_to_planes("f32", (8, 4, pixels), (0, 2, 1))) for pixels in (1023, 1024))
+    few, enough = (by_channels(pixels_to_planes("f32", (8, 4, pixels), (0, 2, 1))) for pixels in (255, 1024))
     assert (few, enough) == (False, True)
     shape = gl.Shape("f32", (8, 4, 1024))
-    dense, gaps = (in_pieces(strided_move(shape, shape.byte_strides, (16384 * gap, 4 * gap, 16 * gap), shape.dimensions)) for gap in (1, 2))
+    dense, gaps = (by_channels(strided_move(shape, shape.byte_strides, (16384 * gap, 4 * gap, 16 * gap), shape.dimensions)) for gap in (1, 2))
     assert (dense, gaps) == (True, False)
+
+
+@pytest.mark.parametrize(("channels", "element_type", "width", "found"), [
+    (3, "u8", 4, True), (3, "bf16", 8, True), (3, "f32", 4, True), (3, "f64", 4, False), (2, "f32", 4, False), (4, "u8", 5, False)])
+def test_records_of_three_channels_are_copied_so_into_longer_ones_and_back(channels, element_type, width, found):
+    shape = gl.Shape(element_type, (300_000, channels), gl.Layout((1, 0), padded_dimensions=(300_000, width)))
+    dense = shape.with_layout(None)
+    assert by_channels(relayout_move(dense, shape)) == by_channels(relayout_move(shape, dense)) == found
 
 
 @pytest.mark.parametrize("cut", [
@@ -123,8 +129,9 @@ def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, elem
 
 def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, request):
     """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
-    for name, value in (("SMALL_BYTES", 0), ("TILE_RUN", 3), ("NEAR_BYTES", 0), ("CACHE_LINES", 1), ("LONGEST_ELEMENT", 12)):
-        monkeypatch.setattr(host_plan, name, value)
+    for module, name, value in ((host_plan, "SMALL_BYTES", 0), (host_plan, "LONGEST_ELEMENT", 12), (host_plan, "RECORD_BYTES", 0),
+                                (host_tiles, "TILE_RUN", 3), (host_tiles, "TILE_PIECES", 1000), (host_tiles, "STREAMS", 1)):
+        monkeypatch.setattr(module, name, value)
     host_plan.host_plan.cache_clear()                     # plans made with the real limits
     request.addfinalizer(host_plan.host_plan.cache_clear)
     tiled = 0
@@ -141,24 +148,71 @@ def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, request):
     assert tiled > 30
 
 
-def test_small_moves_and_cached_lines_are_left_to_numpy():
-    for text, order in (("f32[16,16]", (0, 1)), ("f32[32,64,56,56]", (1, 3, 2, 0))):
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, request):
+    """Slabs, fills of everything and channels, cut along every axis that can be, in shares of every size."""
+    for name, value in (("SMALL_BYTES", 0), ("PIECE_BYTES", 24), ("SHARE_BYTES", 30)):
+        monkeypatch.setattr(host_plan, name, value)
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", str(threads))
+    host_plan.host_plan.cache_clear()
+    request.addfinalizer(host_plan.host_plan.cache_clear)
+    seen = set()
+    for whole, dimensions, grown in itertools.product((0, 1024), ((3, 200), (200, 3), (4, 5, 6), (2, 200, 3), (0, 5)), itertools.product((0, 1, 5), repeat=2)):
+        monkeypatch.setattr(host_plan, "FILL_WHOLE_BYTES", whole)
+        host_plan.host_plan.cache_clear()
+        widths = tuple(size + grown[dim % 2] for dim, size in enumerate(dimensions))
+        for order in itertools.permutations(range(len(dimensions))):
+            shape = gl.Shape("s16", dimensions, gl.Layout(order, padded_dimensions=widths, padding_value=-1))
+            array = np.arange(math.prod(dimensions), dtype=np.int16).reshape(dimensions)
+            guarded = np.full(shape.buffer_size + 8, -2, np.int16)
+            gl.pack(array, shape, out=guarded[4:-4])
+            assert guarded[4:-4].tobytes() == expected_bytes(array, shape), (dimensions, order, widths, whole)
+            assert (guarded[:4] == -2).all() and (guarded[-4:] == -2).all()
+            plan = host_plan.host_plan(pack_move(array.strides, shape))
+            seen.add((plan.by_channels, bool(plan.piece), plan.fills_first, bool(plan.fills), plan.share > 0))
+    assert {(True, True, True, True, True), (True, True, False, True, True), (False, True, True, True, True), (False, True, False, True, True)} <= seen
+
+
+def relayout_plan(text, order):
+    source = gl.parse_shape(text)
+    return host_plan.host_plan(relayout_move(source, source.with_layout(gl.Layout.from_major_to_minor(order))))
+
+
+@pytest.mark.parametrize(("text", "order", "tiled"), [
+    ("f32[16,16]", (1, 0), False),                     # small
+    ("f32[12,100000]", (1, 0), False), ("f32[13,100000]", (1, 0), True),          # places that are read at once
+    ("c64[100000,1,1]", (1, 2, 0), False), ("f32[200000,2]", (1, 0), False), ("f32[200000,3]", (1, 0), True),  # a line holds enough of short records
+    ("u8[64,16384,64]", (0, 2, 1), False), ("u8[64,16385,64]", (0, 2, 1), True),  # what the second cache holds is not fetched twice
+    ("f32[64,4096,64]", (0, 2, 1), True),
+    ("u8[64,64,64,64]", (1, 3, 0, 2), True),
+])
+def test_a_copy_goes_in_tiles_where_it_would_read_in_too_many_places(text, order, tiled):
+    assert (relayout_plan(text, order).tile is not None) == tiled
+
+
+def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
+    for text in ("u8[8192,8192]", "f32[8192,8192]", "c128[4096,4096]", "c128[4095,4097]", "f32[32,32,32,32,32]", "f64[7,7,7,7,7,7,7,7]"):
         source = gl.parse_shape(text)
-        plan = host_plan.host_plan(relayout_move(source, source.with_layout(gl.Layout(order))))
-        assert plan.tile is None and plan.itemsize == 4
+        move = relayout_move(source, source.with_layout(gl.Layout.ascending(source.rank)))
+        for threads in (1, 2, 4, 16):
+            plan = host_plan.host_plan(move, threads)
+            reach = sum((size - 1) * stride for size, stride in zip(plan.tile, plan.scratch)) + plan.itemsize
+            assert reach * threads <= 4 << 20, (text, threads)
+
+
+def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():
+    for text, row in (("f32[4096,4096]", 0), ("f64[8191,8193]", 0), ("u8[8192,8192]", 0)):
+        source = gl.parse_shape(text)
+        plan = host_plan.host_plan(relayout_move(source, source.with_layout(gl.Layout.ascending(2))))
+        assert plan.scratch[1] % 128 == 64, text       # the axis that is minor in the target
 
 
 def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
     scattered = gl.parse_shape("f32[300,160,160]{2,1,0:PD(304,192,192)}")
     gathered = gl.parse_shape("f32[2880,2881]{1,0:PD(2880,3072)}")
     single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
-    plans = [host_plan.host_plan(pack_move(shape.with_layout(None).byte_strides, shape)) for shape in (scattered, gathered, single)]
-    assert [plan.fills_first for plan in plans] == [True, False, False]
-
-
-def test_lines_that_the_second_cache_holds_are_left_to_numpy_and_others_are_not():
-    """Pixels of 64 floats are 256 bytes apart: 56 x 56 of them fit a megabyte, 131072 of them do not."""
-    image, matrix = gl.parse_shape("f32[32,56,56,64]"), gl.parse_shape("f32[131072,64]")
-    plans = [host_plan.host_plan(relayout_move(shape, shape.with_layout(gl.Layout.from_major_to_minor(order))))
-             for shape, order in ((image, (0, 3, 1, 2)), (matrix, (1, 0)))]
-    assert [plan.tile is not None for plan in plans] == [False, True]
+    records = gl.parse_shape("f32[80000,3]{1,0:PD(80000,4)}")
+    plans = [host_plan.host_plan(pack_move(shape.with_layout(None).byte_strides, shape)) for shape in (scattered, gathered, single, records)]
+    assert [plan.fills_first for plan in plans] == [True, False, False, True]
+    assert [plan.by_channels for plan in plans] == [False, False, False, True]
+    assert all(plan.piece for plan in plans[:3])

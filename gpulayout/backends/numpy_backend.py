@@ -5,6 +5,7 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from gpulayout.backends.base import Job
 from gpulayout.backends.numpy_index import convert
 from gpulayout.backends.threads import share, thread_count
 from gpulayout.model.shape import Shape
-from gpulayout.planning.host_plan import SHARE_BYTES, HostPlan, host_plan
+from gpulayout.planning.host_plan import Fill, HostPlan, host_plan
 from gpulayout.planning.move import Move
 
 # Elements move as unsigned integers of their width; 16 bytes move as complex128, which NumPy copies whole.
@@ -53,19 +54,18 @@ class NumpyBackend:
 
     def move(self, move: Move, source: np.ndarray, target: np.ndarray) -> None:
         plan = host_plan(move)
-        if plan.fills_first:
-            _fill(move, target)
-        if move.element_count:
-            word, block = _word(plan.itemsize), plan.block
-            reading = _view(source, word, block.shape, 0, block.source_strides)
-            writing = _view(target, word, block.shape, 0, block.target_strides)
-            if move.bytes_read < 2 * SHARE_BYTES and not plan.tile:
-                writing[...] = reading       # np.copyto without its dispatch, which would be a tenth of a small move
-            else:
-                work = functools.partial(_copy_tiles if plan.tile else _copy_part, reading, writing, plan)
-                share(work, plan.pieces, plan.share)
-        if plan.fills and not plan.fills_first:
-            _fill(move, target)
+        if plan.share:
+            plan = host_plan(move, thread_count())
+        word, block = _word(plan.itemsize), plan.block
+        reading = _view(source, word, block.shape, 0, block.source_strides)
+        writing = _view(target, word, block.shape, 0, block.target_strides)
+        fills = _fills(move, plan, target) if plan.fills else ()
+        if plan.tile:
+            _copy_tiled(reading, writing, plan, fills)
+        elif plan.piece or plan.share:
+            share(functools.partial(_copy_part, reading, writing, plan, fills), plan.count, plan.share)
+        else:
+            _copy_whole(reading, writing, plan, fills)
 
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
         thread_count()                           # a wrong number is refused before the first job writes
@@ -77,43 +77,65 @@ class NumpyBackend:
     convert = staticmethod(convert)
 
 
-def _fill(move: Move, target: np.ndarray) -> None:
+class _Padding(NamedTuple):
+    """Places of the target, and the element they get."""
+
+    places: np.ndarray
+    pad: np.generic
+    fill: Fill
+
+
+def _fills(move: Move, plan: HostPlan, target: np.ndarray) -> list[_Padding]:
     word = _word(move.itemsize)
     pad = np.frombuffer(move.pad, word)[0]
-    for slab in host_plan(move).fills:
-        places = _view(target, word, slab.shape, slab.target_offset, slab.target_strides)
-        if places.nbytes < 2 * SHARE_BYTES:
+    return [_Padding(_view(target, word, fill.block.shape, fill.block.target_offset, fill.block.target_strides), pad, fill)
+            for fill in plan.fills]
+
+
+def _copy_whole(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding]) -> None:
+    if plan.fills_first:
+        for places, pad, _ in fills:
             places[...] = pad
-        else:
-            share(functools.partial(_fill_part, places, pad), len(places), -(-SHARE_BYTES * len(places) // places.nbytes))
+    if not plan.by_channels:
+        target[...] = source                     # np.copyto without its dispatch, which would be a tenth of a small move
+    else:
+        for channel in range(source.shape[-1]):
+            target[..., channel] = source[..., channel]
+    if not plan.fills_first:
+        for places, pad, _ in fills:
+            places[...] = pad
+
+
+def _copy_part(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding], first: int, last: int) -> None:
+    """What lies between two coordinates of the axis that threads share, piece by piece."""
+    before, fill_before = (slice(None),) * plan.cut, (slice(None),) * plan.fill_cut
+    for start in range(first, last, plan.piece or last - first):
+        stop = min(start + (plan.piece or last), last)
+        part = (*before, slice(start, stop))
+        padding = [_Padding(places[(*fill_before, slice(max(start - fill.first, 0), max(stop - fill.first, 0)))], pad, fill)
+                   for places, pad, fill in fills]
+        _copy_whole(source[part], target[part], plan, padding)
+
+
+def _copy_tiled(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding]) -> None:
+    """Tiles that threads share, and padding before or after all of them."""
+    copy = functools.partial(share, functools.partial(_copy_tiles, source, target, plan), plan.count, plan.share)
+    fill = [functools.partial(share, functools.partial(_fill_part, places, pad), len(places), fill.share) for places, pad, fill in fills]
+    for work in (*fill, copy) if plan.fills_first else (copy, *fill):
+        work()
 
 
 def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> None:
     places[first:last] = pad
 
 
-def _copy_part(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: int, last: int) -> None:
-    """What lies between two coordinates of the axis that threads share."""
-    part = (*[slice(None)] * plan.cut, slice(first, last))
-    target[part] = source[part]
-
-
 def _copy_tiles(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: int, last: int) -> None:
-    """Some of the tiles: in runs of the source into a scratch array, and in runs of the target out of it, or directly.
-
-    A row of the scratch array is a line longer than need be: rows a power of two apart would share few sets of the cache.
-    """
+    """Some of the tiles, each in runs of the source into a scratch array and in runs of the target out of it."""
     corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.tile)))
-    boxes = (tuple([slice(start, start + step) for start, step in zip(corner, plan.tile)])
-             for corner in itertools.islice(corners, first, last))
-    if not plan.scratch:
-        for box in boxes:
-            target[box] = source[box]
-        return
-    rows = [plan.tile[axis] for axis in plan.source_order]
-    rows[-1] += -(-64 // source.itemsize)
-    scratch = np.empty(rows, source.dtype).transpose(plan.back_again)
-    for box in boxes:
+    last_byte = sum((size - 1) * stride for size, stride in zip(plan.tile, plan.scratch))
+    scratch = np.ndarray(plan.tile, source.dtype, np.empty(last_byte + source.itemsize, np.uint8), 0, plan.scratch)
+    for corner in itertools.islice(corners, first, last):
+        box = tuple([slice(start, start + step) for start, step in zip(corner, plan.tile)])
         part = source[box]
         kept = scratch[tuple([slice(size) for size in part.shape])]
         kept[...] = part

@@ -34,13 +34,14 @@ def thread_count() -> int:
 
 
 def share(work: Callable[[int, int], None], count: int, least: int) -> None:
-    """Do work(first, last) for parts that make up 0..count-1, in as many threads as get at least `least` items each.
+    """Do work(first, last) for parts that make up 0..count-1, in as many threads as get at least `least` items each;
+    a `least` of 0 leaves all to the caller.
 
     Returns when all of it is done; an error of any part is raised.  The caller does the first part, and every part that no
     thread has begun by then, so that callers never wait for each other.  Threads take parts from the caller's list, so one
     that comes late finds nothing to do.
     """
-    threads = thread_count() if count >= 2 * least else 1
+    threads = thread_count() if 0 < 2 * least <= count else 1
     parts = min(count // least, threads) if threads > 1 else 1
     if parts < 2:
         work(0, count)

@@ -10,7 +10,7 @@ from gpulayout.cli.output import json_option, print_json
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
 from gpulayout.operations.relayout import Plan, plan
-from gpulayout.planning.host_plan import host_plan, most_threads
+from gpulayout.planning.host_plan import host_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
 from gpulayout.planning.move import Move
@@ -61,8 +61,8 @@ def _numpy(move: Move) -> dict | None:
     host = host_plan(move)
     axes = zip(*(values[::-1] for values in (host.block.shape, host.block.source_strides, host.block.target_strides)))
     return {"element_bytes": host.itemsize, "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
-            "tile": host.tile and host.tile[::-1], "scratch": host.scratch, "threads": most_threads(move),
-            "fills": [math.prod(fill.shape) for fill in host.fills], "fills_first": host.fills_first}
+            "tile": host.tile and host.tile[::-1], "by_channels": host.by_channels, "piece": host.piece, "threads": host.most_threads,
+            "fills": [math.prod(fill.block.shape) for fill in host.fills], "fills_first": host.fills_first}
 
 
 def _traffic(kernel: KernelPlan) -> dict:

@@ -8,7 +8,7 @@ from gpulayout.model.bitcast import is_bitcast
 from gpulayout.model.checks import counted
 from gpulayout.model.padding import value_text
 from gpulayout.model.shape import Shape
-from gpulayout.planning.host_plan import host_plan, most_threads
+from gpulayout.planning.host_plan import host_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
 from gpulayout.planning.move import Move
@@ -76,12 +76,14 @@ def _numpy(move: Move) -> str:
     plan = host_plan(move)
     text = f"one np.copyto over {_axes(len(plan.block.shape))}"
     if plan.tile:
-        text = f"{'tiles' if plan.scratch else 'pieces'} of {_tile(plan.tile)}"
-        text += ", through a scratch array" if plan.scratch else ", one channel after the other"
+        text = f"tiles of {_tile(plan.tile)}, through a scratch array"
+    elif plan.by_channels:
+        text = f"{counted(plan.block.shape[-1], 'channel')} one after the other, over {_axes(len(plan.block.shape))}"
     if plan.itemsize > move.itemsize:
         text += f", elements of {plan.itemsize} bytes"
     text += f" and {counted(len(plan.fills), 'fill')} of padding" if plan.fills else ""
-    return text + (f"; worth up to {most_threads(move)} threads" if most_threads(move) > 1 else "")
+    text += f", {counted(-(-plan.count // plan.piece), 'piece')} one after the other" if plan.piece else ""
+    return text + (f"; worth up to {plan.most_threads} threads" if plan.most_threads > 1 else "")
 
 
 def _tile(major_first: Sequence[int]) -> str:

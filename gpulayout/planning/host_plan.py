@@ -1,16 +1,13 @@
 """How NumPy carries a move out: one strided copy, cut up where the caches of a CPU ask for it.
 
-NumPy copies in the order of the target, an element at a time.  Two things make that slow, and each has its remedy:
+NumPy copies in the order of the target, an element at a time.  What makes that slow has its remedy:
 
 - Runs that stay together on both sides are short.  A run of up to 512 bytes moves as one element of that many bytes:
   f32[1024,512,16] with its first two dimensions exchanged moves as [1024,512] elements of 64 bytes.
-- The minor axes differ.  Then the elements of a run in the target come from as many cache lines of the source, and their
-  neighbours in these lines are wanted only when the next run is written.  If the first cache has lost the lines by
-  then, each is fetched again for each of its elements.  Tiles of 256 x 256 elements are read along the source into a small
-  scratch array, and written along the target from there: each line is fetched once.
-
-NumPy's innermost loop is over the minor axis of the target.  With few channels there (3 planes to RGB) the loop ends before
-it has begun, so one channel after the other is copied, in pieces of many pixels.
+- The minor axes differ.  Then tiles go through a scratch array; see `host_tiles`.
+- There are few channels, minor in the target (3 planes to RGB).  NumPy's innermost loop ends before it has begun, so one
+  channel after the other is copied, in pieces that stay in the cache until all channels are there.
+- There is padding.  Written on its own it is fetched and written back once more, so it is filled piece by piece as well.
 
 Large moves are shared by threads: tile by tile, or cut along one axis.
 """
@@ -20,160 +17,166 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from gpulayout.model import checks
+from gpulayout.planning.host_tiles import NEAR_BYTES, needs_tiles, scratch_strides, tile_extents
 from gpulayout.planning.move import Axis, Block, Move
 
 SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save
 LONGEST_ELEMENT = 512        # bytes of a run that is moved as one element
-TILE_RUN = 256               # elements of a tile along the source and along the target
-NEAR_BYTES = 256             # source elements less than this apart are fetched ahead of their use by the CPU itself
 FILL_WHOLE_BYTES = 1024      # with less than this per run of padding, filling everything takes less time than the runs
-SECOND_CACHE_BYTES = 1 << 20  # elements of 4 bytes NEAR_BYTES apart are fetched soon enough from there
-CHANNELS = 16                # up to so many, minor on one side, may be copied one after the other
-PIXELS = 1 << 15             # of a piece then
-SHARE_BYTES = 1 << 19        # read, from which on a thread is worth its start
-LINE_BYTES, CACHE_LINES, CACHE_SETS = 64, 512, 64          # the first data cache of today's CPUs
+RECORD_BYTES = 32            # records of up to so many are written one channel after the other
+PIECE_BYTES = 3 << 19        # of the target in a piece
+SHARE_BYTES = 1 << 19        # read or filled, from which on a thread is worth its start
+
+
+class Fill(NamedTuple):
+    """Places that get the padding value.
+
+    block    their box, axes as in the move, major first
+    first    coordinate of the box along the axis that pieces are cut from
+    share    the least number of places along the major axis for a thread, where it is not filled piece by piece; 0 for none
+    """
+
+    block: Block
+    first: int
+    share: int
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """One copy, and fills of padding.
+    """One copy, and fills of padding.  Work is counted in places along one axis, or in tiles; threads share it.
 
     itemsize       bytes of an element as NumPy moves it: several of the caller's where they stay together
     block          all elements as one strided copy, axes major first
-    tile           extents of the boxes that are copied one after the other; None copies all at once
-    scratch        whether boxes go through a scratch array
-    cut            the axis of the block along which threads share a copy without tiles
-    share          the least number of boxes, or of places along `cut`, for a thread
-    source_order   the axes of the block, the most major in the source first
-    back_again     the permutation that undoes `source_order`
-    fills          the places that get the padding value
+    by_channels    whether the last axis is copied one place after the other
+    tile           extents of the boxes that go through a scratch array; None copies directly
+    scratch        strides of that array in bytes, axes as in the block
+    cut, fill_cut  the axis that work without tiles is cut along, as an axis of the block and of the fills
+    piece          places along it that are filled and copied before the next ones; 0 takes a thread's share at once
+    count          places along it, or tiles
+    share          the least number of them for a thread; 0 leaves all to the caller
+    fills          the places that get the padding value: piece by piece, but all at once beside tiles
     fills_first    the fills cover elements too; else they come after the copy, while new memory is still in the cache
     """
 
     itemsize: int
     block: Block
+    by_channels: bool
     tile: tuple[int, ...] | None
-    scratch: bool
+    scratch: tuple[int, ...] | None
     cut: int
+    fill_cut: int
+    piece: int
+    count: int
     share: int
-    source_order: tuple[int, ...]
-    back_again: tuple[int, ...]
-    fills: tuple[Block, ...]
+    fills: tuple[Fill, ...]
     fills_first: bool
 
-
     @property
-    def pieces(self) -> int:
-        """What threads share: tiles, or places along `cut`."""
-        if not self.tile:
-            return self.block.shape[self.cut]
-        return math.prod(-(-size // step) for size, step in zip(self.block.shape, self.tile))
+    def most_threads(self) -> int:
+        """How many threads the move is worth, if there are so many."""
+        return max(self.count // self.share, 1) if self.share else 1
 
 
 @functools.lru_cache(maxsize=4096)
-def host_plan(move: Move) -> HostPlan:
+def host_plan(move: Move, threads: int = 1) -> HostPlan:
     """What NumPy does for a move; any plan gives the same bytes, and this one is quick."""
-    itemsize, axes = _long_elements(move)
+    by_channels = _goes_by_channels(move)
+    itemsize, axes = _long_elements(move, not by_channels)
     order = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
-    tile = _channel_tile(move, itemsize, axes, order)
-    scratch = not tile and _needs_tiles(move, itemsize, axes, order)
-    if scratch:
-        tile = _tile(axes, order)
-    cut, share = _shares(move, axes, tile)
+    tile = scratch = None
+    if not by_channels and move.bytes_read > SMALL_BYTES and needs_tiles(itemsize, axes, order):
+        tile = tile_extents(itemsize, axes, order, threads)
+        scratch = scratch_strides(itemsize, axes, order, tile)[::-1]
     block = Block(tuple(axis.bound for axis in reversed(axes)), tuple(axis.source_stride for axis in reversed(axes)), 0,
                   tuple(axis.target_stride for axis in reversed(axes)))
-    source_order = tuple(len(axes) - 1 - k for k in reversed(order))
-    whole = _is_scattered(move)
-    everything = Block(tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.block.target_strides)
-    fills = (everything,) if whole else move.padding_slabs
-    return HostPlan(itemsize, block, tile and tile[::-1], scratch, cut, share, source_order, checks.inverse(source_order), fills, whole)
+    cut = _Cut.of(move, axes, tile, by_channels)
+    return HostPlan(itemsize, block, by_channels, tile and tile[::-1], scratch, *cut, *_fills(move, cut.fill_cut))
 
 
-def _long_elements(move: Move) -> tuple[int, tuple[Axis, ...]]:
+def _goes_by_channels(move: Move) -> bool:
+    """Whether the target is made of short records of channels that lie elsewhere in the source.
+
+    Where they lie in records there as well, but of another length, records of 3 are still copied so: those of 3, 6 and 12
+    bytes are slow as elements.
+    """
+    axes = _axes(move)
+    if move.bytes_read <= SMALL_BYTES or len(axes) < 2 or axes[0].target_stride != move.itemsize:
+        return False
+    channel, pixel = axes[0], min(axes[1:], key=lambda axis: abs(axis.source_stride))
+    together = abs(channel.source_stride) <= abs(pixel.source_stride)
+    near = pixel.target_stride <= NEAR_BYTES and pixel.bound >= 64 * channel.bound
+    if together:
+        return near and channel.bound == 3 and move.itemsize <= 4 and channel.source_stride == move.itemsize and pixel.source_stride <= NEAR_BYTES
+    return near and channel.bound * move.itemsize <= RECORD_BYTES
+
+
+def _axes(move: Move) -> tuple[Axis, ...]:
+    """The axes along which elements lie, minor first."""
+    return tuple(axis for axis in move.axes if axis.bound != 1)
+
+
+def _long_elements(move: Move, allowed: bool) -> tuple[int, tuple[Axis, ...]]:
     """(bytes of an element, axes of more than one element, minor first), the minor axis taken into the element if it fits."""
-    axes = tuple(axis for axis in move.axes if axis.bound != 1)
-    if len(axes) > 1 and move.bytes_read > SMALL_BYTES:
+    axes = _axes(move)
+    if allowed and len(axes) > 1 and move.bytes_read > SMALL_BYTES:
         minor = axes[0]
         if minor.source_stride == minor.target_stride == move.itemsize and minor.bound * move.itemsize <= LONGEST_ELEMENT:
             return minor.bound * move.itemsize, axes[1:]
     return move.itemsize, axes
 
 
-def _channel_tile(move: Move, itemsize: int, axes: Sequence[Axis], order: Sequence[int]) -> tuple[int, ...] | None:
-    """One channel of many pixels, minor first, where the channels are minor in the target or many enough in the source.
+class _Cut(NamedTuple):
+    """How the work is counted; the fields of HostPlan."""
 
-    NumPy does well with up to 5 channels that are minor in the source, and with some wide ones in the target.
+    cut: int
+    fill_cut: int
+    piece: int
+    count: int
+    share: int
+
+    @staticmethod
+    def of(move: Move, axes: Sequence[Axis], tile: tuple[int, ...] | None, by_channels: bool) -> _Cut:
+        weight = max(move.bytes_read, move.bytes_written)
+        if tile:
+            count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, tile))
+            return _Cut(0, 0, 0, count, _share(count, weight))
+        if not axes:
+            return _Cut(0, 0, 0, 0, 0)
+        pieces = weight > PIECE_BYTES and (by_channels or move.is_padded)
+        fine = PIECE_BYTES if pieces else weight // 64
+        candidates = range(1 if by_channels else 0, len(axes))            # channels are no axis to cut
+        k = next((k for k in reversed(candidates) if axes[k].bound * fine >= weight), max(candidates, key=lambda k: axes[k].bound))
+        count = axes[k].extent
+        return _Cut(len(axes) - 1 - k, len(move.axes) - 1 - move.axes.index(axes[k]),
+                    max(PIECE_BYTES * count // weight, 1) if pieces else 0, count,
+                    _share(count, weight) if weight >= 2 * SHARE_BYTES else 0)
+
+
+def _share(count: int, weight: int) -> int:
+    """The least number of `count` equal parts of `weight` bytes that is worth a thread."""
+    return math.ceil(SHARE_BYTES * count / weight)
+
+
+def _fills(move: Move, cut: int) -> tuple[tuple[Fill, ...], bool]:
+    """Where padding is written, and whether everything is filled before the copy.
+
+    It is when the padding lies in so many short runs that it takes less time.  Runs of one place between long runs of
+    elements do not count: NumPy fills them in one loop with a stride.
     """
-    if move.bytes_read <= SMALL_BYTES or itemsize > 8 or len(axes) < 2 or order[0] == 0:
-        return None
-    into = axes[0].bound <= (CHANNELS if itemsize < 4 else 4)
-    out_of = 5 < axes[order[0]].bound <= CHANNELS
-    channel, pixel = (0, order[0]) if into else (order[0], 0)
-    dense = abs(axes[channel].target_stride if into else axes[channel].source_stride) == itemsize
-    if not (into or out_of) or not dense or axes[pixel].bound < 64 * CHANNELS:
-        return None
-    return tuple(min(PIXELS, axis.bound) if k == pixel else 1 for k, axis in enumerate(axes))
+    slabs = move.padding_slabs
+    runs = sum(math.prod(slab.shape[:-1]) for slab in slabs
+               if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES)
+    whole = runs > 1 and move.bytes_written < FILL_WHOLE_BYTES * runs
+    if whole:
+        slabs = (Block(tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.block.target_strides),)
+    return tuple(_fill(move, slab, cut) for slab in slabs), whole
 
 
-def _shares(move: Move, axes: Sequence[Axis], tile: tuple[int, ...] | None) -> tuple[int, int]:
-    """The axis to cut for threads, and the least number of pieces of one, along it or of tiles."""
-    if not axes:
-        return 0, 1
-    if tile:
-        return 0, math.ceil(SHARE_BYTES / (move.bytes_read * math.prod(tile) / move.element_count))
-    k = next((k for k in reversed(range(len(axes))) if axes[k].bound >= 64), max(range(len(axes)), key=lambda k: axes[k].bound))
-    return len(axes) - 1 - k, math.ceil(SHARE_BYTES * axes[k].bound / max(move.bytes_read, 1))
-
-
-def most_threads(move: Move) -> int:
-    """How many threads a move is worth, if there are so many."""
-    plan = host_plan(move)
-    if not plan.block.shape or (move.bytes_read < 2 * SHARE_BYTES and not plan.tile):
-        return 1
-    return max(plan.pieces // plan.share, 1)
-
-
-def _needs_tiles(move: Move, itemsize: int, axes: Sequence[Axis], order: Sequence[int]) -> bool:
-    """Whether the lines that a run of the target touches are lost before the next run wants them again.
-
-    Lines whose distance is a multiple of many lines share the few sets of the cache they can be in: with 4096 bytes from
-    one to the next all meet in one set, which holds 8 of the 512 lines.
-    """
-    if move.bytes_read <= SMALL_BYTES or itemsize > 16 or not axes or order[0] == 0:
-        return False
-    step = abs(axes[0].source_stride)
-    run = math.prod(axis.bound for axis in axes[:order[0]])
-    if step < NEAR_BYTES or (step == NEAR_BYTES and itemsize >= 4 and run * step <= SECOND_CACHE_BYTES):
-        return False
-    lines, rest = divmod(step, LINE_BYTES)
-    held = CACHE_LINES if rest else CACHE_LINES // math.gcd(lines, CACHE_SETS)
-    return run > held
-
-
-def _tile(axes: Sequence[Axis], source_order: Sequence[int]) -> tuple[int, ...]:
-    """Extents, minor first: at least TILE_RUN elements along the target and along the source, over several axes if need be,
-    then more along the source until the tile is worth a call of NumPy."""
-    tile = [1] * len(axes)
-    for order in (range(len(axes)), source_order):
-        covered = 1
-        for k in order:
-            tile[k] = max(tile[k], min(axes[k].bound, math.ceil(TILE_RUN / covered)))
-            covered *= tile[k]
-            if covered >= TILE_RUN:
-                break
-    for k in source_order:
-        elements = math.prod(tile)
-        if elements < TILE_RUN**2:
-            tile[k] = min(axes[k].bound, tile[k] * math.ceil(TILE_RUN**2 / elements))
-    return tuple(tile)
-
-
-def _is_scattered(move: Move) -> bool:
-    """Whether the padding lies in so many short runs that filling the whole target takes less time.
-
-    Runs of one place do not count: NumPy fills them in one loop with a stride.
-    """
-    runs = sum(math.prod(slab.shape[:-1]) for slab in move.padding_slabs if slab.shape[-1] > 1)
-    return runs > 1 and move.bytes_written < FILL_WHOLE_BYTES * runs
+def _fill(move: Move, slab: Block, cut: int) -> Fill:
+    """A slab of padding; only that of the axis to cut does not begin at its coordinate 0."""
+    axis = move.axes[len(move.axes) - 1 - cut]
+    weight = math.prod(slab.shape) * move.itemsize
+    first = axis.bound if slab.target_offset and slab.target_offset == axis.bound * axis.target_stride else 0
+    return Fill(slab, first, _share(slab.shape[0], weight) if weight >= 2 * SHARE_BYTES else 0)

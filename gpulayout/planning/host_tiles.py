@@ -1,0 +1,73 @@
+"""Which copies NumPy does better in tiles, and their sizes; all lists of axes are minor first in the target.
+
+Where the minor axes of source and target differ, the elements of a run in the target come from as many places of the source.
+A CPU fetches ahead where memory is read on and on, in a few places at once; for all else it waits.  So tiles are read
+along the source into a small scratch array, and written along the target from there.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gpulayout.planning.move import Axis
+
+TILE_RUN = 256               # elements of a tile along the target, and at least so many along the source
+TILE_PIECES = 16             # so many tiles at least, if they have TILE_RUN x TILE_RUN elements
+SCRATCH_BYTES = 4 << 20      # of all threads together
+STREAMS = 12                 # so many places a CPU reads on and on at once
+SHORT_RECORD = 12            # bytes; of shorter ones a line holds enough elements for a copy in the order of the target
+NEAR_BYTES = 256             # neighbours less than this apart share pages and mostly lines
+SECOND_CACHE_BYTES = 1 << 20
+LINE_BYTES = 64
+LEAST_ROW = 512              # bytes; shorter rows of a scratch array are not set apart
+
+
+def needs_tiles(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int]) -> bool:
+    """Whether a copy in the order of the target would read the source in too many places at once.
+
+    Between two neighbours in the source, `run` other places are read.  What stays in the second cache for so long is not
+    fetched twice, and with elements of 1 and 2 bytes a second copy costs more than waiting for that cache.
+    """
+    if itemsize > 16 or not axes or source_order[0] == 0:
+        return False
+    step = abs(axes[0].source_stride)
+    run = math.prod(axis.bound for axis in axes[:source_order[0]])
+    cached = itemsize <= 2 and source_order[0] == 1 and step <= NEAR_BYTES and run * step <= SECOND_CACHE_BYTES
+    return run > STREAMS and step >= SHORT_RECORD and not cached
+
+
+def tile_extents(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], threads: int) -> tuple[int, ...]:
+    """At least TILE_RUN elements along the target and along the source, over several axes if need be, then more along the
+    source, so that few calls of NumPy do it: between two of them threads wait for each other."""
+    most = SCRATCH_BYTES * 4 // 5 // max(threads, 2) // itemsize              # a fifth for gaps between rows
+    wanted = min(max(math.prod(axis.bound for axis in axes) // TILE_PIECES, TILE_RUN**2), 4 * TILE_RUN**2, most)
+    tile = [1] * len(axes)
+    for order in (range(len(axes)), source_order):
+        covered = 1
+        for k in order:
+            tile[k] = max(tile[k], min(axes[k].bound, math.ceil(TILE_RUN / covered)))
+            covered *= tile[k]
+            if covered >= TILE_RUN:
+                break
+    for k in source_order:
+        tile[k] = min(axes[k].bound, max(tile[k] * wanted // math.prod(tile), tile[k]))
+    while math.prod(tile) > most:
+        longest = tile.index(max(tile))
+        tile[longest] = max(tile[longest] * most // math.prod(tile), 1)
+    return tuple(tile)
+
+
+def scratch_strides(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], tile: Sequence[int]) -> tuple[int, ...]:
+    """Bytes between neighbours in the scratch array: dense in the order of the source, but where a run of the source ends
+    the next begins an odd number of lines later.  Rows a power of two apart would share few sets of the cache.
+
+    f32 tiles of 256 rows of 1024: rows are 4096 bytes, and begin 65 lines = 4160 bytes apart.
+    """
+    strides, step, whole = [0] * len(axes), itemsize, True
+    for k, above in zip(source_order, [*source_order[1:], None]):
+        strides[k] = step
+        step *= tile[k]
+        chained = above is not None and tile[k] == axes[k].bound and axes[above].source_stride == axes[k].source_stride * axes[k].bound
+        if whole and not chained and step >= LEAST_ROW:
+            step, whole = (-(-step // LINE_BYTES) | 1) * LINE_BYTES, False
+    return tuple(strides)

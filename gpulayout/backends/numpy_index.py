@@ -51,7 +51,7 @@ def _linearize(plan: IndexPlan, scratch: _Scratch, index: np.ndarray, linear: np
         if offender is not None:
             return offender
     if linear is not None:
-        _write_sum(((_inside(index[digit.dim], digit.bound, mode), digit) for digit in plan.digits), scratch, linear)
+        _write_digits(((_inside(index[digit.dim], digit.bound, mode), digit) for digit in reversed(plan.digits)), scratch, linear)
     return None
 
 
@@ -88,6 +88,26 @@ def _offender(plan: IndexPlan, scratch: _Scratch, linear: np.ndarray, mode: str)
 
 
 _BLOCKS = {"linearize": _linearize, "delinearize": _delinearize, "convert_linear": _convert_linear}
+
+
+def _write_digits(digits: Iterable[tuple[np.ndarray, IndexDigit]], scratch: _Scratch, linear: np.ndarray) -> None:
+    """linear[...] = the number with these digits, most major first: ((a * extent of b) + b) * extent of c + c.
+
+    One multiplication and one addition for each, both in the result itself, when its type holds the linear index of every place.
+    """
+    fits = linear.dtype.itemsize >= scratch.sums.dtype.itemsize
+    total = linear if fits else scratch.sums[0, :len(linear)]
+    above = None
+    for coordinate, digit in digits:
+        if above is not None:
+            np.multiply(above, total.dtype.type(digit.extent), out=total, dtype=total.dtype, casting="unsafe")
+            np.add(total, coordinate, out=total, dtype=total.dtype, casting="unsafe")
+            coordinate = total
+        above = coordinate
+    if above is not total:                               # a single digit, or none: the only place of a scalar
+        np.copyto(total, 0 if above is None else above, casting="unsafe")
+    if total is not linear:
+        np.copyto(linear, total, casting="unsafe")
 
 
 def _write_sum(terms: Iterable[tuple[np.ndarray, IndexDigit]], scratch: _Scratch, linear: np.ndarray) -> None:

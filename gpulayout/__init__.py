@@ -24,11 +24,14 @@ from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError, ShapeTextError
 from gpulayout.model.index import bump_indices, compare_indices
 from gpulayout.model.layout import Layout
+from gpulayout.model.layout_text import parse_layout
 from gpulayout.model.padding import PaddingValue
 from gpulayout.model.reshape import dimensions_unmodified_by_reshape, inserted_or_deleted_1_sized_dimensions
 from gpulayout.model.shape import Shape
+from gpulayout.model.split_config import SplitConfig
 from gpulayout.model.strides import layout_from_strides
-from gpulayout.model.text import parse_layout, parse_shape
+from gpulayout.model.text import parse_shape
+from gpulayout.model.tile import COMBINE, Tile
 from gpulayout.operations.indexing import convert_linear, delinearize, linearize
 from gpulayout.operations.many import relayout_many
 from gpulayout.operations.packing import empty, pack, shape_of, unpack, view
@@ -37,8 +40,8 @@ from gpulayout.planning.stride_table import Digit, StrideTable, stride_table
 from gpulayout.version import __version__
 
 __all__ = [
-    "BackendUnavailable", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError", "PaddingValue", "Plan", "Shape",
-    "ShapeTextError", "StrideTable", "__version__", "align_layouts", "bump_indices", "compare_indices", "convert_linear",
+    "BackendUnavailable", "COMBINE", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError", "PaddingValue", "Plan", "Shape",
+    "ShapeTextError", "SplitConfig", "StrideTable", "Tile", "__version__", "align_layouts", "bump_indices", "compare_indices", "convert_linear",
     "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape",
     "empty", "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "layout_from_strides", "linearize",
     "normalized_transpose", "pack", "parse_layout", "parse_shape", "plan", "relayout", "relayout_many", "reshape_is_bitcast",

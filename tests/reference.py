@@ -66,3 +66,31 @@ def large_buffer(dimensions, minor_to_major, widths, itemsize, pad):
     """`buffer_bytes` by way of `numbers_by_numpy`."""
     table = np.concatenate([payload(math.prod(dimensions), itemsize), np.frombuffer(pad, np.uint8)[None]])
     return table[numbers_by_numpy(dimensions, minor_to_major, widths)].tobytes()
+
+
+def tiled_numbers(dimensions, minor_to_major, widths=None, tiles=(), tail=1):
+    """For every place of a tiled buffer the logical number of its element, or -1: pad, reshape, transpose, once for each tile.
+
+    tiles    sequences of sizes, major first; "*" joins a dimension with the next more minor one
+    tail     the number of places is rounded up to a multiple of this
+    """
+    array = numbers_by_numpy(dimensions, minor_to_major, widths)
+    array = array.reshape([(dimensions if widths is None else widths)[dim] for dim in reversed(minor_to_major)])
+    for tile in tiles:
+        array = array.reshape((1,) * (len(tile) - array.ndim) + array.shape)
+        above, joined, size = array.ndim - len(tile), [], 1
+        for length, entry in zip(array.shape[above:], tile):
+            size *= length
+            if entry != "*":
+                joined.append(size)
+                size = 1
+        sizes = [entry for entry in tile if entry != "*"]
+        array = array.reshape(*array.shape[:above], *joined)
+        room = [(0, 0)] * above + [(0, -length % size) for length, size in zip(joined, sizes)]
+        array = np.pad(array, room, constant_values=-1)
+        cut = [part for length, size in zip(array.shape[above:], sizes) for part in (length // size, size)]
+        array = array.reshape(*array.shape[:above], *cut)
+        outer, inner = range(above, array.ndim, 2), range(above + 1, array.ndim, 2)
+        array = array.transpose(*range(above), *outer, *inner)
+    flat = array.reshape(-1)
+    return np.concatenate([flat, np.full(-len(flat) % tail, -1, np.int64)])

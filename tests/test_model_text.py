@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout import ElementType, Layout, LayoutError, PaddingValue, Shape, ShapeTextError
-from gpulayout.model import text as text_module
+from gpulayout.model import text_reader
 
 NAMES = [name for name in PaddingValue if name is not PaddingValue.INVALID]
 
@@ -96,7 +96,7 @@ def test_a_scalar_prints_no_empty_layout_and_a_layout_does():
 
 # ---- hostile text --------------------------------------------------------------------------------
 
-LONG = text_module.MAX_LENGTH
+LONG = text_reader.MAX_LENGTH
 HOSTILE = {
     "open brackets": "[" * LONG, "open braces": "f32[2]" + "{" * (LONG - 6),
     "open parentheses": "f32[2]{0:PV" + "(" * (LONG - 11), "closed parentheses": "f32[2]{0:PV(" + ")" * (LONG - 12),
@@ -141,8 +141,8 @@ class CountedPattern:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_reading_takes_a_number_of_steps_linear_in_the_text(name, monkeypatch):
     """Every character is stepped over once; a match that fails ends the reading, so it may look at all that is left."""
-    counted = CountedPattern(text_module._TOKEN)
-    monkeypatch.setattr(text_module, "_TOKEN", counted)
+    counted = CountedPattern(text_reader._TOKEN)
+    monkeypatch.setattr(text_reader, "_TOKEN", counted)
     with pytest.raises(ShapeTextError):
         gl.parse_shape(HOSTILE[name])
     assert counted.characters <= 2 * LONG and counted.matches <= LONG + 1

@@ -4,16 +4,16 @@ import pytest
 import gpulayout as gl
 from gpulayout import ShapeTextError
 
+ORDER = "PD PV D T L # * E S SC M"
 PAD_NAMES = "zero, one, lowest, highest, unknown"
 TEXT_ERRORS = [
     # (text, position, message without what follows "at character")
-    ("", 0, "expected an element type"), ("x32[2]", 0, "'x32' is not one of XLA's element types of whole bytes"),
-    ("s4[2]", 0, "'s4' is not one of XLA's element types of whole bytes"),
-    ("F32[2]", 0, "'F32' is not one of XLA's element types of whole bytes (did you mean 'f32'?)"),
-    ("int8[2]", 0, "'int8' is not one of XLA's element types of whole bytes (did you mean 's8'?)"),
-    ("nonsense[2]", 0, "'nonsense' is not one of XLA's element types of whole bytes"),
-    ("token[]", 0, "'token' is not one of XLA's element types of whole bytes"),
-    ("  tuple[]", 2, "'tuple' is not one of XLA's element types of whole bytes"),
+    ("", 0, "expected an element type"), ("x32[2]", 0, "'x32' is not one of XLA's element types"),
+    ("F32[2]", 0, "'F32' is not one of XLA's element types (did you mean 'f32'?)"),
+    ("int8[2]", 0, "'int8' is not one of XLA's element types (did you mean 's8'?)"),
+    ("nonsense[2]", 0, "'nonsense' is not one of XLA's element types"),
+    ("token[]", 0, "'token' is not one of XLA's element types"),
+    ("  tuple[]", 2, "'tuple' is not one of XLA's element types"),
     ("(f32[2])", 0, "expected an element type"), ("f32", 3, "expected '['"), ("f32(2)", 3, "expected '['"),
     ("f32[", 4, "expected a dimension size"), ("f32[2", 5, "expected ']'"), ("f32[2,", 6, "expected a dimension size"),
     ("f32[2,]", 6, "expected a dimension size"), ("f32[,2]", 4, "expected a dimension size"), ("f32[2 3]", 6, "expected ']'"),
@@ -27,12 +27,30 @@ TEXT_ERRORS = [
     ("f32[2]{", 7, "expected a dimension number"), ("f32[]{}", 6, "expected a dimension number"),
     ("f32[2,3]{}", 9, "expected a dimension number"), ("f32[2]{0", 8, "expected '}'"),
     ("f32[2]{0,}", 9, "expected a dimension number"), ("f32[2]{-1}", 7, "a dimension number cannot be negative"),
-    ("f32[2]{0:", 9, "expected '}'"), ("f32[2]{0:T(8)}", 9, "layout property T(...), tiles, is not supported"),
-    ("f32[2]{0:E(4)}", 9, "layout property E(...), element size, is not supported"),
-    ("f32[2]{0:PD(3)S(1)}", 14, "layout property S(...), memory space, is not supported"),
-    ("f32[2]{0:X(3)}", 9, "'X' is not a layout property, only PD(...) and PV(...) are"),
-    ("f32[2]{0:PV(1)PD(3)}", 14, "layout property PD(...) stands twice or out of order: PD(...) comes first, PV(...) second"),
-    ("f32[2]{0:PD(3)PD(3)}", 14, "layout property PD(...) stands twice or out of order: PD(...) comes first, PV(...) second"),
+    ("f32[2]{0:", 9, "expected '}'"), ("f32[2]{0:X(3)}", 9, f"'X' is not a layout property: those are {ORDER}"),
+    ("f32[2]{0:PV(1)PD(3)}", 14, f"layout property PD(...) stands twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:PD(3)PD(3)}", 14, f"layout property PD(...) stands twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:L(4)T(8)}", 13, f"layout property T(...) stands twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:S(1)E(32)}", 13, f"layout property E(...) stands twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:*(u8)#(u8)}", 14, f"layout property #(...) stands twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:P(f32[2])}", 9, "layout property P(...), the physical shape of a sparse array, is not supported"),
+    ("f32[2]{0:T}", 10, "expected '('"), ("f32[2]{0:T()}", 11, "expected a tile size"),
+    ("f32[2]{0:T(8,}", 13, "expected a tile size"), ("f32[2]{0:T(8,128}", 16, "expected ')'"),
+    ("f32[2]{0:T(0)}", 11, "a tile size must be at least 1"), ("f32[2]{0:T(-1)}", 11, "a tile size cannot be negative"),
+    ("f32[2]{0:T(8)(-1)}", 14, "a tile size cannot be negative"),
+    ("f32[2]{0:T(2,*)}", 13, "'*' is the last of a tile, where there is no more minor dimension to combine with"),
+    ("f32[2]{0:T(*}", 11, "'*' is the last of a tile, where there is no more minor dimension to combine with"),
+    ("f32[2]{0:L(0)}", 11, "a tail padding alignment must be at least 1"), ("f32[2]{0:L(4,4)}", 12, "expected ')'"),
+    ("f32[2]{0:#(s32)}", 11, "index_type 's32' is not one of u8, u16, u32, u64"), ("f32[2]{0:#(u32}", 14, "expected ')'"),
+    ("f32[2]{0:*(3)}", 11, "expected an unsigned integer type"), ("f32[2]{0:E(-4)}", 11, "an element size cannot be negative"),
+    ("f32[2]{0:E(4}", 12, "expected ')'"), ("f32[2]{0:S(128)}", 11, "a memory space must be in 0..127"),
+    ("f32[2]{0:S(-1)}", 11, "a memory space cannot be negative"), ("f32[2]{0:M(-5)}", 11, "a number of bytes cannot be negative"),
+    ("f32[2]{0:SC()}", 12, "expected a physical dimension number"), ("f32[2]{0:SC(0)}", 13, "expected ':'"),
+    ("f32[2]{0:SC(0:)}", 14, "expected a split index"), ("f32[2]{0:SC(0:1}", 15, "expected ')'"),
+    ("f32[2]{0:SC}", 11, "expected '('"),
+    ("f32[2]{0:D(C)}", 11, "expected 'D', the level of a dense dimension: sparse layouts are not supported"),
+    ("f32[2]{0:D(D,D)}", 12, "expected ')'"), ("f32[2]{0:D()}", 11, "expected 'D', the level of a dense dimension: "
+                                                "sparse layouts are not supported"),
     ("f32[2]{0:PD}", 11, "expected '('"), ("f32[2]{0:PD(", 12, "expected a padded dimension"),
     ("f32[2]{0:PD(-3)}", 12, "a padded dimension cannot be negative"), ("f32[2]{0:PD(3)PV", 16, "expected '('"),
     ("f32[2]{0:PD(3)PV(1", 18, "expected ')'"),
@@ -65,6 +83,10 @@ def test_text_that_does_not_read_says_where(text, position, problem):
                            "dimension 0 needs at least 2"),
     ("f32[2]{0:PD()}", 6, "padded_dimensions () has 0 entries: minor_to_major (0,) orders 1 dimension"),
     ("u8[2]{0:PD(3)PV(300)}", 5, "padding_value 300 cannot be held by u8 for u8[2]{0:PD(3)PV(300)}: the range is 0..255"),
+    ("f32[2]{0:SC(0:5)}", 6, "split_configs (0:5) cuts outside of the array for f32[2]{0:SC(0:5)}: physical dimension 0 is "
+                             "dimension 0 of size 2"),
+    ("f32[2]{0:SC(7:1)}", 6, "split_configs (7:1) cuts physical dimension 7: there is 1 dimension"),
+    ("f32[2]{0:SC(0:0)}", 11, "split_indices (0,) are not ascending from 1: entry 0 is 0"),
     ("f32[4294967296,4294967296]", 0, "dimensions (4294967296, 4294967296) is too large for f32[4294967296,4294967296]{1,0}: "
                                       "73786976294838206464 bytes, the limit is 2^63-1"),
 ])

@@ -43,3 +43,20 @@ def test_both_references_agree():
             for padded in (None, widths):
                 assert (reference.numbers_in_places(dimensions, order, padded)
                         == reference.numbers_by_numpy(dimensions, order, padded)).all()
+
+
+@pytest.mark.parametrize("dimensions, tiles, tail, expected", [
+    # The documented figures of T(2,2) and T(2,4)(2,1), a sub-tile that does not divide its tile, a tail, a scalar.
+    ((3, 5), [(2, 2)], 1, [0, 1, 5, 6, 2, 3, 7, 8, 4, -1, 9, -1, 10, 11, -1, -1, 12, 13, -1, -1, 14, -1, -1, -1]),
+    ((2, 4), [(2, 4), (2, 1)], 1, [0, 4, 1, 5, 2, 6, 3, 7]), ((6,), [(3,), (2,)], 1, [0, 1, 2, -1, 3, 4, 5, -1]),
+    ((5,), [], 4, [0, 1, 2, 3, 4, -1, -1, -1]), ((), [(3,)], 1, [0, -1, -1]), ((0, 3), [(2, 2)], 8, []),
+    ((2, 3), [("*", 4)], 1, [0, 1, 2, 3, 4, 5, -1, -1]), ((3,), [(2, 2)], 1, [0, 1, -1, -1, 2, -1, -1, -1]),
+])
+def test_the_reference_of_tiles_by_hand(dimensions, tiles, tail, expected):
+    order = tuple(reversed(range(len(dimensions))))
+    assert reference.tiled_numbers(dimensions, order, tiles=tiles, tail=tail).tolist() == expected
+
+
+def test_the_reference_of_tiles_without_tiles_is_the_reference_of_padding():
+    for order in itertools.permutations(range(3)):
+        assert np.array_equal(reference.tiled_numbers((2, 3, 2), order, (2, 5, 3)), reference.numbers_in_places((2, 3, 2), order, (2, 5, 3)))

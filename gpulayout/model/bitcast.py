@@ -59,8 +59,9 @@ def reshape_is_bitcast(source: Shape, target: Shape, *, ignore_element_type: boo
     """
     if source.element_count != target.element_count or source.buffer_size != target.buffer_size:
         return False
-    same_width = source.itemsize == target.itemsize
-    if not (same_width if ignore_element_type else source.element_type is target.element_type):
+    if source.bits_per_element != target.bits_per_element:
+        return False
+    if not (ignore_element_type or source.element_type is target.element_type):
         return False
     has_padding = source.buffer_size != source.element_count
     if has_padding and source.padding_bytes != target.padding_bytes:
@@ -123,6 +124,9 @@ def decompose_bitcast(source: Shape, target: Shape) -> tuple[tuple[int, ...], Sh
     if source.nbytes != target.nbytes or source.element_count != target.element_count:
         raise LayoutError(f"{source} of {source.nbytes} bytes cannot be a bitcast of {target} of {target.nbytes} bytes")
     for shape in (source, target):
+        if shape.is_tiled:
+            raise LayoutError(f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} cannot be decomposed: "
+                              "tiled elements have no row-major order")
         if shape.is_padded:
             raise LayoutError(f"padded_dimensions {shape.buffer_dimensions} of {shape} cannot be decomposed: "
                               "padding has no row-major order")
@@ -141,7 +145,7 @@ def align_layouts(source: Shape, dimensions: Iterable[int]) -> Shape | None:
     'f32[2,3,4]{1,0,2}'
     """
     dimensions = checks.sizes("dimensions", dimensions)
-    if source.is_padded:
+    if source.is_padded or source.is_tiled:
         return source if dimensions == source.dimensions else None
     if source.is_zero_element_array and 0 in dimensions:
         return Shape(source.element_type, dimensions)

@@ -4,8 +4,11 @@ from __future__ import annotations
 import math
 
 from gpulayout.model import checks
+from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
+from gpulayout.model.split_config import texts
+from gpulayout.model.tiling import expand
 
 
 def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None:
@@ -18,6 +21,11 @@ def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None
         if width < size:
             raise LayoutError(f"padded_dimensions {checks.shown(layout.padded_dimensions)} is smaller than dimensions "
                               f"{checks.shown(dimensions)} for {text}{layout}: dimension {dim} needs at least {size}")
+    for split in layout.split_configs:
+        dim = layout.major(split.dimension)
+        if split.split_indices[-1] >= dimensions[dim]:
+            raise LayoutError(f"split_configs {texts(layout.split_configs)} cuts outside of the array for {text}{layout}: physical "
+                              f"dimension {split.dimension} is dimension {dim} of size {checks.number_text(dimensions[dim])}")
 
 
 def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text: str) -> None:
@@ -26,9 +34,31 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
     XLA multiplies from the left and stops at the first 0: it takes [0,2^62,2^62] and refuses [2^62,2^62,0].
     """
     widths = layout.padded_dimensions or dimensions
-    span = itemsize * math.prod(max(width, 1) for width in widths)
-    if span > checks.INT64_MAX:
-        field = "padded_dimensions" if layout.padded_dimensions else "dimensions"
+    bits = layout.element_size_in_bits or 8 * itemsize
+    places = math.prod(max(width, 1) for width in widths)
+    field, shown = "padded_dimensions" if layout.padded_dimensions else "dimensions", checks.shown(widths)
+    if layout.tiles and places * bits <= 8 * checks.INT64_MAX:
+        places = math.prod(expand([max(widths[dim], 1) for dim in layout.major_to_minor], layout.tiles))
+        field, shown = "tiles", "".join(map(str, layout.tiles))
+    if places * bits <= 8 * checks.INT64_MAX and layout.tail_padding_alignment != 1:
+        places = -(-places // layout.tail_padding_alignment) * layout.tail_padding_alignment
+        field, shown = "tail_padding_alignment", str(layout.tail_padding_alignment)
+    if places * bits > 8 * checks.INT64_MAX:
         zeros = ", zeros counted as 1" if 0 in widths else ""
-        raise LayoutError(f"{field} {checks.shown(widths)} is too large for {text}{layout}: "
-                          f"{checks.number_text(span)} bytes{zeros}, the limit is 2^63-1")
+        raise LayoutError(f"{field} {shown} is too large for {text}{layout}: "
+                          f"{checks.number_text(-(-places * bits // 8))} bytes{zeros}, the limit is 2^63-1")
+
+
+def check_storage(element_type: ElementType, layout: Layout, text: str) -> None:
+    """LayoutError unless memory can hold elements of this type in this layout; `text` is the shape."""
+    bits = layout.element_size_in_bits
+    allowed = {0, 8 * element_type.itemsize} | ({element_type.bits} if element_type.is_sub_byte else set())
+    if bits not in allowed:
+        raise LayoutError(f"element_size_in_bits {checks.number_text(bits)} is no size that {element_type} is stored in for {text}: "
+                          f"it is one of {', '.join(map(str, sorted(allowed)))}")
+    for field in ("index_type", "pointer_type"):
+        if getattr(layout, field) is not None:
+            raise LayoutError(f"{field} {getattr(layout, field)} belongs to sparse layouts for {text}: its array is dense")
+    if layout.split_configs:
+        raise LayoutError(f"split_configs {texts(layout.split_configs)} puts parts of the array into several memories for {text}: "
+                          "only what lies in one can be moved")

@@ -12,7 +12,9 @@ import numpy as np
 
 
 class ElementType(str, enum.Enum):
-    """One of XLA's array element types that occupy whole bytes.  It compares equal to its name.
+    """One of XLA's array element types.  It compares equal to its name.
+
+    Elements occupy whole bytes, those smaller than a byte one each; a layout with `element_size_in_bits` packs them.
 
     >>> ElementType.of("bf16").itemsize, ElementType.of(np.float32) == "f32"
     (2, True)
@@ -26,6 +28,9 @@ class ElementType(str, enum.Enum):
     F8E5M2, F8E4M3, F8E4M3FN, F8E3M4 = "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e3m4"
     F8E5M2FNUZ, F8E4M3FNUZ, F8E4M3B11FNUZ, F8E8M0FNU = "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e8m0fnu"
     F6E3M2FN, F6E2M3FN = "f6e3m2fn", "f6e2m3fn"
+    S1, S2, S4 = "s1", "s2", "s4"
+    U1, U2, U4 = "u1", "u2", "u4"
+    F4E2M1FN = "f4e2m1fn"
 
     def __str__(self) -> str:
         return self.value
@@ -47,8 +52,6 @@ class ElementType(str, enum.Enum):
             return value
         if isinstance(value, str) and value in _BY_NAME:
             return _BY_NAME[value]
-        if isinstance(value, str) and value in _SUB_BYTE:
-            raise TypeError(f"element type {value!r} is smaller than a byte: packed elements are not supported")
         return _of_dtype(value)
 
     @functools.cached_property
@@ -58,8 +61,21 @@ class ElementType(str, enum.Enum):
 
     @functools.cached_property
     def itemsize(self) -> int:
-        """Bytes of one element: 1, 2, 4, 8 or 16."""
+        """Bytes of one element where it is not packed: 1, 2, 4, 8 or 16."""
         return self.dtype.itemsize
+
+    @functools.cached_property
+    def bits(self) -> int:
+        """Bits of one element that say something: 1 of pred, 4 of s4, otherwise all that it occupies.  XLA: `BitWidth`.
+
+        The types of six bits count as eight, as in XLA.
+        """
+        return 1 if self is ElementType.PRED else _SUB_BYTE.get(self.value, 8 * self.itemsize)
+
+    @functools.cached_property
+    def is_sub_byte(self) -> bool:
+        """True for the types that can be packed, several to a byte; pred is none of them."""
+        return self.value in _SUB_BYTE
 
     @functools.cached_property
     def proto_number(self) -> int:
@@ -89,20 +105,21 @@ class ElementType(str, enum.Enum):
         return np.dtype(f"u{self.itemsize}") if self.kind != "complex" else self.dtype
 
 
-_SUB_BYTE = frozenset({"s1", "u1", "s2", "u2", "s4", "u4", "f4e2m1fn"})
+_SUB_BYTE = {"s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4}
 _BY_NAME = {member.value: member for member in ElementType}
 _PROTO_NUMBERS = {
     "pred": 1, "s8": 2, "s16": 3, "s32": 4, "s64": 5, "u8": 6, "u16": 7, "u32": 8, "u64": 9,
     "f16": 10, "f32": 11, "f64": 12, "c64": 15, "bf16": 16, "c128": 18,
     "f8e5m2": 19, "f8e4m3fn": 20, "f8e4m3b11fnuz": 23, "f8e5m2fnuz": 24, "f8e4m3fnuz": 25, "f8e4m3": 28, "f8e3m4": 29,
     "f8e8m0fnu": 33, "f6e3m2fn": 35, "f6e2m3fn": 36,
+    "s1": 30, "u1": 31, "s2": 26, "u2": 27, "s4": 21, "u4": 22, "f4e2m1fn": 32,
 }
 _NUMPY_NAMES = {
     "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
     "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128",
 }
-_ML_NAMES = {"bf16": "bfloat16"}
+_ML_NAMES = {"bf16": "bfloat16", "s1": "int1", "s2": "int2", "s4": "int4", "u1": "uint1", "u2": "uint2", "u4": "uint4"}
 _DTYPES = {
     member: np.dtype(_NUMPY_NAMES[member.value]) if member.value in _NUMPY_NAMES else
     np.dtype(getattr(ml_dtypes, _ML_NAMES.get(member.value, "float" + member.value[1:].replace("e", "_e", 1))))
@@ -123,7 +140,7 @@ def _of_dtype(value: object) -> ElementType:
     found = _BY_DTYPE.get(dtype)
     if found is None:
         raise TypeError(f"element type {_short(dtype)} has no XLA counterpart: only "
-                        "booleans, integers, floats and complex numbers of whole bytes have one")
+                        "booleans, integers, floats and complex numbers have one")
     return found
 
 

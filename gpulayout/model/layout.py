@@ -1,4 +1,4 @@
-"""A layout: in which order the dimensions run through memory, and how far each one is padded.
+"""A layout: in which order the dimensions run through memory, how far each one is padded, and how they are tiled.
 
 `minor_to_major` lists logical dimension numbers from the fastest-varying (most minor) to the slowest.
 For a shape with dimensions (2, 3), elements a b c / d e f:
@@ -8,70 +8,73 @@ For a shape with dimensions (2, 3), elements a b c / d e f:
 
 `padded_dimensions` gives every dimension a width in memory, in *logical* order, at least its size.  The padding is
 at the high end of each dimension.  With widths (3, 5) the second example becomes a d 0 b e 0 c f 0 0 0 0 0 0 0.
+`tiles` cut the padded, ordered dimensions into blocks; `tiling` has the law.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpulayout.model import checks
-from gpulayout.model.errors import LayoutError, LayoutTypeError
+from gpulayout.model import checks, layout_fields
+from gpulayout.model.element_type import ElementType
 from gpulayout.model.frozen import Frozen
-from gpulayout.model.padding import PaddingValue, Scalar, plain_scalar, scalar_key, value_text
+from gpulayout.model.layout_edits import LayoutEdits
+from gpulayout.model.padding import PaddingValue, Scalar, scalar_key
+from gpulayout.model.split_config import SplitConfig, as_split_configs
+from gpulayout.model.tile import Tile, as_tiles
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Layout(Frozen):
-    """Order and padding of an array in memory.  Immutable, hashable, validated when made.
+class Layout(LayoutEdits, Frozen):
+    """Order, padding and tiling of an array in memory.  Immutable, hashable, validated when made.
 
-    minor_to_major       every dimension number 0..rank-1 once, most minor first
-    padded_dimensions    width in memory of every dimension, in logical order, or None for no padding
-    padding_value        a `PaddingValue` or its name in text ("lowest"), a number, or None, which fills zeros
-    tiles                empty: layouts of this version are untiled
+    minor_to_major          every dimension number 0..rank-1 once, most minor first
+    padded_dimensions       width in memory of every dimension, in logical order, or None for no padding
+    padding_value           a `PaddingValue` or its name in text ("lowest"), a number, or None, which fills zeros
+    tiles                   `Tile`s or sequences of sizes, applied in order to the padded widths in physical order
+    tail_padding_alignment  the number of places is rounded up to a multiple of this
+    element_size_in_bits    bits of one element, or 0 for its type's whole bytes; below 8 elements are packed
+    memory_space            0..127, a label: 0 is the device's main memory
+    split_configs           `SplitConfig`s: where the array is cut into parts in several memories; kept and printed
+    dynamic_shape_metadata_prefix_bytes    bytes that a runtime keeps in front of the data; kept, printed, never compared
+    index_type, pointer_type               unsigned types left over from sparse layouts; kept and printed
 
-    Raises LayoutError when the fields contradict each other; that a width is at least the size of its dimension
-    is checked by `Shape`, which knows the sizes.  The model is XLA's `Layout`, with the two padding fields of
-    its first releases.
+    Raises LayoutError when the fields contradict each other; what needs the sizes of the dimensions is checked by
+    `Shape`.  The model is XLA's `Layout`, with the two padding fields of its first releases.
 
-    >>> layout = Layout((0, 1), padded_dimensions=(3, 5), padding_value=PaddingValue.LOWEST)
+    >>> layout = Layout((0, 1), padded_dimensions=(3, 5), padding_value=PaddingValue.LOWEST, tiles=((2, 4), (2, 1)))
     >>> str(layout), layout.rank, layout.major_to_minor
-    ('{0,1:PD(3,5)PV(lowest)}', 2, (1, 0))
+    ('{0,1:PD(3,5)PV(lowest)T(2,4)(2,1)}', 2, (1, 0))
     """
 
     minor_to_major: tuple[int, ...]
     padded_dimensions: tuple[int, ...] | None = field(default=None, kw_only=True)
     padding_value: PaddingValue | Scalar | None = field(default=None, kw_only=True)
-    tiles: tuple = field(default=(), kw_only=True)
+    tiles: tuple[Tile, ...] = field(default=(), kw_only=True)
+    tail_padding_alignment: int = field(default=1, kw_only=True)
+    element_size_in_bits: int = field(default=0, kw_only=True)
+    memory_space: int = field(default=0, kw_only=True)
+    split_configs: tuple[SplitConfig, ...] = field(default=(), kw_only=True)
+    dynamic_shape_metadata_prefix_bytes: int = field(default=0, kw_only=True)
+    index_type: ElementType | None = field(default=None, kw_only=True)
+    pointer_type: ElementType | None = field(default=None, kw_only=True)
 
     def __post_init__(self):
         order = checks.permutation("minor_to_major", self.minor_to_major)
+        widths = layout_fields.padded_dimensions(self.padded_dimensions, order)
         self._set("minor_to_major", order)
-        if self.padded_dimensions is not None:
-            widths = checks.sizes("padded_dimensions", self.padded_dimensions)
-            if len(widths) != len(order):
-                raise LayoutError(f"padded_dimensions {checks.shown(widths)} has {checks.counted(len(widths), 'entry')}: "
-                                  f"minor_to_major {checks.shown(order)} orders {checks.counted(len(order), 'dimension')}")
-            self._set("padded_dimensions", widths)
-        if self.padding_value is not None:
-            self._set("padding_value", self._checked_padding_value())
-        if not isinstance(self.tiles, (tuple, list)):
-            raise LayoutTypeError(f"tiles {self.tiles!r} is not a sequence of tiles")
-        if self.tiles:
-            raise LayoutError(f"tiles {checks.shown(self.tiles)} cannot be used with minor_to_major {checks.shown(order)}: "
-                              "tiled layouts are not supported")
-        self._set("tiles", ())
-        key = (self.minor_to_major, self.padded_dimensions, scalar_key(self.padding_value))
-        self._set("_key", key)
-        self._set("_hash", hash(key))
-
-    def _checked_padding_value(self) -> PaddingValue | Scalar | None:
-        value = plain_scalar(self.padding_value)
-        if value is not PaddingValue.INVALID:
-            return value
-        if self.padded_dimensions is not None:
-            raise LayoutError("padding_value INVALID says nothing about padded_dimensions "
-                              f"{checks.shown(self.padded_dimensions)}: use None for zeros, or a named value")
-        return None
+        self._set("padded_dimensions", widths)
+        self._set("padding_value", layout_fields.padding_value(self.padding_value, widths))
+        self._set("tiles", as_tiles(self.tiles))
+        for name, (least, most) in layout_fields.NUMBERS.items():
+            self._set(name, layout_fields.number(name, getattr(self, name), least, most))
+        self._set("split_configs", as_split_configs(self.split_configs, len(order)))
+        for name in ("index_type", "pointer_type"):
+            self._set(name, layout_fields.sparse_type(name, getattr(self, name)))
+        compared = self._fields() | {"padding_value": scalar_key(self.padding_value)}
+        del compared["dynamic_shape_metadata_prefix_bytes"]
+        self._set("_key", tuple(compared.values()))
+        self._set("_hash", hash(self._key))
 
     # ---- named orders -------------------------------------------------------------------------------
 
@@ -155,78 +158,28 @@ class Layout(Frozen):
         positions = [self.minor_to_major.index(dim) for dim in wanted]
         return not positions or max(positions) - min(positions) == len(positions) - 1
 
-    # ---- edits: each gives a new layout -------------------------------------------------------------
-
-    def replace(self, **fields) -> Layout:
-        """A copy with some fields replaced."""
-        return Layout(**self._fields() | fields)
-
-    def permute(self, permutation: Iterable[int]) -> Layout:
-        """The layout of the same bytes after a logical transpose: new dimension i is old permutation[i].
-
-        >>> Layout((0, 1, 2), padded_dimensions=(4, 5, 6)).permute((1, 2, 0))
-        Layout((2, 0, 1), padded_dimensions=(5, 6, 4))
-        """
-        order = checks.permutation("permutation", permutation, self.rank, self._context, from_end=True)
-        new_number = checks.inverse(order)
-        return self._rebuild([new_number[dim] for dim in self.minor_to_major], lambda widths: [widths[d] for d in order])
-
-    def insert_dimension(self, at: int, width: int) -> Layout:
-        """A new dimension number `at`; in memory it is just above the dimension it was put in front of.
-
-        Put at the end (`at` == rank) it becomes the most minor.  `width` is its padded size, used only when
-        the layout has padded dimensions.
-        """
-        at = checks.insertion_point(at, self.rank, self._context)
-        order = [dim + (dim >= at) for dim in self.minor_to_major]
-        order.insert(order.index(at + 1) + 1 if at < self.rank else 0, at)
-        return self._rebuild(order, lambda widths: [*widths[:at], width, *widths[at:]])
-
-    def delete_dimensions(self, dimensions: Iterable[int]) -> Layout:
-        """Without some dimensions; those that stay keep their order and are renumbered."""
-        gone = checks.dimension_numbers(dimensions, self.rank, self._context)
-        kept = [dim for dim in range(self.rank) if dim not in gone]
-        order = [kept.index(dim) for dim in self.minor_to_major if dim not in gone]
-        return self._rebuild(order, lambda widths: [widths[dim] for dim in kept])
-
-    def move_dimension_to_major(self, dimension: int) -> Layout:
-        """One dimension becomes the most major; the others keep their order."""
-        dim = checks.dimension_number(dimension, self.rank, self._context)
-        return self.replace(minor_to_major=(*(d for d in self.minor_to_major if d != dim), dim))
-
-    def move_dimension_to_minor(self, dimension: int) -> Layout:
-        """One dimension becomes the most minor; the others keep their order."""
-        dim = checks.dimension_number(dimension, self.rank, self._context)
-        return self.replace(minor_to_major=(dim, *(d for d in self.minor_to_major if d != dim)))
-
-    def _rebuild(self, order, widths_of) -> Layout:
-        widths = self.padded_dimensions
-        return self.replace(minor_to_major=tuple(order),
-                            padded_dimensions=None if widths is None else tuple(widths_of(widths)))
-
     @property
-    def _context(self) -> str:
-        return f" for layout {self}"
+    def is_packed(self) -> bool:
+        """True when several elements lie in one byte."""
+        return 0 < self.element_size_in_bits < 8
 
     # ---- value ----------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
+        """All fields but `dynamic_shape_metadata_prefix_bytes`, as in XLA."""
         return self is other or (self._key == other._key if isinstance(other, Layout) else NotImplemented)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __str__(self) -> str:
-        """The text form: `{0,1:PD(3,5)PV(lowest)}`; the inverse of `parse_layout`."""
-        properties = ""
-        if self.padded_dimensions is not None:
-            properties += f"PD({','.join(map(str, self.padded_dimensions))})"
-        if self.padding_value is not None:
-            properties += f"PV({value_text(self.padding_value)})"
+        """The text form: `{0,1:PD(3,5)PV(lowest)T(8,128)}`; the inverse of `parse_layout`."""
+        properties = layout_fields.properties_text(self)
         return f"{{{','.join(map(str, self.minor_to_major))}{':' + properties if properties else ''}}}"
 
     def __repr__(self) -> str:
-        extra = "".join(f", {name}={value}" for name, value in
-                        (("padded_dimensions", self.padded_dimensions), ("padding_value", self.padding_value))
-                        if value is not None)
+        given = ((name, getattr(self, name)) for name in self._fields() if name != "minor_to_major")
+        default = type(self).__dataclass_fields__
+        extra = "".join(f", {name}={value!r}" if name != "padding_value" else f", {name}={value}" for name, value in given
+                        if value is not default[name].default and value != default[name].default)
         return f"Layout({self.minor_to_major}{extra})"

@@ -167,8 +167,8 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
     if kind == "bool":
         return not lowest
     if kind in ("signed", "unsigned"):
-        limits = np.iinfo(element_type.dtype)
-        return limits.min if lowest else limits.max
+        limits = ml_dtypes.iinfo(element_type.dtype)
+        return int(limits.min if lowest else limits.max)
     if _holds(element_type, math.inf):
         return -math.inf if lowest else math.inf
     limits = ml_dtypes.finfo(element_type.dtype)
@@ -183,7 +183,8 @@ def _encode(element_type: ElementType, number: Scalar) -> bytes:
     if kind in ("bool", "signed", "unsigned"):
         if not (isinstance(number, int) or number.is_integer()):     # is_integer is False for nan and inf
             raise _Unfit("it is not a whole number")
-        lowest, highest = (0, 1) if kind == "bool" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+        limits = None if kind == "bool" else ml_dtypes.iinfo(dtype)
+        lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
         if not lowest <= number <= highest:
             raise _Unfit(f"the range is {lowest}..{highest}")
         return np.array(int(number), dtype).tobytes()

@@ -13,17 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpulayout.model import checks
-from gpulayout.model.consistency import check_layout, check_size
+from gpulayout.model.consistency import check_layout, check_size, check_storage
 from gpulayout.model.element_type import ElementType
-from gpulayout.model.errors import LayoutTypeError
+from gpulayout.model.errors import LayoutError, LayoutTypeError
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.layout import Layout
 from gpulayout.model.padding import canonical_scalar, pad_bytes
+from gpulayout.model.shape_edits import ShapeEdits
 from gpulayout.model.strides import layout_from_strides
+from gpulayout.model.tiling import expand
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Shape(Frozen):
+class Shape(ShapeEdits, Frozen):
     """An array's element type, dimensions (logical sizes) and layout.  Immutable, hashable, validated when made.
 
     element_type   an XLA name such as "f32", or anything `numpy.dtype` takes
@@ -101,22 +103,67 @@ class Shape(Frozen):
 
     @functools.cached_property
     def buffer_dimensions(self) -> tuple[int, ...]:
-        """Width of every dimension in memory: the padded dimension where there is one."""
+        """Width of every dimension in memory, before tiling: the padded dimension where there is one."""
         return self.layout.padded_dimensions or self.dimensions
+
+    @property
+    def physical_widths(self) -> tuple[int, ...]:
+        """`buffer_dimensions` in physical order, most major first."""
+        return tuple(self.buffer_dimensions[dim] for dim in self.layout.major_to_minor)
+
+    @functools.cached_property
+    def physical_dimensions(self) -> tuple[int, ...]:
+        """The sizes that memory is laid out by, most major first: the physical widths, cut by every tile in order.
+
+        >>> from gpulayout import parse_shape
+        >>> parse_shape("bf16[4,8]{1,0:T(2,4)(2,1)}").physical_dimensions
+        (2, 2, 1, 4, 2, 1)
+        """
+        return expand(self.physical_widths, self.layout.tiles)
 
     @functools.cached_property
     def buffer_size(self) -> int:
-        """Elements in the buffer, padding included."""
-        return math.prod(self.buffer_dimensions)
+        """Elements in the buffer, padding included: the physical dimensions' product, rounded up for the tail padding."""
+        places, alignment = math.prod(self.physical_dimensions), self.layout.tail_padding_alignment
+        return -(-places // alignment) * alignment
+
+    @property
+    def bits_per_element(self) -> int:
+        """Bits that one element occupies in the buffer: `element_size_in_bits`, or the whole bytes of the element type."""
+        return self.layout.element_size_in_bits or 8 * self.itemsize
 
     @functools.cached_property
     def nbytes(self) -> int:
-        """Bytes of the buffer, padding included."""
-        return self.buffer_size * self.itemsize
+        """Bytes of the buffer, padding included; packed elements are rounded up to bytes once, at the end."""
+        return -(-self.buffer_size * self.bits_per_element // 8)
+
+    @property
+    def is_tiled(self) -> bool:
+        """True when the layout has tiles, be it such that change nothing."""
+        return bool(self.layout.tiles)
+
+    @property
+    def is_packed(self) -> bool:
+        """True when several elements lie in one byte."""
+        return self.layout.is_packed
+
+    def validate_layout(self) -> None:
+        """LayoutError when the layout says something that no buffer of memory can be: nothing can be moved then.
+
+        Those are an element size that the element type is not stored in, leftovers of sparse layouts, and data split
+        across memories.  Such shapes can still be read, compared and printed.  XLA: `ValidateLayoutForShape`.
+        """
+        check_storage(self.element_type, self.layout, str(self))
 
     @functools.cached_property
     def strides(self) -> tuple[int, ...]:
-        """Elements between neighbours along each dimension, padding included; a width of 0 counts as 1."""
+        """Elements between neighbours along each dimension, padding included; a width of 0 counts as 1.
+
+        LayoutError for a tiled layout, whose elements no strides can reach.
+        """
+        if self.is_tiled:
+            raise LayoutError(f"tiles {''.join(map(str, self.layout.tiles))} of {self} cannot be said by strides: "
+                              "neighbours lie at different distances inside and across tiles")
         strides, step = [0] * self.rank, 1
         for dim in self.layout.minor_to_major:
             strides[dim] = step
@@ -125,17 +172,23 @@ class Shape(Frozen):
 
     @property
     def byte_strides(self) -> tuple[int, ...]:
-        """Bytes between neighbours along each dimension: what NumPy calls strides."""
-        return tuple(stride * self.itemsize for stride in self.strides)
+        """Bytes between neighbours along each dimension: what NumPy calls strides.
+
+        LayoutError when they are not whole bytes, or the layout is tiled.
+        """
+        if self.bits_per_element % 8:
+            raise LayoutError(f"element_size_in_bits {self.bits_per_element} of {self} has no byte strides: "
+                              "neighbours lie in the same byte")
+        return tuple(stride * (self.bits_per_element // 8) for stride in self.strides)
 
     @property
     def is_padded(self) -> bool:
-        """True when some width is greater than its dimension.
+        """True when some width is greater than its dimension, or tiles or the tail leave places without an element.
 
         >>> Shape("f32", (2, 3), Layout((1, 0), padded_dimensions=(2, 3))).is_padded
         False
         """
-        return self.buffer_dimensions != self.dimensions
+        return self.buffer_dimensions != self.dimensions or self.buffer_size != self.element_count
 
     @functools.cached_property
     def padding_bytes(self) -> bytes:
@@ -190,88 +243,6 @@ class Shape(Frozen):
         """True for a logical index of the right rank with 0 <= index[d] < dimensions[d] everywhere."""
         index = checks.whole_numbers("index", index, f" for {self}")
         return len(index) == self.rank and all(0 <= i < size for i, size in zip(index, self.dimensions))
-
-    # ---- edits: each gives a new shape ------------------------------------------------------------------
-
-    def with_layout(self, layout: Layout | None) -> Shape:
-        """The same logical array in another layout; None means descending without padding.
-
-        XLA: `CopyLayoutBetweenShapes` is `target.with_layout(source.layout)`.
-        """
-        return Shape(self.element_type, self.dimensions, layout)
-
-    def with_default_order(self) -> Shape:
-        """The same logical array in descending order, padding kept.  XLA: `SetToDefaultLayout`."""
-        return self.with_layout(self.layout.replace(minor_to_major=tuple(range(self.rank - 1, -1, -1))))
-
-    def with_element_type(self, element_type: object) -> Shape:
-        """The same dimensions and layout with another element type.  XLA: `ChangeElementType`."""
-        return Shape(element_type, self.dimensions, self.layout)
-
-    def permute_dimensions(self, permutation: Iterable[int]) -> Shape:
-        """The logical transpose that leaves every byte where it is: new dimension i is old permutation[i].
-
-        XLA: `PermuteDimensions` and `ReorderLogicalDimensions`.
-
-        >>> str(Shape("f32", (10, 100, 1000)).permute_dimensions((1, 2, 0)))
-        'f32[100,1000,10]{1,0,2}'
-        """
-        order = checks.permutation("permutation", permutation, self.rank, f" for {self}", from_end=True)
-        return Shape(self.element_type, [self.dimensions[dim] for dim in order], self.layout.permute(order))
-
-    def insert_dimension(self, at: int, size: int, width: int | None = None) -> Shape:
-        """A new dimension in front of dimension `at`, just above it in memory; at the end it is the most minor.
-
-        `width` is the new dimension's padded size, by default `size`.
-        """
-        at = checks.insertion_point(at, self.rank, f" for {self}")
-        size = checks.count("size", size, f" for {self}")
-        layout = self.layout.insert_dimension(at, size if width is None else width)
-        return Shape(self.element_type, (*self.dimensions[:at], size, *self.dimensions[at:]), layout)
-
-    def insert_dimensions(self, at: int, sizes: Iterable[int]) -> Shape:
-        """Several new dimensions in front of dimension `at`, the first of them the most major.
-
-        >>> str(Shape("f32", (10, 20, 30), Layout((0, 2, 1))).insert_dimensions(1, (40, 50)))
-        'f32[10,40,50,20,30]{0,4,3,2,1}'
-        """
-        sizes = checks.sizes("sizes", sizes, f" for {self}")
-        return functools.reduce(lambda shape, size: shape.insert_dimension(at, size), reversed(sizes), self)
-
-    def prepend_major_dimension(self, size: int) -> Shape:
-        """A new dimension 0, the most major in memory."""
-        return self.insert_dimension(0, size).move_dimension_to_major(0)
-
-    def append_major_dimension(self, size: int) -> Shape:
-        """A new last dimension, the most major in memory."""
-        return self.insert_dimension(self.rank, size).move_dimension_to_major(-1)
-
-    def append_minor_dimension(self, size: int) -> Shape:
-        """A new last dimension, the most minor in memory."""
-        return self.insert_dimension(self.rank, size).move_dimension_to_minor(-1)
-
-    def delete_dimensions(self, dimensions: Iterable[int]) -> Shape:
-        """Without some dimensions; those that stay keep their order in memory."""
-        gone = checks.dimension_numbers(dimensions, self.rank, f" for {self}")
-        sizes = [size for dim, size in enumerate(self.dimensions) if dim not in gone]
-        return Shape(self.element_type, sizes, self.layout.delete_dimensions(gone))
-
-    def delete_dimension(self, dimension: int) -> Shape:
-        """Without one dimension; -1 is the last."""
-        return self.delete_dimensions((dimension,))
-
-    def drop_degenerate_dimensions(self) -> Shape:
-        """Without the dimensions of size 1 that are not padded."""
-        return self.delete_dimensions([dim for dim, (size, width) in
-                                       enumerate(zip(self.dimensions, self.buffer_dimensions)) if size == width == 1])
-
-    def move_dimension_to_major(self, dimension: int) -> Shape:
-        """The same logical array with one dimension made the most major."""
-        return self.with_layout(self.layout.move_dimension_to_major(self.dimension_number(dimension)))
-
-    def move_dimension_to_minor(self, dimension: int) -> Shape:
-        """The same logical array with one dimension made the most minor."""
-        return self.with_layout(self.layout.move_dimension_to_minor(self.dimension_number(dimension)))
 
     # ---- value ----------------------------------------------------------------------------------------
 

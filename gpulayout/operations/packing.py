@@ -10,6 +10,7 @@ from gpulayout.model.arguments import as_shape
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
 from gpulayout.planning.move import MAX_AXES, pack_move, unpack_move
+from gpulayout.planning.supported import check_movable
 
 
 def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
@@ -77,6 +78,7 @@ def view(buffer: Any, shape: Shape | str) -> Array:
     (1, 3)
     """
     shape = _array_shape(shape)
+    check_movable(shape)
     backend, source = arrays.open_array(buffer, "buffer")
     arrays.check_buffer(source, shape, "buffer")
     return backend.strided(source, shape.dimensions, shape.byte_strides)
@@ -109,5 +111,6 @@ def empty(shape: Shape | str) -> Array:
     (15,)
     """
     shape = as_shape(shape)
+    check_movable(shape)
     backend = default_backend()
     return backend.zeros((shape.buffer_size,), backend.dtype_for(shape))

@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
-from gpulayout.planning.move import MAX_AXES, Axis, coalesce, relayout_move
+from gpulayout.planning.move import MAX_AXES, Axis, check_same_array, coalesce
 from gpulayout.planning.parameters import axes_variant, index_bits, pack_index_table
 from gpulayout.planning.stride_table import stride_table
+from gpulayout.planning.supported import check_indexable
 
 MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}          # as GplMode in kernels/index.cu
 KERNELS = {"linearize": "gpl_linearize", "delinearize": "gpl_delinearize", "convert_linear": "gpl_convert_linear"}
@@ -118,7 +119,8 @@ def convert_plan(source: Shape, target: Shape) -> IndexPlan:
 
     LayoutError unless both describe the same logical array.
     """
-    relayout_move(source, target)                    # the check that both are the same array
+    check_same_array(source, target)
+    check_indexable(target)
     table = stride_table(source)
     axes = [Axis(digit.extent, source.dimensions[digit.dim], target.strides[digit.dim], digit.stride) for digit in table.digits]
     joined, made_of = coalesce(axes, [(digit.dim,) for digit in table.digits]) if source.element_count else (axes, [(0,)] * len(axes))

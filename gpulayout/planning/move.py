@@ -21,6 +21,7 @@ from gpulayout.model import checks
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.shape import Shape
+from gpulayout.planning.supported import check_movable
 
 # NumPy's own limit, and what fits the 4 KB of kernel parameters.  No move comes near it: every axis that is left has two
 # places or more, and a shape of 2^63 bytes or more does not exist, so there are 62 axes at most.
@@ -161,21 +162,23 @@ def coalesce(axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None 
 @functools.lru_cache(maxsize=4096)
 def relayout_move(source: Shape, target: Shape) -> Move:
     """From a buffer of `source` to a buffer of `target`; LayoutError unless both describe the same logical array."""
-    if source.element_type is not target.element_type or source.dimensions != target.dimensions:
-        raise LayoutError(f"target {target} is not the same logical array as source {source}: "
-                          f"{_difference(source, target)}")
+    check_same_array(source, target)
+    check_movable(source)
+    check_movable(target)
     return strided_move(target, source.byte_strides, target.byte_strides, target.buffer_dimensions)
 
 
 @functools.lru_cache(maxsize=4096)
 def pack_move(array_strides: tuple[int, ...], shape: Shape) -> Move:
     """From a logical array with these byte strides to a buffer of `shape`."""
+    check_movable(shape)
     return strided_move(shape, array_strides, shape.byte_strides, shape.buffer_dimensions)
 
 
 @functools.lru_cache(maxsize=4096)
 def unpack_move(shape: Shape, array_strides: tuple[int, ...]) -> Move:
     """From a buffer of `shape` to a logical array with these byte strides."""
+    check_movable(shape)
     return strided_move(shape, shape.byte_strides, array_strides, shape.dimensions)
 
 
@@ -192,6 +195,12 @@ def strided_move(shape: Shape, source_strides: Sequence[int], target_strides: Se
             for dim in order]
     joined, made_of = coalesce(axes, [(dim,) for dim in order])
     return Move(joined, shape.itemsize, shape.padding_bytes, made_of)
+
+
+def check_same_array(source: Shape, target: Shape) -> None:
+    """LayoutError unless both shapes describe the same logical array."""
+    if source.element_type is not target.element_type or source.dimensions != target.dimensions:
+        raise LayoutError(f"target {target} is not the same logical array as source {source}: {_difference(source, target)}")
 
 
 def _difference(source: Shape, target: Shape) -> str:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.shape import Shape
+from gpulayout.planning.supported import check_indexable
 
 
 class Digit(NamedTuple):
@@ -67,6 +68,7 @@ def stride_table(shape: Shape) -> StrideTable:
     >>> table.linear_of((1, 2)), table.index_of(5)
     (7, (2, 1))
     """
+    check_indexable(shape)
     digits = tuple(Digit(dim, 1, shape.buffer_dimensions[dim], shape.strides[dim])
                    for dim in shape.layout.minor_to_major)
     return StrideTable(digits, shape.dimensions, shape.buffer_size)

@@ -1,0 +1,93 @@
+"""The fields of a layout one by one: what each may be, and how it prints."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpulayout.model import checks
+from gpulayout.model.element_type import ElementType
+from gpulayout.model.errors import LayoutError
+from gpulayout.model.padding import PaddingValue, Scalar, plain_scalar, value_text
+
+if TYPE_CHECKING:
+    from gpulayout.model.layout import Layout
+
+# The least and the greatest value of every field that is one number.  XLA keeps the memory space in a signed byte.
+NUMBERS = {
+    "tail_padding_alignment": (1, checks.INT64_MAX),
+    "element_size_in_bits": (0, checks.INT64_MAX),
+    "memory_space": (0, 127),
+    "dynamic_shape_metadata_prefix_bytes": (0, checks.INT64_MAX),
+}
+SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U64)
+
+
+def number(field: str, value: object, least: int, most: int) -> int:
+    """`value` as an int in least..most."""
+    found = checks.whole_number(field, value)
+    if not least <= found <= most:
+        limits = f"{least}..{most if most != checks.INT64_MAX else '2^63-1'}"
+        raise LayoutError(f"{field} {checks.number_text(found)} is not in {limits}")
+    return found
+
+
+def padded_dimensions(value: object, order: tuple[int, ...]) -> tuple[int, ...] | None:
+    """One width for every dimension, or None."""
+    if value is None:
+        return None
+    widths = checks.sizes("padded_dimensions", value)
+    if len(widths) != len(order):
+        raise LayoutError(f"padded_dimensions {checks.shown(widths)} has {checks.counted(len(widths), 'entry')}: "
+                          f"minor_to_major {checks.shown(order)} orders {checks.counted(len(order), 'dimension')}")
+    return widths
+
+
+def padding_value(value: object, widths: tuple[int, ...] | None) -> PaddingValue | Scalar | None:
+    """A pad value; INVALID, the proto's unset one, is None, and cannot stand with padded dimensions."""
+    if value is None:
+        return None
+    found = plain_scalar(value)
+    if found is not PaddingValue.INVALID:
+        return found
+    if widths is not None:
+        raise LayoutError(f"padding_value INVALID says nothing about padded_dimensions {checks.shown(widths)}: "
+                          "use None for zeros, or a named value")
+    return None
+
+
+def sparse_type(field: str, value: object) -> ElementType | None:
+    """An unsigned integer type of whole bytes, or None."""
+    if value is None:
+        return None
+    found = ElementType.of(value)
+    if found not in SPARSE_TYPES:
+        raise LayoutError(f"{field} {found} is not one of {', '.join(SPARSE_TYPES)}")
+    return found
+
+
+def properties_text(layout: Layout) -> str:
+    """What stands after the colon of a layout's text: this library's two properties, then XLA's in XLA's fixed order.
+
+    A property with its default value vanishes.
+    """
+    found = ""
+    if layout.padded_dimensions is not None:
+        found += f"PD({','.join(map(str, layout.padded_dimensions))})"
+    if layout.padding_value is not None:
+        found += f"PV({value_text(layout.padding_value)})"
+    if layout.tiles:
+        found += f"T{''.join(map(str, layout.tiles))}"
+    if layout.tail_padding_alignment != 1:
+        found += f"L({layout.tail_padding_alignment})"
+    if layout.index_type is not None:
+        found += f"#({layout.index_type})"
+    if layout.pointer_type is not None:
+        found += f"*({layout.pointer_type})"
+    if layout.element_size_in_bits:
+        found += f"E({layout.element_size_in_bits})"
+    if layout.memory_space:
+        found += f"S({layout.memory_space})"
+    if layout.split_configs:
+        found += f"SC{''.join(map(str, layout.split_configs))}"
+    if layout.dynamic_shape_metadata_prefix_bytes:
+        found += f"M({layout.dynamic_shape_metadata_prefix_bytes})"
+    return found

@@ -1,0 +1,111 @@
+"""Edits of a shape: each gives a new one.  Those that insert or delete dimensions refuse tiles whose meaning would change."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gpulayout.model import checks
+from gpulayout.model.element_type import ElementType
+
+if TYPE_CHECKING:
+    from gpulayout.model.layout import Layout
+    from gpulayout.model.shape import Shape
+
+
+class ShapeEdits:
+    """The part of `Shape` that makes other shapes of it."""
+
+    def replace(self, **fields) -> Shape:
+        """A copy with some fields replaced."""
+        return type(self)(**self._fields() | fields)
+
+    def with_layout(self, layout: Layout | None) -> Shape:
+        """The same logical array in another layout; None means descending without padding.
+
+        XLA: `CopyLayoutBetweenShapes` is `target.with_layout(source.layout)`.
+        """
+        return self.replace(layout=layout)
+
+    def with_default_order(self) -> Shape:
+        """The same logical array in descending order, all else of the layout kept.  XLA: `SetToDefaultLayout`."""
+        return self.with_layout(self.layout.replace(minor_to_major=tuple(range(self.rank - 1, -1, -1))))
+
+    def with_element_type(self, element_type: object) -> Shape:
+        """The same dimensions and layout with another element type.  XLA: `ChangeElementType`.
+
+        An element size in bits stays only with a type that can be packed.
+        """
+        element_type = ElementType.of(element_type)
+        layout = self.layout if element_type.is_sub_byte else self.layout.replace(element_size_in_bits=0)
+        return self.replace(element_type=element_type, layout=layout)
+
+    def permute_dimensions(self, permutation: Iterable[int]) -> Shape:
+        """The logical transpose that leaves every byte where it is: new dimension i is old permutation[i].
+
+        XLA: `PermuteDimensions` and `ReorderLogicalDimensions`.
+
+        >>> from gpulayout import Shape
+        >>> str(Shape("f32", (10, 100, 1000)).permute_dimensions((1, 2, 0)))
+        'f32[100,1000,10]{1,0,2}'
+        """
+        order = checks.permutation("permutation", permutation, self.rank, f" for {self}", from_end=True)
+        return self.replace(dimensions=[self.dimensions[dim] for dim in order], layout=self.layout.permute(order))
+
+    def insert_dimension(self, at: int, size: int, width: int | None = None) -> Shape:
+        """A new dimension in front of dimension `at`, just above it in memory; at the end it is the most minor.
+
+        `width` is the new dimension's padded size, by default `size`.
+        """
+        return self._insert(at, size, width)
+
+    def _insert(self, at: int, size: int, width: int | None = None, position: int | None = None) -> Shape:
+        at = checks.insertion_point(at, self.rank, f" for {self}")
+        size = checks.count("size", size, f" for {self}")
+        layout = self.layout.insert_dimension(at, size if width is None else width, position)
+        return self.replace(dimensions=(*self.dimensions[:at], size, *self.dimensions[at:]), layout=layout)
+
+    def insert_dimensions(self, at: int, sizes: Iterable[int]) -> Shape:
+        """Several new dimensions in front of dimension `at`, the first of them the most major.
+
+        >>> from gpulayout import Layout, Shape
+        >>> str(Shape("f32", (10, 20, 30), Layout((0, 2, 1))).insert_dimensions(1, (40, 50)))
+        'f32[10,40,50,20,30]{0,4,3,2,1}'
+        """
+        sizes = checks.sizes("sizes", sizes, f" for {self}")
+        return functools.reduce(lambda shape, size: shape.insert_dimension(at, size), reversed(sizes), self)
+
+    def prepend_major_dimension(self, size: int) -> Shape:
+        """A new dimension 0, the most major in memory."""
+        return self._insert(0, size, position=self.rank)
+
+    def append_major_dimension(self, size: int) -> Shape:
+        """A new last dimension, the most major in memory."""
+        return self._insert(self.rank, size, position=self.rank)
+
+    def append_minor_dimension(self, size: int) -> Shape:
+        """A new last dimension, the most minor in memory."""
+        return self._insert(self.rank, size, position=0)
+
+    def delete_dimensions(self, dimensions: Iterable[int]) -> Shape:
+        """Without some dimensions; those that stay keep their order in memory."""
+        gone = checks.dimension_numbers(dimensions, self.rank, f" for {self}")
+        sizes = [size for dim, size in enumerate(self.dimensions) if dim not in gone]
+        return self.replace(dimensions=sizes, layout=self.layout.delete_dimensions(gone))
+
+    def delete_dimension(self, dimension: int) -> Shape:
+        """Without one dimension; -1 is the last."""
+        return self.delete_dimensions((dimension,))
+
+    def drop_degenerate_dimensions(self) -> Shape:
+        """Without the dimensions of size 1 that are not padded."""
+        return self.delete_dimensions([dim for dim, (size, width) in
+                                       enumerate(zip(self.dimensions, self.buffer_dimensions)) if size == width == 1])
+
+    def move_dimension_to_major(self, dimension: int) -> Shape:
+        """The same logical array with one dimension made the most major."""
+        return self.with_layout(self.layout.move_dimension_to_major(self.dimension_number(dimension)))
+
+    def move_dimension_to_minor(self, dimension: int) -> Shape:
+        """The same logical array with one dimension made the most minor."""
+        return self.with_layout(self.layout.move_dimension_to_minor(self.dimension_number(dimension)))

@@ -1,0 +1,21 @@
+"""Which shapes can be planned at all: one check for every door, so that no layout is read as if it were a simpler one."""
+from __future__ import annotations
+
+from gpulayout.model.errors import LayoutError
+from gpulayout.model.shape import Shape
+
+
+def check_indexable(shape: Shape) -> None:
+    """LayoutError unless one stride for every dimension says where the elements are."""
+    if shape.is_tiled:
+        raise LayoutError(f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} are not supported: the layout must be untiled")
+    if shape.layout.tail_padding_alignment != 1:
+        raise LayoutError(f"tail_padding_alignment {shape.layout.tail_padding_alignment} of {shape} is not supported: it must be 1")
+
+
+def check_movable(shape: Shape) -> None:
+    """LayoutError unless the bytes of the buffer can be moved."""
+    shape.validate_layout()
+    check_indexable(shape)
+    if shape.is_packed:
+        raise LayoutError(f"element_size_in_bits {shape.bits_per_element} of {shape} is not supported: elements occupy whole bytes")

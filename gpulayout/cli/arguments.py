@@ -7,7 +7,8 @@ from gpulayout.cli.failures import printable
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
-from gpulayout.model.text import parse_layout, parse_shape
+from gpulayout.model.layout_text import parse_layout
+from gpulayout.model.text import parse_shape
 
 
 class ShapeArgument(click.ParamType):

@@ -1,6 +1,6 @@
 """Array layouts as values, and the bytes moved between them: on NVIDIA GPUs with CuPy, without one with NumPy.
 
-    Shape, Layout, PaddingValue, ElementType      what an array in memory is
+    Shape, Layout, Tile, PaddingValue, ElementType    what an array in memory is
     parse_shape, parse_layout                     the same as text
     linearize, delinearize, convert_linear        index conversion
     pack, unpack, relayout, relayout_many,
@@ -20,17 +20,19 @@ from gpulayout.model.bitcast import (
     with_descending_layout_and_same_physical_layout,
 )
 from gpulayout.model.compare import shapes_compatible, shapes_equal
+from gpulayout.model.dynamic import UNBOUNDED
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError, ShapeTextError
 from gpulayout.model.index import bump_indices, compare_indices
 from gpulayout.model.layout import Layout
 from gpulayout.model.layout_text import parse_layout
+from gpulayout.model.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.model.padding import PaddingValue
 from gpulayout.model.reshape import dimensions_unmodified_by_reshape, inserted_or_deleted_1_sized_dimensions
 from gpulayout.model.shape import Shape
 from gpulayout.model.split_config import SplitConfig
 from gpulayout.model.strides import layout_from_strides
-from gpulayout.model.text import parse_shape
+from gpulayout.model.text import parse_array_shape, parse_shape
 from gpulayout.model.tile import COMBINE, Tile
 from gpulayout.operations.indexing import convert_linear, delinearize, linearize
 from gpulayout.operations.many import relayout_many
@@ -40,11 +42,12 @@ from gpulayout.planning.stride_table import Digit, StrideTable, stride_table
 from gpulayout.version import __version__
 
 __all__ = [
-    "BackendUnavailable", "COMBINE", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError", "PaddingValue", "Plan", "Shape",
-    "ShapeTextError", "SplitConfig", "StrideTable", "Tile", "__version__", "align_layouts", "bump_indices", "compare_indices", "convert_linear",
-    "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape",
-    "empty", "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "layout_from_strides", "linearize",
-    "normalized_transpose", "pack", "parse_layout", "parse_shape", "plan", "relayout", "relayout_many", "reshape_is_bitcast",
-    "shape_of", "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack",
-    "use_backend", "view", "with_descending_layout_and_same_physical_layout",
+    "BackendUnavailable", "BufferShape", "COMBINE", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError",
+    "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig", "StrideTable", "Tile", "TokenShape",
+    "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bump_indices", "compare_indices", "convert_linear",
+    "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape", "empty",
+    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "layout_from_strides", "linearize", "normalized_transpose", "pack",
+    "parse_array_shape", "parse_layout", "parse_shape", "plan", "relayout", "relayout_many", "reshape_is_bitcast", "shape_of",
+    "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack", "use_backend", "view",
+    "with_descending_layout_and_same_physical_layout",
 ]

@@ -1,8 +1,9 @@
 """Errors of text, each with its full message and the position it points at."""
+import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout import ShapeTextError
+from gpulayout import LayoutError, ShapeTextError
 
 ORDER = "PD PV D T L # * E S SC M"
 PAD_NAMES = "zero, one, lowest, highest, unknown"
@@ -12,15 +13,23 @@ TEXT_ERRORS = [
     ("F32[2]", 0, "'F32' is not one of XLA's element types (did you mean 'f32'?)"),
     ("int8[2]", 0, "'int8' is not one of XLA's element types (did you mean 's8'?)"),
     ("nonsense[2]", 0, "'nonsense' is not one of XLA's element types"),
-    ("token[]", 0, "'token' is not one of XLA's element types"),
     ("  tuple[]", 2, "'tuple' is not one of XLA's element types"),
-    ("(f32[2])", 0, "expected an element type"), ("f32", 3, "expected '['"), ("f32(2)", 3, "expected '['"),
+    ("f32", 3, "expected '['"), ("f32(2)", 3, "expected '['"),
     ("f32[", 4, "expected a dimension size"), ("f32[2", 5, "expected ']'"), ("f32[2,", 6, "expected a dimension size"),
     ("f32[2,]", 6, "expected a dimension size"), ("f32[,2]", 4, "expected a dimension size"), ("f32[2 3]", 6, "expected ']'"),
     ("f32[2.5]", 5, "expected ']'"), ("f32[1e3]", 5, "expected ']'"), ("f32[2_3]", 5, "expected ']'"),
     ("f32[+2]", 4, "expected a dimension size"), ("f32[-1]", 4, "a dimension size cannot be negative"),
     ("f32[\uff19]", 4, "expected a dimension size"), ("f32[\u0663]", 4, "expected a dimension size"),
-    ("f32[?]", 4, "expected a dimension size"), ("f32[<=2]", 4, "expected a dimension size"),
+    ("f32[<2]", 4, "expected a dimension size"), ("f32[<=]", 6, "expected a dimension size"),
+    ("f32[< =2]", 4, "expected a dimension size"), ("f32[<=?]", 6, "expected a dimension size"), ("f32[?2]", 5, "expected ']'"),
+    ("f32[<=-2]", 6, "a dimension size cannot be negative"), ("f32[2<=]", 5, "expected ']'"),
+    ("token", 5, "expected '['"), ("token[2]", 6, "expected ']'"), ("opaque[3]", 7, "expected ']'"),
+    ("token[]{0}", 7, "expected the end"), ("opaque_type[]", 0, "'opaque_type' is not one of XLA's element types"),
+    ("(f32[2]", 7, "expected ')'"), ("(f32[2],)", 8, "expected an element type"), ("(,)", 1, "expected an element type"),
+    ("f32[2])", 6, "expected the end"), ("(f32[2]))", 8, "expected the end"), ("(f32[2] f32[2])", 8, "expected ')'"),
+    ("b", 1, "expected '('"), ("b()", 2, "expected an element type"), ("b(s32[], f32[])", 7, "expected ')'"),
+    ("b(token[])", 2, "'token' is not one of XLA's element types"), ("b(b(f32[2]))", 2, "'b' is not one of XLA's element types"),
+    ("b((f32[2]))", 2, "expected an element type"), ("b(f32[2]", 8, "expected ')'"),
     ("f32[9223372036854775808]", 4, "a dimension size of 19 digits does not fit 63 bits"),
     ("f32[000099999999999999999999]", 4, "a dimension size of 20 digits does not fit 63 bits"),
     ("f32[2]\0", 6, "expected the end"), ("f32[2]]", 6, "expected the end"), ("f32[2]{0}x", 9, "expected the end"),
@@ -95,6 +104,27 @@ def test_text_that_reads_but_cannot_be_says_what_and_where_it_begins(text, posit
         gl.parse_shape(text)
     assert str(caught.value) == f"{problem}, at character {position} of {text!r}"
     assert caught.value.position == position
+
+
+def test_tuples_in_one_another_end_at_a_limit():
+    deepest = "(" * 64 + ")" * 64
+    assert str(gl.parse_shape(deepest)) == deepest
+    with pytest.raises(ShapeTextError) as caught:
+        gl.parse_shape("(" * 5000)
+    assert caught.value.position == 64
+    assert str(caught.value).startswith("tuples in one another are more than 64, the limit, at character 64 ('(') of ")
+    with pytest.raises(LayoutError) as caught:
+        gl.TupleShape((gl.parse_shape(deepest),))
+    assert str(caught.value) == "shapes are 65 tuples in one another: 64 is the limit"
+
+
+@pytest.mark.parametrize("text", ["(f32[2])", "token[]", "opaque[]", "b(f32[2])", "()"])
+def test_only_arrays_are_laid_out(text):
+    with pytest.raises(ShapeTextError) as caught:
+        gl.relayout(np.zeros(2, np.float32), text, "f32[2]")
+    assert str(caught.value) == f"expected the shape of one array, at character 0 ({text[0]!r}) of {text!r}"
+    with pytest.raises(TypeError, match="^source must be a Shape or its text, not "):
+        gl.plan(gl.parse_shape(text), "f32[2]")
 
 
 def test_layout_text_is_checked_too():

@@ -129,6 +129,7 @@ def check_logical(array: Array, shape: Shape, role: str) -> None:
     """TypeError or BufferError unless the array has the shape's dimensions and element type."""
     check_dtype(array, shape, role)
     if array.shape != shape.dimensions:
+        shape.bounds                                 # LayoutError when it is the shape that has no size
         raise BufferError(f"{role} has shape {tuple(array.shape)}, but {shape} has dimensions {shape.dimensions}")
 
 

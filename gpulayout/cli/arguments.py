@@ -8,7 +8,7 @@ from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
 from gpulayout.model.layout_text import parse_layout
-from gpulayout.model.text import parse_shape
+from gpulayout.model.text import parse_array_shape
 
 
 class ShapeArgument(click.ParamType):
@@ -23,7 +23,7 @@ class ShapeArgument(click.ParamType):
         if not isinstance(value, str):
             return value
         try:
-            return parse_layout(value) if self.or_layout and value.lstrip().startswith("{") else parse_shape(value)
+            return parse_layout(value) if self.or_layout and value.lstrip().startswith("{") else parse_array_shape(value)
         except LayoutError as error:
             self.fail(printable(str(error)), param, ctx)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from gpulayout.model.layout import Layout
 from gpulayout.model.layout_text import parse_layout
 from gpulayout.model.shape import Shape
-from gpulayout.model.text import parse_shape
+from gpulayout.model.text import parse_array_shape
 
-_parsed = functools.lru_cache(maxsize=1024)(parse_shape)
+_parsed = functools.lru_cache(maxsize=1024)(parse_array_shape)
 _parsed_layout = functools.lru_cache(maxsize=1024)(parse_layout)
 _laid_out = functools.lru_cache(maxsize=1024)(Shape.with_layout)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 
 from gpulayout.model import checks
+from gpulayout.model.dynamic import UNBOUNDED
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
@@ -18,22 +19,26 @@ def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None
         raise LayoutError(f"minor_to_major {checks.shown(layout.minor_to_major)} has {checks.counted(layout.rank, 'entry')} "
                           f"for {text}: the shape has {checks.counted(rank, 'dimension')}")
     for dim, (size, width) in enumerate(zip(dimensions, layout.padded_dimensions or ())):
+        if size is UNBOUNDED:
+            raise LayoutError(f"padded_dimensions {checks.shown(layout.padded_dimensions)} cannot be given for {text}{layout}: "
+                              f"dimension {dim} is unbounded")
         if width < size:
             raise LayoutError(f"padded_dimensions {checks.shown(layout.padded_dimensions)} is smaller than dimensions "
                               f"{checks.shown(dimensions)} for {text}{layout}: dimension {dim} needs at least {size}")
     for split in layout.split_configs:
         dim = layout.major(split.dimension)
-        if split.split_indices[-1] >= dimensions[dim]:
+        if dimensions[dim] is not UNBOUNDED and split.split_indices[-1] >= dimensions[dim]:
             raise LayoutError(f"split_configs {texts(layout.split_configs)} cuts outside of the array for {text}{layout}: physical "
                               f"dimension {split.dimension} is dimension {dim} of size {checks.number_text(dimensions[dim])}")
 
 
 def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text: str) -> None:
     """LayoutError unless every stride and the size in bytes fit 63 bits; a size of 0 counts as 1, so the order does not matter.
+    So does an unbounded one: nothing is known of it.
 
     XLA multiplies from the left and stops at the first 0: it takes [0,2^62,2^62] and refuses [2^62,2^62,0].
     """
-    widths = layout.padded_dimensions or dimensions
+    widths = layout.padded_dimensions or tuple(1 if size is UNBOUNDED else size for size in dimensions)
     bits = layout.element_size_in_bits or 8 * itemsize
     places = math.prod(max(width, 1) for width in widths)
     field, shown = "padded_dimensions" if layout.padded_dimensions else "dimensions", checks.shown(widths)

@@ -24,7 +24,7 @@ def bump_indices(shape: Shape, index: Iterable[int]) -> tuple[int, ...] | None:
     if len(index) != shape.rank:
         raise IndexError(f"index {checks.shown(index)} has {checks.counted(len(index), 'coordinate')} for {shape}: "
                          f"the shape has {checks.counted(shape.rank, 'dimension')}")
-    for dim, (coordinate, size) in enumerate(zip(index, shape.dimensions)):
+    for dim, (coordinate, size) in enumerate(zip(index, shape.bounds)):
         if not 0 <= coordinate < size:
             raise IndexError(out_of_bounds_text(index, dim, shape))
     for dim in reversed(range(shape.rank)):

@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from gpulayout.model import checks
 from gpulayout.model.consistency import check_layout, check_size, check_storage
+from gpulayout.model.dynamic import UNBOUNDED, Unbounded, checked_dimensions, checked_flags, size_text
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError
 from gpulayout.model.frozen import Frozen
@@ -29,8 +30,9 @@ class Shape(ShapeEdits, Frozen):
     """An array's element type, dimensions (logical sizes) and layout.  Immutable, hashable, validated when made.
 
     element_type   an XLA name such as "f32", or anything `numpy.dtype` takes
-    dimensions     sizes, 0 allowed
+    dimensions     sizes, 0 allowed; of a dynamic size its bound, or `UNBOUNDED`
     layout         a `Layout` of the same rank; None means descending (row-major)
+    dynamic_dimensions    for every dimension True when its size is dynamic; None marks those without a bound
 
     Raises LayoutError for sizes or a layout that cannot be, TypeError for element types XLA does not have.
 
@@ -40,12 +42,14 @@ class Shape(ShapeEdits, Frozen):
     """
 
     element_type: ElementType
-    dimensions: tuple[int, ...]
+    dimensions: tuple[int | Unbounded, ...]
     layout: Layout | None = None
+    dynamic_dimensions: tuple[bool, ...] = field(default=None, kw_only=True)
 
     def __post_init__(self):
         self._set("element_type", ElementType.of(self.element_type))
-        self._set("dimensions", checks.sizes("dimensions", self.dimensions))
+        self._set("dimensions", checked_dimensions(self.dimensions))
+        self._set("dynamic_dimensions", checked_flags(self.dynamic_dimensions, self.dimensions))
         layout = Layout.descending(len(self.dimensions)) if self.layout is None else self.layout
         if not isinstance(layout, Layout):
             raise LayoutTypeError(f"layout {layout!r} is not a Layout for {self.text_without_layout()}: "
@@ -57,7 +61,7 @@ class Shape(ShapeEdits, Frozen):
         if value is not None:
             value = canonical_scalar(self.element_type, value, f" for {text}{layout}")
         self._set("layout", layout.replace(padding_value=value) if value is not layout.padding_value else layout)
-        self._set("_hash", hash((self.element_type, self.dimensions, self.layout)))
+        self._set("_hash", hash((self.element_type, self.dimensions, self.layout, self.dynamic_dimensions)))
 
     @staticmethod
     def of(array: object) -> Shape:
@@ -84,7 +88,20 @@ class Shape(ShapeEdits, Frozen):
 
         XLA's code counts sizes other than 1, so it differs for dimensions of size 0.
         """
-        return sum(size > 1 for size in self.dimensions)
+        return sum(size is UNBOUNDED or size > 1 for size in self.dimensions)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """True when the size of some dimension is dynamic.  XLA: `is_dynamic`."""
+        return True in self.dynamic_dimensions
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """The dimensions as numbers, of a dynamic size its bound; LayoutError when one has none."""
+        if UNBOUNDED in self.dimensions:
+            raise LayoutError(f"dimensions {checks.shown(self.dimensions)} have no size for {self}: "
+                              f"dimension {self.dimensions.index(UNBOUNDED)} is unbounded")
+        return self.dimensions
 
     @property
     def dtype(self) -> np.dtype:
@@ -99,12 +116,12 @@ class Shape(ShapeEdits, Frozen):
     @functools.cached_property
     def element_count(self) -> int:
         """Logical elements: the product of the dimensions, 1 at rank 0."""
-        return math.prod(self.dimensions)
+        return math.prod(self.bounds)
 
     @functools.cached_property
     def buffer_dimensions(self) -> tuple[int, ...]:
         """Width of every dimension in memory, before tiling: the padded dimension where there is one."""
-        return self.layout.padded_dimensions or self.dimensions
+        return self.layout.padded_dimensions or self.bounds
 
     @property
     def physical_widths(self) -> tuple[int, ...]:
@@ -242,19 +259,21 @@ class Shape(ShapeEdits, Frozen):
     def index_in_bounds(self, index: Iterable[int]) -> bool:
         """True for a logical index of the right rank with 0 <= index[d] < dimensions[d] everywhere."""
         index = checks.whole_numbers("index", index, f" for {self}")
-        return len(index) == self.rank and all(0 <= i < size for i, size in zip(index, self.dimensions))
+        return len(index) == self.rank and all(0 <= i < size for i, size in zip(index, self.bounds))
 
     # ---- value ----------------------------------------------------------------------------------------
 
     def text_without_layout(self) -> str:
         """Element type and dimensions alone: `f32[2,3]`."""
-        return f"{self.element_type}[{','.join(map(str, self.dimensions))}]"
+        sizes = map(str, self.dimensions) if not self.is_dynamic else map(size_text, self.dimensions, self.dynamic_dimensions)
+        return f"{self.element_type}[{','.join(sizes)}]"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Shape):
             return NotImplemented
         return self is other or (self._hash == other._hash and self.element_type is other.element_type and
-                                 self.dimensions == other.dimensions and self.layout == other.layout)
+                                 self.dimensions == other.dimensions and self.layout == other.layout and
+                                 self.dynamic_dimensions == other.dynamic_dimensions)
 
     def __hash__(self) -> int:
         return self._hash
@@ -265,4 +284,5 @@ class Shape(ShapeEdits, Frozen):
         return self.text_without_layout() + (layout if layout != "{}" else "")
 
     def __repr__(self) -> str:
-        return f"Shape({self.element_type.value!r}, {self.dimensions}, {self.layout!r})"
+        dynamic = f", dynamic_dimensions={self.dynamic_dimensions}" if self.is_dynamic else ""
+        return f"Shape({self.element_type.value!r}, {self.dimensions}, {self.layout!r}{dynamic})"

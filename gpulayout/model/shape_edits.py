@@ -40,6 +40,17 @@ class ShapeEdits:
         layout = self.layout if element_type.is_sub_byte else self.layout.replace(element_size_in_bits=0)
         return self.replace(element_type=element_type, layout=layout)
 
+    def with_static_dimensions(self) -> Shape:
+        """The same shape with every dynamic dimension at its bound; LayoutError when one has none.  XLA: `MakeStaticShape`."""
+        return self.replace(dimensions=self.bounds, dynamic_dimensions=None)
+
+    def as_host_shape(self) -> Shape:
+        """The array as a host holds it: the same order and split configurations, without tiles, padding and the like.
+
+        XLA: `DeviceShapeToHostShape`.
+        """
+        return self.with_layout(type(self.layout)(self.layout.minor_to_major, split_configs=self.layout.split_configs))
+
     def permute_dimensions(self, permutation: Iterable[int]) -> Shape:
         """The logical transpose that leaves every byte where it is: new dimension i is old permutation[i].
 
@@ -50,7 +61,8 @@ class ShapeEdits:
         'f32[100,1000,10]{1,0,2}'
         """
         order = checks.permutation("permutation", permutation, self.rank, f" for {self}", from_end=True)
-        return self.replace(dimensions=[self.dimensions[dim] for dim in order], layout=self.layout.permute(order))
+        return self.replace(dimensions=[self.dimensions[dim] for dim in order], layout=self.layout.permute(order),
+                            dynamic_dimensions=[self.dynamic_dimensions[dim] for dim in order])
 
     def insert_dimension(self, at: int, size: int, width: int | None = None) -> Shape:
         """A new dimension in front of dimension `at`, just above it in memory; at the end it is the most minor.
@@ -63,7 +75,8 @@ class ShapeEdits:
         at = checks.insertion_point(at, self.rank, f" for {self}")
         size = checks.count("size", size, f" for {self}")
         layout = self.layout.insert_dimension(at, size if width is None else width, position)
-        return self.replace(dimensions=(*self.dimensions[:at], size, *self.dimensions[at:]), layout=layout)
+        return self.replace(dimensions=(*self.dimensions[:at], size, *self.dimensions[at:]), layout=layout,
+                            dynamic_dimensions=(*self.dynamic_dimensions[:at], False, *self.dynamic_dimensions[at:]))
 
     def insert_dimensions(self, at: int, sizes: Iterable[int]) -> Shape:
         """Several new dimensions in front of dimension `at`, the first of them the most major.
@@ -90,8 +103,9 @@ class ShapeEdits:
     def delete_dimensions(self, dimensions: Iterable[int]) -> Shape:
         """Without some dimensions; those that stay keep their order in memory."""
         gone = checks.dimension_numbers(dimensions, self.rank, f" for {self}")
-        sizes = [size for dim, size in enumerate(self.dimensions) if dim not in gone]
-        return self.replace(dimensions=sizes, layout=self.layout.delete_dimensions(gone))
+        kept = [dim for dim in range(self.rank) if dim not in gone]
+        return self.replace(dimensions=[self.dimensions[dim] for dim in kept], layout=self.layout.delete_dimensions(gone),
+                            dynamic_dimensions=[self.dynamic_dimensions[dim] for dim in kept])
 
     def delete_dimension(self, dimension: int) -> Shape:
         """Without one dimension; -1 is the last."""

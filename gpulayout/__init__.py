@@ -14,12 +14,13 @@ from gpulayout.model.bitcast import (
     decompose_bitcast,
     deduce_transpose_dimensions_for_bitcast,
     is_bitcast,
+    is_untiled,
     normalized_transpose,
     reshape_is_bitcast,
     transpose_is_bitcast,
     with_descending_layout_and_same_physical_layout,
 )
-from gpulayout.model.compare import shapes_compatible, shapes_equal
+from gpulayout.model.compare import layouts_equal, layouts_in_shapes_equal, shapes_compatible, shapes_equal
 from gpulayout.model.dynamic import UNBOUNDED
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError, ShapeTextError
@@ -30,7 +31,7 @@ from gpulayout.model.other_shapes import BufferShape, OpaqueShape, TokenShape, T
 from gpulayout.model.padding import PaddingValue
 from gpulayout.model.reshape import dimensions_unmodified_by_reshape, inserted_or_deleted_1_sized_dimensions
 from gpulayout.model.shape import Shape
-from gpulayout.model.split_config import SplitConfig
+from gpulayout.model.split_config import SplitConfig, max_elements_in_split, max_split_size
 from gpulayout.model.strides import layout_from_strides
 from gpulayout.model.text import parse_array_shape, parse_shape
 from gpulayout.model.tile import COMBINE, Tile
@@ -46,7 +47,8 @@ __all__ = [
     "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig", "StrideTable", "Tile", "TokenShape",
     "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bump_indices", "compare_indices", "convert_linear",
     "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape", "empty",
-    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "layout_from_strides", "linearize", "normalized_transpose", "pack",
+    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "is_untiled", "layout_from_strides", "layouts_equal",
+    "layouts_in_shapes_equal", "linearize", "max_elements_in_split", "max_split_size", "normalized_transpose", "pack",
     "parse_array_shape", "parse_layout", "parse_shape", "plan", "relayout", "relayout_many", "reshape_is_bitcast", "shape_of",
     "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack", "use_backend", "view",
     "with_descending_layout_and_same_physical_layout",

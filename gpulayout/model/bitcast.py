@@ -1,10 +1,12 @@
 """When two shapes hold the same bytes, so that going from one to the other moves nothing.
 
 The law behind all of it: walk the logical elements in row-major order and write down where each one lies.  Two
-shapes whose walks are the same sequence are the same bytes.  The walk is a list of (extent, stride) pairs, major
-first; neighbours that continue each other are joined until none can, and then equal walks have equal lists:
+shapes whose walks are the same sequence are the same bytes.  `walk` writes it as (extent, stride) pairs, major first;
+neighbours that continue each other are joined until none can, and then equal walks have equal lists:
 
     f32[2,3,4]{2,1,0} -> ((24, 1),)       f32[2,3,4]{0,1,2} -> ((2, 1), (3, 2), (4, 6))       f32[6,4]{1,0} -> ((24, 1),)
+
+Tiles whose walk cannot be written so are the same bytes only where order, widths and tiles are the same.
 """
 from __future__ import annotations
 
@@ -16,36 +18,30 @@ from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
-
-Walk = tuple[tuple[int, int], ...]
-
-
-def join(pairs: Iterable[tuple[int, int]]) -> Walk:
-    """(extent, stride) pairs, major first, in as few as possible: extents of 1 go, neighbours that chain are joined."""
-    joined: list[tuple[int, int]] = []
-    for extent, stride in pairs:
-        if extent == 1:
-            continue
-        if joined and joined[-1][1] == extent * stride:
-            joined[-1] = (joined[-1][0] * extent, stride)
-        else:
-            joined.append((extent, stride))
-    return tuple(joined)
-
-
-def walk(shape: Shape) -> Walk:
-    """Where the elements of a shape lie, in row-major logical order, as joined (extent, stride) pairs, major first."""
-    return join(zip(shape.dimensions, shape.strides))
-
+from gpulayout.model.walk import walk
 
 @takes_shapes("source", "target")
 def is_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = False) -> bool:
     """True when a buffer of `source` is, byte for byte, a buffer of `target` for the same logical array.
 
-    Dimensions of size 1 are free: f32[1,3]{1,0} and f32[1,3]{0,1} are the same bytes, though not equal shapes.
+    Dimensions of size 1 are free: f32[1,3]{1,0} and f32[1,3]{0,1} are the same bytes, though not equal shapes.  So are tiles
+    that change nothing.  The memory space is no matter.
+
+    >>> is_bitcast("f32[16,128]{1,0:T(8,128)}", "f32[16,128]"), is_bitcast("f32[16,256]{1,0:T(8,128)}", "f32[16,256]")
+    (True, False)
     """
     return source.dimensions == target.dimensions and reshape_is_bitcast(
         source, target, ignore_element_type=ignore_element_type)
+
+
+@takes_shapes("shape")
+def is_untiled(shape: Shape) -> bool:
+    """True when the tiles change nothing: without them the buffer is the same.  XLA: `IsUntiledLayout`.
+
+    >>> is_untiled("f32[4,256]{1,0:T(1,128)}"), is_untiled("f32[4,256]{1,0:T(2,128)}")
+    (True, False)
+    """
+    return is_bitcast(shape, shape.with_layout(shape.layout.replace(tiles=())))
 
 
 @takes_shapes("source", "target")
@@ -63,16 +59,31 @@ def reshape_is_bitcast(source: Shape, target: Shape, *, ignore_element_type: boo
         return False
     if not (ignore_element_type or source.element_type is target.element_type):
         return False
+    if source.layout.split_configs != target.layout.split_configs:
+        return False
     has_padding = source.buffer_size != source.element_count
     if has_padding and source.padding_bytes != target.padding_bytes:
         return False
-    return source.is_zero_element_array or walk(source) == walk(target)
+    if source.is_zero_element_array:
+        return True
+    walks = walk(source), walk(target)
+    return walks[0] == walks[1] if None not in walks else _same_law(source, target)
+
+
+def _same_law(source: Shape, target: Shape) -> bool:
+    """True when both name the same places for the same indices, field by field."""
+    return source.dimensions == target.dimensions and all(
+        one == other for one, other in ((source.layout.minor_to_major, target.layout.minor_to_major),
+                                        (source.buffer_dimensions, target.buffer_dimensions), (source.layout.tiles, target.layout.tiles)))
 
 
 @takes_shapes("source", "target")
 def transpose_is_bitcast(source: Shape, target: Shape, permutation: Iterable[int], *,
                          ignore_element_type: bool = False) -> bool:
-    """True when the logical transpose target[i] = source[permutation[i]] moves no byte.  XLA: `TransposeIsBitcast`."""
+    """True when the logical transpose target[i] = source[permutation[i]] moves no byte.
+
+    XLA: `TransposeIsBitcast`, which looks at the order alone and not at tiles, element size or tail.
+    """
     return is_bitcast(source.permute_dimensions(permutation), target, ignore_element_type=ignore_element_type)
 
 
@@ -139,23 +150,28 @@ def decompose_bitcast(source: Shape, target: Shape) -> tuple[tuple[int, ...], Sh
 def align_layouts(source: Shape, dimensions: Iterable[int]) -> Shape | None:
     """A shape of other dimensions whose reshape from `source` is a bitcast, or None when there is none.
 
-    Dimensions of size 1 become the most major.  A padded shape has none but itself.  XLA: `AlignLayouts`.
+    Dimensions of size 1 become the most major.  A padded, tiled or split shape has none but itself.  XLA: `AlignLayouts`.
 
     >>> str(align_layouts(Shape("f32", (6, 4), Layout((0, 1))), (2, 3, 4)))
     'f32[2,3,4]{1,0,2}'
     """
     dimensions = checks.sizes("dimensions", dimensions)
-    if source.is_padded or source.is_tiled:
+    if source.is_padded or source.is_tiled or source.layout.split_configs:
         return source if dimensions == source.dimensions else None
     if source.is_zero_element_array and 0 in dimensions:
-        return Shape(source.element_type, dimensions)
+        return _reordered(source, dimensions, range(len(dimensions) - 1, -1, -1))
     strides = _strides_after_reshape(source, dimensions)
     if strides is None:
         return None
     real = sorted((dim for dim, size in enumerate(dimensions) if size != 1), key=lambda dim: strides[dim])
     ones = [dim for dim, size in enumerate(dimensions) if size == 1]
-    target = Shape(source.element_type, dimensions, Layout((*real, *reversed(ones))))
+    target = _reordered(source, dimensions, (*real, *reversed(ones)))
     return target if reshape_is_bitcast(source, target) else None
+
+
+def _reordered(source: Shape, dimensions: Sequence[int], order: Iterable[int]) -> Shape:
+    """Other dimensions in another order, all else of the layout kept."""
+    return Shape(source.element_type, dimensions, source.layout.replace(minor_to_major=tuple(order), padded_dimensions=None))
 
 
 def _strides_after_reshape(source: Shape, dimensions: Sequence[int]) -> list[int] | None:

@@ -1,42 +1,101 @@
-"""When two shapes are equal but for something.  `==` compares everything; `bitcast` compares bytes."""
+"""When two shapes or layouts are equal but for something.  `==` compares everything; `bitcast` compares bytes."""
 from __future__ import annotations
 
-from gpulayout.model.arguments import takes_shapes
+import dataclasses
+from collections.abc import Iterable
+
+from gpulayout.model.errors import LayoutError
+from gpulayout.model.layout import Layout
+from gpulayout.model.layout_text import parse_layout
+from gpulayout.model.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.model.shape import Shape
+from gpulayout.model.text import parse_shape
+
+LAYOUT_FIELDS = tuple(field.name for field in dataclasses.fields(Layout))
 
 
-@takes_shapes("first", "second")
-def shapes_equal(first: Shape, second: Shape, *, ignore_layout: bool = False, minor_to_major_only: bool = False,
-                 ignore_element_type: bool = False, ignore_float_precision: bool = False) -> bool:
+def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: Iterable[str] = (), minor_to_major_only: bool = False) -> bool:
+    """True when two layouts are equal in every field but those to be ignored.  XLA: `Layout::Equal` and its options.
+
+    ignore                  names of fields: "tiles", "memory_space", ...
+    minor_to_major_only     compare the order alone
+
+    >>> layouts_equal("{0,1:T(8,128)S(1)}", "{0,1:T(8,128)}", ignore=("memory_space",))
+    True
+    """
+    first, second = (parse_layout(value) if isinstance(value, str) else value for value in (first, second))
+    ignored = _layout_fields(ignore)
+    if minor_to_major_only:
+        return first.minor_to_major == second.minor_to_major
+    defaults = {field.name: field.default for field in dataclasses.fields(Layout) if field.name in ignored}
+    return first.replace(**defaults) == second.replace(**defaults) if defaults else first == second
+
+
+def shapes_equal(first: AnyShape | str, second: AnyShape | str, *, ignore_layout: bool = False, minor_to_major_only: bool = False,
+                 ignore_layout_fields: Iterable[str] = (), ignore_element_type: bool = False, ignore_float_precision: bool = False,
+                 ignore_dynamic_dimensions: bool = False, ignore_dimensions: bool = False, ignore_buffer: bool = False) -> bool:
     """True when two shapes are equal in everything that is not to be ignored.  XLA: `Shape::Equal` and its options.
 
-    ignore_layout            neither order nor padding
-    minor_to_major_only      of the layout, the order alone
-    ignore_element_type      any type will do
-    ignore_float_precision   all real floating-point types count as one
+    ignore_layout               nothing of the layout
+    minor_to_major_only         of the layout, the order alone
+    ignore_layout_fields        of the layout, all but the fields of these names: "tiles", "memory_space", ...
+    ignore_element_type         any type will do
+    ignore_float_precision      all real floating-point types count as one
+    ignore_dynamic_dimensions   <=5 counts as 5
+    ignore_dimensions           any sizes will do; the number of dimensions still counts
+    ignore_buffer               a buffer counts as the array that it holds
+
+    Tuples are equal when their elements are.
 
     >>> shapes_equal(Shape("f32", (2, 3)), Shape("bf16", (2, 3)), ignore_float_precision=True)
     True
     """
-    if first.dimensions != second.dimensions:
-        return False
-    same_type = first.element_type is second.element_type
-    both_float = first.element_type.kind == second.element_type.kind == "float"
-    if not (same_type or ignore_element_type or (ignore_float_precision and both_float)):
-        return False
-    if ignore_layout:
-        return True
-    if minor_to_major_only:
-        return first.layout.minor_to_major == second.layout.minor_to_major
-    return first.layout == second.layout
+    first, second = (parse_shape(value) if isinstance(value, str) else value for value in (first, second))
+    ignored = _layout_fields(ignore_layout_fields)
+
+    def equal(one: AnyShape, other: AnyShape) -> bool:
+        if ignore_buffer:
+            one, other = (shape.shape if isinstance(shape, BufferShape) else shape for shape in (one, other))
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, TupleShape):
+            return len(one) == len(other) and all(map(equal, one, other))
+        if isinstance(one, BufferShape):
+            return equal(one.shape, other.shape)
+        if not isinstance(one, Shape):
+            return True
+        same_sizes = one.rank == other.rank if ignore_dimensions else one.dimensions == other.dimensions
+        same_dynamic = ignore_dynamic_dimensions or one.dynamic_dimensions == other.dynamic_dimensions
+        if not (same_sizes and same_dynamic and _same_type(one, other, ignore_element_type, ignore_float_precision)):
+            return False
+        return ignore_layout or layouts_equal(one.layout, other.layout, ignore=ignored, minor_to_major_only=minor_to_major_only)
+
+    return equal(first, second)
 
 
-@takes_shapes("first", "second")
-def shapes_compatible(first: Shape, second: Shape) -> bool:
-    """True when both describe the same logical array, each in its own layout.  XLA: `Compatible`.
+def shapes_compatible(first: AnyShape | str, second: AnyShape | str) -> bool:
+    """True when both describe the same logical arrays, each in its own layout; <=5 counts as 5.  XLA: `Compatible`.
 
-    >>> from gpulayout import Layout
     >>> shapes_compatible(Shape("f32", (3, 2), Layout((0, 1))), Shape("f32", (3, 2)))
     True
     """
-    return shapes_equal(first, second, ignore_layout=True)
+    return shapes_equal(first, second, ignore_layout=True, ignore_dynamic_dimensions=True)
+
+
+def layouts_in_shapes_equal(first: AnyShape | str, second: AnyShape | str) -> bool:
+    """True when the layouts of all arrays are equal, whatever their types and sizes.  XLA: `LayoutsInShapesEqual`."""
+    return shapes_equal(first, second, ignore_element_type=True, ignore_dimensions=True, ignore_dynamic_dimensions=True)
+
+
+def _same_type(first: Shape, second: Shape, ignore_element_type: bool, ignore_float_precision: bool) -> bool:
+    both_float = first.element_type.kind == second.element_type.kind == "float"
+    return first.element_type is second.element_type or ignore_element_type or (ignore_float_precision and both_float)
+
+
+def _layout_fields(names: Iterable[str]) -> frozenset[str]:
+    """Names of fields of a layout; LayoutError for one that there is not, or that is the order itself."""
+    found = frozenset((names,) if isinstance(names, str) else names)
+    unknown = sorted(found - set(LAYOUT_FIELDS[1:]))
+    if unknown:
+        raise LayoutError(f"ignored layout field {unknown[0]!r} is not one of {', '.join(LAYOUT_FIELDS[1:])}")
+    return found

@@ -51,6 +51,11 @@ class ShapeEdits:
         """
         return self.with_layout(type(self.layout)(self.layout.minor_to_major, split_configs=self.layout.split_configs))
 
+    @property
+    def is_host_shape(self) -> bool:
+        """True when `as_host_shape` changes nothing.  XLA: `DeviceShapeIsHostShape`."""
+        return str(self) == str(self.as_host_shape())
+
     def permute_dimensions(self, permutation: Iterable[int]) -> Shape:
         """The logical transpose that leaves every byte where it is: new dimension i is old permutation[i].
 

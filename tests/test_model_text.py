@@ -1,4 +1,5 @@
 """Text: what is printed reads back as the same value, and what XLA's grammar allows reads."""
+import collections
 import math
 
 import pytest
@@ -6,58 +7,36 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout import ElementType, Layout, LayoutError, PaddingValue, Shape, ShapeTextError
+from gpulayout import Layout, Shape, ShapeTextError
 from gpulayout.model import text_reader
-
-NAMES = [name for name in PaddingValue if name is not PaddingValue.INVALID]
+from tests.random_shapes import COUNT, random_shapes
+from tests.strategies import PAD_NAMES, all_shapes, any_layouts
 
 
 # ---- round trips ---------------------------------------------------------------------------------
 
-def scalars(element_type):
-    """Numbers that an element type can hold."""
-    if element_type.kind == "bool":
-        return st.booleans()
-    if element_type.kind in ("signed", "unsigned"):
-        bits = 8 * element_type.itemsize
-        return st.integers(-2**(bits - 1), 2**(bits - 1) - 1) if element_type.kind == "signed" else st.integers(0, 2**bits - 1)
-    special = st.sampled_from((0.0, -0.0, 1.0, math.nan, math.inf, -math.inf, 3.4028234663852886e38, 2.0**-149, 0.1))
-    if element_type.kind == "complex":
-        return st.builds(complex, special | st.floats(), special | st.floats())
-    return special | st.floats(width=64) | st.floats(-8, 8)
-
-
-@st.composite
-def layouts(draw, dims, values):
-    order = draw(st.permutations(range(len(dims))))
-    widths = draw(st.none() | st.tuples(*(st.integers(size, 2**9) for size in dims)))
-    return Layout(order, padded_dimensions=widths, padding_value=draw(st.none() | values))
-
-
-@st.composite
-def shapes(draw):
-    """Any shape: every element type, order, padding and pad value."""
-    element_type = draw(st.sampled_from(list(ElementType)))
-    dims = tuple(draw(st.lists(st.integers(0, 2**8), max_size=6)))
-    layout = draw(layouts(dims, st.sampled_from(NAMES) | scalars(element_type)))
-    try:
-        return Shape(element_type, dims, layout)
-    except LayoutError:                              # a pad value past the type's range, or LOWEST of a complex type
-        return Shape(element_type, dims, layout.replace(padding_value=None))
-
-
-@given(shapes())
-@settings(max_examples=600)
+@given(all_shapes())
+@settings(max_examples=120)
 def test_a_shape_s_text_reads_back_as_the_same_shape(shape):
     found = gl.parse_shape(str(shape))
-    assert found == shape and str(found) == str(shape) and hash(found) == hash(shape)
-    assert found.padding_bytes == shape.padding_bytes
+    assert found == shape and str(found) == str(shape) and hash(found) == hash(shape) and repr(found) == repr(shape)
+    if isinstance(shape, Shape):
+        assert found.padding_bytes == shape.padding_bytes and gl.parse_array_shape(str(shape)) == shape
 
 
-numbers = st.sampled_from(NAMES) | st.integers(-2**70, 2**70) | st.floats() | st.complex_numbers() | st.booleans()
+numbers = st.sampled_from(PAD_NAMES) | st.integers(-2**70, 2**70) | st.floats() | st.complex_numbers() | st.booleans()
 
 
-@given(st.integers(0, 5).flatmap(lambda rank: layouts((0,) * rank, numbers)))
+def test_many_shapes_read_back_as_the_same_shapes():
+    seen = collections.Counter()
+    for shape in random_shapes(20261121):
+        found = gl.parse_shape(str(shape))
+        assert found == shape and str(found) == str(shape) and repr(found) == repr(shape)
+        seen[type(shape)] += 1
+    assert len(seen) == 5 and sum(seen.values()) == COUNT and seen[Shape] > COUNT // 2
+
+
+@given(st.integers(0, 5).flatmap(lambda rank: any_layouts((10,) * rank, numbers)))
 @example(Layout((), padded_dimensions=(), padding_value=complex(-math.nan, -math.inf)))
 @example(Layout((0,), padding_value=2**1024 - 1))
 @example(Layout((0,), padding_value=-1.7976931348623157e308 - 2.2250738585072014e-308j))
@@ -70,7 +49,10 @@ def test_a_layout_s_text_reads_back_as_the_same_layout(layout):
     "f32[]", "f32[]{:PV(0.5)}", "f32[0]{0}", "f32[2,3]{1,0}", "f32[2,3]{0,1}", "pred[2]{0:PD(4)PV(1)}",
     "f32[2,3]{0,1:PD(3,5)}", "f32[2,3]{0,1:PV(lowest)}", "f32[2,3]{0,1:PD(3,5)PV(unknown)}", "c64[2]{0:PD(3)PV(1-2j)}",
     "f32[2]{0:PD(3)PV(-0.0)}", "f32[2]{0:PD(3)PV(-inf)}", "f32[2]{0:PD(3)PV(nan)}", "c128[2]{0:PD(3)PV(nan+infj)}",
-    "u8[9223372036854775807]{0}",
+    "u8[9223372036854775807]{0}", "f32[2,3]{0,1:T(8,128)(2,1)E(4)S(1)}", "f32[]{:T(256)}", "s4[3]{0:PD(4)PV(-8)T(2)E(4)}",
+    "bf16[123,456,789]{2,1,0:T(2,*,128)(2,1)}", "f32[2,3]{1,0:T(8,128)L(4)#(u32)*(u16)E(4)S(1)SC(0:1)(1:1,2)M(8)}", "f32[<=2,?,3]{2,1,0}",
+    "()", "(f32[])", "((f32[1]{0}, f32[2]{0}), token[])", "opaque[]", "b(f32[2]{0:T(128)})",
+    "(f32[1]{0}, f32[2]{0}, f32[3]{0}, f32[4]{0}, f32[5]{0}, /*index=5*/f32[6]{0}, u8[], u8[], u8[], u8[], /*index=10*/())",
 ])
 def test_canonical_text_is_printed_as_it_was_read(text):
     assert str(gl.parse_shape(text)) == text
@@ -83,7 +65,11 @@ def test_canonical_text_is_printed_as_it_was_read(text):
     ("f32[2]{0:PD(3)PV( 1e3 )}", "f32[2]{0:PD(3)PV(1000.0)}"), ("f32[2]{0:PD(3)PV(3)}", "f32[2]{0:PD(3)PV(3.0)}"),
     ("f32[2]{0: PD ( 3 ) PV (highest) }", "f32[2]{0:PD(3)PV(highest)}"), ("s8[2]{0:PV(1E1)}", "s8[2]{0:PV(10)}"),
     ("f32[2]{0:PV(INF)}", "f32[2]{0:PV(inf)}"), ("f32[2]{0:PV(-nan)}", "f32[2]{0:PV(nan)}"),
-    ("f32[2]{0:PV(3.4028235e38)}", "f32[2]{0:PV(3.4028235e+38)}"),
+    ("f32[2]{0:PV(3.4028235e38)}", "f32[2]{0:PV(3.4028235e+38)}"), ("f32[2]{0:L(1)E(0)S(0)M(0)}", "f32[2]{0}"),
+    ("f32[1,2,3]{0,1,2: T ( 2, * , 128 ) ( 02,1 ) }", "f32[1,2,3]{0,1,2:T(2,*,128)(2,1)}"), ("f32[2]{0:D(D)T(8)}", "f32[2]{0:T(8)}"),
+    ("f32[2]{0:T(*/**/,/* */2)}", "f32[2]{0:T(*,2)}"), ("f32[ <= 5 , ? ]", "f32[<=5,?]{1,0}"), ("((),())", "((), ())"),
+    ("( f32 [ ] , token [ ] )//", "(f32[], token[])"), ("b ( f32[2] )", "b(f32[2]{0})"),
+    ("f32[2,3]{1,0: # ( u32 ) * ( u16 ) SC ( 1 : 1 , 2 ) }", "f32[2,3]{1,0:#(u32)*(u16)SC(1:1,2)}"),
 ])
 def test_other_spellings_are_read_too(text, canonical):
     assert str(gl.parse_shape(text)) == canonical
@@ -108,7 +94,13 @@ HOSTILE = {
     "large dimensions": "f32[" + "9223372036854775807," * (LONG // 20 - 1) + "1]",
     "dimensions in order": "f32[" + "1," * 8000 + "1]{" + ",".join(map(str, range(8000))) + ",0}",
     "a pad value": "f32[2]{0:PV(" + "1" * (LONG - 14) + ")}", "null characters": "\0" * LONG,
-    "letters with accents": "\u0301" * LONG,
+    "letters with accents": "\u0301" * LONG, "tiles": "f32[2]{0:T" + "(2)" * (LONG // 3 - 4),
+    "tiles too large": "f32[2]{0:T" + "(9223372036854775807)" * (LONG // 21 - 2) + "}",
+    "long tiles": "f32[2]{0:T(" + "*," * (LONG // 4) + "2)(" + "9," * (LONG // 4 - 12) + "2)}", "stars in a tile": "f32[2]{0:T(" + "*," * (LONG // 2 - 6),
+    "split configurations": "f32[2]{0:SC" + "(0:1)" * (LONG // 5 - 5) + "}", "split indices": "f32[2]{0:SC(0:1" + ",2" * (LONG // 2 - 9) + ")}",
+    "open tuples": "(" * LONG, "empty tuples": "(" + "()," * (LONG // 3 - 1), "tokens": "(" + "token[]," * (LONG // 8 - 1),
+    "arrays": "(" + "f32[2]," * (LONG // 7 - 1), "buffers": "b(" * (LONG // 2), "dynamic sizes": "f32[" + "?," * (LONG // 2 - 3),
+    "bounds": "f32[" + "<=" * (LONG // 2 - 2),
 }
 
 
@@ -154,7 +146,7 @@ def test_text_may_not_be_longer_than_the_limit():
     assert str(caught.value) == "shape text of 65537 characters is longer than 65536" and caught.value.position == LONG
 
 
-@given(st.text(alphabet="f32sbpred[]{}(),:PDVT0123456789-/*. \n\u0663\uff11\0", max_size=60))
+@given(st.text(alphabet="f32sbpred[]{}(),:PDVTLESCM#?<=0123456789-/*. \n\u0663\uff11\0", max_size=60))
 @settings(max_examples=400)
 def test_any_text_gives_a_shape_or_says_where_it_ends(text):
     for parse in (gl.parse_shape, gl.parse_layout):
@@ -164,7 +156,7 @@ def test_any_text_gives_a_shape_or_says_where_it_ends(text):
             assert 0 <= error.position <= len(text)
 
 
-@given(shapes(), st.data())
+@given(all_shapes(), st.data())
 def test_damaged_text_gives_a_shape_or_says_where_it_ends(shape, data):
     text = str(shape)
     at = data.draw(st.integers(0, len(text) - 1))

@@ -11,7 +11,12 @@ from gpulayout.model.text import parse_array_shape
 
 _parsed = functools.lru_cache(maxsize=1024)(parse_array_shape)
 _parsed_layout = functools.lru_cache(maxsize=1024)(parse_layout)
-_laid_out = functools.lru_cache(maxsize=1024)(Shape.with_layout)
+
+
+@functools.lru_cache(maxsize=1024)
+def _laid_out(shape: Shape, layout: Layout, prefix_bytes: int) -> Shape:
+    """`prefix_bytes` only tells layouts apart that are equal but for them."""
+    return shape.with_layout(layout)
 
 
 def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None) -> Shape:
@@ -26,12 +31,12 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
         return value
     if isinstance(value, str):
         if like is not None and "[" not in value:            # only a shape has brackets
-            return _laid_out(like, _parsed_layout(value))
+            return as_shape(_parsed_layout(value), role, like)
         return _parsed(value)
     if isinstance(value, Shape):
         return value
     if like is not None and isinstance(value, Layout):
-        return _laid_out(like, value)
+        return _laid_out(like, value, value.dynamic_shape_metadata_prefix_bytes)
     raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}")
 
 

@@ -127,6 +127,17 @@ def test_show_says_what_the_layout_means():
     assert max(map(len, text.splitlines())) <= 88
 
 
+def test_show_draws_tiles_and_packed_elements():
+    text = run("show", "f32[3,5]{1,0:T(2,2)}").stdout
+    for line in ("tiles         (2,2): memory is 2 x 3 x 2 x 2 places", "padding       9 places, 36 bytes, 37.5% of the buffer",
+                 "y 0│  0│  1│  4│  5│  8│", "│0,0│0,1│1,0│1,1│0,2│0,3│1,2│1,3│0,4│░░░│1,4│░░░│2,0│2,1│░░░│░░░│2,2│2,3│░░░│░░░│"):
+        assert line in text
+    found = json.loads(run("show", "s4[3]{0:T(*,2)L(5)E(4)}", "--json").stdout)
+    assert found["tiles"] == [["*", 2]] and found["strides"] is found["byte_strides"] is None
+    assert (found["buffer_size"], found["nbytes"], found["padding_count"], found["padding_nbytes"]) == (5, 3, 2, 1)
+    assert "s4 (int4), 4 bits, packed" in run("show", "s4[3]{0:E(4)}").stdout
+
+
 def test_show_as_json_is_the_shapes_own_numbers():
     shape = gl.parse_shape("s16[2,3,4]{0,2,1:PD(2,4,4)PV(7)}")
     found = json.loads(run("show", shape, "--json").stdout)

@@ -9,7 +9,7 @@ import pytest
 import gpulayout as gl
 from gpulayout import COMBINE, Layout, LayoutError, Shape, Tile
 from gpulayout.model.tile import reach
-from gpulayout.model.tiling import expand, index_of, slot_of
+from gpulayout.model.tiling import expand, index_of, is_element, slot_of
 from tests import reference
 
 DIMENSIONS = [(), (1,), (5,), (0,), (13,), (512,), (3, 5), (0, 3), (3, 0), (1, 7), (8, 9), (31, 16), (2, 3, 4), (6, 1, 5), (3, 7, 11),
@@ -39,6 +39,7 @@ def test_places_and_padding_are_those_of_the_independent_model(dimensions):
         assert np.array_equal(expected[places], numbers), shape                      # where every element is
         slots = np.arange(-2, len(expected) + 3)
         found = index_of(slots, shape)
+        assert np.array_equal(is_element(slots, shape), np.concatenate([[False] * 2, expected >= 0, [False] * 3])), shape
         wanted = np.concatenate([[-1, -1], expected, [-1, -1, -1]])
         for dim, coordinate in enumerate(found):                                     # what every place is, outside ones too
             logical = np.append(np.indices(dimensions)[dim].ravel(), -1)

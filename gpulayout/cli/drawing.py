@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.model.shape import Shape
+from gpulayout.model.tiling import index_of, is_element, slot_of
 from gpulayout.planning.explain import dimension_labels
-from gpulayout.planning.stride_table import stride_table
 
 WIDTH = 88               # columns a drawing may take
 
@@ -88,10 +88,8 @@ def draw_strip(shape: Shape, *, names: Sequence[str] = (), pad: str = "", chars:
     """
     if not _is_drawable(shape):
         return _reason_for_no_drawing(shape)
-    table = stride_table(shape)
     shown = shape.buffer_size if is_small(shape) else min(shape.buffer_size, CORNER_PLACES)
-    indices = [table.index_of(place) for place in range(shown)]
-    texts = [_name(shape, index, names) if _is_element(shape, index) else None for index in indices]
+    texts = [_name(shape, index_of(place, shape), names) if is_element(place, shape) else None for place in range(shown)]
     numbers = [str(place) for place in range(shown)]
     if shown < shape.buffer_size:
         numbers.append(chars.ellipsis)
@@ -142,7 +140,7 @@ def _plane(shape: Shape, plane: tuple[int, ...], limit: Extent, names: Sequence[
 
 def _cell(shape: Shape, index: tuple[int, ...], width: int, names: Sequence[str], chars: Charset) -> str:
     """An element's name and place, or the place of padding, hatched."""
-    place = str(stride_table(shape).linear_of(index))
+    place = str(slot_of(index, shape))
     if not _is_element(shape, index):
         return place.rjust(width, chars.hatch)
     name = _name(shape, index, names) if names else ""

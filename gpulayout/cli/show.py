@@ -11,6 +11,7 @@ from gpulayout.cli.output import charset, clipped, json_option, new_table, print
 from gpulayout.model.checks import counted
 from gpulayout.model.padding import PaddingValue
 from gpulayout.model.shape import Shape
+from gpulayout.model.tile import COMBINE
 from gpulayout.planning.explain import dimension_labels
 
 MAX_DIMENSIONS = 16          # listed; NumPy and the kernels end at 64, but a text may have thousands
@@ -34,8 +35,9 @@ def show(shape: Shape, as_json: bool) -> None:
     if as_json:
         print_json(shape_as_json(shape))
         return
+    facts = _facts(shape)
     click.echo(f"{clipped(str(shape), 200)}\n")
-    for name, value in _facts(shape):
+    for name, value in facts:
         click.echo(f"{name:<13} {value}")
     if not shape.rank:
         return
@@ -60,22 +62,28 @@ def shape_as_json(shape: Shape) -> dict:
         "padded_dimensions": layout.padded_dimensions,
         "padding_value": value.text if isinstance(value, PaddingValue) else None if value is None else str(value),
         "padding_value_bytes": shape.padding_bytes.hex(),
-        "strides": shape.strides, "byte_strides": shape.byte_strides,
+        "tiles": [[str(size) if size is COMBINE else size for size in tile] for tile in layout.tiles],
+        "tail_padding_alignment": layout.tail_padding_alignment, "bits_per_element": shape.bits_per_element,
+        "physical_dimensions": shape.physical_dimensions,
+        "strides": None if shape.is_tiled else shape.strides,
+        "byte_strides": None if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides,
         "element_count": shape.element_count, "buffer_size": shape.buffer_size, "nbytes": shape.nbytes,
-        "padding_count": _padding_count(shape), "padding_nbytes": _padding_count(shape) * shape.itemsize,
+        "padding_count": _padding_count(shape), "padding_nbytes": _padding_bytes(shape),
     }
 
 
 def _facts(shape: Shape) -> list[tuple[str, str]]:
     dtype = shape.dtype.name
-    facts = [("element type", f"{shape.element_type} ({dtype}), {counted(shape.itemsize, 'byte')}"),
+    width = f"{counted(shape.bits_per_element, 'bit')}, packed" if shape.is_packed else counted(shape.itemsize, "byte")
+    facts = [("element type", f"{shape.element_type} ({dtype}), {width}"),
              ("order", _order(shape)),
+             *([("tiles", _tiles(shape))] if shape.is_tiled else []),
              ("elements", str(shape.element_count)),
              ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}")]
     if not shape.is_padded:
         return [*facts, ("padding", "none")]
     wasted = _padding_count(shape)
-    return [*facts, ("padding", f"{counted(wasted, 'place')}, {counted(wasted * shape.itemsize, 'byte')}, "
+    return [*facts, ("padding", f"{counted(wasted, 'place')}, {counted(_padding_bytes(shape), 'byte')}, "
                                 f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer"),
             ("pad value", f"{_pad_value(shape)}, bytes {shape.padding_bytes.hex(' ')}")]
 
@@ -93,6 +101,11 @@ def _order(shape: Shape) -> str:
     return f"{minor_first.replace(',', ' varies fastest,', 1)}; major to minor: {major_first}{named}"
 
 
+def _tiles(shape: Shape) -> str:
+    texts = [str(size) for size in shape.physical_dimensions]
+    return f"{clipped(''.join(map(str, shape.layout.tiles)), 100)}: memory is {_listed(texts, ' x ')} places"
+
+
 def _pad_value(shape: Shape) -> str:
     value = shape.layout.padding_value
     if value is None:
@@ -106,13 +119,20 @@ def _pad_value(shape: Shape) -> str:
 def _dimension_table(shape: Shape) -> Table:
     table = new_table("dim", "name", "size", "width in memory", "stride", "byte stride", "minor position")
     labels = dimension_labels(shape.rank)
+    strides = ["-"] * shape.rank if shape.is_tiled else shape.strides
+    byte_strides = ["-"] * shape.rank if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides
     order = shape.layout.minor_to_major[:MAX_DIMENSIONS] if shape.rank > MAX_DIMENSIONS else range(shape.rank)
     for dim in order:
         table.add_row(str(dim), labels[dim], str(shape.dimensions[dim]), str(shape.buffer_dimensions[dim]),
-                      str(shape.strides[dim]), str(shape.byte_strides[dim]), str(shape.layout.minor_to_major.index(dim)))
+                      str(strides[dim]), str(byte_strides[dim]), str(shape.layout.minor_to_major.index(dim)))
     if shape.rank > MAX_DIMENSIONS:
         table.caption = f"the {MAX_DIMENSIONS} most minor of {shape.rank} dimensions"
     return table
+
+
+def _padding_bytes(shape: Shape) -> int:
+    """Bytes of the buffer that the elements alone would not take."""
+    return shape.nbytes - -(-shape.element_count * shape.bits_per_element // 8)
 
 
 def _padding_count(shape: Shape) -> int:

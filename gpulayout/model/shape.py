@@ -95,7 +95,7 @@ class Shape(ShapeEdits, Frozen):
         """True when the size of some dimension is dynamic.  XLA: `is_dynamic`."""
         return True in self.dynamic_dimensions
 
-    @property
+    @functools.cached_property
     def bounds(self) -> tuple[int, ...]:
         """The dimensions as numbers, of a dynamic size its bound; LayoutError when one has none."""
         if UNBOUNDED in self.dimensions:

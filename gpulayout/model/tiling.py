@@ -100,24 +100,40 @@ def index_of(slot: Any, shape: Shape) -> tuple[Any, ...]:
     >>> index_of(29, parse_shape("bf16[4,8]{1,0:T(2,4)(2,1)}")), index_of(3, parse_shape("f32[6]{0:T(3)(2)}"))
     ((3, 6), (-1,))
     """
+    index, found = _way_back(slot, shape)
+    return tuple((coordinate + 1) * found - 1 for coordinate in index)
+
+
+def is_element(slot: Any, shape: Shape) -> Any:
+    """True where a place holds an element; of a scalar's place too, which has no coordinate that could say so.
+
+    >>> from gpulayout import parse_shape
+    >>> [is_element(slot, parse_shape("f32[]{:T(2)}")) for slot in range(3)]
+    [True, False, False]
+    """
+    return _way_back(slot, shape)[1]
+
+
+def _way_back(slot: Any, shape: Shape) -> tuple[list[Any], Any]:
+    """The index at a place, and whether it is one of an element."""
     done, sizes = steps(shape.physical_widths, shape.layout.tiles)
-    is_element = (slot >= 0) & (slot < math.prod(sizes))
+    found = (slot >= 0) & (slot < math.prod(sizes))
     entries = _split(slot, sizes)
     for step in reversed(done):
         count = len(step.tile)
         before = []
         for outer, inner, size, group in zip(entries[-2 * count:-count], entries[-count:], step.tile, step.groups):
             merged = outer * size + inner
-            is_element = is_element & (merged < math.prod(group))
+            found = found & (merged < math.prod(group))
             before += _split(merged, group)
         entries[-2 * count:] = before
         for entry in entries[:step.front]:
-            is_element = is_element & (entry == 0)
+            found = found & (entry == 0)
         del entries[:step.front]
     index = [entries[position] for position in shape.layout.logical_to_physical()]
     for coordinate, size in zip(index, shape.dimensions):
-        is_element = is_element & (coordinate < size)
-    return tuple((coordinate + 1) * is_element - 1 for coordinate in index)
+        found = found & (coordinate < size)
+    return index, found
 
 
 def _split(linear: Any, sizes: Sequence[int]) -> list[Any]:

@@ -186,7 +186,7 @@ def _is_int(value: object) -> bool:
 
 def _linearize_one(index: Sequence[int], shape: Shape, mode: str) -> int:
     checked = []
-    for dim, (coordinate, size) in enumerate(zip(map(operator.index, index), shape.dimensions)):
+    for dim, (coordinate, size) in enumerate(zip(map(operator.index, index), shape.bounds)):
         if not 0 <= coordinate < size:
             if mode == "raise" or not size:
                 raise IndexError(out_of_bounds_text(tuple(map(operator.index, index)), dim, shape, ""))

@@ -127,9 +127,7 @@ def _way_back(slot: Any, shape: Shape) -> tuple[list[Any], Any]:
             found = found & (merged < math.prod(group))
             before += _split(merged, group)
         entries[-2 * count:] = before
-        for entry in entries[:step.front]:
-            found = found & (entry == 0)
-        del entries[:step.front]
+        del entries[:step.front]                      # these are 0, or the place was found to be padding just above
     index = [entries[position] for position in shape.layout.logical_to_physical()]
     for coordinate, size in zip(index, shape.dimensions):
         found = found & (coordinate < size)

@@ -4,8 +4,8 @@ A walk is a list of (extent, stride) pairs, major first: nested loops over the e
 dimension, a tiled one more.  f32[4,6]{1,0:T(2,3)} is ((2, 12), (2, 3), (2, 6), (3, 1)): rows in two tiles of 2 rows, columns in
 two tiles of 3.  Neighbours that continue each other are joined: f32[16,128]{1,0:T(8,128)} is ((2048, 1),), row-major memory.
 
-Some tilings are no nest of loops, and their walk is None: a tile of 4 in a dimension of 6, a sub-tile that does not divide its
-tile, merged dimensions cut where neither divides the other.
+Some tilings are no nest of loops, and their walk is None: rows of 6 in tiles of 4 whose last turn is shorter than the others, a
+sub-tile that leaves gaps inside of its tile, merged dimensions cut where neither divides the other.
 """
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ Walk = tuple[tuple[int, int], ...]
 
 
 class Piece(NamedTuple):
-    """A part of the coordinate of a dimension, coordinate // step % extent; without a dimension, places that nothing fills.
+    """Places for a part of a dimension's coordinate, which counts in `step`s; without a dimension, places that nothing fills.
 
-    is_top    nothing of the dimension lies above it, so that the coordinate never wraps and its extent may be padded
+    Padding makes the extent larger than what the coordinate reaches.
     """
 
     dim: int | None
     step: int
     extent: int
-    is_top: bool
 
 
 def join(pairs: Iterable[tuple[int, int]]) -> Walk:
@@ -81,7 +80,7 @@ def _continues(parts: list[tuple[int, int]], step: int, stride: int) -> bool:
 
 def _pieces(shape: Shape) -> list[Piece] | None:
     """What the physical dimensions are made of, major first."""
-    entries = [[Piece(dim, 1, shape.buffer_dimensions[dim], True)] for dim in shape.layout.major_to_minor]
+    entries = [[Piece(dim, 1, shape.buffer_dimensions[dim])] for dim in shape.layout.major_to_minor]
     for tile in shape.layout.tiles:
         entries[:0] = [[] for _ in range(len(tile) - len(entries))]
         cut = _cut_all(entries[-len(tile):], tile)
@@ -108,17 +107,17 @@ def _cut(pieces: list[Piece], size: int) -> tuple[list[Piece], list[Piece]] | No
     above, below = list(pieces), []
     while size > 1:
         if not above:
-            below.insert(0, Piece(None, 0, size, False))
+            below.insert(0, Piece(None, 0, size))
             break
         piece = above.pop()
-        if piece.is_top and math.prod(part.extent for part in above) == 1:
+        if math.prod(part.extent for part in above) == 1:
             piece = piece._replace(extent=-(-piece.extent // size) * size)       # the padding is at its high end
         if size % piece.extent == 0:
             below.insert(0, piece)
             size //= piece.extent
         elif piece.extent % size == 0:
             above.append(piece._replace(step=piece.step * size, extent=piece.extent // size))
-            below.insert(0, piece._replace(extent=size, is_top=False))
+            below.insert(0, piece._replace(extent=size))
             break
         else:
             return None

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from benchmarks.goals import INDEX, PACKING, transpose_goal
-from gpulayout import Layout, PaddingValue, Shape
+from benchmarks.goals import INDEX, PACKING, TILES, transpose_goal
+from gpulayout import Layout, PaddingValue, Shape, Tile
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class MoveCase:
     widths    padded dimensions of the buffer in pack and unpack, in logical order
     cut_from  "strided": dimensions of the array that the input is the first part of
     backward  "strided": the dimensions that the input walks backwards
+    tiling    "to" or "from": a relayout between a matrix and its tiles.  Whole tiles are a permutation, and `dimensions` and
+              `order` say it to the peers: (rows of tiles, rows, rows together, columns of tiles, columns) and back
     goal      the fraction of a plain copy that is wanted on a GPU
     """
 
@@ -31,19 +33,31 @@ class MoveCase:
     padding_value: PaddingValue | None = None
     cut_from: tuple[int, ...] | None = None
     backward: tuple[int, ...] = ()
+    tiling: str = ""
     goal: float | None = None
 
     @property
     def source(self) -> Shape:
-        """The array before: C order."""
+        """The array before: C order, or the tiles of a matrix."""
+        if self.tiling:
+            return self._matrix(tiled=self.tiling == "from")
         return Shape(self.element_type, self.dimensions)
 
     @property
     def target(self) -> Shape:
         """The buffer after (before, when unpacking)."""
+        if self.tiling:
+            return self._matrix(tiled=self.tiling == "to")
         order = self.order or tuple(range(len(self.dimensions)))
         return Shape(self.element_type, self.dimensions, Layout.from_major_to_minor(
             order, padded_dimensions=self.widths, padding_value=self.padding_value))
+
+    def _matrix(self, tiled: bool) -> Shape:
+        """The matrix of a case with tiles, as it lies before or after."""
+        digits = self.dimensions if self.tiling == "to" else [self.dimensions[dim] for dim in self.order]
+        above, rows, together, beside, columns = digits
+        tiles = [Tile((rows * together, columns)), *([Tile((together, 1))] if together > 1 else [])]
+        return Shape(self.element_type, (above * rows * together, beside * columns), Layout((1, 0), tiles=tiles if tiled else ()))
 
     @property
     def bytes_moved(self) -> int:
@@ -122,6 +136,16 @@ def padded(name: str, element_type: str, dimensions: tuple[int, ...], widths: tu
     """Packing into wider dimensions, and unpacking again."""
     return [MoveCase(f"{kind} {name}", "padding", element_type, dimensions, None, widths, kind, value, goal=PACKING)
             for kind in ("pack", "unpack")]
+
+
+def tiled(name: str, element_type: str, matrix: tuple[int, int], tile: tuple[int, int], together: int = 1) -> list[MoveCase]:
+    """A matrix into whole tiles and back; `together` rows of a tile are interleaved, as T(8,128)(2,1) does with 2."""
+    (rows, columns), (high, wide) = matrix, tile
+    dense = (rows // high, high // together, together, columns // wide, wide)
+    order, back = (0, 3, 1, 4, 2), (0, 2, 4, 1, 3)
+    stored = tuple(dense[dim] for dim in order)
+    return [MoveCase(f"{name}, to tiles", "tiles", element_type, dense, order, tiling="to", goal=TILES),
+            MoveCase(f"{name}, from tiles", "tiles", element_type, stored, back, tiling="from", goal=TILES)]
 
 
 def strided(name: str, element_type: str, dimensions: tuple[int, ...], cut_from: tuple[int, ...],

@@ -1,7 +1,7 @@
 """What is measured on a CPU: the kinds of the GPU's list at about 32 MB an array, beyond every cache of a usual machine."""
 from __future__ import annotations
 
-from benchmarks.cases import Case, index_cases, padded, permute, transpose
+from benchmarks.cases import Case, index_cases, padded, permute, tiled, transpose
 from gpulayout import PaddingValue
 
 CPU_CASES: list[Case] = [
@@ -29,6 +29,9 @@ CPU_CASES: list[Case] = [
     *padded("f32 channels 3 in 4, 32x256x256", "f32", (32, 256, 256, 3), (32, 256, 256, 4)),
     *padded("s8 48 channels in 64, 160x48x56x56", "s8", (160, 48, 56, 56), (160, 64, 56, 56)),
     *padded("f32 300x160x160 in 304x192x192", "f32", (300, 160, 160), (304, 192, 192)),
+    *tiled("f32 2048x4096 T(8,128)", "f32", (2048, 4096), (8, 128)),
+    *tiled("f16 4096x4096 T(8,128)(2,1)", "f16", (4096, 4096), (8, 128), together=2),
+    *tiled("s8 4096x8192 T(8,128)(4,1)", "s8", (4096, 8192), (8, 128), together=4),
     *(transpose(f"f32 {n}x{n}", "f32", n, n, group="ladder") for n in (128, 256, 512, 1024)),
     *index_cases(1 << 21),
 ]

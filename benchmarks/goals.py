@@ -15,6 +15,7 @@ ODD = {1: 0.60, 2: 0.75, 4: 0.85, 8: 0.85}                       # with extents 
 ATTENTION = 0.95
 THREE_CHANNELS = 0.90
 PACKING = 0.92                                                   # of bytes read and bytes written once
+TILES = 0.85                                                     # whole tiles, to them and from them
 INDEX = 0.88
 TTC_ROW, TTC_MEAN = 0.75, 0.92                                   # every one of the 57, and their geometric mean
 PEER_ROW, PEER_MEAN = 0.97, 1.3                                  # the best peer's time over ours: on every row, and its geometric mean

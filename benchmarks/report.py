@@ -11,7 +11,7 @@ from benchmarks.goals import best_peer
 from gpulayout import Shape
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
-from gpulayout.planning.move import pack_move, relayout_move, unpack_move
+from gpulayout.planning.pieces import pack_pieces, relayout_pieces, unpack_pieces
 from gpulayout.planning.traffic import expected_fraction
 
 SCHEMA = 2
@@ -56,15 +56,15 @@ def _work(case: Case) -> str:
 
 
 def kernel_of(case: Case) -> KernelPlan | None:
-    """The launch of a move whose buffers are aligned; None for index conversion, which has one kernel per direction."""
+    """The largest launch of a move whose buffers are aligned; None for index conversion, which has one kernel per direction."""
     if not isinstance(case, MoveCase):
         return None
     if case.kind == "relayout":
-        move = relayout_move(case.source, case.target)
+        move = relayout_pieces(case.source, case.target)[0].move
     elif case.kind == "unpack":
-        move = unpack_move(case.target, case.source.byte_strides)
+        move = unpack_pieces(case.target, case.source.byte_strides)[0].move
     else:
-        move = pack_move(_input_strides(case), case.target)
+        move = pack_pieces(_input_strides(case), case.target)[0].move
     return kernel_plan(move)
 
 

@@ -42,7 +42,7 @@ def threes(width):
 
 
 def record(three, order=0, change=lambda text: text):
-    plan = many_plan(tuple(Request(i, case.move, case.source_phase, case.target_phase) for i, case in enumerate(three)))
+    plan = many_plan(tuple(Request(f"job {i}: ", case.move, case.source_phase, case.target_phase) for i, case in enumerate(three)))
     (launch,) = plan.shared
     assert launch.members == (0, 1, 2)
     text = change(kernel_text("many.cu")) + PLACED

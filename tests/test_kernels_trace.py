@@ -11,7 +11,9 @@ import pathlib
 
 import pytest
 
+import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_text
+from gpulayout.planning.pieces import relayout_pieces
 from tests.kernel_cases import WIDTHS, Case, backwards, move_of, transposed
 from tests.simt import runner, toolchain
 
@@ -124,6 +126,16 @@ def test_odd_planes_touch_a_sector_more_per_request_and_pixels_none(width, words
         assert row["file"] == ("channels.cu" if fits else "tile_any.cu"), name
         assert row[pixels][1] <= 1.001 and row[planes][1] <= (words if fits else addresses), (name, row)
         assert max(row.get(access, [1, 0])[1] for access in SHARED) == (0 if fits else 2), (name, row)
+
+
+@pytest.mark.parametrize("dense, tiles", [("f32[64,1024]", "T(8,128)"), ("bf16[128,1024]", "T(8,128)(2,1)")])
+def test_whole_tiles_are_read_and_written_in_whole_sectors(dense, tiles):
+    shape = gl.parse_shape(dense)
+    tiled = gl.parse_shape(f"{dense}{{1,0:{tiles}}}")
+    cases = [Case(f"{a} to {b}", relayout_pieces(a, b)[0].move) for a, b in ((shape, tiled), (tiled, shape))]
+    for name, row in traffic(cases).items():
+        assert max(row["global read"][1], row["global write"][1]) <= 1.05, (name, row)
+        assert row["file"] in ("rows.cu", "channels.cu") and not set(SHARED) & set(row), (name, row)
 
 
 # Measured bounds: a run of 128 bytes at any phase takes 5 sectors instead of 4.

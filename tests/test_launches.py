@@ -64,6 +64,21 @@ def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
     assert 0 < len(kept._starts) <= kept.MOST
 
 
+def test_the_small_pieces_of_a_tiled_relayout_are_one_launch_each_time(cupy):
+    """30 rows are 4 tiles of 7 and 2 rows, 43 columns are 5 tiles of 8 and 3 columns, and the padding is a fifth piece."""
+    plan, buffer, out = prepared(cupy, "f32[30,43]{1,0:T(7,8)}", "{0,1:PV(3)L(32)}")
+    assert len(plan.pieces) > 4
+    for first in (0, 1):
+        buffer += first
+        fake_cuda.calls.clear()
+        assert plan(buffer, out) is out and plan(buffer, out) is out
+        assert kinds() == [LAUNCH] * 2 and out.tolist() == expected(plan, buffer)
+    memory, room = numbers(cupy, 5000), cupy.empty(5000, np.float32)
+    for first in (0, 1, 6, 0):
+        source, target = memory[first:first + plan.source.buffer_size], room[3 * first:3 * first + plan.target.buffer_size]
+        assert plan(source, target).tolist() == expected(plan, source)
+
+
 # ---- index conversion and lists of moves -------------------------------------------------------------------------
 
 PADDED = "f32[4,6]{0,1:PD(5,8)}"

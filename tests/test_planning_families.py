@@ -4,7 +4,7 @@ import pytest
 from gpulayout import Layout, Shape
 from gpulayout.planning.explain import explain
 from gpulayout.planning.kernel_plan import kernel_plan
-from gpulayout.planning.move import relayout_move
+from gpulayout.planning.pieces import relayout_pieces
 from tests.kernel_cases import backwards, move_of, transposed
 
 VECTOR, WORDS, ANY, ND, ROWS, COPY = "gpl_tile_vector", "gpl_tile_words", "gpl_tile_any", "gpl_tile_nd", "gpl_rows", "gpl_copy"
@@ -86,11 +86,11 @@ def test_offsets_of_any_size_have_a_box():
 
 def test_a_box_says_what_it_is():
     source, target = Shape("f32", (8,) * 6), Shape("f32", (8,) * 6, Layout(range(6)))
-    plan = kernel_plan(relayout_move(source, target))
+    plan = kernel_plan(relayout_pieces(source, target)[0].move)
     assert plan.tile == (8, 8, 4, 8)
     assert plan.reasons[-1:] == ("accesses of 4 bytes: two axes fill no tile; one of 4 axes has runs of 128 bytes in the source, of 256 in "
                             "the target",)
-    text = explain(relayout_move(source, target), source, target)
+    text = explain(relayout_pieces(source, target), source, target)
     assert "  gpu      tile (gpl_tile_nd in tile_nd.cu), for buffers aligned to 16 bytes\n" in text
     assert "tile of 8 x 4 x 8 x 8 elements (minor in the target last), 32-bit offsets, 128 blocks" in text
     short = kernel_plan(INSTANCES["packed bf16"][0])

@@ -146,7 +146,7 @@ def test_a_hundred_mixed_jobs_take_few_launches(executor):
 
 
 def requests(*pairs):
-    return tuple(Request(number, relayout_move(gl.parse_shape(source), gl.parse_shape(target)), 0, 0)
+    return tuple(Request(f"job {number}: ", relayout_move(gl.parse_shape(source), gl.parse_shape(target)), 0, 0)
                  for number, (source, target) in enumerate(pairs))
 
 

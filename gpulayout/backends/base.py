@@ -8,16 +8,16 @@ import numpy as np
 
 from gpulayout.model.shape import Shape
 from gpulayout.planning.index_plan import IndexPlan
-from gpulayout.planning.move import Move
+from gpulayout.planning.piece import Pieces
 
 Array = Any          # a NumPy or a CuPy array
 
 
 class Job(NamedTuple):
-    """One move of a list; `number` is its place in the caller's list."""
+    """One relayout of a list; `label` comes first in what is said against it: `job 3: `."""
 
-    number: int
-    move: Move
+    label: str
+    pieces: Pieces
     source: Array
     target: Array
 
@@ -54,13 +54,13 @@ class Backend(Protocol):
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """A view of the same memory with other strides, in bytes."""
 
-    def move(self, move: Move, source: Array, target: Array) -> None:
-        """Carry out a move; both arrays start at their first element."""
+    def move(self, pieces: Pieces, source: Array, target: Array) -> None:
+        """Carry out all pieces; offsets count from the element of each array whose coordinates are all 0."""
 
-    # A backend of arrays whose checks cost more than starting the work also has `repeated(move)`; see `cuda_launch.Repeated`.
+    # A backend of arrays whose checks cost more than starting the work also has `repeated(pieces)`; see `cuda_launch.Repeated`.
 
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
-        """What carries out all these moves between arrays of one device; whatever can be refused is refused here."""
+        """What carries out all these jobs between arrays of one device; whatever can be refused is refused here."""
 
     def convert(self, plan: IndexPlan, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
         """Convert flat index arrays and return the position of the first index that cannot be, or None.

@@ -15,8 +15,9 @@ import numpy as np
 from gpulayout.backends.base import Job
 from gpulayout.planning.index_plan import KERNELS, IndexPlan
 from gpulayout.planning.kernel_plan import kernel_plan
-from gpulayout.planning.many_plan import Request, many_plan
+from gpulayout.planning.many_plan import ManyPlan, Request, many_plan
 from gpulayout.planning.move import Move
+from gpulayout.planning.piece import Pieces
 
 NO_OFFENDER = 2**64 - 1
 
@@ -63,48 +64,73 @@ class CudaBackend:
     def __init__(self, runtime: Runtime):
         self.runtime = runtime
         self._mover = functools.lru_cache(maxsize=4096)(self._prepared_move)
+        self._pieces_mover = functools.lru_cache(maxsize=1024)(self._prepared_pieces)
         self._converter = functools.lru_cache(maxsize=1024)(self._prepared_conversion)
 
     def address(self, array: Any) -> int:
         return self.runtime.place(array)[0]
 
-    def move(self, move: Move, source: Any, target: Any) -> None:
-        """Carry out a move: at most one launch, none when the target has no places."""
-        addresses, start = self.launch_of(move, source, target)
+    def move(self, pieces: Pieces, source: Any, target: Any) -> None:
+        """Carry out all pieces: at most one launch for a single one, none when the target has no places."""
+        addresses, start = self.launch_of(pieces, source, target)
         if start:
             start(*addresses)
 
-    def launch_of(self, move: Move, source: Any, target: Any) -> tuple[tuple[int, int], Start | None]:
+    def launch_of(self, pieces: Pieces, source: Any, target: Any) -> tuple[tuple[int, int], Start | None]:
         """The addresses of both arrays, and what moves between any two that are aligned like them."""
         (from_address, _), (to_address, device) = self.runtime.place(source), self.runtime.place(target)
-        return (from_address, to_address), self._mover(move, *_phases(move, from_address, to_address), device)
+        if len(pieces) == 1:                             # it begins where the arrays begin
+            move = pieces[0].move
+            return (from_address, to_address), self._mover(move, *_phases(move, from_address, to_address), device)
+        return (from_address, to_address), self._pieces_mover(pieces, from_address % 16, to_address % 16, device)
 
     def _prepared_move(self, move: Move, source_phase: int, target_phase: int, device: int) -> Start | None:
         plan = kernel_plan(move, source_phase, target_phase)
         return plan and self.runtime.prepare(device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, 2))
 
-    def repeated(self, move: Move) -> Repeated:
-        """What carries this move out again without checking again."""
-        return Repeated(self, move)
+    def _prepared_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
+        requests = [Request("", piece.move, *_phases(piece.move, source_phase + piece.source_offset, target_phase + piece.target_offset))
+                    for piece in pieces]
+        plan = many_plan(tuple(requests))
+
+        def start(source: int, target: int) -> None:
+            addresses = [(source + piece.source_offset, target + piece.target_offset) for piece in pieces]
+            for begin, given in self._starts(plan, requests, addresses, device):
+                begin(*given)
+        return start
+
+    def repeated(self, pieces: Pieces) -> Repeated:
+        """What carries these pieces out again without checking again."""
+        return Repeated(self, pieces)
 
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """See `Backend.prepare`: small moves share launches."""
-        pointers = [(self.address(job.source), self.address(job.target)) for job in jobs]
+        requests: list[Request] = []
+        addresses: list[tuple[int, int]] = []
+        for label, pieces, *arrays in jobs:
+            source, target = map(self.address, arrays)
+            for move, source_offset, target_offset in pieces:
+                addresses.append((source + source_offset, target + target_offset))
+                requests.append(Request(label, move, *_phases(move, *addresses[-1])))
         device = self.runtime.place(jobs[0].target)[1]
-        plan = many_plan(tuple([Request(job.number, job.move, *_phases(job.move, *pair)) for job, pair in zip(jobs, pointers)]))
+        starts = self._starts(many_plan(tuple(requests)), requests, addresses, device)
+
+        def carry_out() -> None:
+            for start, given in starts:
+                start(*given)
+        return carry_out
+
+    def _starts(self, plan: ManyPlan, requests: Sequence[Request], addresses: Sequence[tuple[int, int]], device: int
+                ) -> list[tuple[Start, tuple[int, ...]]]:
+        """The launches of a plan for moves between these addresses, each with what it is called with."""
         starts: list[tuple[Start, tuple[int, ...]]] = []
         for shared in plan.shared:
-            parameters = shared.parameters([pointers[place] for place in shared.members])
+            parameters = shared.parameters([addresses[place] for place in shared.members])
             launch = Launch(shared.file, shared.kernel, shared.macros, shared.grid, parameters, 0)
             starts.append((self.runtime.prepare(device, launch), ()))
         for place in plan.alone:
-            move = jobs[place].move
-            starts.append((self._mover(move, *_phases(move, *pointers[place]), device), pointers[place]))
-
-        def carry_out() -> None:
-            for start, addresses in starts:
-                start(*addresses)
-        return carry_out
+            starts.append((self._mover(*requests[place][1:], device), addresses[place]))
+        return starts
 
     def convert(self, plan: IndexPlan, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
         """See `Backend.convert`: one launch, and no flag and no synchronisation unless an index can be refused."""
@@ -129,7 +155,7 @@ class CudaBackend:
 
 
 class Repeated:
-    """The calls of one move that passed every check: a call like one of them is started at once.
+    """The calls of one relayout that passed every check: a call like one of them is started at once.
 
     Alike are calls with the same dtypes, shapes, strides, devices and alignments of both arrays.  All that the checks and
     the launch depend on is the same then, but for one thing, whether the arrays overlap, and that is looked at anew.
@@ -137,12 +163,12 @@ class Repeated:
 
     MOST = 64                        # callers with buffers of ever new lengths begin anew
 
-    def __init__(self, backend: CudaBackend, move: Move):
-        self._backend, self._move, self._place = backend, move, backend.runtime.place
+    def __init__(self, backend: CudaBackend, pieces: Pieces):
+        self._backend, self._pieces, self._place = backend, pieces, backend.runtime.place
         self._starts: dict[tuple, tuple[Start, int, int]] = {}
 
     def __call__(self, source: Any, target: Any) -> bool:
-        """Start the move; False when the call has to go through the checks."""
+        """Start the relayout; False when the call has to go through the checks."""
         kind, from_address, to_address = self._kind(source, target)
         found = self._starts.get(kind)
         if found is None:
@@ -155,7 +181,7 @@ class Repeated:
 
     def remember(self, source: Any, target: Any) -> None:
         """Take a call that was carried out as an example."""
-        _, start = self._backend.launch_of(self._move, source, target)
+        _, start = self._backend.launch_of(self._pieces, source, target)
         if len(self._starts) >= self.MOST:
             self._starts.clear()
         if start:

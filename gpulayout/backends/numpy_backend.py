@@ -13,8 +13,9 @@ from gpulayout.backends.base import Job
 from gpulayout.backends.numpy_index import convert
 from gpulayout.backends.threads import share, thread_count
 from gpulayout.model.shape import Shape
-from gpulayout.planning.host_plan import Fill, HostPlan, host_plan
+from gpulayout.planning.host_plan import Fill, HostPlan, host_pieces, host_plan
 from gpulayout.planning.move import Move
+from gpulayout.planning.piece import Pieces
 
 # Elements move as unsigned integers of their width; 16 bytes move as complex128, which NumPy copies whole.
 _WORDS = {size: np.dtype(name) for size, name in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
@@ -52,26 +53,27 @@ class NumpyBackend:
     def strided(self, array: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
 
-    def move(self, move: Move, source: np.ndarray, target: np.ndarray) -> None:
-        plan = host_plan(move)
-        if plan.share:
-            plan = host_plan(move, thread_count())
-        word, block = _word(plan.itemsize), plan.block
-        reading = _view(source, word, block.shape, 0, block.source_strides)
-        writing = _view(target, word, block.shape, 0, block.target_strides)
-        fills = _fills(move, plan, target) if plan.fills else ()
-        if plan.tile:
-            _copy_tiled(reading, writing, plan, fills)
-        elif plan.piece or plan.share:
-            share(functools.partial(_copy_part, reading, writing, plan, fills), plan.count, plan.share)
-        else:
-            _copy_whole(reading, writing, plan, fills)
+    def move(self, pieces: Pieces, source: np.ndarray, target: np.ndarray) -> None:
+        for move, source_offset, target_offset in pieces if len(pieces) == 1 else host_pieces(pieces):
+            plan = host_plan(move)
+            if plan.share:
+                plan = host_plan(move, thread_count())
+            word, block = _word(plan.itemsize), plan.block
+            reading = _view(source, word, block.shape, source_offset, block.source_strides)
+            writing = _view(target, word, block.shape, target_offset, block.target_strides)
+            fills = _fills(move, plan, target, target_offset) if plan.fills else ()
+            if plan.tile:
+                _copy_tiled(reading, writing, plan, fills)
+            elif plan.piece or plan.share:
+                share(functools.partial(_copy_part, reading, writing, plan, fills), plan.count, plan.share)
+            else:
+                _copy_whole(reading, writing, plan, fills)
 
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
         thread_count()                           # a wrong number is refused before the first job writes
         def carry_out() -> None:
             for job in jobs:
-                self.move(job.move, job.source, job.target)
+                self.move(job.pieces, job.source, job.target)
         return carry_out
 
     convert = staticmethod(convert)
@@ -85,10 +87,10 @@ class _Padding(NamedTuple):
     fill: Fill
 
 
-def _fills(move: Move, plan: HostPlan, target: np.ndarray) -> list[_Padding]:
+def _fills(move: Move, plan: HostPlan, target: np.ndarray, offset: int) -> list[_Padding]:
     word = _word(move.itemsize)
     pad = np.frombuffer(move.pad, word)[0]
-    return [_Padding(_view(target, word, fill.block.shape, fill.block.target_offset, fill.block.target_strides), pad, fill)
+    return [_Padding(_view(target, word, fill.block.shape, offset + fill.block.target_offset, fill.block.target_strides), pad, fill)
             for fill in plan.fills]
 
 

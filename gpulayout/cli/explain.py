@@ -40,13 +40,17 @@ def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
 
 
 def plan_as_json(found: Plan) -> dict:
-    """A plan as plain values; strides in bytes, axes and sizes of tiles minor first in the target (of channels: pixels first)."""
+    """A plan as plain values; strides in bytes, axes and sizes of tiles minor first in the target (of channels: pixels first).
+
+    Axes, kernel and what NumPy does are those of the largest piece.
+    """
     move, kernel = found.move, kernel_plan(found.move)
     names = ("family", "file", "kernel", "element_bytes", "vector_bytes", "index_bits", "grid", "tile", "reasons")
     return {
         "source": str(found.source), "target": str(found.target),
         "bytes_read": found.bytes_read, "bytes_written": found.bytes_written,
-        "element_count": move.element_count, "place_count": move.place_count, "itemsize": move.itemsize,
+        "element_count": found.bytes_read // move.itemsize, "place_count": found.bytes_written // move.itemsize, "itemsize": move.itemsize,
+        "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
         "numpy": _numpy(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel),

@@ -31,9 +31,8 @@ def shown(values: Sequence) -> str:
 
 def counted(number: int, noun: str) -> str:
     """`1 dimension`, `2 dimensions`."""
-    if noun == "entry" and number != 1:
-        return f"{number} entries"
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    plural = {"entry": "entries", "copy": "copies", "launch": "launches"}.get(noun, f"{noun}s")
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def dimension_range(rank: int) -> str:

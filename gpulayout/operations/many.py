@@ -44,7 +44,7 @@ def relayout_many(jobs: Iterable[tuple[Any, Shape | str, Shape | Layout | str]],
                for job in opened]
     groups: dict[tuple[Backend, str], list[Job]] = {}
     for number, (job, target) in enumerate(zip(opened, written)):
-        groups.setdefault((job.backend, job.backend.device(job.array)), []).append(Job(number, job.plan.move, job.array, target))
+        groups.setdefault((job.backend, job.backend.device(job.array)), []).append(Job(f"job {number}: ", job.plan.pieces, job.array, target))
     for carry_out in [backend.prepare(group) for (backend, _), group in groups.items()]:      # all prepared before one runs
         carry_out()
     return [target if given is None else given for given, target in zip(outs, written)]

@@ -9,8 +9,9 @@ from gpulayout.backends.select import default_backend
 from gpulayout.model.arguments import as_shape
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
-from gpulayout.planning.move import MAX_AXES, pack_move, unpack_move
-from gpulayout.planning.supported import check_movable
+from gpulayout.planning.move import MAX_AXES
+from gpulayout.planning.pieces import pack_pieces, unpack_pieces, view_strides
+from gpulayout.planning.supported import check_storable
 
 
 def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
@@ -35,7 +36,7 @@ def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
         arrays.check_buffer(result, shape, "out")
         arrays.check_same_device(backend, source, out_backend, result, ("array", "out"))
         arrays.check_no_overlap(backend, source, result, ("array", "out"))
-    backend.move(pack_move(source.strides, shape), source, result)
+    backend.move(pack_pieces(source.strides, shape), source, result)
     return out
 
 
@@ -64,24 +65,25 @@ def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
         arrays.check_same_device(backend, source, out_backend, result, ("buffer", "out"))
         arrays.check_no_overlap(backend, source, result, ("buffer", "out"))
         strides = result.strides
-    backend.move(unpack_move(shape, strides), source, result)
+    backend.move(unpack_pieces(shape, strides), source, result)
     return out
 
 
 def view(buffer: Any, shape: Shape | str) -> Array:
     """The logical array as strides over the buffer: no copy, so writing to it writes to the buffer.
 
-    Every layout of order and padding can be said in strides.  Raises as `unpack`.
+    Every layout of order and padding can be said in strides; of tiles, those that leave neighbours at one distance:
+    T(1,128), or tiles as wide as the array.  LayoutError names other tiles.  Raises as `unpack` for the buffer.
 
     >>> import numpy as np
     >>> view(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}").strides
     (1, 3)
     """
     shape = _array_shape(shape)
-    check_movable(shape)
+    strides = view_strides(shape)
     backend, source = arrays.open_array(buffer, "buffer")
     arrays.check_buffer(source, shape, "buffer")
-    return backend.strided(source, shape.dimensions, shape.byte_strides)
+    return backend.strided(source, shape.dimensions, strides)
 
 
 def _array_shape(shape: Shape | str) -> Shape:
@@ -111,6 +113,6 @@ def empty(shape: Shape | str) -> Array:
     (15,)
     """
     shape = as_shape(shape)
-    check_movable(shape)
+    check_storable(shape)
     backend = default_backend()
     return backend.zeros((shape.buffer_size,), backend.dtype_for(shape))

@@ -13,14 +13,17 @@ from gpulayout.model.arguments import as_shape
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
 from gpulayout.planning.explain import Explanation, explain
-from gpulayout.planning.move import Move, relayout_move
+from gpulayout.planning.move import Move
+from gpulayout.planning.pieces import relayout_pieces
 
 
 class Plan:
     """A relayout that was thought through once and can be carried out many times.
 
     source, target   the two shapes
-    move             the coalesced loops, a frozen value that can be printed, compared and hashed
+    pieces           moves between parts of both buffers, the largest copy first; frozen values that can be printed,
+                     compared and hashed.  One, unless tiles are cut
+    move             the coalesced loops of the first piece
 
     >>> import numpy as np
     >>> p = plan("s32[2,3]{1,0}", "s32[2,3]{0,1:PD(3,5)}")
@@ -30,12 +33,17 @@ class Plan:
     (24, 60)
     """
 
-    __slots__ = ("source", "target", "move", "bytes_read", "bytes_written", "_repeated")
+    __slots__ = ("source", "target", "pieces", "bytes_read", "bytes_written", "_repeated")
 
     def __init__(self, source: Shape, target: Shape):
-        move: Move = relayout_move(source, target)
-        for name, value in zip(self.__slots__, (source, target, move, move.bytes_read, move.bytes_written, {})):
+        pieces = relayout_pieces(source, target)
+        read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
+        for name, value in zip(self.__slots__, (source, target, pieces, read, written, {})):
             object.__setattr__(self, name, value)
+
+    @property
+    def move(self) -> Move:
+        return self.pieces[0].move
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
@@ -55,9 +63,9 @@ class Plan:
         backend, array, result = checked_buffers(self.source, self.target, buffer, out)
         if out is None:
             result = out = backend.empty((self.target.buffer_size,), array.dtype, array)
-        backend.move(self.move, array, result)
+        backend.move(self.pieces, array, result)
         if type(out) is not np.ndarray and type(out) is type(buffer) and array is buffer:
-            self._repeated.setdefault(type(array), backend.repeated(self.move)).remember(array, out)
+            self._repeated.setdefault(type(array), backend.repeated(self.pieces)).remember(array, out)
         return out
 
     def explain(self) -> Explanation:
@@ -65,7 +73,7 @@ class Plan:
 
         The GPU part assumes buffers aligned to 16 bytes, as allocators give them.
         """
-        return explain(self.move, self.source, self.target)
+        return explain(self.pieces, self.source, self.target)
 
     def __eq__(self, other: object) -> bool:
         return (self.source, self.target) == (other.source, other.target) if isinstance(other, Plan) else NotImplemented

@@ -11,7 +11,9 @@ from gpulayout.model.shape import Shape
 from gpulayout.planning.host_plan import host_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
+from gpulayout.planning.many_plan import Request, many_plan
 from gpulayout.planning.move import Move
+from gpulayout.planning.piece import Pieces
 from gpulayout.planning.traffic import expected_fraction, requests
 
 # The letters of XLA's shapes document, dimension 0 first.
@@ -34,15 +36,18 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
     return tuple(_LETTERS.get(rank, "")) if rank in _LETTERS else tuple(f"d{dim}" for dim in range(rank))
 
 
-def explain(move: Move, source: Shape, target: Shape) -> Explanation:
-    """What a move from `source` to `target` does, one fact per line."""
+def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
+    """What a relayout from `source` to `target` does, one fact per line; of several pieces the first in detail."""
+    move = pieces[0].move
+    read, written, elements = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written", "element_count"))
+    places = written // move.itemsize
     lines = [f"relayout {source} -> {target}",
-             f"  read     {counted(move.bytes_read, 'byte')}: {counted(move.element_count, 'element')} of {move.itemsize}",
-             f"  written  {counted(move.bytes_written, 'byte')}: {counted(move.place_count, 'place')}, {_padding(move, target)}",
-             f"  merged   {_merged(move, source)}"]
+             f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {move.itemsize}",
+             f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, {_padding(places - elements, places, target)}",
+             *_pieces(pieces, written), f"  merged   {_merged(move, source)}"]
     labels = dimension_labels(source.rank)
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
-        name = "*".join(labels[dim] for dim in reversed(dims)) or "-"
+        name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
         lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {axis.source_stride} bytes in the source, "
                      f"{axis.target_stride} in the target")
@@ -53,17 +58,29 @@ def explain(move: Move, source: Shape, target: Shape) -> Explanation:
     return Explanation("\n".join(lines))
 
 
-def _padding(move: Move, target: Shape) -> str:
-    count = move.place_count - move.element_count
+def _pieces(pieces: Pieces, written: int) -> list[str]:
+    """How many pieces there are, and how much the first of them, which the other lines describe, moves."""
+    if len(pieces) == 1:
+        return []
+    copies, fills = ([piece.move for piece in pieces if bool(piece.move.element_count) == copied] for copied in (True, False))
+    plan = many_plan(tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces))
+    parts = [counted(len(copies), "copy"), *([f"{counted(len(fills), 'fill')} of {counted(sum(m.bytes_written for m in fills), 'byte')} "
+                                                        "of padding"] if fills else [])]
+    return [f"  pieces   {' and '.join(parts)}, in {counted(plan.launch_count, 'launch')} on a GPU: tiles are cut where the dimensions or "
+            f"other tiles end",
+            f"    what follows is the largest piece, {pieces[0].move.bytes_written / written:.1%} of what is written"]
+
+
+def _padding(count: int, places: int, target: Shape) -> str:
     if not count:
         return "no padding"
     value = target.layout.padding_value
     shown = "zeros" if value is None else value_text(value)
-    return f"{count} of them padding ({shown}, {count / move.place_count:.1%})"
+    return f"{count} of them padding ({shown}, {count / places:.1%})"
 
 
 def _merged(move: Move, source: Shape) -> str:
-    dropped = source.rank - sum(len(dims) for dims in move.dimensions)
+    dropped = source.rank - len({dim for dims in move.dimensions for dim in dims})
     text = f"{counted(source.rank, 'dimension')} into {_axes(len(move.axes))}, minor first in the target"
     return text + (f"; {dropped} of size 1 dropped" if dropped else "")
 

@@ -21,12 +21,14 @@ from typing import NamedTuple
 
 from gpulayout.planning.host_tiles import NEAR_BYTES, needs_tiles, scratch_strides, tile_extents
 from gpulayout.planning.move import Axis, Block, Move
+from gpulayout.planning.piece import Piece, Pieces
 
 SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save
 LONGEST_ELEMENT = 512        # bytes of a run that is moved as one element
 FILL_WHOLE_BYTES = 1024      # with less than this per run of padding, filling everything takes less time than the runs
 RECORD_BYTES = 32            # records of up to so many are written one channel after the other
 PIECE_BYTES = 3 << 19        # of the target in a piece
+SHORT_RUN = 64               # of pixels, from which on a loop over them beats one over the channels
 SHARE_BYTES = 1 << 19        # read or filled, from which on a thread is worth its start
 
 
@@ -106,7 +108,7 @@ def _goes_by_channels(move: Move) -> bool:
         return False
     channel, pixel = axes[0], min(axes[1:], key=lambda axis: abs(axis.source_stride))
     together = abs(channel.source_stride) <= abs(pixel.source_stride)
-    near = pixel.target_stride <= NEAR_BYTES and pixel.bound >= 64 * channel.bound
+    near = pixel.target_stride <= NEAR_BYTES and pixel.bound >= SHORT_RUN
     if together:
         return near and channel.bound == 3 and move.itemsize <= 4 and channel.source_stride == move.itemsize and pixel.source_stride <= NEAR_BYTES
     return near and channel.bound * move.itemsize <= RECORD_BYTES
@@ -162,16 +164,38 @@ def _share(count: int, weight: int) -> int:
 def _fills(move: Move, cut: int) -> tuple[tuple[Fill, ...], bool]:
     """Where padding is written, and whether everything is filled before the copy.
 
-    It is when the padding lies in so many short runs that it takes less time.  Runs of one place between long runs of
-    elements do not count: NumPy fills them in one loop with a stride.
+    It is when the padding lies in so many short runs that it takes less time.
     """
-    slabs = move.padding_slabs
-    runs = sum(math.prod(slab.shape[:-1]) for slab in slabs
-               if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES)
-    whole = runs > 1 and move.bytes_written < FILL_WHOLE_BYTES * runs
+    slabs, whole = move.padding_slabs, _are_scattered([move], [Piece(move)])
     if whole:
         slabs = (Block(tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.block.target_strides),)
     return tuple(_fill(move, slab, cut) for slab in slabs), whole
+
+
+@functools.lru_cache(maxsize=4096)
+def host_pieces(pieces: Pieces) -> Pieces:
+    """The pieces in the order in which NumPy does them.
+
+    Where the padding lies in many short runs, the whole target is filled first and nothing after that.
+    """
+    fills = [piece for piece in pieces if not piece.move.element_count]
+    if not fills or len(pieces) == 1 or not _are_scattered([piece.move for piece in fills], pieces):
+        return pieces
+    move = fills[0].move
+    last = max(piece.target_offset + piece.move.target_span[1] for piece in pieces)
+    everything = Move((Axis(last // move.itemsize, 0, 0, move.itemsize),), move.itemsize, move.pad, ((),))
+    return (Piece(everything), *(piece for piece in pieces if piece.move.element_count))
+
+
+def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
+    """Whether the padding in some moves, of a target that is written by pieces, lies in so many short runs that filling
+    everything takes less time.
+
+    Runs of one place between long runs of elements do not count: NumPy fills them in one loop with a stride.
+    """
+    runs = sum(math.prod(slab.shape[:-1]) for move in fills for slab in move.padding_slabs
+               if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES)
+    return runs > 1 and sum(piece.move.bytes_written for piece in pieces) < FILL_WHOLE_BYTES * runs
 
 
 def _fill(move: Move, slab: Block, cut: int) -> Fill:

@@ -23,9 +23,9 @@ _MOST_AXES = max(JOBS)
 
 
 class Request(NamedTuple):
-    """A move of a list between two addresses with these remainders modulo 16; `number` names it in messages."""
+    """A move of a list between two addresses with these remainders modulo 16; messages begin with its label."""
 
-    number: int
+    label: str
     move: Move
     source_phase: int
     target_phase: int
@@ -84,14 +84,14 @@ class ManyPlan:
 
 @functools.lru_cache(maxsize=128)
 def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
-    """The launches for a list of moves.  BufferError as `kernel_plan` raises it, after the number of the move."""
+    """The launches for a list of moves.  BufferError as `kernel_plan` raises it, after the label of the move."""
     groups: dict[int, list[tuple[int, SmallMove]]] = {}
     alone = []
-    for place, (number, *request) in enumerate(requests):
+    for place, (label, *request) in enumerate(requests):
         try:
             plan = kernel_plan(*request)
         except BufferError as error:
-            raise BufferError(f"job {number}: {error}") from None
+            raise BufferError(f"{label}{error}") from None
         small = small_move(*request)
         if small:
             groups.setdefault(small.element_bytes, []).append((place, small))

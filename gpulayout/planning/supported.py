@@ -1,6 +1,8 @@
 """Which shapes can be planned at all: one check for every door, so that no layout is read as if it were a simpler one."""
 from __future__ import annotations
 
+import math
+
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
 
@@ -13,9 +15,20 @@ def check_indexable(shape: Shape) -> None:
         raise LayoutError(f"tail_padding_alignment {shape.layout.tail_padding_alignment} of {shape} is not supported: it must be 1")
 
 
+def is_plain(shape: Shape) -> bool:
+    """True when order and padding say everything: no tiles, and no place after the last padded dimension."""
+    return not shape.is_tiled and shape.buffer_size == math.prod(shape.buffer_dimensions)
+
+
 def check_movable(shape: Shape) -> None:
+    """LayoutError unless the bytes of the buffer can be moved with one stride for every dimension."""
+    check_storable(shape)
+    if not is_plain(shape):
+        check_indexable(shape)
+
+
+def check_storable(shape: Shape) -> None:
     """LayoutError unless the bytes of the buffer can be moved."""
     shape.validate_layout()
-    check_indexable(shape)
     if shape.is_packed:
         raise LayoutError(f"element_size_in_bits {shape.bits_per_element} of {shape} is not supported: elements occupy whole bytes")

@@ -1,0 +1,122 @@
+"""A relayout, pack or unpack as pieces that together write every place of the target once.
+
+Layouts of order and padding need one piece, which begins where the buffers begin.  Tiles need one as long as the tiles of
+both sides divide each other and the sizes; else the array is cut where a tile of one side ends:
+
+    f32[20,256] to T(8,128)     16 rows are 2 tiles, 4 rows are half a tile: two pieces, and 4 rows of padding are a third
+
+Tiles of both sides that share no divisor make many pieces: T(7) and T(8) cut every 56 coordinates in 14.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpulayout.model import tiling
+from gpulayout.model.errors import LayoutError
+from gpulayout.model.shape import Shape
+from gpulayout.planning.affine_box import Box, box, fused
+from gpulayout.planning.move import Axis, Move, check_same_array, coalesce, pack_move, relayout_move, unpack_move
+from gpulayout.planning.piece import Piece, Pieces, absorbed, joined
+from gpulayout.planning.supported import check_storable, is_plain
+from gpulayout.planning.tiled_side import Side, array_side, padding_boxes, shape_side
+
+
+MOST_PIECES = 1 << 16        # planning takes some 50 us a piece, and each may be a launch: beyond, two steps take less time
+
+
+@functools.lru_cache(maxsize=4096)
+def relayout_pieces(source: Shape, target: Shape) -> Pieces:
+    """From a buffer of `source` to a buffer of `target`.
+
+    LayoutError unless both describe the same logical array, and when their tiles cut it into more than MOST_PIECES boxes,
+    which takes tiles without common divisors in several dimensions.  Two steps through a layout without tiles can do that.
+    """
+    check_same_array(source, target)
+    check_storable(source)
+    check_storable(target)
+    if is_plain(source) and is_plain(target):
+        return (Piece(relayout_move(source, target)),)
+    elements = element_boxes(source.dimensions, shape_side(source, source.itemsize), shape_side(target, target.itemsize))
+    return _pieces(target, elements, padding_boxes(target, target.itemsize))
+
+
+@functools.lru_cache(maxsize=4096)
+def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
+    """From a logical array with these byte strides to a buffer of `shape`."""
+    check_storable(shape)
+    if is_plain(shape):
+        return (Piece(pack_move(array_strides, shape)),)
+    elements = element_boxes(shape.dimensions, array_side(array_strides), shape_side(shape, shape.itemsize))
+    return _pieces(shape, elements, padding_boxes(shape, shape.itemsize))
+
+
+@functools.lru_cache(maxsize=4096)
+def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
+    """From a buffer of `shape` to a logical array with these byte strides."""
+    check_storable(shape)
+    if is_plain(shape):
+        return (Piece(unpack_move(shape, array_strides)),)
+    return _pieces(shape, element_boxes(shape.dimensions, shape_side(shape, shape.itemsize), array_side(array_strides)), ())
+
+
+def element_boxes(dimensions: Sequence[int], source: Side, target: Side) -> Iterator[Box]:
+    """Boxes of all elements of an array, each with two rows: the place in the source, and in the target."""
+    if 0 in dimensions:
+        return
+    whole = box(dimensions)
+    waiting = target.started(whole.rows)
+    whole = fused(whole.with_rows((*waiting, *source.started(whole.rows))))
+    for part in source.places((whole,), len(waiting)):
+        yield from target.places((fused(part.with_rows((part.rows[-1], *part.rows[:-1]))),), 1)
+
+
+def view_strides(shape: Shape) -> tuple[int, ...]:
+    """Byte strides of the logical array over a buffer of `shape`; LayoutError where no strides reach all elements.
+
+    Tiles have strides when they cut nothing apart: T(1,128), or tiles as wide as the array.  The place of the element
+    with coordinate 1 along a dimension is its stride, if there is one, and every element has to lie where these say.
+    """
+    check_storable(shape)
+    if not shape.is_tiled:
+        return shape.byte_strides
+    zero = [0] * shape.rank
+    strides = tuple(shape.itemsize * tiling.slot_of([*zero[:dim], int(size > 1), *zero[dim + 1:]], shape)
+                    for dim, size in enumerate(shape.dimensions))
+    for part in element_boxes(shape.dimensions, array_side(strides), shape_side(shape, shape.itemsize)):
+        (start, *steps), (place, *place_steps) = part.rows
+        if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):
+            raise LayoutError(f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} cannot be said by strides: neighbours "
+                              "lie at different distances inside and across tiles; gl.unpack copies the array out of them")
+    return strides
+
+
+def _pieces(shape: Shape, elements: Iterable[Box], padding: Iterable[Box]) -> Pieces:
+    """The pieces that copy these elements and fill this padding: those that copy come first, and the larger ones."""
+    copies = joined(_piece(shape, part) for part in _counted(shape, elements))
+    fills = joined(_piece(shape, part.with_rows(((0,) * (1 + len(part.extents)), *part.rows))) for part in _counted(shape, padding))
+    found = absorbed(copies, fills) or [_nothing(shape)]
+    return tuple(sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
+
+
+def _counted(shape: Shape, boxes: Iterable[Box]) -> Iterator[Box]:
+    """The boxes, as long as they are not too many."""
+    for number, part in enumerate(boxes):
+        if number == MOST_PIECES:
+            raise LayoutError(f"tiles of {shape} and of the other layout cut the array into more than {MOST_PIECES} pieces: "
+                              "move it in two steps, through a layout without tiles")
+        yield part
+
+
+def _nothing(shape: Shape) -> Piece:
+    """The piece of a target without places."""
+    return Piece(Move((Axis(0, 0, 0, shape.itemsize),), shape.itemsize, shape.padding_bytes, ((),)))
+
+
+def _piece(shape: Shape, part: Box) -> Piece:
+    """The move of a box with two rows, in bytes: the place in the source, and in the target."""
+    (source_offset, *source_steps), (target_offset, *target_steps) = part.rows
+    axes = [Axis(extent, extent, *steps) for extent, *steps in zip(part.extents, source_steps, target_steps)]
+    order = sorted(range(len(axes)), key=lambda loop: (abs(target_steps[loop]), part.extents[loop]))
+    axes, made_of = coalesce([axes[loop] for loop in order], [part.dimensions[loop] for loop in order])
+    return Piece(Move(axes, shape.itemsize, shape.padding_bytes, made_of), source_offset, target_offset)

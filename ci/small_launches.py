@@ -12,6 +12,7 @@ import numpy as np
 
 import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_files
+from gpulayout.planning.index_plan import linearize_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.many_plan import Request, many_plan
 from gpulayout.planning.move import relayout_move
@@ -35,6 +36,7 @@ MOVES = [
 ]
 ELEMENT_TYPES = ("u8", "f16", "f32", "f64", "c128")
 INDEX_DTYPES = ("int8", "uint8", "int16", "int32", "uint32", "int64")
+INDEX_SHAPES = ("u8[5,3,4]{1,2,0:PD(6,4,4)}", "u8[5,3,4]{1,2,0:T(3,2)(2)}", "u8[5,3,4]{1,2,0:T(2,*,5)}")
 
 
 def main() -> int:
@@ -49,10 +51,9 @@ def main() -> int:
             moves.append((source, target, before))
     used = {_move(xp, *move) for move in moves} | _move_together(xp, moves)
     for dtype in INDEX_DTYPES:
-        _convert(xp, dtype)
-    used.add("index.cu")
+        used |= {_convert(xp, dtype, text) for text in INDEX_SHAPES}
     missing = set(kernel_files()) - used
-    print(f"{len(moves)} moves, one by one and together, and {3 * len(INDEX_DTYPES)} index conversions, right everywhere; "
+    print(f"{len(moves)} moves, one by one and together, and {3 * len(INDEX_DTYPES) * len(INDEX_SHAPES)} index conversions, right everywhere; "
           f"kernel files: {', '.join(sorted(used))}")
     if missing:
         print(f"no launch of {', '.join(sorted(missing))}", file=sys.stderr)
@@ -105,9 +106,9 @@ def _buffer(xp, shape: gl.Shape, before: int):
     return xp.full((before + shape.buffer_size) * shape.itemsize, 0xFF, xp.uint8).view(shape.dtype)[before:]
 
 
-def _convert(xp, dtype: str) -> None:
-    """Every index of a padded layout there and back, and into another layout."""
-    source = gl.parse_shape("u8[5,3,4]{1,2,0:PD(6,4,4)}")
+def _convert(xp, dtype: str, text: str) -> str:
+    """Every index of a layout there and back, and into another layout; the file of the kernels."""
+    source = gl.parse_shape(text)
     target = gl.parse_shape("u8[5,3,4]{2,1,0}")
     index = np.indices(source.dimensions, dtype).reshape(3, -1)
     linear = gl.linearize(xp.asarray(index), source)
@@ -115,7 +116,8 @@ def _convert(xp, dtype: str) -> None:
     there = gl.delinearize(narrow, source, out=xp.zeros(index.shape, np.int64))
     converted = gl.convert_linear(narrow, source, target)
     if not (np.array_equal(_host(there), index) and np.array_equal(_host(converted), np.arange(index.shape[1]))):
-        sys.exit(f"index conversion with {dtype} is wrong")
+        sys.exit(f"index conversion of {source} with {dtype} is wrong")
+    return linearize_plan(source).file
 
 
 def _host(array) -> np.ndarray:

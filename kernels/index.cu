@@ -18,34 +18,7 @@
 //
 // Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64), GPL_DIGIT_BITS (32 when both parts of them do),
 // GPL_AXES, GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
-#define GPL_ELEMENT_BYTES 8
-#include "move.cuh"
-#include "coordinate.cuh"
-#define GPL_ITEMS 4
-
-#if GPL_IN_BYTES == 1
-#define GPL_IN_WORD char
-#elif GPL_IN_BYTES == 2
-#define GPL_IN_WORD short
-#elif GPL_IN_BYTES == 4
-#define GPL_IN_WORD int
-#else
-#define GPL_IN_WORD long long
-#endif
-#if GPL_IN_SIGNED
-typedef signed GPL_IN_WORD gpl_in;
-#else
-typedef unsigned GPL_IN_WORD gpl_in;
-#endif
-#if GPL_OUT_BYTES == 1
-typedef signed char gpl_out;
-#elif GPL_OUT_BYTES == 2
-typedef short gpl_out;
-#elif GPL_OUT_BYTES == 4
-typedef int gpl_out;
-#else
-typedef long long gpl_out;
-#endif
+#include "index.cuh"
 
 // Numbers that digits are taken from, and digits.
 #if GPL_DIGIT_BITS == 32
@@ -56,12 +29,6 @@ typedef unsigned long long gpl_number;
 #define GPL_NUMBER_MULHI __umul64hi
 #endif
 #define GPL_SPLIT (GPL_DIGIT_BITS < GPL_INDEX_BITS)
-
-// value < bound; a negative value, sign-extended, is larger than any bound.
-template <typename Bound>
-__device__ __forceinline__ bool gpl_below(gpl_in value, Bound bound) {
-  return sizeof(gpl_in) <= 4 && sizeof(Bound) == 4 ? (unsigned)value < (unsigned)bound : gpl_widen(value) < bound;
-}
 
 struct GplDigit {
   gpl_number minus_extent;                // width in memory, times -1; it divides by multiplier and shift
@@ -87,57 +54,6 @@ struct GplIndexTable {
 #define GPL_UNROLLED (GPL_AXES <= 8 ? GPL_AXES : 1)
 #define GPL_UNUSED(d) ((d) >= (int)table.rank)
 #define GPL_NO_MORE(d) (GPL_AXES > 8 && GPL_UNUSED(d))
-
-__device__ __forceinline__ unsigned long long gpl_first() {
-  return ((unsigned long long)blockIdx.y * gridDim.x + blockIdx.x) * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
-}
-
-// How many indices there are from `first` on, as far as this thread is concerned.  Its k-th one takes part when they are
-// enough for it; with ALL they are, and nothing is asked.
-__device__ __forceinline__ unsigned gpl_left(unsigned long long first, const GplIndexTable& table) {
-  const unsigned most = GPL_THREADS * GPL_ITEMS;
-  return first >= table.count ? 0 : table.count - first < most ? (unsigned)(table.count - first) : most;
-}
-#define GPL_HAS(k) ((k) * GPL_THREADS < left)
-#define GPL_HAS_ALL GPL_HAS(GPL_ITEMS - 1)
-
-template <bool ALL>
-__device__ __forceinline__ void gpl_read(const gpl_in* from, unsigned left, gpl_in (&value)[GPL_ITEMS]) {
-#pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k) value[k] = ALL || GPL_HAS(k) ? from[k * GPL_THREADS] : 0;
-}
-
-template <typename Bound>
-__device__ __forceinline__ bool gpl_all_below(const gpl_in (&value)[GPL_ITEMS], Bound bound) {
-  bool all = true;
-#pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k) all = all && gpl_below(value[k], bound);
-  return all;
-}
-
-// Some of a thread's indices, as bits: bit k for the k-th.  Those that are not below a bound, mostly none:
-template <typename Bound>
-__device__ __forceinline__ unsigned gpl_outside(const gpl_in (&value)[GPL_ITEMS], Bound bound) {
-  unsigned outside = 0;
-  if (gpl_all_below(value, bound)) return outside;
-#pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k) outside |= (unsigned)!gpl_below(value[k], bound) << k;
-  return outside;
-}
-
-// Results of indices that are there and not bad.
-template <bool ALL, typename T>
-__device__ __forceinline__ void gpl_write(const T (&value)[GPL_ITEMS], gpl_out* to, unsigned left, unsigned bad) {
-#pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k)
-    if (ALL || (GPL_HAS(k) && !(bad >> k & 1))) to[k * GPL_THREADS] = (gpl_out)value[k];
-}
-
-__device__ __forceinline__ void gpl_report(unsigned bad, unsigned long long first, unsigned left, unsigned long long* offender) {
-#pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k)
-    if (GPL_HAS(k) && (bad >> k & 1)) atomicMin(offender, first + k * GPL_THREADS);
-}
 
 // Linear indices, and which logical ones are out of bounds.  Unless ALL, coordinates are wrapped and clipped.
 template <bool ALL>
@@ -166,7 +82,7 @@ __device__ __forceinline__ unsigned gpl_sum(const gpl_in* index, unsigned left, 
 GPL_KERNEL gpl_linearize(const gpl_in* __restrict__ index, gpl_out* __restrict__ linear,
                          unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
-  const unsigned left = gpl_left(first, table);
+  const unsigned left = gpl_left(first, table.count);
   gpl_uint sum[GPL_ITEMS];
   unsigned bad = ~0u;
   if (GPL_HAS_ALL) bad = gpl_sum<true>(index + first, left, table, sum);
@@ -264,7 +180,7 @@ __device__ __forceinline__ void gpl_write_digits(GplRest (&rest)[GPL_ITEMS], gpl
 GPL_KERNEL gpl_delinearize(const gpl_in* __restrict__ linear, gpl_out* __restrict__ index,
                            unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
-  const unsigned left = gpl_left(first, table);
+  const unsigned left = gpl_left(first, table.count);
   GplRest rest[GPL_ITEMS];
   unsigned bad = gpl_read_linear(linear + first, left, table, rest), padding = 0;
   if (table.padded) padding = gpl_find_padding(rest, table);
@@ -279,7 +195,7 @@ GPL_KERNEL gpl_delinearize(const gpl_in* __restrict__ linear, gpl_out* __restric
 GPL_KERNEL gpl_convert_linear(const gpl_in* __restrict__ source, gpl_out* __restrict__ target,
                               unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();
-  const unsigned left = gpl_left(first, table);
+  const unsigned left = gpl_left(first, table.count);
   GplRest rest[GPL_ITEMS];
   gpl_uint sum[GPL_ITEMS] = {};
   unsigned bad = gpl_read_linear(source + first, left, table, rest);

@@ -1,11 +1,12 @@
-"""Index conversions for the kernels' own tests: all three directions over a padded shape, and what must come out."""
+"""Index conversions for the kernels' own tests: all three directions over a padded or a tiled shape, and what must come out."""
 import dataclasses
 
 import numpy as np
 
 import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_text
-from gpulayout.planning import index_plan
+from gpulayout.planning import index_plan, index_program
+from tests import reference
 from tests.kernel_cases import BLOCK, forced_bits, forced_part
 from tests.simt.record import Buffer, Record
 
@@ -16,7 +17,7 @@ class IndexCase:
 
     direction: str
     given: np.ndarray               # (count,) or (rank, count)
-    plan: index_plan.IndexPlan
+    plan: index_plan.IndexPlan | index_program.IndexProgram
     expected: np.ndarray            # the result without its last column
     macros: dict
     parameters: bytes
@@ -27,7 +28,7 @@ class IndexCase:
         rank = self.plan.rank if self.direction == "delinearize" else 1
         given = Buffer(self.given.nbytes, content=self.given.tobytes(), writable=False)
         result, offender = Buffer(rank * count * result_bytes), Buffer(8, content=b"\xff" * 8)
-        return Record(text or kernel_text("index.cu"), self.macros, index_plan.KERNELS[self.direction], self.plan.grid(count),
+        return Record(text or kernel_text(self.plan.file), self.macros, self.plan.kernel, self.plan.grid(count),
                       (BLOCK,), (given, result, offender, self.parameters))
 
     def is_right(self, buffers):
@@ -56,7 +57,38 @@ def index_cases(given_type=np.int32, result_type=np.int64, bits=32, low_digits=1
              "delinearize": (np.r_[in_source, padding], logical, index_plan.delinearize_plan(source)),
              "convert_linear": (np.r_[in_source, padding], in_target[None], index_plan.convert_plan(source, target))}
     with forced_bits(bits), forced_part(low_digits):
-        for direction, (given, expected, plan) in cases.items():
-            yield IndexCase(direction, given.astype(given_type), plan, expected.astype(result_type),
-                            dict(plan.macros(given_type.itemsize, given_type.kind == "i", result_type.itemsize)),
-                            plan.parameters(given.shape[-1], "raise"))
+        yield from _cases(cases, given_type, result_type)
+
+
+def tiled_index_cases(given_type=np.int32, result_type=np.int64, bits=32):
+    """All three directions over a layout whose tiles do not divide, and one whose tiles join dimensions.
+
+    Both need numbers besides the coordinates, on the way there and on the way back.  The last index lies where a tile is filled up.
+    """
+    given_type, result_type = np.dtype(given_type), np.dtype(result_type)
+    small = 1 in (given_type.itemsize, result_type.itemsize)
+    sizes = (2, 3, 5) if small else (9, 5, 26)
+    source = gl.Shape("u8", sizes, gl.Layout((2, 0, 1), tiles=[(3,), (2,)]))
+    target = gl.Shape("u8", sizes, gl.Layout((1, 2, 0), tiles=[(2, "*", 4), (3,)]))
+    logical = np.indices(sizes).reshape(3, -1)
+    places = [numbers_of(shape).argsort(kind="stable")[-logical.shape[1]:] for shape in (source, target)]
+    too_large = [[0], [0], [sizes[2]]]
+    cases = {"linearize": (np.c_[logical, too_large], places[0][None], index_plan.linearize_plan(source)),
+             "delinearize": (np.r_[places[0], 3], logical, index_plan.delinearize_plan(source)),
+             "convert_linear": (np.r_[places[0], 3], places[1][None], index_plan.convert_plan(source, target))}
+    with forced_bits(bits):
+        yield from _cases(cases, given_type, result_type)
+
+
+def numbers_of(shape):
+    """The reference's number in every place of a shape."""
+    layout = shape.layout
+    tiles = [[size if isinstance(size, int) else "*" for size in tile] for tile in layout.tiles]
+    return reference.tiled_numbers(shape.dimensions, layout.minor_to_major, layout.padded_dimensions, tiles, layout.tail_padding_alignment)
+
+
+def _cases(cases, given_type, result_type):
+    for direction, (given, expected, plan) in cases.items():
+        yield IndexCase(direction, given.astype(given_type), plan, expected.astype(result_type),
+                        dict(plan.macros(given_type.itemsize, given_type.kind == "i", result_type.itemsize)),
+                        plan.parameters(given.shape[-1], "raise"))

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 
 from gpulayout.backends.kernel_source import kernel_files, kernel_text
-from gpulayout.planning import index_plan, kernel_plan, launch
+from gpulayout.planning import index_plan, index_program, kernel_plan, launch
 from gpulayout.planning.channel_plan import chunk_pixels
 from gpulayout.planning.move import Axis, Move, coalesce
 from gpulayout.planning.tile_shape import FIXED_TILES
@@ -20,14 +20,14 @@ from tests.simt.record import Buffer, Record
 
 WIDTHS = (1, 2, 4, 8, 16)
 FILES = {file: tuple(re.findall(r"^GPL_KERNEL (\w+)\(", kernel_text(file), re.MULTILINE)) for file in kernel_files()}
-MOVE_FILES = tuple(sorted(set(FILES) - {"index.cu", "many.cu"}))       # those of a single move
+MOVE_FILES = tuple(sorted(set(FILES) - {"index.cu", "index_program.cu", "many.cu"}))       # those of a single move
 ONLY_WIDTHS = {"tile_words.cu": (1, 2)}                                # the element sizes of files that are not for all
 BLOCK = 256
 
 
 def forced_bits(bits):
     """Within this context all plans that are not cached use offsets of `bits` bits."""
-    patches = [mock.patch.object(module, "index_bits", lambda *reaches: bits) for module in (launch, index_plan)]
+    patches = [mock.patch.object(module, "index_bits", lambda *reaches: bits) for module in (launch, index_plan, index_program)]
     return _Both(*patches)
 
 

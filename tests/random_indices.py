@@ -12,7 +12,8 @@ import numpy as np
 
 import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_text
-from gpulayout.planning.index_plan import ITEMS, KERNELS, convert_plan, delinearize_plan, linearize_plan
+from gpulayout.planning.index_plan import KERNELS, convert_plan, delinearize_plan, linearize_plan
+from gpulayout.planning.launch import ITEMS
 from tests.kernel_cases import BLOCK, FILES, forced_bits, forced_part
 from tests.kernel_runs import FRESH, content, memory
 from tests.random_moves import SEED, near

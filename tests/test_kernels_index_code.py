@@ -4,7 +4,8 @@ import re
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
-from gpulayout.planning.index_plan import ITEMS, KERNELS
+from gpulayout.planning.index_plan import KERNELS
+from gpulayout.planning.launch import ITEMS
 from tests import nvrtc
 
 pytestmark = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))

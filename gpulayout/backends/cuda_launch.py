@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gpulayout.backends.base import Job
-from gpulayout.planning.index_plan import KERNELS, IndexPlan
+from gpulayout.planning.index_plan import IndexPlan
+from gpulayout.planning.index_program import IndexProgram
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.many_plan import ManyPlan, Request, many_plan
 from gpulayout.planning.move import Move
@@ -132,7 +133,7 @@ class CudaBackend:
             starts.append((self._mover(*requests[place][1:], device), addresses[place]))
         return starts
 
-    def convert(self, plan: IndexPlan, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
+    def convert(self, plan: IndexPlan | IndexProgram, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
         """See `Backend.convert`: one launch, and no flag and no synchronisation unless an index can be refused."""
         count = given.shape[-1]
         if not count:
@@ -148,9 +149,9 @@ class CudaBackend:
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
 
-    def _prepared_conversion(self, plan: IndexPlan, count: int, mode: str, dtype: np.dtype, result_bytes: int, device: int) -> Start:
+    def _prepared_conversion(self, plan: IndexPlan | IndexProgram, count: int, mode: str, dtype: np.dtype, result_bytes: int, device: int) -> Start:
         macros = plan.macros(dtype.itemsize, dtype.kind == "i", result_bytes)
-        launch = Launch("index.cu", KERNELS[plan.direction], macros, plan.grid(count), plan.parameters(count, mode), 3)
+        launch = Launch(plan.file, plan.kernel, macros, plan.grid(count), plan.parameters(count, mode), 3)
         return self.runtime.prepare(device, launch)
 
 

@@ -21,7 +21,8 @@ from gpulayout.backends.cuda_launch import NO_OFFENDER, CudaBackend, Launch, Sta
 from gpulayout.backends.elementwise import MAX_OPERANDS, linearize_text
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.model.shape import Shape
-from gpulayout.planning.index_plan import MODES, IndexPlan
+from gpulayout.planning.index_launch import MODES
+from gpulayout.planning.index_plan import IndexPlan
 from gpulayout.planning.launch import THREADS
 
 _launch_kernel = cupy.cuda.driver.launchKernel

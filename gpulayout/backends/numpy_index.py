@@ -10,21 +10,25 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from gpulayout.backends import numpy_index_program
 from gpulayout.backends.threads import share
 from gpulayout.planning.index_plan import IndexDigit, IndexPlan
+from gpulayout.planning.index_program import IndexProgram
 
 BLOCK = 1 << 16              # indices: 512 KB of int64, half of a usual second-level cache
 SHARE = 1 << 18              # indices from which on another thread is worth its start
 
 
-def convert(plan: IndexPlan, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
+def convert(plan: IndexPlan | IndexProgram, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
     """See `Backend.convert`."""
     if checked and mode == "raise":
         mode = "checked"
-    run, offenders = _BLOCKS[plan.direction], []
+    tiled = isinstance(plan, IndexProgram)
+    run, new_scratch = (_PROGRAMS[plan.direction], numpy_index_program.Scratch) if tiled else (_BLOCKS[plan.direction], _Scratch)
+    offenders = []
 
     def convert_part(first: int, last: int) -> None:
-        scratch = _Scratch(plan, min(last - first, BLOCK))
+        scratch = new_scratch(plan, min(last - first, BLOCK))
         for start in range(first, last, BLOCK):
             part = slice(start, min(start + BLOCK, last))
             offender = run(plan, scratch, given[..., part], None if result is None else result[..., part], mode)
@@ -108,6 +112,35 @@ def _write_digits(digits: Iterable[tuple[np.ndarray, IndexDigit]], scratch: _Scr
         np.copyto(total, 0 if above is None else above, casting="unsafe")
     if total is not linear:
         np.copyto(linear, total, casting="unsafe")
+
+
+def _linearize_tiled(program: IndexProgram, scratch: numpy_index_program.Scratch, index: np.ndarray, linear: np.ndarray | None,
+                     mode: str) -> int | None:
+    loads = [step for step in program.steps if step.load is not None]
+    if mode == "raise":
+        offender = _first_outside((index[step.load], step.bound) for step in loads)
+        if offender is not None:
+            return offender
+    if linear is not None:
+        inside = (_inside(index[step.load], step.bound, mode) for step in loads)
+        numpy_index_program.linear_of(program, scratch, inside, linear)
+    return None
+
+
+def _from_linear_tiled(program: IndexProgram, scratch: numpy_index_program.Scratch, linear: np.ndarray, result: np.ndarray | None,
+                       mode: str) -> int | None:
+    offender = None if mode == "checked" else _first_outside([(linear, program.size)])
+    if offender is not None:
+        return offender
+    padding = numpy_index_program.padding_of(program, scratch, linear, result)
+    if padding is not None and mode != "mark":
+        return int(np.argmax(padding))
+    if padding is not None and result is not None:
+        result[:, padding] = -1
+    return None
+
+
+_PROGRAMS = {"linearize": _linearize_tiled, "delinearize": _from_linear_tiled, "convert_linear": _from_linear_tiled}
 
 
 def _write_sum(terms: Iterable[tuple[np.ndarray, IndexDigit]], scratch: _Scratch, linear: np.ndarray) -> None:

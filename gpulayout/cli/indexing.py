@@ -17,7 +17,7 @@ _INDEX = re.compile(rf"\(?({_NUMBER}(?:,{_NUMBER})*)?\)?")
 
 
 class Conversion(NamedTuple):
-    """A logical index and its place; the index of a padding place reaches past the dimensions."""
+    """A logical index and its place; the index of a padding place means nothing."""
 
     index: tuple[int, ...]
     linear: int
@@ -62,24 +62,28 @@ def _from_logical(logical: tuple[int, ...], shape: Shape) -> Conversion:
 
 def _from_linear(place: int, shape: Shape) -> Conversion:
     delinearize(place, shape, padding="mark")            # IndexError for a place outside the buffer
-    logical = stride_table(shape).index_of(place)
-    return Conversion(logical, place, not shape.index_in_bounds(logical))
+    table = stride_table(shape)
+    return Conversion(table.index_of(place), place, table.is_padding(place))
 
 
 def _as_json(found: Conversion, shape: Shape) -> dict:
     return {"index": None if found.is_padding else found.index, "linear": found.linear,
-            "byte_offset": found.linear * shape.itemsize, "padding": found.is_padding}
+            "byte_offset": _byte(found, shape), "padding": found.is_padding}
+
+
+def _byte(found: Conversion, shape: Shape) -> int:
+    """The byte in which a place begins."""
+    return found.linear * shape.bits_per_element // 8
 
 
 def _as_text(found: Conversion, shape: Shape, from_linear: bool) -> str:
     logical = ",".join(map(str, found.index)) or "()"
-    where = f"    (byte {found.linear * shape.itemsize})"
+    where = f"    (byte {_byte(found, shape)})"
     if not from_linear:
         return f"{logical} -> {found.linear}{where}"
     if not found.is_padding:
         return f"{found.linear} -> {logical}{where}"
-    dim = next(d for d, (i, size) in enumerate(zip(found.index, shape.dimensions)) if i >= size)
-    return f"{found.linear} -> padding: coordinate {found.index[dim]} of dimension {dim} is past the size {shape.dimensions[dim]}"
+    return f"{found.linear} -> padding: {stride_table(shape).why_padding(found.linear)}"
 
 
 def _parse_logical(text: str) -> tuple[int, ...]:

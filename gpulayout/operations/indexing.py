@@ -41,6 +41,8 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
     >>> import numpy as np
     >>> linearize(np.indices((2, 3)).reshape(2, -1), "f32[2,3]{0,1}")
     array([0, 2, 4, 1, 3, 5])
+    >>> linearize((9, 130), "bf16[16,256]{1,0:T(8,128)(2,1)}")
+    3077
     """
     shape = as_shape(shape)
     if mode not in ("raise", "wrap", "clip"):
@@ -80,6 +82,8 @@ def delinearize(linear: Any, shape: Shape | str, *, padding: str = "raise", out:
     >>> delinearize(np.arange(3), "f32[2,3]{0,1:PD(3,5)}", padding="mark")
     array([[ 0,  1, -1],
            [ 0,  0, -1]])
+    >>> delinearize([2, 3], "f32[6]{0:T(3)(2)}", padding="mark")
+    array([[ 2, -1]])
     """
     shape = as_shape(shape)
     if padding not in ("raise", "mark"):
@@ -102,6 +106,8 @@ def convert_linear(linear: Any, source: Shape | str, target: Shape | Layout | st
 
     >>> convert_linear(1, "f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,5)}")
     3
+    >>> convert_linear(3077, "bf16[16,256]{1,0:T(8,128)(2,1)}", "bf16[16,256]")
+    2434
     """
     source = as_shape(source, "source")
     target = as_shape(target, "target", like=source)
@@ -136,15 +142,15 @@ def _result(plan, shape, backend, given, result_shape, mode, out) -> tuple[Array
     """The array to write, and whether the indices must be checked before: the caller's memory is not touched in vain."""
     if out is None:
         return backend.empty(tuple(result_shape), INT64, given), False
-    result = _opened_out(plan, backend, given, result_shape, mode, out)
+    result = _opened_out(plan, shape, backend, given, result_shape, mode, out)
     arrays.check_no_overlap(backend, given, result, ("index", "out"))
     return result, mode in ("raise", "mark")
 
 
-def _opened_out(plan, backend, given, result_shape, mode, out) -> Array:
+def _opened_out(plan, shape, backend, given, result_shape, mode, out) -> Array:
     out_backend, result = arrays.open_array(out, "out", writing=True)
     arrays.check_shape(result, tuple(result_shape), "out")
-    _check_result_dtype(result.dtype, plan, mode)
+    _check_result_dtype(result.dtype, plan, shape, mode)
     arrays.check_same_device(backend, given, out_backend, result, ("index", "out"))
     return result
 
@@ -153,13 +159,13 @@ def _linearize_operands(operands: Sequence, shape: Shape, mode: str, out: Any) -
     """One index array per dimension: they broadcast against each other."""
     backend, values, result_shape = open_operands(operands, shape)
     plan = linearize_plan(shape)
-    as_they_are = shape.rank <= getattr(backend, "max_operands", 0) and not shape.is_zero_element_array
+    as_they_are = isinstance(plan, IndexPlan) and shape.rank <= getattr(backend, "max_operands", 0) and not shape.is_zero_element_array
     if as_they_are and out is None:
         result = backend.empty(result_shape, INT64, values[0])
         if backend.linearize_broadcast(plan, values, result, mode) is None:
             return result
     elif as_they_are and mode != "raise":              # an index that is refused would be found with `out` half written
-        result = _opened_out(plan, backend, values[0], result_shape, mode, out)
+        result = _opened_out(plan, shape, backend, values[0], result_shape, mode, out)
         if not any(arrays.may_overlap(backend, value, result) for value in values):
             backend.linearize_broadcast(plan, values, result, mode)
             return out
@@ -167,10 +173,10 @@ def _linearize_operands(operands: Sequence, shape: Shape, mode: str, out: Any) -
     return _convert(plan, shape, backend, together, result_shape, mode, out)
 
 
-def _check_result_dtype(dtype: np.dtype, plan: IndexPlan, mode: str) -> None:
+def _check_result_dtype(dtype: np.dtype, plan: IndexPlan, shape: Shape, mode: str) -> None:
     if dtype.kind not in "iu" or not dtype.isnative:
         raise TypeError(f"out has dtype {dtype}: linear and logical indices are native integers")
-    sizes = [digit.bound for digit in plan.digits] if plan.direction == "delinearize" else [plan.reach]
+    sizes = shape.dimensions if plan.direction == "delinearize" else [plan.reach]
     largest = max([*sizes, 1]) - 1
     if np.iinfo(dtype).max < largest:
         raise TypeError(f"out has dtype {dtype}, which cannot hold {largest}")
@@ -198,9 +204,10 @@ def _linearize_one(index: Sequence[int], shape: Shape, mode: str) -> int:
 def _delinearize_one(linear: int, shape: Shape, padding: str) -> tuple[int, ...]:
     if not 0 <= linear < shape.buffer_size:
         raise IndexError(_linear_message(linear, shape, ""))
-    index = stride_table(shape).index_of(linear)
-    if all(i < size for i, size in zip(index, shape.dimensions)):
-        return index
+    table = stride_table(shape)
+    values = table.values_of(linear)
+    if all(value < size for value, size in zip(values, table.sizes)):
+        return tuple(values[:shape.rank])
     if padding == "mark":
         return (-1,) * shape.rank
     raise IndexError(_linear_message(linear, shape, ""))
@@ -228,7 +235,4 @@ def _position(offender: int, lead: tuple[int, ...]) -> str:
 def _linear_message(linear: int, shape: Shape, place: str) -> str:
     if not 0 <= linear < shape.buffer_size:
         return f"linear index {linear}{place} is out of bounds for {shape}: its buffer has {shape.buffer_size} places"
-    index = stride_table(shape).index_of(linear)
-    dim = next(d for d in range(shape.rank) if index[d] >= shape.dimensions[d])
-    return (f"linear index {linear}{place} is padding of {shape}: coordinate {index[dim]} of dimension {dim} "
-            f"is past the size {shape.dimensions[dim]}")
+    return f"linear index {linear}{place} is padding of {shape}: {stride_table(shape).why_padding(linear)}"

@@ -7,6 +7,8 @@
 Linear indices past 2^31 need 64 bits, and a 64-bit division takes three times the instructions of a 32-bit one.  So digits are cut
 into a lower and an upper part with fewer than 2^31 places each, one 64-bit division splits an index into these two numbers,
 and every digit is then taken in 32 bits: of 70001 x 30000 x 70003 places the lower part is 70001 x 30000, the upper 70003.
+
+All of this is for layouts with one digit for every dimension; tiled ones get an `index_program.IndexProgram` instead.
 """
 from __future__ import annotations
 
@@ -18,14 +20,13 @@ from typing import NamedTuple
 
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
+from gpulayout.planning.index_launch import MODES, IndexGrid
+from gpulayout.planning.index_program import IndexProgram, convert_program, shape_program
 from gpulayout.planning.move import MAX_AXES, Axis, check_same_array, coalesce
 from gpulayout.planning.parameters import axes_variant, index_bits, pack_index_table
 from gpulayout.planning.stride_table import stride_table
-from gpulayout.planning.supported import check_indexable
 
-MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}          # as GplMode in kernels/index.cu
 KERNELS = {"linearize": "gpl_linearize", "delinearize": "gpl_delinearize", "convert_linear": "gpl_convert_linear"}
-THREADS, ITEMS = 256, 4
 
 
 class IndexDigit(NamedTuple):
@@ -38,8 +39,8 @@ class IndexDigit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IndexPlan:
-    """One direction of index conversion for one shape (or two).
+class IndexPlan(IndexGrid):
+    """One direction of index conversion for one shape (or two) in which every dimension is one digit.
 
     digits   most minor first
     size     places of the buffer a linear index may point into
@@ -51,6 +52,12 @@ class IndexPlan:
     rank: int
     size: int
     reach: int
+
+    file = "index.cu"
+
+    @property
+    def kernel(self) -> str:
+        return KERNELS[self.direction]
 
     @property
     def index_bits(self) -> int:
@@ -82,12 +89,6 @@ class IndexPlan:
         low_digits = low_part(self._extents) if self.digit_bits < self.index_bits else 0
         return pack_index_table(self.digit_bits, (count, self.size, MODES[mode]), low_digits, self._kernel_digits)
 
-    @staticmethod
-    def grid(count: int) -> tuple[int, int]:
-        """Blocks of 256 threads for `count` indices."""
-        blocks = math.ceil(count / (THREADS * ITEMS))
-        return min(blocks, 2**31 - 1), math.ceil(blocks / (2**31 - 1))
-
 
 def low_part(extents: Sequence[int]) -> int:
     """How many digits, minor first, make the lower of two parts that both have fewer than 2^31 places; 0 when none do.
@@ -102,36 +103,40 @@ def low_part(extents: Sequence[int]) -> int:
 
 
 @functools.lru_cache(maxsize=4096)
-def linearize_plan(shape: Shape) -> IndexPlan:
+def linearize_plan(shape: Shape) -> IndexPlan | IndexProgram:
     """Logical index to linear index."""
     return _shape_plan("linearize", shape)
 
 
 @functools.lru_cache(maxsize=4096)
-def delinearize_plan(shape: Shape) -> IndexPlan:
+def delinearize_plan(shape: Shape) -> IndexPlan | IndexProgram:
     """Linear index to logical index."""
     return _shape_plan("delinearize", shape)
 
 
 @functools.lru_cache(maxsize=4096)
-def convert_plan(source: Shape, target: Shape) -> IndexPlan:
+def convert_plan(source: Shape, target: Shape) -> IndexPlan | IndexProgram:
     """Linear index in `source` to linear index in `target`, in as few digits as possible.
 
     LayoutError unless both describe the same logical array.
     """
     check_same_array(source, target)
-    check_indexable(target)
-    table = stride_table(source)
-    axes = [Axis(digit.extent, source.dimensions[digit.dim], target.strides[digit.dim], digit.stride) for digit in table.digits]
+    table, target_table = stride_table(source), stride_table(target)
+    if not (table.is_strided and target_table.is_strided):
+        return convert_program(source, target)
+    strides = {digit.dim: digit.stride for digit in target_table.digits}
+    axes = [Axis(digit.extent, source.dimensions[digit.dim], strides[digit.dim], digit.stride) for digit in table.digits]
     joined, made_of = coalesce(axes, [(digit.dim,) for digit in table.digits]) if source.element_count else (axes, [(0,)] * len(axes))
     digits = tuple(IndexDigit(axis.extent, axis.bound, axis.source_stride, dims[0]) for axis, dims in zip(joined, made_of))
     return _checked(IndexPlan("convert_linear", digits, source.rank, source.buffer_size,
                               max(source.buffer_size, target.buffer_size)), source)
 
 
-def _shape_plan(direction: str, shape: Shape) -> IndexPlan:
-    digits = tuple(IndexDigit(digit.extent, shape.dimensions[digit.dim], digit.stride, digit.dim)
-                   for digit in stride_table(shape).digits)
+def _shape_plan(direction: str, shape: Shape) -> IndexPlan | IndexProgram:
+    table = stride_table(shape)
+    if not table.is_strided:
+        return shape_program(direction, shape)
+    digits = tuple(IndexDigit(digit.extent, shape.dimensions[digit.dim], digit.stride, digit.dim) for digit in table.digits)
     return _checked(IndexPlan(direction, digits, shape.rank, shape.buffer_size, shape.buffer_size), shape)
 
 

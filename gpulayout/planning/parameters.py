@@ -17,7 +17,7 @@ from gpulayout.planning.division import divisor, reciprocal
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)     # one compiled kernel each; unused axes have extent 1
 BOX_LANES, BOX_DIGITS = 32, 16                         # of kernels/tile_nd.cu
 BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16          # its table and box; an entry of the table, 8 where offsets have 32 bits
-_INT31 = 2**31
+_INT31, _MASK64 = 2**31, 2**64 - 1
 
 
 class BoxOrder(NamedTuple):
@@ -119,6 +119,30 @@ def pack_index_table(bits: int, scalars: Sequence[int], low_digits: int, digits:
     for (_, bound, stride, dim), extent in zip(_filled(digits, (1, 1, 0, 0)), _filled(extents, 1)):
         head += _words([-extent, *reciprocal(extent, bits)[1:], bound], bits) + _words([stride, dim * count], 64)
     return head
+
+
+def pack_index_program(bits: int, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
+    """The bytes of a `GplProgram` with room for `most` steps and terms.
+
+    bits      of the numbers: 32 or 64
+    scalars   count, size, mode, whether sums may be past their bounds
+    steps     see `index_program.Step`; a step's terms are followed by what it adds to the result
+    """
+    count, size, mode, has_bounds = scalars
+    head, terms = struct.pack("<2Q4I", count, size, len(steps), mode, has_bounds, 0), []
+    for load, sums, bound, slot, store, adds in steps:
+        row = store if load is None else load
+        head += struct.pack("<2Q3H2B", _MASK64 if bound is None else bound, 0 if row is None else row * count, len(sums), len(adds),
+                            0 if slot is None else slot + 1, load is not None, store is not None)
+        terms += [*sums, *[(None, *quotient) for quotient in adds]]
+    head = head.ljust(32 + 24 * most[0], b"\0")
+    return head + b"".join(_term(bits, *term) for term in terms).ljust((bits // 4 + 8) * most[1], b"\0")
+
+
+def _term(bits: int, slot: int | None, step: int, weight: int) -> bytes:
+    """A `GplTerm`; a step of 1 has a shift that says so, and is no division."""
+    _, multiplier, shift = reciprocal(step, bits)
+    return _words([multiplier, weight], bits) + struct.pack("<2I", 0 if slot is None else slot + 1, 255 if step == 1 else shift)
 
 
 def _pattern(pad: bytes) -> bytes:

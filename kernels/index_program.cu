@@ -1,0 +1,173 @@
+// Index conversion of tiled layouts: a thread carries out a short list of steps for four indices.
+//
+// A step makes one number: it is a coordinate that is loaded, or a sum of quotients value / step * weight, where the value is
+// the given linear index or a number kept before.  Then it is checked, kept for later steps, added to the linear index that
+// comes out as quotient * weight, or stored as a coordinate; planning/index_program.py says which.  All threads do the same
+// steps with operands from the parameters; a step of 1 is no division.
+//
+// Example, f32[16,256]{1,0:T(8,128)} to linear indices: two steps, row and column, each loaded and added as two quotients.
+//   (9, 130): 9 * 128 + 9 / 8 * 1024 + 130 + 130 / 128 * 896 = 3202
+//
+// An index that cannot be converted writes nothing but its own position into *offender, the least one wins; the host
+// looks at it only when it must raise.  With linear == 0 (index == 0) nothing is written: all is checked first.
+//
+// Sums wrap: weights may be negative, and what comes out of a place of the buffer fits the word.
+//
+// Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64), GPL_IN_BYTES, GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
+#define GPL_AXES 1
+#include "index.cuh"
+#define GPL_STEPS 56
+#define GPL_TERMS 112
+#define GPL_SLOTS 16
+#define GPL_WHOLE 255
+
+struct GplTerm {
+  gpl_uint multiplier, weight;
+  unsigned source;                        // 0 for the given linear index, else the slot after
+  unsigned shift;                         // GPL_WHOLE: no division
+};
+
+struct GplStep {
+  unsigned long long bound;               // all ones: the number is never past it
+  unsigned long long row;                 // where its coordinates begin in the array of logical indices
+  unsigned short terms, adds;             // that follow those of the step before
+  unsigned short slot;                    // 0 for none, else the slot after
+  unsigned char loads, stores;            // 1 when it is loaded, when it is a result
+};
+
+struct GplProgram {
+  unsigned long long count;               // indices to convert
+  unsigned long long size;                // linear indices from here on do not exist
+  unsigned steps;
+  unsigned mode;                          // a GplMode
+  unsigned padded;                        // 1 when a sum may be past its bound
+  unsigned unused;
+  GplStep step[GPL_STEPS];
+  GplTerm term[GPL_TERMS];
+};
+
+typedef gpl_uint gpl_numbers[GPL_ITEMS];
+
+// sum += value / step * weight
+__device__ __forceinline__ void gpl_add(gpl_numbers& sum, const gpl_numbers& value, const GplTerm& term) {
+  if (term.shift == GPL_WHOLE) {
+#pragma unroll
+    for (int k = 0; k < GPL_ITEMS; ++k) sum[k] += value[k] * term.weight;
+  } else {
+#pragma unroll
+    for (int k = 0; k < GPL_ITEMS; ++k) sum[k] += (GPL_MULHI(value[k], term.multiplier) >> term.shift) * term.weight;
+  }
+}
+
+// Coordinates of one dimension, and which of them are out of bounds.
+__device__ __forceinline__ unsigned gpl_load(const gpl_in* from, unsigned left, unsigned long long bound, unsigned mode, gpl_numbers& number) {
+  gpl_in value[GPL_ITEMS];
+  if (GPL_HAS_ALL) gpl_read<true>(from, left, value);
+  else gpl_read<false>(from, left, value);
+  unsigned outside = 0;
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) {
+    const unsigned long long coordinate = gpl_coordinate(value[k], bound, mode);
+    outside |= (unsigned)(coordinate >= bound) << k;
+    number[k] = (gpl_uint)coordinate;
+  }
+  return outside;
+}
+
+// The terms of a number that is a sum, and which of the sums are past its bound.
+__device__ __forceinline__ unsigned gpl_sum_up(const GplStep& step, const GplTerm* term, const gpl_numbers& given,
+                                               const gpl_numbers (&kept)[GPL_SLOTS], gpl_numbers& number) {
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) number[k] = 0;
+#pragma unroll 1
+  for (int t = 0; t < step.terms; ++t) {
+    if (term[t].source) gpl_add(number, kept[term[t].source - 1], term[t]);
+    else gpl_add(number, given, term[t]);
+  }
+  unsigned outside = 0;
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) outside |= (unsigned)(number[k] >= step.bound) << k;
+  return outside;
+}
+
+// All steps; which indices are past a bound of any of them.  LOADS: some are loaded from `index`; `result`, unless it is 0,
+// gets a row of coordinates for every step with a row, -1 in `padding`, and nothing for indices that are bad.
+template <bool LOADS>
+__device__ __forceinline__ unsigned gpl_carry_out(const GplProgram& program, const gpl_in* index, const gpl_numbers& given, unsigned left,
+                                                  gpl_numbers& sum, gpl_out* result = 0, unsigned bad = 0, unsigned padding = 0) {
+  gpl_numbers kept[GPL_SLOTS];
+  const GplTerm* term = program.term;
+  unsigned outside = 0;
+#pragma unroll 1
+  for (int s = 0; s < (int)program.steps; ++s) {
+    const GplStep& step = program.step[s];
+    gpl_numbers number;
+    if (LOADS && step.loads) outside |= gpl_load(index + step.row, left, step.bound, program.mode, number);
+    else outside |= gpl_sum_up(step, term, given, kept, number);
+    term += step.terms;
+    if (step.slot) {
+#pragma unroll
+      for (int k = 0; k < GPL_ITEMS; ++k) kept[step.slot - 1][k] = number[k];
+    }
+#pragma unroll 1
+    for (int t = 0; t < step.adds; ++t) gpl_add(sum, number, term[t]);
+    term += step.adds;
+    if (!LOADS && result && step.stores) {
+      gpl_out coordinate[GPL_ITEMS];
+#pragma unroll
+      for (int k = 0; k < GPL_ITEMS; ++k) coordinate[k] = padding >> k & 1 ? (gpl_out)-1 : (gpl_out)number[k];
+      if (GPL_HAS_ALL && !bad) gpl_write<true>(coordinate, result + step.row, left, bad);
+      else gpl_write<false>(coordinate, result + step.row, left, bad);
+    }
+  }
+  return outside;
+}
+
+// Given linear indices, and which of them do not exist; those may then be any number.
+__device__ __forceinline__ unsigned gpl_read_linear(const gpl_in* from, unsigned left, const GplProgram& program, gpl_numbers& given) {
+  gpl_in value[GPL_ITEMS];
+  if (GPL_HAS_ALL) gpl_read<true>(from, left, value);
+  else gpl_read<false>(from, left, value);
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) given[k] = (gpl_uint)gpl_widen(value[k]);
+  return gpl_outside(value, (gpl_uint)program.size);
+}
+
+__device__ __forceinline__ void gpl_write_linear(const gpl_numbers& sum, gpl_out* to, unsigned left, unsigned bad) {
+  if (GPL_HAS_ALL && !bad) gpl_write<true>(sum, to, left, bad);
+  else gpl_write<false>(sum, to, left, bad);
+}
+
+GPL_KERNEL gpl_linearize_program(const gpl_in* __restrict__ index, gpl_out* __restrict__ linear,
+                                 unsigned long long* __restrict__ offender, const __grid_constant__ GplProgram program) {
+  const unsigned long long first = gpl_first();
+  const unsigned left = gpl_left(first, program.count);
+  gpl_numbers sum = {};
+  const unsigned bad = gpl_carry_out<true>(program, index + first, sum, left, sum);
+  if (bad) gpl_report(bad, first, left, offender);
+  if (linear) gpl_write_linear(sum, linear + first, left, bad);
+}
+
+GPL_KERNEL gpl_delinearize_program(const gpl_in* __restrict__ linear, gpl_out* __restrict__ index,
+                                   unsigned long long* __restrict__ offender, const __grid_constant__ GplProgram program) {
+  const unsigned long long first = gpl_first();
+  const unsigned left = gpl_left(first, program.count);
+  gpl_numbers given, none = {};
+  unsigned bad = gpl_read_linear(linear + first, left, program, given), padding = 0;
+  if (program.padded) padding = gpl_carry_out<false>(program, 0, given, left, none);
+  if (program.mode != GPL_MARK) bad |= padding;
+  if (bad) gpl_report(bad, first, left, offender);
+  if (index) gpl_carry_out<false>(program, 0, given, left, none, index + first, bad, padding);
+}
+
+// Linear index in the source layout to the target layout, by way of the coordinates or as much of them as is needed.
+GPL_KERNEL gpl_convert_linear_program(const gpl_in* __restrict__ source, gpl_out* __restrict__ target,
+                                      unsigned long long* __restrict__ offender, const __grid_constant__ GplProgram program) {
+  const unsigned long long first = gpl_first();
+  const unsigned left = gpl_left(first, program.count);
+  gpl_numbers given, sum = {};
+  unsigned bad = gpl_read_linear(source + first, left, program, given);
+  bad |= gpl_carry_out<false>(program, 0, given, left, sum);
+  if (bad) gpl_report(bad, first, left, offender);
+  if (target) gpl_write_linear(sum, target + first, left, bad);
+}

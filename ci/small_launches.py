@@ -34,6 +34,15 @@ MOVES = [
     ((3, 3, 300), (0, 1, 2), (0, 2, 1), (3, 4, 304), 0),      # planes to pixels of 4 channels
     ((2, 3, 2, 3, 2), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), None, 0),     # runs too short for tiles
 ]
+# source, target, bytes before the buffers begin: packed elements that do not move as whole bytes
+PACKED = [
+    ("s4[37,51]{1,0:E(4)}", "{0,1:PD(39,51)PV(lowest)E(4)}", 0),        # single elements
+    ("u2[29,64]{1,0:PD(29,67)E(2)}", "{1,0:E(2)}", 3),                  # shifted words
+    ("u1[1001]{0:E(1)}", "{0}", 1),                                     # unpacked
+    ("s4[1001]{0}", "{0:PD(1011)E(4)}", 2),                             # packed
+    ("s4[13,19]{1,0:T(8,8)(8,1)E(4)}", "{1,0:PD(14,19)PV(highest)E(4)}", 3),      # tiles to rows that end inside of bytes
+    ("s4[16,20]{1,0:E(4)}", "{1,0:T(8,8)(8,1)E(4)}", 1),                # tiles of whole bytes, one of them cut
+]
 ELEMENT_TYPES = ("u8", "f16", "f32", "f64", "c128")
 INDEX_DTYPES = ("int8", "uint8", "int16", "int32", "uint32", "int64")
 INDEX_SHAPES = ("u8[5,3,4]{1,2,0:PD(6,4,4)}", "u8[5,3,4]{1,2,0:T(3,2)(2)}", "u8[5,3,4]{1,2,0:T(2,*,5)}")
@@ -49,11 +58,11 @@ def main() -> int:
             source = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(source_order))
             target = source.with_layout(gl.Layout.from_major_to_minor(target_order, padded_dimensions=widths))
             moves.append((source, target, before))
-    used = {_move(xp, *move) for move in moves} | _move_together(xp, moves)
+    used = {_move(xp, *move) for move in moves} | _move_together(xp, moves) | {_move_packed(xp, *move) for move in PACKED}
     for dtype in INDEX_DTYPES:
         used |= {_convert(xp, dtype, text) for text in INDEX_SHAPES}
     missing = set(kernel_files()) - used
-    print(f"{len(moves)} moves, one by one and together, and {3 * len(INDEX_DTYPES) * len(INDEX_SHAPES)} index conversions, right everywhere; "
+    print(f"{len(moves)} moves, one by one and together, {len(PACKED)} of packed elements, and {3 * len(INDEX_DTYPES) * len(INDEX_SHAPES)} index conversions, right everywhere; "
           f"kernel files: {', '.join(sorted(used))}")
     if missing:
         print(f"no launch of {', '.join(sorted(missing))}", file=sys.stderr)
@@ -83,6 +92,21 @@ def _move(xp, source: gl.Shape, target: gl.Shape, before: int) -> str:
     return kernel_plan(relayout_move(source, target), phase, phase).file
 
 
+def _move_packed(xp, source: str, target: str, before: int) -> str:
+    """Relayout, and unpack to an array with gaps; the file of the relayout's kernel."""
+    plan = gl.plan(source, target)
+    given = np.random.default_rng(0).integers(0, 256, plan.source.nbytes, np.uint8)
+    buffer, moved = _buffer(xp, plan.source, before), _buffer(xp, plan.target, before)
+    buffer[:] = xp.asarray(given)
+    plan(buffer, moved)
+    back = xp.zeros((*plan.target.dimensions, 2), np.uint8)[..., 1]
+    gl.unpack(moved, plan.target, out=back)
+    expected = plan(given)
+    if _host(moved).tobytes() != expected.tobytes() or _host(back).tobytes() != gl.unpack(expected, plan.target).tobytes():
+        sys.exit(f"relayout {source} -> {target} gave wrong bytes")
+    return kernel_plan(plan.move, before % 16, before % 16).file
+
+
 def _move_together(xp, moves: list[tuple[gl.Shape, gl.Shape, int]]) -> set[str]:
     """All the moves as one list; the files of the launches that several of them share."""
     jobs, outs = [], []
@@ -103,7 +127,8 @@ def _move_together(xp, moves: list[tuple[gl.Shape, gl.Shape, int]]) -> set[str]:
 
 def _buffer(xp, shape: gl.Shape, before: int):
     """Memory full of ones that ends with the buffer's last element."""
-    return xp.full((before + shape.buffer_size) * shape.itemsize, 0xFF, xp.uint8).view(shape.dtype)[before:]
+    dtype = shape.element_type.carrier if shape.element_type.is_extended else shape.dtype        # CuPy lacks what NumPy lacks
+    return xp.full((before + shape.buffer_length) * shape.itemsize, 0xFF, xp.uint8).view(dtype)[before:]
 
 
 def _convert(xp, dtype: str, text: str) -> str:

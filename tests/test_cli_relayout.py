@@ -165,3 +165,15 @@ def test_types_without_a_layout_are_refused(folder):
                            (np.zeros(2, ">f4"), "big-endian"), (np.zeros(2, np.longdouble), "no XLA counterpart")):
         np.save("other.npy", array)
         assert message in failure("relayout", "other.npy", "out.npy", "--to", "{0}")
+
+
+def test_packed_elements_go_to_bytes_and_back(folder):
+    array = np.arange(15).reshape(3, 5).astype(np.uint8)
+    np.save("narrow.npy", array)
+    run("relayout", "narrow.npy", "packed.npy", "--to", "u4[3,5]{0,1:E(4)}")
+    np.testing.assert_array_equal(np.load("packed.npy"), gl.pack(array, "u4[3,5]{0,1:E(4)}"), strict=True)
+    run("relayout", "packed.npy", "padded.npy", "--from", "u4[3,5]{0,1:E(4)}", "--to", "{1,0:PD(3,6)E(4)}")
+    run("relayout", "padded.npy", "again.npy", "--from", "u4[3,5]{1,0:PD(3,6)E(4)}", "--unpack")
+    np.testing.assert_array_equal(np.load("again.npy"), array, strict=True)
+    assert "is packed: its buffer is uint8" in failure("relayout", "array.npy", "out.npy", "--from", "u4[24]{0:E(4)}", "--unpack")
+    assert "a buffer of u4[24]{0:E(4)} has 12 bytes" in failure("relayout", "packed.npy", "out.npy", "--from", "u4[24]{0:E(4)}", "--unpack")

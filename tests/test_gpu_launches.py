@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from ci.small_launches import ELEMENT_TYPES, MOVES
+from ci.small_launches import ELEMENT_TYPES, MOVES, PACKED
 from gpulayout.backends.kernel_source import kernel_files
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.move import relayout_move
@@ -23,6 +23,11 @@ def representatives():
             phase = before * source.itemsize % 16
             plan = kernel_plan(relayout_move(source, target), phase, phase)
             found.setdefault((plan.file, plan.kernel + " with padding" * bool(widths)), (source, target, before))
+    for source, target, before in PACKED:
+        plan = gl.plan(source, target)
+        launch = kernel_plan(plan.move, before % 16, before % 16)
+        found.setdefault((launch.file, launch.kernel + f" {plan.source.bits_per_element} to {plan.target.bits_per_element} bits"),
+                         (plan.source, plan.target, before))
     return found
 
 

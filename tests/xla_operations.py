@@ -168,6 +168,12 @@ LAYOUT_FIELDS = {"tiles": "tiles", "tail": "tail_padding_alignment", "element_si
 WITHOUT_ELEMENTS = {"tuple": TupleShape, "opaque": OpaqueShape, "token": TokenShape, "buffer": BufferShape}
 
 
+def pack_subbyte(given):
+    """The bytes of a packed 1-D buffer; the row's values are signed."""
+    name, bits = f"s{given['bits']}", given["bits"]
+    return gl.pack(given["values"], Shape(name, (len(given["values"]),), Layout((0,), element_size_in_bits=bits))).tolist()
+
+
 def layout_of(given):
     """The layout of a row, whose order has one of two names."""
     order = given["m2m"] if "m2m" in given else given["minor_to_major"]
@@ -175,6 +181,7 @@ def layout_of(given):
 
 
 OPERATIONS = {
+    "pack_subbyte": pack_subbyte,
     "multi_to_linear": lambda g: gl.linearize(g["index"], shape_of(g)),
     "linear_to_multi": lambda g: list(gl.delinearize(g["linear"], shape_of(g))),
     "linear_roundtrip": linear_roundtrip,

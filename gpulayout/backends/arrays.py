@@ -111,18 +111,30 @@ def check_dtype(array: Array, shape: Shape, role: str) -> None:
 
 
 def check_buffer(array: Array, shape: Shape, role: str) -> None:
-    """TypeError or BufferError unless the array is one contiguous run that can hold the shape's buffer."""
-    if array.dtype is not shape.element_type.dtype:          # dtypes of NumPy's own are single objects: the usual case is one `is`
-        check_dtype(array, shape, role)
+    """TypeError or BufferError unless the array is one contiguous run that can hold the shape's buffer.
+
+    A buffer of packed elements is an array of bytes, uint8 and nothing else.
+    """
+    if array.dtype is not shape.buffer_dtype:                # dtypes of NumPy's own are single objects: the usual case is one `is`
+        _check_buffer_dtype(array, shape, role)
     if array.ndim != 1:
         raise BufferError(f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D memory: logical arrays "
                           f"go through gl.pack and gl.unpack, and {role}.ravel('K') is the memory of a dense array as it lies")
     size = array.size
-    if size < shape.buffer_size:
-        raise BufferError(f"{role} has {size} elements, but {shape} needs {shape.buffer_size}")
+    if size < shape.buffer_length:
+        unit = "bytes" if shape.is_packed else "elements"
+        raise BufferError(f"{role} has {size} {unit}, but {shape} needs {shape.buffer_length}")
     if size > 1 and array.strides[0] != array.itemsize:
         raise BufferError(f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
                           f"steps by {shape.itemsize}")
+
+
+def _check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
+    if not shape.is_packed:
+        check_dtype(array, shape, role)
+    elif array.dtype != shape.buffer_dtype:
+        raise TypeError(f"{role} has dtype {array.dtype}, but {shape} is packed, {8 // shape.bits_per_element} elements in a byte: "
+                        "its buffer is uint8")
 
 
 def check_logical(array: Array, shape: Shape, role: str) -> None:

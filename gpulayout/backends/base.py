@@ -34,7 +34,7 @@ class Backend(Protocol):
         """A new array from plain Python values."""
 
     def dtype_for(self, shape: Shape) -> np.dtype:
-        """The dtype of a new buffer of this element type: its own, or the unsigned carrier of the same width."""
+        """The dtype of a new buffer of the shape: its own, or the unsigned carrier of the same width."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Array | None = None) -> Array:
         """An uninitialised array, C order, on the device of `like` or the current one."""

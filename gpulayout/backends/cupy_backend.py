@@ -107,7 +107,7 @@ class CupyBackend(CudaBackend):
         return cupy.asarray(host)
 
     def dtype_for(self, shape: Shape) -> np.dtype:
-        return shape.dtype if _holds(shape.dtype) else shape.element_type.carrier
+        return shape.buffer_dtype if _holds(shape.buffer_dtype) else shape.element_type.carrier
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
         """As `Backend.empty`; under the stream that will write it, for CuPy's pool reuses dropped memory in that stream's order."""

@@ -4,21 +4,20 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 
 from gpulayout.backends.base import Job
+from gpulayout.backends.numpy_bits import move_bits
 from gpulayout.backends.numpy_index import convert
+from gpulayout.backends.numpy_views import strided_view, word_of
 from gpulayout.backends.threads import share, thread_count
 from gpulayout.model.shape import Shape
+from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.host_plan import Fill, HostPlan, host_pieces, host_plan
 from gpulayout.planning.move import Move
 from gpulayout.planning.piece import Pieces
-
-# Elements move as unsigned integers of their width; 16 bytes move as complex128, which NumPy copies whole.
-_WORDS = {size: np.dtype(name) for size, name in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
 
 
 class NumpyBackend:
@@ -33,7 +32,7 @@ class NumpyBackend:
         return np.array(values, dtype, order=order)
 
     def dtype_for(self, shape: Shape) -> np.dtype:
-        return shape.dtype
+        return shape.buffer_dtype
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: object = None) -> np.ndarray:
         return np.empty(shape, dtype)
@@ -55,12 +54,15 @@ class NumpyBackend:
 
     def move(self, pieces: Pieces, source: np.ndarray, target: np.ndarray) -> None:
         for move, source_offset, target_offset in pieces if len(pieces) == 1 else host_pieces(pieces):
+            if type(move) is BitsMove:
+                move_bits(move, source_offset, target_offset, source, target)
+                continue
             plan = host_plan(move)
             if plan.share:
                 plan = host_plan(move, thread_count())
-            word, block = _word(plan.itemsize), plan.block
-            reading = _view(source, word, block.shape, source_offset, block.source_strides)
-            writing = _view(target, word, block.shape, target_offset, block.target_strides)
+            word, block = word_of(plan.itemsize), plan.block
+            reading = strided_view(source, word, block.shape, source_offset, block.source_strides)
+            writing = strided_view(target, word, block.shape, target_offset, block.target_strides)
             fills = _fills(move, plan, target, target_offset) if plan.fills else ()
             if plan.tile:
                 _copy_tiled(reading, writing, plan, fills)
@@ -88,9 +90,9 @@ class _Padding(NamedTuple):
 
 
 def _fills(move: Move, plan: HostPlan, target: np.ndarray, offset: int) -> list[_Padding]:
-    word = _word(move.itemsize)
+    word = word_of(move.itemsize)
     pad = np.frombuffer(move.pad, word)[0]
-    return [_Padding(_view(target, word, fill.block.shape, offset + fill.block.target_offset, fill.block.target_strides), pad, fill)
+    return [_Padding(strided_view(target, word, fill.block.shape, offset + fill.block.target_offset, fill.block.target_strides), pad, fill)
             for fill in plan.fills]
 
 
@@ -142,20 +144,3 @@ def _copy_tiles(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: i
         kept = scratch[tuple([slice(size) for size in part.shape])]
         kept[...] = part
         target[box] = kept
-
-
-@functools.cache
-def _word(itemsize: int) -> np.dtype:
-    """The dtype of an element of so many opaque bytes."""
-    return _WORDS.get(itemsize) or np.dtype(f"V{itemsize}")
-
-
-def _view(array: np.ndarray, word: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> np.ndarray:
-    """A strided view of an array's memory, from its first element on; `offset` and `strides` in bytes."""
-    flags = array.flags
-    if flags.c_contiguous or flags.f_contiguous:
-        return np.ndarray(shape, word, array if flags.c_contiguous else array.T, offset, strides)
-    # Only logical arrays with strides of their own get here; they lend no buffer, so their memory goes by its address.
-    address, read_only = array.__array_interface__["data"]
-    interface = {"version": 3, "data": (address + offset, read_only), "shape": shape, "strides": strides, "typestr": word.str}
-    return np.asarray(SimpleNamespace(__array_interface__=interface, owner=array))

@@ -19,7 +19,7 @@ def array_of_values(given: Any, role: str, dtype: np.dtype | None) -> np.ndarray
         found = np.array(given)
         if dtype is None or not found.size:
             return found if dtype is None else found.astype(dtype)
-        if dtype.kind in "biu":
+        if dtype.kind in "biu" or _limits(dtype):
             return _whole(given, dtype)
         return _rounded(found, dtype)
     except (ValueError, OverflowError, TypeError) as error:
@@ -33,11 +33,19 @@ def _whole(given: Any, dtype: np.dtype) -> np.ndarray:
         if isinstance(leaf, (bool, np.bool_)) != (dtype.kind == "b") or not hasattr(leaf, "__index__") and dtype.kind != "b":
             raise TypeError(f"it holds {leaf!r}, {type_text(leaf)}, which {dtype} cannot hold without loss")
     if dtype.kind != "b":
-        limits = np.iinfo(dtype)
+        limits = _limits(dtype)
         for leaf in map(operator.index, leaves.flat):
             if not limits.min <= leaf <= limits.max:
                 raise TypeError(f"it holds {leaf}, and the range of {dtype} is {limits.min}..{limits.max}")
-    return leaves.astype(dtype)
+    return leaves.astype(np.int8 if dtype.kind == "V" else dtype).astype(dtype)          # small integers are no numbers to NumPy
+
+
+def _limits(dtype: np.dtype) -> ml_dtypes.iinfo | None:
+    """The range of an integer type, those of ml_dtypes included; None for other types."""
+    try:
+        return ml_dtypes.iinfo(dtype)
+    except ValueError:
+        return None
 
 
 def _rounded(found: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -59,7 +59,7 @@ def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, un
     whole SHAPE.
 
     Element types that NumPy does not know (bf16, f8...) stand in .npy files as opaque bytes (V2, V1): name the type with
-    a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy.
+    a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy, or uint8 where elements are packed, as with E(4).
 
     Files are memory-mapped and moved on the CPU.  OUT.npy appears complete or not at all; an existing file is replaced only
     with --overwrite.  Files with Python objects, big-endian numbers or a size that differs from their header are refused.
@@ -76,7 +76,7 @@ def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, un
     source = open_npy(source_path)
     shape = _buffer_shape(source, from_) if from_ is not None else _array_shape(source, to)
     target = shape.with_layout(None) if unpack else _target_shape(shape, to)
-    job = Job(source, target_path, plan(shape, target), shape.dimensions if unpack else (target.buffer_size,))
+    job = Job(source, target_path, plan(shape, target), shape.dimensions if unpack else (target.buffer_length,))
     check_output(target_path, source_path, overwrite=overwrite)
     seconds = None if dry_run else _carry_out(job)
     if as_json:
@@ -102,9 +102,9 @@ def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
     if len(source.dimensions) != 1:
         raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}; with --from the file is a 1-D "
                       "buffer, and an N-d array is packed without --from")
-    if source.element_count != shape.buffer_size:
+    if source.element_count != shape.buffer_length:
         raise Failure(f"{source.path}: it has {counted(source.element_count, 'element')}, but a buffer of {shape} has "
-                      f"{shape.buffer_size}")
+                      f"{shape.buffer_length}{' bytes' * shape.is_packed}")
     return shape
 
 
@@ -133,6 +133,10 @@ def _target_shape(shape: Shape, to: Shape | Layout) -> Shape:
 
 def _check_element_type(source: NpyFile, shape: Shape) -> None:
     """The file must hold the type, or carry one that NumPy lacks as opaque bytes or unsigned integers of its width."""
+    if shape.is_packed:
+        if source.dtype != shape.buffer_dtype:
+            raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} is packed: its buffer is uint8")
+        return
     element_type: ElementType = shape.element_type
     opaque = source.dtype.kind == "V" or (element_type.is_extended and source.dtype == element_type.carrier)
     if source.dtype == element_type.dtype or (opaque and source.dtype.itemsize == element_type.itemsize):
@@ -143,9 +147,10 @@ def _check_element_type(source: NpyFile, shape: Shape) -> None:
 def _carry_out(job: Job) -> float:
     """Move the elements; the seconds it took, with the time to put them on disk."""
     start = time.perf_counter()
-    dtype = job.plan.source.dtype
-    with new_npy(job.target, job.source.dtype, job.dimensions) as result:
-        job.plan(job.source.elements().view(dtype), out=result.view(dtype))
+    source, target = job.plan.source, job.plan.target
+    dtype = target.buffer_dtype if target.is_packed else job.source.dtype
+    with new_npy(job.target, dtype, job.dimensions) as result:
+        job.plan(job.source.elements().view(source.buffer_dtype), out=result.view(target.buffer_dtype))
     return time.perf_counter() - start
 
 

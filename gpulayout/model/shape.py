@@ -21,12 +21,13 @@ from gpulayout.model.frozen import Frozen
 from gpulayout.model.layout import Layout
 from gpulayout.model.padding import canonical_scalar, pad_bytes
 from gpulayout.model.shape_edits import ShapeEdits
+from gpulayout.model.shape_storage import ShapeStorage
 from gpulayout.model.strides import layout_from_strides
 from gpulayout.model.tiling import expand
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Shape(ShapeEdits, Frozen):
+class Shape(ShapeStorage, ShapeEdits, Frozen):
     """An array's element type, dimensions (logical sizes) and layout.  Immutable, hashable, validated when made.
 
     element_type   an XLA name such as "f32", or anything `numpy.dtype` takes

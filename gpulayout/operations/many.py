@@ -9,7 +9,7 @@ from gpulayout.backends.base import Array, Backend, Job
 from gpulayout.model.checks import counted
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
-from gpulayout.operations.relayout import Plan, checked_buffers, plan
+from gpulayout.operations.relayout import Plan, checked_buffers, new_buffer, plan
 
 
 class _Opened(NamedTuple):
@@ -40,7 +40,7 @@ def relayout_many(jobs: Iterable[tuple[Any, Shape | str, Shape | Layout | str]],
     outs = _checked_outs(out, len(jobs))
     opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
     _check_no_overlap(opened)
-    written = [job.out if job.out is not None else job.backend.empty((job.plan.target.buffer_size,), job.array.dtype, job.array)
+    written = [job.out if job.out is not None else new_buffer(job.plan.source, job.plan.target, job.backend, job.array)
                for job in opened]
     groups: dict[tuple[Backend, str], list[Job]] = {}
     for number, (job, target) in enumerate(zip(opened, written)):

@@ -20,17 +20,23 @@ def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
     array   of `shape.dimensions`; any strides, read-only too; nested lists go to the default backend
     out     1-D, contiguous, `shape.buffer_size` elements or more, on the same device; returned as given
 
+    With `E(1)`, `E(2)` or `E(4)` the buffer is packed: uint8, `shape.nbytes` long, element 0 in the lowest bits of byte 0.  Of each
+    element the low bits are taken; bits of the last byte that are left over become 0.  Tiles of packed elements need rows of whole
+    bytes: LayoutError where two of their runs would share one.
+
     Raises as `relayout`; BufferError when the array has other dimensions.
 
     >>> import numpy as np
     >>> pack(np.array([[1, 2, 3], [4, 5, 6]], np.int8), "s8[2,3]{0,1:PD(3,3)PV(highest)}")
     array([  1,   4, 127,   2,   5, 127,   3,   6, 127], dtype=int8)
+    >>> pack([1, 2, 3], "u4[3]{0:E(4)}")
+    array([33,  3], dtype=uint8)
     """
     shape = as_shape(shape)
     backend, source = arrays.open_array_like(array, "array", shape.dtype)
     arrays.check_logical(source, shape, "array")
     if out is None:
-        result = out = backend.empty((shape.buffer_size,), source.dtype, source)
+        result = out = backend.empty((shape.buffer_length,), shape.buffer_dtype if shape.is_packed else source.dtype, source)
     else:
         out_backend, result = arrays.open_array(out, "out", writing=True)
         arrays.check_buffer(result, shape, "out")
@@ -45,6 +51,8 @@ def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
 
     out   an array of `shape.dimensions` on the same device, with any strides that do not overlap; returned as given
 
+    Packed elements come one in a byte, as ml_dtypes holds them: the element in the low bits, and zeros.
+
     Raises as `relayout`; BufferError when `out` has other dimensions or overlaps itself.
 
     >>> import numpy as np
@@ -56,7 +64,8 @@ def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
     backend, source = arrays.open_array(buffer, "buffer")
     arrays.check_buffer(source, shape, "buffer")
     if out is None:
-        result = out = backend.empty(shape.dimensions, source.dtype, source)
+        dtype = backend.dtype_for(shape.with_layout(None)) if shape.is_packed else source.dtype
+        result = out = backend.empty(shape.dimensions, dtype, source)
         strides = arrays.contiguous_strides(shape.dimensions, shape.itemsize)
     else:
         out_backend, result = arrays.open_array(out, "out", writing=True)
@@ -73,7 +82,7 @@ def view(buffer: Any, shape: Shape | str) -> Array:
     """The logical array as strides over the buffer: no copy, so writing to it writes to the buffer.
 
     Every layout of order and padding can be said in strides; of tiles, those that leave neighbours at one distance:
-    T(1,128), or tiles as wide as the array.  LayoutError names other tiles.  Raises as `unpack` for the buffer.
+    T(1,128), or tiles as wide as the array.  LayoutError names other tiles, and elements packed into bytes.  Raises as `unpack` for the buffer.
 
     >>> import numpy as np
     >>> view(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}").strides
@@ -115,4 +124,4 @@ def empty(shape: Shape | str) -> Array:
     shape = as_shape(shape)
     check_storable(shape)
     backend = default_backend()
-    return backend.zeros((shape.buffer_size,), backend.dtype_for(shape))
+    return backend.zeros((shape.buffer_length,), backend.dtype_for(shape))

@@ -51,8 +51,8 @@ class Plan:
     def __call__(self, buffer: Any, out: Any = None) -> Array:
         """A buffer in the target layout: `out`, or a new one where `buffer` lives.
 
-        buffer   1-D, contiguous, at least `source.buffer_size` elements
-        out      the same for the target; only its first `target.buffer_size` elements are written
+        buffer   1-D, contiguous, at least `source.buffer_size` elements; packed elements are uint8, `source.nbytes` or more
+        out      the same for the target; only its first `target.nbytes` bytes are written
 
         Raises as `relayout` does.
         """
@@ -62,7 +62,7 @@ class Plan:
                 return out
         backend, array, result = checked_buffers(self.source, self.target, buffer, out)
         if out is None:
-            result = out = backend.empty((self.target.buffer_size,), array.dtype, array)
+            result = out = new_buffer(self.source, self.target, backend, array)
         backend.move(self.pieces, array, result)
         if type(out) is not np.ndarray and type(out) is type(buffer) and array is buffer:
             self._repeated.setdefault(type(array), backend.repeated(self.pieces)).remember(array, out)
@@ -104,6 +104,12 @@ def checked_buffers(source: Shape, target: Shape, buffer: Any, out: Any) -> tupl
     return backend, array, result
 
 
+def new_buffer(source: Shape, target: Shape, backend: Backend, array: Array) -> Array:
+    """An uninitialised buffer of `target` for what is moved out of `array`, a buffer of `source`."""
+    dtype = array.dtype if source.is_packed == target.is_packed else backend.dtype_for(target)
+    return backend.empty((target.buffer_length,), dtype, array)
+
+
 _plan = functools.lru_cache(maxsize=4096)(Plan)
 
 
@@ -122,12 +128,13 @@ def relayout(buffer: Any, source: Shape | str, target: Shape | Layout | str, *, 
     """A buffer of `source` as a buffer of `target`, in one pass, padding filled.
 
     buffer   1-D array of `source.buffer_size` elements or more: NumPy, CuPy, or foreign memory through DLPack or
-             `__cuda_array_interface__`; it stays on its device
+             `__cuda_array_interface__`; it stays on its device.  Of packed elements, `E(4)`, it is bytes: uint8
     source   a shape or its text; target likewise, or a layout alone: `{0,1}`
     out      where to write, on the same device; it is returned as it was given
 
     TypeError for a wrong dtype, BufferError for a buffer that is too small, not contiguous, read-only (out), on
-    another device or overlapping; LayoutError when the shapes are not the same logical array.
+    another device or overlapping; LayoutError when the shapes are not the same logical array, or when runs of a
+    packed target would share a byte because of tiles: s4[4,6]{1,0:T(2,3)E(4)}, where rows of 3 end inside of one.
 
     >>> import numpy as np
     >>> relayout(np.arange(6, dtype=np.float32), "f32[2,3]{1,0}", "f32[2,3]{0,1}")

@@ -8,6 +8,8 @@ from gpulayout.model.bitcast import is_bitcast
 from gpulayout.model.checks import counted
 from gpulayout.model.padding import value_text
 from gpulayout.model.shape import Shape
+from gpulayout.planning.bits_host import host_bits
+from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.host_plan import host_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
@@ -39,23 +41,31 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
 def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
     """What a relayout from `source` to `target` does, one fact per line; of several pieces the first in detail."""
     move = pieces[0].move
-    read, written, elements = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written", "element_count"))
-    places = written // move.itemsize
+    read, written, elements, places = (sum(getattr(piece.move, name) for piece in pieces) for name in
+                                       ("bytes_read", "bytes_written", "element_count", "place_count"))
+    if source.is_packed or target.is_packed:                   # pieces of whole bytes have several elements in each
+        elements, places = source.element_count, target.buffer_size
     lines = [f"relayout {source} -> {target}",
-             f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {move.itemsize}",
+             f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {_size(source)}",
              f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, {_padding(places - elements, places, target)}",
              *_pieces(pieces, written), f"  merged   {_merged(move, source)}"]
     labels = dimension_labels(source.rank)
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
-        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {axis.source_stride} bytes in the source, "
+        place, unit = ("slot", "slots") if isinstance(move, BitsMove) else ("place", "bytes")
+        lines.append(f"    axis {number}  {name}: {counted(axis.extent, place)}{padded}, a step is {axis.source_stride} {unit} in the source, "
                      f"{axis.target_stride} in the target")
     if is_bitcast(source, target):
         lines.append("  bitcast  both are the same bytes: nothing would have to move")
     lines.append(f"  numpy    {_numpy(move)}")
     lines += _gpu(kernel_plan(move))
     return Explanation("\n".join(lines))
+
+
+def _size(shape: Shape) -> str:
+    """The size of an element in a buffer: bytes, or bits where they are packed."""
+    return f"{shape.bits_per_element} bits" if shape.is_packed else str(shape.itemsize)
 
 
 def _pieces(pieces: Pieces, written: int) -> list[str]:
@@ -90,6 +100,8 @@ def _numpy(move: Move) -> str:
         return "nothing to do"
     if not move.element_count:
         return f"one fill of {counted(move.place_count, 'place')}"
+    if isinstance(move, BitsMove):
+        return _numpy_bits(move)
     plan = host_plan(move)
     text = f"one np.copyto over {_axes(len(plan.block.shape))}"
     if plan.tile:
@@ -115,6 +127,12 @@ def _gpu_tile(plan: KernelPlan) -> str:
     return _tile(plan.tile[::-1])
 
 
+def _numpy_bits(move: BitsMove) -> str:
+    plan = host_bits(move)
+    way = "looked up one by one" if plan.looked_up else "spread to bytes by shifts" if move.source_bits < 8 else "copied"
+    return f"chunks of up to {counted(plan.chunk, 'element')}, {way}" + ", then packed" * (move.target_bits < 8)
+
+
 def _axes(number: int) -> str:
     return f"{number} {'axis' if number == 1 else 'axes'}"
 
@@ -126,6 +144,8 @@ def _gpu(plan: KernelPlan | None) -> list[str]:
     lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
              f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
              f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]
+    if plan.family == "bits":
+        return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
     source, target = requests(plan)
     met = [f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})" for side, name in ((source, "read"), (target, "written")) if side]
     lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(met)}")

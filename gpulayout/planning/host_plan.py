@@ -178,13 +178,13 @@ def host_pieces(pieces: Pieces) -> Pieces:
 
     Where the padding lies in many short runs, the whole target is filled first and nothing after that.
     """
-    fills = [piece for piece in pieces if not piece.move.element_count]
+    fills = [piece for piece in pieces if not piece.move.element_count and isinstance(piece.move, Move)]     # a last half byte is none
     if not fills or len(pieces) == 1 or not _are_scattered([piece.move for piece in fills], pieces):
         return pieces
     move = fills[0].move
     last = max(piece.target_offset + piece.move.target_span[1] for piece in pieces)
     everything = Move((Axis(last // move.itemsize, 0, 0, move.itemsize),), move.itemsize, move.pad, ((),))
-    return (Piece(everything), *(piece for piece in pieces if piece.move.element_count))
+    return (Piece(everything), *(piece for piece in pieces if piece.move.element_count or not isinstance(piece.move, Move)))
 
 
 def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:

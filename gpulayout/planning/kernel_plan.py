@@ -8,6 +8,7 @@ Families, the fastest first:
     tile     different minor axes: a tile goes through shared memory, so that both sides are read and written in runs;
              it has two axes, or where those are short, as many as make runs
     gather   the rest: one place after the other
+    bits     packed elements that do not move as whole bytes
 
 A plan depends on the pointers only through their remainder modulo 16, so it can be cached.
 """
@@ -16,6 +17,8 @@ from __future__ import annotations
 import functools
 import math
 
+from gpulayout.planning.bits_move import BitsMove
+from gpulayout.planning.bits_plan import bits_plan
 from gpulayout.planning.box_plan import many_axes_plan
 from gpulayout.planning.channel_plan import channel_plan
 from gpulayout.planning.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
@@ -29,13 +32,15 @@ _GATHER = Kernel("gather", "gather.cu", "gpl_gather")
 
 
 @functools.lru_cache(maxsize=4096)
-def kernel_plan(move: Move, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
+def kernel_plan(move: Move | BitsMove, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
     """The launch for a move between two addresses with these remainders modulo 16; None when there is nothing to write.
 
     BufferError when a stride is not a whole number of elements, or an address not a multiple of the element.
     """
     if not move.place_count:
         return None
+    if isinstance(move, BitsMove):
+        return bits_plan(move, target_phase)
     work = widened(move, source_phase, target_phase)
     minor = work.axes[0]
     if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:

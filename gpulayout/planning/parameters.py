@@ -15,6 +15,7 @@ import numpy as np
 from gpulayout.planning.division import divisor, reciprocal
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)     # one compiled kernel each; unused axes have extent 1
+QUOTIENTS, QUOTIENT_AXES = 3, 8                        # of a coordinate, in kernels/bits_tiled.cu; more axes do not fit 4 KB
 BOX_LANES, BOX_DIGITS = 32, 16                         # of kernels/tile_nd.cu
 BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16          # its table and box; an entry of the table, 8 where offsets have 32 bits
 _INT31, _MASK64 = 2**31, 2**64 - 1
@@ -102,6 +103,15 @@ def pack_box(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> byt
             data += struct.pack("<3I4H", *divisor(size, 32), step, cut, unit, per) + bytes(bits // 16 - 2 << 1)
             data += _words((stride, -1 if bound is None else bound), bits)
     return _aligned(data + struct.pack("<6I", *apart, *[0] * (4 - len(apart)), first, first * BOX_ENTRY_BYTES), 16)
+
+
+def pack_quotients(bits: int, quotients: Sequence[Sequence[tuple[int, int]]], variant: int) -> bytes:
+    """The bytes that follow the `GplMove` in a `GplTiledMove`: (step, weight) of every axis, 3 each."""
+    words: list[int] = []
+    for terms in [*quotients, *[()] * (variant - len(quotients))]:
+        for step, weight in [*terms, *[(1, 0)] * (QUOTIENTS - len(terms))]:
+            words += [*divisor(step, bits), weight]
+    return _aligned(_words(words, bits), 16)
 
 
 def pack_index_table(bits: int, scalars: Sequence[int], low_digits: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:

@@ -79,7 +79,7 @@ def absorbed(copies: Iterable[Piece], fills: Iterable[Piece]) -> list[Piece]:
     for fill in fills:
         waiting.setdefault(fill.target_offset, []).append(fill)
     grown = [_with_padding(copy, waiting) for copy in copies]
-    return grown + [_as_fill(fill) for left in waiting.values() for fill in left]
+    return grown + [as_fill(fill) for left in waiting.values() for fill in left]
 
 
 def _with_padding(copy: Piece, waiting: dict[int, list[Piece]]) -> Piece:
@@ -98,7 +98,7 @@ def _with_padding(copy: Piece, waiting: dict[int, list[Piece]]) -> Piece:
     return copy
 
 
-def _as_fill(piece: Piece) -> Piece:
+def as_fill(piece: Piece) -> Piece:
     """The same places, all of them padding."""
     *minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)
     dimensions = piece.move.dimensions or ((),)

@@ -16,7 +16,8 @@ from gpulayout.model import tiling
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
 from gpulayout.planning.affine_box import Box, box, fused
-from gpulayout.planning.move import Axis, Move, check_same_array, coalesce, pack_move, relayout_move, unpack_move
+from gpulayout.planning.bits_pieces import packed_pieces, quotient_pieces, whole_piece
+from gpulayout.planning.move import Axis, Move, check_same_array, coalesce, pack_move, relayout_move, strided_move, unpack_move
 from gpulayout.planning.piece import Piece, Pieces, absorbed, joined
 from gpulayout.planning.supported import check_storable, is_plain
 from gpulayout.planning.tiled_side import Side, array_side, padding_boxes, shape_side
@@ -35,6 +36,8 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
     check_same_array(source, target)
     check_storable(source)
     check_storable(target)
+    if source.is_packed or target.is_packed:
+        return _packed_relayout(source, target)
     if is_plain(source) and is_plain(target):
         return (Piece(relayout_move(source, target)),)
     elements = element_boxes(source.dimensions, shape_side(source, source.itemsize), shape_side(target, target.itemsize))
@@ -45,9 +48,14 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
 def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
     """From a logical array with these byte strides to a buffer of `shape`."""
     check_storable(shape)
+    if shape.is_packed and not shape.is_tiled:
+        unit = strided_move(shape, array_strides, shape.strides, shape.buffer_dimensions)
+        return whole_piece(unit, 8, shape.bits_per_element, shape.buffer_size)
     if is_plain(shape):
         return (Piece(pack_move(array_strides, shape)),)
     elements = element_boxes(shape.dimensions, array_side(array_strides), shape_side(shape, shape.itemsize))
+    if shape.is_packed:
+        return packed_pieces(*_copies_and_fills(shape, elements, padding_boxes(shape, 1)), 8, shape.bits_per_element, shape)
     return _pieces(shape, elements, padding_boxes(shape, shape.itemsize))
 
 
@@ -55,9 +63,27 @@ def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
 def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
     """From a buffer of `shape` to a logical array with these byte strides."""
     check_storable(shape)
+    if shape.is_packed and not shape.is_tiled:
+        return whole_piece(strided_move(shape, shape.strides, array_strides, shape.dimensions), shape.bits_per_element, 8)
     if is_plain(shape):
         return (Piece(unpack_move(shape, array_strides)),)
-    return _pieces(shape, element_boxes(shape.dimensions, shape_side(shape, shape.itemsize), array_side(array_strides)), ())
+    elements = element_boxes(shape.dimensions, shape_side(shape, shape.itemsize), array_side(array_strides))
+    if shape.is_packed:
+        return packed_pieces(*_copies_and_fills(shape, elements, ()), shape.bits_per_element, 8, shape)
+    return _pieces(shape, elements, ())
+
+
+def _packed_relayout(source: Shape, target: Shape) -> Pieces:
+    """The same as `relayout_pieces` where a side is packed: planned in slots, and an unpacked element's slot is its byte."""
+    bits = source.bits_per_element, target.bits_per_element
+    if not (source.is_tiled or target.is_tiled):
+        unit = strided_move(target, source.strides, target.strides, target.buffer_dimensions)
+        return whole_piece(unit, *bits, target.buffer_size)
+    whole = quotient_pieces(source, target) if target.is_packed and not target.is_tiled else None
+    if whole:
+        return whole
+    elements = element_boxes(source.dimensions, shape_side(source, 1), shape_side(target, 1))
+    return packed_pieces(*_copies_and_fills(target, elements, padding_boxes(target, 1)), *bits, target)
 
 
 def element_boxes(dimensions: Sequence[int], source: Side, target: Side) -> Iterator[Box]:
@@ -78,6 +104,9 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
     with coordinate 1 along a dimension is its stride, if there is one, and every element has to lie where these say.
     """
     check_storable(shape)
+    if shape.is_packed:
+        raise LayoutError(f"element_size_in_bits {shape.bits_per_element} of {shape} cannot be said by strides: "
+                          f"{8 // shape.bits_per_element} elements share a byte; gl.unpack copies the array out of them")
     if not shape.is_tiled:
         return shape.byte_strides
     zero = [0] * shape.rank
@@ -93,8 +122,7 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
 
 def _pieces(shape: Shape, elements: Iterable[Box], padding: Iterable[Box]) -> Pieces:
     """The pieces that copy these elements and fill this padding: those that copy come first, and the larger ones."""
-    copies = joined(_piece(shape, part) for part in _counted(shape, elements))
-    fills = joined(_piece(shape, part.with_rows(((0,) * (1 + len(part.extents)), *part.rows))) for part in _counted(shape, padding))
+    copies, fills = _copies_and_fills(shape, elements, padding)
     found = absorbed(copies, fills) or [_nothing(shape)]
     return tuple(sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
 
@@ -106,6 +134,12 @@ def _counted(shape: Shape, boxes: Iterable[Box]) -> Iterator[Box]:
             raise LayoutError(f"tiles of {shape} and of the other layout cut the array into more than {MOST_PIECES} pieces: "
                               "move it in two steps, through a layout without tiles")
         yield part
+
+
+def _copies_and_fills(shape: Shape, elements: Iterable[Box], padding: Iterable[Box]) -> tuple[list[Piece], list[Piece]]:
+    """The pieces that copy these elements, and those of this padding, which still read as if there were something to copy."""
+    copies = joined(_piece(shape, part) for part in _counted(shape, elements))
+    return copies, joined(_piece(shape, part.with_rows(((0,) * (1 + len(part.extents)), *part.rows))) for part in _counted(shape, padding))
 
 
 def _nothing(shape: Shape) -> Piece:

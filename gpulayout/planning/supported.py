@@ -30,5 +30,3 @@ def check_movable(shape: Shape) -> None:
 def check_storable(shape: Shape) -> None:
     """LayoutError unless the bytes of the buffer can be moved."""
     shape.validate_layout()
-    if shape.is_packed:
-        raise LayoutError(f"element_size_in_bits {shape.bits_per_element} of {shape} is not supported: elements occupy whole bytes")

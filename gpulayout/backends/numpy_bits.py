@@ -1,0 +1,92 @@
+"""Packed moves on the CPU: a chunk of the target at a time, spread to bytes, moved, and packed again."""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from gpulayout.backends.numpy_views import strided_view, word_of
+from gpulayout.backends.threads import share
+from gpulayout.planning.bits_host import Box, HostBits, boxes, host_bits, parts, written
+from gpulayout.planning.bits_move import BitsMove
+
+_BYTE = word_of(1)
+View = Callable[[tuple[int, ...], int, tuple[int, ...]], np.ndarray]          # (shape, offset, strides) of bytes -> an array over them
+
+
+def move_bits(move: BitsMove, source_offset: int, target_offset: int, source: np.ndarray, target: np.ndarray) -> None:
+    """Carry out a packed move that begins so many bytes after the first element of each array."""
+    if move.slots:
+        plan = host_bits(move)
+        reading, writing = functools.partial(_bytes, source, source_offset), functools.partial(_bytes, target, target_offset)
+        share(functools.partial(_move_chunks, move, plan, reading, writing), plan.chunks(move), 1)
+
+
+def _bytes(array: np.ndarray, start: int, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> np.ndarray:
+    """Bytes of an array's memory as a strided view; `offset` counts from byte `start` on."""
+    return strided_view(array, _BYTE, shape, start + offset, strides)
+
+
+def _move_chunks(move: BitsMove, plan: HostBits, reading: View, writing: View, first: int, last: int) -> None:
+    length = min(plan.chunk, move.slots)
+    scratch = np.zeros(-(-length // 8) * 8, np.uint8)    # a whole number of bytes when packed
+    for chunk in range(first, last):
+        begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
+        _read_chunk(move, plan, reading, begin, end, scratch)
+        packed, done = _packed(scratch, move.target_bits), 0
+        for block in written(move, begin, end):
+            count = math.prod(block.shape)
+            writing(block.shape, block.target_offset, block.target_strides)[...] = packed[done:done + count].reshape(block.shape)
+            done += count
+
+
+def _read_chunk(move: BitsMove, plan: HostBits, reading: View, begin: int, end: int, scratch: np.ndarray) -> None:
+    """The elements of the slots begin..end-1, one in each byte of `scratch`, the pad where there are none, and zeros at the end."""
+    scratch[end - begin:] = 0
+    if move.is_padded:
+        scratch[:end - begin] = move.pad[0]
+    for box in boxes(move, begin, end):
+        if 0 in box.inside:
+            continue
+        places = np.ndarray(box.inside[::-1], _BYTE, scratch, box.place, move.steps[::-1])
+        if plan.looked_up:
+            _look_up(move, reading, box, places)
+        elif move.source_bits == 8:
+            places[...] = reading(places.shape, box.source, tuple([axis.source_stride for axis in reversed(move.axes)]))
+        else:
+            for part in parts(move, box):
+                block = part.source
+                read = reading(block.shape, block.target_offset, block.target_strides)
+                np.right_shift(read, part.shift, out=places[part.elements[::-1]])
+    scratch &= (1 << move.bits) - 1
+
+
+def _look_up(move: BitsMove, reading: View, box: Box, places: np.ndarray) -> None:
+    """The elements of a box, each by the number of its slot."""
+    slots = np.array(box.source)
+    for number, (axis, size) in enumerate(zip(move.axes, box.inside)):
+        steps = np.arange(size)
+        along = steps * axis.source_stride
+        for step, weight in move.quotients[number] if move.quotients else ():
+            along += (steps + box.first[number]) // step * weight
+        slots = slots + along.reshape(-1, *[1] * slots.ndim)
+    per = 8 // move.source_bits
+    read = reading((move.source_span[1],), 0, (1,)).take(slots >> per.bit_length() - 1)
+    np.right_shift(read, ((slots & per - 1) * move.source_bits).astype(np.uint8), out=places)
+
+
+def _packed(values: np.ndarray, bits: int) -> np.ndarray:
+    """Bytes with values below 2**bits, packed: the first in the lowest bits of a byte.  The values are lost.
+
+    All values of one byte are taken as one word, whose upper half is moved next to its lower half again and again:
+    4 values of 2 bits, 0x03020100, with itself >> 6 is 0x....0e04 and then, >> 12, 0xe4.
+    """
+    if bits == 8:
+        return values
+    per = 8 // bits
+    words = values.view(word_of(per))
+    for halving in range(per.bit_length() - 1):
+        words |= words >> (8 - bits << halving)
+    return words.astype(np.uint8)                        # the lowest byte

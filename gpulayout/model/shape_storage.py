@@ -1,0 +1,31 @@
+"""What the buffer of a shape is an array of: elements, or bytes where several elements share one."""
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gpulayout.model.shape import Shape
+
+_BYTE = np.dtype(np.uint8)
+
+
+class ShapeStorage:
+    """A base of `Shape`: the 1-D array that is its buffer."""
+
+    @functools.cached_property
+    def buffer_dtype(self: Shape) -> np.dtype:
+        """NumPy dtype of the buffer: the element's, or uint8 where elements are packed."""
+        return _BYTE if self.is_packed else self.element_type.dtype
+
+    @functools.cached_property
+    def buffer_length(self: Shape) -> int:
+        """Length of the buffer as an array of `buffer_dtype`: its places, or its bytes where elements are packed.
+
+        >>> from gpulayout import parse_shape
+        >>> parse_shape("s4[5]{0:E(4)}").buffer_length, parse_shape("s4[5]").buffer_length
+        (3, 5)
+        """
+        return self.nbytes if self.is_packed else self.buffer_size

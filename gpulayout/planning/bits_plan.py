@@ -1,0 +1,50 @@
+"""The launches of packed moves that are no moves of whole bytes: kernels/bits.cu and kernels/bits_any.cu."""
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gpulayout.planning.bits_move import BitsMove
+from gpulayout.planning.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
+from gpulayout.planning.move import Axis
+from gpulayout.planning.parameters import pack_quotients
+from gpulayout.planning.widening import Work
+
+AXES = (4, 8, 64)            # numbers of axes that are compiled: few, for there are nine pairs of widths beside
+_WORD = 4                    # bytes that a thread writes
+_DENSE = Kernel("bits", "bits.cu", "gpl_bits")
+_TILED = Kernel("bits", "bits_tiled.cu", "gpl_bits_tiled")
+_ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any")
+
+
+def bits_plan(move: BitsMove, target_phase: int) -> KernelPlan | None:
+    """The launch; None when there is nothing to write.  Buffers of packed elements may begin at any byte."""
+    if not move.slots:
+        return None
+    count = next(count for count in AXES if count >= len(move.axes))
+    axes = (*move.axes, *[Axis(1, 1, 0, 0)] * (count - len(move.axes)))
+    work = Work(move, 1, axes, 0, target_phase, (_why(move),))
+    widths = (("GPL_SOURCE_BITS", move.source_bits), ("GPL_TARGET_BITS", move.target_bits))
+    if move.is_dense:
+        head = target_phase % _WORD
+        words = math.ceil((head + move.bytes_written) / _WORD)
+        plan = planned(work, _TILED if move.quotients else _DENSE, _WORD, math.ceil(words / THREADS), total=move.slots, head=head, pitch=move.start,
+                       reach=move.reach, accesses=widths)
+    else:
+        plan = planned(work, _ANY, 1, math.ceil(move.bytes_written / (THREADS * ITEMS)), total=move.bytes_written, pitch=move.start,
+                       accesses=widths)
+    more = pack_quotients(plan.index_bits, move.quotients, count) if move.quotients else b""
+    return replace(plan, axes=move.axes, parameters=plan.parameters + more)
+
+
+def _why(move: BitsMove) -> str:
+    """What keeps the elements from moving as whole bytes."""
+    if move.quotients:
+        return f"elements of {move.bits} bits one by one: the source is tiled, and rows of the target end inside of bytes"
+    if move.source_bits != move.target_bits:
+        packed, other = ("source", "target") if move.source_bits < move.target_bits else ("target", "source")
+        return f"elements of {move.bits} bits one by one: the {packed} is packed and the {other} has a byte for each"
+    minor, per = move.axes[0], 8 // move.bits
+    if minor.source_stride != 1:
+        return f"elements of {move.bits} bits one by one: the minor axis of the target is not contiguous in the source"
+    return f"words put together from {move.bits}-bit elements: not all runs of {minor.bound} begin and end at multiples of {per} elements"

@@ -1,0 +1,65 @@
+// Packed elements, to a target without gaps: pack, unpack, and relayouts that do not keep whole bytes together.
+//
+// One thread makes one aligned word of the target: 32 / GPL_TARGET_BITS slots, so no two threads write one byte, and nothing
+// is read back.  `total` is the number of slots, `head` the bytes from the aligned word before the target to its first byte.
+// Words that are cut off at either end are written byte by byte; bits of the last byte that hold no slot become 0.
+//
+// The first slot is decoded by one division per axis; from there the thread walks along the minor axis, and decodes anew
+// where that ends:
+//   bits 4, extents 5, 3: the word of slots 8..15 begins at (3, 1) and goes (4, 1) (0, 2) .. (4, 2) and to (0, 3), the end
+// Where the source has the word's slots in the same order, they are read as words and shifted.
+#include "bits.cuh"
+
+#define GPL_TOGETHER (GPL_WORD_SLOTS < 8 ? GPL_WORD_SLOTS : 8)          // slots whose reads are under way together
+#define GPL_WINDOW (32 / GPL_SOURCE_BITS)                                // slots that come with one gpl_slots
+
+__device__ __forceinline__ void gpl_step(GplWalk& walk, const GplMove& move) {
+  if (++walk.minor < move.axis[0].extent.value) return;
+  walk.minor = 0;
+  walk.outer = gpl_place<1>(++walk.rest, move);
+}
+
+// A whole word whose slots follow one another in the source too.
+__device__ __forceinline__ unsigned gpl_word_of_run(const void* source, gpl_uint slot, const GplMove& move) {
+  if (GPL_SOURCE_BITS == GPL_TARGET_BITS) return gpl_slots(source, slot, move);
+  unsigned word = 0;
+#pragma unroll
+  for (int begin = 0; begin < GPL_WORD_SLOTS; begin += GPL_WINDOW) {
+    const unsigned window = gpl_slots(source, slot + begin, move);
+#pragma unroll
+    for (int i = 0; i < GPL_WINDOW; ++i)
+      if (begin + i < GPL_WORD_SLOTS)
+        word |= (window >> i * GPL_SOURCE_BITS & GPL_VALUE_MASK) << (begin + i) * GPL_TARGET_BITS;
+  }
+  return word;
+}
+
+// Any word: its slots `first` to `last`, slot by slot.
+__device__ __forceinline__ unsigned gpl_word_of_slots(const void* source, GplWalk walk, int first, int last, const GplMove& move) {
+  unsigned word = 0;
+#pragma unroll 1
+  for (int begin = 0; begin < GPL_WORD_SLOTS; begin += GPL_TOGETHER) {
+    unsigned value[GPL_TOGETHER];
+#pragma unroll
+    for (int i = 0; i < GPL_TOGETHER; ++i) {
+      value[i] = 0;
+      if (begin + i < first || begin + i >= last) continue;
+      value[i] = gpl_value(source, walk, move);
+      gpl_step(walk, move);
+    }
+#pragma unroll
+    for (int i = 0; i < GPL_TOGETHER; ++i) word |= value[i] << (begin + i) * GPL_TARGET_BITS;
+  }
+  return word;
+}
+
+GPL_KERNEL gpl_bits(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
+  const GplWord32 to = gpl_target_word(move);
+  if (to.last <= to.first) return;
+  const GplWalk walk = gpl_walk(to.slot + to.first, move);
+  const bool run = to.first == 0 && to.last == GPL_WORD_SLOTS && move.axis[0].source_stride == 1 && walk.outer.inside &&
+                   walk.minor < move.axis[0].bound && move.axis[0].bound - walk.minor >= GPL_WORD_SLOTS;
+  const unsigned word = run ? gpl_word_of_run(source, move.pitch + walk.outer.source + walk.minor, move)
+                            : gpl_word_of_slots(source, walk, to.first, to.last, move);
+  gpl_store_word(target, to, word, move);
+}

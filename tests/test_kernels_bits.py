@@ -1,0 +1,156 @@
+"""The kernels of packed elements: right in every thread order and under sanitizers, and small enough for every architecture."""
+import itertools
+
+import numpy as np
+import pytest
+
+from gpulayout.backends.kernel_source import kernel_text
+from gpulayout.planning.bits_move import BitsMove
+from gpulayout.planning.bits_plan import AXES
+from gpulayout.planning.parameters import QUOTIENT_AXES
+from tests import nvrtc
+from tests.bits_cases import WIDTHS, drawn, packed_cases, rows, tiled_cases
+from tests.kernel_cases import BITS_FILES, BLOCK, FILES
+from tests.kernel_runs import FRESH, content, memory
+from tests.simt import host_module, runner, toolchain
+from tests.test_kernels_nvrtc import ARCHITECTURES, MOST_REGISTERS
+
+MISSING, SANITIZERS_MISSING = toolchain.missing(), toolchain.sanitizers_missing()
+needs_simt = [pytest.mark.simt, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
+needs_sanitizers = [pytest.mark.simt, pytest.mark.skipif(SANITIZERS_MISSING is not None, reason=str(SANITIZERS_MISSING))]
+needs_compiler = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
+CASES = 120                          # of each pair of widths
+
+
+def written(case, text=None, order=host_module.ASCENDING):
+    """The target's bytes after a launch; AssertionError when bytes around it changed."""
+    plan = case.plan
+    source, first = memory(case.source, case.phases[0] - case.source_offset)
+    target, place = memory(np.full(case.expected.size, FRESH, np.uint8), case.phases[1])
+    addresses = source.ctypes.data + first + case.source_offset, target.ctypes.data + place
+    kernel = host_module.load(text or kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
+    kernel(plan.grid, BLOCK, (*addresses, plan.parameters), order, 1)
+    return content(target, place, case.expected.size, case.name)
+
+
+for_simt = [pytest.param(*widths, marks=needs_simt) for widths in WIDTHS]
+
+
+@pytest.mark.parametrize("source_bits, target_bits", for_simt)
+def test_every_pair_of_widths_is_right(source_bits, target_bits):
+    seen = set()
+    widths = source_bits, target_bits
+    for number, case in enumerate([*rows(widths), *packed_cases(widths, CASES)]):
+        assert written(case, order=host_module.ORDERS[number % 3]).tolist() == case.expected.tolist(), case.name
+        seen |= {("phase", case.phases[1] % 4), case.plan.kernel, case.plan.index_bits, case.move.is_padded}
+    assert seen >= {("phase", 0), ("phase", 1), ("phase", 2), ("phase", 3), "gpl_bits", 32, 64, True, False}
+    assert target_bits < 8 or "gpl_bits_any" in seen
+
+
+@pytest.mark.simt
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_tiles_to_rows_are_right():
+    for number, case in enumerate(tiled_cases()):
+        assert case.plan.file == "bits_tiled.cu" and case.plan.index_bits == case.index_bits
+        assert written(case, order=host_module.ORDERS[number % 3]).tolist() == case.expected.tolist(), case.name
+    for right, wrong in (("* tiled.quotient[i][k].weight", ""), ("coordinate < axis.bound", "true")):
+        twin = kernel_text("bits_tiled.cu").replace(right, wrong)
+        assert twin != kernel_text("bits_tiled.cu")
+        assert any(written(case, twin).tolist() != case.expected.tolist() for case in tiled_cases()), right
+
+
+@pytest.mark.parametrize("source_bits, target_bits, rank", [pytest.param(4, 4, 6, marks=needs_simt), pytest.param(2, 8, 7, marks=needs_simt),
+                                                           pytest.param(8, 1, 9, marks=needs_simt)])
+def test_many_axes_are_right(source_bits, target_bits, rank):
+    variants = set()
+    for case in packed_cases((source_bits, target_bits), 12, rank):
+        assert written(case).tolist() == case.expected.tolist(), case.name
+        variants.add(dict(case.plan.macros)["GPL_AXES"])
+    assert max(variants) == min(count for count in AXES if count >= rank)
+
+
+@pytest.mark.parametrize("mode", [pytest.param(mode, marks=needs_sanitizers) for mode in ("asan_ubsan", "tsan_block", "tsan_grid")])
+def test_the_kernels_are_clean(mode):
+    chosen = [case for widths in ((4, 4), (8, 1), (2, 8)) for case in [*rows(widths), *packed_cases(widths, 40)] if case.index_bits == 32]
+    chosen += [case for case in tiled_cases() if case.index_bits == 32]
+    records = [case.record(order=number % 3) for number, case in enumerate(chosen)]
+    for case, result in zip(chosen, runner.run(records, mode)):
+        assert result.reports == (), case.name
+        assert result.buffers[1] == case.expected.tobytes(), case.name
+
+
+@pytest.mark.parametrize("mode, right, wrong", [pytest.param(*twin, marks=needs_sanitizers) for twin in (
+    ("asan_ubsan", "word + 8 <= high", "word <= high"),
+    ("asan_ubsan", "if (from + i < high)", "if (from + i <= high)"),
+    ("asan_ubsan", "if (begin + i < first || begin + i >= last) continue;", "if (begin + i < first) continue;"),
+    ("asan_ubsan", "  if (whole) {", "  if (true) {"),
+    ("tsan_grid", "gpl_block() * GPL_THREADS", "gpl_block() * (GPL_THREADS - 1)"),
+)])
+def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong):
+    text = kernel_text("bits.cu")
+    assert right in text
+    chosen = [*rows((4, 4)), *(case for case in packed_cases((4, 4), 30) if case.index_bits == 32)]
+    results = runner.run([case.record(text.replace(right, wrong)) for case in chosen], mode)
+    assert any(result.reports or result.buffers[1] != case.expected.tobytes() for case, result in zip(chosen, results))
+
+
+@pytest.mark.parametrize("right, wrong", [pytest.param(*twin, marks=needs_simt) for twin in (
+    ("(unsigned)slot % GPL_SLOTS * GPL_SOURCE_BITS", "(GPL_SLOTS - 1 - (unsigned)slot % GPL_SLOTS) * GPL_SOURCE_BITS"),   # high nibble first
+    ("<< (begin + i) * GPL_TARGET_BITS;\n  }\n  return word;", "<< ((begin + i) ^ 1) * GPL_TARGET_BITS;\n  }\n  return word;"),
+    ("return move.pad[0] & GPL_VALUE_MASK;", "return 0;"),
+    ("      value[i] = 0;\n", "      value[i] = move.pad[0] & GPL_VALUE_MASK;\n"),
+    ("if (++walk.minor < move.axis[0].extent.value) return;", "if (++walk.minor <= move.axis[0].extent.value) return;"),
+    ("walk.minor < move.axis[0].bound &&", ""),
+    ("|| walk.minor >= move.axis[0].bound", ""),
+    ("8 * phase + shift);", "8 * phase);"),
+)])
+def test_a_broken_twin_is_wrong(right, wrong):
+    text = kernel_text("bits.cu")
+    assert right in text
+    chosen = [*rows((4, 4)), *(case for case in packed_cases((4, 4), CASES) if case.index_bits == 32)]
+    assert any(written(case, text.replace(right, wrong)).tolist() != case.expected.tolist() for case in chosen)
+
+
+def macros(source_bits, target_bits, index_bits, axes):
+    return {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": index_bits, "GPL_AXES": axes, "GPL_SOURCE_BITS": source_bits,
+            "GPL_TARGET_BITS": target_bits}
+
+
+@needs_compiler
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_kernels_fit_every_architecture(architecture):
+    for file, widths in (("bits.cu", (4, 4)), ("bits.cu", (8, 1)), ("bits_any.cu", (2, 8)), ("bits_tiled.cu", (4, 4))):
+        check_budget(file, architecture, macros(*widths, 64, 8))
+
+
+@needs_compiler
+@pytest.mark.parametrize("axes, index_bits", [(AXES[0], 32), (AXES[1], 64), (AXES[2], 64)])
+def test_every_pair_of_widths_fits(axes, index_bits):
+    for file, widths in itertools.product(BITS_FILES, WIDTHS):
+        if axes > QUOTIENT_AXES and file == "bits_tiled.cu":
+            continue
+        if file == "bits.cu" or (widths[1] == 8) == (file == "bits_any.cu"):
+            check_budget(file, "sm_90", macros(*widths, index_bits, axes))
+
+
+def check_budget(file, architecture, values):
+    for usage in nvrtc.compiled(kernel_text(file), architecture, values, file).usage.values():
+        assert usage.spill_bytes == usage.stack_bytes == usage.shared_bytes == 0 and usage.registers <= MOST_REGISTERS, (file, values, usage)
+
+
+def test_plans_ask_for_these_variants_only():
+    for widths, rank in itertools.product(WIDTHS, (None, 6)):
+        for case in packed_cases(widths, 20, rank):
+            found = dict(case.plan.macros)
+            assert found == macros(*widths, found["GPL_INDEX_BITS"], found["GPL_AXES"]) and found["GPL_AXES"] in AXES
+
+
+def test_whole_bytes_are_moved_as_bytes():
+    """Whatever can be: the bytes of such a move are those of the definition too."""
+    seen = 0
+    for number in range(2000):
+        case = drawn((4, 4), number)
+        if type(case.move) is not BitsMove:
+            assert case.move.itemsize == 1 and case.move.bytes_written == case.expected.size
+            seen += 1
+    assert seen >= 60

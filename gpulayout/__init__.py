@@ -2,6 +2,8 @@
 
     Shape, Layout, Tile, PaddingValue, ElementType    what an array in memory is
     parse_shape, parse_layout                     the same as text
+    shape_to_proto, shape_from_proto,
+    layout_to_proto, layout_from_proto            the same as the bytes of XLA's protos
     linearize, delinearize, convert_linear        index conversion
     pack, unpack, relayout, relayout_many,
     view, empty, plan                             moving bytes
@@ -29,6 +31,8 @@ from gpulayout.model.layout import Layout
 from gpulayout.model.layout_text import parse_layout
 from gpulayout.model.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.model.padding import PaddingValue
+from gpulayout.model.proto_layout import layout_from_proto, layout_to_proto
+from gpulayout.model.proto_shape import shape_from_proto, shape_to_proto
 from gpulayout.model.reshape import dimensions_unmodified_by_reshape, inserted_or_deleted_1_sized_dimensions
 from gpulayout.model.shape import Shape
 from gpulayout.model.split_config import SplitConfig, max_elements_in_split, max_split_size
@@ -47,9 +51,11 @@ __all__ = [
     "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig", "StrideTable", "Tile", "TokenShape",
     "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bump_indices", "compare_indices", "convert_linear",
     "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape", "empty",
-    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "is_untiled", "layout_from_strides", "layouts_equal",
+    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "is_untiled", "layout_from_proto", "layout_from_strides",
+    "layout_to_proto", "layouts_equal",
     "layouts_in_shapes_equal", "linearize", "max_elements_in_split", "max_split_size", "normalized_transpose", "pack",
-    "parse_array_shape", "parse_layout", "parse_shape", "plan", "relayout", "relayout_many", "reshape_is_bitcast", "shape_of",
+    "parse_array_shape", "parse_layout", "parse_shape", "plan", "relayout", "relayout_many", "reshape_is_bitcast",
+    "shape_from_proto", "shape_of", "shape_to_proto",
     "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack", "use_backend", "view",
     "with_descending_layout_and_same_physical_layout",
 ]

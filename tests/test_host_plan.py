@@ -36,11 +36,11 @@ def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
 @pytest.mark.parametrize(("dimensions", "order", "widths"), [
-    ((700, 515), (1, 0), None),                        # tiles with edges on both sides
-    ((512, 512), (1, 0), (520, 600)),                  # tiles, and padding around them
-    ((3, 600, 300), (0, 2, 1), None),                  # a tile covers parts of two axes
-    ((12, 11, 13, 10, 9), (4, 3, 2, 1, 0), None),      # over several axes on both sides
-    ((12, 11, 13, 10, 9), (2, 4, 0, 3, 1), (12, 12, 13, 11, 10)),
+    ((1500, 1415), (1, 0), None),                        # tiles with edges on both sides
+    ((1024, 1024), (1, 0), (1030, 1200)),                  # tiles, and padding around them
+    ((3, 1200, 600), (0, 2, 1), None),                  # a tile covers parts of two axes
+    ((12, 11, 13, 50, 18), (4, 3, 2, 1, 0), None),      # over several axes on both sides
+    ((12, 11, 13, 50, 18), (2, 4, 0, 3, 1), (12, 12, 13, 51, 19)),
 ])
 def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
@@ -131,7 +131,7 @@ def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, elem
 def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, request):
     """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
     for module, name, value in ((host_plan, "SMALL_BYTES", 0), (host_plan, "LONGEST_ELEMENT", 12), (host_plan, "RECORD_BYTES", 0),
-                                (host_tiles, "TILE_RUN", 3), (host_tiles, "TILE_PIECES", 1000), (host_tiles, "STREAMS", 1)):
+                                (host_tiles, "LEAST_BYTES", 0), (host_tiles, "SECOND_CACHE_BYTES", 0), (host_tiles, "TILE_RUN", 3), (host_tiles, "TILE_PIECES", 1000), (host_tiles, "STREAMS", 1)):
         monkeypatch.setattr(module, name, value)
     host_plan.host_plan.cache_clear()                     # plans made with the real limits
     request.addfinalizer(host_plan.host_plan.cache_clear)
@@ -180,9 +180,9 @@ def relayout_plan(text, order):
 
 
 @pytest.mark.parametrize(("text", "order", "tiled"), [
-    ("f32[16,16]", (1, 0), False),                     # small
+    ("f32[16,16]", (1, 0), False), ("f32[256,256]", (1, 0), False), ("f32[256,512]", (1, 0), True), ("f32[256,513]", (1, 0), False), ("f32[515,513]", (1, 0), True),       # small
     ("f32[12,100000]", (1, 0), False), ("f32[13,100000]", (1, 0), True),          # places that are read at once
-    ("c64[100000,1,1]", (1, 2, 0), False), ("f32[200000,2]", (1, 0), False), ("f32[200000,3]", (1, 0), True),  # a line holds enough of short records
+    ("c64[100000,1,1]", (1, 2, 0), False), ("f32[200000,3]", (1, 0), False), ("f32[200000,4]", (1, 0), True),  # a line holds enough of short records
     ("u8[64,16384,64]", (0, 2, 1), False), ("u8[64,16385,64]", (0, 2, 1), True),  # what the second cache holds is not fetched twice
     ("f32[64,4096,64]", (0, 2, 1), True),
     ("u8[64,64,64,64]", (1, 3, 0, 2), True),

@@ -127,6 +127,11 @@ def test_show_says_what_the_layout_means():
     assert max(map(len, text.splitlines())) <= 88
 
 
+def test_a_shape_without_sizes_is_one_line():
+    for args in (["show", "f32[2,?]"], ["show", "f32[2,?]", "--json"], ["index", "f32[2,?]", "0,0"], ["explain", "f32[2,?]", "f32[2,?]{0,1}"]):
+        assert failure(*args) == "dimensions (2, UNBOUNDED) have no size for f32[2,?]{1,0}: dimension 1 is unbounded"
+
+
 def test_show_draws_tiles_and_packed_elements():
     text = run("show", "f32[3,5]{1,0:T(2,2)}").stdout
     for line in ("tiles         (2,2): memory is 2 x 3 x 2 x 2 places", "padding       9 places, 36 bytes, 37.5% of the buffer",

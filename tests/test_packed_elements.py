@@ -12,6 +12,7 @@ import gpulayout as gl
 from gpulayout.backends import numpy_bits
 from gpulayout.planning import bits_host
 from gpulayout.planning.bits_move import BitsMove
+from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.move import Move
 from tests import packed_reference
 from tests.executors import guarded, guards_intact
@@ -235,6 +236,16 @@ def test_what_stays_together_in_whole_bytes_is_moved_as_bytes(source, target, ki
     plan = gl.plan(source, target)
     assert {type(piece.move) for piece in plan.pieces} == {kind}
     assert plan.bytes_written == plan.target.nbytes and f"-> {plan.target}" in str(plan.explain())
+
+
+@pytest.mark.parametrize("source, target, bits", [
+    ("s4[40001,40001]{1,0:E(4)}", "{0,1:E(4)}", 32), ("s4[65537,65537]{1,0:E(4)}", "{0,1:E(4)}", 64), ("u1[4294967297]{0}", "{0:E(1)}", 64),
+    ("s4[40001,40001]{1,0:T(8,128)E(4)}", "{1,0:E(4)}", 32), ("s4[32767,32767]{1,0:T(40000,40000)E(4)}", "{1,0:E(4)}", 32),
+    ("s4[3,3]{1,0:T(50000,50000)E(4)}", "{1,0:E(4)}", 64), ("s4[65537,65537]{1,0:T(8,128)E(4)}", "{1,0:E(4)}", 64),
+])
+def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
+    (piece,) = gl.plan(source, target).pieces
+    assert kernel_plan(piece.move).index_bits == bits
 
 
 @pytest.mark.parametrize("call, kind, message", [

@@ -22,12 +22,6 @@ def test_tiles_and_tails(name, text):
         MOVING[name](gl.parse_shape(text))
 
 
-@pytest.mark.parametrize("name", MOVING)
-def test_packed_elements(name):
-    with pytest.raises(LayoutError, match=r"element_size_in_bits 4 of s4\[3,5\]\{1,0:E\(4\)\} is not supported"):
-        MOVING[name](gl.parse_shape("s4[3,5]{1,0:E(4)}"))
-
-
 @pytest.mark.parametrize("name", INDEXING)
 def test_packed_elements_count_as_others(name):
     assert INDEXING[name](gl.parse_shape("s4[3,5]{1,0:E(4)}")) == INDEXING[name](gl.parse_shape("s4[3,5]{1,0}"))

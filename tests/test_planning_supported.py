@@ -15,13 +15,6 @@ MOVING = {"relayout": lambda shape: gl.plan(shape, shape.with_layout(None)), "re
           "view": lambda shape: gl.view(np.zeros(1024, shape.dtype), shape), "empty": gl.empty}
 
 
-@pytest.mark.parametrize("name", MOVING)
-@pytest.mark.parametrize("text", ["f32[3,5]{1,0:T(2,2)}", "f32[3,5]{1,0:L(4)}"])
-def test_tiles_and_tails(name, text):
-    with pytest.raises(LayoutError, match="not supported"):
-        MOVING[name](gl.parse_shape(text))
-
-
 @pytest.mark.parametrize("name", INDEXING)
 def test_packed_elements_count_as_others(name):
     assert INDEXING[name](gl.parse_shape("s4[3,5]{1,0:E(4)}")) == INDEXING[name](gl.parse_shape("s4[3,5]{1,0}"))

@@ -82,6 +82,7 @@ def test_between_packed_and_unpacked(executor, name):
         there = gl.relayout(buffer, packed, bytes_each)
         wanted = gl.pack(logical(name, packed.dimensions), bytes_each)
         assert executor.host(there).tobytes() == wanted.tobytes(), (str(packed), str(bytes_each))
+        assert there.dtype in (wanted.dtype, np.uint8 if executor.name == "cupy" else wanted.dtype)
         again = gl.relayout(there, bytes_each, packed)
         assert again.dtype == np.uint8 and executor.host(again).tolist() == buffer_of(packed).tolist(), str(packed)
 
@@ -95,6 +96,14 @@ def test_unpacked_elements_are_those_of_ml_dtypes(executor, name):
     found = executor.host(gl.unpack(executor.array(packed_reference.packed(everything, bits)), f"{name}[{1 << bits}]{{0:E({bits})}}"))
     assert found.view(np.uint8).tobytes() == numbers.astype(dtype).view(np.uint8).tobytes()
     assert found.view(dtype).astype(np.float32).tolist() == numbers.tolist()
+
+
+@pytest.mark.parametrize("text", ["u4[3,5]{0,1:PD(3,6)PV(highest)L(7)E(4)}", "s2[3]{0:PD(3)PV(lowest)L(50)E(2)}", "u1[]{:L(5)E(1)}"])
+def test_tails_are_padding(executor, text):
+    shape = gl.parse_shape(text)
+    buffer, memory = guarded(executor, np.uint8, shape.nbytes)
+    gl.pack(executor.array(logical(shape.element_type.value, shape.dimensions)), shape, out=buffer)
+    assert executor.host(buffer).tolist() == buffer_of(shape).tolist() and guards_intact(executor, memory, 0, shape.nbytes)
 
 
 def test_bits_that_are_no_elements(executor):

@@ -4,6 +4,7 @@ The host-compiled kernels run the pairs whose launches need few compiled variant
 """
 import itertools
 import math
+import os
 import random
 
 import numpy as np
@@ -20,6 +21,8 @@ from tests.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array,
 COMMON = {("gpl_many", 4, 32, 2, 44), ("gpl_many", 4, 32, 4, 29), ("gpl_rows", 4, 32, 1, 16, 16), ("gpl_copy", 4, 32, 1, 16),
           ("gpl_copy", 8, 32, 1, 16), ("gpl_copy", 16, 32, 1, 16), ("gpl_gather", 4, 32, 1), ("gpl_gather", 4, 32, 2),
           ("gpl_gather", 4, 32, 3), ("gpl_gather", 8, 32, 1), ("gpl_tile_nd", 4, 32, 2, 4, 4), ("gpl_many", 8, 32, 2, 44)}
+
+PAIRS = int(os.environ.get("GPULAYOUT_TEST_PAIRS", "0"))       # a long run: so many pairs on every executor
 
 
 def variants(pieces):
@@ -53,7 +56,7 @@ def check_relayout(executor, source, target):
 @pytest.mark.parametrize("part", range(4))
 def test_relayout_turns_one_reference_buffer_into_the_other(executor, part):
     """5,000 random pairs: 3,200 with NumPy, 1,800 with the kernels."""
-    for number, (source, target) in enumerate(pairs(executor, 800 if executor.name == "numpy" else 450, part)):
+    for number, (source, target) in enumerate(pairs(executor, PAIRS // 4 or (800 if executor.name == "numpy" else 450), part)):
         if executor.name == "simt":
             executor.backend.runtime.order, executor.backend.runtime.seed = number % 3, number + 1
         check_relayout(executor, source, target)

@@ -96,8 +96,9 @@ def view(buffer: Any, shape: Shape | str) -> Array:
 
 
 def _array_shape(shape: Shape | str) -> Shape:
-    """A shape whose logical array can exist; LayoutError past NumPy's 64 dimensions."""
+    """A shape whose logical array can exist and whose buffer can; LayoutError past NumPy's 64 dimensions."""
     shape = as_shape(shape)
+    check_storable(shape)
     if shape.rank > MAX_AXES:
         raise LayoutError(f"dimensions of {shape.element_type} are {shape.rank}: a logical array has at most {MAX_AXES}")
     return shape

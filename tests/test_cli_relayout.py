@@ -177,3 +177,14 @@ def test_packed_elements_go_to_bytes_and_back(folder):
     np.testing.assert_array_equal(np.load("again.npy"), array, strict=True)
     assert "is packed: its buffer is uint8" in failure("relayout", "array.npy", "out.npy", "--from", "u4[24]{0:E(4)}", "--unpack")
     assert "a buffer of u4[24]{0:E(4)} has 12 bytes" in failure("relayout", "packed.npy", "out.npy", "--from", "u4[24]{0:E(4)}", "--unpack")
+
+
+def test_an_array_of_narrow_elements_is_packed_from_opaque_bytes(folder):
+    array = np.arange(-8, 7).reshape(3, 5).astype(ml_dtypes.int4)
+    np.save("narrow.npy", array)                            # as "|V1": .npy has no name for int4
+    run("relayout", "narrow.npy", "packed.npy", "--to", "s4[3,5]{1,0:T(2,4)E(4)}")
+    np.testing.assert_array_equal(np.load("packed.npy"), gl.pack(array, "s4[3,5]{1,0:T(2,4)E(4)}"), strict=True)
+    run("relayout", "packed.npy", "again.npy", "--from", "s4[3,5]{1,0:T(2,4)E(4)}", "--unpack")
+    np.testing.assert_array_equal(np.load("again.npy"), array.view(np.uint8), strict=True)
+    np.save("wide.npy", np.zeros((3, 5), np.int8))
+    assert "its elements are int8, but s4[3,5]{1,0:E(4)} needs int4" in failure("relayout", "wide.npy", "out.npy", "--to", "s4[3,5]{1,0:E(4)}")

@@ -59,7 +59,8 @@ def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, un
     whole SHAPE.
 
     Element types that NumPy does not know (bf16, f8...) stand in .npy files as opaque bytes (V2, V1): name the type with
-    a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy, or uint8 where elements are packed, as with E(4).
+    a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy, or uint8 where elements are packed, as with E(4).  Packed
+    elements come back as uint8 too, one in a byte, in its low bits.
 
     Files are memory-mapped and moved on the CPU.  OUT.npy appears complete or not at all; an existing file is replaced only
     with --overwrite.  Files with Python objects, big-endian numbers or a size that differs from their header are refused.
@@ -71,6 +72,8 @@ def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, un
       gpulayout relayout planes.npy rgb.npy --from 'u8[3000,4000,3]{1,0,2}' --to '{2,1,0}'
       gpulayout relayout planes.npy again.npy --from 'u8[3000,4000,3]{1,0,2}' --unpack
       gpulayout relayout weights.npy columns.npy --to 'bf16[512,256]{0,1}' --dry-run
+      gpulayout relayout weights.npy tiles.npy --to 'bf16[512,256]{1,0:T(8,128)(2,1)}'
+      gpulayout relayout int4.npy nibbles.npy --to 's4[512,256]{1,0:E(4)}'
     """
     _check_options(to, unpack, from_)
     source = open_npy(source_path)
@@ -98,7 +101,10 @@ def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layou
 
 def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
     """The shape of a buffer file: the one given, if the file is such a buffer."""
-    _check_element_type(source, shape)
+    if not shape.is_packed:
+        _check_element_type(source, shape)
+    elif source.dtype != shape.buffer_dtype:
+        raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} is packed: its buffer is uint8")
     if len(source.dimensions) != 1:
         raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}; with --from the file is a 1-D "
                       "buffer, and an N-d array is packed without --from")
@@ -132,11 +138,7 @@ def _target_shape(shape: Shape, to: Shape | Layout) -> Shape:
 
 
 def _check_element_type(source: NpyFile, shape: Shape) -> None:
-    """The file must hold the type, or carry one that NumPy lacks as opaque bytes or unsigned integers of its width."""
-    if shape.is_packed:
-        if source.dtype != shape.buffer_dtype:
-            raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} is packed: its buffer is uint8")
-        return
+    """The file must hold the type, one element in whole bytes, or carry one that NumPy lacks as opaque bytes or unsigned integers of its width."""
     element_type: ElementType = shape.element_type
     opaque = source.dtype.kind == "V" or (element_type.is_extended and source.dtype == element_type.carrier)
     if source.dtype == element_type.dtype or (opaque and source.dtype.itemsize == element_type.itemsize):

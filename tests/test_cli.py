@@ -143,6 +143,17 @@ def test_show_draws_tiles_and_packed_elements():
     assert "s4 (int4), 4 bits, packed" in run("show", "s4[3]{0:E(4)}").stdout
 
 
+@pytest.mark.parametrize("shape, line", [
+    ("f32[<=3,<=5]{1,0:S(5)}", "dynamic sizes y is at most 3, x is at most 5\nmemory space  5\n"),
+    ("s8[3,5]{1,0:E(4)}", "never moved   element_size_in_bits 4 is no size that s8 is stored in"),
+    ("f32[3,5]{1,0:T(2,4)}", "Place of every element; padding is hatched, that of tiles in memory below:\n"),
+])
+def test_show_says_what_moves_no_byte_and_what_no_memory_holds(shape, line):
+    assert line in run("show", shape).stdout
+    plain = run("show", "f32[3,5]").stdout
+    assert "dynamic" not in plain and "memory space" not in plain and "never" not in plain and "padding is hatched:\n" in plain
+
+
 def test_show_as_json_is_the_shapes_own_numbers():
     shape = gl.parse_shape("s16[2,3,4]{0,2,1:PD(2,4,4)PV(7)}")
     found = json.loads(run("show", shape, "--json").stdout)

@@ -31,6 +31,11 @@ relayout f32[2,3]{1,0} -> f32[2,3]{0,1:PD(3,5)}
     why not faster: no tile: the runs of 5 and 3 elements are too short to fill 256 places of shared memory"""
 
 
+def test_steps_of_packed_elements_are_places():
+    text = explained("s4[3,4]{1,0:E(4)}", "{0,1:E(4)}")
+    assert "    axis 0  y: 3 places, a step is 4 places in the source, 1 in the target\n" in text and "slot" not in text
+
+
 def test_merged_and_dropped_dimensions_are_named():
     text = explained("f32[8,64,56,1,56]", "f32[8,64,56,1,56]{1,3,4,2,0}")
     assert "  merged   5 dimensions into 3 axes, minor first in the target; 1 of size 1 dropped\n" in text

@@ -40,6 +40,8 @@ def commands() -> None:
       f32[2,3]{0,1}                      minor to major: dimension 0 varies fastest
       f32[2,3]{0,1:PD(3,5)}              every dimension padded in memory, to 3 and 5
       f32[2,3]{0,1:PD(3,5)PV(lowest)}    what the padding holds: a name or a number
+      bf16[16,256]{1,0:T(8,128)(2,1)}    tiles of 8 x 128 that lie together, cut into tiles of 2 x 1
+      s4[2,3]{1,0:E(4)}                  elements of 4 bits, two in a byte
     Quote it: braces and brackets mean something to the shell.
 
     \b

@@ -138,7 +138,7 @@ def _target_shape(shape: Shape, to: Shape | Layout) -> Shape:
 
 
 def _check_element_type(source: NpyFile, shape: Shape) -> None:
-    """The file must hold the type, one element in whole bytes, or carry one that NumPy lacks as opaque bytes or unsigned integers of its width."""
+    """The file must hold the type, packed nowhere, or carry one that NumPy lacks as opaque bytes or unsigned integers of its width."""
     element_type: ElementType = shape.element_type
     opaque = source.dtype.kind == "V" or (element_type.is_extended and source.dtype == element_type.carrier)
     if source.dtype == element_type.dtype or (opaque and source.dtype.itemsize == element_type.itemsize):

@@ -9,6 +9,7 @@ from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.drawing import draw_grid, draw_strip, is_small
 from gpulayout.cli.output import charset, clipped, json_option, new_table, print_json, print_table
 from gpulayout.model.checks import counted
+from gpulayout.model.errors import LayoutError
 from gpulayout.model.padding import PaddingValue
 from gpulayout.model.shape import Shape
 from gpulayout.model.tile import COMBINE
@@ -43,7 +44,8 @@ def show(shape: Shape, as_json: bool) -> None:
         return
     print_table(_dimension_table(shape))
     if is_small(shape):
-        click.echo("Place of every element; padding is hatched:\n")
+        # What a tile adds has no coordinates inside of the widths, and is seen in memory alone.
+        click.echo(f"Place of every element; padding is hatched{', that of tiles in memory below' if shape.is_tiled else ''}:\n")
     else:
         click.echo(f"Place of the first elements ({counted(shape.buffer_size, 'place')} are too many to draw):\n")
     click.echo(draw_grid(shape, chars=charset()))
@@ -79,13 +81,26 @@ def _facts(shape: Shape) -> list[tuple[str, str]]:
              ("order", _order(shape)),
              *([("tiles", _tiles(shape))] if shape.is_tiled else []),
              ("elements", str(shape.element_count)),
-             ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}")]
+             ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"), *_labels(shape)]
     if not shape.is_padded:
         return [*facts, ("padding", "none")]
     wasted = _padding_count(shape)
     return [*facts, ("padding", f"{counted(wasted, 'place')}, {counted(_padding_bytes(shape), 'byte')}, "
                                 f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer"),
             ("pad value", f"{_pad_value(shape)}, bytes {shape.padding_bytes.hex(' ')}")]
+
+
+def _labels(shape: Shape) -> list[tuple[str, str]]:
+    """What the shape says beyond where its elements lie, and why no memory can hold it, where none can."""
+    names = dimension_labels(shape.rank)
+    facts = [("dynamic sizes", _listed([f"{name} is at most {size}" for name, size, dynamic in
+                                        zip(names, shape.dimensions, shape.dynamic_dimensions) if dynamic], ", "))]
+    facts += [("memory space", str(shape.layout.memory_space or ""))]
+    try:
+        shape.validate_layout()
+    except LayoutError as error:
+        facts.append(("never moved", clipped(str(error), 300)))
+    return [(name, value) for name, value in facts if value]
 
 
 def _order(shape: Shape) -> str:

@@ -53,8 +53,8 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
-        place, unit = ("slot", "slots") if isinstance(move, BitsMove) else ("place", "bytes")
-        lines.append(f"    axis {number}  {name}: {counted(axis.extent, place)}{padded}, a step is {axis.source_stride} {unit} in the source, "
+        unit = "places" if isinstance(move, BitsMove) else "bytes"
+        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {axis.source_stride} {unit} in the source, "
                      f"{axis.target_stride} in the target")
     if is_bitcast(source, target):
         lines.append("  bitcast  both are the same bytes: nothing would have to move")

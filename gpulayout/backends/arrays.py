@@ -91,9 +91,10 @@ def _adopted(backend: Backend, given: Any, role: str) -> tuple[Backend, Array]:
     try:
         return backend, backend.adopt(given)
     except Exception as error:       # producers raise whatever they like: gradients, unknown dtypes, conjugate views
-        hint = "; a type NumPy or CuPy lacks can be passed as unsigned integers of the same width, as tensor.view(torch.uint16)"
+        hint = "; a type NumPy or CuPy lacks can be passed as unsigned integers of the same width, as tensor.view(torch.uint16), " \
+               "and a JAX array on the CPU as numpy.asarray(array)"
         raise BufferError(f"{role} ({type(given).__module__}.{type(given).__name__}) cannot be used without a copy: {error}"
-                          + hint * ("dtype" in str(error).lower())) from error
+                          + hint * any(word in str(error).lower() for word in ("dtype", "no dlpack equivalent"))) from error
 
 
 # ---- checks ------------------------------------------------------------------------------------------------

@@ -13,7 +13,10 @@ from gpulayout.model.errors import LayoutError, LayoutTypeError
 
 
 class Unbounded(enum.Enum):
-    """The type of `UNBOUNDED`, its only value: it is no number, so that nobody counts with it."""
+    """`UNBOUNDED`, in text `?`, as a size of a shape: one that only the running program knows, without a bound.
+
+    It is no number, so that nobody counts with it.
+    """
 
     UNBOUNDED = "?"
 

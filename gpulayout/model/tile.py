@@ -16,7 +16,10 @@ from gpulayout.model.frozen import Frozen
 
 
 class Combine(enum.Enum):
-    """The type of `COMBINE`, its only value: it is no number, so that nobody counts with it."""
+    """`COMBINE`, in text `*`, as a size of a tile: the dimension is joined with the next more minor one before the cut.
+
+    It is no number, so that nobody counts with it.  T(*,128) on 3 x 5 cuts one dimension of 15.
+    """
 
     COMBINE = "*"
 
@@ -32,9 +35,16 @@ COMBINE = Combine.COMBINE
 
 @dataclass(frozen=True, repr=False)
 class Tile(Frozen):
-    """One tile.  Immutable and hashable; it has a length and can be iterated over.
+    """One tile: the most minor dimensions are cut into blocks of these sizes, whole ones, that lie together in memory.
 
     dimensions    sizes from major to minor, each at least 1, or `COMBINE` (its text "*" is taken too), which may not be last
+
+    Immutable and hashable; it has a length and can be iterated over.  Raises LayoutError for sizes that cannot be.  3 x 5 elements
+    in tiles of 2 x 4 are 2 x 2 tiles, those at the edges padded:
+
+    >>> from gpulayout import Layout, Shape
+    >>> Shape("f32", (3, 5), Layout((1, 0), tiles=[Tile((2, 4))])).physical_dimensions
+    (2, 2, 2, 4)
 
     >>> tile = Tile((2, COMBINE, 128))
     >>> str(tile), len(tile), tile.sizes

@@ -15,8 +15,9 @@ from gpulayout.planning.supported import check_storable
 
 
 def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
-    """A logical N-d array as a 1-D buffer in the layout of `shape`, padding filled.
+    """A logical N-d array as a 1-D buffer in the layout of `shape`, padding filled, that of tiles too.
 
+    shape   a shape or its text
     array   of `shape.dimensions`; any strides, read-only too; nested lists go to the default backend
     out     1-D, contiguous, `shape.buffer_size` elements or more, on the same device; returned as given
 
@@ -29,6 +30,8 @@ def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
     >>> import numpy as np
     >>> pack(np.array([[1, 2, 3], [4, 5, 6]], np.int8), "s8[2,3]{0,1:PD(3,3)PV(highest)}")
     array([  1,   4, 127,   2,   5, 127,   3,   6, 127], dtype=int8)
+    >>> pack(np.array([[1, 2, 3], [4, 5, 6]], np.int8), "s8[2,3]{1,0:T(2,2)}")
+    array([1, 2, 4, 5, 3, 0, 6, 0], dtype=int8)
     >>> pack([1, 2, 3], "u4[3]{0:E(4)}")
     array([33,  3], dtype=uint8)
     """

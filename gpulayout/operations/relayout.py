@@ -118,7 +118,12 @@ def plan(source: Shape | str, target: Shape | Layout | str) -> Plan:
 
     Shapes may be given as text; the target may be a layout alone, `{0,1}`.
 
-    Plans are cached, so asking again costs a dictionary look-up.  LayoutError when element types or dimensions differ.
+    Plans are cached, so asking again costs a dictionary look-up.  LayoutError when element types or dimensions differ, and for
+    layouts that cannot be moved; `relayout` says which.
+
+    >>> to_tiles = plan("f32[16,256]", "{1,0:T(8,128)}")
+    >>> to_tiles.bytes_written, len(to_tiles.pieces)
+    (16384, 1)
     """
     source = as_shape(source, "source")
     return _plan(source, as_shape(target, "target", like=source))

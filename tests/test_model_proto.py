@@ -239,9 +239,10 @@ def test_a_message_is_bounded_and_of_bytes():
     for wrong in ("100b", None, [16, 11]):
         with pytest.raises(TypeError, match="^ShapeProto must be bytes, not "):
             gl.shape_from_proto(wrong)
-    for write, value in ((gl.shape_to_proto, None), (gl.layout_to_proto, "{0}"), (gl.layout_to_proto, gl.parse_shape("f32[2]"))):
+    for write, value in ((gl.shape_to_proto, None), (gl.layout_to_proto, 3), (gl.layout_to_proto, gl.parse_shape("f32[2]"))):
         with pytest.raises(TypeError, match=" must be a shape or its text, | is not a Layout: "):
             write(value)
+    assert gl.layout_to_proto("{0,1:T(8,128)}") == gl.layout_to_proto(gl.parse_layout("{0,1:T(8,128)}"))
 
 
 def test_tuples_end_at_a_depth():

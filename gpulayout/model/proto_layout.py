@@ -16,6 +16,7 @@ from gpulayout.model import checks, proto_messages
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError
 from gpulayout.model.layout import Layout
+from gpulayout.model.layout_text import parse_layout
 from gpulayout.model.padding import PaddingValue
 from gpulayout.model.tile import COMBINE, Tile
 
@@ -26,9 +27,10 @@ _DENSE = 1                     # of the old enumeration `format`: 0 is unset, 2 
 ELEMENT_TYPES = {member.proto_number: member for member in ElementType}
 
 
-def layout_to_proto(layout: Layout, dialect: str = "xla", *, into: bytes = b"") -> bytes:
+def layout_to_proto(layout: Layout | str, dialect: str = "xla", *, into: bytes = b"") -> bytes:
     """The bytes of `xla.LayoutProto`; the inverse of `layout_from_proto`.
 
+    layout    a layout or its text
     dialect   "xla", today's, which has no padding, or "2017", the first one, which has nothing but order and padding
     into      a message of the same kind, whose fields that this library does not know stay in the result
 
@@ -40,6 +42,7 @@ def layout_to_proto(layout: Layout, dialect: str = "xla", *, into: bytes = b"") 
     >>> layout_to_proto(Layout((0, 1), padded_dimensions=(3, 5), padding_value="lowest"), "2017").hex(" ")
     '0a 02 00 01 12 02 03 05 18 03'
     """
+    layout = parse_layout(layout) if isinstance(layout, str) else layout
     if not isinstance(layout, Layout):
         raise LayoutTypeError(f"layout {layout!r} is not a Layout: it is {checks.type_text(layout)}")
     proto_messages.check_dialect(dialect)

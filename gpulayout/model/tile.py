@@ -101,6 +101,9 @@ def as_tiles(value: object) -> tuple[Tile, ...]:
     """A tuple of tiles from a sequence of tiles or of sequences of sizes."""
     if not isinstance(value, (tuple, list)):
         raise LayoutTypeError(f"tiles {value!r} is not a sequence of tiles")
+    if value and all(isinstance(size, int) for size in value):
+        raise LayoutTypeError(f"tiles {checks.shown(value)} is a sequence of sizes, not of tiles: one tile of them is "
+                              f"[{checks.shown(tuple(value))}]")
     return tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in value)
 
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 import gpulayout as gl
 from gpulayout.model import proto_messages
 from tests import proto_strategies, wire
-from tests.random_shapes import random_shapes
 
 pytest.importorskip("google.protobuf", reason="the extra `proto` (protobuf) is not installed")
 
@@ -279,28 +278,3 @@ def test_protobuf_is_named_where_it_is_missing_and_loaded_when_it_is_used():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
     assert done.stdout.startswith("protos need protobuf, which cannot be imported (")
     assert done.stdout.endswith("): pip install 'gpulayout[proto]'\n")
-
-
-# ---- by the thousand ----------------------------------------------------------------------------------
-
-def plain(shape):
-    """What the first protos can say of a shape: order, padding with a named value, static sizes."""
-    if isinstance(shape, gl.TupleShape):
-        return gl.TupleShape([plain(part) for part in shape.shapes])
-    if not isinstance(shape, gl.Shape):
-        return gl.OpaqueShape() if isinstance(shape, gl.TokenShape) else plain(shape.shape) if isinstance(shape, gl.BufferShape) else shape
-    sizes = [7 if size is gl.UNBOUNDED else size for size in shape.dimensions]
-    layout, padded = shape.layout, gl.UNBOUNDED not in shape.dimensions
-    value = layout.padding_value if isinstance(layout.padding_value, gl.PaddingValue) else None
-    return gl.Shape(shape.element_type, sizes, gl.Layout(layout.minor_to_major, padded_dimensions=layout.padded_dimensions or None if padded else None,
-                                                         padding_value=value))
-
-
-def test_many_shapes_go_through_text_and_both_protos():
-    """As many as GPULAYOUT_TEST_SHAPES says, through each: text, today's protos, the first ones."""
-    for shape in random_shapes(11, padding=False, combine=False):
-        again = gl.shape_from_proto(gl.shape_to_proto(gl.parse_shape(str(shape)), XLA), XLA)
-        assert again == shape and str(again) == str(shape)
-    for shape in map(plain, random_shapes(12)):
-        again = gl.shape_from_proto(gl.shape_to_proto(gl.parse_shape(str(shape)), FIRST), FIRST)
-        assert again == shape and str(again) == str(shape)

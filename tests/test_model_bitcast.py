@@ -122,6 +122,21 @@ def test_a_bitcast_is_decomposed_into_three_that_move_nothing():
         assert gl.transpose_is_bitcast(source, first, first_permutation)
         assert gl.reshape_is_bitcast(first, middle)
         assert gl.transpose_is_bitcast(middle, target, second_permutation)
+        assert gl.is_decomposable_bitcast(source, target)
+
+
+@pytest.mark.parametrize("source, target, kind", [
+    ("f32[2,3]", "s32[6]", "reshape"), ("f32[2,3]{0,1}", "f32[3,2]", "transpose"), ("f32[16,128]{1,0:T(8,128)}", "f32[2048]", "reshape"),
+    ("f32[2,3,4]{0,1,2}", "f32[4,6]{0,1}", "transpose, reshape, transpose"), ("f32[4,2]{0,1:T(2,2)}", "f32[2,4]{1,0:T(2,2)}", "transpose"),
+])
+def test_the_simplest_kind_of_a_bitcast(source, target, kind):
+    assert gl.bitcast_kind(source, target) == kind
+    assert gl.is_reshape_or_transpose_bitcast(source, target, ignore_element_type=True) == (kind in ("reshape", "transpose"))
+
+
+def test_a_reshape_or_transpose_of_another_type_is_told_apart():
+    assert not gl.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]")
+    assert gl.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]", ignore_element_type=True)
 
 
 @pytest.mark.parametrize("source, target, message", [
@@ -134,6 +149,13 @@ def test_what_cannot_be_decomposed_is_refused(source, target, message):
     with pytest.raises(LayoutError) as caught:
         gl.decompose_bitcast(gl.parse_shape(source), gl.parse_shape(target))
     assert str(caught.value) == message
+    assert not gl.is_decomposable_bitcast(source, target)
+
+
+def test_what_is_no_bitcast_has_no_kind():
+    for source, target in (("f32[2,3]", "f32[7]"), ("f32[2,2]{0,1:PD(3,2)}", "f32[2,2]{1,0:PD(3,2)}")):
+        with pytest.raises(LayoutError, match="cannot be"):
+            gl.bitcast_kind(source, target)
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 6, 8])

@@ -47,20 +47,53 @@ def test_a_walk_goes_through_the_places_of_the_elements_in_order(dimensions):
 
 
 def test_shapes_are_bitcasts_exactly_when_all_places_agree():
-    """No pair of other bytes is called the same.  The other way round only a tiling without a walk may be missed."""
+    """A pair is the same bytes when it is so place by place, and in no other case; tilings that are no nest of loops too."""
     wide = [Shape("f32", dimensions, layout) for dimensions in DIMENSIONS if math.prod(dimensions) == 8 or len(dimensions) == 2
             for layout in layouts(dimensions)]
     kinds = {True: 0, False: 0}
     for one, other in itertools.product(wide, repeat=2):
         if one.element_count != other.element_count:
             continue
-        same = one.buffer_size == other.buffer_size and np.array_equal(places(one), places(other))
         found = gl.reshape_is_bitcast(one, other)
         kinds[found] += 1
-        assert found == same or (same and None in (walk(one), walk(other))), (one, other)
+        assert found == (one.buffer_size == other.buffer_size and np.array_equal(places(one), places(other))), (one, other)
         if one.dimensions == other.dimensions:
             assert gl.is_bitcast(one, other) == found
     assert min(kinds.values()) > 500
+
+
+@pytest.mark.parametrize("one, other, same", [
+    ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(1)}", True), ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(2)}", False),
+    ("f32[9]{0:T(4)(3)}", "f32[3,3]{1,0:T(*,4)(3)}", True), ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", True),
+    ("f32[9]{0:T(4)(3)}", "f32[3,3]{0,1:T(*,4)(3)}", False), ("f32[9,2]{1,0:T(4,1)(3,1)}", "f32[9,2]{1,0:T(4,1)(3,1)(1,1)}", True),
+    ("f32[39999]{0:T(4)(3)L(80000)}", "f32[3,13333]{1,0:T(*,4)(3)L(80000)}", True),               # more than one chunk of elements
+    ("f32[40000]{0:T(32768)(5)L(80000)}", "f32[40000]{0:T(16384)(5)L(80000)}", False),             # the first chunk agrees
+    ("f32[200,200]{1,0:T(*,32768)(5)L(80000)}", "f32[40000]{0:T(16384)(5)L(80000)}", False),
+])
+def test_tilings_that_are_no_nest_of_loops(one, other, same):
+    one, other = gl.parse_shape(one), gl.parse_shape(other)
+    assert None in (walk(one), walk(other)) and one.buffer_size == other.buffer_size or not same
+    assert gl.reshape_is_bitcast(one, other) == np.array_equal(places(one), places(other)) == same
+
+
+@pytest.mark.parametrize("dimensions", [(4, 8), (2, 4), (4, 4), (2, 1, 4), (2, 2, 2)], ids=str)
+def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dimensions):
+    sources = [Shape("f32", dimensions, layout) for layout in layouts(dimensions)]
+    turned = sorted(set(itertools.permutations(dimensions)))
+    targets = [Shape("f32", sizes, layout) for sizes in turned for layout in layouts(sizes)]
+    found_some = 0
+    for source, target in itertools.product(sources[::3], targets[::2 if len(dimensions) == 2 else 5]):
+        numbers = np.arange(math.prod(dimensions)).reshape(dimensions)
+        exists = source.buffer_size == target.buffer_size and any(
+            np.array_equal(places(source)[numbers.transpose(permutation).reshape(-1)], places(target))
+            for permutation in itertools.permutations(range(len(dimensions)))
+            if numbers.transpose(permutation).shape == target.dimensions)
+        found = gl.deduce_transpose_dimensions_for_bitcast(source, target)
+        found_some += exists
+        assert (found is not None) == exists, (source, target)
+        assert found is None or gl.transpose_is_bitcast(source, target, found)
+        assert gl.is_reshape_or_transpose_bitcast(source, target) == (exists or gl.reshape_is_bitcast(source, target))
+    assert found_some > 50
 
 
 @pytest.mark.parametrize("one, other, same", [

@@ -6,7 +6,8 @@ neighbours that continue each other are joined until none can, and then equal wa
 
     f32[2,3,4]{2,1,0} -> ((24, 1),)       f32[2,3,4]{0,1,2} -> ((2, 1), (3, 2), (4, 6))       f32[6,4]{1,0} -> ((24, 1),)
 
-Tiles whose walk cannot be written so are the same bytes only where order, widths and tiles are the same.
+Tiles whose walk cannot be written so are compared place by place: `same_places`.  A pair of shapes without elements is the
+same bytes when the buffers are equally large.
 """
 from __future__ import annotations
 
@@ -17,8 +18,11 @@ from gpulayout.model import checks
 from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
+from gpulayout.model.same_places import same_places
 from gpulayout.model.shape import Shape
+from gpulayout.model.tiling import slot_of
 from gpulayout.model.walk import walk
+
 
 @takes_shapes("source", "target")
 def is_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = False) -> bool:
@@ -67,14 +71,7 @@ def reshape_is_bitcast(source: Shape, target: Shape, *, ignore_element_type: boo
     if source.is_zero_element_array:
         return True
     walks = walk(source), walk(target)
-    return walks[0] == walks[1] if None not in walks else _same_law(source, target)
-
-
-def _same_law(source: Shape, target: Shape) -> bool:
-    """True when both name the same places for the same indices, field by field."""
-    return source.dimensions == target.dimensions and all(
-        one == other for one, other in ((source.layout.minor_to_major, target.layout.minor_to_major),
-                                        (source.buffer_dimensions, target.buffer_dimensions), (source.layout.tiles, target.layout.tiles)))
+    return walks[0] == walks[1] if None not in walks else same_places(source, target)
 
 
 @takes_shapes("source", "target")
@@ -107,9 +104,12 @@ def deduce_transpose_dimensions_for_bitcast(source: Shape, target: Shape) -> tup
 
 
 def _by_place(shape: Shape) -> list[int]:
-    """Dimensions whose place in memory is fixed, minor first; then the free ones, which any of their size can stand for."""
-    fixed = [] if shape.is_zero_element_array else [dim for dim in shape.layout.minor_to_major if shape.dimensions[dim] > 1]
-    return fixed + sorted(set(range(shape.rank)) - set(fixed), key=lambda dim: (shape.dimensions[dim], dim))
+    """Dimensions that have places, by the place of the element next to the first one along each, which no other dimension has;
+    then the free ones, which any of their size can stand for."""
+    has_place = [size > 1 and not shape.is_zero_element_array for size in shape.dimensions]
+    dims = range(shape.rank)
+    fixed = sorted((dim for dim in dims if has_place[dim]), key=lambda dim: slot_of([int(other == dim) for other in dims], shape))
+    return fixed + sorted((dim for dim in dims if not has_place[dim]), key=lambda dim: (shape.dimensions[dim], dim))
 
 
 @takes_shapes("shape")
@@ -132,18 +132,65 @@ def decompose_bitcast(source: Shape, target: Shape) -> tuple[tuple[int, ...], Sh
     descending, so the reshape between them is always free.  XLA: `DecomposeBitcastToTrt`.
     LayoutError when the two shapes do not have the same number of bytes, or are padded.
     """
-    if source.nbytes != target.nbytes or source.element_count != target.element_count:
-        raise LayoutError(f"{source} of {source.nbytes} bytes cannot be a bitcast of {target} of {target.nbytes} bytes")
-    for shape in (source, target):
-        if shape.is_tiled:
-            raise LayoutError(f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} cannot be decomposed: "
-                              "tiled elements have no row-major order")
-        if shape.is_padded:
-            raise LayoutError(f"padded_dimensions {shape.buffer_dimensions} of {shape} cannot be decomposed: "
-                              "padding has no row-major order")
+    problem = _indecomposable(source, target)
+    if problem is not None:
+        raise LayoutError(problem)
     first = with_descending_layout_and_same_physical_layout(source)
     middle = with_descending_layout_and_same_physical_layout(target)
     return source.layout.major_to_minor, first, middle, checks.inverse(target.layout.major_to_minor)
+
+
+def _indecomposable(source: Shape, target: Shape) -> str | None:
+    """Why a bitcast cannot be decomposed, or None."""
+    if source.nbytes != target.nbytes or source.element_count != target.element_count:
+        return f"{source} of {source.nbytes} bytes cannot be a bitcast of {target} of {target.nbytes} bytes"
+    for shape in (source, target):
+        if shape.is_tiled:
+            return (f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} cannot be decomposed: "
+                    "tiled elements have no row-major order")
+        if shape.is_padded:
+            return f"padded_dimensions {shape.buffer_dimensions} of {shape} cannot be decomposed: padding has no row-major order"
+    return None
+
+
+@takes_shapes("source", "target")
+def is_decomposable_bitcast(source: Shape, target: Shape) -> bool:
+    """True when `decompose_bitcast` finds a way.  XLA: `IsDecomposableBitcast`.
+
+    >>> is_decomposable_bitcast("f32[6]{0}", "f32[2,3]{0,1}"), is_decomposable_bitcast("f32[6]", "f32[5]{0:PD(6)}")
+    (True, False)
+    """
+    return _indecomposable(source, target) is None
+
+
+@takes_shapes("source", "target")
+def is_reshape_or_transpose_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = False) -> bool:
+    """True when one reshape or one transpose from `source` to `target` moves no byte.  XLA: `IsReshapeOrTransposeBitcast`.
+
+    >>> is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "f32[3,2]"), is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "f32[2,3]")
+    (True, False)
+    """
+    return reshape_is_bitcast(source, target, ignore_element_type=ignore_element_type) or (
+        (ignore_element_type or source.element_type is target.element_type)
+        and deduce_transpose_dimensions_for_bitcast(source, target) is not None)
+
+
+@takes_shapes("source", "target")
+def bitcast_kind(source: Shape, target: Shape) -> str:
+    """The simplest thing that a bitcast is: "reshape", "transpose" or "transpose, reshape, transpose".
+
+    The permutation of the second is that of `deduce_transpose_dimensions_for_bitcast`, the steps of the third are those of
+    `decompose_bitcast`; LayoutError when there are none.  The element type is no matter.  XLA: `DecomposeBitcast`.
+
+    >>> bitcast_kind("f32[2,3]", "f32[6]"), bitcast_kind("f32[2,3]{0,1}", "f32[3,2]")
+    ('reshape', 'transpose')
+    """
+    if reshape_is_bitcast(source, target, ignore_element_type=True):
+        return "reshape"
+    if deduce_transpose_dimensions_for_bitcast(source, target) is not None:
+        return "transpose"
+    decompose_bitcast(source, target)
+    return "transpose, reshape, transpose"
 
 
 @takes_shapes("source")

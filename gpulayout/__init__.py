@@ -42,6 +42,7 @@ from gpulayout.model.split_config import SplitConfig, max_elements_in_split, max
 from gpulayout.model.strides import layout_from_strides
 from gpulayout.model.text import parse_array_shape, parse_shape
 from gpulayout.model.tile import COMBINE, Tile
+from gpulayout.model.type_relations import can_upcast, higher_precision_element_type
 from gpulayout.operations.indexing import convert_linear, delinearize, linearize
 from gpulayout.operations.many import relayout_many
 from gpulayout.operations.packing import empty, pack, shape_of, unpack, view
@@ -52,13 +53,13 @@ from gpulayout.version import __version__
 __all__ = [
     "BackendUnavailable", "BufferShape", "COMBINE", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError",
     "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig", "StrideTable", "Tile", "TokenShape",
-    "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bitcast_kind", "bump_indices", "compare_indices",
-    "convert_linear", "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize",
-    "dimensions_unmodified_by_reshape", "empty", "inserted_or_deleted_1_sized_dimensions", "is_bitcast",
-    "is_decomposable_bitcast", "is_reshape_or_transpose_bitcast", "is_untiled", "layout_from_proto", "layout_from_strides",
-    "layout_to_proto", "layouts_equal", "layouts_in_shapes_equal", "linearize", "max_elements_in_split", "max_split_size",
-    "normalized_transpose", "pack", "parse_array_shape", "parse_layout", "parse_shape", "plan", "relayout", "relayout_many",
-    "reshape_is_bitcast", "shape_from_proto", "shape_of", "shape_to_proto", "shapes_compatible", "shapes_equal",
-    "show_config", "stride_table", "transpose_is_bitcast", "unpack", "use_backend", "view",
-    "with_descending_layout_and_same_physical_layout",
+    "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bitcast_kind", "bump_indices", "can_upcast",
+    "compare_indices", "convert_linear", "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize",
+    "dimensions_unmodified_by_reshape", "empty", "higher_precision_element_type", "inserted_or_deleted_1_sized_dimensions",
+    "is_bitcast", "is_decomposable_bitcast", "is_reshape_or_transpose_bitcast", "is_untiled", "layout_from_proto",
+    "layout_from_strides", "layout_to_proto", "layouts_equal", "layouts_in_shapes_equal", "linearize",
+    "max_elements_in_split", "max_split_size", "normalized_transpose", "pack", "parse_array_shape", "parse_layout",
+    "parse_shape", "plan", "relayout", "relayout_many", "reshape_is_bitcast", "shape_from_proto", "shape_of",
+    "shape_to_proto", "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack",
+    "use_backend", "view", "with_descending_layout_and_same_physical_layout",
 ]

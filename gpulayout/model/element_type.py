@@ -92,6 +92,47 @@ class ElementType(str, enum.Enum):
         return {"p": "bool", "s": "signed", "u": "unsigned", "c": "complex"}.get(self.value[0], "float")
 
     @functools.cached_property
+    def is_integral(self) -> bool:
+        """True for signed and unsigned integers, not for pred.  XLA: `ElementIsIntegral`."""
+        return self.kind in ("signed", "unsigned")
+
+    @functools.cached_property
+    def is_floating(self) -> bool:
+        """True for real floating-point types.  XLA: `ElementIsFloating`."""
+        return self.kind == "float"
+
+    @functools.cached_property
+    def is_complex(self) -> bool:
+        """True for c64 and c128.  XLA: `ElementIsComplex`."""
+        return self.kind == "complex"
+
+    @functools.cached_property
+    def is_signed(self) -> bool:
+        """True for signed integers, floating-point and complex types.  XLA: `ElementIsSigned`.
+
+        f8e8m0fnu, which holds powers of two alone, counts as signed, as it does in XLA.
+        """
+        return self.kind in ("signed", "float", "complex")
+
+    @functools.cached_property
+    def component(self) -> ElementType:
+        """The type of the two parts of a complex number; any other type itself.  XLA: `ComplexComponentType`.
+
+        >>> ElementType.C64.component
+        ElementType('f32')
+        """
+        return {"c64": ElementType.F32, "c128": ElementType.F64}.get(self.value, self)
+
+    def holds(self, special: float) -> bool:
+        """True when a floating-point type has this infinity, nan or negative zero.
+
+        >>> ElementType.F16.holds(np.inf), ElementType.F8E4M3FN.holds(np.inf), ElementType.F8E5M2FNUZ.holds(-0.0)
+        (True, False, False)
+        """
+        with np.errstate(all="ignore"):
+            return repr(float(self.dtype.type(special))) == repr(special)
+
+    @functools.cached_property
     def is_extended(self) -> bool:
         """True for the types NumPy itself does not know: they come from ml_dtypes.
 

@@ -119,7 +119,7 @@ def canonical_scalar(element_type: ElementType, value: PaddingValue | Scalar | N
         return value
     exact = np.frombuffer(encoded, element_type.dtype)[0].item()
     if element_type.kind == "complex":
-        return complex(*(_shortest(_real_type(element_type), part) for part in (exact.real, exact.imag)))
+        return complex(*(_shortest(element_type.component, part) for part in (exact.real, exact.imag)))
     return _shortest(element_type, float(exact)) if element_type.kind == "float" else int(exact)
 
 
@@ -169,7 +169,7 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
     if kind in ("signed", "unsigned"):
         limits = ml_dtypes.iinfo(element_type.dtype)
         return int(limits.min if lowest else limits.max)
-    if _holds(element_type, math.inf):
+    if element_type.holds(math.inf):
         return -math.inf if lowest else math.inf
     limits = ml_dtypes.finfo(element_type.dtype)
     return float(limits.min if lowest else limits.max)
@@ -189,21 +189,16 @@ def _encode(element_type: ElementType, number: Scalar) -> bytes:
             raise _Unfit(f"the range is {lowest}..{highest}")
         return np.array(int(number), dtype).tobytes()
     parts = (number.real, number.imag) if kind == "complex" else (number,)
-    return b"".join(_encode_float(_real_type(element_type), part) for part in parts)
-
-
-def _real_type(element_type: ElementType) -> ElementType:
-    """The type of the two parts of a complex number; of itself for any other type."""
-    return {ElementType.C64: ElementType.F32, ElementType.C128: ElementType.F64}.get(element_type, element_type)
+    return b"".join(_encode_float(element_type.component, part) for part in parts)
 
 
 def _encode_float(element_type: ElementType, number: int | float) -> bytes:
     if isinstance(number, float) and math.isnan(number):
-        if not _holds(element_type, math.nan):
+        if not element_type.holds(math.nan):
             raise _Unfit("the type has no nan")
         number = math.nan                                     # not -nan, which prints the same
     elif isinstance(number, float) and math.isinf(number):
-        if not _holds(element_type, math.inf):
+        if not element_type.holds(math.inf):
             raise _Unfit("the type has no infinity")
     elif not _in_range(element_type, number):
         limits = ml_dtypes.finfo(element_type.dtype)
@@ -216,16 +211,10 @@ def _in_range(element_type: ElementType, number: int | float) -> bool:
     limits = ml_dtypes.finfo(element_type.dtype)
     if float(limits.min) <= number <= float(limits.max):
         return True
-    if not _holds(element_type, math.inf):
+    if not element_type.holds(math.inf):
         return False                                          # past its range such a type saturates or gives nan
     try:
         with np.errstate(all="ignore"):
             return math.isfinite(element_type.dtype.type(float(number)))
     except OverflowError:
         return False
-
-
-def _holds(element_type: ElementType, special: float) -> bool:
-    """True when the type has an infinity, or a nan."""
-    with np.errstate(all="ignore"):
-        return repr(float(element_type.dtype.type(special))) == repr(special)

@@ -25,7 +25,17 @@ from gpulayout.model.bitcast import (
     transpose_is_bitcast,
     with_descending_layout_and_same_physical_layout,
 )
-from gpulayout.model.compare import layouts_equal, layouts_in_shapes_equal, shapes_compatible, shapes_equal
+from gpulayout.model.compare import (
+    equal_structure,
+    layouts_equal,
+    layouts_in_shapes_equal,
+    same_dimensions,
+    same_element_type,
+    same_rank,
+    shapes_compatible,
+    shapes_compatible_kind,
+    shapes_equal,
+)
 from gpulayout.model.dynamic import UNBOUNDED
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError, ShapeTextError
@@ -38,8 +48,26 @@ from gpulayout.model.proto_layout import layout_from_proto, layout_to_proto
 from gpulayout.model.proto_shape import shape_from_proto, shape_to_proto
 from gpulayout.model.reshape import dimensions_unmodified_by_reshape, inserted_or_deleted_1_sized_dimensions
 from gpulayout.model.shape import Shape
+from gpulayout.model.shape_trees import (
+    copy_layout_between_shapes,
+    has_custom_element_size_in_bits,
+    has_element_type,
+    update_element_size_in_bits,
+    validate_layouts,
+)
 from gpulayout.model.split_config import SplitConfig, max_elements_in_split, max_split_size
 from gpulayout.model.strides import layout_from_strides
+from gpulayout.model.subshapes import (
+    index_is_valid,
+    is_leaf_index,
+    is_prefix,
+    leaf_shapes,
+    map_arrays,
+    maybe_tuple_shape,
+    subshape,
+    subshapes,
+    with_subshape,
+)
 from gpulayout.model.text import parse_array_shape, parse_shape
 from gpulayout.model.tile import COMBINE, Tile
 from gpulayout.model.type_relations import can_upcast, higher_precision_element_type
@@ -54,12 +82,15 @@ __all__ = [
     "BackendUnavailable", "BufferShape", "COMBINE", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError",
     "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig", "StrideTable", "Tile", "TokenShape",
     "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bitcast_kind", "bump_indices", "can_upcast",
-    "compare_indices", "convert_linear", "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize",
-    "dimensions_unmodified_by_reshape", "empty", "higher_precision_element_type", "inserted_or_deleted_1_sized_dimensions",
-    "is_bitcast", "is_decomposable_bitcast", "is_reshape_or_transpose_bitcast", "is_untiled", "layout_from_proto",
-    "layout_from_strides", "layout_to_proto", "layouts_equal", "layouts_in_shapes_equal", "linearize",
-    "max_elements_in_split", "max_split_size", "normalized_transpose", "pack", "parse_array_shape", "parse_layout",
-    "parse_shape", "plan", "relayout", "relayout_many", "reshape_is_bitcast", "shape_from_proto", "shape_of",
-    "shape_to_proto", "shapes_compatible", "shapes_equal", "show_config", "stride_table", "transpose_is_bitcast", "unpack",
-    "use_backend", "view", "with_descending_layout_and_same_physical_layout",
+    "compare_indices", "convert_linear", "copy_layout_between_shapes", "decompose_bitcast",
+    "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape", "empty", "equal_structure",
+    "has_custom_element_size_in_bits", "has_element_type", "higher_precision_element_type", "index_is_valid",
+    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "is_decomposable_bitcast", "is_leaf_index", "is_prefix",
+    "is_reshape_or_transpose_bitcast", "is_untiled", "layout_from_proto", "layout_from_strides", "layout_to_proto",
+    "layouts_equal", "layouts_in_shapes_equal", "leaf_shapes", "linearize", "map_arrays", "max_elements_in_split",
+    "max_split_size", "maybe_tuple_shape", "normalized_transpose", "pack", "parse_array_shape", "parse_layout", "parse_shape",
+    "plan", "relayout", "relayout_many", "reshape_is_bitcast", "same_dimensions", "same_element_type", "same_rank",
+    "shape_from_proto", "shape_of", "shape_to_proto", "shapes_compatible", "shapes_compatible_kind", "shapes_equal",
+    "show_config", "stride_table", "subshape", "subshapes", "transpose_is_bitcast", "unpack", "update_element_size_in_bits",
+    "use_backend", "validate_layouts", "view", "with_descending_layout_and_same_physical_layout", "with_subshape",
 ]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from gpulayout.model.layout import Layout
 from gpulayout.model.layout_text import parse_layout
+from gpulayout.model.other_shapes import AnyShape
 from gpulayout.model.shape import Shape
-from gpulayout.model.text import parse_array_shape
+from gpulayout.model.text import parse_array_shape, parse_shape
 
 _parsed = functools.lru_cache(maxsize=1024)(parse_array_shape)
 _parsed_layout = functools.lru_cache(maxsize=1024)(parse_layout)
@@ -38,6 +39,19 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
     if like is not None and isinstance(value, Layout):
         return _laid_out(like, value, value.dynamic_shape_metadata_prefix_bytes)
     raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}")
+
+
+def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
+    """A shape of any kind, from itself or its text; TypeError for anything else.
+
+    >>> str(as_any_shape("(f32[2], token[])"))
+    '(f32[2]{0}, token[])'
+    """
+    if isinstance(value, str):
+        return parse_shape(value)
+    if isinstance(value, AnyShape):
+        return value
+    raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")
 
 
 def takes_shapes(*roles: str) -> Callable[[Callable], Callable]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from gpulayout.model.arguments import as_any_shape, takes_shapes
+from gpulayout.model.dynamic import UNBOUNDED
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
 from gpulayout.model.layout_text import parse_layout
 from gpulayout.model.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.model.shape import Shape
-from gpulayout.model.text import parse_shape
 
 LAYOUT_FIELDS = tuple(field.name for field in dataclasses.fields(Layout))
 
@@ -50,7 +51,7 @@ def shapes_equal(first: AnyShape | str, second: AnyShape | str, *, ignore_layout
     >>> shapes_equal(Shape("f32", (2, 3)), Shape("bf16", (2, 3)), ignore_float_precision=True)
     True
     """
-    first, second = (parse_shape(value) if isinstance(value, str) else value for value in (first, second))
+    first, second = as_any_shape(first, "first"), as_any_shape(second, "second")
     ignored = _layout_fields(ignore_layout_fields)
 
     def equal(one: AnyShape, other: AnyShape) -> bool:
@@ -73,18 +74,89 @@ def shapes_equal(first: AnyShape | str, second: AnyShape | str, *, ignore_layout
     return equal(first, second)
 
 
-def shapes_compatible(first: AnyShape | str, second: AnyShape | str) -> bool:
-    """True when both describe the same logical arrays, each in its own layout; <=5 counts as 5.  XLA: `Compatible`.
+def shapes_compatible(first: AnyShape | str, second: AnyShape | str, *, ignore_element_type: bool = False,
+                      ignore_float_precision: bool = False) -> bool:
+    """True when both describe the same logical arrays, each in its own layout; <=5 counts as 5.
+
+    XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.
 
     >>> shapes_compatible(Shape("f32", (3, 2), Layout((0, 1))), Shape("f32", (3, 2)))
     True
     """
-    return shapes_equal(first, second, ignore_layout=True, ignore_dynamic_dimensions=True)
+    return shapes_equal(first, second, ignore_layout=True, ignore_dynamic_dimensions=True, ignore_element_type=ignore_element_type,
+                        ignore_float_precision=ignore_float_precision)
 
 
-def layouts_in_shapes_equal(first: AnyShape | str, second: AnyShape | str) -> bool:
-    """True when the layouts of all arrays are equal, whatever their types and sizes.  XLA: `LayoutsInShapesEqual`."""
-    return shapes_equal(first, second, ignore_element_type=True, ignore_dimensions=True, ignore_dynamic_dimensions=True)
+def shapes_compatible_kind(first: AnyShape | str, second: AnyShape | str, *, ignore_buffer: bool = False) -> bool:
+    """True when tuples have the same structure, and what stands in one place is of one kind: arrays of as many dimensions.
+
+    ignore_buffer   a buffer counts as the array that it holds.  XLA: `CompatibleKind`
+
+    >>> shapes_compatible_kind("(f32[2,3], token[])", "(u8[7,8]{0,1}, token[])"), shapes_compatible_kind("f32[2]", "f32[]")
+    (True, False)
+    """
+    return shapes_equal(first, second, ignore_layout=True, ignore_dynamic_dimensions=True, ignore_element_type=True,
+                        ignore_dimensions=True, ignore_buffer=ignore_buffer)
+
+
+def layouts_in_shapes_equal(first: AnyShape | str, second: AnyShape | str, *, ignore: Iterable[str] = (),
+                            minor_to_major_only: bool = False) -> bool:
+    """True when the layouts of all arrays are equal, whatever their types and sizes; options as of `layouts_equal`.
+
+    XLA: `LayoutsInShapesEqual`, which forgets its options inside of tuples.
+
+    >>> layouts_in_shapes_equal("(f32[2]{0:S(1)})", "(u8[3])"), layouts_in_shapes_equal("(f32[2]{0:S(1)})", "(u8[3])", ignore="memory_space")
+    (False, True)
+    """
+    return shapes_equal(first, second, ignore_element_type=True, ignore_dimensions=True, ignore_dynamic_dimensions=True,
+                        ignore_layout_fields=ignore, minor_to_major_only=minor_to_major_only)
+
+
+@takes_shapes("first", "second")
+def same_dimensions(first: Shape, second: Shape) -> bool:
+    """True when two arrays have the same sizes, whatever their types; a size without a bound is the same as any.
+
+    XLA: `SameDimensions`.
+
+    >>> same_dimensions("f32[2,3]{0,1}", "u8[2,3]"), same_dimensions("f32[?,3]", "f32[2,3]"), same_dimensions("f32[2]", "f32[2,1]")
+    (True, True, False)
+    """
+    return first.rank == second.rank and all(
+        one == other or UNBOUNDED in (one, other) for one, other in zip(first.dimensions, second.dimensions))
+
+
+@takes_shapes("first", "second")
+def same_rank(first: Shape, second: Shape) -> bool:
+    """True when two arrays have as many dimensions.  XLA: `SameRank`.
+
+    >>> same_rank("f32[2,3]", "u8[1,1]")
+    True
+    """
+    return first.rank == second.rank
+
+
+@takes_shapes("first", "second")
+def same_element_type(first: Shape, second: Shape, *, ignore_float_precision: bool = False) -> bool:
+    """True when two arrays have one element type; on demand all real floating-point types count as one.
+
+    XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.
+
+    >>> same_element_type("f32[2]", "bf16[3]"), same_element_type("f32[2]", "bf16[3]", ignore_float_precision=True)
+    (False, True)
+    """
+    return _same_type(first, second, False, ignore_float_precision)
+
+
+def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:
+    """True when tuples stand in one another alike, whatever is in them.  XLA: `EqualStructure`.
+
+    >>> equal_structure("(f32[], (f32[2], s8[]))", "(token[], (s8[7], u8[]))"), equal_structure("(f32[], ())", "((), f32[])")
+    (True, False)
+    """
+    first, second = as_any_shape(first, "first"), as_any_shape(second, "second")
+    if not (isinstance(first, TupleShape) and isinstance(second, TupleShape)):
+        return isinstance(first, TupleShape) == isinstance(second, TupleShape)
+    return len(first) == len(second) and all(map(equal_structure, first, second))
 
 
 def _same_type(first: Shape, second: Shape, ignore_element_type: bool, ignore_float_precision: bool) -> bool:

@@ -23,6 +23,7 @@ class TokenShape(Frozen):
 
     proto_number: ClassVar[int] = 17
     nbytes: ClassVar[int] = 0
+    element_count: ClassVar[int] = 0
 
     def text_without_layout(self) -> str:
         """`token[]`."""
@@ -42,6 +43,11 @@ class OpaqueShape(Frozen):
     def nbytes(self) -> int:
         """LayoutError: nobody knows."""
         raise LayoutError("opaque[] has no size in bytes: only the runtime knows it")
+
+    @property
+    def element_count(self) -> int:
+        """LayoutError: nobody knows."""
+        raise LayoutError("opaque[] has no number of elements: only the runtime knows it")
 
     def text_without_layout(self) -> str:
         """`opaque[]`."""
@@ -70,6 +76,11 @@ class BufferShape(Frozen):
     def nbytes(self) -> int:
         """Bytes of the array."""
         return self.shape.nbytes
+
+    @property
+    def element_count(self) -> int:
+        """Logical elements of the array."""
+        return self.shape.element_count
 
     def text_without_layout(self) -> str:
         """`b(f32[8,16])`."""
@@ -112,6 +123,11 @@ class TupleShape(Frozen):
         """Bytes of all arrays in it, without any table of pointers.  XLA: `ByteSizeOfElementsRecursive` of its leaves."""
         return sum(shape.nbytes for shape in self.shapes)
 
+    @property
+    def element_count(self) -> int:
+        """Logical elements of all arrays in it.  XLA: `ElementsInRecursive`."""
+        return sum(shape.element_count for shape in self.shapes)
+
     def leaves(self) -> Iterator[Shape | TokenShape | OpaqueShape | BufferShape]:
         """All shapes in it that are not tuples, in order.  XLA: `FlattenTupleShape`."""
         for shape in self.shapes:
@@ -136,8 +152,13 @@ class TupleShape(Frozen):
     def __iter__(self) -> Iterator[AnyShape]:
         return iter(self.shapes)
 
-    def __getitem__(self, entry: int) -> AnyShape:
-        return self.shapes[entry]
+    def __getitem__(self, entry: int | slice) -> AnyShape:
+        """One element, or the tuple of some of them: `pair[:1]`.  XLA: `GetTupleElementShape`, `SliceTuple`."""
+        return TupleShape(self.shapes[entry]) if isinstance(entry, slice) else self.shapes[entry]
+
+    def append(self, shape: AnyShape) -> TupleShape:
+        """The tuple with one more element at the end.  XLA: `AppendShapeToTuple`."""
+        return TupleShape((*self.shapes, shape))
 
     def __str__(self) -> str:
         """The text form, as XLA prints it: `(f32[2]{0}, u8[])`; the inverse of `parse_shape`."""

@@ -1,0 +1,148 @@
+"""Shapes in tuples: their places in the tree, and the tree with some of them changed.
+
+The place of a shape is an index: the numbers of the elements on the way to it, from the outside in.
+
+    ((f32[2], s8[3]), token[])        () is the whole, (0,) the inner tuple, (0, 1) is s8[3], (1,) is the token
+
+A leaf is whatever is not a tuple; a buffer is one, the array that it holds has no index of its own.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gpulayout.model import checks
+from gpulayout.model.arguments import as_any_shape
+from gpulayout.model.errors import LayoutError
+from gpulayout.model.other_shapes import AnyShape, BufferShape, TupleShape
+from gpulayout.model.shape import Shape
+
+Index = tuple[int, ...]
+
+
+def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tuple[Index, AnyShape]]:
+    """(index, shape) of every shape in the tree, itself among them: a tuple before its elements, or after them.
+
+    XLA: `ForEachSubshape`, `ForEachSubshapePostOrder` and their kin.
+
+    >>> [index for index, _ in subshapes("((f32[2], s8[3]), token[])")]
+    [(), (0,), (0, 0), (0, 1), (1,)]
+    """
+    shape = as_any_shape(shape)
+    if not post_order:
+        yield (), shape
+    if isinstance(shape, TupleShape):
+        for entry, part in enumerate(shape):
+            for index, found in subshapes(part, post_order=post_order):
+                yield (entry, *index), found
+    if post_order:
+        yield (), shape
+
+
+def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
+    """(index, shape) of every leaf, in order.  XLA: `GetLeafShapes`; its length is `GetLeafCount`.
+
+    >>> [(index, str(leaf)) for index, leaf in leaf_shapes("((f32[2], ()), token[])")]
+    [((0, 0), 'f32[2]{0}'), ((1,), 'token[]')]
+    """
+    return [(index, found) for index, found in subshapes(shape) if not isinstance(found, TupleShape)]
+
+
+def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
+    """The shape at an index.  XLA: `GetSubshape`, `TryGetSubshape`.
+
+    IndexError names the first number that leads nowhere; negative ones do not count from the end.
+
+    >>> str(subshape("((f32[2], s8[3]), token[])", (0, 1)))
+    's8[3]{0}'
+    """
+    shape = as_any_shape(shape)
+    index = checks.whole_numbers("index", index, f" for {shape}")
+    found = shape
+    for depth, entry in enumerate(index):
+        if not isinstance(found, TupleShape):
+            raise IndexError(f"index {checks.shown(index)} leads nowhere in {shape}: {found} at {checks.shown(index[:depth])} "
+                             "is not a tuple")
+        if not 0 <= entry < len(found):
+            raise IndexError(f"index {checks.shown(index)} leads nowhere in {shape}: the tuple at {checks.shown(index[:depth])} has "
+                             f"{checks.counted(len(found), 'element')}, not a number {checks.number_text(entry)}")
+        found = found[entry]
+    return found
+
+
+def index_is_valid(shape: AnyShape | str, index: Iterable[int]) -> bool:
+    """True when there is a shape at an index.  XLA: `IndexIsValid`.
+
+    >>> index_is_valid("(f32[2], s8[3])", (1,)), index_is_valid("(f32[2], s8[3])", (1, 0))
+    (True, False)
+    """
+    try:
+        subshape(shape, index)
+    except IndexError:
+        return False
+    return True
+
+
+def is_leaf_index(shape: AnyShape | str, index: Iterable[int]) -> bool:
+    """True when the shape at an index is no tuple; IndexError when there is none.  XLA: `IsLeafIndex`."""
+    return not isinstance(subshape(shape, index), TupleShape)
+
+
+def is_prefix(prefix: Iterable[int], index: Iterable[int]) -> bool:
+    """True when one index leads to the other or into it: its numbers are the first of the other's.  XLA: `IsPrefix`.
+
+    >>> is_prefix((0,), (0, 1)), is_prefix((0, 1), (0,)), is_prefix((), (3,))
+    (True, False, True)
+    """
+    prefix, index = checks.whole_numbers("prefix", prefix), checks.whole_numbers("index", index)
+    return index[:len(prefix)] == prefix
+
+
+def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | str) -> AnyShape:
+    """The tree with another shape at an index.  XLA: `UpdateTupleShape`, `GetMutableSubshape`.
+
+    >>> str(with_subshape("((f32[2], s8[3]), token[])", (0, 1), "u8[]"))
+    '((f32[2]{0}, u8[]), token[])'
+    """
+    shape, new = as_any_shape(shape), as_any_shape(new, "new")
+    index = checks.whole_numbers("index", index, f" for {shape}")
+    subshape(shape, index)
+    if not index:
+        return new
+    inner = with_subshape(shape[index[0]], index[1:], new)
+    return TupleShape((*shape.shapes[:index[0]], inner, *shape.shapes[index[0] + 1:]))
+
+
+def map_arrays(function: Callable[[Shape], Shape], shape: AnyShape | str) -> AnyShape:
+    """The tree with `function` applied to every array, those in buffers too: what XLA's functions do that take tuples.
+
+    >>> str(map_arrays(Shape.with_default_order, "(f32[2,3]{0,1}, token[])"))
+    '(f32[2,3]{1,0}, token[])'
+    """
+    shape = as_any_shape(shape)
+    if isinstance(shape, TupleShape):
+        return TupleShape([map_arrays(function, part) for part in shape])
+    if isinstance(shape, BufferShape):
+        return BufferShape(function(shape.shape))
+    return function(shape) if isinstance(shape, Shape) else shape
+
+
+def arrays(shape: AnyShape | str) -> list[tuple[Index, Shape]]:
+    """(index, shape) of every array, those in buffers too.
+
+    >>> [index for index, _ in arrays("(f32[2], token[], b(u8[3]))")]
+    [(0,), (2,)]
+    """
+    held = ((index, found.shape if isinstance(found, BufferShape) else found) for index, found in subshapes(shape))
+    return [(index, found) for index, found in held if isinstance(found, Shape)]
+
+
+def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
+    """The tuple of some shapes, or a single one itself.  XLA: `MakeMaybeTupleShape`.
+
+    >>> str(maybe_tuple_shape(["f32[2]"])), str(maybe_tuple_shape([]))
+    ('f32[2]{0}', '()')
+    """
+    if isinstance(shapes, str):
+        raise LayoutError(f"shapes {shapes!r} is one text: give a sequence of shapes")
+    found = [as_any_shape(shape, f"shapes entry {entry}") for entry, shape in enumerate(shapes)]
+    return found[0] if len(found) == 1 else TupleShape(found)

@@ -36,17 +36,25 @@ from gpulayout.model.compare import (
     shapes_compatible_kind,
     shapes_equal,
 )
+from gpulayout.model.data_size import data_nbytes
 from gpulayout.model.dynamic import UNBOUNDED
+from gpulayout.model.each_index import each_index
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError, ShapeTextError
 from gpulayout.model.index import bump_indices, compare_indices
+from gpulayout.model.interleaved import packed_factor_for_1d_interleaved_array
 from gpulayout.model.layout import Layout
 from gpulayout.model.layout_text import parse_layout
+from gpulayout.model.memory_space import MemorySpace
 from gpulayout.model.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.model.padding import PaddingValue
 from gpulayout.model.proto_layout import layout_from_proto, layout_to_proto
 from gpulayout.model.proto_shape import shape_from_proto, shape_to_proto
-from gpulayout.model.reshape import dimensions_unmodified_by_reshape, inserted_or_deleted_1_sized_dimensions
+from gpulayout.model.reshape import (
+    dimensions_unmodified_by_reshape,
+    inserted_or_deleted_1_sized_dimensions,
+    reshape_leaves_dimensions_unmodified,
+)
 from gpulayout.model.shape import Shape
 from gpulayout.model.shape_trees import (
     copy_layout_between_shapes,
@@ -56,7 +64,7 @@ from gpulayout.model.shape_trees import (
     validate_layouts,
 )
 from gpulayout.model.split_config import SplitConfig, max_elements_in_split, max_split_size
-from gpulayout.model.strides import layout_from_strides
+from gpulayout.model.strides import byte_strides_is_major_to_minor, layout_from_strides
 from gpulayout.model.subshapes import (
     index_is_valid,
     is_leaf_index,
@@ -80,17 +88,19 @@ from gpulayout.version import __version__
 
 __all__ = [
     "BackendUnavailable", "BufferShape", "COMBINE", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError",
-    "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig", "StrideTable", "Tile", "TokenShape",
-    "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bitcast_kind", "bump_indices", "can_upcast",
-    "compare_indices", "convert_linear", "copy_layout_between_shapes", "decompose_bitcast",
-    "deduce_transpose_dimensions_for_bitcast", "delinearize", "dimensions_unmodified_by_reshape", "empty", "equal_structure",
-    "has_custom_element_size_in_bits", "has_element_type", "higher_precision_element_type", "index_is_valid",
-    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "is_decomposable_bitcast", "is_leaf_index", "is_prefix",
-    "is_reshape_or_transpose_bitcast", "is_untiled", "layout_from_proto", "layout_from_strides", "layout_to_proto",
-    "layouts_equal", "layouts_in_shapes_equal", "leaf_shapes", "linearize", "map_arrays", "max_elements_in_split",
-    "max_split_size", "maybe_tuple_shape", "normalized_transpose", "pack", "parse_array_shape", "parse_layout", "parse_shape",
-    "plan", "relayout", "relayout_many", "reshape_is_bitcast", "same_dimensions", "same_element_type", "same_rank",
-    "shape_from_proto", "shape_of", "shape_to_proto", "shapes_compatible", "shapes_compatible_kind", "shapes_equal",
-    "show_config", "stride_table", "subshape", "subshapes", "transpose_is_bitcast", "unpack", "update_element_size_in_bits",
-    "use_backend", "validate_layouts", "view", "with_descending_layout_and_same_physical_layout", "with_subshape",
+    "MemorySpace", "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig", "StrideTable", "Tile",
+    "TokenShape", "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bitcast_kind", "bump_indices",
+    "byte_strides_is_major_to_minor", "can_upcast", "compare_indices", "convert_linear", "copy_layout_between_shapes",
+    "data_nbytes", "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize",
+    "dimensions_unmodified_by_reshape", "each_index", "empty", "equal_structure", "has_custom_element_size_in_bits",
+    "has_element_type", "higher_precision_element_type", "index_is_valid", "inserted_or_deleted_1_sized_dimensions",
+    "is_bitcast", "is_decomposable_bitcast", "is_leaf_index", "is_prefix", "is_reshape_or_transpose_bitcast", "is_untiled",
+    "layout_from_proto", "layout_from_strides", "layout_to_proto", "layouts_equal", "layouts_in_shapes_equal", "leaf_shapes",
+    "linearize", "map_arrays", "max_elements_in_split", "max_split_size", "maybe_tuple_shape", "normalized_transpose", "pack",
+    "packed_factor_for_1d_interleaved_array", "parse_array_shape", "parse_layout", "parse_shape", "plan", "relayout",
+    "relayout_many", "reshape_is_bitcast", "reshape_leaves_dimensions_unmodified", "same_dimensions", "same_element_type",
+    "same_rank", "shape_from_proto", "shape_of", "shape_to_proto", "shapes_compatible", "shapes_compatible_kind",
+    "shapes_equal", "show_config", "stride_table", "subshape", "subshapes", "transpose_is_bitcast", "unpack",
+    "update_element_size_in_bits", "use_backend", "validate_layouts", "view",
+    "with_descending_layout_and_same_physical_layout", "with_subshape",
 ]

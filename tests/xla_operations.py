@@ -89,13 +89,12 @@ def strides_to_layout(given):
 
 
 def decompose_bitcast(given):
-    """XLA's order of preference: a reshape, then a transpose, then transpose, reshape and transpose."""
     source, target = both(given)
-    if gl.reshape_is_bitcast(source, target):
-        return {"kind": "reshape"}
-    transpose = gl.deduce_transpose_dimensions_for_bitcast(source, target)
-    if transpose:
-        return {"kind": "transpose", "dims": list(transpose)}
+    kind = gl.bitcast_kind(source, target)
+    if kind == "reshape":
+        return {"kind": kind}
+    if kind == "transpose":
+        return {"kind": kind, "dims": list(gl.deduce_transpose_dimensions_for_bitcast(source, target))}
     first, _, middle, second = gl.decompose_bitcast(source, target)
     return {"kind": "trt", "transpose1": list(first), "mid": list(middle.dimensions), "transpose2": list(second)}
 
@@ -189,7 +188,7 @@ OPERATIONS = {
     "dimension_stride": lambda g: shape_of(g).stride(g["dim"]),
     "index_in_bounds": lambda g: shape_of(g).index_in_bounds(g["index"]),
     "compare_indices": lambda g: gl.compare_indices(g["lhs"], g["rhs"]),
-    "for_each_index_count": lambda g: shape_of(g).element_count,
+    "for_each_index_count": lambda g: gl.each_index(shape_of(g)).shape[1],
     "padded_memory": padded_memory,
     "padded_byte_size": lambda g: shape_of(g).nbytes,
     "is_padded": lambda g: shape_of(g).is_padded,
@@ -199,7 +198,7 @@ OPERATIONS = {
         "dims": list((result := shape_of(g).permute_dimensions(g["permutation"])).dimensions),
         "padded_dimensions": list(result.layout.padded_dimensions)},
     "padding_value_fill": padding_value_fill,
-    "byte_size": lambda g: shape_of(g).nbytes,
+    "byte_size": lambda g: shape_of(g).logical_nbytes,
     "byte_size_recursive": lambda g: shape_of(g).nbytes,
     "allocated_bytes": lambda g: shape_of(g).nbytes,
     "byte_strides": byte_strides,
@@ -208,7 +207,7 @@ OPERATIONS = {
     "tiled_memory": tiled_memory,
     "physical_dims": lambda g: list(shape_of(g).physical_dimensions),
     "is_untiled": lambda g: gl.is_untiled(shape_of({"dims": g["physical_dims"], "tiles": g["tiles"]})),
-    "byte_strides_is_major_to_minor": lambda g: (strides_to_layout(g) or {}).get("minor_to_major") == [3, 2, 1, 0],
+    "byte_strides_is_major_to_minor": lambda g: gl.byte_strides_is_major_to_minor(g["byte_strides"], g["dims"], g["type"]),
     "strides_to_layout": strides_to_layout,
     "default_layout": lambda g: list(Shape("f32", (1,) * g["rank"]).layout.minor_to_major),
     "descending_layout": lambda g: list(Layout.descending(g["rank"]).minor_to_major),
@@ -235,7 +234,7 @@ OPERATIONS = {
     "append_major": lambda g: row_of(shape_of(g).append_major_dimension(g["bound"])),
     "insert_dimensions": lambda g: row_of(shape_of(g).insert_dimensions(g["at"], g["bounds"])),
     "permute_dimensions": lambda g: row_of(shape_of(g).permute_dimensions(g["permutation"])),
-    "permute_ignoring_layout": lambda g: row_of(shape_of(g).permute_dimensions(g["permutation"]).with_default_order()),
+    "permute_ignoring_layout": lambda g: row_of(shape_of(g).permute_dimensions_ignoring_layout(g["permutation"])),
     "reorder_logical": lambda g: row_of(shape_of(g).permute_dimensions(g["permutation"])),
     "transpose_is_bitcast": transpose_is_bitcast,
     "transpose_is_bitcast_tiled": transpose_is_bitcast_tiled,
@@ -260,7 +259,7 @@ OPERATIONS = {
     "layout_equal": layout_equal,
     "layouts_in_shapes_equal": lambda g: gl.layouts_in_shapes_equal(g["lhs"], g["rhs"]),
     "compatible": lambda g: gl.shapes_compatible(gl.parse_shape(g["lhs"]), gl.parse_shape(g["rhs"])),
-    "copy_layout": lambda g: gl.parse_shape(g["dst"]).with_layout(gl.parse_shape(g["src"]).layout),
+    "copy_layout": lambda g: gl.copy_layout_between_shapes(g["src"], g["dst"]),
     "validate_layout": validate_layout,
     "make_shape": lambda g: shape_of(g) and "ok",
     "print_layout": lambda g: str(layout_of(g)),

@@ -67,6 +67,10 @@ class LayoutEdits:
                   if split.dimension in physical]
         return self._rebuild(order, lambda widths: [widths[dim] for dim in kept], splits)
 
+    def delete_dimension(self, dimension: int) -> Layout:
+        """Without one dimension; -1 is the last.  XLA: `DeleteDimension`, which keeps tiles that then mean something else."""
+        return self.delete_dimensions((dimension,))
+
     def move_dimension_to_major(self, dimension: int) -> Layout:
         """One dimension becomes the most major; the others keep their order."""
         dim = checks.dimension_number(dimension, self.rank, self._context)

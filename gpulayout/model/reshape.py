@@ -35,6 +35,21 @@ def dimensions_unmodified_by_reshape(source: Iterable[int], target: Iterable[int
     return _pairs(_marks(source, math.prod), _marks(target, math.prod))
 
 
+def reshape_leaves_dimensions_unmodified(source: Iterable[int], target: Iterable[int], dimensions: Iterable[int]
+                                         ) -> tuple[int, ...] | None:
+    """Where some dimensions of `source` stand in `target`, when a reshape leaves all of them alone; None otherwise.
+
+    dimensions   numbers in any order; the result is in the same.  XLA: `ReshapeLeavesDimensionsUnmodified`, which wants them sorted
+
+    >>> reshape_leaves_dimensions_unmodified((2, 3, 5, 7, 6), (6, 5, 1, 7, 2, 3), (3, 2))
+    (3, 1)
+    """
+    source = checks.sizes("source", source)
+    wanted = checks.dimension_numbers(dimensions, len(source), f" for source {checks.shown(source)}")
+    found = dict(dimensions_unmodified_by_reshape(source, target))
+    return tuple(found[dim] for dim in wanted) if all(dim in found for dim in wanted) else None
+
+
 def inserted_or_deleted_1_sized_dimensions(source: Iterable[int], target: Iterable[int]
                                            ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """(dimensions of `source` that are gone, dimensions of `target` that are new), all of size 1; None when other

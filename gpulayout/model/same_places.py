@@ -32,8 +32,7 @@ def same_places(source: Shape, target: Shape) -> bool:
     if source.dimensions == target.dimensions and is_separable(source) and is_separable(target):
         indices = (index for dim in range(source.rank) for index in _along(source.dimensions, dim))
         return all(_agree(source, index, target, index) for index in indices)
-    return all(_agree(source, _unraveled(numbers, source), target, _unraveled(numbers, target))
-               for numbers in _chunks(source.element_count))
+    return all(_agree(source, one, target, other) for one, other in zip(row_major_indices(source), row_major_indices(target)))
 
 
 def is_separable(shape: Shape) -> bool:
@@ -51,9 +50,10 @@ def _along(dimensions: Sequence[int], dim: int) -> Iterator[Index]:
         yield [numbers if other == dim else np.zeros_like(numbers) for other in range(len(dimensions))]
 
 
-def _unraveled(numbers: np.ndarray, shape: Shape) -> Index:
-    """The logical indices of row-major logical numbers."""
-    return [numbers // math.prod(shape.dimensions[dim + 1:]) % shape.dimensions[dim] for dim in range(shape.rank)]
+def row_major_indices(shape: Shape) -> Iterator[Index]:
+    """All logical indices in row-major order, some at a time: one array for every dimension."""
+    for numbers in _chunks(shape.element_count):
+        yield [numbers // math.prod(shape.dimensions[dim + 1:]) % shape.dimensions[dim] for dim in range(shape.rank)]
 
 
 def _chunks(count: int) -> Iterator[np.ndarray]:

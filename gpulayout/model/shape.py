@@ -119,6 +119,11 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         """Logical elements: the product of the dimensions, 1 at rank 0."""
         return math.prod(self.bounds)
 
+    @property
+    def extent_product(self) -> int:
+        """The product of all dimensions that have a size; those without a bound are passed over.  XLA: `StaticExtentProduct`."""
+        return math.prod(size for size in self.dimensions if size is not UNBOUNDED)
+
     @functools.cached_property
     def buffer_dimensions(self) -> tuple[int, ...]:
         """Width of every dimension in memory, before tiling: the padded dimension where there is one."""
@@ -222,6 +227,10 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
     def dimension_number(self, number: int) -> int:
         """A dimension number in 0..rank-1 from one that may be negative.  XLA: `GetDimensionNumber`."""
         return checks.dimension_number(number, self.rank, f" for {self}")
+
+    def dimension_minor(self, position: int) -> int:
+        """The size of the dimension at a physical position counted from the most minor (0).  XLA: `dimensions_minor`."""
+        return self.dimensions[self.layout.minor(position)]
 
     def stride(self, number: int) -> int:
         """Elements between neighbours along a dimension.  XLA: `GetDimensionStride`."""

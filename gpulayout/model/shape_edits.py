@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from gpulayout.model import checks
 from gpulayout.model.element_type import ElementType
+from gpulayout.model.errors import LayoutError
 
 if TYPE_CHECKING:
     from gpulayout.model.layout import Layout
@@ -40,9 +41,30 @@ class ShapeEdits:
         layout = self.layout if element_type.is_sub_byte else self.layout.replace(element_size_in_bits=0)
         return self.replace(element_type=element_type, layout=layout)
 
+    def complex_component_shape(self) -> Shape:
+        """The same dimensions and layout with the type of a complex number's parts; LayoutError for other types.
+
+        XLA: `ComplexComponentShape`.
+
+        >>> from gpulayout import parse_shape
+        >>> str(parse_shape("c64[2,3]{0,1}").complex_component_shape())
+        'f32[2,3]{0,1}'
+        """
+        if not self.element_type.is_complex:
+            raise LayoutError(f"element type {self.element_type} of {self} is not complex: it has no components")
+        return self.with_element_type(self.element_type.component)
+
+    def without_tiles(self) -> Shape:
+        """The same logical array without tiles, all else of the layout kept.  XLA: `ClearTiles`."""
+        return self.with_layout(self.layout.replace(tiles=()))
+
     def with_static_dimensions(self) -> Shape:
-        """The same shape with every dynamic dimension at its bound; LayoutError when one has none.  XLA: `MakeStaticShape`."""
-        return self.replace(dimensions=self.bounds, dynamic_dimensions=None)
+        """The same shape with every dynamic dimension at its bound, and without metadata in front of the data.
+
+        LayoutError when a dimension has no bound.  XLA: `MakeStaticShape`, `clear_dynamic_dimensions`.
+        """
+        layout = self.layout.replace(dynamic_shape_metadata_prefix_bytes=0)
+        return self.replace(dimensions=self.bounds, dynamic_dimensions=None, layout=layout)
 
     def as_host_shape(self) -> Shape:
         """The array as a host holds it: the same order and split configurations, without tiles, padding and the like.
@@ -68,6 +90,19 @@ class ShapeEdits:
         order = checks.permutation("permutation", permutation, self.rank, f" for {self}", from_end=True)
         return self.replace(dimensions=[self.dimensions[dim] for dim in order], layout=self.layout.permute(order),
                             dynamic_dimensions=[self.dynamic_dimensions[dim] for dim in order])
+
+    def permute_dimensions_ignoring_layout(self, permutation: Iterable[int]) -> Shape:
+        """The logical transpose in the same layout, so that bytes move: new dimension i is old permutation[i].
+
+        Order, tiles and the like stay as they are; padded dimensions go with their dimensions.
+        XLA: `PermuteDimensionsIgnoringLayout`.
+
+        >>> from gpulayout import parse_shape
+        >>> str(parse_shape("f32[10,100,1000]{0,1,2:T(8,128)}").permute_dimensions_ignoring_layout((1, 2, 0)))
+        'f32[100,1000,10]{0,1,2:T(8,128)}'
+        """
+        turned = self.permute_dimensions(permutation)
+        return turned.with_layout(turned.layout.replace(minor_to_major=self.layout.minor_to_major))
 
     def insert_dimension(self, at: int, size: int, width: int | None = None) -> Shape:
         """A new dimension in front of dimension `at`, just above it in memory; at the end it is the most minor.
@@ -115,6 +150,15 @@ class ShapeEdits:
     def delete_dimension(self, dimension: int) -> Shape:
         """Without one dimension; -1 is the last."""
         return self.delete_dimensions((dimension,))
+
+    def filter_dimensions(self, keep: Callable[[int], bool]) -> Shape:
+        """The dimensions whose numbers `keep` returns True for, in their order.  XLA: `FilterDimensions`.
+
+        >>> from gpulayout import parse_shape
+        >>> str(parse_shape("f32[2,3,4,5]{0,1,2,3}").filter_dimensions(lambda dimension: dimension % 2 == 0))
+        'f32[2,4]{0,1}'
+        """
+        return self.delete_dimensions([dim for dim in range(self.rank) if not keep(dim)])
 
     def drop_degenerate_dimensions(self) -> Shape:
         """Without the dimensions of size 1 that are not padded."""

@@ -1,4 +1,4 @@
-"""What the buffer of a shape is an array of: elements, or bytes where several elements share one."""
+"""What the buffer of a shape is an array of: elements, or bytes where several elements share one; and sizes beside its own."""
 from __future__ import annotations
 
 import functools
@@ -29,3 +29,28 @@ class ShapeStorage:
         (3, 5)
         """
         return self.nbytes if self.is_packed else self.buffer_size
+
+    @property
+    def logical_nbytes(self: Shape) -> int:
+        """Bytes of the logical elements alone, lying close together: what `nbytes` is without any padding.
+
+        XLA: `ByteSizeOf` and `ByteSizeOfElements`, which leave out tiles and tail.
+
+        >>> from gpulayout import parse_shape
+        >>> tiled = parse_shape("f32[10]{0:T(8,128)}")
+        >>> tiled.logical_nbytes, tiled.nbytes
+        (40, 4096)
+        """
+        return -(-self.element_count * self.bits_per_element // 8)
+
+    @property
+    def unpacked_byte_strides(self: Shape) -> tuple[int, ...]:
+        """Bytes between neighbours along each dimension if every element had its type's whole bytes.
+
+        LayoutError for a tiled layout.  XLA: `UnpackedByteStrides`.
+
+        >>> from gpulayout import parse_shape
+        >>> parse_shape("s4[2,3]{0,1:E(4)}").unpacked_byte_strides
+        (1, 2)
+        """
+        return tuple(stride * self.itemsize for stride in self.strides)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpulayout.model import checks
+from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
 
@@ -87,3 +88,27 @@ def _with_degenerate(real: Sequence[int], dimensions: Sequence[int]) -> tuple[in
         if dim not in order:
             order.insert(order.index(dim + neighbour) + 1 if dim + neighbour in order else 0, dim)
     return tuple(order)
+
+
+def byte_strides_is_major_to_minor(byte_strides: Iterable[int], dimensions: Iterable[int], element_type: object) -> bool:
+    """True when elements lie close together in row-major order: what NumPy calls C-contiguous.
+
+    Strides of dimensions of size 1 are no matter, and none are where there are no elements.  XLA:
+    `ByteStridesIsMajorToMinor`, which wants an exact stride of those too.
+
+    >>> byte_strides_is_major_to_minor((12, 4), (2, 3), "f32"), byte_strides_is_major_to_minor((99, 4), (1, 3), "f32")
+    (True, True)
+    """
+    dimensions = checks.sizes("dimensions", dimensions)
+    strides = checks.whole_numbers("byte_strides", byte_strides)
+    if len(strides) != len(dimensions):
+        raise LayoutError(f"byte_strides {checks.shown(strides)} has {checks.counted(len(strides), 'entry')} for "
+                          f"{checks.counted(len(dimensions), 'dimension')} {checks.shown(dimensions)}")
+    if 0 in dimensions:
+        return True
+    step = ElementType.of(element_type).itemsize
+    for size, stride in zip(reversed(dimensions), reversed(strides)):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True

@@ -38,5 +38,5 @@ def test_the_command_lines_print_what_is_shown(command, shown):
 
 def test_the_readme_shows_commands_and_names_files_that_exist():
     assert len(COMMANDS) >= 2
-    for name in re.findall(r"`((?:ci|benchmarks|kernels)/[\w./-]+)`", TEXT) + ["ci/demo", "ci/test"]:
+    for name in re.findall(r"`((?:ci|benchmarks|kernels|docs)/[\w./-]+)`", TEXT) + ["ci/demo", "ci/test"]:
         assert (README.parent / name).exists(), name

@@ -4,6 +4,7 @@ They are read, printed and compared, so that whole programs can be; bytes are mo
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -114,9 +115,13 @@ class TupleShape(Frozen):
             if not isinstance(shape, AnyShape):
                 raise LayoutTypeError(f"shapes entry {entry} is no shape: it is {checks.type_text(shape)}")
         self._set("shapes", tuple(self.shapes))
-        self._set("depth", 1 + max((shape.depth for shape in self.shapes if isinstance(shape, TupleShape)), default=0))
         if self.depth > MAX_DEPTH:
             raise LayoutError(f"shapes are {self.depth} tuples in one another: {MAX_DEPTH} is the limit")
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many tuples stand in one another, this one among them."""
+        return 1 + max((shape.depth for shape in self.shapes if isinstance(shape, TupleShape)), default=0)
 
     @property
     def nbytes(self) -> int:

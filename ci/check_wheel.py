@@ -16,7 +16,7 @@ import zipfile
 from importlib.util import find_spec
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-NEVER_INSTALLED = ("kernels", "tests", "benchmarks", "ci")
+NEVER_INSTALLED = ("kernels", "tests", "benchmarks", "ci", "docs")
 # setuptools comes with its metadata: it finds its own commands there.
 DEPENDENCIES = ("numpy", "numpy.libs", "ml_dtypes", "click", "rich", "markdown_it", "mdurl", "pygments",
                 "setuptools", "setuptools-*.dist-info", "_distutils_hack")
@@ -83,8 +83,8 @@ def build(tree: pathlib.Path, hook: str, out: pathlib.Path) -> pathlib.Path:
 def check_sdist(path: pathlib.Path) -> None:
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {str(file.relative_to(ROOT)) for folder in ("gpulayout", "kernels", "tests", "benchmarks", "ci")
-              for file in (ROOT / folder).rglob("*") if file.is_file() and file.suffix in (".py", ".cu", ".cuh", ".hpp", ".cpp")}
+    wanted = {str(file.relative_to(ROOT)) for folder in ("gpulayout", "kernels", "tests", "benchmarks", "ci", "docs")
+              for file in (ROOT / folder).rglob("*") if file.is_file() and file.suffix in (".py", ".cu", ".cuh", ".hpp", ".cpp", ".md")}
     assert wanted <= names, f"the sdist lacks {sorted(wanted - names)}"
 
 

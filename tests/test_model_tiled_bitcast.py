@@ -8,8 +8,10 @@ import pytest
 
 import gpulayout as gl
 from gpulayout import Layout, Shape
+from gpulayout.model import same_places
 from gpulayout.model.tiling import slot_of
 from gpulayout.model.walk import walk
+from tests.reference import tiled_numbers
 
 TILES = [[], [(1,)], [(2,)], [(4,)], [(8,)], [(2, 2)], [(4, 4)], [(1, 4)], [(2, 4), (2, 1)], [(4,), (2,)], [(3,), (2,)], [(2, 2, 2)],
          [("*", 4)], [("*", 2)], [("*", 8), (4,)], [(2,), (3, 2)], [(2, 8)]]
@@ -66,6 +68,8 @@ def test_shapes_are_bitcasts_exactly_when_all_places_agree():
     ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(1)}", True), ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(2)}", False),
     ("f32[9]{0:T(4)(3)}", "f32[3,3]{1,0:T(*,4)(3)}", True), ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", True),
     ("f32[9]{0:T(4)(3)}", "f32[3,3]{0,1:T(*,4)(3)}", False), ("f32[9,2]{1,0:T(4,1)(3,1)}", "f32[9,2]{1,0:T(4,1)(3,1)(1,1)}", True),
+    ("f32[3,5]{1,0:PD(6,5)T(4)(3)}", "f32[3,5]{1,0:PD(4,12)T(4)(3)}", False),       # 12 places for a row, or 18; 72 in all
+    ("f32[2,2]{1,0:T(*,8)}", "f32[2,2]{1,0:T(*,3)(4)}", False),                # the same along both dimensions, not beside them
     ("f32[39999]{0:T(4)(3)L(80000)}", "f32[3,13333]{1,0:T(*,4)(3)L(80000)}", True),               # more than one chunk of elements
     ("f32[40000]{0:T(32768)(5)L(80000)}", "f32[40000]{0:T(16384)(5)L(80000)}", False),             # the first chunk agrees
     ("f32[200,200]{1,0:T(*,32768)(5)L(80000)}", "f32[40000]{0:T(16384)(5)L(80000)}", False),
@@ -74,6 +78,17 @@ def test_tilings_that_are_no_nest_of_loops(one, other, same):
     one, other = gl.parse_shape(one), gl.parse_shape(other)
     assert None in (walk(one), walk(other)) and one.buffer_size == other.buffer_size or not same
     assert gl.reshape_is_bitcast(one, other) == np.array_equal(places(one), places(other)) == same
+
+
+@pytest.mark.parametrize("one, other, same", [
+    ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)S(1)}", True), ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(1)}", False),
+    ("f32[3,3]{1,0:T(*,4)(3)}", "f32[3,3]{1,0:T(*,4)(3)M(8)}", True), ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", False),
+])
+def test_past_the_limit_only_what_is_written_the_same_is_the_same(one, other, same, monkeypatch):
+    assert gl.reshape_is_bitcast(one, other)
+    monkeypatch.setattr(same_places, "CHUNK", 4)
+    monkeypatch.setattr(same_places, "MOST", 8)
+    assert gl.reshape_is_bitcast(one, other) == same
 
 
 @pytest.mark.parametrize("dimensions", [(4, 8), (2, 4), (4, 4), (2, 1, 4), (2, 2, 2)], ids=str)
@@ -107,6 +122,31 @@ def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dimen
 ])
 def test_what_else_counts(one, other, same):
     assert gl.is_bitcast(one, other) == gl.is_bitcast(other, one) == same
+
+
+def held(shape):
+    """All that a buffer is, by the independent model: bits of an element, and the number or the padding in every place."""
+    layout = shape.layout
+    tiles = [[str(entry) if entry is gl.COMBINE else entry for entry in tile] for tile in layout.tiles]
+    numbers = tiled_numbers(shape.dimensions, layout.minor_to_major, layout.padded_dimensions, tiles, layout.tail_padding_alignment)
+    return shape.bits_per_element, numbers.tobytes(), shape.padding_bytes if -1 in numbers else None
+
+
+@pytest.mark.parametrize("dimensions", [(), (1,), (6,), (2, 4), (1, 3), (3, 1), (2, 1, 2), (0, 3)], ids=str)
+def test_same_bytes_exactly_when_the_independent_model_says_so(dimensions):
+    """Orders, tiles, widths, tails, bits and padding values in all combinations, every pair of them."""
+    choices = itertools.product(itertools.permutations(range(len(dimensions))), TILES[::2], (None, [size + 1 for size in dimensions]),
+                                (1, 4), ((0, None), (0, 1), (4, None)))
+    shapes = [Shape("s4", dimensions, Layout(order, tiles=tiles, padded_dimensions=widths, tail_padding_alignment=tail,
+                                             element_size_in_bits=bits, padding_value=value))
+              for order, tiles, widths, tail, (bits, value) in choices]
+    shapes = shapes[::-(-len(shapes) // 110)]
+    keys = [held(shape) for shape in shapes]
+    agreeing = 0
+    for (one, key), (other, other_key) in itertools.product(zip(shapes, keys), repeat=2):
+        agreeing += key == other_key and one != other
+        assert gl.is_bitcast(one, other) == (key == other_key), (one, other)
+    assert agreeing > 10
 
 
 def test_tiles_that_change_nothing():

@@ -6,8 +6,8 @@ neighbours that continue each other are joined until none can, and then equal wa
 
     f32[2,3,4]{2,1,0} -> ((24, 1),)       f32[2,3,4]{0,1,2} -> ((2, 1), (3, 2), (4, 6))       f32[6,4]{1,0} -> ((24, 1),)
 
-Tiles whose walk cannot be written so are compared place by place: `same_places`.  A pair of shapes without elements is the
-same bytes when the buffers are equally large.
+Tiles whose walk cannot be written so are compared place by place: `same_places`.  Two shapes without elements are the same
+bytes when their buffers are equally large.
 """
 from __future__ import annotations
 

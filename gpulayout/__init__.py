@@ -4,6 +4,7 @@
     parse_shape, parse_layout                     the same as text
     shape_to_proto, shape_from_proto,
     layout_to_proto, layout_from_proto            the same as the bytes of XLA's protos
+    is_bitcast, shapes_equal, subshapes, ...      questions about shapes: docs/xla-names.md has all of them
     linearize, delinearize, convert_linear        index conversion
     pack, unpack, relayout, relayout_many,
     view, empty, plan                             moving bytes
@@ -63,7 +64,8 @@ from gpulayout.model.shape_trees import (
     update_element_size_in_bits,
     validate_layouts,
 )
-from gpulayout.model.split_config import SplitConfig, max_elements_in_split, max_split_size
+from gpulayout.model.split_config import SplitConfig
+from gpulayout.model.splits import max_elements_in_split, max_split_size
 from gpulayout.model.strides import byte_strides_is_major_to_minor, layout_from_strides
 from gpulayout.model.subshapes import (
     index_is_valid,

@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpulayout.model import checks
+from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
 
 
+@takes_shapes("shape")
 def bump_indices(shape: Shape, index: Iterable[int]) -> tuple[int, ...] | None:
     """The logical index after `index`, or None after the last one.  XLA: `BumpIndices`.
 

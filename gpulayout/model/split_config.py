@@ -4,17 +4,12 @@ They are kept, compared and printed.  A shape that has one does not describe one
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gpulayout.model import checks
 from gpulayout.model.errors import LayoutError, LayoutTypeError
 from gpulayout.model.frozen import Frozen
-
-if TYPE_CHECKING:
-    from gpulayout.model.shape import Shape
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,24 +66,6 @@ def texts(configs: Iterable[SplitConfig]) -> str:
     """The text of several configurations, as it stands after the SC of a layout; cut off when it is very long."""
     text = "".join(map(str, configs))
     return text if len(text) <= 100 else text[:97] + "..."
-
-
-def max_split_size(shape: Shape, dimension: int) -> int:
-    """The size of the largest part that a logical dimension is cut into.  XLA: `MaxSplitSize`.
-
-    >>> from gpulayout import parse_shape
-    >>> max_split_size(parse_shape("f32[150,200]{0,1:SC(0:40,130)}"), 1)
-    90
-    """
-    dim = shape.dimension_number(dimension)
-    physical = shape.layout.logical_to_physical()[dim]
-    points = next((split.split_indices for split in shape.layout.split_configs if split.dimension == physical), ())
-    return max(end - start for start, end in zip((0, *points), (*points, shape.bounds[dim])))
-
-
-def max_elements_in_split(shape: Shape) -> int:
-    """The elements of the largest part that the array is cut into.  XLA: `MaxElementsInPerSplit`."""
-    return math.prod(max_split_size(shape, dim) for dim in range(shape.rank))
 
 
 def _of_pair(entry: object) -> SplitConfig:

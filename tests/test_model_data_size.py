@@ -68,5 +68,5 @@ def test_data_of_many_elements_take_no_time():
 ])
 def test_three_sizes_of_one_shape(text, data, logical, whole):
     shape = gl.parse_shape(text)
-    assert (gl.data_nbytes(shape), shape.logical_nbytes, shape.nbytes) == (data, logical, whole)
+    assert (gl.data_nbytes(shape), shape.unpadded_nbytes, shape.nbytes) == (data, logical, whole)
     assert math.prod(shape.dimensions) == shape.extent_product

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 import gpulayout as gl
-from gpulayout import BufferShape, LayoutError, OpaqueShape, Shape, TokenShape, TupleShape
+from gpulayout import BufferShape, LayoutError, LayoutTypeError, OpaqueShape, Shape, TokenShape, TupleShape
 from gpulayout.model.subshapes import arrays
 from tests.strategies import all_shapes
 
@@ -53,6 +53,13 @@ def test_an_index_that_leads_nowhere(index, message):
         assert str(caught.value) == message
 
 
+def test_what_is_no_shape_is_refused_at_once():
+    with pytest.raises(TypeError, match="shape must be a shape or its text, not int"):
+        gl.subshapes(3)
+    with pytest.raises(gl.ShapeTextError):
+        gl.subshapes("(f32[2]")
+
+
 def test_a_shape_is_put_into_a_tree_at_every_index():
     for place in INDICES:
         changed = gl.with_subshape(TREE, place, "u8[7]")
@@ -67,7 +74,7 @@ def test_tuples_are_cut_and_appended_to():
     assert str(TREE[1:4]) == "(token[], (), b(bf16[4]{0}))" and TREE[4] == OpaqueShape() and TREE[5:] == TupleShape(())
     assert str(TREE[:2].append(TokenShape())[1:]) == "(token[], token[])"
     assert gl.maybe_tuple_shape([TREE]) is TREE and gl.maybe_tuple_shape(["f32[]", TREE[1]]) == gl.parse_shape("(f32[], token[])")
-    with pytest.raises(LayoutError, match=r"shapes 'f32\[2\]' is one text: give a sequence of shapes"):
+    with pytest.raises(LayoutTypeError, match=r"shapes 'f32\[2\]' is one text: give a sequence of shapes"):
         gl.maybe_tuple_shape("f32[2]")
     with pytest.raises(TypeError, match="shapes entry 1 must be a shape or its text, not int"):
         gl.maybe_tuple_shape(["f32[]", 3])

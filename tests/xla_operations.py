@@ -198,7 +198,7 @@ OPERATIONS = {
         "dims": list((result := shape_of(g).permute_dimensions(g["permutation"])).dimensions),
         "padded_dimensions": list(result.layout.padded_dimensions)},
     "padding_value_fill": padding_value_fill,
-    "byte_size": lambda g: shape_of(g).logical_nbytes,
+    "byte_size": lambda g: shape_of(g).unpadded_nbytes,
     "byte_size_recursive": lambda g: shape_of(g).nbytes,
     "allocated_bytes": lambda g: shape_of(g).nbytes,
     "byte_strides": byte_strides,

@@ -1,4 +1,4 @@
-"""What the buffer of a shape is an array of: elements, or bytes where several elements share one; and sizes beside its own."""
+"""What the buffer of a shape is an array of: elements, or bytes where several elements share one; and what it needs at least."""
 from __future__ import annotations
 
 import functools
@@ -30,16 +30,14 @@ class ShapeStorage:
         """
         return self.nbytes if self.is_packed else self.buffer_size
 
-    @property
-    def logical_nbytes(self: Shape) -> int:
-        """Bytes of the logical elements alone, lying close together: what `nbytes` is without any padding.
-
-        XLA: `ByteSizeOf` and `ByteSizeOfElements`, which leave out tiles and tail.
+    @functools.cached_property
+    def unpadded_nbytes(self: Shape) -> int:
+        """Bytes that the elements alone would take: `nbytes` without padding, tiles and tail.
 
         >>> from gpulayout import parse_shape
-        >>> tiled = parse_shape("f32[10]{0:T(8,128)}")
-        >>> tiled.logical_nbytes, tiled.nbytes
-        (40, 4096)
+        >>> shape = parse_shape("f32[10]{0:T(8,128)}")
+        >>> shape.nbytes, shape.unpadded_nbytes
+        (4096, 40)
         """
         return -(-self.element_count * self.bits_per_element // 8)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gpulayout.model import checks
 from gpulayout.model.arguments import as_any_shape
-from gpulayout.model.errors import LayoutError
+from gpulayout.model.errors import LayoutTypeError
 from gpulayout.model.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.model.shape import Shape
 
@@ -27,12 +27,15 @@ def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tu
     >>> [index for index, _ in subshapes("((f32[2], s8[3]), token[])")]
     [(), (0,), (0, 0), (0, 1), (1,)]
     """
-    shape = as_any_shape(shape)
+    return _visit(as_any_shape(shape), post_order)
+
+
+def _visit(shape: AnyShape, post_order: bool) -> Iterator[tuple[Index, AnyShape]]:
     if not post_order:
         yield (), shape
     if isinstance(shape, TupleShape):
         for entry, part in enumerate(shape):
-            for index, found in subshapes(part, post_order=post_order):
+            for index, found in _visit(part, post_order):
                 yield (entry, *index), found
     if post_order:
         yield (), shape
@@ -143,6 +146,6 @@ def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
     ('f32[2]{0}', '()')
     """
     if isinstance(shapes, str):
-        raise LayoutError(f"shapes {shapes!r} is one text: give a sequence of shapes")
+        raise LayoutTypeError(f"shapes {shapes!r} is one text: give a sequence of shapes")
     found = [as_any_shape(shape, f"shapes entry {entry}") for entry, shape in enumerate(shapes)]
     return found[0] if len(found) == 1 else TupleShape(found)

@@ -140,6 +140,14 @@ def test_reading_takes_a_number_of_steps_linear_in_the_text(name, monkeypatch):
     assert counted.characters <= 2 * LONG and counted.matches <= LONG + 1
 
 
+def test_reading_many_split_configurations_never_prints_the_layout(monkeypatch):
+    """A layout printed for each of them would take quadratic time."""
+    text = f"u8[{','.join('?' * 50)}]{{{','.join(map(str, range(50)))}:SC{''.join(f'({dim}:1)' for dim in range(50))}}}"
+    printed = []
+    monkeypatch.setattr(gl.Layout, "__str__", lambda layout: printed.append(1) or "")
+    assert len(gl.parse_shape(text).layout.split_configs) == 50 and not printed
+
+
 def test_text_may_not_be_longer_than_the_limit():
     with pytest.raises(ShapeTextError) as caught:
         gl.parse_shape(" " * (LONG + 1))

@@ -25,8 +25,9 @@ def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None
         if width < size:
             raise LayoutError(f"padded_dimensions {checks.shown(layout.padded_dimensions)} is smaller than dimensions "
                               f"{checks.shown(dimensions)} for {text}{layout}: dimension {dim} needs at least {size}")
+    order = layout.major_to_minor
     for split in layout.split_configs:
-        dim = layout.major(split.dimension)
+        dim = order[split.dimension]
         if dimensions[dim] is not UNBOUNDED and split.split_indices[-1] >= dimensions[dim]:
             raise LayoutError(f"split_configs {texts(layout.split_configs)} cuts outside of the array for {text}{layout}: physical "
                               f"dimension {split.dimension} is dimension {dim} of size {checks.number_text(dimensions[dim])}")

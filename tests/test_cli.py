@@ -207,6 +207,15 @@ def test_explain_prints_the_plan():
     assert nothing["gpu"] is nothing["numpy"] is None
 
 
+@pytest.mark.parametrize(("source", "target", "elements", "places", "chunk"), [
+    ("s4[3,5]{1,0:E(4)}", "{0,1:L(16)E(4)}", 15, 16, 1048576), ("s4[3,5]{1,0:E(4)}", "{1,0}", 15, 15, 262144),
+    ("s4[4,64]{1,0:E(4)}", "{1,0:PD(5,64)E(4)}", 256, 320, None), ("s4[0]{0:E(4)}", "{0:T(8)E(4)}", 0, 0, None)])
+def test_explain_as_json_tells_packed_moves(source, target, elements, places, chunk):
+    found = json.loads(run("explain", source, target, "--json").stdout)
+    assert (found["element_count"], found["place_count"], found["itemsize"]) == (elements, places, 1)
+    assert (found["numpy"] or {}).get("chunk") == chunk
+
+
 def test_explain_as_json_has_numpy_s_tiles_minor_first():
     found = json.loads(run("explain", "f32[512,2048]", "{0,1}", "--json").stdout)["numpy"]
     assert found["tile"] == [256, 256] and [axis["extent"] for axis in found["axes"]] == [512, 2048]

@@ -10,6 +10,8 @@ from gpulayout.cli.output import json_option, print_json
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
 from gpulayout.operations.relayout import Plan, plan
+from gpulayout.planning.bits_host import host_bits
+from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.host_plan import host_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
@@ -40,7 +42,8 @@ def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
 
 
 def plan_as_json(found: Plan) -> dict:
-    """A plan as plain values; strides in bytes, axes and sizes of tiles minor first in the target (of channels: pixels first).
+    """A plan as plain values; strides in bytes, or in slots where elements are packed and do not move as whole bytes; axes and
+    sizes of tiles minor first in the target (of channels: pixels first).
 
     Axes, kernel and what NumPy does are those of the largest piece.
     """
@@ -49,7 +52,7 @@ def plan_as_json(found: Plan) -> dict:
     return {
         "source": str(found.source), "target": str(found.target),
         "bytes_read": found.bytes_read, "bytes_written": found.bytes_written,
-        "element_count": found.bytes_read // move.itemsize, "place_count": found.bytes_written // move.itemsize, "itemsize": move.itemsize,
+        "element_count": found.source.element_count, "place_count": found.target.buffer_size, "itemsize": found.source.itemsize,
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
         "numpy": _numpy(move),
@@ -58,10 +61,12 @@ def plan_as_json(found: Plan) -> dict:
     }
 
 
-def _numpy(move: Move) -> dict | None:
+def _numpy(move: Move | BitsMove) -> dict | None:
     """What NumPy does: a copy over axes that may be fewer than the move's, in elements that may be larger, and fills."""
     if not move.place_count:
         return None
+    if isinstance(move, BitsMove):
+        return host_bits(move)._asdict()
     host = host_plan(move)
     axes = zip(*(values[::-1] for values in (host.block.shape, host.block.source_strides, host.block.target_strides)))
     return {"element_bytes": host.itemsize, "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
@@ -70,7 +75,9 @@ def _numpy(move: Move) -> dict | None:
 
 
 def _traffic(kernel: KernelPlan) -> dict:
-    """Sectors per request of both sides, and what they let one expect; nothing is measured."""
+    """Sectors per request of both sides, and what they let one expect; nothing is measured, nor estimated for single bits."""
+    if kernel.family == "bits":
+        return {}
     sides = zip(("read", "written"), requests(kernel))
     return {"sectors_per_request": {name: side and {"touched": side.sectors, "ideal": side.ideal} for name, side in sides},
             "expected_fraction_of_copy": expected_fraction(kernel)}

@@ -32,3 +32,17 @@ def test_dynamic_sizes_with_a_bound_are_moved_at_their_bound():
     assert gl.pack(array, "f32[<=2,3]{0,1}").tolist() == [0, 3, 1, 4, 2, 5]
     assert gl.linearize((1, 2), "f32[<=2,3]{0,1}") == 5
     assert gl.unpack(gl.relayout(array.ravel(), "f32[2,3]", "f32[2,<=3]{0,1}"), "f32[<=2,<=3]{0,1}").tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("tiles", ["(1)" * 128, "(2,2)" * 64, f"({'*,' * 127}1)", f"({'1,' * 20000}1)(1)"])
+@pytest.mark.parametrize("name", MOVING)
+def test_more_sizes_than_planning_can_nest_are_refused(name, tiles):
+    with pytest.raises(LayoutError, match=r"sizes: 128 is the limit for what can be moved$"):
+        MOVING[name](gl.parse_shape(f"u8[0]{{0:T{tiles}}}"))
+
+
+def test_as_many_sizes_as_the_limit_are_moved():
+    array = np.arange(5, dtype=np.uint8)
+    for tiles in ("(1)" * 127, f"({'*,' * 126}1)", f"({'1,' * 126}1)", "(1,1,1)(1,1)" + "(1)" * 122):
+        shape = gl.parse_shape(f"u8[5]{{0:T{tiles}}}")
+        assert gl.pack(array, shape).tolist() == gl.unpack(array, shape).tolist() == gl.view(array, shape).tolist() == array.tolist()

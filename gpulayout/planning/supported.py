@@ -6,6 +6,8 @@ import math
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
 
+MOST_SIZES = 128             # of dimensions and tiles: planning goes through them one inside the other
+
 
 def check_indexable(shape: Shape) -> None:
     """LayoutError unless one stride for every dimension says where the elements are."""
@@ -30,3 +32,6 @@ def check_movable(shape: Shape) -> None:
 def check_storable(shape: Shape) -> None:
     """LayoutError unless the bytes of the buffer can be moved."""
     shape.validate_layout()
+    count = shape.rank + sum(map(len, shape.layout.tiles))
+    if shape.is_tiled and count > MOST_SIZES:
+        raise LayoutError(f"tiles of {shape} and its dimensions are {count} sizes: {MOST_SIZES} is the limit for what can be moved")

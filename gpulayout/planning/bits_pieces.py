@@ -19,7 +19,7 @@ from gpulayout.model.shape import Shape
 from gpulayout.planning.bits_move import BitsMove, packed_move, packed_part
 from gpulayout.planning.move import Axis, Move
 from gpulayout.planning.parameters import QUOTIENT_AXES, QUOTIENTS
-from gpulayout.planning.piece import Piece, Pieces, as_fill
+from gpulayout.planning.piece import Piece, Pieces, as_fill, nothing
 from gpulayout.planning.quotients import place_quotients
 
 
@@ -46,7 +46,7 @@ def packed_pieces(copies: Iterable[Piece], fills: Iterable[Piece], source_bits: 
             if per_target > 1 and whole.target_offset + whole.move.target_span[1] > target.buffer_size:
                 part = _last_part(whole, source_bits, target_bits, target)
             found.append(Piece(part, whole.source_offset // per_source, whole.target_offset // per_target))
-    return tuple(sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
+    return tuple(sorted(found or [nothing(target)], key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
 
 
 def quotient_pieces(source: Shape, target: Shape) -> Pieces | None:

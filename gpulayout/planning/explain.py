@@ -90,7 +90,7 @@ def _padding(count: int, places: int, target: Shape) -> str:
 
 
 def _merged(move: Move, source: Shape) -> str:
-    dropped = source.rank - len({dim for dims in move.dimensions for dim in dims})
+    dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
     text = f"{counted(source.rank, 'dimension')} into {_axes(len(move.axes))}, minor first in the target"
     return text + (f"; {dropped} of size 1 dropped" if dropped else "")
 

@@ -103,3 +103,8 @@ def as_fill(piece: Piece) -> Piece:
     *minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)
     dimensions = piece.move.dimensions or ((),)
     return piece._replace(move=replace(piece.move, axes=(*minor, major._replace(bound=0)), dimensions=dimensions))
+
+
+def nothing(shape: Shape) -> Piece:
+    """The piece of a target without places."""
+    return Piece(Move((Axis(0, 0, 0, shape.itemsize),), shape.itemsize, shape.padding_bytes, ((),)))

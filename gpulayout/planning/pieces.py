@@ -18,7 +18,7 @@ from gpulayout.model.shape import Shape
 from gpulayout.planning.affine_box import Box, box, fused
 from gpulayout.planning.bits_pieces import packed_pieces, quotient_pieces, whole_piece
 from gpulayout.planning.move import Axis, Move, check_same_array, coalesce, pack_move, relayout_move, strided_move, unpack_move
-from gpulayout.planning.piece import Piece, Pieces, absorbed, joined
+from gpulayout.planning.piece import Piece, Pieces, absorbed, joined, nothing
 from gpulayout.planning.supported import check_storable, is_plain
 from gpulayout.planning.tiled_side import Side, array_side, padding_boxes, shape_side
 
@@ -123,7 +123,7 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
 def _pieces(shape: Shape, elements: Iterable[Box], padding: Iterable[Box]) -> Pieces:
     """The pieces that copy these elements and fill this padding: those that copy come first, and the larger ones."""
     copies, fills = _copies_and_fills(shape, elements, padding)
-    found = absorbed(copies, fills) or [_nothing(shape)]
+    found = absorbed(copies, fills) or [nothing(shape)]
     return tuple(sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
 
 
@@ -140,11 +140,6 @@ def _copies_and_fills(shape: Shape, elements: Iterable[Box], padding: Iterable[B
     """The pieces that copy these elements, and those of this padding, which still read as if there were something to copy."""
     copies = joined(_piece(shape, part) for part in _counted(shape, elements))
     return copies, joined(_piece(shape, part.with_rows(((0,) * (1 + len(part.extents)), *part.rows))) for part in _counted(shape, padding))
-
-
-def _nothing(shape: Shape) -> Piece:
-    """The piece of a target without places."""
-    return Piece(Move((Axis(0, 0, 0, shape.itemsize),), shape.itemsize, shape.padding_bytes, ((),)))
 
 
 def _piece(shape: Shape, part: Box) -> Piece:

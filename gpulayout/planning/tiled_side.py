@@ -109,7 +109,8 @@ def _slabs(inside: Sequence[int], outside: Sequence[int]) -> Iterator[Box]:
     for number, (size, grown) in enumerate(zip(inside, outside)):
         extents = (*inside[:number], grown - size, *outside[number + 1:])
         if math.prod(extents):
-            yield box(extents, [size * (k == number) for k in range(len(extents))])
+            slab = box(extents, [size * (k == number) for k in range(len(extents))])
+            yield slab._replace(dimensions=((),) * len(slab.extents))          # numbers of cut sizes are none of dimensions
 
 
 def _row_major(sizes: Sequence[int]) -> list[int]:

@@ -1,7 +1,7 @@
 """Array layouts as values, and the bytes moved between them: on NVIDIA GPUs with CuPy, without one with NumPy.
 
     Shape, Layout, Tile, PaddingValue, ElementType    what an array in memory is
-    parse_shape, parse_layout                     the same as text
+    parse_shape, parse_layout, find_shapes        the same as text, and those in the text of a whole program
     shape_to_proto, shape_from_proto,
     layout_to_proto, layout_from_proto            the same as the bytes of XLA's protos
     is_bitcast, shapes_equal, subshapes, ...      questions about shapes: docs/xla-names.md has all of them
@@ -42,6 +42,7 @@ from gpulayout.model.dynamic import UNBOUNDED
 from gpulayout.model.each_index import each_index
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError, LayoutTypeError, ShapeTextError
+from gpulayout.model.hlo_text import FoundShape, find_shapes
 from gpulayout.model.index import bump_indices, compare_indices
 from gpulayout.model.interleaved import packed_factor_for_1d_interleaved_array
 from gpulayout.model.layout import Layout
@@ -81,6 +82,7 @@ from gpulayout.model.subshapes import (
 from gpulayout.model.text import parse_array_shape, parse_shape
 from gpulayout.model.tile import COMBINE, Tile
 from gpulayout.model.type_relations import can_upcast, higher_precision_element_type
+from gpulayout.model.waste import least_waste
 from gpulayout.operations.indexing import convert_linear, delinearize, linearize
 from gpulayout.operations.many import relayout_many
 from gpulayout.operations.packing import empty, pack, shape_of, unpack, view
@@ -89,16 +91,17 @@ from gpulayout.planning.stride_table import Digit, StrideTable, stride_table
 from gpulayout.version import __version__
 
 __all__ = [
-    "BackendUnavailable", "BufferShape", "COMBINE", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError",
-    "MemorySpace", "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig", "StrideTable", "Tile",
-    "TokenShape", "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bitcast_kind", "bump_indices",
-    "byte_strides_is_major_to_minor", "can_upcast", "compare_indices", "convert_linear", "copy_layout_between_shapes",
-    "data_nbytes", "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast", "delinearize",
-    "dimensions_unmodified_by_reshape", "each_index", "empty", "equal_structure", "has_custom_element_size_in_bits",
-    "has_element_type", "higher_precision_element_type", "index_is_valid", "inserted_or_deleted_1_sized_dimensions",
-    "is_bitcast", "is_decomposable_bitcast", "is_leaf_index", "is_prefix", "is_reshape_or_transpose_bitcast", "is_untiled",
-    "layout_from_proto", "layout_from_strides", "layout_to_proto", "layouts_equal", "layouts_in_shapes_equal", "leaf_shapes",
-    "linearize", "map_arrays", "max_elements_in_split", "max_split_size", "maybe_tuple_shape", "normalized_transpose", "pack",
+    "BackendUnavailable", "BufferShape", "COMBINE", "Digit", "ElementType", "FoundShape", "Layout", "LayoutError",
+    "LayoutTypeError", "MemorySpace", "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig",
+    "StrideTable", "Tile", "TokenShape", "TupleShape", "UNBOUNDED", "__version__", "align_layouts", "bitcast_kind",
+    "bump_indices", "byte_strides_is_major_to_minor", "can_upcast", "compare_indices", "convert_linear",
+    "copy_layout_between_shapes", "data_nbytes", "decompose_bitcast", "deduce_transpose_dimensions_for_bitcast",
+    "delinearize", "dimensions_unmodified_by_reshape", "each_index", "empty", "equal_structure", "find_shapes",
+    "has_custom_element_size_in_bits", "has_element_type", "higher_precision_element_type", "index_is_valid",
+    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "is_decomposable_bitcast", "is_leaf_index", "is_prefix",
+    "is_reshape_or_transpose_bitcast", "is_untiled", "layout_from_proto", "layout_from_strides", "layout_to_proto",
+    "layouts_equal", "layouts_in_shapes_equal", "leaf_shapes", "least_waste", "linearize", "map_arrays",
+    "max_elements_in_split", "max_split_size", "maybe_tuple_shape", "normalized_transpose", "pack",
     "packed_factor_for_1d_interleaved_array", "parse_array_shape", "parse_layout", "parse_shape", "plan", "relayout",
     "relayout_many", "reshape_is_bitcast", "reshape_leaves_dimensions_unmodified", "same_dimensions", "same_element_type",
     "same_rank", "shape_from_proto", "shape_of", "shape_to_proto", "shapes_compatible", "shapes_compatible_kind",

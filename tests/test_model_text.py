@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from gpulayout import Layout, Shape, ShapeTextError
 from gpulayout.model import text_reader
+from tests.counted_pattern import CountedPattern
 from tests.random_shapes import COUNT, random_shapes
 from tests.strategies import PAD_NAMES, all_shapes, any_layouts
 
@@ -115,19 +116,6 @@ def test_hostile_text_is_refused_in_one_short_line(name):
     message = str(caught.value)
     assert len(message) < 1000 and "\n" not in message
     assert 0 <= caught.value.position <= LONG
-
-
-class CountedPattern:
-    """A regular expression that counts the characters it stepped over and the matches it made."""
-
-    def __init__(self, pattern):
-        self.pattern, self.matches, self.characters = pattern, 0, 0
-
-    def match(self, text, position):
-        found = self.pattern.match(text, position)
-        self.matches += 1
-        self.characters += len(found.group()) if found else len(text) - position
-        return found
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -52,16 +52,21 @@ def read_shape(reader: Reader, depth: int = 0) -> AnyShape:
     """The shape that begins at the reader's token, which is inside `depth` tuples."""
     if reader.ahead("("):
         return _tuple(reader, depth)
-    if reader.kind == "name" and reader.value in _WITHOUT_ARRAY:
-        make = _WITHOUT_ARRAY[reader.advance()]
-        reader.mark("[")
-        reader.mark("]")
-        return make()
     if reader.accept_name("b"):
         reader.mark("(")
         shape = _array(reader)
         reader.mark(")")
         return BufferShape(shape)
+    return read_leaf(reader)
+
+
+def read_leaf(reader: Reader) -> Shape | TokenShape | OpaqueShape:
+    """The array, token or opaque value that begins at the reader's token: what has no parentheses."""
+    if reader.kind == "name" and reader.value in _WITHOUT_ARRAY:
+        make = _WITHOUT_ARRAY[reader.advance()]
+        reader.mark("[")
+        reader.mark("]")
+        return make()
     return _array(reader)
 
 
@@ -89,8 +94,9 @@ def _array(reader: Reader) -> Shape:
     while reader.accept(","):
         sizes.append(_size(reader))
     reader.mark("]")
-    start = reader.position if reader.ahead("{") else position
-    layout = read_layout(reader) if reader.ahead("{") else None
+    has_layout = reader.layout_ahead()
+    start = reader.position if has_layout else position
+    layout = read_layout(reader) if has_layout else None
     dimensions, dynamic = [size for size, _ in sizes], [is_dynamic for _, is_dynamic in sizes]
     return reader.built(start, lambda: Shape(element_type, dimensions, layout, dynamic_dimensions=dynamic))
 

@@ -27,18 +27,22 @@ class Reader:
         self.text = text
         if len(text) > MAX_LENGTH:
             raise ShapeTextError(f"shape text of {len(text)} characters is longer than {MAX_LENGTH}", MAX_LENGTH)
-        self._next = 0
+        self.go(0)
+
+    def go(self, position: int, stop: int | None = None) -> None:
+        """Read on from a position, as if the text ended at `stop`."""
+        self._next, self.stop = position, len(self.text) if stop is None else min(stop, len(self.text))
         self.advance()
 
     def advance(self) -> str:
-        """Step over the current token and return its text."""
-        taken = getattr(self, "value", "")
+        """Step over the current token and return its text; `after` is where it ended."""
+        taken, self.after = getattr(self, "value", ""), self._next
         while True:
             self.position = self._next
-            if self._next == len(self.text):
+            if self._next >= self.stop:
                 self.kind, self.value = "end", ""
                 return taken
-            match = _TOKEN.match(self.text, self._next)
+            match = _TOKEN.match(self.text, self._next, self.stop)
             if not match:
                 if self.text.startswith("/*", self._next):
                     raise self.error("a comment begins and does not end")
@@ -51,6 +55,10 @@ class Reader:
 
     def ahead(self, mark: str) -> bool:
         return self.kind == "mark" and self.value == mark
+
+    def layout_ahead(self) -> bool:
+        """True when the brace of a layout comes next."""
+        return self.ahead("{")
 
     def accept(self, mark: str) -> bool:
         return self.ahead(mark) and bool(self.advance())
@@ -95,9 +103,9 @@ class Reader:
         """The raw text between parentheses, which hold a pad value, and where it starts."""
         if not self.ahead("("):
             raise self.error("expected '('")
-        start, close = self._next, self.text.find(")", self._next)
+        start, close = self._next, self.text.find(")", self._next, self.stop)
         if close < 0:
-            raise self.error("expected ')'", len(self.text))
+            raise self.error("expected ')'", self.stop)
         self._next = close + 1
         self.advance()
         return self.text[start:close].strip(), start

@@ -27,7 +27,8 @@ def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
     """A table without walls; columns named in `left` hold text, which may fold, the others numbers, which may not."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="left" if column in left else "right", no_wrap=column not in left)
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=column not in left,
+                         overflow="fold" if column in left else "ellipsis")
     return table
 
 

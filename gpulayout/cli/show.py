@@ -8,6 +8,7 @@ from rich.table import Table
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.drawing import draw_grid, draw_strip, is_small
 from gpulayout.cli.output import charset, clipped, json_option, new_table, print_json, print_table
+from gpulayout.cli.show_hlo import show_hlo
 from gpulayout.model.checks import counted
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.padding import PaddingValue
@@ -19,20 +20,32 @@ MAX_DIMENSIONS = 16          # listed; NumPy and the kernels end at 64, but a te
 
 
 @click.command(short_help="What a shape means: order, strides, bytes, padding, and a picture.")
-@click.argument("shape", metavar="SHAPE", type=SHAPE)
+@click.argument("shape", metavar="[SHAPE]", type=SHAPE, required=False)
+@click.option("--hlo", "path", metavar="FILE", help="List the buffers of a program's text instead; - is standard input.")
+@click.option("--top", "most", metavar="N", type=click.IntRange(1), default=20, show_default=True, help="With --hlo: rows of the table.")
 @json_option
-def show(shape: Shape, as_json: bool) -> None:
+def show(shape: Shape | None, path: str | None, most: int, as_json: bool) -> None:
     """Show what SHAPE means: order, strides, bytes, padding, and a picture of it.
 
     The grid shows the logical array with the place of each element in memory; the strip shows memory with the logical
     index of what lies there.  Padding is hatched.  Of large shapes a corner is drawn.
+
+    With --hlo FILE, the text of a compiled program: the arrays that its instructions give, those of the most bytes first, how
+    often, how much of each is padding, and which order of the dimensions would waste least under the same tiles.  A
+    result inside a fusion counts too, though it may never be in memory; get-tuple-element, tuple and bitcast do not.
 
     \b
     Examples:
       gpulayout show 'f32[2,3]{0,1:PD(3,5)PV(lowest)}'
       gpulayout show 'bf16[8,224,224,3]{3,2,1,0}'
       gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
+      gpulayout show --hlo compiled.txt
     """
+    if (shape is None) == (path is None):
+        raise click.UsageError("give either a SHAPE or --hlo FILE")
+    if path is not None:
+        show_hlo(path, most, as_json)
+        return
     if as_json:
         print_json(shape_as_json(shape))
         return
@@ -70,7 +83,7 @@ def shape_as_json(shape: Shape) -> dict:
         "strides": None if shape.is_tiled else shape.strides,
         "byte_strides": None if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides,
         "element_count": shape.element_count, "buffer_size": shape.buffer_size, "nbytes": shape.nbytes,
-        "padding_count": _padding_count(shape), "padding_nbytes": _padding_bytes(shape),
+        "padding_count": _padding_count(shape), "padding_nbytes": shape.nbytes - shape.unpadded_nbytes,
     }
 
 
@@ -85,7 +98,7 @@ def _facts(shape: Shape) -> list[tuple[str, str]]:
     if not shape.is_padded:
         return [*facts, ("padding", "none")]
     wasted = _padding_count(shape)
-    return [*facts, ("padding", f"{counted(wasted, 'place')}, {counted(_padding_bytes(shape), 'byte')}, "
+    return [*facts, ("padding", f"{counted(wasted, 'place')}, {counted(shape.nbytes - shape.unpadded_nbytes, 'byte')}, "
                                 f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer"),
             ("pad value", f"{_pad_value(shape)}, bytes {shape.padding_bytes.hex(' ')}")]
 
@@ -143,11 +156,6 @@ def _dimension_table(shape: Shape) -> Table:
     if shape.rank > MAX_DIMENSIONS:
         table.caption = f"the {MAX_DIMENSIONS} most minor of {shape.rank} dimensions"
     return table
-
-
-def _padding_bytes(shape: Shape) -> int:
-    """Bytes of the buffer that the elements alone would not take."""
-    return shape.nbytes - -(-shape.element_count * shape.bits_per_element // 8)
 
 
 def _padding_count(shape: Shape) -> int:

@@ -324,3 +324,18 @@ def test_programs_longer_than_a_launch_can_pass_are_refused(rank, tile, needed):
     with pytest.raises(gl.LayoutError) as caught:
         plan(shape)
     assert str(caught.value) == f"{shape} needs {needed} is the limit for index conversion of tiled layouts"
+
+
+@pytest.mark.parametrize("call", [
+    lambda shape: gl.linearize(np.zeros((shape.rank, 3), int), shape), lambda shape: gl.delinearize(np.zeros(3, int), shape),
+    lambda shape: gl.convert_linear(np.zeros(3, int), shape, shape.with_layout(None)),
+    lambda shape: gl.convert_linear(np.zeros(3, int), shape.with_layout(None), shape)], ids=["linearize", "delinearize", "convert", "convert to"])
+def test_thousands_of_dimensions_are_refused_before_a_program_is_made_of_them(call):
+    shape = gl.Shape("u8", [1] * 257, gl.Layout(range(257), tiles=((2,),)))
+    with pytest.raises(gl.LayoutError, match="257 dimensions and numbers: 256 is the limit for index conversion of tiled layouts$"):
+        call(shape)
+
+
+def test_many_dimensions_of_size_1_need_no_steps():
+    shape = gl.Shape("u8", [1] * 250 + [6], gl.Layout(range(250, -1, -1), tiles=((2, 4), (2, 1))))
+    assert gl.convert_linear(np.arange(6), shape.with_layout(None), shape).tolist() == [0, 2, 4, 6, 8, 10]

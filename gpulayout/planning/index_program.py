@@ -29,6 +29,7 @@ from gpulayout.planning.parameters import index_bits, pack_index_program
 from gpulayout.planning.stride_table import StrideTable, stride_table
 
 MOST_STEPS, MOST_TERMS, MOST_SLOTS = 56, 112, 16        # 4 KB of kernel parameters; slots are a thread's own memory
+MOST_VALUES = 256                                       # dimensions and numbers, most of which need no step
 
 
 class Term(NamedTuple):
@@ -112,7 +113,7 @@ class IndexProgram(IndexGrid):
 
 def shape_program(direction: str, shape: Shape) -> IndexProgram:
     """Logical index to linear index, or back."""
-    table, builder = stride_table(shape), _Builder()
+    table, builder = _checked_table(shape), _Builder()
     if direction == "linearize":
         sums = builder.put_together(table, [builder.loaded(dim, size) for dim, size in enumerate(table.dimensions)])
     else:
@@ -125,10 +126,19 @@ def shape_program(direction: str, shape: Shape) -> IndexProgram:
 def convert_program(source: Shape, target: Shape) -> IndexProgram:
     """Linear index in `source` to linear index in `target`; LayoutError unless both describe the same logical array."""
     check_same_array(source, target)
-    builder = _Builder()
-    sums = builder.put_together(stride_table(target), builder.taken_apart(stride_table(source)))
+    builder, tables = _Builder(), (_checked_table(source), _checked_table(target))
+    sums = builder.put_together(tables[1], builder.taken_apart(tables[0]))
     return _checked(IndexProgram("convert_linear", builder.steps(sums), source.rank, source.buffer_size,
                                  max(source.buffer_size, target.buffer_size)), source)
+
+
+def _checked_table(shape: Shape) -> StrideTable:
+    """The stride table; LayoutError where it has so many numbers that making the program, in quadratic time, is not worth it."""
+    table = stride_table(shape)
+    if len(table.sizes) > MOST_VALUES:
+        raise LayoutError(f"{shape} has {len(table.sizes)} dimensions and numbers: {MOST_VALUES} is the limit for index conversion of "
+                          "tiled layouts")
+    return table
 
 
 def _checked(program: IndexProgram, shape: Shape) -> IndexProgram:

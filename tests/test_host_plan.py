@@ -201,6 +201,17 @@ def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
             assert reach * threads <= 4 << 20, (text, threads)
 
 
+@pytest.mark.parametrize(("itemsize", "run"), [(1, 321), (2, 161), (4, 81), (8, 41), (16, 21)])
+def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
+    """Rows of 336 bytes begin 448 apart, and what lies beside them in the source does not follow on from them."""
+    shape = gl.Shape({1: "u8", 2: "u16", 4: "f32", 8: "f64", 16: "c128"}[itemsize], (run, 1600, 600))
+    for threads, order in itertools.product((2, 7, 16, 64), ((0, 1, 2), (1, 0, 2))):
+        source = [itemsize, itemsize * (run + 1), itemsize * (run + 1) * 1600]
+        target = gl.Layout(tuple(reversed(order)))
+        plan = host_plan.host_plan(strided_move(shape, source, shape.with_layout(target).byte_strides, shape.dimensions), threads)
+        assert plan.tile and host_tiles.scratch_bytes(itemsize, plan.tile, plan.scratch) * threads <= 4 << 20
+
+
 def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():
     for text, row in (("f32[4096,4096]", 0), ("f64[8191,8193]", 0), ("u8[8192,8192]", 0)):
         source = gl.parse_shape(text)

@@ -16,6 +16,7 @@ from gpulayout.backends.threads import share, thread_count
 from gpulayout.model.shape import Shape
 from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.host_plan import Fill, HostPlan, host_pieces, host_plan
+from gpulayout.planning.host_tiles import scratch_bytes
 from gpulayout.planning.move import Move
 from gpulayout.planning.piece import Pieces
 
@@ -136,8 +137,8 @@ def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> No
 def _copy_tiles(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: int, last: int) -> None:
     """Some of the tiles, each in runs of the source into a scratch array and in runs of the target out of it."""
     corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.tile)))
-    last_byte = sum((size - 1) * stride for size, stride in zip(plan.tile, plan.scratch))
-    scratch = np.ndarray(plan.tile, source.dtype, np.empty(last_byte + source.itemsize, np.uint8), 0, plan.scratch)
+    memory = np.empty(scratch_bytes(plan.itemsize, plan.tile, plan.scratch), np.uint8)
+    scratch = np.ndarray(plan.tile, source.dtype, memory, 0, plan.scratch)
     for corner in itertools.islice(corners, first, last):
         box = tuple([slice(start, start + step) for start, step in zip(corner, plan.tile)])
         part = source[box]

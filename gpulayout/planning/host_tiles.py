@@ -65,6 +65,9 @@ def tile_extents(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int
     while math.prod(tile) > most:
         longest = tile.index(max(tile))
         tile[longest] = max(tile[longest] * most // math.prod(tile), 1)
+    while scratch_bytes(itemsize, tile, scratch_strides(itemsize, axes, source_order, tile)) > SCRATCH_BYTES // max(threads, 2):
+        longest = tile.index(max(tile))                  # rows of 328 bytes begin 448 apart, which is more than a fifth
+        tile[longest] = max(tile[longest] * 7 // 8, 1)
     return tuple(tile)
 
 
@@ -82,3 +85,12 @@ def scratch_strides(itemsize: int, axes: Sequence[Axis], source_order: Sequence[
         if whole and step >= LEAST_ROW * (2 if chained else 1):
             step, whole = (-(-step // LINE_BYTES) | 1) * LINE_BYTES, False
     return tuple(strides)
+
+
+def scratch_bytes(itemsize: int, tile: Sequence[int], strides: Sequence[int]) -> int:
+    """Bytes of a scratch array of these extents and strides.
+
+    >>> scratch_bytes(4, (3, 5), (4, 16))
+    76
+    """
+    return sum((size - 1) * stride for size, stride in zip(tile, strides)) + itemsize

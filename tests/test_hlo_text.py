@@ -45,6 +45,7 @@ def texts(text):
     # operands and parameters are no tuples
     ("add(f32[2] %a, f32[2] %b)", ["f32[2]", "f32[2]"]), ("call(f32[2], s32[]) after-all()", ["f32[2]", "s32[]"]), ("%f (a: f32[2]) -> (s32[], s8[])", ["f32[2]", "(s32[], s8[])"]),
     ("ENTRY %main () -> f32[]", ["f32[]"]), ("done((f32[2], s8[]) %x)", ["(f32[2], s8[])"]), ("={(f32[2], s8[])->(f32[3])}", ["f32[2]", "s8[]", "(f32[3])"]), ("={()->f32[3]}", ["f32[3]"]),
+    ("= (f32[2], foo (f32[3], s8[]))", ["f32[2]", "f32[3]", "s8[]"]), ("= ((f32[2]), (), foo (f32[3], s8[]))", ["(f32[2])", "()", "f32[3]", "s8[]"]), ("main\n(f32[2])", ["f32[2]"]),
     # buffers
     ("= b(f32[2]{0})", ["b(f32[2]{0})"]), ("= (b(f32[2]), s8[])", ["(b(f32[2]), s8[])"]), ("b(f32[2] %x, s8[] %y)", ["f32[2]", "s8[]"]), ("= b(f32[2], s8[])", ["f32[2]", "s8[]"]),
     ("= b((f32[2]))", ["(f32[2])"]), ("= b(token[])", ["token[]"]), ("= (b f32[2])", ["f32[2]"]), ("= b()", []),
@@ -129,15 +130,16 @@ def _longest(text, at):
             rest = text[end:].lstrip()
             if isinstance(shape, gl.Shape) and re.match(r"\{\s*[-:0-9]", rest) and not text[at:end].endswith("}"):
                 return 0
-            return end if not (text[at] == "(" and rest.startswith("->")) else 0
+            return 0 if text[end - 1] == ")" and rest.startswith("->") else end
     return 0
 
 
-PIECES = ("f32[2]", "f32[2]", "{0}", "{1}", "{", "}", "(", "(", ")", ")", ",", ", ", "b(", "->", "x", " ", "token[]", "%", "\n", "s8[", "]", "0", ":T(2)", "<=", "?", "= ")
+PIECES = ("f32[2]", "f32[2]", "{0}", "{1}", "{", "}", "(", "(", ")", ")", ",", ", ", "b(", "->", "x", " ", "token[]", "%", "foo", "\n", "s8[", "]", "0", ":T(2)", "<=", "?", "= ")
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 @example("b (f32[2],f32[2])")
+@example("(b(f32[2])->")
 @example("(f32[2]{0} , (f32[2]) ,b(f32[2]) )-> (token[] )")
 @settings(max_examples=400)
 def test_the_longest_part_that_reads_is_found(text):

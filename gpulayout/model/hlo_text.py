@@ -7,7 +7,7 @@ A shape is found where all of it can be read, as long as possible, with these di
   words        the type is a word of its own: %f32[2], my_f32[2] and f32.1[2] are none
   tuples       a tuple is found once, as a whole: its elements are not found again.  Of what is no tuple the elements are found
   lists        parentheses after a word are operands or parameters, no tuple: in add(f32[2] %a, f32[2] %b) and in
-               %main () -> f32[2] all arrays are found alone.  So they are in (f32[2], s32[])->f32[2], a program's type
+               %main () -> f32[2] all arrays are found alone.  So they are before an arrow, in (f32[2], s32[])->f32[2]
   braces       a brace after a shape begins a layout only when a number or a colon follows, as in XLA: f32[2] { is an array
 
 What looks like a shape and is none is skipped: f32[2]{0,0} has no good layout, so no array is found there at all.
@@ -175,15 +175,16 @@ def _read(reader: _ProgramReader, position: int) -> tuple[list[Span], int]:
     That is one span, or those in parentheses that turned out to be no tuple.
     """
     reader.go(position)
+    position += 1
     opened: list[_Open] = []
     try:
         while True:
-            position = reader.position + 1
+            start = reader.position
             if reader.ahead("(") or reader.accept_name("b"):
                 reader.mark("(")
-                opened.append(_Open(position - 1, is_buffer=reader.text[position - 1] == "b"))
                 position = reader.after
-                if opened[-1].is_buffer or not reader.ahead(")"):
+                opened.append(_Open(start, is_buffer=reader.text[start] == "b"))
+                if not reader.ahead(")"):
                     continue
             else:
                 span = reader.leaf()

@@ -117,8 +117,7 @@ def _copy_part(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Se
     for start in range(first, last, plan.piece or last - first):
         stop = min(start + (plan.piece or last), last)
         part = (*before, slice(start, stop))
-        padding = [_Padding(places[(*fill_before, slice(max(start - fill.first, 0), max(stop - fill.first, 0)))], pad, fill)
-                   for places, pad, fill in fills]
+        padding = [_Padding(places[(*fill_before, slice(start, stop))], pad, fill) for places, pad, fill in fills]
         _copy_whole(source[part], target[part], plan, padding)
 
 

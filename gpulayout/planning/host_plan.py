@@ -36,12 +36,10 @@ class Fill(NamedTuple):
     """Places that get the padding value.
 
     block    their box, axes as in the move, major first
-    first    coordinate of the box along the axis that pieces are cut from
     share    the least number of places along the major axis for a thread, where it is not filled piece by piece; 0 for none
     """
 
     block: Block
-    first: int
     share: int
 
 
@@ -93,8 +91,7 @@ def host_plan(move: Move, threads: int = 1) -> HostPlan:
         scratch = scratch_strides(itemsize, axes, order, tile)[::-1]
     block = Block(tuple(axis.bound for axis in reversed(axes)), tuple(axis.source_stride for axis in reversed(axes)), 0,
                   tuple(axis.target_stride for axis in reversed(axes)))
-    cut = _Cut.of(move, axes, tile, by_channels)
-    return HostPlan(itemsize, block, by_channels, tile and tile[::-1], scratch, *cut, *_fills(move, cut.fill_cut))
+    return HostPlan(itemsize, block, by_channels, tile and tile[::-1], scratch, *_Cut.of(move, axes, tile, by_channels), *_fills(move))
 
 
 def _goes_by_channels(move: Move) -> bool:
@@ -148,8 +145,8 @@ class _Cut(NamedTuple):
             return _Cut(0, 0, 0, 0, 0)
         pieces = weight > PIECE_BYTES and (by_channels or move.is_padded)
         fine = PIECE_BYTES if pieces else weight // 64
-        candidates = range(1 if by_channels else 0, len(axes))            # channels are no axis to cut
-        k = next((k for k in reversed(candidates) if axes[k].bound * fine >= weight), max(candidates, key=lambda k: axes[k].bound))
+        # Never the channels: there are up to RECORD_BYTES of them, and SHORT_RUN pixels or more.
+        k = next((k for k in reversed(range(len(axes))) if axes[k].bound * fine >= weight), max(range(len(axes)), key=lambda k: axes[k].bound))
         count = axes[k].extent
         return _Cut(len(axes) - 1 - k, len(move.axes) - 1 - move.axes.index(axes[k]),
                     max(PIECE_BYTES * count // weight, 1) if pieces else 0, count,
@@ -161,7 +158,7 @@ def _share(count: int, weight: int) -> int:
     return math.ceil(SHARE_BYTES * count / weight)
 
 
-def _fills(move: Move, cut: int) -> tuple[tuple[Fill, ...], bool]:
+def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
     """Where padding is written, and whether everything is filled before the copy.
 
     It is when the padding lies in so many short runs that it takes less time.
@@ -169,7 +166,7 @@ def _fills(move: Move, cut: int) -> tuple[tuple[Fill, ...], bool]:
     slabs, whole = move.padding_slabs, _are_scattered([move], [Piece(move)])
     if whole:
         slabs = (Block(tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.block.target_strides),)
-    return tuple(_fill(move, slab, cut) for slab in slabs), whole
+    return tuple(Fill(slab, _fill_share(move, slab)) for slab in slabs), whole
 
 
 @functools.lru_cache(maxsize=4096)
@@ -198,9 +195,6 @@ def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
     return runs > 1 and sum(piece.move.bytes_written for piece in pieces) < FILL_WHOLE_BYTES * runs
 
 
-def _fill(move: Move, slab: Block, cut: int) -> Fill:
-    """A slab of padding; only that of the axis to cut does not begin at its coordinate 0."""
-    axis = move.axes[len(move.axes) - 1 - cut]
+def _fill_share(move: Move, slab: Block) -> int:
     weight = math.prod(slab.shape) * move.itemsize
-    first = axis.bound if slab.target_offset and slab.target_offset == axis.bound * axis.target_stride else 0
-    return Fill(slab, first, _share(slab.shape[0], weight) if weight >= 2 * SHARE_BYTES else 0)
+    return _share(slab.shape[0], weight) if weight >= 2 * SHARE_BYTES else 0

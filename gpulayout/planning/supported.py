@@ -9,14 +9,6 @@ from gpulayout.model.shape import Shape
 MOST_SIZES = 128             # of dimensions and tiles: planning goes through them one inside the other
 
 
-def check_indexable(shape: Shape) -> None:
-    """LayoutError unless one stride for every dimension says where the elements are."""
-    if shape.is_tiled:
-        raise LayoutError(f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} are not supported: the layout must be untiled")
-    if shape.layout.tail_padding_alignment != 1:
-        raise LayoutError(f"tail_padding_alignment {shape.layout.tail_padding_alignment} of {shape} is not supported: it must be 1")
-
-
 def is_plain(shape: Shape) -> bool:
     """True when order and padding say everything: no tiles, and no place after the last padded dimension."""
     return not shape.is_tiled and shape.buffer_size == math.prod(shape.buffer_dimensions)
@@ -26,7 +18,7 @@ def check_movable(shape: Shape) -> None:
     """LayoutError unless the bytes of the buffer can be moved with one stride for every dimension."""
     check_storable(shape)
     if not is_plain(shape):
-        check_indexable(shape)
+        raise LayoutError(f"{shape} has tiles or a tail: it is moved in pieces, and not in one move of strides")
 
 
 def check_storable(shape: Shape) -> None:

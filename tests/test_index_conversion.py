@@ -153,6 +153,14 @@ def test_results_go_into_out_of_any_integer_dtype(executor, dtype):
     assert executor.host(row_major).tolist() == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("text, dtype, last", [("u8[1,256]", "uint8", 255), ("u8[256,1]{0,1}", "uint8", 255), ("u8[1,128,1]", "int8", 127)])
+def test_a_dtype_that_holds_every_place_need_not_hold_the_extents(executor, text, dtype, last):
+    shape = gl.parse_shape(text)
+    index = np.array([[0] * 2 if size == 1 else [0, last] for size in shape.dimensions])
+    out = executor.array(np.full(2, 99, dtype))
+    assert executor.host(gl.linearize(executor.array(index), shape, out=out)).tolist() == [0, last]
+
+
 def test_many_indices_cross_every_block_boundary(executor):
     shape = gl.Shape("f32", (300, 7, 41), gl.Layout((1, 2, 0), padded_dimensions=(301, 8, 44)))
     index = all_indices(shape)

@@ -147,6 +147,18 @@ def test_tiles_that_divide_are_one_move(dense, tiled, kernel, direction):
     assert plan.vector_bytes >= 4 and math.prod(plan.grid) > 1 or kernel in ("gpl_copy", "gpl_rows")
 
 
+@pytest.mark.parametrize("matrix, tiles, digits, order", [
+    ("f32[2048,4096]", "T(8,128)", (256, 8, 32, 128), (0, 2, 1, 3)), ("bf16[4096,4096]", "T(8,128)(2,1)", (512, 4, 2, 32, 128), (0, 3, 1, 4, 2)),
+    ("s8[4096,8192]", "T(8,128)(4,1)", (512, 2, 4, 64, 128), (0, 3, 1, 4, 2))])
+def test_whole_tiles_are_the_same_loops_as_the_permutation_without_tiles(matrix, tiles, digits, order):
+    dense, tiled = gl.parse_shape(matrix), gl.parse_shape(f"{matrix}{{1,0:{tiles}}}")
+    split = gl.Shape(dense.element_type, digits)
+    permuted = split.with_layout(gl.Layout.from_major_to_minor(order))
+    for with_tiles, without in (((dense, tiled), (split, permuted)), ((tiled, dense), (permuted, split))):
+        (piece,), (other,) = relayout_pieces(*with_tiles), relayout_pieces(*without)
+        assert piece.move.axes == other.move.axes and piece[1:] == other[1:]
+
+
 def test_tilings_that_divide_each_other_are_one_move():
     shape = gl.parse_shape("bf16[4096,4096]{1,0:T(8,128)}")
     assert len(relayout_pieces(shape, gl.parse_shape("bf16[4096,4096]{1,0:T(8,128)(2,1)}"))) == 1

@@ -1,13 +1,12 @@
-// Elements of 1, 2 or 4 bits in packed buffers: what bits.cu, bits_any.cu and bits_tiled.cu share.
+// Elements of 1, 2 or 4 bits in packed buffers: what bits.cu, bits_any.cu and lookup.cu share.
 //
 // A slot is the place of one element: GPL_SOURCE_BITS wide in the source and GPL_TARGET_BITS in the target, 8 on a side that
 // is not packed.  Slot 0 is in the lowest bits of byte 0:
 //   bits 4: slot 5 is byte 5 / 2 = 2, bits 4..7           bits 1: slot 13 is byte 13 / 8 = 1, bit 5
 // Strides of a GplMove count slots; `pitch` is the slot of the source's first byte that the move begins at; `low` and `high`
-// are the source's memory in bytes.  Of an element only its low bits
-// count; wider slots are filled up with zeros.
+// are the source's memory in bytes.  Of an element only its low bits count; wider slots are filled up with zeros.
 //
-// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4 8, not both 8).
+// Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4 8).
 #ifndef GPL_BITS_CUH
 #define GPL_BITS_CUH
 #include "move.cuh"
@@ -32,7 +31,8 @@ __device__ __forceinline__ unsigned gpl_slot(const void* source, gpl_uint slot) 
 __device__ __forceinline__ unsigned gpl_slots(const void* source, gpl_uint slot, const GplMove& move) {
   const unsigned char* from = gpl_slot_byte(source, slot);
   const unsigned phase = (unsigned)((unsigned long long)from & 3), shift = gpl_slot_bit(slot);
-  const unsigned char *word = from - phase, *low = gpl_at(source, move.low), *high = gpl_at(source, move.high);
+  const unsigned char *word = from - phase;
+  const unsigned char *low = (const unsigned char*)source + (gpl_int)move.low, *high = (const unsigned char*)source + (gpl_int)move.high;
   if (word >= low && word + 8 <= high)
     return __funnelshift_r(((const unsigned*)word)[0], ((const unsigned*)word)[1], 8 * phase + shift);
   unsigned long long bits = 0;
@@ -50,7 +50,8 @@ struct GplWord32 {
 };
 #define GPL_WORD_SLOTS (32 / GPL_TARGET_BITS)
 
-__device__ __forceinline__ GplWord32 gpl_target_word(const GplMove& move) {
+template <class Move>
+__device__ __forceinline__ GplWord32 gpl_target_word(const Move& move) {
   const gpl_uint before = move.head * (8 / GPL_TARGET_BITS);             // slots that the first word has no room for
   GplWord32 word;
   word.number = gpl_block() * GPL_THREADS + threadIdx.x;
@@ -61,7 +62,8 @@ __device__ __forceinline__ GplWord32 gpl_target_word(const GplMove& move) {
   return word;
 }
 
-__device__ __forceinline__ void gpl_store_word(void* target, const GplWord32& word, unsigned value, const GplMove& move) {
+template <class Move>
+__device__ __forceinline__ void gpl_store_word(void* target, const GplWord32& word, unsigned value, const Move& move) {
   unsigned char* to = (unsigned char*)target + word.number * 4 - move.head;
   const bool whole = word.first == 0 && word.last == GPL_WORD_SLOTS;
   if (whole) {

@@ -1,9 +1,6 @@
 // Index conversion of tiled layouts: a thread carries out a short list of steps for four indices.
 //
-// A step makes one number: it is a coordinate that is loaded, or a sum of quotients value / step * weight, where the value is
-// the given linear index or a number kept before.  Then it is checked, kept for later steps, added to the linear index that
-// comes out as quotient * weight, or stored as a coordinate; planning/index_program.py says which.  All threads do the same
-// steps with operands from the parameters; a step of 1 is no division.
+// A step makes one number, see steps.cuh.  Coordinates are loaded, and those that come out are stored.
 //
 // Example, f32[16,256]{1,0:T(8,128)} to linear indices: two steps, row and column, each loaded and added as two quotients.
 //   (9, 130): 9 * 128 + 9 / 8 * 1024 + 130 + 130 / 128 * 896 = 3202
@@ -11,29 +8,10 @@
 // An index that cannot be converted writes nothing but its own position into *offender, the least one wins; the host
 // looks at it only when it must raise.  With linear == 0 (index == 0) nothing is written: all is checked first.
 //
-// Sums wrap: weights may be negative, and what comes out of a place of the buffer fits the word.
-//
 // Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64), GPL_IN_BYTES, GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
 #define GPL_AXES 1
 #include "index.cuh"
-#define GPL_STEPS 56
-#define GPL_TERMS 112
-#define GPL_SLOTS 16
-#define GPL_WHOLE 255
-
-struct GplTerm {
-  gpl_uint multiplier, weight;
-  unsigned source;                        // 0 for the given linear index, else the slot after
-  unsigned shift;                         // GPL_WHOLE: no division
-};
-
-struct GplStep {
-  unsigned long long bound;               // all ones: the number is never past it
-  unsigned long long row;                 // where its coordinates begin in the array of logical indices
-  unsigned short terms, adds;             // that follow those of the step before
-  unsigned short slot;                    // 0 for none, else the slot after
-  unsigned char loads, stores;            // 1 when it is loaded, when it is a result
-};
+#include "steps.cuh"
 
 struct GplProgram {
   unsigned long long count;               // indices to convert
@@ -42,22 +20,8 @@ struct GplProgram {
   unsigned mode;                          // a GplMode
   unsigned padded;                        // 1 when a sum may be past its bound
   unsigned unused;
-  GplStep step[GPL_STEPS];
-  GplTerm term[GPL_TERMS];
+  GplSteps list;
 };
-
-typedef gpl_uint gpl_numbers[GPL_ITEMS];
-
-// sum += value / step * weight
-__device__ __forceinline__ void gpl_add(gpl_numbers& sum, const gpl_numbers& value, const GplTerm& term) {
-  if (term.shift == GPL_WHOLE) {
-#pragma unroll
-    for (int k = 0; k < GPL_ITEMS; ++k) sum[k] += value[k] * term.weight;
-  } else {
-#pragma unroll
-    for (int k = 0; k < GPL_ITEMS; ++k) sum[k] += (GPL_MULHI(value[k], term.multiplier) >> term.shift) * term.weight;
-  }
-}
 
 // Coordinates of one dimension, and which of them are out of bounds.
 __device__ __forceinline__ unsigned gpl_load(const gpl_in* from, unsigned left, unsigned long long bound, unsigned mode, gpl_numbers& number) {
@@ -74,41 +38,22 @@ __device__ __forceinline__ unsigned gpl_load(const gpl_in* from, unsigned left, 
   return outside;
 }
 
-// The terms of a number that is a sum, and which of the sums are past its bound.
-__device__ __forceinline__ unsigned gpl_sum_up(const GplStep& step, const GplTerm* term, const gpl_numbers& given,
-                                               const gpl_numbers (&kept)[GPL_SLOTS], gpl_numbers& number) {
-#pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k) number[k] = 0;
-#pragma unroll 1
-  for (int t = 0; t < step.terms; ++t) {
-    if (term[t].source) gpl_add(number, kept[term[t].source - 1], term[t]);
-    else gpl_add(number, given, term[t]);
-  }
-  unsigned outside = 0;
-#pragma unroll
-  for (int k = 0; k < GPL_ITEMS; ++k) outside |= (unsigned)(number[k] >= step.bound) << k;
-  return outside;
-}
-
 // All steps; which indices are past a bound of any of them.  LOADS: some are loaded from `index`; `result`, unless it is 0,
 // gets a row of coordinates for every step with a row, -1 in `padding`, and nothing for indices that are bad.
 template <bool LOADS>
 __device__ __forceinline__ unsigned gpl_carry_out(const GplProgram& program, const gpl_in* index, const gpl_numbers& given, unsigned left,
                                                   gpl_numbers& sum, gpl_out* result = 0, unsigned bad = 0, unsigned padding = 0) {
-  gpl_numbers kept[GPL_SLOTS];
-  const GplTerm* term = program.term;
+  gpl_numbers kept[GPL_KEPT];
+  const GplTerm* term = program.list.term;
   unsigned outside = 0;
 #pragma unroll 1
   for (int s = 0; s < (int)program.steps; ++s) {
-    const GplStep& step = program.step[s];
+    const GplStep& step = program.list.step[s];
     gpl_numbers number;
     if (LOADS && step.loads) outside |= gpl_load(index + step.row, left, step.bound, program.mode, number);
     else outside |= gpl_sum_up(step, term, given, kept, number);
     term += step.terms;
-    if (step.slot) {
-#pragma unroll
-      for (int k = 0; k < GPL_ITEMS; ++k) kept[step.slot - 1][k] = number[k];
-    }
+    gpl_keep(step, number, kept);
 #pragma unroll 1
     for (int t = 0; t < step.adds; ++t) gpl_add(sum, number, term[t]);
     term += step.adds;

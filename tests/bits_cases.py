@@ -6,7 +6,6 @@ import random
 
 import numpy as np
 
-import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning import kernel_plan
 from gpulayout.planning.bits_move import BitsMove, packed_move
@@ -129,35 +128,3 @@ def rows(widths):
         yield BitsCase(f"rows at {phase}", axes, 192, 0, widths, (phase, 0))
         yield BitsCase(f"rows to {phase}", axes, 192, 0, widths, (0, phase))
     yield BitsCase("a run of many blocks", ((8195, 8195, 1, 1),), 8195, 0, widths, (1, 2))
-
-
-class TiledCase(BitsCase):
-    """The same from a tiled buffer to an untiled, packed one; `axes` are both shapes' texts."""
-
-    @functools.cached_property
-    def move(self):
-        (piece,) = gl.plan(*self.axes).pieces
-        return piece.move
-
-    @functools.cached_property
-    def source(self):
-        return packed_reference.buffer(gl.parse_shape(self.axes[0]))
-
-    @property
-    def source_offset(self):
-        return 0
-
-    @functools.cached_property
-    def expected(self):
-        return packed_reference.buffer(gl.plan(*self.axes).target)
-
-
-TILED = (("s4[13,19]{1,0:T(8,8)(8,1)E(4)}", "{1,0:E(4)}"), ("s4[5,3,7]{0,2,1:T(2,4)E(4)}", "{2,0,1:PD(6,4,7)PV(lowest)L(9)E(4)}"),
-         ("u4[300]{0:T(128)(8,2)E(4)}", "{0:PD(301)E(4)}"), ("s4[131,67]{1,0:T(4,16)(4,1)E(4)}", "{0,1:E(4)}"))
-
-
-def tiled_cases():
-    """Tiles of packed elements to rows that end inside of bytes."""
-    for number, texts in enumerate(TILED):
-        for bits in (32, 64):
-            yield TiledCase(f"{texts}, {bits} bits", texts, 0, 0, (4, 4), (5 * number % 16, (3 * number + 1) % 16), bits)

@@ -7,9 +7,8 @@ import pytest
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.bits_plan import AXES
-from gpulayout.planning.parameters import QUOTIENT_AXES
 from tests import nvrtc
-from tests.bits_cases import WIDTHS, drawn, packed_cases, rows, tiled_cases
+from tests.bits_cases import WIDTHS, drawn, packed_cases, rows
 from tests.kernel_cases import BITS_FILES, BLOCK, FILES
 from tests.kernel_runs import FRESH, content, memory
 from tests.simt import host_module, runner, toolchain
@@ -47,18 +46,6 @@ def test_every_pair_of_widths_is_right(source_bits, target_bits):
     assert target_bits < 8 or "gpl_bits_any" in seen
 
 
-@pytest.mark.simt
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_tiles_to_rows_are_right():
-    for number, case in enumerate(tiled_cases()):
-        assert case.plan.file == "bits_tiled.cu" and case.plan.index_bits == case.index_bits
-        assert written(case, order=host_module.ORDERS[number % 3]).tolist() == case.expected.tolist(), case.name
-    for right, wrong in (("* tiled.quotient[i][k].weight", ""), ("coordinate < axis.bound", "true")):
-        twin = kernel_text("bits_tiled.cu").replace(right, wrong)
-        assert twin != kernel_text("bits_tiled.cu")
-        assert any(written(case, twin).tolist() != case.expected.tolist() for case in tiled_cases()), right
-
-
 @pytest.mark.parametrize("source_bits, target_bits, rank", [pytest.param(4, 4, 6, marks=needs_simt), pytest.param(2, 8, 7, marks=needs_simt),
                                                            pytest.param(8, 1, 9, marks=needs_simt)])
 def test_many_axes_are_right(source_bits, target_bits, rank):
@@ -72,7 +59,6 @@ def test_many_axes_are_right(source_bits, target_bits, rank):
 @pytest.mark.parametrize("mode", [pytest.param(mode, marks=needs_sanitizers) for mode in ("asan_ubsan", "tsan_block", "tsan_grid")])
 def test_the_kernels_are_clean(mode):
     chosen = [case for widths in ((4, 4), (8, 1), (2, 8)) for case in [*rows(widths), *packed_cases(widths, 40)] if case.index_bits == 32]
-    chosen += [case for case in tiled_cases() if case.index_bits == 32]
     records = [case.record(order=number % 3) for number, case in enumerate(chosen)]
     for case, result in zip(chosen, runner.run(records, mode)):
         assert result.reports == (), case.name
@@ -119,7 +105,7 @@ def macros(source_bits, target_bits, index_bits, axes):
 @needs_compiler
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_kernels_fit_every_architecture(architecture):
-    for file, widths in (("bits.cu", (4, 4)), ("bits.cu", (8, 1)), ("bits_any.cu", (2, 8)), ("bits_tiled.cu", (4, 4))):
+    for file, widths in (("bits.cu", (4, 4)), ("bits.cu", (8, 1)), ("bits_any.cu", (2, 8))):
         check_budget(file, architecture, macros(*widths, 64, 8))
 
 
@@ -127,8 +113,6 @@ def test_the_kernels_fit_every_architecture(architecture):
 @pytest.mark.parametrize("axes, index_bits", [(AXES[0], 32), (AXES[1], 64), (AXES[2], 64)])
 def test_every_pair_of_widths_fits(axes, index_bits):
     for file, widths in itertools.product(BITS_FILES, WIDTHS):
-        if axes > QUOTIENT_AXES and file == "bits_tiled.cu":
-            continue
         if file == "bits.cu" or (widths[1] == 8) == (file == "bits_any.cu"):
             check_budget(file, "sm_90", macros(*widths, index_bits, axes))
 

@@ -22,14 +22,14 @@ needs_sanitizers = pytest.mark.skipif(toolchain.sanitizers_missing() is not None
 
 ECHO = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplProgram program) {
-  *to++ = sizeof program, *to++ = GPL_SLOTS;
+  *to++ = sizeof program, *to++ = GPL_KEPT;
   *to++ = program.count, *to++ = program.size, *to++ = program.steps, *to++ = program.mode, *to++ = program.padded;
   for (int s = 0; s < GPL_STEPS; ++s) {
-    const GplStep& step = program.step[s];
+    const GplStep& step = program.list.step[s];
     *to++ = step.bound, *to++ = step.row, *to++ = step.terms, *to++ = step.adds, *to++ = step.slot, *to++ = step.loads, *to++ = step.stores;
   }
   for (int t = 0; t < GPL_TERMS; ++t) {
-    const GplTerm& term = program.term[t];
+    const GplTerm& term = program.list.term[t];
     *to++ = term.multiplier, *to++ = term.weight, *to++ = term.source, *to++ = term.shift;
   }
 }
@@ -123,10 +123,10 @@ def test_accesses_out_of_bounds_are_caught(right, wrong):
 @needs_sanitizers
 @pytest.mark.simt
 @pytest.mark.parametrize("right, wrong, direction", [
-    ("<< k;\n  return outside;\n}\n\n// All steps", "<< k;\n  return 0;\n}\n\n// All steps", "delinearize"),
+    ("<< k;\n  return outside;\n}\n\n__device__ __forceinline__ void gpl_keep", "<< k;\n  return 0;\n}\n\n__device__ __forceinline__ void gpl_keep", "delinearize"),
     ("if (term.shift == GPL_WHOLE)", "if (true)", "linearize"),
     ("term += step.adds;", "", "convert_linear"),
-    ("if (step.slot) {", "if (false) {", "convert_linear"),
+    ("if (!step.slot) return;", "return;", "convert_linear"),
     ("outside |= (unsigned)(coordinate >= bound) << k;", "", "linearize"),
 ])
 def test_a_kernel_that_converts_wrong_is_seen(right, wrong, direction):

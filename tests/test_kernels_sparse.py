@@ -11,7 +11,10 @@ import pytest
 import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.index_plan import KERNELS, convert_plan, delinearize_plan, linearize_plan
+from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.pieces import relayout_pieces
 from tests.kernel_cases import BLOCK, FILES, Case, backwards, forced_bits, move_of, transposed
+from tests.lookup_cases import few_pieces
 from tests.simt import host_module, toolchain
 from tests.simt.sparse import sparse_bytes
 
@@ -157,3 +160,30 @@ def test_more_than_2_to_the_32_indices_are_converted(count):
         assert np.array_equal(result, expected) and offender == 2**64 - 1, direction
         broken, offender = converted(plan, direction, given + 2000, len(expected), count=count)
         assert offender == count - given.shape[-1], direction
+
+
+# ---- places that are looked up ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("bits, is_right", [(64, True), (32, False)])
+def test_places_beyond_2_to_the_32_are_looked_up(bits, is_right):
+    source, target = (gl.Shape("u8", (70001, 70003), gl.Layout((1, 0), tiles=[tile], padding_value=9)) for tile in ((7, 11), (8, 13)))
+    with few_pieces(), forced_bits(bits):
+        (piece,) = relayout_pieces(source, target)
+        plan = kernel_plan.__wrapped__(piece.move)
+    assert plan.index_bits == bits
+    numbers = np.arange(target.buffer_size - 3000, target.buffer_size)
+    index = gl.delinearize(numbers, target, padding="mark")
+    inside = index[0] >= 0
+    places = gl.linearize(index[:, inside], source)
+    assert places.min() > BIG and 0 < inside.sum() < 3000
+    given, result = sparse_bytes(source.nbytes + 32), sparse_bytes(target.nbytes + 32)
+    given[places] = places % 200 + 10
+    kernel = host_module.load(kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
+    try:
+        kernel(plan.grid, BLOCK, (given.ctypes.data, result.ctypes.data, plan.parameters), first=plan.grid[0] - 4)
+    except host_module.LaunchError as error:
+        assert not is_right and "memory that is not there" in str(error)
+        return
+    wanted = np.full(3000, 9)
+    wanted[inside] = places % 200 + 10
+    assert np.array_equal(result[numbers], wanted) == is_right

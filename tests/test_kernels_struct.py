@@ -13,7 +13,6 @@ from gpulayout.planning.many_plan import JOBS
 from gpulayout.planning.parameters import (
     AXES_VARIANTS,
     BOX_DIGITS,
-    QUOTIENTS,
     BoxOrder,
     axes_variant,
     pack_box,
@@ -21,7 +20,6 @@ from gpulayout.planning.parameters import (
     pack_job,
     pack_many,
     pack_move,
-    pack_quotients,
     with_pointers,
 )
 from tests.simt import host_module, toolchain
@@ -90,17 +88,6 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
   *to++ = nd.entries, *to++ = nd.box;
 }
 """
-ECHO_TILED = """
-__device__ void put(unsigned long long*& to, gpl_uint value) { *to++ = value; }
-extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplTiledMove tiled) {
-  *to++ = sizeof tiled, *to++ = tiled.move.total;
-  for (int i = 0; i < GPL_AXES; ++i)
-    for (int k = 0; k < GPL_QUOTIENTS; ++k) {
-      const GplQuotient& quotient = tiled.quotient[i][k];
-      put(to, quotient.step.value), put(to, quotient.step.multiplier), put(to, quotient.step.shift), put(to, quotient.weight);
-    }
-}
-"""
 
 
 def echoed(text, macros, parameters, count):
@@ -123,18 +110,6 @@ def test_a_move_arrives_field_by_field(axes, bits):
     macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": bits, "GPL_AXES": axes}
     assert echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, len(expected)) == expected
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
-
-
-@pytest.mark.parametrize("bits, axes", [(32, 4), (64, 4), (64, 8)])
-def test_quotients_arrive_field_by_field(bits, axes):
-    terms = [[(2 + i, -(17 + i)), (100 + i, 2**(bits - 2) - i), (1000, i)][:i] for i in range(axes - 1)]
-    parameters = pack_move(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes) + pack_quotients(bits, terms, axes)
-    expected = [len(parameters), 77]
-    for own in [*terms, []]:
-        for step, weight in [*own[:QUOTIENTS], *[(1, 0)] * (QUOTIENTS - len(own[:QUOTIENTS]))]:
-            expected += [*divisor(step, bits), weight & 2**bits - 1]
-    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": bits, "GPL_AXES": axes, "GPL_SOURCE_BITS": 4, "GPL_TARGET_BITS": 4}
-    assert echoed(kernel_text("bits_tiled.cu") + ECHO_TILED, macros, parameters, len(expected)) == expected
 
 
 @pytest.mark.parametrize("bits", (32, 64))

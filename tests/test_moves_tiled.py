@@ -244,22 +244,10 @@ def test_explain_says_how_many_pieces_there_are():
 
 
 def test_rows_that_never_begin_at_the_same_place_of_a_tile_are_as_many_pieces():
-    """1000 combined rows of 1001 elements under tiles of 1024."""
-    source, target = gl.parse_shape("s32[1000,1001]{1,0:T(*,1024)}"), gl.parse_shape("s32[1000,1001]{0,1}")
-    assert len(relayout_pieces(source, target)) == 1000
+    """100 combined rows of 10007 elements under tiles of 1024."""
+    source, target = gl.parse_shape("s32[100,10007]{1,0:T(*,1024)}"), gl.parse_shape("s32[100,10007]{0,1}")
+    assert len(relayout_pieces(source, target)) == 100
     assert gl.relayout(expected_buffer(source), source, target).tobytes() == expected_buffer(target).tobytes()
-
-
-def test_too_many_pieces_are_refused(monkeypatch):
-    shapes = [gl.parse_shape(f"u8[300,300]{{1,0:T({tile})}}") for tile in ("7,11", "8,13")]
-    count = len(relayout_pieces(*shapes))
-    relayout_pieces.cache_clear()
-    monkeypatch.setattr("gpulayout.planning.pieces.MOST_PIECES", 50)
-    assert count > 50
-    with pytest.raises(gl.LayoutError) as error:
-        relayout_pieces(*shapes)
-    assert str(error.value) == (f"tiles of {shapes[1]} and of the other layout cut the array into more than 50 pieces: move it in two "
-                                "steps, through a layout without tiles")
 
 
 def test_nothing_is_written_when_a_piece_cannot_be_reached():

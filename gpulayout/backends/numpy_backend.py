@@ -11,12 +11,14 @@ import numpy as np
 from gpulayout.backends.base import Job
 from gpulayout.backends.numpy_bits import move_bits
 from gpulayout.backends.numpy_index import convert
+from gpulayout.backends.numpy_lookup import move_lookup
 from gpulayout.backends.numpy_views import strided_view, word_of
 from gpulayout.backends.threads import share, thread_count
 from gpulayout.model.shape import Shape
 from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.host_plan import Fill, HostPlan, host_pieces, host_plan
 from gpulayout.planning.host_tiles import scratch_bytes
+from gpulayout.planning.lookup_move import LookupMove
 from gpulayout.planning.move import Move
 from gpulayout.planning.piece import Pieces
 
@@ -57,6 +59,9 @@ class NumpyBackend:
         for move, source_offset, target_offset in pieces if len(pieces) == 1 else host_pieces(pieces):
             if type(move) is BitsMove:
                 move_bits(move, source_offset, target_offset, source, target)
+                continue
+            if type(move) is LookupMove:
+                move_lookup(move, source, target)
                 continue
             plan = host_plan(move)
             if plan.share:

@@ -35,10 +35,10 @@ def _move_chunks(move: BitsMove, plan: HostBits, reading: View, writing: View, f
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
         _read_chunk(move, plan, reading, begin, end, scratch)
-        packed, done = _packed(scratch, move.target_bits), 0
+        found, done = packed(scratch, move.target_bits), 0
         for block in written(move, begin, end):
             count = math.prod(block.shape)
-            writing(block.shape, block.target_offset, block.target_strides)[...] = packed[done:done + count].reshape(block.shape)
+            writing(block.shape, block.target_offset, block.target_strides)[...] = found[done:done + count].reshape(block.shape)
             done += count
 
 
@@ -66,18 +66,14 @@ def _read_chunk(move: BitsMove, plan: HostBits, reading: View, begin: int, end: 
 def _look_up(move: BitsMove, reading: View, box: Box, places: np.ndarray) -> None:
     """The elements of a box, each by the number of its slot."""
     slots = np.array(box.source)
-    for number, (axis, size) in enumerate(zip(move.axes, box.inside)):
-        steps = np.arange(size)
-        along = steps * axis.source_stride
-        for step, weight in move.quotients[number] if move.quotients else ():
-            along += (steps + box.first[number]) // step * weight
-        slots = slots + along.reshape(-1, *[1] * slots.ndim)
+    for axis, size in zip(move.axes, box.inside):
+        slots = slots + (np.arange(size) * axis.source_stride).reshape(-1, *[1] * slots.ndim)
     per = 8 // move.source_bits
     read = reading((move.source_span[1],), 0, (1,)).take(slots >> per.bit_length() - 1)
     np.right_shift(read, ((slots & per - 1) * move.source_bits).astype(np.uint8), out=places)
 
 
-def _packed(values: np.ndarray, bits: int) -> np.ndarray:
+def packed(values: np.ndarray, bits: int) -> np.ndarray:
     """Bytes with values below 2**bits, packed: the first in the lowest bits of a byte.  The values are lost.
 
     All values of one byte are taken as one word, whose upper half is moved next to its lower half again and again:

@@ -53,9 +53,9 @@ def padding_of(program: IndexProgram, scratch: Scratch, linear: np.ndarray, resu
             found = past if found is None else np.logical_or(found, past, out=found)
         if result is not None:
             _add_quotients(step, rows, number)
-            if step.store is not None:
+            if step.store is not None and program.direction == "delinearize":
                 np.copyto(result[step.store], number, casting="unsafe")
-    if result is not None and program.direction == "convert_linear":
+    if result is not None and program.direction != "delinearize":
         np.copyto(result, rows[1], casting="unsafe")
     return found if found is not None and found.any() else None
 

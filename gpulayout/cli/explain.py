@@ -15,6 +15,7 @@ from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.host_plan import host_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
+from gpulayout.planning.lookup_move import LookupMove
 from gpulayout.planning.move import Move
 from gpulayout.planning.traffic import expected_fraction, requests
 
@@ -61,12 +62,14 @@ def plan_as_json(found: Plan) -> dict:
     }
 
 
-def _numpy(move: Move | BitsMove) -> dict | None:
+def _numpy(move: Move | BitsMove | LookupMove) -> dict | None:
     """What NumPy does: a copy over axes that may be fewer than the move's, in elements that may be larger, and fills."""
     if not move.place_count:
         return None
     if isinstance(move, BitsMove):
         return host_bits(move)._asdict()
+    if isinstance(move, LookupMove):
+        return {"looked_up": True}
     host = host_plan(move)
     axes = zip(*(values[::-1] for values in (host.block.shape, host.block.source_strides, host.block.target_strides)))
     return {"element_bytes": host.itemsize, "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
@@ -75,8 +78,8 @@ def _numpy(move: Move | BitsMove) -> dict | None:
 
 
 def _traffic(kernel: KernelPlan) -> dict:
-    """Sectors per request of both sides, and what they let one expect; nothing is measured, nor estimated for single bits."""
-    if kernel.family == "bits":
+    """Sectors per request of both sides, and what they let one expect; nothing is measured, nor estimated for single bits and look-ups."""
+    if kernel.family in ("bits", "lookup"):
         return {}
     sides = zip(("read", "written"), requests(kernel))
     return {"sectors_per_request": {name: side and {"touched": side.sectors, "ideal": side.ideal} for name, side in sides},

@@ -22,8 +22,7 @@ def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
     out     1-D, contiguous, `shape.buffer_size` elements or more, on the same device; returned as given
 
     With `E(1)`, `E(2)` or `E(4)` the buffer is packed: uint8, `shape.nbytes` long, element 0 in the lowest bits of byte 0.  Of each
-    element the low bits are taken; bits of the last byte that are left over become 0.  Tiles of packed elements need rows of whole
-    bytes: LayoutError where two of their runs would share one.
+    element the low bits are taken; bits of the last byte that are left over become 0.
 
     Raises as `relayout`; BufferError when the array has other dimensions.
 

@@ -138,8 +138,7 @@ def relayout(buffer: Any, source: Shape | str, target: Shape | Layout | str, *, 
     out      where to write, on the same device; it is returned as it was given
 
     TypeError for a wrong dtype, BufferError for a buffer that is too small, not contiguous, read-only (out), on
-    another device or overlapping; LayoutError when the shapes are not the same logical array, or when runs of a
-    packed target would share a byte because of tiles: s4[4,6]{1,0:T(2,3)E(4)}, where rows of 3 end inside of one.
+    another device or overlapping; LayoutError when the shapes are not the same logical array.
 
     >>> import numpy as np
     >>> relayout(np.arange(6, dtype=np.float32), "f32[2,3]{1,0}", "f32[2,3]{0,1}")

@@ -63,8 +63,6 @@ class Part(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def host_bits(move: BitsMove) -> HostBits:
     """The plan of a packed move for NumPy."""
-    if move.quotients:
-        return HostBits(_LOOKED_UP_CHUNK, True)
     chunk = _CHUNK if abs(move.axes[0].source_stride) == 1 else _FAR_CHUNK
     count = math.prod(min(period, axis.bound) for period, axis in zip(_periods(move), move.axes))
     if count > 4 and count * _LEAST_PART > min(move.element_count, chunk):

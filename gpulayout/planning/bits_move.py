@@ -28,8 +28,6 @@ class BitsMove(Frozen):
     pad           one padding element in the low bits of a byte
     dimensions    which logical dimensions each axis is made of, minor first
     start         the slot of the source's first byte that the move begins at
-    quotients     of a tiled source, for each axis: (step, weight), c // step * weight more slots at coordinate c
-    reach         slots of such a source
 
     A packed target has no gaps, or the runs of its minor axis are whole bytes.  Bits of its last byte without a slot become 0.
     """
@@ -41,15 +39,13 @@ class BitsMove(Frozen):
     pad: bytes
     dimensions: tuple[tuple[int, ...], ...]
     start: int = 0
-    quotients: tuple[tuple[tuple[int, int], ...], ...] = ()
-    reach: int = 0
 
     def __hash__(self) -> int:
         return self._hash
 
     @functools.cached_property
     def _hash(self) -> int:
-        return hash((self.axes, self.slots, self.source_bits, self.target_bits, self.pad, self.dimensions, self.start, self.quotients, self.reach))
+        return hash((self.axes, self.slots, self.source_bits, self.target_bits, self.pad, self.dimensions, self.start))
 
     @property
     def bits(self) -> int:
@@ -94,8 +90,6 @@ class BitsMove(Frozen):
         """Byte offsets from the first slot of the source: lowest read, and one past the highest."""
         if not self.element_count:
             return 0, 0
-        if self.quotients:
-            return 0, -(-self.reach * self.source_bits // 8)
         return _span([(axis.bound, axis.source_stride) for axis in self.axes], self.start, self.source_bits)
 
     @functools.cached_property

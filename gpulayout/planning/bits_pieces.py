@@ -5,7 +5,7 @@ padding, each in the runs of one piece, so every byte gets one writer by three r
 
     a run that begins at a byte goes on to the end of its last byte      s4[3]{0:T(4)E(4)}: 3 elements and a pad, 2 bytes
     padding that begins inside of a byte begins at the next one          the pad is written by the elements before it
-    elements that begin inside of a byte are refused                     T(3) and 4 bits: a tile ends inside of a byte
+    elements that begin inside of a byte are looked up one by one        T(3) and 4 bits: a tile ends inside of a byte
 
 The pieces of elements write the bytes that hold some, and only one does so, because its run covers the byte from its first slot.
 """
@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
 from gpulayout.planning.bits_move import BitsMove, packed_move, packed_part
+from gpulayout.planning.lookup_move import NotInBoxes
 from gpulayout.planning.move import Axis, Move
-from gpulayout.planning.parameters import QUOTIENT_AXES, QUOTIENTS
-from gpulayout.planning.piece import Piece, Pieces, as_fill, nothing
-from gpulayout.planning.quotients import place_quotients
+from gpulayout.planning.piece import Piece, Pieces, as_fill
 
 
 def whole_piece(unit: Move, source_bits: int, target_bits: int, slots: int | None = None) -> Pieces:
@@ -28,54 +26,31 @@ def whole_piece(unit: Move, source_bits: int, target_bits: int, slots: int | Non
     return (Piece(packed_move(unit, source_bits, target_bits, slots)),)
 
 
-def packed_pieces(copies: Iterable[Piece], fills: Iterable[Piece], source_bits: int, target_bits: int, target: Shape) -> Pieces:
+def packed_pieces(copies: Iterable[Piece], fills: Iterable[Piece], source_bits: int, target_bits: int, target: Shape) -> list[Piece]:
     """Pieces in slots, which write every place of `target` once, as pieces in bytes; fills are the places of padding.
 
-    LayoutError where two pieces of elements would have to write one byte.
+    NotInBoxes where two pieces of elements would have to write one byte.
     """
     per_source, per_target = 8 // source_bits, 8 // target_bits
     found = []
     for unit in [*copies, *map(as_fill, fills)]:
         whole = _with_whole_bytes(unit, per_target)
         if whole is None:
-            raise LayoutError(f"element_size_in_bits {target_bits} of {target} needs runs of whole bytes, {per_target} elements, where the "
-                              f"target or its source is tiled: one would begin at place {_first_inside(unit, per_target)}, inside of a "
-                              "byte; a target without it has no such limit")
+            raise NotInBoxes(f"elements of {target_bits} bits are looked up one by one: a run of the target begins at place "
+                             f"{_first_inside(unit, per_target)}, inside of a byte")
         if whole.move.place_count:
             part = packed_part(whole.move, source_bits, target_bits, whole.source_offset % per_source)
             if per_target > 1 and whole.target_offset + whole.move.target_span[1] > target.buffer_size:
                 part = _last_part(whole, source_bits, target_bits, target)
             found.append(Piece(part, whole.source_offset // per_source, whole.target_offset // per_target))
-    return tuple(sorted(found or [nothing(target)], key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
-
-
-def quotient_pieces(source: Shape, target: Shape) -> Pieces | None:
-    """The only piece from a tiled source to an untiled, packed target whose rows end inside of bytes.
-
-    None where rows are whole bytes and tiles can be moved as boxes, which is faster, and where the source's places are no sum
-    of few enough quotients, over few enough dimensions.
-    """
-    minor = next((dim for dim in target.layout.minor_to_major if target.buffer_dimensions[dim] > 1), None)
-    if minor is None or target.buffer_dimensions[minor] * target.bits_per_element % 8 == 0:
-        return None
-    sums = place_quotients(source)
-    if not source.element_count or sums is None or max(map(len, sums)) > 1 + QUOTIENTS:
-        return None
-    dims = [dim for dim in target.layout.minor_to_major if target.buffer_dimensions[dim] > 1]
-    if len(dims) > QUOTIENT_AXES:
-        return None
-    axes = tuple(Axis(target.buffer_dimensions[dim], target.dimensions[dim], sums[dim][0][1], target.strides[dim]) for dim in dims)
-    last = axes[-1]._replace(extent=-(-target.buffer_size // target.strides[dims[-1]]))          # tail padding too
-    return (Piece(BitsMove((*axes[:-1], last), target.buffer_size, source.bits_per_element, target.bits_per_element,
-                           bytes([target.padding_bytes[0] & (1 << target.element_type.bits) - 1]), tuple((dim,) for dim in dims),
-                           quotients=tuple(sums[dim][1:] for dim in dims), reach=source.buffer_size)),)
+    return found
 
 
 def _last_part(whole: Piece, source_bits: int, target_bits: int, target: Shape) -> Move | BitsMove:
     """The piece whose last run ends with the buffer, inside of a byte."""
     if len(whole.move.axes) > 1:
-        raise LayoutError(f"element_size_in_bits {target_bits} of {target} needs a buffer of whole bytes where rows are padded at its "
-                          f"end: {target.buffer_size} places are no multiple of {8 // target_bits}")
+        raise NotInBoxes(f"elements of {target_bits} bits are looked up one by one: rows are padded at the end of the target, whose "
+                         f"{target.buffer_size} places are no whole bytes")
     run = replace(whole.move, axes=(whole.move.axes[0]._replace(extent=target.buffer_size - whole.target_offset),))
     return packed_move(run, source_bits, target_bits, start=whole.source_offset % (8 // source_bits))
 

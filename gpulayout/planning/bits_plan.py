@@ -7,13 +7,11 @@ from dataclasses import replace
 from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
 from gpulayout.planning.move import Axis
-from gpulayout.planning.parameters import pack_quotients
 from gpulayout.planning.widening import Work
 
 AXES = (4, 8, 64)            # numbers of axes that are compiled: few, for there are nine pairs of widths beside
 _WORD = 4                    # bytes that a thread writes
 _DENSE = Kernel("bits", "bits.cu", "gpl_bits")
-_TILED = Kernel("bits", "bits_tiled.cu", "gpl_bits_tiled")
 _ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any")
 
 
@@ -28,19 +26,15 @@ def bits_plan(move: BitsMove, target_phase: int) -> KernelPlan | None:
     if move.is_dense:
         head = target_phase % _WORD
         words = math.ceil((head + move.bytes_written) / _WORD)
-        plan = planned(work, _TILED if move.quotients else _DENSE, _WORD, math.ceil(words / THREADS), total=move.slots, head=head, pitch=move.start,
-                       reach=move.reach, accesses=widths)
+        plan = planned(work, _DENSE, _WORD, math.ceil(words / THREADS), total=move.slots, head=head, pitch=move.start, accesses=widths)
     else:
         plan = planned(work, _ANY, 1, math.ceil(move.bytes_written / (THREADS * ITEMS)), total=move.bytes_written, pitch=move.start,
                        accesses=widths)
-    more = pack_quotients(plan.index_bits, move.quotients, count) if move.quotients else b""
-    return replace(plan, axes=move.axes, parameters=plan.parameters + more)
+    return replace(plan, axes=move.axes)
 
 
 def _why(move: BitsMove) -> str:
     """What keeps the elements from moving as whole bytes."""
-    if move.quotients:
-        return f"elements of {move.bits} bits one by one: the source is tiled, and rows of the target end inside of bytes"
     if move.source_bits != move.target_bits:
         packed, other = ("source", "target") if move.source_bits < move.target_bits else ("target", "source")
         return f"elements of {move.bits} bits one by one: the {packed} is packed and the {other} has a byte for each"

@@ -13,6 +13,7 @@ from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.host_plan import host_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import KernelPlan
+from gpulayout.planning.lookup_move import LookupMove
 from gpulayout.planning.many_plan import Request, many_plan
 from gpulayout.planning.move import Move
 from gpulayout.planning.piece import Pieces
@@ -48,7 +49,9 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
     lines = [f"relayout {source} -> {target}",
              f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {_size(source)}",
              f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, {_padding(places - elements, places, target)}",
-             *_pieces(pieces, written), f"  merged   {_merged(move, source)}"]
+             *_pieces(pieces, written)]
+    if not isinstance(move, LookupMove):
+        lines.append(f"  merged   {_merged(move, source)}")
     labels = dimension_labels(source.rank)
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
@@ -102,6 +105,8 @@ def _numpy(move: Move) -> str:
         return f"one fill of {counted(move.place_count, 'place')}"
     if isinstance(move, BitsMove):
         return _numpy_bits(move)
+    if isinstance(move, LookupMove):
+        return f"{counted(move.place_count, 'place')} looked up one by one" + ", then packed" * (move.target_bits < 8)
     plan = host_plan(move)
     text = f"one np.copyto over {_axes(len(plan.block.shape))}"
     if plan.tile:
@@ -144,7 +149,7 @@ def _gpu(plan: KernelPlan | None) -> list[str]:
     lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
              f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
              f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]
-    if plan.family == "bits":
+    if plan.family in ("bits", "lookup"):
         return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
     source, target = requests(plan)
     met = [f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})" for side, name in ((source, "read"), (target, "written")) if side]

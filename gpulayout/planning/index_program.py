@@ -53,7 +53,7 @@ class Step(NamedTuple):
     load     the row of given coordinates it is read from; None for the sum of `terms`
     bound    the place holds no element when the number is not below; None for numbers that always are
     slot     where it is kept for later steps, if anywhere
-    store    the row of coordinates it is a result for, if any
+    store    the row of coordinates it is a result for, if any; of a move that looks places up, its stride in the target
     adds     what it adds to the linear index that comes out
     """
 
@@ -130,6 +130,24 @@ def convert_program(source: Shape, target: Shape) -> IndexProgram:
     sums = builder.put_together(tables[1], builder.taken_apart(tables[0]))
     return _checked(IndexProgram("convert_linear", builder.steps(sums), source.rank, source.buffer_size,
                                  max(source.buffer_size, target.buffer_size)), source)
+
+
+def place_program(numbered: Shape, source: Shape | Sequence[int], unit: int, apart: Sequence[int], reach: int) -> IndexProgram:
+    """From the number of every place of `numbered` to the place in a source, which is a buffer or an array.
+
+    source   a shape, whose places are counted in `unit`s, or the strides of an array
+    apart    strides of the array that the elements of `numbered` go to, if it has its own: each step stores a multiple of one
+    reach    the furthest place on any side
+    """
+    builder = _Builder()
+    coordinates = builder.taken_apart(_checked_table(numbered))
+    if isinstance(source, Shape):
+        sums = {term: unit * weight for term, weight in builder.put_together(_checked_table(source), coordinates).items()}
+    else:
+        sums = {(value, 1): stride for value, stride in zip(coordinates, source) if stride}
+    for value, stride in zip(coordinates, apart):
+        value.store = stride or None
+    return _checked(IndexProgram("lookup", builder.steps(sums), numbered.rank, numbered.buffer_size, max(reach, numbered.buffer_size)), numbered)
 
 
 def _checked_table(shape: Shape) -> StrideTable:

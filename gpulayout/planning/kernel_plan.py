@@ -9,6 +9,7 @@ Families, the fastest first:
              it has two axes, or where those are short, as many as make runs
     gather   the rest: one place after the other
     bits     packed elements that do not move as whole bytes
+    lookup   tiles that cut the array into too many boxes, or cut bytes in two
 
 A plan depends on the pointers only through their remainder modulo 16, so it can be cached.
 """
@@ -22,6 +23,8 @@ from gpulayout.planning.bits_plan import bits_plan
 from gpulayout.planning.box_plan import many_axes_plan
 from gpulayout.planning.channel_plan import channel_plan
 from gpulayout.planning.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
+from gpulayout.planning.lookup_move import LookupMove
+from gpulayout.planning.lookup_plan import lookup_plan
 from gpulayout.planning.move import Move
 from gpulayout.planning.run_plans import copy_plan, rows_plan
 from gpulayout.planning.tile_plans import tile_plan
@@ -32,7 +35,7 @@ _GATHER = Kernel("gather", "gather.cu", "gpl_gather")
 
 
 @functools.lru_cache(maxsize=4096)
-def kernel_plan(move: Move | BitsMove, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
+def kernel_plan(move: Move | BitsMove | LookupMove, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
     """The launch for a move between two addresses with these remainders modulo 16; None when there is nothing to write.
 
     BufferError when a stride is not a whole number of elements, or an address not a multiple of the element.
@@ -41,6 +44,8 @@ def kernel_plan(move: Move | BitsMove, source_phase: int = 0, target_phase: int 
         return None
     if isinstance(move, BitsMove):
         return bits_plan(move, target_phase)
+    if isinstance(move, LookupMove):
+        return lookup_plan(move, source_phase, target_phase)
     work = widened(move, source_phase, target_phase)
     minor = work.axes[0]
     if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:

@@ -113,7 +113,7 @@ def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
 def small_move(move: Move, source_phase: int, target_phase: int) -> SmallMove | None:
     """The move as a job of a shared launch; None when it needs no launch or one of its own."""
     plan = kernel_plan(move, source_phase, target_phase)
-    if not plan or plan.family == "bits" or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:
+    if not plan or plan.family in ("bits", "lookup") or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:
         return None
     if move.bytes_written > (MOST_TILE_BYTES if plan.family in ("channels", "tile") else MOST_BYTES):
         return None

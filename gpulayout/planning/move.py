@@ -122,12 +122,12 @@ class Move(Frozen):
     @functools.cached_property
     def source_span(self) -> tuple[int, int]:
         """Byte offsets from the first element of the source: lowest read, and one past the highest."""
-        return _span([(axis.bound, axis.source_stride) for axis in self.axes], self.itemsize)
+        return span([(axis.bound, axis.source_stride) for axis in self.axes], self.itemsize)
 
     @functools.cached_property
     def target_span(self) -> tuple[int, int]:
         """Byte offsets from the first place of the target: lowest written, and one past the highest."""
-        return _span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)
+        return span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)
 
 
 def coalesce(axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None = None
@@ -212,7 +212,8 @@ def _difference(source: Shape, target: Shape) -> str:
     return f"dimension {dim} is {target.dimensions[dim]}, not {source.dimensions[dim]}"
 
 
-def _span(loops: Sequence[tuple[int, int]], itemsize: int) -> tuple[int, int]:
+def span(loops: Sequence[tuple[int, int]], itemsize: int) -> tuple[int, int]:
+    """Byte offsets that loops of (extent, stride) reach from the first element: the lowest, and one past the highest."""
     if any(extent == 0 for extent, _ in loops):
         return 0, 0
     reaches = [(extent - 1) * stride for extent, stride in loops]

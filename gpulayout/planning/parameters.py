@@ -15,7 +15,6 @@ import numpy as np
 from gpulayout.planning.division import divisor, reciprocal
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)     # one compiled kernel each; unused axes have extent 1
-QUOTIENTS, QUOTIENT_AXES = 3, 8                        # of a coordinate, in kernels/bits_tiled.cu; more axes do not fit 4 KB
 BOX_LANES, BOX_DIGITS = 32, 16                         # of kernels/tile_nd.cu
 BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16          # its table and box; an entry of the table, 8 where offsets have 32 bits
 _INT31, _MASK64 = 2**31, 2**64 - 1
@@ -105,15 +104,6 @@ def pack_box(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> byt
     return _aligned(data + struct.pack("<6I", *apart, *[0] * (4 - len(apart)), first, first * BOX_ENTRY_BYTES), 16)
 
 
-def pack_quotients(bits: int, quotients: Sequence[Sequence[tuple[int, int]]], variant: int) -> bytes:
-    """The bytes that follow the `GplMove` in a `GplTiledMove`: (step, weight) of every axis, 3 each."""
-    words: list[int] = []
-    for terms in [*quotients, *[()] * (variant - len(quotients))]:
-        for step, weight in [*terms, *[(1, 0)] * (QUOTIENTS - len(terms))]:
-            words += [*divisor(step, bits), weight]
-    return _aligned(_words(words, bits), 16)
-
-
 def pack_index_table(bits: int, scalars: Sequence[int], low_digits: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:
     """The bytes of a `GplIndexTable`.
 
@@ -139,14 +129,23 @@ def pack_index_program(bits: int, scalars: Sequence[int], steps: Sequence, most:
     steps     see `index_program.Step`; a step's terms are followed by what it adds to the result
     """
     count, size, mode, has_bounds = scalars
-    head, terms = struct.pack("<2Q4I", count, size, len(steps), mode, has_bounds, 0), []
+    return struct.pack("<2Q4I", count, size, len(steps), mode, has_bounds, 0) + _pack_steps(bits, steps, most, count)
+
+
+def pack_lookup(bits: int, pad: bytes, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
+    """The bytes of a `GplLookup`; scalars are total, head, whether the target has strides of its own."""
+    return _pattern(pad) + struct.pack("<Q4I", *scalars[:2], scalars[2], len(steps), 0) + _pack_steps(bits, steps, most, 1)
+
+
+def _pack_steps(bits: int, steps: Sequence, most: tuple[int, int], row_length: int) -> bytes:
+    """The bytes of a `GplSteps`; what is loaded or stored is a multiple of `row_length`."""
+    data, terms = b"", []
     for load, sums, bound, slot, store, adds in steps:
-        row = store if load is None else load
-        head += struct.pack("<2Q3H2B", _MASK64 if bound is None else bound, 0 if row is None else row * count, len(sums), len(adds),
+        row = (store if load is None else load) or 0
+        data += struct.pack("<2Q3H2B", _MASK64 if bound is None else bound, row * row_length & _MASK64, len(sums), len(adds),
                             0 if slot is None else slot + 1, load is not None, store is not None)
         terms += [*sums, *[(None, *quotient) for quotient in adds]]
-    head = head.ljust(32 + 24 * most[0], b"\0")
-    return head + b"".join(_term(bits, *term) for term in terms).ljust((bits // 4 + 8) * most[1], b"\0")
+    return data.ljust(24 * most[0], b"\0") + b"".join(_term(bits, *term) for term in terms).ljust((bits // 4 + 8) * most[1], b"\0")
 
 
 def _term(bits: int, slot: int | None, step: int, weight: int) -> bytes:

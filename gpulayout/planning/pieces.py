@@ -5,7 +5,8 @@ both sides divide each other and the sizes; else the array is cut where a tile o
 
     f32[20,256] to T(8,128)     16 rows are 2 tiles, 4 rows are half a tile: two pieces, and 4 rows of padding are a third
 
-Tiles of both sides that share no divisor make many pieces: T(7) and T(8) cut every 56 coordinates in 14.
+Tiles of both sides that share no divisor make many pieces: T(7) and T(8) cut every 56 coordinates in 14.  Where they are too many,
+or would end inside of bytes of a packed target, every place is looked up instead.
 """
 from __future__ import annotations
 
@@ -16,74 +17,68 @@ from gpulayout.model import tiling
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
 from gpulayout.planning.affine_box import Box, box, fused
-from gpulayout.planning.bits_pieces import packed_pieces, quotient_pieces, whole_piece
+from gpulayout.planning.bits_pieces import packed_pieces, whole_piece
+from gpulayout.planning.lookup_move import NotInBoxes, pack_lookup, relayout_lookup, unpack_lookup
 from gpulayout.planning.move import Axis, Move, check_same_array, coalesce, pack_move, relayout_move, strided_move, unpack_move
 from gpulayout.planning.piece import Piece, Pieces, absorbed, joined, nothing
 from gpulayout.planning.supported import check_storable, is_plain
 from gpulayout.planning.tiled_side import Side, array_side, padding_boxes, shape_side
 
 
-MOST_PIECES = 1 << 16        # planning takes some 50 us a piece, and each may be a launch: beyond, two steps take less time
+LEAST_PIECES, MOST_PIECES = 64, 1 << 16
+PLACES_A_PIECE = 512         # looked up by NumPy in the 3 us that it takes to begin with a piece
 
 
 @functools.lru_cache(maxsize=4096)
 def relayout_pieces(source: Shape, target: Shape) -> Pieces:
-    """From a buffer of `source` to a buffer of `target`.
-
-    LayoutError unless both describe the same logical array, and when their tiles cut it into more than MOST_PIECES boxes,
-    which takes tiles without common divisors in several dimensions.  Two steps through a layout without tiles can do that.
-    """
+    """From a buffer of `source` to a buffer of `target`; LayoutError unless both describe the same logical array."""
     check_same_array(source, target)
     check_storable(source)
     check_storable(target)
-    if source.is_packed or target.is_packed:
-        return _packed_relayout(source, target)
+    packed = source.is_packed or target.is_packed
+    if packed and not (source.is_tiled or target.is_tiled):
+        unit = strided_move(target, source.strides, target.strides, target.buffer_dimensions)
+        return whole_piece(unit, source.bits_per_element, target.bits_per_element, target.buffer_size)
     if is_plain(source) and is_plain(target):
         return (Piece(relayout_move(source, target)),)
-    elements = element_boxes(source.dimensions, shape_side(source, source.itemsize), shape_side(target, target.itemsize))
-    return _pieces(target, elements, padding_boxes(target, target.itemsize))
+    sides = [shape_side(shape, 1 if packed else shape.itemsize) for shape in (source, target)]
+    try:
+        return _pieces(target, element_boxes(source.dimensions, *sides), source.bits_per_element, target.bits_per_element, target)
+    except NotInBoxes as why:
+        return relayout_lookup(source, target, why)
 
 
 @functools.lru_cache(maxsize=4096)
 def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
     """From a logical array with these byte strides to a buffer of `shape`."""
     check_storable(shape)
+    bits = 8 * shape.itemsize, shape.bits_per_element
     if shape.is_packed and not shape.is_tiled:
         unit = strided_move(shape, array_strides, shape.strides, shape.buffer_dimensions)
-        return whole_piece(unit, 8, shape.bits_per_element, shape.buffer_size)
+        return whole_piece(unit, *bits, shape.buffer_size)
     if is_plain(shape):
         return (Piece(pack_move(array_strides, shape)),)
     elements = element_boxes(shape.dimensions, array_side(array_strides), shape_side(shape, shape.itemsize))
-    if shape.is_packed:
-        return packed_pieces(*_copies_and_fills(shape, elements, padding_boxes(shape, 1)), 8, shape.bits_per_element, shape)
-    return _pieces(shape, elements, padding_boxes(shape, shape.itemsize))
+    try:
+        return _pieces(shape, elements, *bits, shape)
+    except NotInBoxes as why:
+        return pack_lookup(array_strides, shape, why)
 
 
 @functools.lru_cache(maxsize=4096)
 def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
     """From a buffer of `shape` to a logical array with these byte strides."""
     check_storable(shape)
+    bits = shape.bits_per_element, 8 * shape.itemsize
     if shape.is_packed and not shape.is_tiled:
-        return whole_piece(strided_move(shape, shape.strides, array_strides, shape.dimensions), shape.bits_per_element, 8)
+        return whole_piece(strided_move(shape, shape.strides, array_strides, shape.dimensions), *bits)
     if is_plain(shape):
         return (Piece(unpack_move(shape, array_strides)),)
     elements = element_boxes(shape.dimensions, shape_side(shape, shape.itemsize), array_side(array_strides))
-    if shape.is_packed:
-        return packed_pieces(*_copies_and_fills(shape, elements, ()), shape.bits_per_element, 8, shape)
-    return _pieces(shape, elements, ())
-
-
-def _packed_relayout(source: Shape, target: Shape) -> Pieces:
-    """The same as `relayout_pieces` where a side is packed: planned in slots, and an unpacked element's slot is its byte."""
-    bits = source.bits_per_element, target.bits_per_element
-    if not (source.is_tiled or target.is_tiled):
-        unit = strided_move(target, source.strides, target.strides, target.buffer_dimensions)
-        return whole_piece(unit, *bits, target.buffer_size)
-    whole = quotient_pieces(source, target) if target.is_packed and not target.is_tiled else None
-    if whole:
-        return whole
-    elements = element_boxes(source.dimensions, shape_side(source, 1), shape_side(target, 1))
-    return packed_pieces(*_copies_and_fills(target, elements, padding_boxes(target, 1)), *bits, target)
+    try:
+        return _pieces(shape, elements, *bits)
+    except NotInBoxes as why:
+        return unpack_lookup(shape, array_strides, why)
 
 
 def element_boxes(dimensions: Sequence[int], source: Side, target: Side) -> Iterator[Box]:
@@ -120,26 +115,26 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
     return strides
 
 
-def _pieces(shape: Shape, elements: Iterable[Box], padding: Iterable[Box]) -> Pieces:
-    """The pieces that copy these elements and fill this padding: those that copy come first, and the larger ones."""
-    copies, fills = _copies_and_fills(shape, elements, padding)
-    found = absorbed(copies, fills) or [nothing(shape)]
-    return tuple(sorted(found, key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
+def _pieces(shape: Shape, elements: Iterable[Box], source_bits: int, target_bits: int, padded: Shape | None = None) -> Pieces:
+    """The pieces that copy these elements and fill what is padding in `padded`: those that copy come first, and the larger ones.
+
+    Boxes are in bytes, or in slots where a side has less than 8 bits for an element.  NotInBoxes where they are too many.
+    """
+    packed = min(source_bits, target_bits) < 8
+    padding = padding_boxes(padded, 1 if packed else padded.itemsize) if padded else ()
+    copies = joined(_piece(shape, part) for part in _counted(shape, elements))
+    fills = joined(_piece(shape, part.with_rows(((0,) * (1 + len(part.extents)), *part.rows))) for part in _counted(shape, padding))
+    found = packed_pieces(copies, fills, source_bits, target_bits, shape) if packed else absorbed(copies, fills)
+    return tuple(sorted(found or [nothing(shape)], key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
 
 
 def _counted(shape: Shape, boxes: Iterable[Box]) -> Iterator[Box]:
     """The boxes, as long as they are not too many."""
+    most = min(max(shape.buffer_size // PLACES_A_PIECE, LEAST_PIECES), MOST_PIECES)
     for number, part in enumerate(boxes):
-        if number == MOST_PIECES:
-            raise LayoutError(f"tiles of {shape} and of the other layout cut the array into more than {MOST_PIECES} pieces: "
-                              "move it in two steps, through a layout without tiles")
+        if number == most:
+            raise NotInBoxes(f"places are looked up one by one: tiles cut the array into more than {most} pieces")
         yield part
-
-
-def _copies_and_fills(shape: Shape, elements: Iterable[Box], padding: Iterable[Box]) -> tuple[list[Piece], list[Piece]]:
-    """The pieces that copy these elements, and those of this padding, which still read as if there were something to copy."""
-    copies = joined(_piece(shape, part) for part in _counted(shape, elements))
-    return copies, joined(_piece(shape, part.with_rows(((0,) * (1 + len(part.extents)), *part.rows))) for part in _counted(shape, padding))
 
 
 def _piece(shape: Shape, part: Box) -> Piece:

@@ -1,7 +1,7 @@
 """The element of a launch: as many bytes as stay together on both sides."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gpulayout.planning.move import Axis, Move
@@ -34,13 +34,8 @@ def widened(move: Move, source_phase: int, target_phase: int) -> Work:
     f32[8,4]{...} whose minor dimension of 4 stays minor moves as 8 elements of 16 bytes.
     """
     width, axes = move.itemsize, move.axes
-    for field, side, phase in (("source_stride", "source", source_phase), ("target_stride", "target", target_phase)):
-        for axis in axes:
-            if getattr(axis, field) % width:
-                raise BufferError(f"{field} {getattr(axis, field)} of the {side} is not a multiple of the element's {width} bytes: "
-                                  "a kernel cannot reach such elements")
-        if phase % width:
-            raise BufferError(f"{side} address is {phase} past a multiple of 16: elements of {width} bytes must be aligned to {width}")
+    check_whole_elements(width, "source", source_phase, [axis.source_stride for axis in axes])
+    check_whole_elements(width, "target", target_phase, [axis.target_stride for axis in axes])
     reason = ""
     while axes and width < VECTOR_BYTES:
         reason = _why_not_double(axes, width, source_phase | target_phase)
@@ -50,6 +45,16 @@ def widened(move: Move, source_phase: int, target_phase: int) -> Work:
         axes = _halved(axes, width)
     axes = tuple(Axis(axis.extent, axis.bound, axis.source_stride // width, axis.target_stride // width) for axis in axes)
     return Work(move, width, axes or (Axis(1, 1, 1, 1),), source_phase, target_phase, (reason,) if reason else ())
+
+
+def check_whole_elements(width: int, side: str, phase: int, strides: Iterable[int]) -> None:
+    """BufferError unless a kernel can reach elements of `width` bytes, from an address modulo 16, with these byte strides."""
+    for stride in strides:
+        if stride % width:
+            raise BufferError(f"{side}_stride {stride} of the {side} is not a multiple of the element's {width} bytes: "
+                              "a kernel cannot reach such elements")
+    if phase % width:
+        raise BufferError(f"{side} address is {phase} past a multiple of 16: elements of {width} bytes must be aligned to {width}")
 
 
 def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None:

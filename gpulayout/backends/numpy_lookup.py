@@ -1,0 +1,61 @@
+"""Moves that look every place up, on the CPU: numbers of places to places in the source, a block at a time."""
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from gpulayout.backends import numpy_index_program
+from gpulayout.backends.numpy_bits import packed
+from gpulayout.backends.numpy_views import strided_view, word_of
+from gpulayout.backends.threads import share
+from gpulayout.planning.lookup_move import LookupMove
+
+BLOCK = 1 << 16              # places, a multiple of 8: no two blocks share a byte of the target
+SHARE = 4                    # blocks from which on another thread is worth its start
+
+
+def move_lookup(move: LookupMove, source: np.ndarray, target: np.ndarray) -> None:
+    """Carry out a move between whole arrays; one with strides of its own has the logical dimensions."""
+    share(functools.partial(_move_blocks, move, source, target), -(-move.place_count // BLOCK), SHARE)
+
+
+def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, first: int, last: int) -> None:
+    program, word = move.program, word_of(move.itemsize)
+    size = min(move.place_count, BLOCK)
+    scratch = numpy_index_program.Scratch(program, size)
+    places = np.empty(size, np.int32 if program.index_bits == 32 else np.int64)           # signed: strides may be negative
+    pad = np.frombuffer(move.pad, word)[0]
+    for block in range(first, last):
+        begin, end = block * BLOCK, min((block + 1) * BLOCK, move.place_count)
+        found = places[:end - begin]
+        padding = numpy_index_program.padding_of(program, scratch, np.arange(begin, end), found)
+        if padding is not None:
+            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)          # one that can be read
+        values = _read(move, source, found, word)
+        if padding is not None:
+            values[padding] = pad
+        if move.target_bits < 8:
+            values = np.append(values, np.zeros(-values.size % 8, word))                  # a whole number of bytes
+            count = -(-(end - begin) * move.target_bits // 8)
+            strided_view(target, word, (count,), begin * move.target_bits // 8, (1,))[...] = packed(values, move.target_bits)[:count]
+        elif move.is_apart:
+            target.view(word).flat[begin:end] = values
+        else:
+            strided_view(target, word, (end - begin,), begin * move.itemsize, (move.itemsize,))[...] = values
+
+
+def _read(move: LookupMove, source: np.ndarray, places: np.ndarray, word: np.dtype) -> np.ndarray:
+    """The elements at these places of the source, in the low bits of a byte where a side is packed."""
+    low, high = move.source_span
+    if not move.element_count:
+        return np.zeros(len(places), word)                     # all of them are padding
+    if move.source_bits >= 8:
+        values = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))[places - low]          # every address
+    else:
+        per = 8 // move.source_bits
+        values = strided_view(source, word, (high,), 0, (1,)).take(places >> per.bit_length() - 1)
+        values >>= ((places & per - 1) * move.source_bits).astype(np.uint8)
+    if move.bits < 8:
+        values &= (1 << move.bits) - 1
+    return values

@@ -1,0 +1,100 @@
+// Moves that look every place up: tiles that cut an array into too many boxes, or a packed target inside of bytes.
+//
+// The steps of steps.cuh make of the number of a place where its element is in the source, or find a number past its bound: the
+// place is padding.  Numbers are linear indices of the target; where that is an array with strides of its own, they count its
+// elements row-major, and every stored coordinate is a part of the offset.
+//   s4[4,6]{1,0:T(2,3)E(4)} out of s4[4,6]{1,0:E(4)}: place 3 is element (1, 0), slot 6, the low bits of byte 3
+//
+// Unpacked targets: a thread makes four places, 256 apart.  Packed ones: an aligned word, as in bits.cu, four slots at a time.
+// Places in the source count slots where it is packed, else bytes.
+//
+// Macros: those of bits.cuh; GPL_SOURCE_BITS and GPL_TARGET_BITS are 8 on a side that is not packed, whatever the element.
+#define GPL_AXES 1
+#include "bits.cuh"
+#include "steps.cuh"
+
+struct GplLookup {
+  unsigned int pad[4];                    // the pad's bytes, repeated to 16
+  unsigned long long total;               // places
+  unsigned int head;                      // bytes before a packed target in its first aligned word
+  unsigned int apart;                     // 1 when the target has strides of its own
+  unsigned int steps, unused;
+  GplSteps list;
+};
+
+// Where the elements of four places are in the source, and in a target with strides; which of the places are padding.
+__device__ __forceinline__ unsigned gpl_look_up(const GplLookup& lookup, const gpl_numbers& given, gpl_numbers& source, gpl_numbers& target) {
+  gpl_numbers kept[GPL_KEPT];
+  const GplTerm* term = lookup.list.term;
+  unsigned outside = 0;
+#pragma unroll 1
+  for (int s = 0; s < (int)lookup.steps; ++s) {
+    const GplStep& step = lookup.list.step[s];
+    gpl_numbers number;
+    outside |= gpl_sum_up(step, term, given, kept, number);
+    term += step.terms;
+    gpl_keep(step, number, kept);
+#pragma unroll 1
+    for (int t = 0; t < step.adds; ++t) gpl_add(source, number, term[t]);
+    term += step.adds;
+    if (!step.stores) continue;
+#pragma unroll
+    for (int k = 0; k < GPL_ITEMS; ++k) target[k] += number[k] * (gpl_uint)step.row;
+  }
+  return outside;
+}
+
+#if GPL_TARGET_BITS < 8
+
+__device__ __forceinline__ void gpl_make_places(const void* source, void* target, const GplLookup& lookup) {
+  const GplWord32 to = gpl_target_word(lookup);
+  unsigned word = 0;
+#pragma unroll 1
+  for (int begin = to.first; begin < to.last; begin += GPL_ITEMS) {
+    gpl_numbers given, from = {}, none = {};
+#pragma unroll
+    for (int k = 0; k < GPL_ITEMS; ++k) given[k] = begin + k < to.last ? to.slot + begin + k : to.slot + begin;
+    const unsigned outside = gpl_look_up(lookup, given, from, none);
+#pragma unroll
+    for (int k = 0; k < GPL_ITEMS; ++k) {
+      if (begin + k >= to.last) continue;
+      const unsigned value = outside >> k & 1 ? lookup.pad[0] & GPL_VALUE_MASK : gpl_slot(source, from[k]);
+      word |= value << (begin + k) * GPL_TARGET_BITS;
+    }
+  }
+  if (to.first < to.last) gpl_store_word(target, to, word, lookup);
+}
+
+#else
+
+__device__ __forceinline__ gpl_element gpl_element_at(const void* source, gpl_uint place) {
+#if GPL_SOURCE_BITS < 8
+  return (gpl_element)gpl_slot(source, place);
+#else
+  return *(const gpl_element*)((const char*)source + (gpl_int)place);
+#endif
+}
+
+__device__ __forceinline__ void gpl_make_places(const void* source, void* target, const GplLookup& lookup) {
+  const gpl_uint first = gpl_block() * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
+#define GPL_IS_PLACE(k) (first + (k) * GPL_THREADS < lookup.total)
+  gpl_numbers given, from = {}, to = {};
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) given[k] = GPL_IS_PLACE(k) ? first + k * GPL_THREADS : 0;
+  const unsigned outside = gpl_look_up(lookup, given, from, to);
+  gpl_element value[GPL_ITEMS];
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) {
+    if (outside >> k & 1) gpl_pad(lookup, value[k]);
+    else value[k] = gpl_element_at(source, from[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k)
+    if (GPL_IS_PLACE(k)) *(gpl_element*)((char*)target + (gpl_int)(lookup.apart ? to[k] : given[k] * GPL_ELEMENT_BYTES)) = value[k];
+}
+
+#endif
+
+GPL_KERNEL gpl_lookup(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplLookup lookup) {
+  gpl_make_places(source, target, lookup);
+}

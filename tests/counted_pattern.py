@@ -7,10 +7,10 @@ class CountedPattern:
     def __init__(self, pattern):
         self.pattern, self.matches, self.characters = pattern, 0, 0
 
-    def match(self, text, position, stop):
+    def match(self, text, position):
         """Where nothing matches, one character was looked at; all that is left when it began a comment that never ends."""
-        found = self.pattern.match(text, position, stop)
-        return self._count(found, position, stop if text.startswith("/*", position) else position + 1)
+        found = self.pattern.match(text, position)
+        return self._count(found, position, len(text) if text.startswith("/*", position) else position + 1)
 
     def search(self, text, position):
         return self._count(self.pattern.search(text, position), position, len(text))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout import Layout, Shape, ShapeTextError
-from gpulayout.model import text_reader
+from gpulayout.model import checks, text_reader, tiling
+from gpulayout.model.arguments import as_shape
 from tests.counted_pattern import CountedPattern
 from tests.random_shapes import COUNT, random_shapes
 from tests.strategies import PAD_NAMES, all_shapes, any_layouts
@@ -83,7 +84,7 @@ def test_a_scalar_prints_no_empty_layout_and_a_layout_does():
 
 # ---- hostile text --------------------------------------------------------------------------------
 
-LONG = text_reader.MAX_LENGTH
+LONG = 1 << 16
 HOSTILE = {
     "open brackets": "[" * LONG, "open braces": "f32[2]" + "{" * (LONG - 6),
     "open parentheses": "f32[2]{0:PV" + "(" * (LONG - 11), "closed parentheses": "f32[2]{0:PV(" + ")" * (LONG - 12),
@@ -105,7 +106,7 @@ HOSTILE = {
 }
 
 
-def test_hostile_text_is_as_long_as_text_may_be():
+def test_hostile_text_is_long():
     assert all(LONG // 2 < len(text) <= LONG for text in HOSTILE.values())
 
 
@@ -121,11 +122,21 @@ def test_hostile_text_is_refused_in_one_short_line(name):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_reading_takes_a_number_of_steps_linear_in_the_text(name, monkeypatch):
     """Every character is stepped over once; a match that fails ends the reading, so it may look at all that is left."""
-    counted = CountedPattern(text_reader._TOKEN)
-    monkeypatch.setattr(text_reader, "_TOKEN", counted)
+    counted = [CountedPattern(getattr(text_reader, pattern)) for pattern in ("_TOKEN", "_NO_PARENTHESES")]
+    monkeypatch.setattr(text_reader, "_TOKEN", counted[0])
+    monkeypatch.setattr(text_reader, "_NO_PARENTHESES", counted[1])
     with pytest.raises(ShapeTextError):
         gl.parse_shape(HOSTILE[name])
-    assert counted.characters <= 2 * LONG and counted.matches <= LONG + 1
+    assert sum(pattern.characters for pattern in counted) <= 2 * LONG and sum(pattern.matches for pattern in counted) <= LONG + 2
+
+
+def test_sizes_that_are_too_large_together_are_not_written_out():
+    """Exact products of all of them would take quadratic time."""
+    assert checks.product([9] * 100_000) == 9**81 > 2**256
+    sizes = tiling.expand((1,), (gl.Tile((9,) * 5000), gl.Tile((gl.COMBINE,) * 9999 + (2,))))
+    assert math.prod(sizes) > 2**256 and max(map(int.bit_length, sizes)) < 300
+    with pytest.raises(gl.LayoutError, match=r"^dimensions \(9, .*, \.\.\.\) is too large for .*: at least 2\^253 bytes, the limit is 2\^63-1$"):
+        Shape("f32", (9,) * 100)
 
 
 def test_reading_many_split_configurations_never_prints_the_layout(monkeypatch):
@@ -136,10 +147,23 @@ def test_reading_many_split_configurations_never_prints_the_layout(monkeypatch):
     assert len(gl.parse_shape(text).layout.split_configs) == 50 and not printed
 
 
-def test_text_may_not_be_longer_than_the_limit():
-    with pytest.raises(ShapeTextError) as caught:
-        gl.parse_shape(" " * (LONG + 1))
-    assert str(caught.value) == "shape text of 65537 characters is longer than 65536" and caught.value.position == LONG
+@pytest.mark.parametrize("shape", [
+    gl.TupleShape([Shape("f32", (2,))] * 8000), Shape("u8", (1,) * 20_000, Layout.ascending(20_000)),
+    Shape("u8", (20_000,), Layout((0,), split_configs=[(0, range(1, 20_000))])), Shape("u8", (2,), Layout((0,), tiles=[(1,) * 33_000])),
+], ids=["tuple", "dimensions", "split indices", "tiles"])
+def test_text_of_any_length_reads_back_as_the_same_shape(shape):
+    text = str(shape)
+    assert len(text) > LONG and gl.parse_shape(text) == shape
+
+
+def test_the_shapes_of_long_texts_are_not_kept():
+    """1024 of them would fill the memory; those of short texts are."""
+    short, long = ("u8[" + "1," * count + "2]" for count in (10, 5000))
+    assert as_shape(short) is as_shape(short) and as_shape(long) is not as_shape(long)
+    tiles = (gl.Tile((2,)),) * 100
+    kept = tiling.steps.cache_info().currsize
+    tiling.expand((3, 5), tiles)
+    assert tiling.steps.cache_info().currsize == kept
 
 
 @given(st.text(alphabet="f32sbpred[]{}(),:PDVTLESCM#?<=0123456789-/*. \n\u0663\uff11\0", max_size=60))

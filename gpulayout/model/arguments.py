@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TypeVar
 
 from gpulayout.model.layout import Layout
 from gpulayout.model.layout_text import parse_layout
@@ -10,8 +11,17 @@ from gpulayout.model.other_shapes import AnyShape
 from gpulayout.model.shape import Shape
 from gpulayout.model.text import parse_array_shape, parse_shape
 
-_parsed = functools.lru_cache(maxsize=1024)(parse_array_shape)
-_parsed_layout = functools.lru_cache(maxsize=1024)(parse_layout)
+LONGEST_KEPT = 4096          # characters of a text whose value is kept: long ones would fill the memory
+Parsed = TypeVar("Parsed")
+
+
+def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
+    """As `parse`, which for short texts is called once."""
+    kept = functools.lru_cache(maxsize=1024)(parse)
+    return lambda text: kept(text) if len(text) <= LONGEST_KEPT else parse(text)
+
+
+_parsed, _parsed_layout = _kept(parse_array_shape), _kept(parse_layout)
 
 
 @functools.lru_cache(maxsize=1024)

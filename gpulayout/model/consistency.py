@@ -1,8 +1,6 @@
 """Whether dimensions and a layout go together; what only a shape can check, because it knows both."""
 from __future__ import annotations
 
-import math
-
 from gpulayout.model import checks
 from gpulayout.model.dynamic import UNBOUNDED
 from gpulayout.model.element_type import ElementType
@@ -41,18 +39,18 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
     """
     widths = layout.padded_dimensions or tuple(1 if size is UNBOUNDED else size for size in dimensions)
     bits = layout.element_size_in_bits or 8 * itemsize
-    places = math.prod(max(width, 1) for width in widths)
+    places = checks.product(max(width, 1) for width in widths)
     field, shown = "padded_dimensions" if layout.padded_dimensions else "dimensions", checks.shown(widths)
     if layout.tiles and places * bits <= 8 * checks.INT64_MAX:
-        places = math.prod(expand([max(widths[dim], 1) for dim in layout.major_to_minor], layout.tiles))
+        places = checks.product(expand([max(widths[dim], 1) for dim in layout.major_to_minor], layout.tiles))
         field, shown = "tiles", "".join(map(str, layout.tiles))
     if places * bits <= 8 * checks.INT64_MAX and layout.tail_padding_alignment != 1:
         places = -(-places // layout.tail_padding_alignment) * layout.tail_padding_alignment
         field, shown = "tail_padding_alignment", str(layout.tail_padding_alignment)
     if places * bits > 8 * checks.INT64_MAX:
         zeros = ", zeros counted as 1" if 0 in widths else ""
-        raise LayoutError(f"{field} {shown} is too large for {text}{layout}: "
-                          f"{checks.number_text(-(-places * bits // 8))} bytes{zeros}, the limit is 2^63-1")
+        nbytes = str(-(-places * bits // 8)) if places < checks.TOO_LARGE else "at least 2^253"
+        raise LayoutError(f"{field} {shown} is too large for {text}{layout}: {nbytes} bytes{zeros}, the limit is 2^63-1")
 
 
 def check_storage(element_type: ElementType, layout: Layout, text: str) -> None:

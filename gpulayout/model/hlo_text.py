@@ -13,7 +13,7 @@ A shape is found where all of it can be read, as long as possible, with these di
 What looks like a shape and is none is skipped: f32[2]{0,0} has no good layout, so no array is found there at all.
 
 Every character is read a bounded number of times, from left to right; tuples in one another are kept in a list, not on
-Python's stack.  One array may have 65536 characters, as everywhere; a tuple any number.
+Python's stack.  Arrays and tuples may be of any length.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpulayout.model.errors import ShapeTextError
 from gpulayout.model.other_shapes import MAX_DEPTH, AnyShape, BufferShape, TupleShape
 from gpulayout.model.shape import Shape
 from gpulayout.model.text import read_leaf
-from gpulayout.model.text_reader import MAX_LENGTH, Reader
+from gpulayout.model.text_reader import Reader
 
 _BLANKS = r"[ \t\r\n]*"
 _NO_WORD_BEFORE = r"(?<![\w.%\-])"
@@ -134,22 +134,19 @@ class _ProgramReader(Reader):
         self._read_before: dict[str, AnyShape] = {}
 
     def layout_ahead(self) -> bool:
-        return self.ahead("{") and bool(_LAYOUT_GOES_ON.match(self.text, self._next, self.stop))
+        return self.ahead("{") and bool(_LAYOUT_GOES_ON.match(self.text, self._next))
 
     def leaf(self) -> Span:
-        """The array, token or opaque value that begins here, of at most MAX_LENGTH characters."""
+        """The array, token or opaque value that begins here."""
         start = self.position
         plain = _PLAIN.match(self.text, start)
         if plain and (shape := self._read_before.get(plain.group())):
             self.go(plain.end())
             return Span(start, plain.end(), shape)
-        self.go(start, start + MAX_LENGTH)
         shape = read_leaf(self)
-        end = self.after
-        if plain and plain.end() == end:
+        if plain and plain.end() == self.after:
             self._read_before[plain.group()] = shape
-        self.go(end)
-        return Span(start, end, shape)
+        return Span(start, self.after, shape)
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Text as tokens: what the readers of layouts and shapes share.
 
-Blanks and /* */ and // comments may stand between tokens.  Every character is stepped over once.
+Blanks and /* */ and // comments may stand between tokens.  Every character is stepped over once, so text may be of any
+length: time and memory grow with it and no faster.
 """
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from typing import TypeVar
 
 from gpulayout.model.errors import LayoutError, ShapeTextError
 
-MAX_LENGTH = 1 << 16
 MAX_DIGITS = 19
 Made = TypeVar("Made")
 
 _TOKEN = re.compile(r"(?P<skip>[ \t\r\n]+|/\*.*?\*/|//[^\n]*)|(?P<number>-?[0-9]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|"
                     r"(?P<mark><=|[\[\](){},:#*?])", re.DOTALL)
+_NO_PARENTHESES = re.compile(r"[^()]*")
 
 
 class Reader:
@@ -25,13 +26,11 @@ class Reader:
         if not isinstance(text, str):
             raise TypeError(f"shape text must be a str, not {type(text).__name__}")
         self.text = text
-        if len(text) > MAX_LENGTH:
-            raise ShapeTextError(f"shape text of {len(text)} characters is longer than {MAX_LENGTH}", MAX_LENGTH)
         self.go(0)
 
-    def go(self, position: int, stop: int | None = None) -> None:
-        """Read on from a position, as if the text ended at `stop`."""
-        self._next, self.stop = position, len(self.text) if stop is None else min(stop, len(self.text))
+    def go(self, position: int) -> None:
+        """Read on from a position."""
+        self._next = position
         self.advance()
 
     def advance(self) -> str:
@@ -39,10 +38,10 @@ class Reader:
         taken, self.after = getattr(self, "value", ""), self._next
         while True:
             self.position = self._next
-            if self._next >= self.stop:
+            if self._next >= len(self.text):
                 self.kind, self.value = "end", ""
                 return taken
-            match = _TOKEN.match(self.text, self._next, self.stop)
+            match = _TOKEN.match(self.text, self._next)
             if not match:
                 if self.text.startswith("/*", self._next):
                     raise self.error("a comment begins and does not end")
@@ -100,14 +99,13 @@ class Reader:
         return found
 
     def parenthesis(self) -> tuple[str, int]:
-        """The raw text between parentheses, which hold a pad value, and where it starts."""
+        """The raw text between parentheses, which hold a pad value without any, and where it starts."""
         if not self.ahead("("):
             raise self.error("expected '('")
-        start, close = self._next, self.text.find(")", self._next, self.stop)
-        if close < 0:
-            raise self.error("expected ')'", self.stop)
-        self._next = close + 1
-        self.advance()
+        start, close = self._next, _NO_PARENTHESES.match(self.text, self._next).end()
+        if not self.text.startswith(")", close):
+            raise self.error("expected ')'", close)
+        self.go(close + 1)
         return self.text[start:close].strip(), start
 
     def built(self, position: int, make: Callable[[], Made]) -> Made:

@@ -21,10 +21,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gpulayout.model import checks
 from gpulayout.model.tile import Tile
 
 if TYPE_CHECKING:
     from gpulayout.model.shape import Shape
+
+MOST_KEPT = 64               # sizes and entries of tiles whose expansion is kept: long ones would fill the memory
 
 
 class Step(NamedTuple):
@@ -49,7 +52,7 @@ def steps(sizes: tuple[int, ...], tiles: tuple[Tile, ...]) -> tuple[tuple[Step, 
         current[:0] = [1] * front
         taken = iter(current[-len(tile):])
         groups = tuple(tuple(next(taken) for _ in range(length)) for length in tile.groups)
-        current[-len(tile):] = [-(-math.prod(group) // size) for group, size in zip(groups, tile.sizes)]
+        current[-len(tile):] = [-(-checks.product(group) // size) for group, size in zip(groups, tile.sizes)]
         current += tile.sizes
         done.append(Step(front, groups, tile.sizes))
     return tuple(done), tuple(current)
@@ -61,7 +64,8 @@ def expand(sizes: Sequence[int], tiles: Sequence[Tile]) -> tuple[int, ...]:
     >>> expand((4, 8), (Tile((2, 4)), Tile((2, 1))))
     (2, 2, 1, 4, 2, 1)
     """
-    return steps(tuple(sizes), tuple(tiles))[1]
+    is_short = len(sizes) + sum(map(len, tiles)) <= MOST_KEPT
+    return (steps if is_short else steps.__wrapped__)(tuple(sizes), tuple(tiles))[1]
 
 
 def slot_of(index: Sequence[Any], shape: Shape) -> Any:

@@ -20,10 +20,12 @@ from gpulayout.model.element_type import ElementType
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.layout_edits import LayoutEdits
 from gpulayout.model.padding import PaddingValue, Scalar, scalar_key
+from gpulayout.model.slips import corrects, of_layout
 from gpulayout.model.split_config import SplitConfig, as_split_configs
 from gpulayout.model.tile import Tile, as_tiles
 
 
+@corrects(of_layout)
 @dataclass(frozen=True, eq=False, repr=False)
 class Layout(LayoutEdits, Frozen):
     """Order, padding and tiling of an array in memory.  Immutable, hashable, validated when made.

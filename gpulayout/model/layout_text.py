@@ -18,7 +18,9 @@ parts of sparse layouts, are refused.
 """
 from __future__ import annotations
 
+from gpulayout.model import checks
 from gpulayout.model.element_type import ElementType
+from gpulayout.model.errors import LayoutTypeError
 from gpulayout.model.layout import Layout
 from gpulayout.model.layout_fields import SPARSE_TYPES
 from gpulayout.model.padding import NAMES, PaddingValue, Scalar, parse_scalar
@@ -41,6 +43,18 @@ def parse_layout(text: str) -> Layout:
     layout = read_layout(reader, may_be_empty=True)
     reader.end()
     return layout
+
+
+def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
+    """A layout from itself or its text, None being descending; LayoutTypeError for others.  `text` is the shape without layout."""
+    if value is None:
+        return Layout.descending(rank)
+    if isinstance(value, str):
+        return parse_layout(value)
+    if isinstance(value, Layout):
+        return value
+    hint = f", write gl.Layout({checks.shown(value)})" if isinstance(value, tuple) else ""
+    raise LayoutTypeError(f"layout {checks.value_text(value)} is not a Layout for {text}: it is {checks.type_text(value)}{hint}")
 
 
 def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:

@@ -13,6 +13,7 @@ from gpulayout.model import checks
 from gpulayout.model.errors import LayoutError, LayoutTypeError
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.shape import Shape
+from gpulayout.model.slips import corrects, of_one_sequence
 
 MAX_DEPTH = 64               # of tuples in tuples
 _COMMENT_EVERY = 5           # elements of a tuple, as XLA prints them
@@ -94,6 +95,7 @@ class BufferShape(Frozen):
         return f"BufferShape({self.shape!r})"
 
 
+@corrects(of_one_sequence)
 @dataclass(frozen=True, repr=False)
 class TupleShape(Frozen):
     """Several shapes in order, tuples among them; it has a length, elements by number, and can be iterated over.

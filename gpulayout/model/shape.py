@@ -16,23 +16,26 @@ from gpulayout.model import checks
 from gpulayout.model.consistency import check_layout, check_size, check_storage
 from gpulayout.model.dynamic import UNBOUNDED, Unbounded, checked_dimensions, checked_flags, size_text
 from gpulayout.model.element_type import ElementType
-from gpulayout.model.errors import LayoutError, LayoutTypeError
+from gpulayout.model.errors import LayoutError
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.layout import Layout
+from gpulayout.model.layout_text import as_layout
 from gpulayout.model.padding import canonical_scalar, pad_bytes
 from gpulayout.model.shape_edits import ShapeEdits
 from gpulayout.model.shape_storage import ShapeStorage
+from gpulayout.model.slips import corrects, of_shape
 from gpulayout.model.strides import layout_from_strides
 from gpulayout.model.tiling import expand
 
 
+@corrects(of_shape)
 @dataclass(frozen=True, eq=False, repr=False)
 class Shape(ShapeStorage, ShapeEdits, Frozen):
     """An array's element type, dimensions (logical sizes) and layout.  Immutable, hashable, validated when made.
 
     element_type   an XLA name such as "f32", or anything `numpy.dtype` takes
     dimensions     sizes, 0 allowed; of a dynamic size its bound, or `UNBOUNDED`
-    layout         a `Layout` of the same rank; None means descending (row-major)
+    layout         a `Layout` of the same rank or its text; None means descending (row-major)
     dynamic_dimensions    for every dimension True when its size is dynamic; None marks those without a bound
 
     Raises LayoutError for sizes or a layout that cannot be, TypeError for element types XLA does not have.
@@ -51,11 +54,8 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         self._set("element_type", ElementType.of(self.element_type))
         self._set("dimensions", checked_dimensions(self.dimensions))
         self._set("dynamic_dimensions", checked_flags(self.dynamic_dimensions, self.dimensions))
-        layout = Layout.descending(len(self.dimensions)) if self.layout is None else self.layout
-        if not isinstance(layout, Layout):
-            raise LayoutTypeError(f"layout {layout!r} is not a Layout for {self.text_without_layout()}: "
-                                  f"it is {checks.type_text(layout)}")
         text = self.text_without_layout()
+        layout = as_layout(self.layout, len(self.dimensions), text)
         check_layout(self.dimensions, layout, text)
         check_size(self.dimensions, layout, self.itemsize, text)
         value = layout.padding_value

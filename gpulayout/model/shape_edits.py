@@ -21,10 +21,14 @@ class ShapeEdits:
         """A copy with some fields replaced."""
         return type(self)(**self._fields() | fields)
 
-    def with_layout(self, layout: Layout | None) -> Shape:
-        """The same logical array in another layout; None means descending without padding.
+    def with_layout(self, layout: Layout | str | None) -> Shape:
+        """The same logical array in another layout, a `Layout` or its text; None means descending without padding.
 
         XLA: `CopyLayoutBetweenShapes` is `target.with_layout(source.layout)`.
+
+        >>> from gpulayout import Shape
+        >>> str(Shape("f32", (2, 3)).with_layout("{0,1:T(2,2)}"))
+        'f32[2,3]{0,1:T(2,2)}'
         """
         return self.replace(layout=layout)
 

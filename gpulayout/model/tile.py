@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gpulayout.model import checks
 from gpulayout.model.errors import LayoutError, LayoutTypeError
 from gpulayout.model.frozen import Frozen
+from gpulayout.model.slips import corrects, of_one_sequence
 
 
 class Combine(enum.Enum):
@@ -33,6 +34,7 @@ class Combine(enum.Enum):
 COMBINE = Combine.COMBINE
 
 
+@corrects(of_one_sequence)
 @dataclass(frozen=True, repr=False)
 class Tile(Frozen):
     """One tile: the most minor dimensions are cut into blocks of these sizes, whole ones, that lie together in memory.
@@ -56,7 +58,8 @@ class Tile(Frozen):
     def __post_init__(self):
         given = self.dimensions
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-            raise LayoutTypeError(f"tile {given!r} is not a sequence of sizes: it is {checks.type_text(given)}")
+            hint = f", write ({given},)" if isinstance(given, int) else ""
+            raise LayoutTypeError(f"tile {checks.value_text(given)} is not a sequence of sizes: it is {checks.type_text(given)}{hint}")
         entries = tuple(COMBINE if isinstance(entry, str) and entry == "*" else entry for entry in given)
         sizes = iter(checks.sizes("tile", [entry for entry in entries if entry is not COMBINE]))
         entries = tuple(entry if entry is COMBINE else next(sizes) for entry in entries)
@@ -100,7 +103,8 @@ class Tile(Frozen):
 def as_tiles(value: object) -> tuple[Tile, ...]:
     """A tuple of tiles from a sequence of tiles or of sequences of sizes."""
     if not isinstance(value, (tuple, list)):
-        raise LayoutTypeError(f"tiles {value!r} is not a sequence of tiles")
+        hint = f": write [{value}]" if isinstance(value, Tile) else ""
+        raise LayoutTypeError(f"tiles {value!r} is not a sequence of tiles{hint}")
     if value and all(isinstance(size, int) for size in value):
         raise LayoutTypeError(f"tiles {checks.shown(value)} is a sequence of sizes, not of tiles: one tile of them is "
                               f"[{checks.shown(tuple(value))}]")

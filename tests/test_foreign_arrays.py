@@ -34,6 +34,40 @@ def test_dlpack_memory_is_read_and_written_in_place():
     assert out[0] == 9
 
 
+FLOATS = np.arange(6, dtype=np.float32)
+
+
+@pytest.mark.parametrize("array, layout, shape", [
+    (FLOATS.reshape(2, 3), "{0,1}", TARGET), (FLOATS.reshape(2, 3), gl.Layout((0, 1)), TARGET),
+    (FLOATS.reshape(3, 2).T, " {1,0:PD(2,4)PV(lowest)} ", "f32[2,3]{1,0:PD(2,4)PV(lowest)}"), (FLOATS, "{0:T(4)}", "f32[6]{0:T(4)}"),
+    (np.arange(6).astype(ml_dtypes.int4).reshape(2, 3), "{0,1:E(4)}", "s4[2,3]{0,1:E(4)}"), (FLOATS[2:3].reshape(()), "{}", "f32[]"),
+    (FLOATS.astype(ml_dtypes.bfloat16), gl.Layout((0,), padded_dimensions=(8,), padding_value="highest"), "bf16[6]{0:PD(8)PV(highest)}"),
+])
+def test_a_layout_alone_takes_type_and_dimensions_from_the_array(array, layout, shape):
+    found, expected = gl.pack(array, layout), gl.pack(array, shape)
+    assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+    out = np.empty_like(expected)
+    assert gl.pack(array, layout, out=out) is out and out.tobytes() == expected.tobytes()
+
+
+def test_a_layout_alone_of_dlpack_memory():
+    assert gl.pack(Producer(FLOATS.reshape(2, 3)), "{0,1}").tolist() == MOVED
+
+
+@pytest.mark.parametrize("array, layout, error, message", [
+    ([[1, 2]], "{0,1}", TypeError, "array is a list, which has no element type: shape '{0,1}' is a layout alone, write the whole shape"),
+    (FLOATS, "{0,1}", gl.LayoutError, "minor_to_major (0, 1) has 2 entries for f32[6]: the shape has 1 dimension"),
+    (FLOATS, "{0:E(4)}", gl.LayoutError, "element_size_in_bits 4 is no size that f32 is stored in for f32[6]{0:E(4)}: it is one of 0, 32"),
+    (FLOATS.astype(">f4"), "{0}", TypeError, "element type '>f4' is big-endian: convert it to native byte order first"),
+    (np.array(["a"]), "{0}", TypeError, "element type dtype('<U1') has no XLA counterpart: only booleans, integers, floats and complex "
+                                        "numbers have one"),
+])
+def test_a_layout_alone_that_the_array_cannot_have(array, layout, error, message):
+    with pytest.raises(error) as caught:
+        gl.pack(array, layout)
+    assert str(caught.value) == message
+
+
 def test_read_only_dlpack_memory_is_read_but_not_written():
     frozen = np.arange(6, dtype=np.float32)
     frozen.flags.writeable = False

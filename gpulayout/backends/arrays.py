@@ -18,6 +18,7 @@ from gpulayout.backends.values import array_of_values
 from gpulayout.model.checks import counted
 from gpulayout.model.shape import Shape
 
+PLAIN = (list, tuple, bool, int, float, complex)         # values that are no array and become one
 _DLPACK_CPU, _DLPACK_CUDA, _DLPACK_PINNED, _DLPACK_MANAGED = 1, 2, 3, 13
 
 
@@ -39,7 +40,7 @@ def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Back
     """As `open_array`, and plain Python numbers and lists go to the default backend as a new array."""
     if type(given) is np.ndarray:
         return host_backend(), given
-    if isinstance(given, (list, tuple, bool, int, float, complex)):
+    if isinstance(given, PLAIN):
         backend = default_backend()
         return backend, backend.array(array_of_values(given, role, dtype), dtype)
     return open_array(given, role)

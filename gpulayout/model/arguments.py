@@ -41,7 +41,7 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
     if type(value) is Shape:
         return value
     if isinstance(value, str):
-        if like is not None and "[" not in value:            # only a shape has brackets
+        if like is not None and is_layout_alone(value):
             return as_shape(_parsed_layout(value), role, like)
         return _parsed(value)
     if isinstance(value, Shape):
@@ -49,6 +49,11 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
     if like is not None and isinstance(value, Layout):
         return _laid_out(like, value, value.dynamic_shape_metadata_prefix_bytes)
     raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}")
+
+
+def is_layout_alone(value: object) -> bool:
+    """True for a `Layout` and for text without brackets, which only a shape has."""
+    return "[" not in value if isinstance(value, str) else isinstance(value, Layout)
 
 
 def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:

@@ -4,21 +4,23 @@ from __future__ import annotations
 from typing import Any
 
 from gpulayout.backends import arrays
-from gpulayout.backends.base import Array
+from gpulayout.backends.base import Array, Backend
 from gpulayout.backends.select import default_backend
-from gpulayout.model.arguments import as_shape
+from gpulayout.model.arguments import as_shape, is_layout_alone
+from gpulayout.model.checks import value_text
 from gpulayout.model.errors import LayoutError
+from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
 from gpulayout.planning.move import MAX_AXES
 from gpulayout.planning.pieces import pack_pieces, unpack_pieces, view_strides
 from gpulayout.planning.supported import check_storable
 
 
-def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
+def pack(array: Any, shape: Shape | Layout | str, *, out: Any = None) -> Array:
     """A logical N-d array as a 1-D buffer in the layout of `shape`, padding filled, that of tiles too.
 
-    shape   a shape or its text
-    array   of `shape.dimensions`; any strides, read-only too; nested lists go to the default backend
+    shape   a shape or its text; or a layout alone, `{1,0:T(8,128)}`: element type and dimensions are then the array's
+    array   of `shape.dimensions`; any strides, read-only too; nested lists go to the default backend, with a whole shape
     out     1-D, contiguous, `shape.buffer_size` elements or more, on the same device; returned as given
 
     With `E(1)`, `E(2)` or `E(4)` the buffer is packed: uint8, `shape.nbytes` long, element 0 in the lowest bits of byte 0.  Of each
@@ -29,14 +31,12 @@ def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
     >>> import numpy as np
     >>> pack(np.array([[1, 2, 3], [4, 5, 6]], np.int8), "s8[2,3]{0,1:PD(3,3)PV(highest)}")
     array([  1,   4, 127,   2,   5, 127,   3,   6, 127], dtype=int8)
-    >>> pack(np.array([[1, 2, 3], [4, 5, 6]], np.int8), "s8[2,3]{1,0:T(2,2)}")
+    >>> pack(np.array([[1, 2, 3], [4, 5, 6]], np.int8), "{1,0:T(2,2)}")
     array([1, 2, 4, 5, 3, 0, 6, 0], dtype=int8)
     >>> pack([1, 2, 3], "u4[3]{0:E(4)}")
     array([33,  3], dtype=uint8)
     """
-    shape = as_shape(shape)
-    backend, source = arrays.open_array_like(array, "array", shape.dtype)
-    arrays.check_logical(source, shape, "array")
+    shape, backend, source = _opened(array, shape)
     if out is None:
         result = out = backend.empty((shape.buffer_length,), shape.buffer_dtype if shape.is_packed else source.dtype, source)
     else:
@@ -46,6 +46,20 @@ def pack(array: Any, shape: Shape | str, *, out: Any = None) -> Array:
         arrays.check_no_overlap(backend, source, result, ("array", "out"))
     backend.move(pack_pieces(source.strides, shape), source, result)
     return out
+
+
+def _opened(array: Any, shape: Shape | Layout | str) -> tuple[Shape, Backend, Array]:
+    """The shape that `array` is packed in, and the array with its backend, checked."""
+    if not is_layout_alone(shape):
+        shape = as_shape(shape)
+        backend, source = arrays.open_array_like(array, "array", shape.dtype)
+        arrays.check_logical(source, shape, "array")
+        return shape, backend, source
+    if isinstance(array, arrays.PLAIN):
+        raise TypeError(f"array is a {type(array).__name__}, which has no element type: shape {value_text(str(shape))} is a layout "
+                        "alone, write the whole shape")
+    backend, source = arrays.open_array(array, "array")
+    return as_shape(shape, like=Shape(source.dtype, source.shape)), backend, source
 
 
 def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:

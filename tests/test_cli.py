@@ -146,7 +146,8 @@ def test_show_draws_tiles_and_packed_elements():
 @pytest.mark.parametrize("shape, line", [
     ("f32[<=3,<=5]{1,0:S(5)}", "dynamic sizes y is at most 3, x is at most 5\nmemory space  5\n"),
     ("s8[3,5]{1,0:E(4)}", "never moved   element_size_in_bits 4 is no size that s8 is stored in"),
-    ("f32[3,5]{1,0:T(2,4)}", "Place of every element; padding is hatched, that of tiles in memory below:\n"),
+    ("f32[3,5]{1,0:T(2,4)}", "Place of every element; padding is hatched:\n"), ("f32[3,5]{1,0:T(2,4)}", "│░░9│"),
+    ("f32[3,5]{1,0:T(*,4)}", "Place of every element; padding is hatched, some of it only in memory below:\n"),
 ])
 def test_show_says_what_moves_no_byte_and_what_no_memory_holds(shape, line):
     assert line in run("show", shape).stdout

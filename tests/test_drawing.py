@@ -1,11 +1,12 @@
 """Pictures of layouts: every box is right, padding is hatched, large shapes give a corner."""
+import math
 import re
 
 import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cli.drawing import ASCII, UNICODE, WIDTH, draw_grid, draw_strip, is_small
+from gpulayout.cli.drawing import ASCII, UNICODE, WIDTH, draw_grid, draw_strip, is_all_in_grid, is_small
 
 
 def boxes(drawing: str, chars=UNICODE) -> list[list[str]]:
@@ -57,6 +58,30 @@ def test_exactly_the_padding_is_hatched():
     hatched = [int(box.lstrip(UNICODE.hatch)) for row in boxes(draw_grid(shape)) for box in row if UNICODE.hatch in box]
     elements = gl.linearize(np.indices(shape.dimensions), shape)
     assert sorted(hatched) == sorted(set(range(shape.buffer_size)) - set(elements.ravel().tolist()))
+
+
+@pytest.mark.parametrize("text, rows, columns", [
+    ("u8[5,3]{1,0:T(2,2)}", 6, 4), ("u8[3,3]{0,1:T(4,2)(2,1)}", 4, 4), ("u8[3,2]{1,0:PD(3,3)T(2,2)}", 4, 4), ("u8[3,3]{1,0:T(2)(2,2)}", 3, 4),
+    ("u8[2,3,3]{0,1,2:T(2,2)}", 4, 3), ("u8[5]{0:T(2)}", 1, 6), ("u8[9]{0:T(2)(2,2)(2,1,2,2)}", 1, 16),
+])
+def test_padding_of_tiles_is_in_the_grid(text, rows, columns):
+    shape = gl.parse_shape(text)
+    grid = boxes(draw_grid(shape))
+    assert len(grid[0]) == columns and len(grid) == rows * (shape.element_count // math.prod(shape.dimensions[-2:])) and is_all_in_grid(shape)
+    places = [int(box.lstrip(UNICODE.hatch)) for row in grid for box in row]
+    hatched = [int(box.lstrip(UNICODE.hatch)) for row in grid for box in row if UNICODE.hatch in box]
+    elements = gl.linearize(np.indices(shape.dimensions), shape)
+    assert sorted(places) == list(range(shape.buffer_size))
+    assert sorted(hatched) == sorted(set(places) - set(elements.ravel().tolist()))
+
+
+@pytest.mark.parametrize("text, drawn", [("u8[3,5]{1,0:T(*,4)}", 15), ("u8[6]{0:T(3)(2)}", 6), ("u8[5]{0:L(8)}", 5), ("u8[3]{0:T(2,2)}", 4),
+                                         ("u8[3,3]{1,0:T(*,2)(2,2)}", 9), ("u8[2,5]{1,0:T(3)(2)L(20)}", 12)])
+def test_padding_without_coordinates_is_not_in_the_grid(text, drawn):
+    shape = gl.parse_shape(text)
+    places = [int(box.lstrip(UNICODE.hatch)) for row in boxes(draw_grid(shape)) for box in row]
+    assert len(set(places)) == len(places) == drawn < shape.buffer_size and not is_all_in_grid(shape)
+    assert set(gl.linearize(np.indices(shape.dimensions), shape).ravel().tolist()) <= set(places) <= set(range(shape.buffer_size))
 
 
 def test_a_scalar_is_one_box():

@@ -8,6 +8,9 @@ A *place* is a position in the buffer, counted in elements.  Padding is hatched.
       1│  1│  4│  7│░10│░13│
       2│░░2│░░5│░░8│░11│░14│
        └───┴───┴───┴───┴───┘
+
+The coordinates go on to the end of the last tile: f32[3,3]{1,0:T(2,2)} has 4 rows and columns.  Padding that has no coordinates,
+such as that of the tail, is seen in memory alone.
 """
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.model.shape import Shape
-from gpulayout.model.tiling import index_of, is_element, slot_of
+from gpulayout.model.tiling import index_of, is_element, slot_of, widths_in_tiles
 from gpulayout.planning.explain import dimension_labels
 
 WIDTH = 88               # columns a drawing may take
@@ -54,9 +57,14 @@ MAX_RANK = 8             # above it an index is too long for a box
 
 def is_small(shape: Shape) -> bool:
     """True when the whole shape is drawn; else it is a corner with ellipses."""
-    *planes, rows, columns = (1, 1, *shape.buffer_dimensions)
+    *planes, rows, columns = (1, 1, *widths_in_tiles(shape))
     return (shape.buffer_size <= WHOLE_PLACES and math.prod(planes) <= WHOLE.planes and
             rows <= WHOLE.rows and columns <= WHOLE.columns)
+
+
+def is_all_in_grid(shape: Shape) -> bool:
+    """True when every place has coordinates, padding too."""
+    return math.prod(widths_in_tiles(shape)) == shape.buffer_size
 
 
 def draw_grid(shape: Shape, *, names: Sequence[str] = (), chars: Charset = UNICODE) -> str:
@@ -68,7 +76,7 @@ def draw_grid(shape: Shape, *, names: Sequence[str] = (), chars: Charset = UNICO
         return _reason_for_no_drawing(shape)
     limit = WHOLE if is_small(shape) else CORNER
     # product() makes a tuple of every range, so a dimension of billions is cut to what can be drawn.
-    ranges = [range(min(width, limit.planes + 1)) for width in shape.buffer_dimensions[:-2]]
+    ranges = [range(min(width, limit.planes + 1)) for width in widths_in_tiles(shape)[:-2]]
     planes = list(itertools.islice(itertools.product(*ranges), limit.planes + 1))
     labels = dimension_labels(shape.rank)
     lines = []
@@ -117,7 +125,7 @@ def _plane(shape: Shape, plane: tuple[int, ...], limit: Extent, names: Sequence[
     """One grid: the last two dimensions at fixed coordinates of the others."""
     rank = shape.rank
     labels = ("", "", *dimension_labels(rank))[-2:]
-    height, width = (1, 1, *shape.buffer_dimensions)[-2:]
+    height, width = (1, 1, *widths_in_tiles(shape))[-2:]
     cell_width = len(str(shape.buffer_size - 1)) + 1 + max(map(len, names), default=0)
     gutter = len(f"{labels[0]} {min(height, limit.rows)}") if rank > 1 else len(labels[1])
     fitting = (WIDTH - gutter - 1) // (cell_width + 1)

@@ -6,7 +6,7 @@ import numpy as np
 from rich.table import Table
 
 from gpulayout.cli.arguments import SHAPE
-from gpulayout.cli.drawing import draw_grid, draw_strip, is_small
+from gpulayout.cli.drawing import draw_grid, draw_strip, is_all_in_grid, is_small
 from gpulayout.cli.output import charset, clipped, json_option, new_table, print_json, print_table
 from gpulayout.cli.show_hlo import show_hlo
 from gpulayout.model.checks import counted
@@ -57,8 +57,7 @@ def show(shape: Shape | None, path: str | None, most: int, as_json: bool) -> Non
         return
     print_table(_dimension_table(shape))
     if is_small(shape):
-        # What a tile adds has no coordinates inside of the widths, and is seen in memory alone.
-        click.echo(f"Place of every element; padding is hatched{', that of tiles in memory below' if shape.is_tiled else ''}:\n")
+        click.echo(f"Place of every element; padding is hatched{'' if is_all_in_grid(shape) else ', some of it only in memory below'}:\n")
     else:
         click.echo(f"Place of the first elements ({counted(shape.buffer_size, 'place')} are too many to draw):\n")
     click.echo(draw_grid(shape, chars=charset()))

@@ -68,6 +68,32 @@ def expand(sizes: Sequence[int], tiles: Sequence[Tile]) -> tuple[int, ...]:
     return (steps if is_short else steps.__wrapped__)(tuple(sizes), tuple(tiles))[1]
 
 
+def widths_in_tiles(shape: Shape) -> tuple[int, ...]:
+    """How far each coordinate goes until the tiles at its end are full, in logical order: beyond its size it counts padding.
+
+    `slot_of` gives each of these indices a place of its own.  Padding inside of a tile, of dimensions that tiles put in front or
+    that `*` merges, and of the tail has no index.
+
+    >>> from gpulayout import parse_shape
+    >>> [widths_in_tiles(parse_shape(f"f32[5,3]{{1,0:{tiles}}}")) for tiles in ("T(2,2)", "T(4)(2,2)", "T(*,2)", "T(6)(4)")]
+    [(6, 4), (5, 8), (5, 3), (5, 6)]
+    """
+    done, _ = steps(shape.physical_widths, shape.layout.tiles)
+    widths = dict(enumerate(shape.buffer_dimensions))
+    tops: list[tuple[int | None, int]] = [(dim, 1) for dim in shape.layout.major_to_minor]   # whose last digit an entry is, and its step
+    for step in done:
+        tops[:0] = [(None, 1)] * step.front
+        taken = iter(tops[-sum(map(len, step.groups)):])
+        cut = []
+        for group, size in zip(step.groups, step.tile):
+            (dim, unit), *merged = [next(taken) for _ in group]
+            if dim is not None and not merged:
+                widths[dim] = -(-group[0] // size) * size * unit
+            cut.append((None if merged else dim, unit * size))
+        tops[-sum(map(len, step.groups)):] = [*cut, *[(None, 1)] * len(cut)]
+    return tuple(widths.values())
+
+
 def slot_of(index: Sequence[Any], shape: Shape) -> Any:
     """The place of a logical index in the buffer of `shape`, unchecked.
 

@@ -1,26 +1,40 @@
 """Whether two shapes put every element at the same place, where `walk` cannot say it in a few numbers.
 
-Without `*` in a tile the place of an element is a sum, one part for every dimension: each tile cuts each dimension alone.
-Two such shapes of the same dimensions agree everywhere as soon as they agree along every dimension, all other coordinates
-being 0: 4 + 6 comparisons for 4 x 6 elements instead of 24.  All others are compared element by element, in row-major
-logical order.  Both stop at the first difference.  Where that would take more than 2^24 comparisons, about a second, only what is
-written the same counts as the same.
+Places repeat.  `period` steps along a dimension every place moves on by the same distance, whatever the other coordinates are:
+with T(4)(3) element i + 4 lies 6 places after element i.  So two shapes whose periods divide L agree along a dimension when they
+agree from 0 to L: the difference of their places repeats every L elements, and has not grown after the first L.  That is 5
+comparisons for T(4)(3) against T(4)(3)(1), however many elements there are.
+
+Shapes of other dimensions, as f32[3,4] and f32[6,2], are walked in row-major order, in runs of dimensions that count the same
+elements: all 12 are one run.  Without `*` in a tile the place is a sum, one part for every dimension, and runs are compared one
+after the other, all other coordinates being 0; else all of their coordinates are combined.
+
+Where that would take more than 2^24 comparisons, about a second, only what is written the same counts as the same.
 """
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from gpulayout.model.shape import Shape
 from gpulayout.model.tile import COMBINE
-from gpulayout.model.tiling import slot_of
+from gpulayout.model.tiling import merged, slot_of, split_row_major, steps
 
 CHUNK = 1 << 14              # elements looked at together
 MOST = 1 << 24               # elements that are looked at, or none
 
-Index = list[np.ndarray]
+
+class Run(NamedTuple):
+    """Dimensions of two shapes that count the same elements, and how many of those tell them apart."""
+
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    extent: int
 
 
 def same_places(source: Shape, target: Shape) -> bool:
@@ -33,12 +47,13 @@ def same_places(source: Shape, target: Shape) -> bool:
     """
     if _same_law(source, target):
         return True
-    if source.dimensions == target.dimensions and is_separable(source) and is_separable(target):
-        compared = sum(source.dimensions)
-        pairs = ((index, index) for dim in range(source.rank) for index in _along(source.dimensions, dim))
+    runs = list(_runs(source, target))
+    extents = [run.extent for run in runs]
+    if is_separable(source) and is_separable(target):
+        boxes = [[extent if other == run else 1 for other in range(len(runs))] for run, extent in enumerate(extents)]
     else:
-        compared, pairs = source.element_count, zip(row_major_indices(source), row_major_indices(target))
-    return compared <= MOST and all(np.array_equal(slot_of(one, source), slot_of(other, target)) for one, other in pairs)
+        boxes = [extents]
+    return sum(map(math.prod, boxes)) <= MOST and all(_agree(source, target, runs, box) for box in boxes)
 
 
 def _same_law(source: Shape, target: Shape) -> bool:
@@ -52,16 +67,60 @@ def is_separable(shape: Shape) -> bool:
     return not any(COMBINE in tile.dimensions for tile in shape.layout.tiles)
 
 
-def _along(dimensions: Sequence[int], dim: int) -> Iterator[Index]:
-    """The indices whose coordinates are 0 in every dimension but one, some at a time."""
-    for numbers in _chunks(dimensions[dim]):
-        yield [numbers if other == dim else np.zeros_like(numbers) for other in range(len(dimensions))]
+def _runs(source: Shape, target: Shape) -> Iterator[Run]:
+    """The shortest runs: (2, 6, 5) and (3, 4, 5) are (0, 1) with (0, 1), and 2 with 2."""
+    ends = [{count: dim for dim, count in enumerate(itertools.accumulate(shape.dimensions, operator.mul, initial=1))}
+            for shape in (source, target)]
+    for before, after in itertools.pairwise(sorted(ends[0].keys() & ends[1].keys())):
+        here, there = (tuple(range(end[before], end[after])) for end in ends)
+        repeated = math.lcm(period(source, here), period(target, there))
+        yield Run(here, there, min(after // before, repeated + 1))
 
 
-def row_major_indices(shape: Shape) -> Iterator[Index]:
+def period(shape: Shape, run: Sequence[int]) -> int:
+    """After how many elements along a run of dimensions all places are those before, moved on by one distance.
+
+    The first dimension of the run is then `times` further on, the others are where they were.  What a tile cuts must have moved
+    by whole tiles, so that its remainder is what it was and the quotient alone has moved: `times` grows from tile to tile.
+
+    >>> from gpulayout import parse_shape
+    >>> period(parse_shape("f32[90]{0:T(4)(3)}"), [0]), period(parse_shape("f32[8,6]{1,0:T(*,4)(3)}"), [0])
+    (4, 2)
+    """
+    times = 1
+    moved = [int(dim == run[0]) for dim in shape.layout.major_to_minor]
+    for step in steps(shape.physical_widths, shape.layout.tiles)[0]:
+        moved[:0] = [0] * step.front
+        taken = merged(moved, step)
+        wanted = math.lcm(*(size // math.gcd(by, size) for by, size in zip(taken, step.tile)))
+        times *= wanted
+        moved[-sum(map(len, step.groups)):] = [by * wanted // size for by, size in zip(taken, step.tile)] + [0] * len(taken)
+    return times * math.prod(shape.dimensions[dim] for dim in run[1:])
+
+
+def _agree(source: Shape, target: Shape, runs: Sequence[Run], box: Sequence[int]) -> bool:
+    """True when the first elements of the runs, as many as `box` says of each, have the same places; stops at a difference."""
+    for numbers in _chunks(math.prod(box)):
+        coordinates = split_row_major(numbers, box)
+        here = slot_of(_index(source, [run.source for run in runs], coordinates), source)
+        if not np.array_equal(here, slot_of(_index(target, [run.target for run in runs], coordinates), target)):
+            return False
+    return True
+
+
+def _index(shape: Shape, runs: Sequence[Sequence[int]], coordinates: Sequence[np.ndarray]) -> list[np.ndarray | int]:
+    """The logical index of elements by their numbers in every run; dimensions in none of them have size 1."""
+    index: list[np.ndarray | int] = [0] * shape.rank
+    for run, numbers in zip(runs, coordinates):
+        for dim, coordinate in zip(run, split_row_major(numbers, [shape.dimensions[dim] for dim in run])):
+            index[dim] = coordinate
+    return index
+
+
+def row_major_indices(shape: Shape) -> Iterator[list[np.ndarray]]:
     """All logical indices in row-major order, some at a time: one array for every dimension."""
     for numbers in _chunks(shape.element_count):
-        yield [numbers // math.prod(shape.dimensions[dim + 1:]) % shape.dimensions[dim] for dim in range(shape.rank)]
+        yield split_row_major(numbers, shape.dimensions)
 
 
 def _chunks(count: int) -> Iterator[np.ndarray]:

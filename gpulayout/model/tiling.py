@@ -86,10 +86,10 @@ def widths_in_tiles(shape: Shape) -> tuple[int, ...]:
         taken = iter(tops[-sum(map(len, step.groups)):])
         cut = []
         for group, size in zip(step.groups, step.tile):
-            (dim, unit), *merged = [next(taken) for _ in group]
-            if dim is not None and not merged:
+            (dim, unit), *joined = [next(taken) for _ in group]
+            if dim is not None and not joined:
                 widths[dim] = -(-group[0] // size) * size * unit
-            cut.append((None if merged else dim, unit * size))
+            cut.append((None if joined else dim, unit * size))
         tops[-sum(map(len, step.groups)):] = [*cut, *[(None, 1)] * len(cut)]
     return tuple(widths.values())
 
@@ -107,15 +107,19 @@ def slot_of(index: Sequence[Any], shape: Shape) -> Any:
     entries = [index[dim] for dim in shape.layout.major_to_minor]
     for step in done:
         entries[:0] = [0] * step.front
-        length = sum(map(len, step.groups))
-        taken = iter(entries[-length:])
-        merged = [functools.reduce(lambda high, size: high * size + next(taken), group[1:], next(taken)) for group in step.groups]
-        entries[-length:] = [entry // size for entry, size in zip(merged, step.tile)]
-        entries += [entry % size for entry, size in zip(merged, step.tile)]
+        taken = merged(entries, step)
+        entries[-sum(map(len, step.groups)):] = [entry // size for entry, size in zip(taken, step.tile)]
+        entries += [entry % size for entry, size in zip(taken, step.tile)]
     slot = 0
     for entry, size in zip(entries, sizes):
         slot = slot * size + entry
     return slot
+
+
+def merged(entries: Sequence[Any], step: Step) -> list[Any]:
+    """The most minor entries that a tile takes, those of one group as one number."""
+    taken = iter(entries[-sum(map(len, step.groups)):])
+    return [functools.reduce(lambda high, size: high * size + next(taken), group[1:], next(taken)) for group in step.groups]
 
 
 def index_of(slot: Any, shape: Shape) -> tuple[Any, ...]:
@@ -148,14 +152,14 @@ def _way_back(slot: Any, shape: Shape) -> tuple[list[Any], Any]:
     """The index at a place, and whether it is one of an element."""
     done, sizes = steps(shape.physical_widths, shape.layout.tiles)
     found = (slot >= 0) & (slot < math.prod(sizes))
-    entries = _split(slot, sizes)
+    entries = split_row_major(slot, sizes)
     for step in reversed(done):
         count = len(step.tile)
         before = []
         for outer, inner, size, group in zip(entries[-2 * count:-count], entries[-count:], step.tile, step.groups):
-            merged = outer * size + inner
-            found = found & (merged < math.prod(group))
-            before += _split(merged, group)
+            coordinate = outer * size + inner
+            found = found & (coordinate < math.prod(group))
+            before += split_row_major(coordinate, group)
         entries[-2 * count:] = before
         del entries[:step.front]                      # these are 0, or the place was found to be padding just above
     index = [entries[position] for position in shape.layout.logical_to_physical()]
@@ -164,7 +168,7 @@ def _way_back(slot: Any, shape: Shape) -> tuple[list[Any], Any]:
     return index, found
 
 
-def _split(linear: Any, sizes: Sequence[int]) -> list[Any]:
+def split_row_major(linear: Any, sizes: Sequence[int]) -> list[Any]:
     """A row-major linear index as one index for each size; the most major one takes all that is left."""
     found = []
     for size in reversed(sizes[1:]):

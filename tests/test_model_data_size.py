@@ -61,6 +61,13 @@ def test_data_of_many_elements_take_no_time():
     assert walk(many) is None and gl.data_nbytes(many) == slot_of((2**40 - 3,), many) + 1      # none of them changes an order
 
 
+def test_data_of_many_elements_in_combined_dimensions_take_no_time():
+    """Places repeat after 100 elements and after 100 rows: 10^4 elements are looked at, not 10^10."""
+    shape = gl.parse_shape("u8[100000,99999]{1,0:T(*,100)(30)(3,7)}")
+    window = np.meshgrid(np.arange(99_000, 100_000), np.arange(99_700, 99_999), indexing="ij")
+    assert walk(shape) is None and gl.data_nbytes(shape) == int(np.max(slot_of(window, shape))) + 1
+
+
 @pytest.mark.parametrize("text, data, logical, whole", [
     ("f32[3,5]{1,0:T(2,2)}", 84, 60, 96), ("f32[10]{0:T(8,128)}", 40, 40, 4096), ("f32[]{:T(256)}", 4, 4, 1024), ("f32[0,3]", 0, 0, 0),
     ("f32[0,3]{1,0:T(2,2)}", 0, 0, 0), ("s4[5]{0:L(64)E(4)}", 3, 3, 32), ("f32[2,3]{0,1:PD(3,5)}", 32, 24, 60), ("f32[5]{0:L(8)}", 20, 20, 32),

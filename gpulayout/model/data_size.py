@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpulayout.model.arguments import takes_shapes
-from gpulayout.model.same_places import is_separable, row_major_indices
+from gpulayout.model.same_places import is_separable, period, row_major_indices
 from gpulayout.model.shape import Shape
 from gpulayout.model.tiling import slot_of
 from gpulayout.model.walk import walk
@@ -28,7 +28,7 @@ def data_nbytes(shape: Shape) -> int:
     """Bytes from the beginning of the buffer to the end of the element that lies last; 0 without elements.
 
     XLA: `ArrayDataSize`, which takes the place of the last index in the first tile alone.  All tiles count here; where a tile
-    combines dimensions unevenly every element is looked at, and the time grows with their number.
+    combines dimensions unevenly, the last elements are looked at one by one, as many as are between repetitions of the tiling.
 
     >>> data_nbytes("f32[3,5]{1,0:T(2,2)}"), data_nbytes("f32[5]{0:T(4)(2,2)}"), data_nbytes("s4[5]{0:L(64)E(4)}")
     (84, 24, 3)
@@ -44,7 +44,9 @@ def _places(shape: Shape) -> int:
         return 1 + sum((extent - 1) * stride for extent, stride in loops)
     if is_separable(shape):
         return 1 + sum(_farthest(parts, size) for parts, size in zip(_parts(shape), shape.dimensions))
-    return 1 + max(int(np.max(slot_of(index, shape))) for index in row_major_indices(shape))
+    last = [min(size, period(shape, [dim])) for dim, size in enumerate(shape.dimensions)]    # a period further on lies further away
+    return 1 + max(int(np.max(slot_of([size - 1 - back for size, back in zip(shape.dimensions, index)], shape)))
+                   for index in row_major_indices(last))
 
 
 class _Part:

@@ -100,8 +100,7 @@ def period(shape: Shape, run: Sequence[int]) -> int:
 
 def _agree(source: Shape, target: Shape, runs: Sequence[Run], box: Sequence[int]) -> bool:
     """True when the first elements of the runs, as many as `box` says of each, have the same places; stops at a difference."""
-    for numbers in _chunks(math.prod(box)):
-        coordinates = split_row_major(numbers, box)
+    for coordinates in row_major_indices(box):
         here = slot_of(_index(source, [run.source for run in runs], coordinates), source)
         if not np.array_equal(here, slot_of(_index(target, [run.target for run in runs], coordinates), target)):
             return False
@@ -117,12 +116,8 @@ def _index(shape: Shape, runs: Sequence[Sequence[int]], coordinates: Sequence[np
     return index
 
 
-def row_major_indices(shape: Shape) -> Iterator[list[np.ndarray]]:
-    """All logical indices in row-major order, some at a time: one array for every dimension."""
-    for numbers in _chunks(shape.element_count):
-        yield split_row_major(numbers, shape.dimensions)
-
-
-def _chunks(count: int) -> Iterator[np.ndarray]:
+def row_major_indices(dimensions: Sequence[int]) -> Iterator[list[np.ndarray]]:
+    """All indices in row-major order, some at a time: one array for every dimension."""
+    count = math.prod(dimensions)
     for start in range(0, count, CHUNK):
-        yield np.arange(start, min(start + CHUNK, count))
+        yield split_row_major(np.arange(start, min(start + CHUNK, count)), dimensions)

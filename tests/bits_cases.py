@@ -121,6 +121,19 @@ def _strides(rng, sizes, step, first_is_minor):
     return strides
 
 
+def turns(bits):
+    """Matrices, batches and tiles in square blocks of a word, with padding and gaps; sizes that 8 divides in every way or not."""
+    side = 32 // bits
+    for number, (rows, columns, batch, pads) in enumerate(((8, 4, 1, 0), (1, 1, 3, 0), (5, 3, 2, 1), (1, 40, 2, 0), (26, 2, 1, 2), (7, 11, 1, 0))):
+        a, b, wide = rows * side, columns * side, (rows + pads) * side
+        axes = ((wide, a, b, 1), (b, b, 1, wide), (batch, batch, a * b, wide * b))
+        for bits_of_index in (32, 64):
+            phases = 4 * number % 16, 8 * number % 16
+            yield BitsCase(f"turn {number} of {bits} bits, index {bits_of_index}", axes, wide * b * batch, 0x5A, (bits, bits), phases, bits_of_index)
+    padded = ((2 * side, 2 * side, 3 * side, 1), (4 * side, 3 * side, 1, 2 * side), (3, 2, 6 * side * side, 8 * side * side))
+    yield BitsCase(f"turn of {bits} bits, padded", padded, 24 * side * side, 0xFF, (bits, bits))
+
+
 def rows(widths):
     """Rows of whole words at every bit and phase, the last of which end where the source does; and a long one."""
     for phase in range(0, 16, 3):

@@ -8,7 +8,7 @@ from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.bits_plan import AXES
 from tests import nvrtc
-from tests.bits_cases import WIDTHS, drawn, packed_cases, rows
+from tests.bits_cases import WIDTHS, BitsCase, drawn, packed_cases, rows, turns
 from tests.kernel_cases import BITS_FILES, BLOCK, FILES
 from tests.kernel_runs import FRESH, content, memory
 from tests.simt import host_module, runner, toolchain
@@ -46,6 +46,37 @@ def test_every_pair_of_widths_is_right(source_bits, target_bits):
     assert target_bits < 8 or "gpl_bits_any" in seen
 
 
+@pytest.mark.parametrize("bits", [pytest.param(bits, marks=needs_simt) for bits in (1, 2, 4)])
+def test_blocks_are_turned_right(bits):
+    for number, case in enumerate(turns(bits)):
+        assert case.plan.file == "bits_turn.cu" and case.plan.index_bits == case.index_bits, case.name
+        assert written(case, order=host_module.ORDERS[number % 3]).tolist() == case.expected.tolist(), case.name
+    apart = BitsCase("odd address", case.axes, case.slots, 0, (bits, bits), (4, 2))
+    assert apart.plan.file == "bits.cu" and written(apart).tolist() == apart.expected.tolist()
+
+
+@pytest.mark.simt
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_blocks_are_written_in_whole_sectors_and_read_in_halves():
+    """Eight lanes write a sector of 32 bytes; four read half of one, and the next warp the other half, out of the cache."""
+    case = BitsCase("u4[256,512] turned", ((256, 256, 512, 1), (512, 512, 1, 256)), 256 * 512, 0, (4, 4))
+    (result,) = runner.run([case.record()], "trace")
+    assert result.buffers[1] == case.expected.tobytes()
+    assert result.traffic["global write"].sectors_per_ideal == 1 and result.traffic["global read"].sectors_per_ideal == 2
+
+
+@pytest.mark.parametrize("right, wrong", [pytest.param(*twin, marks=needs_simt) for twin in (
+    ("p * move.pitch", "p * move.head"), ("half > 0", "half > 1"), ("if (block.inside) {", "if (true) {"), ("~0u / ((1u << shift) + 1)", "~0u >> shift"),
+    ("q * move.head", "q * move.pitch"))])
+def test_a_broken_turn_is_wrong(right, wrong):
+    text = kernel_text("bits_turn.cu")
+    assert right in text
+    try:
+        assert any(written(case, text.replace(right, wrong)).tolist() != case.expected.tolist() for case in turns(4) if case.index_bits == 32)
+    except (AssertionError, host_module.LaunchError) as error:
+        assert "written outside" in str(error) or "memory that is not there" in str(error)
+
+
 @pytest.mark.parametrize("source_bits, target_bits, rank", [pytest.param(4, 4, 6, marks=needs_simt), pytest.param(2, 8, 7, marks=needs_simt),
                                                            pytest.param(8, 1, 9, marks=needs_simt)])
 def test_many_axes_are_right(source_bits, target_bits, rank):
@@ -59,6 +90,7 @@ def test_many_axes_are_right(source_bits, target_bits, rank):
 @pytest.mark.parametrize("mode", [pytest.param(mode, marks=needs_sanitizers) for mode in ("asan_ubsan", "tsan_block", "tsan_grid")])
 def test_the_kernels_are_clean(mode):
     chosen = [case for widths in ((4, 4), (8, 1), (2, 8)) for case in [*rows(widths), *packed_cases(widths, 40)] if case.index_bits == 32]
+    chosen += [case for case in turns(2) if case.index_bits == 32]
     records = [case.record(order=number % 3) for number, case in enumerate(chosen)]
     for case, result in zip(chosen, runner.run(records, mode)):
         assert result.reports == (), case.name
@@ -107,6 +139,8 @@ def macros(source_bits, target_bits, index_bits, axes):
 def test_the_kernels_fit_every_architecture(architecture):
     for file, widths in (("bits.cu", (4, 4)), ("bits.cu", (8, 1)), ("bits_any.cu", (2, 8))):
         check_budget(file, architecture, macros(*widths, 64, 8))
+    for bits in (1, 4):
+        check_budget("bits_turn.cu", architecture, {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 64, "GPL_AXES": 4, "GPL_SOURCE_BITS": bits})
 
 
 @needs_compiler

@@ -185,6 +185,42 @@ def test_tiles_to_rows_of_any_length(executor, name):
     assert looked_up >= 20
 
 
+TURNED = [("[256,192]{1,0:%s}", "{0,1:%s}"), ("[64,3,96]{2,1,0:%s}", "{0,1,2:PD(96,4,128)PV(highest)%s}"), ("[128,160]{0,1:%s}", "{1,0:T(32,64)%s}"),
+          ("[96,256]{1,0:%s}", "{1,0:T(32,128)(32,1)%s}"), ("[5,64,32,3]{3,2,1,0:%s}", "{3,1,2,0:%s}"), ("[520,40]{1,0:%s}", "{0,1:%s}")]
+
+
+@pytest.mark.parametrize("name", ("u4", "s2", "u1"))
+@pytest.mark.parametrize("dimensions, target_text", TURNED)
+def test_other_minor_dimensions(executor, monkeypatch, name, dimensions, target_text):
+    """Sizes of whole bytes, some of them of whole words: square blocks are turned, tile by tile."""
+    monkeypatch.setattr(bits_host, "_LEAST_TURNED", 0)
+    monkeypatch.setattr(bits_host, "_TURNED_BYTES", 1000)
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
+    bits_host.host_bits.cache_clear()
+    packed = f"E({BITS[name]})"
+    source = gl.parse_shape(name + dimensions % packed)
+    target = source.with_layout(target_text % packed)
+    for phase in (0, 4, 6):
+        buffer, _ = given(executor, buffer_of(source), phase)
+        out, memory = guarded(executor, np.uint8, target.nbytes, 8)
+        gl.relayout(buffer, source, target, out=out)
+        assert executor.host(out).tolist() == buffer_of(target).tolist()
+        assert guards_intact(executor, memory, 8, target.nbytes)
+    bits_host.host_bits.cache_clear()
+
+
+def test_which_moves_are_turned():
+    for source, target, side in (("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", 2), ("u1[256,512]{1,0:E(1)}", "{0,1:E(1)}", 8), ("u4[255,512]{1,0:E(4)}", "{0,1:E(4)}", 0),
+                                 ("u4[256,512]{1,0:E(4)}", "{0,1}", 0), ("u4[256,5,512]{2,1,0:E(4)}", "{2,0,1:PD(256,5,513)E(4)}", 0),
+                                 ("u2[130,514]{1,0:E(2)}", "{0,1:E(2)}", 0), ("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}", 4)):
+        move = gl.plan(source, target).move
+        turn = bits_host.host_bits(move).turn
+        assert (turn.side if turn else 0) == side, (source, target)
+        kernel = "bits_turn.cu" if turn and all(size % (32 // move.bits) == 0 for size in gl.parse_shape(source).dimensions) else None
+        assert kernel is None or kernel_plan(move).file == kernel
+    assert kernel_plan(gl.plan("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}").move).file == "bits.cu"
+
+
 def test_chunks_of_large_moves():
     """On the CPU: more than a chunk, odd counts, parts and look-ups, on one thread and on several."""
     for dimensions, target_text in (((524287 + 262144,), "{0:E(4)}"), ((911, 1117), "{0,1:PD(915,1117)E(4)}"), ((3,) * 12, "{" + ",".join(map(str, range(12))) + ":E(4)}"),

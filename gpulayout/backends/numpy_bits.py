@@ -3,17 +3,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 
 import numpy as np
 
+from gpulayout.backends.numpy_bits_turn import View, move_turned
 from gpulayout.backends.numpy_views import strided_view, word_of
 from gpulayout.backends.threads import share
-from gpulayout.planning.bits_host import Box, HostBits, boxes, host_bits, parts, written
+from gpulayout.planning.bits_host import Box, HostBits, boxes, host_bits, parts, whole_bytes, written
 from gpulayout.planning.bits_move import BitsMove
 
 _BYTE = word_of(1)
-View = Callable[[tuple[int, ...], int, tuple[int, ...]], np.ndarray]          # (shape, offset, strides) of bytes -> an array over them
 
 
 def move_bits(move: BitsMove, source_offset: int, target_offset: int, source: np.ndarray, target: np.ndarray) -> None:
@@ -21,6 +20,9 @@ def move_bits(move: BitsMove, source_offset: int, target_offset: int, source: np
     if move.slots:
         plan = host_bits(move)
         reading, writing = functools.partial(_bytes, source, source_offset), functools.partial(_bytes, target, target_offset)
+        if plan.turn:
+            move_turned(move, plan, reading, writing)
+            return
         share(functools.partial(_move_chunks, move, plan, reading, writing), plan.chunks(move), 1)
 
 
@@ -53,6 +55,8 @@ def _read_chunk(move: BitsMove, plan: HostBits, reading: View, begin: int, end: 
         places = np.ndarray(box.inside[::-1], _BYTE, scratch, box.place, move.steps[::-1])
         if plan.looked_up:
             _look_up(move, reading, box, places)
+        elif run := whole_bytes(move, box):
+            _spread(reading(run.shape, run.target_offset, run.target_strides), places, move.source_bits)
         elif move.source_bits == 8:
             places[...] = reading(places.shape, box.source, tuple([axis.source_stride for axis in reversed(move.axes)]))
         else:
@@ -71,6 +75,21 @@ def _look_up(move: BitsMove, reading: View, box: Box, places: np.ndarray) -> Non
     per = 8 // move.source_bits
     read = reading((move.source_span[1],), 0, (1,)).take(slots >> per.bit_length() - 1)
     np.right_shift(read, ((slots & per - 1) * move.source_bits).astype(np.uint8), out=places)
+
+
+def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
+    """The elements of packed bytes, one in each byte of `places`; the inverse of `packed`.
+
+    A byte becomes a word, the upper half of whose elements is moved away from the lower again and again:
+    0xe4, with itself << 12, is 0x....0e04 and then, << 6, 0x03020100.
+    """
+    per = 8 // bits
+    words = places.view(word_of(per))
+    words[...] = read
+    for halving in reversed(range(per.bit_length() - 1)):
+        field, width = bits << halving, 8 << halving                 # elements that stay together, and the room they get
+        words |= words << (8 - bits << halving)
+        words &= words.dtype.type(((1 << field) - 1) * ((1 << 8 * per) - 1) // ((1 << width) - 1))
 
 
 def packed(values: np.ndarray, bits: int) -> np.ndarray:

@@ -67,7 +67,8 @@ def _numpy(move: Move | BitsMove | LookupMove) -> dict | None:
     if not move.place_count:
         return None
     if isinstance(move, BitsMove):
-        return host_bits(move)._asdict()
+        plan = host_bits(move)
+        return {"chunk": plan.chunk, "looked_up": plan.looked_up, "blocks": plan.turn and plan.turn.side, "tile": plan.tile or None}
     if isinstance(move, LookupMove):
         return {"looked_up": True}
     host = host_plan(move)

@@ -17,20 +17,36 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpulayout.planning.bits_move import BitsMove
+from gpulayout.planning.bits_turn import Turn, turned
 from gpulayout.planning.move import Block
 
 _CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16        # slots
+_LEAST_TURNED = 1 << 14      # slots: below, all the calls for a tile take longer
+_TURNED_RUN, _TURNED_BYTES = 256, 1 << 19                               # blocks along the source, bytes of scratch for a tile
 _LEAST_PART = 2000           # elements: a part takes about as long as looking so many up
 
 
 class HostBits(NamedTuple):
-    """How large the chunks are, and whether slots are looked up one by one instead of read in parts."""
+    """How large the chunks are, and whether slots are looked up one by one instead of read in parts.
+
+    turn    the move in blocks of whole bytes, if it is one: then a chunk is a tile of them, so many along each of its axes
+    """
 
     chunk: int
     looked_up: bool
+    turn: Turn | None = None
+    tile: tuple[int, ...] = ()
 
     def chunks(self, move: BitsMove) -> int:
+        """How many pieces of work there are."""
+        if self.turn:
+            return math.prod(-(-axis.extent // size) for axis, size in zip(self.turn.axes, self.tile))
         return -(-move.slots // self.chunk)
+
+    @property
+    def strides(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Bytes from a block to the next along each axis, in the source and in the target."""
+        return tuple(axis.source_stride for axis in self.turn.axes), tuple(axis.target_stride for axis in self.turn.axes)
 
 
 class Box(NamedTuple):
@@ -63,11 +79,27 @@ class Part(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def host_bits(move: BitsMove) -> HostBits:
     """The plan of a packed move for NumPy."""
+    turn = turned(move, 8)
+    if turn and move.slots >= _LEAST_TURNED:
+        tile = _turned_tile(turn)
+        return HostBits(math.prod(tile) * turn.side ** 2, False, turn, tile)
     chunk = _CHUNK if abs(move.axes[0].source_stride) == 1 else _FAR_CHUNK
     count = math.prod(min(period, axis.bound) for period, axis in zip(_periods(move), move.axes))
     if count > 4 and count * _LEAST_PART > min(move.element_count, chunk):
         return HostBits(_LOOKED_UP_CHUNK, True)
     return HostBits(chunk, False)
+
+
+def _turned_tile(turn: Turn) -> tuple[int, ...]:
+    """Blocks of a tile along each axis: in runs along the source first, then along the target."""
+    most = _TURNED_BYTES // (turn.side + 1)
+    minor, found, *others = (axis.extent for axis in turn.axes)
+    along_source = min(found, _TURNED_RUN)
+    along_target = min(minor, most // along_source)
+    sizes = [along_target, min(found, most // along_target)]
+    for extent in others:
+        sizes.append(max(min(extent, most // math.prod(sizes)), 1))
+    return tuple(sizes)
 
 
 def boxes(move: BitsMove, begin: int, end: int) -> Iterator[Box]:
@@ -110,6 +142,16 @@ def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tupl
     rows = (end - begin) // inner
     yield (*[0] * len(below), row), (*below, rows)
     yield from _ranges(extents, begin + rows * inner, end)
+
+
+def whole_bytes(move: BitsMove, box: Box) -> Block | None:
+    """The bytes of the source that a box's elements are, whole and in their order; None where some are cut or turned."""
+    per = 8 // move.source_bits
+    minor, *others = move.axes
+    if per == 1 or minor.source_stride != 1 or box.inside[0] % per or box.source % per or any(axis.source_stride % per for axis in others):
+        return None
+    shape = (*box.inside[:0:-1], box.inside[0] // per)
+    return Block(shape, (), box.source // per, (*(axis.source_stride // per for axis in reversed(others)), 1))
 
 
 def parts(move: BitsMove, box: Box) -> Iterator[Part]:

@@ -134,6 +134,8 @@ def _gpu_tile(plan: KernelPlan) -> str:
 
 def _numpy_bits(move: BitsMove) -> str:
     plan = host_bits(move)
+    if plan.turn:
+        return f"{plan.turn.side} x {plan.turn.side} blocks turned in tiles of up to {counted(plan.chunk, 'element')}"
     way = "looked up one by one" if plan.looked_up else "spread to bytes by shifts" if move.source_bits < 8 else "copied"
     return f"chunks of up to {counted(plan.chunk, 'element')}, {way}" + ", then packed" * (move.target_bits < 8)
 

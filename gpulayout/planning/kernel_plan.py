@@ -43,7 +43,7 @@ def kernel_plan(move: Move | BitsMove | LookupMove, source_phase: int = 0, targe
     if not move.place_count:
         return None
     if isinstance(move, BitsMove):
-        return bits_plan(move, target_phase)
+        return bits_plan(move, source_phase, target_phase)
     if isinstance(move, LookupMove):
         return lookup_plan(move, source_phase, target_phase)
     work = widened(move, source_phase, target_phase)

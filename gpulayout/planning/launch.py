@@ -55,9 +55,10 @@ class Kernel(NamedTuple):
 
 def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int, accesses: tuple[tuple[str, int], ...] = (),
           tile: tuple[int, int] | None = None, **numbers) -> KernelPlan:
-    """The plan; `numbers` are further fields of the parameter struct: head, pitch, counts."""
+    """The plan; `numbers` are further fields of the parameter struct: head, pitch, counts; and `reach`,
+    an offset that the axes do not tell."""
     axes = work.axes
-    bits = offset_bits(axes)
+    bits = index_bits(*reaches(axes), numbers.get("reach", 0))
     macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
     low, high = work.move.source_span
     scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1), low // work.width, high // work.width)

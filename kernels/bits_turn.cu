@@ -1,0 +1,45 @@
+// Packed elements whose minor axis in the target is not that of the source: square blocks of slots, turned in registers.
+//
+// A word has GPL_SIDE slots.  A thread reads a block's GPL_SIDE rows, one word each, turns it, and writes its columns, one word
+// each: slot q of row p becomes slot p of row q.  Nothing goes through shared memory, and every word is written by one thread.
+//   bits 4: 8 words of 8 slots.  Turning swaps squares across the diagonal, of 4 x 4 slots, then 2 x 2, then single ones:
+//   half-words of rows p and p + 4, bytes of rows p and p + 2, nibbles of rows p and p + 1.
+//
+// `total` is the number of blocks, which the axes count: up to 8 along the target first, which fill a sector of it, then those
+// along the source.  Strides are words; rows of a block are `pitch` words apart in the source, and `head` in the target.
+//
+// Macros: GPL_SOURCE_BITS (1 2 4), the same on both sides.
+#include "move.cuh"
+
+#define GPL_SIDE (32 / GPL_SOURCE_BITS)
+
+__device__ __forceinline__ void gpl_turn(unsigned (&row)[GPL_SIDE]) {
+#pragma unroll
+  for (int half = GPL_SIDE / 2; half > 0; half /= 2) {
+    const int shift = half * GPL_SOURCE_BITS;
+    const unsigned lower = ~0u / ((1u << shift) + 1);              // shift 8: 0x00ff00ff
+#pragma unroll
+    for (int p = 0; p < GPL_SIDE; ++p) {
+      if (p & half) continue;
+      const unsigned swapped = (row[p] >> shift ^ row[p + half]) & lower;
+      row[p] ^= swapped << shift;
+      row[p + half] ^= swapped;
+    }
+  }
+}
+
+GPL_KERNEL gpl_bits_turn(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
+  const gpl_uint number = gpl_block() * GPL_THREADS + threadIdx.x;
+  if (number >= move.total) return;
+  const GplPlace block = gpl_place<0>(number, move);
+  unsigned row[GPL_SIDE];
+#pragma unroll
+  for (int p = 0; p < GPL_SIDE; ++p) row[p] = move.pad[0];
+  if (block.inside) {
+#pragma unroll
+    for (int p = 0; p < GPL_SIDE; ++p) row[p] = *gpl_at(source, block.source + p * move.pitch);
+    gpl_turn(row);
+  }
+#pragma unroll
+  for (int q = 0; q < GPL_SIDE; ++q) *gpl_at(target, block.target + q * move.head) = row[q];
+}

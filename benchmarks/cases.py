@@ -1,5 +1,5 @@
 """What is measured is data: one relayout, pack, unpack or index conversion per case.  The lists are in cpu_cases.py, gpu_cases.py
-and ttc.py.
+and ttc.py; the cases of packed elements in packed_cases.py.
 """
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from benchmarks.goals import INDEX, PACKING, TILES, transpose_goal
+from benchmarks.packed_cases import PackedCase
 from gpulayout import Layout, PaddingValue, Shape, Tile
 
 
@@ -103,7 +104,7 @@ class IndexCase:
         return self.bytes_moved
 
 
-Case = MoveCase | IndexCase
+Case = MoveCase | IndexCase | PackedCase
 
 
 def transpose(name: str, element_type: str, *dimensions: int, group: str = "2-D", goal: float | None = None) -> MoveCase:
@@ -189,7 +190,7 @@ def _shrunk(case: Case) -> Case:
     while math.prod(fields["dimensions"]) > QUICK_ELEMENTS:
         largest = fields["dimensions"].index(max(fields["dimensions"]))
         for name in ("dimensions", "widths", "cut_from"):
-            sizes = fields[name]
+            sizes = fields.get(name)
             if sizes:
                 fields[name] = (*sizes[:largest], math.ceil(sizes[largest] / 2), *sizes[largest + 1:])
-    return MoveCase(**fields)
+    return type(case)(**fields)

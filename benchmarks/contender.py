@@ -10,6 +10,7 @@ import numpy as np
 
 import gpulayout as gl
 from benchmarks.cases import Case, IndexCase, MoveCase
+from benchmarks.packed_cases import PackedCase, plain_ways
 
 OURS = "gpulayout"
 
@@ -37,6 +38,8 @@ def array_contenders(xp: ModuleType, case: Case, pairs: list[tuple]) -> list[Con
 
     pairs   (input, output) arrays that take turns; as `input_and_output` makes them
     """
+    if isinstance(case, PackedCase):
+        return _packed(xp, case, pairs)
     return (_index if isinstance(case, IndexCase) else _moves[case.kind])(xp, case, pairs)
 
 
@@ -52,6 +55,11 @@ def input_and_output(xp: ModuleType, case: Case, seed: int) -> tuple[Any, Any]:
         count = math.prod(case.cut_from) if case.cut_from else source.buffer_size
         given = _elements(xp, case, count, seed)
         return _as_given(given, case), xp.zeros(target.buffer_size, target.dtype)
+    if isinstance(case, PackedCase):
+        given = scrambled(xp, -(-case.source.nbytes // 4), seed).view(xp.uint8)[:case.source.nbytes]
+        if case.packed == "target":
+            given &= xp.uint8((1 << case.bits) - 1)          # one element in a byte
+        return given, xp.zeros(case.target.nbytes, xp.uint8)
     rank, count = len(case.dimensions), case.count
     if case.kind == "linearize":
         rows = [scrambled(xp, count, seed + dim) % size for dim, size in enumerate(case.dimensions)]
@@ -165,6 +173,12 @@ def _strided(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> list[Contend
 
 
 _moves = {"relayout": _relayout, "pack": _pack, "unpack": _unpack, "strided": _strided}
+
+
+def _packed(xp: ModuleType, case: PackedCase, pairs: list[tuple]) -> list[Contender]:
+    plan = gl.plan(case.source, case.target)
+    return [Contender(OURS, "warm", in_turn(pairs, plan)), Contender(OURS, "fresh", in_turn(pairs, lambda given, _: plan(given))),
+            *(Contender(name, output, in_turn(pairs, work)) for name, output, work in plain_ways(xp, case))]
 
 
 # ---- indices -----------------------------------------------------------------------------------------------

@@ -1,7 +1,10 @@
-"""What is measured on a CPU: the kinds of the GPU's list at about 32 MB an array, beyond every cache of a usual machine."""
+"""What is measured on a CPU: the kinds of the GPU's list at about 32 MB an array (before it is packed), beyond the
+caches of a usual machine.
+"""
 from __future__ import annotations
 
 from benchmarks.cases import Case, index_cases, padded, permute, tiled, transpose
+from benchmarks.packed_cases import packed_cases
 from gpulayout import PaddingValue
 
 CPU_CASES: list[Case] = [
@@ -33,5 +36,6 @@ CPU_CASES: list[Case] = [
     *tiled("f16 4096x4096 T(8,128)(2,1)", "f16", (4096, 4096), (8, 128), together=2),
     *tiled("s8 4096x8192 T(8,128)(4,1)", "s8", (4096, 8192), (8, 128), together=4),
     *(transpose(f"f32 {n}x{n}", "f32", n, n, group="ladder") for n in (128, 256, 512, 1024)),
+    *packed_cases((8192, 4096), odd=(4097, 8193)),
     *index_cases(1 << 21),
 ]

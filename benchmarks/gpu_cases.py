@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from benchmarks.cases import SMALL_CASES, Case, MoveCase, column_major, index_cases, large_transpose, padded, permute, strided, tiled, transpose
 from benchmarks.goals import ALIGNED, ATTENTION, ODD, PACKING, THREE_CHANNELS
+from benchmarks.packed_cases import packed_cases
 from benchmarks.ttc import ttc_case
 from gpulayout import PaddingValue
 
@@ -61,6 +62,7 @@ GPU_CASES: list[Case] = [
     strided("f32 255x10x24x35 out of rows of 40", "f32", (255, 10, 24, 35), (255, 10, 24, 40)),
     strided("f32 63x70x1001, rows backwards", "f32", (63, 70, 1001), (63, 70, 1001), backward=(0, 1)),
     strided("f32 63x70x1001, all backwards", "f32", (63, 70, 1001), (63, 70, 1001), backward=(0, 1, 2)),
+    *packed_cases((32768, 32768), odd=(16385, 65537)),
     *index_cases(1 << 27),
     *(transpose(f"f32 {n}x{n}", "f32", n, n, group="tiny") for n in (32, 256, 512, 1024, 2048)),
     transpose("f16 256x512", "f16", 256, 512, group="tiny"),

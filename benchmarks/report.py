@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.cases import Case, MoveCase
+from benchmarks.cases import Case, IndexCase, MoveCase
 from benchmarks.clock import Samples
 from benchmarks.contender import OURS, Contender
 from benchmarks.goals import best_peer
@@ -57,7 +57,7 @@ def _work(case: Case) -> str:
 
 def kernel_of(case: Case) -> KernelPlan | None:
     """The largest launch of a move whose buffers are aligned; None for index conversion, which has one kernel per direction."""
-    if not isinstance(case, MoveCase):
+    if isinstance(case, IndexCase):
         return None
     if case.kind == "relayout":
         move = relayout_pieces(case.source, case.target)[0].move

@@ -80,6 +80,8 @@ def test_names_are_unique_and_fit_the_table():
     ("f32 50000000x3, to planes", 0.90), ("u8 NHWC to NCHW 64x1024x1024x3", 0.90), ("f32 100000000x2", None),
     ("f16 attention BSHD to BHSD 8x4096x32x128", 0.95), ("f16 attention K transposed 8x32x4096x128", 0.95),
     ("pack f32 8191x8191 in 8191x8192", 0.92), ("unpack s8 48 channels in 64, 1024x48x56x56", 0.92),
+    ("pack u4 32768x32768", 0.92), ("unpack u1 32768x32768", 0.92), ("u4 32768x32768, packed", None), ("u4 16385x65537, packed, odd", None),
+    ("u4 32768x32768 T(8,128)(8,1)E(4), to tiles", None),
     ("delinearize rank 6 int32", 0.88), ("f32 384,59,2320 order 2 1 0", 0.75), ("f64 3^18 reversed", None), ("f32 32x32", None),
 ])
 def test_the_fraction_of_a_copy_that_is_wanted(name, goal):
@@ -99,6 +101,10 @@ def test_the_bytes_of_a_case_are_those_read_and_those_written_once():
     cut = by_name["f32 255x10x24x35 out of rows of 40"]
     assert cut.bytes_moved == 2 * 4 * 255 * 10 * 24 * 35 and cut.bytes_allocated == 4 * 255 * 10 * 24 * (40 + 35)
     assert by_name["linearize rank 3 int32"].bytes_moved == 4 * (3 + 1) * 2**27
+    assert [by_name[f"{kind} 32768x32768"].bytes_moved for kind in ("pack u4", "unpack u4", "pack u1", "unpack u1")] == [
+        2**30 + 2**29, 2**30 + 2**29, 2**30 + 2**27, 2**30 + 2**27]
+    assert by_name["u4 32768x32768, packed"].bytes_moved == 2**30 and by_name["u4 32768x32768, packed"].bytes_allocated == 4 * 2**30
+    assert by_name["u4 16385x65537, packed, odd"].bytes_moved == 16385 * 65537 + 1
 
 
 def test_a_case_with_tiles_is_a_permutation_for_the_peers():
@@ -111,17 +117,28 @@ def test_a_case_with_tiles_is_a_permutation_for_the_peers():
         assert moved.tobytes() == given.reshape(case.dimensions).transpose(case.order).tobytes()
 
 
+@pytest.mark.parametrize(("name", "source", "target"), [
+    ("pack u4 8192x4096", "u4[8192,4096]{1,0}", "u4[8192,4096]{1,0:E(4)}"), ("unpack u1 8192x4096", "u1[8192,4096]{1,0:E(1)}", "u1[8192,4096]{1,0}"),
+    ("u4 4097x8193, packed, odd", "u4[4097,8193]{1,0:E(4)}", "u4[4097,8193]{0,1:E(4)}"),
+    ("u4 8192x4096 T(8,128)(8,1)E(4), to tiles", "u4[8192,4096]{1,0:E(4)}", "u4[8192,4096]{1,0:T(8,128)(8,1)E(4)}"),
+    ("u4 8192x4096 T(8,128)(8,1)E(4), from tiles", "u4[8192,4096]{1,0:T(8,128)(8,1)E(4)}", "u4[8192,4096]{1,0:E(4)}")])
+def test_packed_cases_are_relayouts(name, source, target):
+    case = next(case for case in CPU_CASES if case.name == name)
+    assert (str(case.source), str(case.target)) == (source, target) and kernel_of(case).family == "bits"
+
+
 @pytest.mark.parametrize("listed", [GPU_CASES, CPU_CASES, TTC_CASES], ids=["GPU", "CPU", "TTC"])
 def test_quick_cases_are_small_and_of_the_same_kind(listed):
     for case, small in zip(listed, case_lists.quick(listed)):
         assert type(small) is type(case) and (small.name, small.order) == (case.name, case.order)
         assert small.bytes_allocated < 2e6
+        assert isinstance(case, case_lists.MoveCase) or "odd" not in case.name or small.element_count % 2
 
 
 @pytest.mark.parametrize(("name", "matrices"), [
     ("f32 8192x8192", (1, 8192, 8192)), ("f16 NCHW to NHWC 256x64x56x56", (256, 64, 3136)), ("f16 65536x100x6 to 6x100x65536", None),
     ("f16 attention BSHD to BHSD 8x4096x32x128", None), ("f16 attention K transposed 8x32x4096x128", (256, 4096, 128)),
-    ("pack f32 8191x8191 in 8191x8192", None), ("f64 3^18 cyclic", (1, 3**17, 3))])
+    ("pack f32 8191x8191 in 8191x8192", None), ("u4 32768x32768, packed", None), ("f64 3^18 cyclic", (1, 3**17, 3))])
 def test_which_cases_are_matrices(name, matrices):
     assert as_matrices(next(case for case in GPU_CASES if case.name == name)) == matrices
 
@@ -134,6 +151,13 @@ def test_where_a_peer_computes_the_inputs_are_ordinary_numbers(element_type):
     size = np.abs(given)
     assert np.isfinite(given).all() and size.max() < 2 and size.min() > np.finfo(given.dtype).tiny
     assert len(np.unique(given)) == given.size
+
+
+def test_unpacked_elements_lie_in_the_low_bits_and_packed_ones_everywhere():
+    for bits, name in ((4, "u4"), (1, "u1")):
+        unpacked, packed = (input_and_output(np, case, seed=1) for case in case_lists.quick(GPU_CASES) if case.name[-14:] == f"{name} 32768x32768")
+        assert unpacked[0].shape == packed[1].shape == (unpacked[1].size * 8 // bits,) and packed[0].shape == unpacked[1].shape
+        assert len(np.unique(unpacked[0])) == 2**bits == unpacked[0].max() + 1 and len(np.unique(packed[0])) == 256
 
 
 def test_a_strided_case_gets_a_view_into_a_larger_array():

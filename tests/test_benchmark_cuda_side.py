@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is n
 OVER_CUPY = ("benchmarks.cuda_side", "benchmarks.peers_geam", "benchmarks.peers_triton")          # modules that import it, or read the environment
 KINDS = ("f32 8192x8192", "u8 NCHW to NHWC 64x3x1024x1024", "c128 8192x8192", "pack f32 8191x8191 in 8191x8192",
          "unpack f32 8191x8191 in 8191x8192", "f32 63x70x1001, all backwards", "f32 255x10x24x35 out of rows of 40",
-         "convert_linear rank 3 int32")
+         "pack u4 32768x32768", "u4 16385x65537, packed, odd", "unpack u1 32768x32768", "convert_linear rank 3 int32")
 
 
 @pytest.fixture
@@ -180,7 +180,8 @@ def test_torch_agrees_on_every_kind(torch, cuda_side):
     found = {case.name: side.prepare(small) for case, small in zip(side.cases, case_lists.quick(side.cases))}
     assert not [one for prepared in found.values() for one in prepared.refused]
     torchs = {name: [c.name for c in prepared.contenders if c.name.startswith("torch")] for name, prepared in found.items()}
-    assert torchs.pop("convert_linear rank 3 int32") == [] and torchs.pop("f32 63x70x1001, all backwards") == ["torch flip"]
+    assert [torchs.pop(name) for name in KINDS[-4:]] == [[]] * 4           # packed elements and indices
+    assert torchs.pop("f32 63x70x1001, all backwards") == ["torch flip"]
     assert torchs.pop("pack f32 8191x8191 in 8191x8192") == ["torch fill_ and copy_", "torch pad"]
     assert set(map(tuple, torchs.values())) == {("torch copy_", "torch contiguous")}
     assert [c.name for c in side.prepare(case_lists.quick(side.sweep)[0], sweep=True).contenders] == [OURS, "torch copy_"]
@@ -202,7 +203,7 @@ def test_triton_agrees_wherever_matrices_are_transposed(torch, cuda_side):
     found = [side.prepare(case, number) for case in case_lists.quick(side.cases)]
     assert not [one for prepared in found for one in prepared.refused]
     # Both 2-D cases have four kernels beside the two of ours; 16-byte elements and the other kinds have none.
-    assert [len(prepared.contenders) for prepared in found] == [6, 2, 6, 2, 2, 2, 2, 2]
+    assert [len(prepared.contenders) for prepared in found] == [6, 2, 6, 2, 2, 2, 2, 2, 2, 2, 2]
 
 
 def test_jax_agrees_on_every_dense_kind(jax, cuda_side):
@@ -210,4 +211,4 @@ def test_jax_agrees_on_every_dense_kind(jax, cuda_side):
     number = [stage.name for stage in side.stages].index("jax")
     found = [side.prepare(case, number) for case in case_lists.quick(side.cases)]
     assert not [one for prepared in found for one in prepared.refused]
-    assert [sum(c.name == "jax.jit" for c in prepared.contenders) for prepared in found] == [1, 1, 1, 1, 1, 0, 0, 0]
+    assert [sum(c.name == "jax.jit" for c in prepared.contenders) for prepared in found] == [1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 0]

@@ -170,7 +170,7 @@ def test_the_sweep_keeps_ours_and_the_last_peer(prepared):
     assert [contender.name for contender in for_sweep([*contenders, last, Contender("other", "fresh", None)])] == [OURS, "torch copy_"]
 
 
-@pytest.mark.parametrize("group", ["strided", "padding", "index", "2-D"])
+@pytest.mark.parametrize("group", ["strided", "padding", "index", "2-D", "packed"])
 def test_ours_and_the_plain_way_agree_on_every_kind(group):
     from benchmarks.cases import quick
     from benchmarks.gpu_cases import GPU_CASES

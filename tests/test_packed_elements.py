@@ -186,7 +186,7 @@ def test_tiles_to_rows_of_any_length(executor, name):
 
 
 TURNED = [("[256,192]{1,0:%s}", "{0,1:%s}"), ("[64,3,96]{2,1,0:%s}", "{0,1,2:PD(96,4,128)PV(highest)%s}"), ("[128,160]{0,1:%s}", "{1,0:T(32,64)%s}"),
-          ("[96,256]{1,0:%s}", "{1,0:T(32,128)(32,1)%s}"), ("[5,64,32,3]{3,2,1,0:%s}", "{3,1,2,0:%s}"), ("[520,40]{1,0:%s}", "{0,1:%s}")]
+          ("[96,256]{1,0:%s}", "{1,0:T(32,128)(32,1)%s}"), ("[5,64,32,3]{3,2,1,0:%s}", "{3,1,2,0:%s}"), ("[520,40]{1,0:%s}", "{0,1:%s}"), ("[64,32]{1,0:%s}", "{0,1:PV(highest)L(3000)%s}")]
 
 
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
@@ -194,7 +194,8 @@ TURNED = [("[256,192]{1,0:%s}", "{0,1:%s}"), ("[64,3,96]{2,1,0:%s}", "{0,1,2:PD(
 def test_other_minor_dimensions(executor, monkeypatch, name, dimensions, target_text):
     """Sizes of whole bytes, some of them of whole words: square blocks are turned, tile by tile."""
     monkeypatch.setattr(bits_host, "_LEAST_TURNED", 0)
-    monkeypatch.setattr(bits_host, "_TURNED_BYTES", 1000)
+    monkeypatch.setattr(bits_host, "_TURNED_BYTES", 2000)
+    monkeypatch.setattr(bits_host, "_TURNED_RUN", 4)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
     bits_host.host_bits.cache_clear()
     packed = f"E({BITS[name]})"
@@ -210,7 +211,8 @@ def test_other_minor_dimensions(executor, monkeypatch, name, dimensions, target_
 
 
 def test_which_moves_are_turned():
-    for source, target, side in (("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", 2), ("u1[256,512]{1,0:E(1)}", "{0,1:E(1)}", 8), ("u4[255,512]{1,0:E(4)}", "{0,1:E(4)}", 0),
+    for source, target, side in (("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", 16), ("u4[250,514]{1,0:E(4)}", "{0,1:E(4)}", 2),
+                                 ("u1[256,512]{1,0:E(1)}", "{0,1:E(1)}", 16), ("u4[255,512]{1,0:E(4)}", "{0,1:E(4)}", 0),
                                  ("u4[256,512]{1,0:E(4)}", "{0,1}", 0), ("u4[256,5,512]{2,1,0:E(4)}", "{2,0,1:PD(256,5,513)E(4)}", 0),
                                  ("u2[130,514]{1,0:E(2)}", "{0,1:E(2)}", 0), ("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}", 4)):
         move = gl.plan(source, target).move
@@ -242,8 +244,9 @@ def test_a_broken_twin_is_caught():
     shape, array = gl.parse_shape("s4[5]{0:E(4)}"), logical("s4", (5,))
     real = numpy_bits.packed, bits_host.parts
     swapped = mock.patch.object(numpy_bits, "packed", lambda scratch, bits: real[0](scratch.reshape(-1, 2)[:, ::-1].ravel() if bits < 8 else scratch, bits))
+    one_by_one = mock.patch.object(numpy_bits, "whole_bytes", lambda move, box: None)
     turned = mock.patch.object(numpy_bits, "parts", lambda move, box: (part._replace(shift=4 - part.shift) for part in real[1](move, box)))
-    with swapped, turned:
+    with swapped, turned, one_by_one:
         packed = gl.pack(array, shape)
         assert gl.unpack(packed, shape).tobytes() == array.tobytes()
         assert packed.tolist() != buffer_of(shape).tolist()

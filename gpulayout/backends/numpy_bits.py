@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from gpulayout.backends.numpy_bits_turn import View, move_turned
-from gpulayout.backends.numpy_views import strided_view, word_of
+from gpulayout.backends.numpy_bits_turn import move_turned
+from gpulayout.backends.numpy_views import Memory, word_of
 from gpulayout.backends.threads import share
 from gpulayout.planning.bits_host import Box, HostBits, boxes, host_bits, parts, whole_bytes, written
 from gpulayout.planning.bits_move import BitsMove
@@ -19,62 +19,63 @@ def move_bits(move: BitsMove, source_offset: int, target_offset: int, source: np
     """Carry out a packed move that begins so many bytes after the first element of each array."""
     if move.slots:
         plan = host_bits(move)
-        reading, writing = functools.partial(_bytes, source, source_offset), functools.partial(_bytes, target, target_offset)
+        reading, writing = Memory(source, source_offset), Memory(target, target_offset)
         if plan.turn:
             move_turned(move, plan, reading, writing)
-            return
-        share(functools.partial(_move_chunks, move, plan, reading, writing), plan.chunks(move), 1)
+        else:
+            share(functools.partial(_move_chunks, move, plan, reading, writing), plan.chunks(move), 1)
 
 
-def _bytes(array: np.ndarray, start: int, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> np.ndarray:
-    """Bytes of an array's memory as a strided view; `offset` counts from byte `start` on."""
-    return strided_view(array, _BYTE, shape, start + offset, strides)
-
-
-def _move_chunks(move: BitsMove, plan: HostBits, reading: View, writing: View, first: int, last: int) -> None:
-    length = min(plan.chunk, move.slots)
-    scratch = np.zeros(-(-length // 8) * 8, np.uint8)    # a whole number of bytes when packed
+def _move_chunks(move: BitsMove, plan: HostBits, reading: Memory, writing: Memory, first: int, last: int) -> None:
+    in_place = move.target_bits == 8 and move.is_dense   # elements are spread where they belong
+    scratch = None if in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)    # a whole number of bytes when packed
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
-        _read_chunk(move, plan, reading, begin, end, scratch)
+        if in_place:
+            _read_chunk(move, plan, reading, begin, end, writing.view(_BYTE, (end - begin,), begin, (1,)))
+            continue
+        scratch[end - begin:] = 0
+        _read_chunk(move, plan, reading, begin, end, scratch[:end - begin])
         found, done = packed(scratch, move.target_bits), 0
         for block in written(move, begin, end):
             count = math.prod(block.shape)
-            writing(block.shape, block.target_offset, block.target_strides)[...] = found[done:done + count].reshape(block.shape)
+            writing.view(_BYTE, block.shape, block.target_offset, block.target_strides)[...] = found[done:done + count].reshape(block.shape)
             done += count
 
 
-def _read_chunk(move: BitsMove, plan: HostBits, reading: View, begin: int, end: int, scratch: np.ndarray) -> None:
-    """The elements of the slots begin..end-1, one in each byte of `scratch`, the pad where there are none, and zeros at the end."""
-    scratch[end - begin:] = 0
+def _read_chunk(move: BitsMove, plan: HostBits, reading: Memory, begin: int, end: int, elements: np.ndarray) -> None:
+    """The elements of the slots begin..end-1, one in each byte, and the pad where there are none."""
+    mask = (1 << move.bits) - 1
     if move.is_padded:
-        scratch[:end - begin] = move.pad[0]
+        elements[...] = move.pad[0]
     for box in boxes(move, begin, end):
         if 0 in box.inside:
             continue
-        places = np.ndarray(box.inside[::-1], _BYTE, scratch, box.place, move.steps[::-1])
-        if plan.looked_up:
+        places = np.ndarray(box.inside[::-1], _BYTE, elements, box.place, move.steps[::-1])
+        if run := whole_bytes(move, box):
+            _spread(reading.view(_BYTE, run.shape, run.target_offset, run.target_strides), places, move.source_bits)
+        elif plan.looked_up:
             _look_up(move, reading, box, places)
-        elif run := whole_bytes(move, box):
-            _spread(reading(run.shape, run.target_offset, run.target_strides), places, move.source_bits)
         elif move.source_bits == 8:
-            places[...] = reading(places.shape, box.source, tuple([axis.source_stride for axis in reversed(move.axes)]))
+            strides = tuple([axis.source_stride for axis in reversed(move.axes)])
+            np.bitwise_and(reading.view(_BYTE, places.shape, box.source, strides), mask, out=places)
         else:
             for part in parts(move, box):
                 block = part.source
-                read = reading(block.shape, block.target_offset, block.target_strides)
+                read = reading.view(_BYTE, block.shape, block.target_offset, block.target_strides)
                 np.right_shift(read, part.shift, out=places[part.elements[::-1]])
-    scratch &= (1 << move.bits) - 1
+            places &= mask
 
 
-def _look_up(move: BitsMove, reading: View, box: Box, places: np.ndarray) -> None:
+def _look_up(move: BitsMove, reading: Memory, box: Box, places: np.ndarray) -> None:
     """The elements of a box, each by the number of its slot."""
     slots = np.array(box.source)
     for axis, size in zip(move.axes, box.inside):
         slots = slots + (np.arange(size) * axis.source_stride).reshape(-1, *[1] * slots.ndim)
     per = 8 // move.source_bits
-    read = reading((move.source_span[1],), 0, (1,)).take(slots >> per.bit_length() - 1)
+    read = reading.view(_BYTE, (move.source_span[1],), 0, (1,)).take(slots >> per.bit_length() - 1)
     np.right_shift(read, ((slots & per - 1) * move.source_bits).astype(np.uint8), out=places)
+    places &= (1 << move.bits) - 1
 
 
 def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
@@ -83,6 +84,9 @@ def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
     A byte becomes a word, the upper half of whose elements is moved away from the lower again and again:
     0xe4, with itself << 12, is 0x....0e04 and then, << 6, 0x03020100.
     """
+    if bits == 1:
+        places[...] = np.unpackbits(read, axis=-1, bitorder="little")
+        return
     per = 8 // bits
     words = places.view(word_of(per))
     words[...] = read
@@ -100,6 +104,8 @@ def packed(values: np.ndarray, bits: int) -> np.ndarray:
     """
     if bits == 8:
         return values
+    if bits == 1:
+        return np.packbits(values, bitorder="little")
     per = 8 // bits
     words = values.view(word_of(per))
     for halving in range(per.bit_length() - 1):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,3 +26,14 @@ def strided_view(array: np.ndarray, word: np.dtype, shape: tuple[int, ...], offs
     address, read_only = array.__array_interface__["data"]
     interface = {"version": 3, "data": (address + offset, read_only), "shape": shape, "strides": strides, "typestr": word.str}
     return np.asarray(SimpleNamespace(__array_interface__=interface, owner=array))
+
+
+class Memory(NamedTuple):
+    """An array's memory from some byte on."""
+
+    array: np.ndarray
+    start: int
+
+    def view(self, word: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> np.ndarray:
+        """A strided view of it; `offset` and `strides` in bytes."""
+        return strided_view(self.array, word, shape, self.start + offset, strides)

@@ -22,6 +22,7 @@ from gpulayout.planning.move import Block
 
 _CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16        # slots
 _LEAST_TURNED = 1 << 14      # slots: below, all the calls for a tile take longer
+_MOST_ROWS = 16              # of a block: more take more calls than they save
 _TURNED_RUN, _TURNED_BYTES = 256, 1 << 19                               # blocks along the source, bytes of scratch for a tile
 _LEAST_PART = 2000           # elements: a part takes about as long as looking so many up
 
@@ -29,7 +30,7 @@ _LEAST_PART = 2000           # elements: a part takes about as long as looking s
 class HostBits(NamedTuple):
     """How large the chunks are, and whether slots are looked up one by one instead of read in parts.
 
-    turn    the move in blocks of whole bytes, if it is one: then a chunk is a tile of them, so many along each of its axes
+    turn    the move in blocks of whole words, if it is one: then a chunk is a tile of them, so many along each of its axes
     """
 
     chunk: int
@@ -42,11 +43,6 @@ class HostBits(NamedTuple):
         if self.turn:
             return math.prod(-(-axis.extent // size) for axis, size in zip(self.turn.axes, self.tile))
         return -(-move.slots // self.chunk)
-
-    @property
-    def strides(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Bytes from a block to the next along each axis, in the source and in the target."""
-        return tuple(axis.source_stride for axis in self.turn.axes), tuple(axis.target_stride for axis in self.turn.axes)
 
 
 class Box(NamedTuple):
@@ -79,10 +75,10 @@ class Part(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def host_bits(move: BitsMove) -> HostBits:
     """The plan of a packed move for NumPy."""
-    turn = turned(move, 8)
+    turn = next(filter(None, (turned(move, bits) for bits in (64, 32, 16, 8) if bits // move.bits <= _MOST_ROWS)), None)
     if turn and move.slots >= _LEAST_TURNED:
         tile = _turned_tile(turn)
-        return HostBits(math.prod(tile) * turn.side ** 2, False, turn, tile)
+        return HostBits(math.prod(tile) * turn.side**2, False, turn, tile)
     chunk = _CHUNK if abs(move.axes[0].source_stride) == 1 else _FAR_CHUNK
     count = math.prod(min(period, axis.bound) for period, axis in zip(_periods(move), move.axes))
     if count > 4 and count * _LEAST_PART > min(move.element_count, chunk):
@@ -92,7 +88,7 @@ def host_bits(move: BitsMove) -> HostBits:
 
 def _turned_tile(turn: Turn) -> tuple[int, ...]:
     """Blocks of a tile along each axis: in runs along the source first, then along the target."""
-    most = _TURNED_BYTES // (turn.side + 1)
+    most = _TURNED_BYTES // (turn.side + 1) // turn.unit_bytes
     minor, found, *others = (axis.extent for axis in turn.axes)
     along_source = min(found, _TURNED_RUN)
     along_target = min(minor, most // along_source)

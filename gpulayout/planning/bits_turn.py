@@ -19,13 +19,15 @@ TILE = 8                     # units along the target that lanes of a warp write
 
 
 class Turn(NamedTuple):
-    """A packed move in blocks; everything is counted in units, of 8 bits or of 32.
+    """A packed move in blocks; strides and pitches are counted in units.
 
+    unit_bytes      of a unit
     side            slots of a unit, and so rows of a block on both sides
     axes            loops over blocks: the minor axis of the target, that of the source, and all others, minor first
     source_pitch    from a row of a block to the next in the source; target_pitch likewise
     """
 
+    unit_bytes: int
     side: int
     axes: tuple[Axis, ...]
     source_pitch: int
@@ -46,7 +48,7 @@ def turned(move: BitsMove, unit_bits: int) -> Turn | None:
     axes = (Axis(minor.extent // side, minor.bound // side, minor.source_stride, 1),
             Axis(found.extent // side, found.bound // side, 1, found.target_stride),
             *(Axis(axis.extent, axis.bound, axis.source_stride // side, axis.target_stride // side) for axis in others))
-    return Turn(side, axes, minor.source_stride // side, found.target_stride // side)
+    return Turn(unit_bits // 8, side, axes, minor.source_stride // side, found.target_stride // side)
 
 
 def tiled(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:

@@ -159,6 +159,24 @@ def test_any_integer_dtype_is_taken_and_given(executor, dtype):
     assert executor.host(gl.convert_linear(linear, shape, "u8[6,7]", out=row_major)).tolist() == list(range(42))
 
 
+@pytest.mark.parametrize("dtype", ("int32", "int64"))
+def test_given_arrays_stay_and_results_of_their_width_are_the_reference_s(executor, dtype):
+    """Words as wide as the given ones are read, and results written, where they are."""
+    for shape in [shape for shape in grid()[::3] if shape.element_count]:
+        numbers, places = places_of(shape)
+        index = all_indices(shape)
+        marks = np.where(numbers >= 0, index[:, numbers], -1)
+        for given, convert, expected in (
+                (index, lambda given, out: gl.linearize(given, shape, out=out), places),
+                (places, lambda given, out: gl.delinearize(given, shape, out=out), index),
+                (places, lambda given, out: gl.convert_linear(given, shape, shape.with_layout(None), out=out), np.arange(len(places))),
+                (np.arange(shape.buffer_size), lambda given, out: gl.delinearize(given, shape, padding="mark", out=out), marks)):
+            given = executor.array(given.astype(dtype))
+            before, out = executor.host(given).copy(), executor.array(np.full(expected.shape, 99, dtype))
+            assert (executor.host(convert(given, out)) == expected).all(), shape
+            assert (executor.host(given) == before).all(), shape
+
+
 @pytest.mark.parametrize("mode", ("wrap", "clip"))
 def test_coordinates_are_brought_inside_first(executor, mode):
     index = np.random.default_rng(1).integers(-50, 50, (2, 3000))
@@ -247,6 +265,15 @@ RAISING = [
      "linear index 5 at position 0 is padding of f32[5]{0:L(8)}: coordinate 5 of dimension 0 is past the size 5"),
     (lambda a: gl.convert_linear(a([0, 6, 3]), CHAIN, "f32[6]"),
      "linear index 3 at position 2 is padding of f32[6]{0:T(3)(2)}: the tiles leave it empty"),
+    (lambda a: gl.delinearize(a([0, 7, 9]), CHAIN), "linear index 7 at position 1 is padding of f32[6]{0:T(3)(2)}: the tiles leave it empty"),
+    (lambda a: gl.convert_linear(a([8, 3]), CHAIN, "f32[6]"),
+     "linear index 8 at position 0 is out of bounds for f32[6]{0:T(3)(2)}: its buffer has 8 places"),
+    (lambda a: gl.delinearize(a([0, 5, -1]), "f32[5]{0:L(8)}"),
+     "linear index 5 at position 1 is padding of f32[5]{0:L(8)}: coordinate 5 of dimension 0 is past the size 5"),
+    (lambda a: gl.convert_linear(a([5, 8]), "f32[5]{0:L(8)}", "f32[5]"),
+     "linear index 5 at position 0 is padding of f32[5]{0:L(8)}: coordinate 5 of dimension 0 is past the size 5"),
+    (lambda a: gl.delinearize(a([0, 7, 9]), CHAIN, padding="mark"),
+     "linear index 9 at position 2 is out of bounds for f32[6]{0:T(3)(2)}: its buffer has 8 places"),
     (lambda a: gl.delinearize(a([0, -1]), SCALAR, padding="mark"),
      "linear index -1 at position 1 is out of bounds for u32[]{:T(4)}: its buffer has 4 places"),
     (lambda a: gl.linearize(a([[0], [0]]), "f32[2,0]{1,0:T(2,2)}"),

@@ -1,85 +1,75 @@
-"""Index conversion of tiled layouts on the CPU: the steps of an `IndexProgram`, each for a block of indices at once.
+"""Index conversion of tiled layouts on the CPU: the operations of a `HostProgram`, each for a block of indices at once.
 
-Numbers are unsigned words that wrap, 32 bits wide where the plan says so, as in the kernel.  Every operation writes into
-arrays that a thread allocates once.
+Numbers are unsigned words that wrap, as in the kernel.  Every operation writes into
+arrays that a thread allocates once, or into the result, when its words are as wide.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gpulayout.planning.index_program import IndexProgram, Step
+from gpulayout.planning.host_index_program import HostProgram, host_program
+from gpulayout.planning.index_program import IndexProgram
+
+FUNCTIONS = {"add": np.add, "subtract": np.subtract, "divide": np.floor_divide, "multiply": np.multiply, "shift_left": np.left_shift,
+             "shift_right": np.right_shift, "mask": np.bitwise_and}
 
 
 class Scratch:
-    """Arrays of one thread: for the given linear indices, a sum, a quotient, the number at hand, and those that are kept."""
+    """What one thread computes with: `size` words for each register, which the first block allocates."""
 
     def __init__(self, program: IndexProgram, size: int):
-        self.rows = np.empty((4 + program.slots, size), np.uint32 if program.index_bits == 32 else np.uint64)
+        self.program, self.size = program, size
+        self.known: dict[tuple[bool, int, int], tuple[HostProgram, np.ndarray]] = {}
 
-    def of_length(self, length: int) -> np.ndarray:
-        return self.rows[:, :length]
+    def carry_out(self, given: Sequence[np.ndarray], rows: Sequence[np.ndarray], is_checked: bool) -> np.ndarray | None:
+        """Write the rows of the result, if any; where a number is past its bound, or None where none is, or without `is_checked`."""
+        variant = is_checked, given[0].itemsize if given else 0, rows[0].itemsize if rows else 0
+        if variant not in self.known:
+            host = host_program(self.program, self.program.index_bits, *variant)
+            self.known[variant] = host, np.empty((host.registers - host.rows, self.size), np.uint32 if host.bits == 32 else np.uint64)
+        host, registers = self.known[variant]
+        length = len((given or rows)[0])
+        numbers = [row.view(registers.dtype) for row in rows] if host.rows else []
+        numbers += list(registers if length == self.size else registers[:, :length])
+        return _carry_out(host, numbers, given, rows)
 
 
-def linear_of(program: IndexProgram, scratch: Scratch, inside: Iterator[np.ndarray], linear: np.ndarray) -> None:
+def linear_of(program: IndexProgram, scratch: Scratch, inside: Iterable[np.ndarray], linear: np.ndarray) -> None:
     """Write linear indices of coordinates; `inside` gives those of one dimension after the other, and all are in bounds."""
-    rows = scratch.of_length(len(linear))
-    rows[1] = 0
-    for step in program.steps:
-        number = rows[3] if step.slot is None else rows[4 + step.slot]
-        if step.load is None:
-            _sum_up(step, rows, number)
-        else:
-            np.copyto(number, next(inside), casting="unsafe")
-        _add_quotients(step, rows, number)
-    np.copyto(linear, rows[1], casting="unsafe")
+    scratch.carry_out(list(inside), [linear], False)
 
 
-def padding_of(program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None) -> np.ndarray | None:
-    """Where linear indices, all of them in the buffer, point at padding; None where nothing does.
+def padding_of(program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None,
+               is_checked: bool = True) -> np.ndarray | None:
+    """Where linear indices, all of them in the buffer, point at padding; None where nothing does, or without `is_checked`.
 
-    result    gets what the program gives for them, coordinates or linear indices; those of padding are meaningless
+    result    other memory, gets what the program gives for them, coordinates or linear indices; those of padding are meaningless
     """
-    rows = scratch.of_length(len(linear))
-    np.copyto(rows[0], linear, casting="unsafe")
-    rows[1] = 0
-    found = None
-    for step in program.steps:
-        number = rows[3] if step.slot is None else rows[4 + step.slot]
-        _sum_up(step, rows, number)
-        if step.bound is not None:
-            past = number >= number.dtype.type(step.bound)
-            found = past if found is None else np.logical_or(found, past, out=found)
-        if result is not None:
-            _add_quotients(step, rows, number)
-            if step.store is not None and program.direction == "delinearize":
-                np.copyto(result[step.store], number, casting="unsafe")
-    if result is not None and program.direction != "delinearize":
-        np.copyto(result, rows[1], casting="unsafe")
-    return found if found is not None and found.any() else None
+    is_checked = is_checked and program.has_bounds
+    if result is None and not is_checked:
+        return None
+    rows = [] if result is None else list(result) if program.direction == "delinearize" else [result]
+    return scratch.carry_out([linear], rows, is_checked)
 
 
-def _sum_up(step: Step, rows: np.ndarray, number: np.ndarray) -> None:
-    """number[...] = the sum of the step's terms; a number that is kept may take the slot of one that it is made of."""
-    total = rows[3]
-    total[...] = 0
-    for slot, divisor, weight in step.terms:
-        _add(total, rows[0] if slot is None else rows[4 + slot], divisor, weight, rows[2])
-    if number is not total:
-        number[...] = total
-
-
-def _add_quotients(step: Step, rows: np.ndarray, number: np.ndarray) -> None:
-    for divisor, weight in step.adds:
-        _add(rows[1], number, divisor, weight, rows[2])
-
-
-def _add(total: np.ndarray, value: np.ndarray, divisor: int, weight: int, quotient: np.ndarray) -> None:
-    """total += value // divisor * weight, by way of `quotient`; nothing that a factor of 1 makes needless is done."""
-    word = total.dtype.type
-    if divisor != 1:
-        value = np.floor_divide(value, word(divisor), out=quotient)
-    if abs(weight) != 1:
-        value = np.multiply(value, word(abs(weight) % (1 << 8 * total.itemsize)), out=quotient)
-    (np.add if weight > 0 else np.subtract)(total, value, out=total)
+def _carry_out(host: HostProgram, numbers: list[np.ndarray], given: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> np.ndarray | None:
+    """See `Scratch.carry_out`; `numbers` are the registers, and one of a given array with words as wide becomes the array itself."""
+    found, word = None, numbers[0].dtype.type if numbers else None
+    for kind, into, left, right, number in host.ops:
+        if kind in FUNCTIONS:
+            FUNCTIONS[kind](numbers[left], word(number) if right is None else numbers[right], out=numbers[into])
+        elif kind == "past":
+            if numbers[left].max(initial=0) >= number:               # a third of a comparison that mostly finds nothing
+                past = numbers[left] >= word(number)
+                found = past if found is None else np.logical_or(found, past, out=found)
+        elif kind == "store":
+            np.copyto(rows[number], numbers[left], casting="unsafe")
+        elif kind == "fill":
+            numbers[into].fill(number)
+        elif given[number].itemsize == numbers[into].itemsize:
+            numbers[into] = given[number].view(word)
+        else:
+            np.copyto(numbers[into], given[number], casting="unsafe")
+    return found

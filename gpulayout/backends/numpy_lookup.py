@@ -29,7 +29,7 @@ def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, first
     for block in range(first, last):
         begin, end = block * BLOCK, min((block + 1) * BLOCK, move.place_count)
         found = places[:end - begin]
-        padding = numpy_index_program.padding_of(program, scratch, np.arange(begin, end), found)
+        padding = numpy_index_program.padding_of(program, scratch, np.arange(begin, end, dtype=places.dtype), found)
         if padding is not None:
             found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)          # one that can be read
         values = _read(move, source, found, word)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpulayout.model.errors import LayoutError
+from gpulayout.model.frozen import Frozen
 from gpulayout.model.shape import Shape
 from gpulayout.planning.digit import Digit
 from gpulayout.planning.index_launch import MODES, IndexGrid
@@ -66,7 +67,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IndexProgram(IndexGrid):
+class IndexProgram(Frozen, IndexGrid):
     """One direction of index conversion, as steps that are carried out one after the other.
 
     size     places of the buffer a linear index may point into
@@ -80,6 +81,13 @@ class IndexProgram(IndexGrid):
     reach: int
 
     file = "index_program.cu"
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:              # kept: programs are looked up in every call
+        return hash((self.direction, self.steps, self.rank, self.size, self.reach))
 
     @property
     def kernel(self) -> str:

@@ -1,0 +1,198 @@
+"""An `IndexProgram` as operations on whole arrays: what the NumPy backend carries out, one pass over a block for each.
+
+On a CPU a division by a known number is a multiplication, and all operations take about as long.  So what counts is how many
+there are, and every sum of quotients is put together in the way that needs the fewest; see `host_sums`.  A quotient that
+several sums need is computed once, and a number that is only added up is not computed itself.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.planning.host_registers import HostOp, Node, with_registers
+from gpulayout.planning.host_sums import Limit, bit_fields, chains, divided, limit_in_place
+from gpulayout.planning.index_program import IndexProgram
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    """Operations on words of `bits` bits, and how many registers they need; the first `rows` are the rows of the result."""
+
+    ops: tuple[HostOp, ...]
+    registers: int
+    rows: int
+    bits: int
+
+
+@functools.lru_cache(maxsize=4096)
+def host_program(program: IndexProgram, bits: int, is_checked: bool, given_bytes: int, result_bytes: int) -> HostProgram:
+    """The operations.
+
+    bits          that linear indices need: 32 or 64
+    is_checked    numbers are compared with their bounds
+    given_bytes, result_bytes    of one index; a result of 0 bytes is not computed, one of a word is written where it is computed
+    """
+    is_whole = program.direction == "linearize" and all(quotient.step == 1 for step in program.steps for quotient in step.adds)
+    if is_whole and given_bytes == result_bytes == 8:              # nothing is divided: narrow words are not worth two copies
+        bits = 64
+    writer = _Writer(program, bits)
+    if result_bytes and program.direction != "delinearize":
+        writer.write("store", writer.linear(), number=0)
+    for position, step in enumerate(program.steps):
+        if result_bytes and step.store is not None and program.direction == "delinearize":
+            writer.write("store", writer.number(position), number=step.store)
+        if is_checked and step.bound is not None and step.load is None:
+            writer.check(position, step.bound)
+    rows = 0 if 8 * result_bytes != bits else program.rank if program.direction == "delinearize" else 1
+    ops, registers = with_registers(list(writer.nodes), rows)
+    return HostProgram(ops, registers, rows, bits)
+
+
+class _Part(NamedTuple):
+    """number // step * weight; the number of a step of the program, by its position, or the given linear index, None."""
+
+    number: int | None
+    step: int
+    weight: int
+
+
+_Term = tuple[int, Callable[[], int]]         # a weight, and what writes the number that it is of
+
+
+class _Writer:
+    """Nodes in the order in which they are computed; one that is there already is not computed again."""
+
+    def __init__(self, program: IndexProgram, bits: int):
+        self.steps, self.word = program.steps, (1 << bits) - 1
+        self.nodes: dict[Node, int] = {}
+        self.kept: dict[int, int] = {}
+        slots: dict[int | None, int | None] = {None: None}
+        self.sums = []
+        for position, step in enumerate(program.steps):
+            self.sums.append([_Part(slots[slot], *quotient) for slot, *quotient in step.terms])
+            slots |= {} if step.slot is None else {step.slot: position}
+        self.loads = [position for position, step in enumerate(program.steps) if step.load is not None]
+        for position, step in enumerate(program.steps):
+            if step.slot is not None:
+                self.kept[position] = self.number(position)
+
+    def write(self, kind: str, left: int | None = None, right: int | None = None, number: int | None = None) -> int:
+        """The position of a node."""
+        return self.nodes.setdefault(Node(kind, left, right, number), len(self.nodes))
+
+    def number(self, position: int | None) -> int:
+        """The number of a step; the given linear index where it is None."""
+        if position in self.kept:
+            return self.kept[position]
+        if position is None or position in self.loads:
+            return self.write("load", number=0 if position is None else self.loads.index(position))
+        return self._sum(self.sums[position])
+
+    def linear(self) -> int:
+        """The linear index that comes out."""
+        return self._sum([_Part(position, *quotient) for position, step in enumerate(self.steps) for quotient in step.adds])
+
+    def check(self, position: int, bound: int) -> None:
+        """Compare the number of a step with its bound, or its digits where they are in what it is made of."""
+        ways = [lambda: self.write("past", self.number(position), number=bound)]
+        terms = sorted(part[1:] for part in self.sums[position])
+        limit = limit_in_place(terms, bound, self.word) if len({part.number for part in self.sums[position]}) == 1 else None
+        if limit is not None:
+            ways.append(lambda: self.write("past", self._in_place(self.sums[position][0].number, limit), number=limit.least))
+        self._fewest(ways)
+
+    def _in_place(self, number: int | None, limit: Limit) -> int:
+        value = self.number(number)
+        if limit.modulus:
+            whole = self._times(self._quotient(number, limit.modulus), limit.modulus)
+            value = self.write("subtract", value, whole)
+        return value if limit.mask == self.word else self.write("mask", value, number=limit.mask)
+
+    def _sum(self, parts: list[_Part]) -> int:
+        """The sum, in the way that adds the fewest nodes."""
+        return self._fewest([functools.partial(self._weighted, terms, is_cut)
+                             for terms in (self._spelled_out(parts), parts) for is_cut in (True, False)])
+
+    def _fewest(self, ways: Iterable[Callable[[], int]]) -> int:
+        """What the way gives that adds the fewest nodes, the first of them; only its nodes stay."""
+        before, found = self.nodes, []
+        for way in ways:
+            self.nodes = dict(before)
+            found.append((way(), self.nodes))
+        node, self.nodes = min(found, key=lambda tried: len(tried[1]))
+        return node
+
+    def _spelled_out(self, parts: Iterable[_Part]) -> list[_Part]:
+        """The sum with quotients of the given linear index, and of numbers that are kept, in place of those of other numbers."""
+        weights: dict[tuple, int] = {}
+        for number, step, weight in parts:
+            for term in self._terms(number, step):
+                weights[term[:2]] = weights.get(term[:2], 0) + term.weight * weight
+        return [_Part(*quotient, weight) for quotient, weight in weights.items() if weight]
+
+    def _terms(self, number: int | None, step: int) -> list[_Part]:
+        """A quotient of a number as a sum of quotients of what the number is made of, where there is one; else the quotient itself."""
+        if number is not None and number not in self.kept and number not in self.loads:
+            terms = sorted(self.sums[number], key=lambda term: term.step)
+            if step == 1:
+                return terms
+            found = divided([term[1:] for term in terms], step) if len({term.number for term in terms}) == 1 else None
+            if found is not None:
+                return [_Part(terms[0].number, *quotient) for quotient in found]
+        return [_Part(number, step, 1)]
+
+    def _weighted(self, parts: list[_Part], is_cut: bool) -> int:
+        """The sum of quotients times weights; `is_cut` when fields of bits may be moved instead."""
+        terms: list[_Term] = []
+        for number in dict.fromkeys(part.number for part in parts):
+            quotients = sorted(part[1:] for part in parts if part.number == number)
+            used, moves = bit_fields(quotients, self.word) if is_cut else (0, {})
+            terms += [(weight, functools.partial(self._quotient, number, step)) for step, weight in quotients[used:]]
+            terms += [(1, functools.partial(self._moved, number, shift, mask)) for shift, mask in sorted(moves.items(), reverse=True)]
+        if not terms:
+            return self.write("fill", number=0)
+        totals = [(_sign(chain), functools.partial(self._factored, chain)) for chain in chains(terms)]
+        total = self._factored(totals)
+        return total if _sign(totals) > 0 else self._times(total, self.word)
+
+    def _factored(self, chain: list[_Term]) -> int:
+        """A chain's sum, computed from the largest weight to the smallest; negated, where no weight is positive."""
+        (before, first), *others = chain
+        total, is_negated = first(), before < 0
+        for weight, value in others:
+            total = self._times(total, abs(before // weight))
+            if (weight < 0) == is_negated:
+                total = self.write("add", total, value())
+            elif is_negated:
+                total, is_negated = self.write("subtract", value(), total), False
+            else:
+                total = self.write("subtract", total, value())
+            before = weight
+        return self._times(total, abs(before))
+
+    def _times(self, node: int, factor: int) -> int:
+        if factor == 1:
+            return node
+        if factor & (factor - 1):
+            return self.write("multiply", node, number=factor)
+        return self.write("shift_left", node, number=factor.bit_length() - 1)
+
+    def _quotient(self, number: int | None, step: int) -> int:
+        value = self.number(number)
+        if step == 1:
+            return value
+        if step & (step - 1):
+            return self.write("divide", value, number=step)
+        return self.write("shift_right", value, number=step.bit_length() - 1)
+
+    def _moved(self, number: int | None, shift: int, mask: int) -> int:
+        """value >> shift & mask, to the left where the shift is negative; a mask that takes nothing away is left out."""
+        value = self._quotient(number, 1 << shift) if shift > 0 else self._times(self.number(number), 1 << -shift)
+        rest = self.word >> shift if shift > 0 else self.word << -shift & self.word
+        return value if mask & rest == rest else self.write("mask", value, number=mask)
+
+
+def _sign(chain: list[_Term]) -> int:
+    return 1 if any(weight > 0 for weight, _ in chain) else -1

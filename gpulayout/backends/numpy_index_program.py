@@ -1,7 +1,7 @@
-"""Index conversion of tiled layouts on the CPU: the operations of a `HostProgram`, each for a block of indices at once.
+"""Index conversion on the CPU: the operations of a `HostProgram`, each for a block of indices at once.
 
-Numbers are unsigned words that wrap, as in the kernel.  Every operation writes into
-arrays that a thread allocates once, or into the result, when its words are as wide.
+Numbers are unsigned words that wrap, as in the kernel.  Every operation writes into arrays that a thread allocates once, or into
+the result, when its words are as wide.
 """
 from __future__ import annotations
 

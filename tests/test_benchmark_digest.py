@@ -60,6 +60,11 @@ def test_the_table_says_what_was_met_and_what_was_missed(made_up):
                                  "peer refused: p on c: r", "not run: f64 big: needs 9 MiB", "left out: tiles: not supported yet"]
 
 
+def test_packed_elements_do_not_raise_the_mean(made_up):
+    made_up["cases"].append(record_of("pack u4", 0.9, None, (("cupy shifts of words", "warm", 9.0),)) | {"group": "packed"})
+    assert "instances: geometric mean of the best peer's time over ours: 1.22, wanted 1.30, MISSED" in digest(made_up)
+
+
 def test_a_prepared_call_may_take_five_microseconds(made_up):
     made_up["small"][0]["runs"][1]["best_us"] = 5.1
     assert "host time of one call of a prepared plan, us: 5.10, wanted at most 5.00, MISSED" in digest(made_up)

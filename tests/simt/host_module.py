@@ -17,7 +17,7 @@ class LaunchError(Exception):
     """The launch failed: wrong configuration, divergent barrier, deadlock or a wild access."""
 
 
-def load(text, kernel_names, macros, optimize=1):
+def load(text, kernel_names, macros, optimize="g"):
     """The kernels of one CUDA C++ text, compiled with these macros (name -> integer)."""
     return _load(text, tuple(kernel_names), tuple(sorted(macros.items())), optimize)
 

@@ -31,8 +31,16 @@ void AnnotateBenignRaceSized(const char*, int, const volatile void*, size_t, con
 }
 
 static Races races;
+// One set per process, as of stacks in fibers.hpp: TSan allows about 8000 fibers, and takes most of a millisecond to
+// make one.  It forgets the stack of a destroyed one: the last few thousand are kept, so that a report can name both sides.
+struct FiberPool {
+  void *block, *threads[1024], *retired[4096];
+  int next;
+};
+__attribute__((visibility("default"))) inline FiberPool fiber_pool;
+
 static long long start_tag, end_tags[2];
-static void *main_fiber, *block_fiber, *thread_fibers[1024];
+static void* main_fiber;
 
 // Two tags per barrier, used in turn: a thread that is late to leave one barrier must not come
 // after a thread that already waits at the next.
@@ -48,30 +56,27 @@ SIMT_UNWATCHED void watch_launch(Races mode, void* shared, size_t shared_bytes) 
   __tsan_release(&start_tag);
 }
 
-// TSan allows about 8000 fibers, and forgets the stack of a destroyed one: keep the last few thousand,
-// so that a report can name both sides.
 SIMT_UNWATCHED void retire(void* fiber) {
-  static void* retired[4096];
-  static int next;
-  if (retired[next]) __tsan_destroy_fiber(retired[next]);
-  retired[next] = fiber;
-  next = (next + 1) % 4096;
+  void*& oldest = fiber_pool.retired[fiber_pool.next];
+  if (oldest) __tsan_destroy_fiber(oldest);
+  oldest = fiber;
+  fiber_pool.next = (fiber_pool.next + 1) % 4096;
 }
 
 // Called on the main fiber: a fiber comes after the one that created it.
 SIMT_UNWATCHED void watch_block(int threads) {
   if (races == GRID) {
-    if (block_fiber) retire(block_fiber);
-    block_fiber = __tsan_create_fiber(0);
+    if (fiber_pool.block) retire(fiber_pool.block);
+    fiber_pool.block = __tsan_create_fiber(0);
   } else {
     for (int i = 0; i < threads; ++i)
-      if (!thread_fibers[i]) thread_fibers[i] = __tsan_create_fiber(0);
+      if (!fiber_pool.threads[i]) fiber_pool.threads[i] = __tsan_create_fiber(0);
   }
 }
 
 // thread -1 is the main context.  1: the switch itself orders nothing, so the fibers stay concurrent.
 SIMT_UNWATCHED void watch_switch(int thread) {
-  __tsan_switch_to_fiber(thread < 0 ? main_fiber : races == GRID ? block_fiber : thread_fibers[thread], 1);
+  __tsan_switch_to_fiber(thread < 0 ? main_fiber : races == GRID ? fiber_pool.block : fiber_pool.threads[thread], 1);
 }
 
 SIMT_UNWATCHED void watch_thread_start(long long block) {
@@ -95,7 +100,12 @@ SIMT_UNWATCHED void watch_leave(void* tag) {
 
 #else
 
+#ifdef SIMT_TRACE
+extern "C" void simt_trace_shared(const void*, size_t);
+SIMT_UNWATCHED void watch_launch(Races, void* shared, size_t shared_bytes) { simt_trace_shared(shared, shared_bytes); }
+#else
 inline void watch_launch(Races, void*, size_t) {}
+#endif
 inline void watch_block(int) {}
 inline void watch_switch(int) {}
 inline void watch_thread_start(long long) {}

@@ -61,17 +61,17 @@ class Record:
         return self.text, tuple(sorted(self.macros.items()))
 
 
-def launch_file(records, races):
-    """The bytes that record_main.cpp reads; `races` is the race mode of all launches."""
-    return struct.pack("<I", len(records)) + b"".join(_launch(record, races) for record in records)
+def launch_file(records, libraries, races):
+    """The bytes that record_main.cpp reads: the launches, the number of each one's library, the race mode of all."""
+    return struct.pack("<I", len(records)) + b"".join(_launch(*launch, races) for launch in zip(records, libraries))
 
 
-def _launch(record, races):
+def _launch(record, library, races):
     name = record.kernel.encode()
     header = struct.pack("<6I2iQ2q8x", *source_text.three(record.grid), *source_text.three(record.block),
                          record.order, races, record.seed, record.first, record.last)
     arguments = b"".join(map(_argument, record.arguments))
-    return struct.pack("<I", len(name)) + name + header + struct.pack("<I", len(record.arguments)) + arguments
+    return struct.pack("<2I", library, len(name)) + name + header + struct.pack("<I", len(record.arguments)) + arguments
 
 
 def _argument(argument):

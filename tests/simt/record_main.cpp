@@ -1,10 +1,11 @@
 // Runs the launches described in a file: the main program of every sanitizer and trace run.
 //
-//   program launches output
+//   program launches output library...
 //
+// The libraries hold the kernels, compiled for the sanitizer that this program is linked with.
 // The file is written by record.py; all numbers are little-endian.
 //   u32 number of launches, then for each:
-//     u32 bytes of the kernel's name, the name
+//     u32 number of the kernel's library, u32 bytes of its name, the name
 //     64 bytes: struct Launch of launch.hpp
 //     u32 number of arguments, then for each:
 //       u32 kind (0 value, 1 buffer), u32 phase, u64 bytes, u64 offset of the pointer, the bytes
@@ -62,6 +63,7 @@ struct Buffer {
 };
 
 struct Recorded {
+  void* library;
   std::string name;
   std::vector<char> launch;          // struct Launch and the arguments after it
   std::vector<size_t> sizes;         // of value arguments; 0 for buffers
@@ -93,8 +95,9 @@ static void read_argument(FILE* file, Recorded& recorded) {
   }
 }
 
-static Recorded read_launch(FILE* file) {
+static Recorded read_launch(FILE* file, const std::vector<void*>& libraries) {
   Recorded recorded;
+  recorded.library = libraries.at(read_number<uint32_t>(file));
   recorded.name.resize(read_number<uint32_t>(file));
   read_bytes(file, &recorded.name[0], recorded.name.size());
   recorded.launch.resize(LAUNCH_BYTES);
@@ -104,16 +107,16 @@ static Recorded read_launch(FILE* file) {
   return recorded;
 }
 
-template <class F> static F* symbol(const std::string& name) {
-  void* found = dlsym(RTLD_DEFAULT, name.c_str());
-  if (!found) stop("no " + name + " in this program");
+template <class F> static F* symbol(void* library, const std::string& name) {
+  void* found = dlsym(library, name.c_str());
+  if (!found) stop("no " + name + " in the library");
   return (F*)found;
 }
 
 // A launch with the wrong arguments would make every finding after it worthless.
 static void check_arguments(const Recorded& recorded) {
   char text[4096], kind;
-  symbol<void(char*, size_t)>("simt_signature_" + recorded.name)(text, sizeof text);
+  symbol<void(char*, size_t)>(recorded.library, "simt_signature_" + recorded.name)(text, sizeof text);
   size_t parameter = 0, bytes;
   int used;
   for (const char* p = text; sscanf(p, "%c%zu %n", &kind, &bytes, &used) == 2; p += used, ++parameter) {
@@ -133,7 +136,7 @@ static void run(FILE* output, const Recorded& recorded) {
   check_arguments(recorded);
   if (simt_trace_buffer)
     for (const Buffer& buffer : recorded.buffers) simt_trace_buffer(buffer.begin(), buffer.bytes);
-  const char* why = symbol<const char*(const void*)>("simt_launch_" + recorded.name)(recorded.launch.data());
+  const char* why = symbol<const char*(const void*)>(recorded.library, "simt_launch_" + recorded.name)(recorded.launch.data());
   if (why) report_failed_launch(recorded.name, why);
   if (simt_trace_report) simt_trace_report();
   for (const Buffer& buffer : recorded.buffers) {
@@ -143,11 +146,19 @@ static void run(FILE* output, const Recorded& recorded) {
   }
 }
 
+static void* opened(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) stop(dlerror());
+  return library;
+}
+
 int main(int count, char** words) {
-  FILE* file = count == 3 ? fopen(words[1], "rb") : nullptr;
-  FILE* output = count == 3 ? fopen(words[2], "wb") : nullptr;
-  if (!file || !output) stop("usage: program launches output");
+  FILE* file = count > 3 ? fopen(words[1], "rb") : nullptr;
+  FILE* output = count > 3 ? fopen(words[2], "wb") : nullptr;
+  if (!file || !output) stop("usage: program launches output library...");
+  std::vector<void*> libraries;
+  for (int i = 3; i < count; ++i) libraries.push_back(opened(words[i]));
   const uint32_t launches = read_number<uint32_t>(file);
-  for (uint32_t i = 0; i < launches; ++i) run(output, read_launch(file));
+  for (uint32_t i = 0; i < launches; ++i) run(output, read_launch(file, libraries));
   return fclose(output) ? 3 : 0;
 }

@@ -7,6 +7,7 @@
 """
 
 import collections
+import functools
 import os
 import pathlib
 import re
@@ -21,13 +22,16 @@ _BLOCK, _GRID = 0, 1         # enum Races in race_detector.hpp
 _ASAN = ("-fsanitize=address,undefined",)
 _TSAN = ("-fsanitize=thread",)
 
+# Reports name lines, which takes -g1; to follow variables takes the compiler as long as all the rest.
+_LINES = ("-Og", "-g1")
+
 Mode = collections.namedtuple("Mode", "compile_flags link_flags races")
 MODES = {
     # Shared memory has a section of its own, which ASan skips unless told.
-    "asan_ubsan": Mode(("-O1", "-g", *_ASAN, "-fno-sanitize-recover=undefined", "-fsanitize-sections=simt_shared"),
+    "asan_ubsan": Mode((*_LINES, *_ASAN, "-fno-sanitize-recover=undefined", "-fsanitize-sections=simt_shared"),
                        _ASAN, _BLOCK),
-    "tsan_block": Mode(("-O1", "-g", *_TSAN), _TSAN, _BLOCK),
-    "tsan_grid": Mode(("-O1", "-g", *_TSAN), _TSAN, _GRID),
+    "tsan_block": Mode((*_LINES, *_TSAN), _TSAN, _BLOCK),
+    "tsan_grid": Mode((*_LINES, *_TSAN), _TSAN, _GRID),
     # Without -fno-tree-sra one 16-byte access would be seen as four of 4.
     "trace": Mode(("-O1", "-fno-tree-sra", "-DSIMT_TRACE", *_TSAN), (), _BLOCK),
 }
@@ -47,48 +51,51 @@ def run(records, mode):
     if not isinstance(records, (list, tuple)):
         return run([records], mode)[0]
     groups = collections.defaultdict(list)
-    for position, record in enumerate(records):
-        groups[record.build_key].append(position)
-    results = [None] * len(records)
-
-    def run_group(positions):
-        for position, result in zip(positions, _run_group([records[i] for i in positions], mode)):
-            results[position] = result
-
-    toolchain.in_parallel([lambda positions=positions: run_group(positions) for positions in groups.values()])
-    return results
+    for record in records:
+        groups[record.build_key].append(record)
+    builds = [functools.partial(library, group, mode) for group in groups.values()]
+    libraries = dict(zip(groups, toolchain.in_parallel(builds)))
+    return _results([(libraries[record.build_key], record) for record in records], mode)
 
 
-def build(record, mode, kernels=None):
-    """The program for the text and macros of a record, with these kernels (default: the record's)."""
-    kernels = sorted(kernels or {record.kernel})
+def program(mode):
+    """The main program of a mode; it opens the libraries of the kernels that it runs."""
     mode = MODES[mode]
-    flags = (*mode.compile_flags, *source_text.macro_flags(record.macros))
-    units = [(source_text.compilation_unit(record.text, kernels), flags), (_our_text("record_main.cpp"), ("-O1",))]
+    units = [(_our_text("record_main.cpp"), ("-O1",))]
     if "-DSIMT_TRACE" in mode.compile_flags:
         units.append((_our_text("trace_runtime.cpp"), ("-O2",)))
-    return toolchain.program(units, (*mode.link_flags, "-ldl"))
+    # The sanitizers are there for the libraries, which are opened later.
+    return toolchain.program(units, ("-Wl,--no-as-needed", *mode.link_flags, "-ldl"))
+
+
+def library(records, mode):
+    """The library with the kernels of records that have one text and the same macros."""
+    flags = (*MODES[mode].compile_flags, *source_text.macro_flags(records[0].macros))
+    kernels = sorted({record.kernel for record in records})
+    return toolchain.shared_library(source_text.compilation_unit(records[0].text, kernels), flags)
 
 
 def _our_text(name):
     return pathlib.Path(toolchain.HERE, name).read_text()
 
 
-def _run_group(records, mode):
-    """One process for all; only when something was found, one each to know whose it is."""
-    program = build(records[0], mode, {record.kernel for record in records})
-    results = _run_program(program, records, mode)
-    if len(records) > 1 and not all(result.clean for result in results):
-        results = [_run_program(program, [record], mode)[0] for record in records]
+def _results(jobs, mode):
+    """Of (library, record) pairs.  One process for all; only when something was found, one each to know whose it is."""
+    results = _run_program(jobs, mode)
+    if len(jobs) > 1 and not all(result.clean for result in results):
+        results = [_run_program([job], mode)[0] for job in jobs]
     return results
 
 
-def _run_program(program, records, mode):
+def _run_program(jobs, mode):
+    libraries = list(dict.fromkeys(path for path, _ in jobs))
+    numbers, records = [libraries.index(path) for path, _ in jobs], [record for _, record in jobs]
     with tempfile.TemporaryDirectory(prefix="simt-run-") as folder:
         launches, output = pathlib.Path(folder, "launches"), pathlib.Path(folder, "output")
-        launches.write_bytes(launch_file(records, MODES[mode].races))
-        done = subprocess.run(toolchain.without_aslr([program, launches, output]), capture_output=True, text=True,
-                              errors="replace", timeout=300, env={**os.environ, **_ENVIRONMENT})
+        launches.write_bytes(launch_file(records, numbers, MODES[mode].races))
+        command = toolchain.without_aslr([program(mode), launches, output, *libraries])
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300,
+                              env={**os.environ, **_ENVIRONMENT})
         content = output.read_bytes() if output.exists() else b""
     reports = _reports(done.stderr)
     if done.returncode and not reports:

@@ -1,5 +1,7 @@
 """The C++ text that is compiled for kernel text: the shim, the kernels, their exports."""
 
+HEADERS = '#include "simt.hpp"\n'
+
 
 def compilation_unit(text, kernel_names):
     """Text for g++; compiler and sanitizer messages point at lines of kernel.cu, the text itself.
@@ -8,7 +10,7 @@ def compilation_unit(text, kernel_names):
     __shared__ objects and those of other functions could not lie in one ELF section.
     """
     exports = "\n".join(f"SIMT_EXPORT({name})" for name in kernel_names)
-    return f'#include "simt.hpp"\nnamespace {{\n#line 1 "kernel.cu"\n{text}\n}}\n#line 1 "exports"\n{exports}\n'
+    return f'{HEADERS}namespace {{\n#line 1 "kernel.cu"\n{text}\n}}\n#line 1 "exports"\n{exports}\n'
 
 
 def macro_flags(macros):

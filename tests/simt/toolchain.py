@@ -15,12 +15,17 @@ import subprocess
 import sys
 import tempfile
 
+from . import source_text
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 # Kernels read bytes through wider pointers, as CUDA code does; type-based alias analysis is not the gate.
 # Hidden symbols: a kernel may be called what a function of the C library is called.
 COMMON_FLAGS = ("-std=c++17", "-fno-strict-aliasing", "-fvisibility=hidden", "-U_FORTIFY_SOURCE",
-                "-Wno-unknown-pragmas")
+                "-Wno-unknown-pragmas", "-pipe")
+# A library of kernels needs none of C++'s own, and linking those takes as long as compiling a kernel.
+_LIBRARY_FLAGS = ("-fPIC", "-fno-exceptions")
+_LIBRARY_LINKING = ("-shared", "-nodefaultlibs", "-lgcc", "-lc")
 
 
 class BuildError(Exception):
@@ -56,14 +61,15 @@ def _sanitizers_missing():
 
 def shared_library(text, flags=()):
     """The path of a shared library compiled from C++ text."""
-    return _product(".so", text, (*flags, "-fPIC", "-shared"))
+    flags = (*_LIBRARY_FLAGS, *flags)
+    return _product(".so", text, (*_precompiled(text, flags), *flags), link_flags=_LIBRARY_LINKING)
 
 
 def program(units, link_flags=()):
     """The path of a program linked from (C++ text, flags) units; each unit is compiled once."""
-    objects = [_product(".o", text, (*flags, "-c")) for text, flags in units]
+    objects = [_product(".o", text, (*_precompiled(text, flags), *flags, "-c")) for text, flags in units]
     key = "\0".join(path.name for path in objects)
-    return _product(".run", key, ("-rdynamic", *link_flags), objects)
+    return _product(".run", key, (), objects, ("-rdynamic", *link_flags))
 
 
 def in_parallel(calls, workers=2):
@@ -109,15 +115,28 @@ def build_folder():
     return folder
 
 
-def _product(suffix, text, flags, objects=()):
+def _precompiled(text, flags):
+    """Flags under which g++ finds the shim's headers compiled, once for all texts that begin with them.
+
+    g++ takes them when they were made with the same flags and passes them over otherwise.  Of the macros the headers know
+    only those of the shim.
+    """
+    if not text.startswith(source_text.HEADERS):
+        return ()
+    flags = (flag for flag in flags if not flag.startswith("-D") or flag.startswith("-DSIMT_"))
+    return "-I", str(_product("/simt.hpp.gch", source_text.HEADERS, (*flags, "-x", "c++-header")).parent)
+
+
+def _product(suffix, text, flags, objects=(), link_flags=()):
     key = hashlib.sha256(_fingerprint())
-    for part in (suffix, *flags, text):
+    for part in (suffix, *flags, *link_flags, text):
         key.update(part.encode() + b"\0")
     target = build_folder() / (key.hexdigest()[:40] + suffix)
     if not target.exists():
+        target.parent.mkdir(exist_ok=True)
         with _lock(target):
             if not target.exists():   # another worker may have built it while we waited
-                _compile(target, text, flags, objects)
+                _compile(target, text, flags, objects, link_flags)
     return target
 
 
@@ -130,15 +149,15 @@ def _lock(target):
     return lock
 
 
-def _compile(target, text, flags, objects):
+def _compile(target, text, flags, objects, link_flags):
     with tempfile.TemporaryDirectory(dir=build_folder()) as folder:
         output = pathlib.Path(folder, "output")
         sources = [str(path) for path in objects]
         if not objects:
             source = pathlib.Path(folder, "source.cpp")
             source.write_text(text)
-            sources = [*COMMON_FLAGS, "-I", str(HERE), str(source)]
-        command = [_compiler(), *sources, *flags, "-o", str(output)]
+            sources = [*COMMON_FLAGS, *flags, "-I", str(HERE), str(source)]
+        command = [_compiler(), *sources, *link_flags, "-o", str(output)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise BuildError(done.stderr)

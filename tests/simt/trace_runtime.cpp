@@ -19,7 +19,6 @@
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-extern "C" char __start_simt_shared[], __stop_simt_shared[];
 EXPORTED int simt_traced_thread;
 int simt_traced_thread = -1;
 
@@ -38,6 +37,7 @@ static Total totals[4];
 static std::vector<Access> accesses[WARPS];
 static std::vector<std::pair<uint64_t, int>> visits[WARPS * LANES];   // (place, count) of each thread
 static std::vector<std::pair<uint64_t, uint64_t>> buffers;            // begin, end
+static std::pair<uint64_t, uint64_t> shared;                          // of the kernel's library
 
 static int count_visit(int thread, uint64_t place) {
   for (auto& visit : visits[thread])
@@ -47,7 +47,7 @@ static int count_visit(int thread, uint64_t place) {
 }
 
 static int space_of(uint64_t address) {   // 0 global, 2 shared, -1 neither: locals and parameters
-  if (address >= (uint64_t)__start_simt_shared && address < (uint64_t)__stop_simt_shared) return 2;
+  if (address >= shared.first && address < shared.second) return 2;
   for (const auto& buffer : buffers)
     if (address >= buffer.first && address < buffer.second) return 0;
   return -1;
@@ -118,6 +118,8 @@ EXPORTED void simt_trace_end_block() {
 EXPORTED void simt_trace_buffer(const void* begin, size_t bytes) {
   buffers.push_back({(uint64_t)begin, (uint64_t)begin + bytes});
 }
+
+EXPORTED void simt_trace_shared(const void* begin, size_t bytes) { shared = {(uint64_t)begin, (uint64_t)begin + bytes}; }
 
 // One line per class: name, then the numbers of Total; "end" after the last.  Starts afresh.
 EXPORTED void simt_trace_report() {

@@ -1,12 +1,11 @@
 """NVRTC and the disassembler, through their wheels: what the kernels become on a device, with no GPU and no driver.
 
 The wheel nvidia-cuda-nvrtc compiles CUDA C++ to machine code for every architecture it knows, and the assembler in it
-says what each kernel takes.  nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm turn machine code into text.
+says what each kernel takes.  nvidia-cuda-nvdisasm turns machine code into text.
 """
 import ctypes
 import dataclasses
 import functools
-import os
 import pathlib
 import re
 import subprocess
@@ -51,8 +50,7 @@ def missing():
 
 def disassembler_missing():
     """Why machine code cannot be read here, or None."""
-    return missing() or (None if _tool("cuobjdump") and _tool("nvdisasm") else
-                         "no disassembler: the wheels nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm are not installed")
+    return missing() or (None if _tool("nvdisasm") else "no disassembler: the wheel nvidia-cuda-nvdisasm is not installed")
 
 
 @functools.cache
@@ -96,10 +94,8 @@ def instructions(cubin, kernel):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
-        tool = _tool("cuobjdump")
-        done = subprocess.run([tool, "-sass", path], capture_output=True, text=True, check=True,
-                              env={**os.environ, "PATH": f"{_tool('nvdisasm').parent}{os.pathsep}{os.environ['PATH']}"})
-    body = re.search(rf"Function : {re.escape(kernel)}\n(.*?)(?=Function :|\Z)", done.stdout, re.DOTALL)[1]
+        done = subprocess.run([_tool("nvdisasm"), "-c", "-ndf", path], capture_output=True, text=True, check=True)
+    body = re.search(rf"^\.text\.{re.escape(kernel)}:\n(.*?)(?=^//-----|\Z)", done.stdout, re.DOTALL | re.MULTILINE)[1]
     return tuple(re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][^;]*?)\s*;", body, re.MULTILINE))
 
 

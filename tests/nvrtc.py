@@ -72,8 +72,13 @@ def architectures():
 
 
 def compiled(text, architecture, macros, name="kernel.cu"):
-    """One text compiled as CuPy would compile it; CompileError also for warnings."""
-    options = [*CUPY_OPTIONS, f"-arch={architecture}", "-Xptxas=-v", *(f"-D{key}={value}" for key, value in dict(macros).items())]
+    """One text compiled as CuPy would compile it, once however many tests ask; CompileError also for warnings."""
+    return _compiled(text, architecture, tuple(sorted(dict(macros).items())), name)
+
+
+@functools.cache
+def _compiled(text, architecture, macros, name):
+    options = [*CUPY_OPTIONS, f"-arch={architecture}", "-Xptxas=-v", *(f"-D{key}={value}" for key, value in macros)]
     if version() >= (13, 0):
         options.append("-Werror=all-warnings")       # older ones do not know it; the log is read below for all of them
     library, program = _library(), ctypes.c_void_p()

@@ -28,8 +28,8 @@ struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(16) ulonglong2 { unsigned long long x, y; };
 
-static uint3 threadIdx, blockIdx;
-static dim3 blockDim, gridDim;
+inline uint3 threadIdx, blockIdx;
+inline dim3 blockDim, gridDim;
 static const int warpSize = 32;
 
 __forceinline__ uint2 make_uint2(unsigned x, unsigned y) { return uint2{x, y}; }

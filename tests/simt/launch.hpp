@@ -88,12 +88,13 @@ SIMT_UNWATCHED bool run_guarded(const Launch& launch) {
   return run_grid(launch);
 }
 
-static const char* kernel_arguments;
+inline const char* kernel_arguments;
 
 // Returns null, or why the launch failed.
-template <class Call> const char* launch(const Launch& launch) {
-  kernel_arguments = (const char*)(&launch + 1);
-  kernel_call = [] { Call::call(kernel_arguments); };
+const char* run_launch(const Launch& launch);
+
+#ifdef SIMT_RUNTIME
+SIMT_UNWATCHED_ENTRY const char* run_launch(const Launch& launch) {
   if (!check_configuration(launch)) return message;
   watch_launch((Races)launch.races, __start_simt_shared, (size_t)(__stop_simt_shared - __start_simt_shared));
   prepare_threads(launch);
@@ -101,6 +102,13 @@ template <class Call> const char* launch(const Launch& launch) {
   become(nullptr);
   watch_launch_end();
   return right ? nullptr : message;
+}
+#endif
+
+template <class Call> const char* launch(const Launch& launch) {
+  kernel_arguments = (const char*)(&launch + 1);
+  kernel_call = [] { Call::call(kernel_arguments); };
+  return run_launch(launch);
 }
 
 // The parameters of a kernel as text, one word each: kind and bytes, "p8 p8 s1024 i8".

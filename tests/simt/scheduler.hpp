@@ -25,16 +25,16 @@ struct Thread {
   int line;                   // of the barrier it waits at
 };
 
-static Thread threads[MAX_THREADS];
-static int thread_count;
-static Thread* current;       // null in the main context
-static Context main_context, dropped_context;
-static int sequence[MAX_THREADS], cursor;
-static int done_count, at_block_barrier;
-static long long block_number, block_generation, warp_generation[MAX_WARPS];
-static uint64_t random_state;
-static char message[512];     // why the launch failed
-static void (*kernel_call)();
+inline Thread threads[MAX_THREADS];
+inline int thread_count;
+inline Thread* current;       // null in the main context
+inline Context main_context, dropped_context;
+inline int sequence[MAX_THREADS], cursor;
+inline int done_count, at_block_barrier;
+inline long long block_number, block_generation, warp_generation[MAX_WARPS];
+inline uint64_t random_state;
+inline char message[512];     // why the launch failed
+inline void (*kernel_call)();
 
 #ifdef SIMT_TRACE
 extern "C" int simt_traced_thread;       // -1 while no kernel runs
@@ -70,7 +70,7 @@ SIMT_UNWATCHED void become(Thread* thread) {
   trace_thread(thread ? number_of(thread) : -1);
 }
 
-void fiber_main();
+SIMT_UNWATCHED void fiber_main();
 
 // Continues `next`, or the main context when it is null; returns when somebody continues `from`.
 SIMT_UNWATCHED void hand_over(Context& from, Thread* next) {
@@ -110,14 +110,19 @@ SIMT_UNWATCHED void wait_at(State state, int line, void* tag) {
   watch_leave(tag);
 }
 
-SIMT_UNWATCHED void block_barrier(int line) {
+void block_barrier(int line);
+void warp_barrier(int line);
+
+#ifdef SIMT_RUNTIME
+SIMT_UNWATCHED_ENTRY void block_barrier(int line) {
   ++at_block_barrier;
   wait_at(AT_BLOCK_BARRIER, line, block_tag(block_generation));
 }
 
-SIMT_UNWATCHED void warp_barrier(int line) {
+SIMT_UNWATCHED_ENTRY void warp_barrier(int line) {
   wait_at(AT_WARP_BARRIER, line, warp_tag(current->warp, warp_generation[current->warp]));
 }
+#endif
 
 SIMT_UNWATCHED bool release_block() {
   if (done_count) return fail("divergent barrier: %d threads of %d returned before the barrier that others wait at, "

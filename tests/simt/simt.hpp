@@ -10,6 +10,7 @@
 //   SIMT_EXPORT(kernel_name)      // simt_launch_kernel_name, simt_signature_kernel_name
 //
 // Switches:
+//   SIMT_RUNTIME         this is the object that holds the scheduler, to be linked with every kernel
 //   SIMT_UCONTEXT        portable fiber switch instead of the x86-64 one (slower)
 //   SIMT_CATCH_FAULTS    a wild access or an endless loop ends the launch with a message
 //   -fsanitize=thread    races are reported with both source lines

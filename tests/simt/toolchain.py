@@ -61,15 +61,16 @@ def _sanitizers_missing():
 
 def shared_library(text, flags=()):
     """The path of a shared library compiled from C++ text."""
-    flags = (*_LIBRARY_FLAGS, *flags)
-    return _product(".so", text, (*_precompiled(text, flags), *flags), link_flags=_LIBRARY_LINKING)
+    flags, shim = (*_LIBRARY_FLAGS, *flags), ((), ())
+    if text.startswith(source_text.HEADERS):
+        shim = _shim(tuple(flag for flag in flags if not flag.startswith("-D") or flag.startswith("-DSIMT_")))
+    return _product(".so", text, (*shim[0], *flags), shim[1], _LIBRARY_LINKING)
 
 
 def program(units, link_flags=()):
     """The path of a program linked from (C++ text, flags) units; each unit is compiled once."""
-    objects = [_product(".o", text, (*_precompiled(text, flags), *flags, "-c")) for text, flags in units]
-    key = "\0".join(path.name for path in objects)
-    return _product(".run", key, (), objects, ("-rdynamic", *link_flags))
+    objects = [_product(".o", text, (*flags, "-c")) for text, flags in units]
+    return _product(".run", "", (), objects, ("-rdynamic", *link_flags))
 
 
 def in_parallel(calls, workers=2):
@@ -115,21 +116,20 @@ def build_folder():
     return folder
 
 
-def _precompiled(text, flags):
-    """Flags under which g++ finds the shim's headers compiled, once for all texts that begin with them.
+@functools.lru_cache(maxsize=None)
+def _shim(flags):
+    """(flags, objects) for what begins with the shim's headers: the headers and the runtime, both compiled once.
 
-    g++ takes them when they were made with the same flags and passes them over otherwise.  Of the macros the headers know
-    only those of the shim.
+    g++ takes headers that were compiled with the same flags, of the macros those of the shim; other compilers pass them over.
     """
-    if not text.startswith(source_text.HEADERS):
-        return ()
-    flags = (flag for flag in flags if not flag.startswith("-D") or flag.startswith("-DSIMT_"))
-    return "-I", str(_product("/simt.hpp.gch", source_text.HEADERS, (*flags, "-x", "c++-header")).parent)
+    headers = _product("/simt.hpp.gch", source_text.HEADERS, (*flags, "-x", "c++-header"))
+    runtime = _product(".o", source_text.HEADERS, (*flags, "-DSIMT_RUNTIME", "-c"))
+    return ("-I", str(headers.parent)), (runtime,)
 
 
 def _product(suffix, text, flags, objects=(), link_flags=()):
     key = hashlib.sha256(_fingerprint())
-    for part in (suffix, *flags, *link_flags, text):
+    for part in (suffix, *flags, *(path.name for path in objects), *link_flags, text):
         key.update(part.encode() + b"\0")
     target = build_folder() / (key.hexdigest()[:40] + suffix)
     if not target.exists():
@@ -152,12 +152,12 @@ def _lock(target):
 def _compile(target, text, flags, objects, link_flags):
     with tempfile.TemporaryDirectory(dir=build_folder()) as folder:
         output = pathlib.Path(folder, "output")
-        sources = [str(path) for path in objects]
-        if not objects:
+        sources = []
+        if text:
             source = pathlib.Path(folder, "source.cpp")
             source.write_text(text)
             sources = [*COMMON_FLAGS, *flags, "-I", str(HERE), str(source)]
-        command = [_compiler(), *sources, *link_flags, "-o", str(output)]
+        command = [_compiler(), *sources, *map(str, objects), *link_flags, "-o", str(output)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise BuildError(done.stderr)

@@ -11,9 +11,14 @@
 // function of it says so, because a function without the attribute is watched even when called from
 // one that has it.
 #if defined(__SANITIZE_THREAD__)
-#define SIMT_UNWATCHED __attribute__((no_sanitize_thread, noinline))
+#define SIMT_UNWATCHED_ENTRY __attribute__((no_sanitize_thread, noinline))
 #elif defined(__SANITIZE_ADDRESS__)
-#define SIMT_UNWATCHED __attribute__((no_sanitize_address, noinline))
+#define SIMT_UNWATCHED_ENTRY __attribute__((no_sanitize_address, noinline))
 #else
-#define SIMT_UNWATCHED inline
+#define SIMT_UNWATCHED_ENTRY
 #endif
+
+// To compile the scheduler takes as long as a kernel, so it is done once for all kernels, in an object with SIMT_RUNTIME
+// defined.  Kernels know only the entries of it: other functions are inline, and nothing is made of those that nobody calls.
+// Variables are `inline` too, or the kernel and the runtime in one library would have their own.
+#define SIMT_UNWATCHED inline SIMT_UNWATCHED_ENTRY

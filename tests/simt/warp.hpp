@@ -4,13 +4,13 @@
 
 namespace simt {
 
-static uint64_t lane_values[MAX_WARPS][32];
+inline uint64_t lane_values[MAX_WARPS][32];
 
 SIMT_UNWATCHED int lane() { return number_of(current) % warpSize; }
 
 // The first barrier waits until every lane has given its value, the second until every lane has
 // taken one.
-template <class V> SIMT_UNWATCHED V shuffle(V value, int source, int line) {
+template <class V> SIMT_UNWATCHED_ENTRY V shuffle(V value, int source, int line) {
   static_assert(sizeof(V) <= 8, "a shuffle moves at most 8 bytes");
   uint64_t* values = lane_values[current->warp];
   uint64_t bits = 0;
@@ -26,7 +26,10 @@ template <class V> SIMT_UNWATCHED V shuffle(V value, int source, int line) {
 // On the device a lane that would read beyond its warp keeps its own value.
 SIMT_UNWATCHED int lane_or_own(int source) { return source < 0 || source > 31 ? lane() : source; }
 
-SIMT_UNWATCHED unsigned ballot(bool vote, int line) {
+unsigned ballot(bool vote, int line);
+
+#ifdef SIMT_RUNTIME
+SIMT_UNWATCHED_ENTRY unsigned ballot(bool vote, int line) {
   const int first = number_of(current) / warpSize * warpSize;
   uint64_t* values = lane_values[current->warp];
   values[lane()] = vote;
@@ -37,6 +40,7 @@ SIMT_UNWATCHED unsigned ballot(bool vote, int line) {
   warp_barrier(line);
   return result;
 }
+#endif
 
 }  // namespace simt
 

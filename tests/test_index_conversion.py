@@ -218,6 +218,7 @@ RAISING = [
      "linear index -7 at position (0, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places"),
     (lambda a: gl.convert_linear(a([0, 2]), PADDED, "f32[2,3]"),
      "linear index 2 at position 1 is padding of f32[2,3]{0,1:PD(3,5)}: coordinate 2 of dimension 0 is past the size 2"),
+    (lambda a: gl.delinearize(a([9, 1]), "u8[0]{0:PD(4)}"), "linear index 9 at position 0 is out of bounds for u8[0]{0:PD(4)}: its buffer has 4 places"),
     (lambda a: gl.convert_linear(99, PADDED, "f32[2,3]"),
      "linear index 99 is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places"),
 ]

@@ -56,7 +56,7 @@ def _to_linear(program: IndexProgram, scratch: Scratch, index: np.ndarray, linea
 def _from_linear(program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None, mode: str) -> int | None:
     outside = None if mode in _CHECKED.values() else _first_outside([(linear, program.size)])
     if outside is not None:
-        before = None if mode == "mark" else padding_of(program, scratch, linear[:outside], None)
+        before = None if mode == "mark" or not outside else padding_of(program, scratch, linear[:outside], None)
         return outside if before is None else int(np.argmax(before))
     if result is None and mode == "mark":
         return None

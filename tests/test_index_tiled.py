@@ -239,6 +239,15 @@ def slot_by_definition(point, shape):
     return functools.reduce(lambda place, entry: place * entry[1] + entry[0], entries, 0)
 
 
+def test_weights_wider_than_the_words_wrap(executor):
+    """-133 quotients of the place times a stride of 34603008 are more than 2^32, though no place of either buffer is."""
+    source = gl.parse_shape("u8[8,5,256,33]{1,0,3,2:T(128,128,16)(2,7,2)(16,*,16)}")
+    target = source.with_layout(gl.parse_layout("{1,2,3,0:T(2,16)(4,128,2)L(16)}"))
+    index = executor.array(np.array([[0, 7, 3, 7], [0, 4, 2, 4], [0, 255, 100, 0], [0, 32, 7, 31]]))
+    places = gl.linearize(index, source)
+    assert executor.host(gl.convert_linear(places, source, target)).tolist() == executor.host(gl.linearize(index, target)).tolist()
+
+
 def test_the_widest_numbers_serve_small_shapes_too(executor):
     """64-bit numbers, which shapes of more than 2^31 places need, on all places of a small one."""
     with forced_bits(64):

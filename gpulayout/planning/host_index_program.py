@@ -173,9 +173,10 @@ class _Writer:
         return self._times(total, abs(before))
 
     def _times(self, node: int, factor: int) -> int:
+        factor &= self.word                                # words wrap: 7 * 2**32 + 5 times a number is 5 times it
         if factor == 1:
             return node
-        if factor & (factor - 1):
+        if factor.bit_count() != 1:
             return self.write("multiply", node, number=factor)
         return self.write("shift_left", node, number=factor.bit_length() - 1)
 

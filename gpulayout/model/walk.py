@@ -22,12 +22,13 @@ Walk = tuple[tuple[int, int], ...]
 class Piece(NamedTuple):
     """Places for a part of a dimension's coordinate, which counts in `step`s; without a dimension, places that nothing fills.
 
-    Padding makes the extent larger than what the coordinate reaches.
+    Padding makes the extent larger than what the coordinate reaches: 2 numbers in T(2)(8) have 8 places.
     """
 
     dim: int | None
     step: int
     extent: int
+    reach: int
 
 
 def join(pairs: Iterable[tuple[int, int]]) -> Walk:
@@ -80,7 +81,7 @@ def _continues(parts: list[tuple[int, int]], step: int, stride: int) -> bool:
 
 def _pieces(shape: Shape) -> list[Piece] | None:
     """What the physical dimensions are made of, major first."""
-    entries = [[Piece(dim, 1, shape.buffer_dimensions[dim])] for dim in shape.layout.major_to_minor]
+    entries = [[Piece(dim, 1, *[shape.buffer_dimensions[dim]] * 2)] for dim in shape.layout.major_to_minor]
     for tile in shape.layout.tiles:
         entries[:0] = [[] for _ in range(len(tile) - len(entries))]
         cut = _cut_all(entries[-len(tile):], tile)
@@ -107,7 +108,7 @@ def _cut(pieces: list[Piece], size: int) -> tuple[list[Piece], list[Piece]] | No
     above, below = list(pieces), []
     while size > 1:
         if not above:
-            below.insert(0, Piece(None, 0, size))
+            below.insert(0, Piece(None, 0, size, 1))
             break
         piece = above.pop()
         if math.prod(part.extent for part in above) == 1:
@@ -116,8 +117,9 @@ def _cut(pieces: list[Piece], size: int) -> tuple[list[Piece], list[Piece]] | No
             below.insert(0, piece)
             size //= piece.extent
         elif piece.extent % size == 0:
-            above.append(piece._replace(step=piece.step * size, extent=piece.extent // size))
-            below.insert(0, piece._replace(extent=size))
+            upper = piece._replace(step=piece.step * size, extent=piece.extent // size, reach=-(-piece.reach // size))
+            above.append(upper if upper.reach > 1 else upper._replace(dim=None))
+            below.insert(0, piece._replace(extent=size, reach=min(piece.reach, size)))
             break
         else:
             return None

@@ -11,6 +11,7 @@ from gpulayout.planning.lookup_move import LookupMove
 from gpulayout.planning.pieces import pack_pieces, relayout_pieces, unpack_pieces
 from tests.executors import guarded, guards_intact
 from tests.lookup_cases import few_pieces
+from tests.simt.sparse import sparse_bytes
 from tests.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array
 
 
@@ -93,6 +94,15 @@ def test_elements_at_any_address_on_the_cpu(looked_up):
         kernel_plan(unpack_pieces(shape, records["value"].strides)[0].move)
     with pytest.raises(BufferError, match="target address is 2 past a multiple of 16: elements of 4 bytes must be aligned to 4"):
         kernel_plan(unpack_pieces(shape, (28, 4))[0].move, 0, 2)
+
+
+def test_strides_both_ways_that_reach_past_2_31_together(looked_up):
+    """Rows 1.45e9 bytes back and columns 0.7e9 on: no place is 2^31 from the first element, but the outermost are 2.85e9 apart."""
+    shape = gl.parse_shape("u8[2,3]{1,0:T(2,2)}")
+    array = np.ndarray((2, 3), np.uint8, sparse_bytes(3 << 30), 1_450_000_000, (-1_450_000_000, 700_000_000))
+    array[...] = np.arange(6).reshape(2, 3)
+    assert is_looked_up(pack_pieces(array.strides, shape))
+    assert gl.pack(array, shape).tolist() == [0, 1, 3, 4, 2, 0, 5, 0]
 
 
 @pytest.mark.parametrize("name, bits", [("s32", 0), ("u4", 4), ("s1", 1), ("s4", 0)])

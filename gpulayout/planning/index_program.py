@@ -145,7 +145,7 @@ def place_program(numbered: Shape, source: Shape | Sequence[int], unit: int, apa
 
     source   a shape, whose places are counted in `unit`s, or the strides of an array
     apart    strides of the array that the elements of `numbered` go to, if it has its own: each step stores a multiple of one
-    reach    the furthest place on any side
+    reach    how far apart places are on any side
     """
     builder = _Builder()
     coordinates = builder.taken_apart(_checked_table(numbered))

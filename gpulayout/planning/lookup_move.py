@@ -126,6 +126,6 @@ def _lookup(numbered: Shape, source: Shape | Sequence[int], bits: tuple[int, int
     """The only piece, for each place of `numbered` in turn."""
     unit = max(bits[0] // 8, 1)                                                   # a place of a shape is so many bytes, or a slot
     per = [8 // side if side < 8 else 1 for side in bits]                         # slots of a byte
-    reach = max(abs(edge) * slots for side, slots in zip((source_span, target_span), per) for edge in side)
+    reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))     # from the lowest to the highest
     program = place_program(numbered, source, unit, apart, reach)
     return (Piece(LookupMove(program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, bool(apart), str(why))),)

@@ -1,4 +1,6 @@
 """Errors of text, each with its full message and the position it points at."""
+import inspect
+
 import numpy as np
 import pytest
 
@@ -125,6 +127,19 @@ def test_only_arrays_are_laid_out(text):
     assert str(caught.value) == f"expected the shape of one array, at character 0 ({text[0]!r}) of {text!r}"
     with pytest.raises(TypeError, match="^source must be a Shape or its text, not "):
         gl.plan(gl.parse_shape(text), "f32[2]")
+
+
+def test_every_function_of_a_shape_takes_its_text_and_refuses_what_is_none():
+    parameters = {name: [*inspect.signature(value).parameters.values()] for name, value in vars(gl).items()
+                  if name in gl.__all__ and inspect.isfunction(value)}
+    doors = {name: found for name, found in parameters.items() if found and found[0].annotation in ("Shape", "Shape | str")}
+    assert len(doors) > 20 and {"least_waste", "is_bitcast", "plan"} <= set(doors)
+    for name, (first, *others) in doors.items():
+        needed = [None for parameter in others if parameter.default is parameter.empty]
+        with pytest.raises(TypeError, match=f"^{first.name} must be a Shape or its text, not TokenShape"):
+            getattr(gl, name)(gl.TokenShape(), *needed)
+        with pytest.raises(ShapeTextError, match="^expected the shape of one array, "):
+            getattr(gl, name)("token[]", *needed)
 
 
 def test_layout_text_is_checked_too():

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.split_config import SplitConfig
 from gpulayout.model.tile import reach
 from gpulayout.model.tiling import expand
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MOST_SIZES = 20_000          # in all orders that are tried, the sizes under the tiles counted: under a tenth of a second
 
 
+@takes_shapes("shape")
 def least_waste(shape: Shape) -> Shape:
     """The same array with its dimensions in the order that needs the fewest bytes under the same tiles and padded widths.
 
@@ -38,8 +40,7 @@ def least_waste(shape: Shape) -> Shape:
 
     LayoutError for a dimension without a bound.
 
-    >>> from gpulayout import parse_shape
-    >>> str(least_waste(parse_shape("f32[16,256]{0,1:T(8,128)}")))
+    >>> str(least_waste("f32[16,256]{0,1:T(8,128)}"))
     'f32[16,256]{1,0:T(8,128)}'
     """
     widths, order = shape.buffer_dimensions, shape.layout.minor_to_major

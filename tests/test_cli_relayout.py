@@ -188,3 +188,12 @@ def test_an_array_of_narrow_elements_is_packed_from_opaque_bytes(folder):
     np.testing.assert_array_equal(np.load("again.npy"), array.view(np.uint8), strict=True)
     np.save("wide.npy", np.zeros((3, 5), np.int8))
     assert "its elements are int8, but s4[3,5]{1,0:E(4)} needs int4" in failure("relayout", "wide.npy", "out.npy", "--to", "s4[3,5]{1,0:E(4)}")
+
+
+@pytest.mark.parametrize("layout, shape", [("{0,1:E(4)}", "s4[3,5]{0,1:E(4)}"), ("{1,0:E(2)}", "s2[3,5]{1,0:E(2)}"),
+                                           ("{0,1}", "f8e4m3fn[3,5]{0,1}")])
+def test_the_shape_named_for_opaque_elements_can_be_written(layout, shape, folder):
+    np.save("opaque.npy", np.zeros((3, 5), "V1"))
+    assert failure("relayout", "opaque.npy", "out.npy", "--to", layout) == (
+        f"opaque.npy: its elements are opaque (|V1); name their type with a whole shape, such as --to '{shape}'")
+    run("relayout", "opaque.npy", "out.npy", "--to", shape)

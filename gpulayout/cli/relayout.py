@@ -126,11 +126,18 @@ def _array_shape(source: NpyFile, to: Shape | Layout) -> Shape:
     if source.dtype.kind == "V":
         sizes = ",".join(map(str, source.dimensions))
         raise Failure(f"{source.path}: its elements are opaque ({source.dtype.str}); name their type with a whole shape, such "
-                      f"as --to '{'f8e4m3fn' if source.dtype.itemsize == 1 else 'bf16'}[{sizes}]{to}'")
+                      f"as --to '{_likely_type(source, to)}[{sizes}]{to}'")
     try:
         return Shape(source.dtype, source.dimensions, layout)
     except TypeError as error:
         raise Failure(f"{source.path}: {error}") from None
+
+
+def _likely_type(source: NpyFile, layout: Layout) -> str:
+    """A type that opaque elements may be, for an example: one that the layout can store."""
+    if layout.element_size_in_bits in (1, 2, 4):
+        return f"s{layout.element_size_in_bits}"
+    return "f8e4m3fn" if source.dtype.itemsize == 1 else "bf16"
 
 
 def _target_shape(shape: Shape, to: Shape | Layout) -> Shape:

@@ -58,8 +58,8 @@ def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, un
     is enough; a SHAPE such as u8[3000,4000,3]{1,0,2} must agree with the file.  A buffer brings none, so --from needs the
     whole SHAPE.
 
-    Element types that NumPy does not know (bf16, f8...) stand in .npy files as opaque bytes (V2, V1): name the type with
-    a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy, or uint8 where elements are packed, as with E(4).  Packed
+    Element types that NumPy does not know (bf16, f8...) stand in .npy files as opaque bytes (V2, V1) or as unsigned
+    integers of the same width: name the type with a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy, or uint8 where elements are packed, as with E(4).  Packed
     elements come back as uint8 too, one in a byte, in its low bits.
 
     Files are memory-mapped and moved on the CPU.  OUT.npy appears complete or not at all; an existing file is replaced only
@@ -150,7 +150,8 @@ def _check_element_type(source: NpyFile, shape: Shape) -> None:
     opaque = source.dtype.kind == "V" or (element_type.is_extended and source.dtype == element_type.carrier)
     if source.dtype == element_type.dtype or (opaque and source.dtype.itemsize == element_type.itemsize):
         return
-    raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} needs {shape.dtype.name}")
+    also = f" (or {element_type.carrier.name})" if element_type.is_extended else ""
+    raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} needs {shape.dtype.name}{also}")
 
 
 def _carry_out(job: Job) -> float:

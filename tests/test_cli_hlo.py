@@ -77,6 +77,12 @@ def test_a_file_without_a_shape_is_a_failure(text, tmp_path):
     assert result.stderr.startswith("gpulayout: error: standard input: no shape in ") and result.stderr.count("\n") == 1
 
 
+def test_stablehlo_is_told_from_a_compiled_program():
+    text = "func.func public @main(%arg0: tensor<3x4xf32>) -> tensor<3x4xf32> {"
+    assert listed(text, code=1).stderr == (f"gpulayout: error: standard input: no shape in {len(text)} characters: "
+                                           "tensors of StableHLO have no layout, a compiled program's text has\n")
+
+
 def test_bytes_that_are_no_text_are_stepped_over(tmp_path):
     path = tmp_path / "dump.bin"
     path.write_bytes(b"\xff\xfe\0\x80 f32[2]{0} \xc3(\x9f" + bytes(range(256)) + b"\n = s8[3]{0} ")

@@ -255,8 +255,8 @@ def test_what_is_no_job(executor, job, message):
 
 
 @pytest.mark.parametrize("out, kind, message", [
-    ([None], ValueError, "out has 1 buffer, but there are 2 jobs"),
-    ([], ValueError, "out has 0 buffers, but there are 2 jobs"),
+    ([None], ValueError, "out has 1 buffer for 2 jobs: it needs one or None per job"),
+    ([], ValueError, "out has 0 buffers for 2 jobs: it needs one or None per job"),
     (np.zeros(2), TypeError, "out is a ndarray: it must be a list with one buffer or None per job"),
     ("ab", TypeError, "out is a str: it must be a list with one buffer or None per job"),
 ])

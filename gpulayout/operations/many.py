@@ -56,7 +56,7 @@ def _checked_outs(out: Any, count: int) -> Sequence[Any]:
     if not isinstance(out, Sequence) or isinstance(out, (str, bytes)):
         raise TypeError(f"out is a {type(out).__name__}: it must be a list with one buffer or None per job")
     if len(out) != count:
-        raise ValueError(f"out has {counted(len(out), 'buffer')}, but there are {counted(count, 'job')}")
+        raise ValueError(f"out has {counted(len(out), 'buffer')} for {counted(count, 'job')}: it needs one or None per job")
     return out
 
 

@@ -109,8 +109,9 @@ def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
         raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}; with --from the file is a 1-D "
                       "buffer, and an N-d array is packed without --from")
     if source.element_count != shape.buffer_length:
-        raise Failure(f"{source.path}: it has {counted(source.element_count, 'element')}, but a buffer of {shape} has "
-                      f"{shape.buffer_length}{' bytes' * shape.is_packed}")
+        unit = "byte" if shape.is_packed else "element"
+        raise Failure(f"{source.path}: it has {counted(source.element_count, unit)}, but a buffer of {shape} has "
+                      f"{shape.buffer_length}")
     return shape
 
 

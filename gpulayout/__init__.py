@@ -5,6 +5,7 @@
     shape_to_proto, shape_from_proto,
     layout_to_proto, layout_from_proto            the same as the bytes of XLA's protos
     is_bitcast, shapes_equal, subshapes, ...      questions about shapes: docs/xla-names.md has all of them
+    least_waste                                   the order of dimensions that needs the fewest bytes under the same tiles
     linearize, delinearize, convert_linear        index conversion
     pack, unpack, relayout, relayout_many,
     view, empty, plan                             moving bytes

@@ -64,7 +64,8 @@ class Span(NamedTuple):
 def find_shapes(text: str) -> Iterator[FoundShape]:
     """Every shape in a text with its position, from the beginning to the end; TypeError for what is no `str`, nothing else.
 
-    The module says what counts as a shape there.  The time is linear in the length of the text, whatever it holds.
+    help("gpulayout.model.hlo_text") says what counts as a shape there.  The time is linear in the length of the text, whatever it
+    holds.  A shape may be a tuple or a token too: `leaf_shapes` gives the parts of any shape, arrays among them.
 
     >>> text = 'ROOT %t = (f32[2,3]{0,1:T(8,128)}, s32[]) tuple(f32[2,3]{0,1:T(8,128)} %a, s32[] %b), metadata={op_name="f32[9]"}'
     >>> for found in find_shapes(text):

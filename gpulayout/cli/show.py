@@ -144,7 +144,8 @@ def _pad_value(shape: Shape) -> str:
 
 
 def _dimension_table(shape: Shape) -> Table:
-    table = new_table("dim", "name", "size", "width in memory", "stride", "byte stride", "minor position")
+    width = "width before tiles" if shape.is_tiled else "width in memory"
+    table = new_table("dim", "name", "size", width, "stride", "byte stride", "minor position")
     labels = dimension_labels(shape.rank)
     strides = ["-"] * shape.rank if shape.is_tiled else shape.strides
     byte_strides = ["-"] * shape.rank if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides

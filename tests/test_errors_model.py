@@ -168,8 +168,8 @@ ERRORS = {
         "tail_padding_alignment 4611686018427387904 is too large for f32[2]{0:L(4611686018427387904)}: 18446744073709551616 bytes, "
         "the limit is 2^63-1"),
     "strides of tiles": (lambda: Shape("f32", (2, 3), Layout((1, 0), tiles=((2, 2),))).strides, LayoutError,
-        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} cannot be said by strides: neighbours lie at different distances inside and across "
-        "tiles"),
+        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} cannot be said by strides: a tiled shape has none of its own; gl.view finds them where "
+        "neighbours lie at one distance"),
     "byte strides of packed elements": (lambda: Shape("s4", (10, 20), Layout((1, 0), element_size_in_bits=4)).byte_strides,
         LayoutError, "element_size_in_bits 4 of s4[10,20]{1,0:E(4)} has no byte strides: neighbours lie in the same byte"),
     "an element size of another type": (Shape("f32", (2,), Layout((0,), element_size_in_bits=4)).validate_layout, LayoutError,

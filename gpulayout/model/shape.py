@@ -182,11 +182,11 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
     def strides(self) -> tuple[int, ...]:
         """Elements between neighbours along each dimension, padding included; a width of 0 counts as 1.
 
-        LayoutError for a tiled layout, whose elements no strides can reach.
+        LayoutError for any tiles; where they leave one stride for each dimension, `view` finds it.
         """
         if self.is_tiled:
             raise LayoutError(f"tiles {''.join(map(str, self.layout.tiles))} of {self} cannot be said by strides: "
-                              "neighbours lie at different distances inside and across tiles")
+                              "a tiled shape has none of its own; gl.view finds them where neighbours lie at one distance")
         strides, step = [0] * self.rank, 1
         for dim in self.layout.minor_to_major:
             strides[dim] = step

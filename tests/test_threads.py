@@ -221,6 +221,17 @@ def test_many_moves_write_nothing_when_the_number_is_wrong(monkeypatch):
     assert (out == 7).all()
 
 
+def test_moves_in_pieces_write_nothing_when_the_number_is_wrong(monkeypatch):
+    """The first piece is 100 elements, which one thread copies; the last fills 16 MB."""
+    monkeypatch.setenv(threads.VARIABLE, "many")
+    plan = gl.plan("u8[10,10]", "{1,0:PD(4000,4000)T(8,8)}")
+    out = np.full(plan.target.buffer_size, 7, np.uint8)
+    assert len(plan.pieces) > 1
+    with pytest.raises(threads.BadThreadCount):
+        plan(np.zeros(100, np.uint8), out)
+    assert (out == 7).all()
+
+
 @pytest.mark.parametrize("value", ("0", "-1", "1.5", "two", "99999", "\u0663", "9" * 5000))
 def test_a_wrong_number_is_refused_before_a_byte_is_written(monkeypatch, value):
     monkeypatch.setenv(threads.VARIABLE, value)

@@ -13,7 +13,7 @@ from gpulayout.backends.numpy_bits import move_bits
 from gpulayout.backends.numpy_index import convert
 from gpulayout.backends.numpy_lookup import move_lookup
 from gpulayout.backends.numpy_views import strided_view, word_of
-from gpulayout.backends.threads import share, thread_count
+from gpulayout.backends.threads import share, thread_count, wanted_threads
 from gpulayout.model.shape import Shape
 from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.host_plan import Fill, HostPlan, host_pieces, host_plan
@@ -56,6 +56,8 @@ class NumpyBackend:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
 
     def move(self, pieces: Pieces, source: np.ndarray, target: np.ndarray) -> None:
+        if len(pieces) > 1:
+            wanted_threads()                     # a wrong number is refused before the first piece writes
         for move, source_offset, target_offset in pieces if len(pieces) == 1 else host_pieces(pieces):
             if type(move) is BitsMove:
                 move_bits(move, source_offset, target_offset, source, target)
@@ -78,7 +80,7 @@ class NumpyBackend:
                 _copy_whole(reading, writing, plan, fills)
 
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
-        thread_count()                           # a wrong number is refused before the first job writes
+        wanted_threads()                         # a wrong number is refused before the first job writes
         def carry_out() -> None:
             for job in jobs:
                 self.move(job.pieces, job.source, job.target)

@@ -25,9 +25,14 @@ class BadThreadCount(ValueError):
 
 def thread_count() -> int:
     """How many threads take part in a large move.  BadThreadCount when GPULAYOUT_NUM_THREADS is not a whole number of 1 or more."""
+    return wanted_threads() or _usable_cores()
+
+
+def wanted_threads() -> int | None:
+    """The number in GPULAYOUT_NUM_THREADS, or None.  BadThreadCount as `thread_count` raises it."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
-        return _usable_cores()
+        return None
     if not (wanted.isascii() and wanted.strip().isdecimal() and len(wanted) <= 20 and 1 <= int(wanted) <= _MOST):
         raise BadThreadCount(f"{VARIABLE} is {wanted[:40]!r}: it must be a whole number from 1 to {_MOST}")
     return int(wanted)

@@ -319,6 +319,12 @@ def test_an_unsigned_operand_past_2_63_is_named_as_it_is(executor):
                                  "coordinate 9223372036854775813 of dimension 0 is not in 0..2")
 
 
+def test_no_index_is_bad_where_there_are_none(executor):
+    huge, none = executor.array(np.array(2**63 + 5, np.uint64)), executor.array(np.zeros(0, np.int8))
+    for mode in ("raise", "wrap", "clip"):
+        assert executor.host(gl.linearize((huge, none), "f32[3,3]", mode=mode)).shape == (0,)
+
+
 def test_operands_without_dimensions_work(executor):
     one, two = executor.array(np.array(1)), executor.array(np.array(2))
     assert int(gl.linearize((one, two), "f32[2,3]")) == int(gl.linearize((one, 2), "f32[2,3]")) == 5

@@ -65,7 +65,7 @@ def stacked(backend: Backend, values: Sequence[Array], result_shape: tuple[int, 
 
 def _signed(array: Array, dim: int, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: str) -> Array:
     size = shape.dimensions[dim]
-    if array.dtype != np.uint64 or not array.size or not size or int(array.max()) < 2**63:
+    if array.dtype != np.uint64 or 0 in result_shape or not size or int(array.max()) < 2**63:
         return array.astype(INT64)
     if mode == "wrap":
         return (array % np.uint64(size)).astype(INT64)

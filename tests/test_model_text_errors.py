@@ -87,6 +87,11 @@ def test_text_that_does_not_read_says_where(text, position, problem):
     assert caught.value.position == position
 
 
+def test_a_padding_value_that_is_too_long_is_named_as_that():
+    with pytest.raises(ShapeTextError, match=r"^padding value '9{32}'\.\.\. has 321 characters: 320 is the limit, at character 17 "):
+        gl.parse_shape(f"f32[2]{{0:PD(3)PV({'9' * 321})}}")
+
+
 @pytest.mark.parametrize("text, position, problem", [
     ("f32[2,3]{0}", 8, "minor_to_major (0,) has 1 entry for f32[2,3]: the shape has 2 dimensions"),
     ("f32[2,3] {0,0}", 9, "minor_to_major (0, 0) is not an ordering of dimensions 0..1: dimension 0 appears twice"),

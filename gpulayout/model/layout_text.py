@@ -94,9 +94,10 @@ def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar
     raw, position = reader.parenthesis()
     if raw in NAMES:
         return {"padding_value": NAMES[raw]}
+    if len(raw) > MAX_SCALAR:
+        raise reader.error(f"padding value {raw[:32]!r}... has {len(raw)} characters: {MAX_SCALAR} is the limit", position)
     try:
-        if len(raw) <= MAX_SCALAR:
-            return {"padding_value": parse_scalar(raw)}
+        return {"padding_value": parse_scalar(raw)}
     except ValueError:
         pass
     raise reader.error(f"padding value {raw[:32]!r} is neither a number nor one of {', '.join(NAMES)}", position)

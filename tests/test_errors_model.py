@@ -276,3 +276,10 @@ def test_a_wrong_type_is_found_by_either_except_clause():
     with pytest.raises(LayoutError):
         gl.parse_shape("f32[")
     assert not issubclass(LayoutError, TypeError)
+
+
+def test_messages_about_endless_shapes_keep_the_field_and_the_rule():
+    with pytest.raises(gl.LayoutError) as caught:
+        gl.Shape("f32", (3,) * 100_000)
+    message = str(caught.value)
+    assert len(message) < 1500 and message.startswith("dimensions (3, 3, ") and message.endswith("at least 2^253 bytes, the limit is 2^63-1")

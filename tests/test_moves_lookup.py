@@ -1,11 +1,13 @@
 """Moves that are no few boxes: every place looked up, on every executor, against the reference."""
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
 
 import gpulayout as gl
 from gpulayout.backends import numpy_lookup
+from gpulayout.operations.relayout import Plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.lookup_move import LookupMove
 from gpulayout.planning.pieces import pack_pieces, relayout_pieces, unpack_pieces
@@ -107,9 +109,9 @@ def test_strides_both_ways_that_reach_past_2_31_together(looked_up):
 
 @pytest.mark.parametrize("name, bits", [("s32", 0), ("u4", 4), ("s1", 1), ("s4", 0)])
 def test_blocks_and_threads(monkeypatch, looked_up, name, bits):
-    """Blocks of 64 places share no byte, whoever carries them out."""
-    monkeypatch.setattr(numpy_lookup, "BLOCK", 64)
-    monkeypatch.setattr(numpy_lookup, "SHARE", 1)
+    """Small blocks share no byte, whoever carries them out."""
+    monkeypatch.setattr(numpy_lookup, "BLOCK", 69)
+    monkeypatch.setattr(numpy_lookup, "SHARE", 500)
     packed = f"E({bits})" if bits else ""
     source = gl.parse_shape(f"{name}[37,53]{{1,0:T(5,7){packed}}}")
     target = source.with_layout(gl.parse_layout(f"{{0,1:T(3,2)L(5){packed}}}"))
@@ -121,6 +123,24 @@ def test_blocks_and_threads(monkeypatch, looked_up, name, bits):
         monkeypatch.setenv("GPULAYOUT_NUM_THREADS", threads)
         assert gl.relayout(gl.pack(array, source), source, target).tobytes() == wanted.tobytes()
         assert gl.unpack(wanted, target).tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("threads", ("1", "2", "7"))
+@pytest.mark.parametrize("source, target", [
+    ("c128[1000,1001]{1,0:T(*,1000)}", "{0,1:T(*,999)}"), ("s4[1031,1021]{1,0:E(4)}", "{1,0:T(3,5)E(4)}"), ("s4[1031,1021]{1,0:E(4)}", "{0,1:E(4)}"),
+    ("s4[1032,1024]{1,0:E(4)}", "{0,1:E(4)}"), ("u1[1031,1021]", "{0,1:E(1)}"), ("s16[101,103,107]{2,1,0:T(7)(3)(2)}", "{0,1,2:T(*,5)(3)(2)}")])
+def test_scratch_arrays_of_all_threads_fit_into_4_megabytes(monkeypatch, source, target, threads):
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", threads)
+    with few_pieces(50):
+        plan = Plan(gl.parse_shape(source), gl.parse_shape(source).with_layout(target))
+    buffer, out = (np.zeros(shape.buffer_length, shape.buffer_dtype) for shape in (plan.source, plan.target))
+    plan(buffer, out)
+    tracemalloc.start()
+    try:
+        plan(buffer, out)
+        assert tracemalloc.get_traced_memory()[1] <= 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_many_small_pieces_are_looked_up_and_few_or_large_ones_are_not():

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpulayout.backends.numpy_bits_turn import move_turned
 from gpulayout.backends.numpy_views import Memory, word_of
-from gpulayout.backends.threads import share
+from gpulayout.backends.threads import share, thread_count
 from gpulayout.planning.bits_host import Box, HostBits, boxes, host_bits, parts, whole_bytes, written
 from gpulayout.planning.bits_move import BitsMove
 
@@ -19,6 +19,9 @@ def move_bits(move: BitsMove, source_offset: int, target_offset: int, source: np
     """Carry out a packed move that begins so many bytes after the first element of each array."""
     if move.slots:
         plan = host_bits(move)
+        threads = min(thread_count(), plan.chunks(move))
+        if threads > 1:
+            plan = host_bits(move, threads)
         reading, writing = Memory(source, source_offset), Memory(target, target_offset)
         if plan.turn:
             move_turned(move, plan, reading, writing)

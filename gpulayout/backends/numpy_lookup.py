@@ -8,26 +8,31 @@ import numpy as np
 from gpulayout.backends import numpy_index_program
 from gpulayout.backends.numpy_bits import packed
 from gpulayout.backends.numpy_views import strided_view, word_of
-from gpulayout.backends.threads import share
+from gpulayout.backends.threads import share, thread_count
+from gpulayout.planning.host_tiles import SCRATCH_BYTES
 from gpulayout.planning.lookup_move import LookupMove
 
-BLOCK = 1 << 16              # places, a multiple of 8: no two blocks share a byte of the target
-SHARE = 4                    # blocks from which on another thread is worth its start
+BLOCK = 1 << 16              # places, as long as the numbers and elements in all threads together fit SCRATCH_BYTES
+SHARE = 1 << 18              # places from which on another thread is worth its start
 
 
 def move_lookup(move: LookupMove, source: np.ndarray, target: np.ndarray) -> None:
     """Carry out a move between whole arrays; one with strides of its own has the logical dimensions."""
-    share(functools.partial(_move_blocks, move, source, target), -(-move.place_count // BLOCK), SHARE)
+    threads = max(min(thread_count(), move.place_count // SHARE), 1)
+    place_bytes = move.program.index_bits // 8 * (move.program.slots + 10) + 2 * move.itemsize
+    block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8          # no two blocks share a byte of the target
+    count = -(-move.place_count // block)
+    share(functools.partial(_move_blocks, move, source, target, block), count, -(-count // threads))
 
 
-def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, first: int, last: int) -> None:
+def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block: int, first: int, last: int) -> None:
     program, word = move.program, word_of(move.itemsize)
-    size = min(move.place_count, BLOCK)
+    size = min(move.place_count, block)
     scratch = numpy_index_program.Scratch(program, size)
     places = np.empty(size, np.int32 if program.index_bits == 32 else np.int64)           # signed: strides may be negative
     pad = np.frombuffer(move.pad, word)[0]
-    for block in range(first, last):
-        begin, end = block * BLOCK, min((block + 1) * BLOCK, move.place_count)
+    for begin in range(first * block, min(last * block, move.place_count), block):
+        end = min(begin + block, move.place_count)
         found = places[:end - begin]
         padding = numpy_index_program.padding_of(program, scratch, np.arange(begin, end, dtype=places.dtype), found)
         if padding is not None:

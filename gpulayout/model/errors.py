@@ -1,7 +1,10 @@
 """What goes wrong when a layout or a shape cannot be.
 
-One line each, in this order: the field, its value, the rule it breaks, the whole shape, the first offender.
+One line each, in this order: the field, its value, the rule it breaks, the whole shape, the first offender.  Of a shape with
+hundreds of dimensions a line leaves out the middle.
 """
+
+_BEGINNING, _END = 1000, 400         # characters that are kept of a message that is longer
 
 
 class LayoutError(ValueError):
@@ -13,6 +16,10 @@ class LayoutError(ValueError):
         ...
     gpulayout.model.errors.LayoutError: minor_to_major (0, 0) is not an ordering of dimensions 0..1: dimension 0 appears twice
     """
+
+    def __init__(self, message: str):
+        is_short = len(message) <= _BEGINNING + _END
+        super().__init__(message if is_short else f"{message[:_BEGINNING]} ... {message[-_END:]}")
 
 
 class LayoutTypeError(LayoutError, TypeError):

@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 from gpulayout.planning.bits_move import BitsMove
 from gpulayout.planning.bits_turn import Turn, turned
+from gpulayout.planning.host_tiles import SCRATCH_BYTES
 from gpulayout.planning.move import Block
 
 _CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16        # slots
+_MOST_SLOTS = 3 << 19        # of the chunks of all threads: with what is made on the way, 4 MB
 _LEAST_TURNED = 1 << 14      # slots: below, all the calls for a tile take longer
 _MOST_ROWS = 16              # of a block: more take more calls than they save
 _TURNED_RUN, _TURNED_BYTES = 256, 1 << 19                               # blocks along the source, bytes of scratch for a tile
@@ -73,24 +75,29 @@ class Part(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)
-def host_bits(move: BitsMove) -> HostBits:
-    """The plan of a packed move for NumPy."""
+def host_bits(move: BitsMove, threads: int = 1) -> HostBits:
+    """The plan of a packed move for NumPy; the scratch arrays of so many threads together have 4 MB at most."""
     turn = next(filter(None, (turned(move, bits) for bits in (64, 32, 16, 8) if bits // move.bits <= _MOST_ROWS)), None)
     if turn and move.slots >= _LEAST_TURNED:
-        tile = _turned_tile(turn)
+        tile = _turned_tile(turn, threads)
         return HostBits(math.prod(tile) * turn.side**2, False, turn, tile)
     chunk = _CHUNK if abs(move.axes[0].source_stride) == 1 else _FAR_CHUNK
     count = math.prod(min(period, axis.bound) for period, axis in zip(_periods(move), move.axes))
     if count > 4 and count * _LEAST_PART > min(move.element_count, chunk):
-        return HostBits(_LOOKED_UP_CHUNK, True)
-    return HostBits(chunk, False)
+        return HostBits(_part(_LOOKED_UP_CHUNK, threads), True)
+    return HostBits(_part(chunk, threads), False)
 
 
-def _turned_tile(turn: Turn) -> tuple[int, ...]:
+def _part(chunk: int, threads: int) -> int:
+    """A chunk that all threads have room for, in whole bytes whatever the width of elements."""
+    return max(min(chunk, _MOST_SLOTS // threads) // 8, 1) * 8
+
+
+def _turned_tile(turn: Turn, threads: int) -> tuple[int, ...]:
     """Blocks of a tile along each axis: in runs along the source first, then along the target."""
-    most = _TURNED_BYTES // (turn.side + 1) // turn.unit_bytes
+    most = max(min(_TURNED_BYTES, SCRATCH_BYTES // threads) // (turn.side + 1) // turn.unit_bytes, 1)
     minor, found, *others = (axis.extent for axis in turn.axes)
-    along_source = min(found, _TURNED_RUN)
+    along_source = min(found, _TURNED_RUN, most)
     along_target = min(minor, most // along_source)
     sizes = [along_target, min(found, most // along_target)]
     for extent in others:

@@ -180,15 +180,16 @@ def test_index_converts_both_ways():
     assert run("index", PADDED, "1,2", "(0,1)").stdout == "1,2 -> 7    (byte 28)\n0,1 -> 3    (byte 12)\n"
     assert run("index", PADDED, "--linear", "7").stdout == "7 -> 1,2    (byte 28)\n"
     assert run("index", "f64[]", "()").stdout == "() -> 0    (byte 0)\n"
+    assert run("index", "s4[2,3]{1,0:E(4)}", "1,0").stdout == "1,0 -> 3    (byte 1, from bit 4 on)\n"
     assert json.loads(run("index", PADDED, "--linear", "7", "--json").stdout) == [
-        {"index": [1, 2], "linear": 7, "byte_offset": 28, "padding": False}]
+        {"index": [1, 2], "linear": 7, "byte_offset": 28, "bit_offset": 0, "padding": False}]
 
 
 def test_index_reports_padding_and_exits_with_1():
     result = run("index", PADDED, "--linear", "7", "2", code=1)
     assert result.stdout == "7 -> 1,2    (byte 28)\n2 -> padding: coordinate 2 of dimension 0 is past the size 2\n"
     assert json.loads(run("index", PADDED, "--linear", "2", "--json", code=1).stdout)[0] == {
-        "index": None, "linear": 2, "byte_offset": 8, "padding": True}
+        "index": None, "linear": 2, "byte_offset": 8, "bit_offset": 0, "padding": True}
 
 
 @pytest.mark.parametrize("args", [

@@ -46,6 +46,10 @@ def test_json_has_every_buffer_and_the_better_shape():
          "least_waste": {"shape": "s8[5]{0:T(4)}", "nbytes": 8}}]}
 
 
+def test_top_without_a_program_is_refused():
+    assert "--top goes with --hlo FILE" in refusal("show", "f32[2,3]", "--top", "3")
+
+
 def test_top_shortens_the_table_and_says_so():
     text = listed(PROGRAM, "--top", "1").stdout
     assert "s8[5]" not in text and text.endswith("and 1 more; --top 2 lists all\n")

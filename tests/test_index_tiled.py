@@ -323,10 +323,10 @@ def test_results_that_do_not_fit_are_refused_by_size(executor):
 
 def test_the_command_line_converts_tiled_indices_and_names_what_tiles_leave_empty():
     assert run("index", "bf16[16,256]{1,0:T(8,128)(2,1)}", "9,130").stdout == "9,130 -> 3077    (byte 6154)\n"
-    assert run("index", "s4[3,5]{1,0:T(2,2)E(4)}", "--linear", "17").stdout == "17 -> 2,3    (byte 8)\n"
+    assert run("index", "s4[3,5]{1,0:T(2,2)E(4)}", "--linear", "17").stdout == "17 -> 2,3    (byte 8, from bit 4 on)\n"
     assert run("index", CHAIN, "--linear", "4", "3", code=1).stdout == "4 -> 3    (byte 16)\n3 -> padding: the tiles leave it empty\n"
     found = json.loads(run("index", SCALAR, "--linear", "1", "--json", code=1).stdout)
-    assert found == [{"index": None, "linear": 1, "byte_offset": 4, "padding": True}]
+    assert found == [{"index": None, "linear": 1, "byte_offset": 4, "bit_offset": 0, "padding": True}]
 
 
 # ---- plans ------------------------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from gpulayout.planning.host_plan import MOST_THREADS
+
 VARIABLE = "GPULAYOUT_NUM_THREADS"
-_MOST = 1024
 
 _pool: ThreadPoolExecutor | None = None
 _size = 0
@@ -33,8 +34,8 @@ def wanted_threads() -> int | None:
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return None
-    if not (wanted.isascii() and wanted.strip().isdecimal() and len(wanted) <= 20 and 1 <= int(wanted) <= _MOST):
-        raise BadThreadCount(f"{VARIABLE} is {wanted[:40]!r}: it must be a whole number from 1 to {_MOST}")
+    if not (wanted.isascii() and wanted.strip().isdecimal() and len(wanted) <= 20 and 1 <= int(wanted) <= MOST_THREADS):
+        raise BadThreadCount(f"{VARIABLE} is {wanted[:40]!r}: it must be a whole number from 1 to {MOST_THREADS}")
     return int(wanted)
 
 

@@ -68,17 +68,18 @@ def _from_linear(place: int, shape: Shape) -> Conversion:
 
 def _as_json(found: Conversion, shape: Shape) -> dict:
     return {"index": None if found.is_padding else found.index, "linear": found.linear,
-            "byte_offset": _byte(found, shape), "padding": found.is_padding}
+            "byte_offset": _place(found, shape)[0], "bit_offset": _place(found, shape)[1], "padding": found.is_padding}
 
 
-def _byte(found: Conversion, shape: Shape) -> int:
-    """The byte in which a place begins."""
-    return found.linear * shape.bits_per_element // 8
+def _place(found: Conversion, shape: Shape) -> tuple[int, int]:
+    """The byte in which a place begins, and the bit of it: 0 is the lowest."""
+    return divmod(found.linear * shape.bits_per_element, 8)
 
 
 def _as_text(found: Conversion, shape: Shape, from_linear: bool) -> str:
     logical = ",".join(map(str, found.index)) or "()"
-    where = f"    (byte {_byte(found, shape)})"
+    byte, bit = _place(found, shape)
+    where = f"    (byte {byte}{f', from bit {bit} on' if shape.is_packed else ''})"
     if not from_linear:
         return f"{logical} -> {found.linear}{where}"
     if not found.is_padding:

@@ -22,9 +22,9 @@ MAX_DIMENSIONS = 16          # listed; NumPy and the kernels end at 64, but a te
 @click.command(short_help="What a shape means: order, strides, bytes, padding, and a picture.")
 @click.argument("shape", metavar="[SHAPE]", type=SHAPE, required=False)
 @click.option("--hlo", "path", metavar="FILE", help="List the buffers of a program's text instead; - is standard input.")
-@click.option("--top", "most", metavar="N", type=click.IntRange(1), default=20, show_default=True, help="With --hlo: rows of the table.")
+@click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows of the table (20).")
 @json_option
-def show(shape: Shape | None, path: str | None, most: int, as_json: bool) -> None:
+def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool) -> None:
     """Show what SHAPE means: order, strides, bytes, padding, and a picture of it.
 
     The grid shows the logical array with the place of each element in memory; the strip shows memory with the logical
@@ -43,8 +43,10 @@ def show(shape: Shape | None, path: str | None, most: int, as_json: bool) -> Non
     """
     if (shape is None) == (path is None):
         raise click.UsageError("give either a SHAPE or --hlo FILE")
+    if most and path is None:
+        raise click.UsageError("--top goes with --hlo FILE")
     if path is not None:
-        show_hlo(path, most, as_json)
+        show_hlo(path, most or 20, as_json)
         return
     if as_json:
         print_json(shape_as_json(shape))

@@ -23,6 +23,7 @@ from gpulayout.planning.host_tiles import NEAR_BYTES, needs_tiles, scratch_strid
 from gpulayout.planning.move import Axis, Block, Move
 from gpulayout.planning.piece import Piece, Pieces
 
+MOST_THREADS = 1024          # that anyone may ask for
 SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save
 LONGEST_ELEMENT = 512        # bytes of a run that is moved as one element
 FILL_WHOLE_BYTES = 1024      # with less than this per run of padding, filling everything takes less time than the runs
@@ -76,7 +77,7 @@ class HostPlan:
     @property
     def most_threads(self) -> int:
         """How many threads the move is worth, if there are so many."""
-        return max(self.count // self.share, 1) if self.share else 1
+        return min(max(self.count // self.share, 1), MOST_THREADS) if self.share else 1
 
 
 @functools.lru_cache(maxsize=4096)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import gpulayout as gl
-from gpulayout import Layout, PaddingValue, Shape
+from gpulayout import Layout, Shape
 from gpulayout.model.arguments import as_shape
 
 TEXTS = ("f32[]", "f32[2,3]{1,0}", "bf16[2,3]{0,1}", "f32[2,3]{0,1:PD(3,5)}", "f32[2,3]{0,1:PD(3,5)PV(lowest)}",

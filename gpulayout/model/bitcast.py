@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from gpulayout.model import checks
 from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.errors import LayoutError
-from gpulayout.model.layout import Layout
 from gpulayout.model.same_places import same_places
 from gpulayout.model.shape import Shape
 from gpulayout.model.tiling import slot_of

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from gpulayout.model.shape import Shape
 from gpulayout.planning.move import Axis, Move, coalesce
 
 

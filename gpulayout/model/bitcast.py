@@ -53,7 +53,7 @@ def reshape_is_bitcast(source: Shape, target: Shape, *, ignore_element_type: boo
 
     False when the element counts, the buffer sizes or the pad values differ.  XLA: `ReshapeIsBitcast`.
 
-    >>> reshape_is_bitcast(Shape("f32", (17, 3, 1, 16), Layout((1, 0, 3, 2))), Shape("f32", (51, 16), Layout((0, 1))))
+    >>> reshape_is_bitcast("f32[17,3,1,16]{1,0,3,2}", "f32[51,16]{0,1}")
     True
     """
     if source.element_count != target.element_count or source.buffer_size != target.buffer_size:
@@ -117,7 +117,7 @@ def with_descending_layout_and_same_physical_layout(shape: Shape) -> Shape:
 
     XLA: `MakeShapeWithDescendingLayoutAndSamePhysicalLayout`.
 
-    >>> str(with_descending_layout_and_same_physical_layout(Shape("f32", (2, 3), Layout((0, 1)))))
+    >>> str(with_descending_layout_and_same_physical_layout("f32[2,3]{0,1}"))
     'f32[3,2]{1,0}'
     """
     return shape.permute_dimensions(shape.layout.major_to_minor)
@@ -198,7 +198,7 @@ def align_layouts(source: Shape, dimensions: Iterable[int]) -> Shape | None:
 
     Dimensions of size 1 become the most major.  A padded, tiled or split shape has none but itself.  XLA: `AlignLayouts`.
 
-    >>> str(align_layouts(Shape("f32", (6, 4), Layout((0, 1))), (2, 3, 4)))
+    >>> str(align_layouts("f32[6,4]{0,1}", (2, 3, 4)))
     'f32[2,3,4]{1,0,2}'
     """
     dimensions = checks.sizes("dimensions", dimensions)

@@ -228,3 +228,8 @@ def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
     assert [plan.fills_first for plan in plans] == [True, False, False, True]
     assert [plan.by_channels for plan in plans] == [False, False, False, True]
     assert all(plan.piece for plan in plans[:3])
+
+
+def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
+    plans = [host_plan.host_plan(gl.plan(text, "{0,1}").move) for text in ("u8[3000000,1000]", "f32[300,200]")]
+    assert [plan.most_threads for plan in plans] == [1024, 1]

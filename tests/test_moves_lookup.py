@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.backends import numpy_lookup
+from gpulayout.planning import lookup_host
 from gpulayout.operations.relayout import Plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.lookup_move import LookupMove
@@ -110,8 +110,8 @@ def test_strides_both_ways_that_reach_past_2_31_together(looked_up):
 @pytest.mark.parametrize("name, bits", [("s32", 0), ("u4", 4), ("s1", 1), ("s4", 0)])
 def test_blocks_and_threads(monkeypatch, looked_up, name, bits):
     """Small blocks share no byte, whoever carries them out."""
-    monkeypatch.setattr(numpy_lookup, "BLOCK", 69)
-    monkeypatch.setattr(numpy_lookup, "SHARE", 500)
+    monkeypatch.setattr(lookup_host, "BLOCK", 69)
+    monkeypatch.setattr(lookup_host, "SHARE", 500)
     packed = f"E({bits})" if bits else ""
     source = gl.parse_shape(f"{name}[37,53]{{1,0:T(5,7){packed}}}")
     target = source.with_layout(gl.parse_layout(f"{{0,1:T(3,2)L(5){packed}}}"))
@@ -119,10 +119,12 @@ def test_blocks_and_threads(monkeypatch, looked_up, name, bits):
     with few_pieces(1 << 16):
         wanted = gl.pack(array, target)
     assert is_looked_up(relayout_pieces(source, target))
+    lookup_host.host_lookup.cache_clear()
     for threads in ("1", "3"):
         monkeypatch.setenv("GPULAYOUT_NUM_THREADS", threads)
         assert gl.relayout(gl.pack(array, source), source, target).tobytes() == wanted.tobytes()
         assert gl.unpack(wanted, target).tobytes() == array.tobytes()
+    lookup_host.host_lookup.cache_clear()
 
 
 @pytest.mark.parametrize("threads", ("1", "2", "7"))

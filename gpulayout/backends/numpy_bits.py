@@ -30,11 +30,10 @@ def move_bits(move: BitsMove, source_offset: int, target_offset: int, source: np
 
 
 def _move_chunks(move: BitsMove, plan: HostBits, reading: Memory, writing: Memory, first: int, last: int) -> None:
-    in_place = move.target_bits == 8 and move.is_dense   # elements are spread where they belong
-    scratch = None if in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)    # a whole number of bytes when packed
+    scratch = None if plan.in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)    # a whole number of bytes when packed
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
-        if in_place:
+        if plan.in_place:
             _read_chunk(move, plan, reading, begin, end, writing.view(_BYTE, (end - begin,), begin, (1,)))
             continue
         scratch[end - begin:] = 0
@@ -75,10 +74,16 @@ def _look_up(move: BitsMove, reading: Memory, box: Box, places: np.ndarray) -> N
     slots = np.array(box.source)
     for axis, size in zip(move.axes, box.inside):
         slots = slots + (np.arange(size) * axis.source_stride).reshape(-1, *[1] * slots.ndim)
-    per = 8 // move.source_bits
-    read = reading.view(_BYTE, (move.source_span[1],), 0, (1,)).take(slots >> per.bit_length() - 1)
-    np.right_shift(read, ((slots & per - 1) * move.source_bits).astype(np.uint8), out=places)
-    places &= (1 << move.bits) - 1
+    places[...] = slots_at(reading.view(_BYTE, (move.source_span[1],), 0, (1,)), slots, move.source_bits)
+
+
+def slots_at(memory: np.ndarray, slots: np.ndarray, bits: int) -> np.ndarray:
+    """The elements in these slots of packed bytes, one in each byte."""
+    per = 8 // bits
+    found = memory.take(slots >> per.bit_length() - 1)
+    found >>= ((slots & per - 1) * bits).astype(np.uint8)
+    found &= (1 << bits) - 1
+    return found
 
 
 def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:

@@ -13,6 +13,7 @@ from gpulayout.backends.threads import share
 from gpulayout.planning.bits_host import HostBits
 from gpulayout.planning.bits_move import BitsMove
 
+
 def move_turned(move: BitsMove, plan: HostBits, reading: Memory, writing: Memory) -> None:
     """Carry out a move whose plan has blocks, tile by tile; the axes of arrays are those of the blocks, major first."""
     share(functools.partial(_turn_tiles, move, plan, reading, writing), plan.chunks(move), 1)

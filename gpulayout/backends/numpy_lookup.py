@@ -6,23 +6,16 @@ import functools
 import numpy as np
 
 from gpulayout.backends import numpy_index_program
-from gpulayout.backends.numpy_bits import packed
+from gpulayout.backends.numpy_bits import packed, slots_at
 from gpulayout.backends.numpy_views import strided_view, word_of
 from gpulayout.backends.threads import share, thread_count
-from gpulayout.planning.host_tiles import SCRATCH_BYTES
+from gpulayout.planning.lookup_host import host_lookup
 from gpulayout.planning.lookup_move import LookupMove
-
-BLOCK = 1 << 16              # places, as long as the numbers and elements in all threads together fit SCRATCH_BYTES
-SHARE = 1 << 18              # places from which on another thread is worth its start
-
 
 def move_lookup(move: LookupMove, source: np.ndarray, target: np.ndarray) -> None:
     """Carry out a move between whole arrays; one with strides of its own has the logical dimensions."""
-    threads = max(min(thread_count(), move.place_count // SHARE), 1)
-    place_bytes = move.program.index_bits // 8 * (move.program.slots + 10) + 2 * move.itemsize
-    block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8          # no two blocks share a byte of the target
-    count = -(-move.place_count // block)
-    share(functools.partial(_move_blocks, move, source, target, block), count, -(-count // threads))
+    plan = host_lookup(move, thread_count())
+    share(functools.partial(_move_blocks, move, source, target, plan.block), plan.count, plan.share)
 
 
 def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block: int, first: int, last: int) -> None:
@@ -55,12 +48,9 @@ def _read(move: LookupMove, source: np.ndarray, places: np.ndarray, word: np.dty
     low, high = move.source_span
     if not move.element_count:
         return np.zeros(len(places), word)                     # all of them are padding
-    if move.source_bits >= 8:
-        values = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))[places - low]          # every address
-    else:
-        per = 8 // move.source_bits
-        values = strided_view(source, word, (high,), 0, (1,)).take(places >> per.bit_length() - 1)
-        values >>= ((places & per - 1) * move.source_bits).astype(np.uint8)
+    if move.source_bits < 8:
+        return slots_at(strided_view(source, word, (high,), 0, (1,)), places, move.source_bits)
+    values = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))[places - low]              # every address
     if move.bits < 8:
         values &= (1 << move.bits) - 1
     return values

@@ -32,11 +32,13 @@ _LEAST_PART = 2000           # elements: a part takes about as long as looking s
 class HostBits(NamedTuple):
     """How large the chunks are, and whether slots are looked up one by one instead of read in parts.
 
+    in_place    elements are spread where they belong, without a scratch array: a byte for each, without gaps
     turn    the move in blocks of whole words, if it is one: then a chunk is a tile of them, so many along each of its axes
     """
 
     chunk: int
     looked_up: bool
+    in_place: bool
     turn: Turn | None = None
     tile: tuple[int, ...] = ()
 
@@ -80,12 +82,13 @@ def host_bits(move: BitsMove, threads: int = 1) -> HostBits:
     turn = next(filter(None, (turned(move, bits) for bits in (64, 32, 16, 8) if bits // move.bits <= _MOST_ROWS)), None)
     if turn and move.slots >= _LEAST_TURNED:
         tile = _turned_tile(turn, threads)
-        return HostBits(math.prod(tile) * turn.side**2, False, turn, tile)
+        return HostBits(math.prod(tile) * turn.side**2, False, False, turn, tile)
+    in_place = move.target_bits == 8 and move.is_dense
     chunk = _CHUNK if abs(move.axes[0].source_stride) == 1 else _FAR_CHUNK
     count = math.prod(min(period, axis.bound) for period, axis in zip(_periods(move), move.axes))
     if count > 4 and count * _LEAST_PART > min(move.element_count, chunk):
-        return HostBits(_part(_LOOKED_UP_CHUNK, threads), True)
-    return HostBits(_part(chunk, threads), False)
+        return HostBits(_part(_LOOKED_UP_CHUNK, threads), True, in_place)
+    return HostBits(_part(chunk, threads), False, in_place)
 
 
 def _part(chunk: int, threads: int) -> int:

@@ -31,12 +31,12 @@ class NotInBoxes(Exception):
 class LookupMove(Frozen):
     """A move of which every place is looked up.  Immutable and hashable.
 
-    program        from the number of a place to the place in the source; with `is_apart`, every coordinate's step is stored
+    program        from the number of a place to the place in the source; steps that store make the place in a target with strides
+                   of its own
     source_bits    of a slot: 1, 2 or 4 where the side is packed, else those of the whole element; target_bits likewise
     pad            one padding element; the low bits of a byte where a side is packed
     element_count  elements that are read; every one is written once
     source_span    byte offsets from the first element: lowest read, and one past the highest; target_span likewise
-    is_apart       the target is an array with strides of its own
     why            what kept the move from being a few boxes
     """
 
@@ -47,7 +47,6 @@ class LookupMove(Frozen):
     element_count: int
     source_span: tuple[int, int]
     target_span: tuple[int, int]
-    is_apart: bool
     why: str
 
     axes: ClassVar = ()                              # of boxes, which other moves have
@@ -87,6 +86,11 @@ class LookupMove(Frozen):
     @property
     def bytes_written(self) -> int:
         return -(-self.place_count * self.target_bits // 8)
+
+    @property
+    def is_apart(self) -> bool:
+        """True when the target is an array with strides of its own."""
+        return bool(self.strides[1])
 
     @functools.cached_property
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -128,4 +132,4 @@ def _lookup(numbered: Shape, source: Shape | Sequence[int], bits: tuple[int, int
     per = [8 // side if side < 8 else 1 for side in bits]                         # slots of a byte
     reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))     # from the lowest to the highest
     program = place_program(numbered, source, unit, apart, reach)
-    return (Piece(LookupMove(program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, bool(apart), str(why))),)
+    return (Piece(LookupMove(program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why))),)

@@ -43,7 +43,7 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
         return (Piece(relayout_move(source, target)),)
     sides = [shape_side(shape, 1 if packed else shape.itemsize) for shape in (source, target)]
     try:
-        return _pieces(target, element_boxes(source.dimensions, *sides), source.bits_per_element, target.bits_per_element, target)
+        return _pieces(target, element_boxes(source.dimensions, *sides), source.bits_per_element, target.bits_per_element)
     except NotInBoxes as why:
         return relayout_lookup(source, target, why)
 
@@ -60,7 +60,7 @@ def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
         return (Piece(pack_move(array_strides, shape)),)
     elements = element_boxes(shape.dimensions, array_side(array_strides), shape_side(shape, shape.itemsize))
     try:
-        return _pieces(shape, elements, *bits, shape)
+        return _pieces(shape, elements, *bits)
     except NotInBoxes as why:
         return pack_lookup(array_strides, shape, why)
 
@@ -76,7 +76,7 @@ def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
         return (Piece(unpack_move(shape, array_strides)),)
     elements = element_boxes(shape.dimensions, shape_side(shape, shape.itemsize), array_side(array_strides))
     try:
-        return _pieces(shape, elements, *bits)
+        return _pieces(shape, elements, *bits, is_filled=False)
     except NotInBoxes as why:
         return unpack_lookup(shape, array_strides, why)
 
@@ -115,13 +115,13 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
     return strides
 
 
-def _pieces(shape: Shape, elements: Iterable[Box], source_bits: int, target_bits: int, padded: Shape | None = None) -> Pieces:
-    """The pieces that copy these elements and fill what is padding in `padded`: those that copy come first, and the larger ones.
+def _pieces(shape: Shape, elements: Iterable[Box], source_bits: int, target_bits: int, is_filled: bool = True) -> Pieces:
+    """The pieces that copy these elements and fill the padding of a buffer of `shape`: those that copy come first, and the larger ones.
 
     Boxes are in bytes, or in slots where a side has less than 8 bits for an element.  NotInBoxes where they are too many.
     """
     packed = min(source_bits, target_bits) < 8
-    padding = padding_boxes(padded, 1 if packed else padded.itemsize) if padded else ()
+    padding = padding_boxes(shape, 1 if packed else shape.itemsize) if is_filled else ()
     copies = joined(_piece(shape, part) for part in _counted(shape, elements))
     fills = joined(_piece(shape, part.with_rows(((0,) * (1 + len(part.extents)), *part.rows))) for part in _counted(shape, padding))
     found = packed_pieces(copies, fills, source_bits, target_bits, shape) if packed else absorbed(copies, fills)

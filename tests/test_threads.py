@@ -1,10 +1,12 @@
 """Threads of the CPU backend: started late, shared by all callers, forgotten by forked children, and never in the way."""
+import _thread
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -41,7 +43,6 @@ def work(first, last):
     time.sleep(first / 500)                  # who is done first finds nothing left to do, while others are at work
 for _ in range(50):
     threads.share(work, 3, 1)
-threads._pool.shutdown(wait=True)
 print(len(parts))
 """, 30)
     assert done.split() == ["150"]
@@ -78,17 +79,61 @@ def test_several_threads_take_part(three_threads):
 
 
 @pytest.mark.parametrize("broken", (0, 1, 2))
-def test_an_error_of_any_part_is_raised_when_all_are_done(three_threads, broken):
-    done = []
+def test_an_error_of_any_part_is_raised_when_nobody_is_at_work(three_threads, broken):
+    """All three parts are begun before one fails, and the others take longer."""
+    together, done = threading.Barrier(3, timeout=30), []
 
     def work(first, last):
+        together.wait()
         if first == broken:
             raise KeyError(first)
+        time.sleep(0.05)
         done.append(first)
+
+    with pytest.raises(KeyError, match=str(broken)):
+        threads.share(work, 3, 1)
+    assert sorted(done) == [part for part in range(3) if part != broken]
+
+
+def test_after_an_error_no_part_is_begun(three_threads, monkeypatch):
+    monkeypatch.setattr(threads, "_crew", SoloCrew())
+    begun = []
+
+    def work(first, last):
+        begun.append(first)
+        raise KeyError(first)
 
     with pytest.raises(KeyError):
         threads.share(work, 3, 1)
-    assert sorted(done) == [part for part in range(3) if part != broken]
+    assert begun == [0]
+
+
+def test_a_thread_at_work_begins_no_further_part_after_an_error_of_the_caller(three_threads, monkeypatch):
+    class OneGuest(threads._Crew):
+        def invite(self, call, guests, size):
+            super().invite(call, 1, 1)
+
+    monkeypatch.setattr(threads, "_crew", OneGuest())
+    caller, at_work, begun = threading.get_ident(), threading.Event(), []
+
+    def work(first, last):
+        begun.append(first)
+        if threading.get_ident() == caller:
+            assert at_work.wait(30)
+            raise KeyError(first)
+        at_work.set()
+        time.sleep(0.05)                                     # long enough for the caller to fail
+
+    with pytest.raises(KeyError):
+        threads.share(work, 3, 1)
+    assert len(begun) == 2
+
+
+class SoloCrew(threads._Crew):
+    """Nobody comes to help."""
+
+    def invite(self, call, guests, size):
+        pass
 
 
 def test_callers_do_not_wait_for_each_other(three_threads):
@@ -122,10 +167,10 @@ def test_moves_from_many_threads_at_once_are_right(three_threads):
     assert results == [True] * 8
 
 
-def test_a_thread_that_comes_late_finds_nothing_to_do(three_threads, monkeypatch):
-    """Where no thread can be started, what was submitted stays in a queue until a busy thread looks there."""
-    monkeypatch.setattr(threads, "_pool", None)
-    monkeypatch.setattr(threads, "_size", 0)
+def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads):
+    """Where no thread can be started, an invitation waits until a busy thread reads it."""
+    crew = threads._Crew()
+    monkeypatch.setattr(threads, "_crew", crew)
     busy, release = threading.Event(), threading.Event()
 
     def hold(first, last):
@@ -133,32 +178,90 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(three_threads, monkeypatch
             busy.set()
             release.wait(30)
 
-    threads.share(lambda first, last: None, 2, 1)                        # a thread of the pool is there
+    monkeypatch.setenv(threads.VARIABLE, "2")
     holder = threading.Thread(target=threads.share, args=(hold, 2, 1))
     holder.start()
-    assert busy.wait(30)                                                 # and has something to do
-
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
     seen = []
     try:
+        assert busy.wait(30) or pytest.fail("the only thread of the crew did not come")
+        monkeypatch.setenv(threads.VARIABLE, "3")
         with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
+            patch.setattr(threads, "start_new_thread", refuse)
             threads.share(lambda first, last: seen.append((first, last)), 3, 1)
         assert sorted(seen) == [(0, 1), (1, 2), (2, 3)]
+        assert crew.invitations.qsize() == 1
     finally:
         release.set()
         holder.join()
-    threads._pool.shutdown(wait=True)                                    # whatever was queued has run
+    wait_until(crew.invitations.empty)
+    threads.share(lambda first, last: None, 2, 1)                        # whatever the thread had read before is over
     assert len(seen) == 3
+
+
+def refuse(function, arguments):
+    raise RuntimeError("can't start new thread")
+
+
+def test_invitations_do_not_pile_up(monkeypatch, three_threads):
+    """However many calls are made while all threads are busy."""
+    crew = threads._Crew()
+    monkeypatch.setattr(threads, "_crew", crew)
+    begun, release = threading.Semaphore(0), threading.Event()
+
+    def hold(first, last):
+        begun.release()
+        release.wait(30)
+
+    holder = threading.Thread(target=threads.share, args=(hold, 3, 1))
+    holder.start()
+    try:
+        for _ in range(3):
+            assert begun.acquire(timeout=30)
+        for _ in range(threads.MOST_THREADS):
+            threads.share(lambda first, last: None, 3, 1)
+        assert crew.invitations.qsize() == threads.MOST_THREADS
+    finally:
+        release.set()
+        holder.join()
+
+
+def test_callers_that_start_threads_at_once_start_no_more_than_needed(monkeypatch, three_threads):
+    """A thread that finds its seat taken ends; an idle crew has as many threads as seats."""
+    crew, started = threads._Crew(), []
+    monkeypatch.setattr(threads, "_crew", crew)
+    start = threads.start_new_thread
+
+    def start_two(function, arguments):                                  # as when two callers find the same seat free
+        started.append(arguments)
+        start(function, arguments)
+        return start(function, arguments)
+
+    before = _thread._count()
+    monkeypatch.setattr(threads, "start_new_thread", start_two)
+    threads.share(lambda first, last: None, 3, 1)
+    wait_until(lambda: len(crew.seats) == 2 and _thread._count() == before + 2)
+    assert sorted(started) == [(0,), (1,)]
+
+
+def test_an_idle_thread_keeps_no_array_alive(monkeypatch, three_threads):
+    monkeypatch.setattr(threads, "_crew", threads._Crew())
+    together = threading.Barrier(3, timeout=30)
+
+    class Array:
+        def fill(self, first, last):
+            together.wait()
+
+    array = Array()
+    gone = weakref.ref(array)
+    threads.share(array.fill, 3, 1)
+    del array
+    wait_until(lambda: gone() is None)
 
 
 def test_the_number_of_threads_is_asked_once(monkeypatch):
     """Another thread may change it meanwhile."""
     numbers, parts = iter((3, 1, 1, 1, 1)), []
-    monkeypatch.setattr(threads, "_pool", None)
-    monkeypatch.setattr(threads, "_size", 0)
+    monkeypatch.setattr(threads, "_crew", threads._Crew())
     monkeypatch.setattr(threads, "thread_count", lambda: next(numbers))
     threads.share(lambda first, last: parts.append(first), 6, 1)
     assert sorted(parts) == [0, 2, 4]
@@ -183,7 +286,7 @@ def test_interrupts_wait_until_nobody_writes(three_threads):
         assert given.wait(30)
         for _ in range(2):
             time.sleep(0.05)                                 # the caller is done with the interrupt before
-            wait_until(lambda: over.is_set() or function_of(threading.main_thread()) == "wait")
+            wait_until(lambda: over.is_set() or function_of(threading.main_thread()) == "close")
             if over.is_set():
                 return
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -252,46 +355,64 @@ def test_the_number_is_what_is_asked_for_or_the_cores_of_this_process(monkeypatc
 
 PRELUDE = """
 import os, threading, numpy as np, gpulayout as gl
+from _thread import _count as started
+from gpulayout.backends import threads
 from tests.test_threads import moved_right
 """
 
 
 def test_threads_start_with_the_first_large_move_and_not_before():
     printed = in_a_new_process(PRELUDE + """
-print(threading.active_count())
+print(started())
 gl.relayout(np.zeros(64, np.float32), "f32[8,8]", "f32[8,8]{0,1}")
-print(threading.active_count())
-print(moved_right(), threading.active_count() > 1)
+print(started())
+print(moved_right(), started())
 """)
-    assert printed.split() == ["1", "1", "True", "True"]
+    assert printed.split() == ["0", "0", "True", "2"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_starts_threads_of_its_own():
-    """Also when the fork happens while the parent is at work, and holds the lock that guards the pool."""
+    """Also when the fork happens while all threads of the parent are at work."""
     printed = in_a_new_process(PRELUDE + """
 import warnings
-from gpulayout.backends import threads
 warnings.simplefilter("ignore")              # Python warns of forks in processes with threads
-assert moved_right()
-for held in (False, True):
-    if held:
-        threads._starting.acquire()
+together, release = threading.Barrier(4, timeout=30), threading.Event()
+
+def hold(first, last):
+    together.wait()
+    release.wait(30)
+
+def fork():
     child = os.fork()
     if child == 0:
-        os._exit(0 if moved_right() and threading.active_count() > 1 else 1)
-    if held:
-        threads._starting.release()
+        os._exit(0 if not threads._crew.seats and moved_right() and threads._crew.seats else 1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+assert moved_right()
+fork()
+holder = threading.Thread(target=threads.share, args=(hold, 3, 1))
+holder.start()
+together.wait()                              # the three parts are being done
+fork()
+release.set()
+holder.join()
 print(moved_right())
 """)
     assert printed.split() == ["0", "0", "True"]
 
 
-def test_moves_while_python_shuts_down_are_carried_out_alone():
+def test_moves_while_python_shuts_down_are_right():
+    """In an exit handler, and when nothing but the interpreter's own clearing is left."""
     printed = in_a_new_process(PRELUDE + """
 import atexit
 assert moved_right()
 atexit.register(lambda: print(moved_right()))
+class Last:
+    def __del__(self, share=threads.share, seen=[], print=print):
+        share(lambda first, last: seen.append((first, last)), 3, 1)
+        print(len(seen))
+import builtins
+builtins.last = Last()                       # outlives every module
 """)
-    assert printed.split() == ["True"]
+    assert printed.split() == ["True", "3"]

@@ -3,21 +3,25 @@
 `GPULAYOUT_NUM_THREADS` says how many take part, the caller's own included; by default as many as this process may use
 cores.  They are started by the first call that is large enough for them, never at import, and belong to one process: a
 forked child starts its own.
+
+An exception can reach a caller between any two instructions: Ctrl-C, or whatever a signal's handler raises.  A signal's
+handler and a `__del__` can also call `share` between any two instructions.  So nothing here holds a lock that a caller
+waits for, and each step of a caller is one atomic operation or can be done twice:
+
+- A thread enters the list `inside` before it takes a part, and leaves it when it has none left.
+- A caller that goes, for whatever reason, first empties the list of parts and then waits for all who are inside.  A thread
+  that enters later finds no part and touches nothing.
 """
 from __future__ import annotations
 
 import os
-import threading
+from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 from gpulayout.planning.host_plan import MOST_THREADS
 
 VARIABLE = "GPULAYOUT_NUM_THREADS"
-
-_pool: ThreadPoolExecutor | None = None
-_size = 0
-_starting = threading.Lock()
 
 
 class BadThreadCount(ValueError):
@@ -43,9 +47,9 @@ def share(work: Callable[[int, int], None], count: int, least: int) -> None:
     """Do work(first, last) for parts that make up 0..count-1, in as many threads as get at least `least` items each;
     a `least` of 0 leaves all to the caller.
 
-    Returns when all of it is done; an error of any part is raised.  The caller does the first part, and every part that no
-    thread has begun by then, so that callers never wait for each other.  Threads take parts from the caller's list, so one
-    that comes late finds nothing to do.
+    Returns when all of it is done.  The caller does the first part, and every part that no thread has begun by then, so
+    callers never wait for each other.  After an error no further part is begun.  It is raised when no thread is at work
+    any more, and so is an exception that reaches the caller from outside; further ones wait until then.
     """
     threads = thread_count() if 0 < 2 * least <= count else 1
     parts = min(count // least, threads) if threads > 1 else 1
@@ -53,48 +57,104 @@ def share(work: Callable[[int, int], None], count: int, least: int) -> None:
         work(0, count)
         return
     ends = [count * part // parts for part in range(parts + 1)]
-    waiting, left = list(zip(ends, ends[1:]))[::-1], parts
-    errors: list[BaseException] = []
-    lock, finished = threading.Lock(), threading.Event()
-
-    def take() -> None:
-        nonlocal left
-        while True:
-            with lock:
-                if not waiting:                      # also a submission that failed, but is found in the queue later
-                    return
-                part = waiting.pop()
-            try:
-                work(*part)
-            except BaseException as error:           # kept until nobody writes any more
-                errors.append(error)
-            with lock:
-                left -= 1
-                if not left:
-                    finished.set()
-
-    for _ in range(parts - 1):
-        _submit(take, threads - 1)
-    take()
-    while not finished.is_set():
-        try:
-            finished.wait()
-        except BaseException as error:               # Ctrl-C: the others still write
-            errors.append(error)
-    if errors:
-        raise errors[0]
-
-
-def _submit(work: Callable[[], None], size: int) -> None:
-    """Let another thread take part, if there can be one: there is none when Python is shutting down."""
-    global _pool, _size
+    call = _Call(work, list(zip(ends, ends[1:]))[::-1])
     try:
-        with _starting:
-            if _size < size:                         # an executor does not grow; the old one finishes what it has
-                _pool, _size = ThreadPoolExecutor(size, "gpulayout"), size
-            _pool.submit(work)
-    except RuntimeError:
-        pass
+        try:
+            _crew.invite(call, parts - 1, threads - 1)
+            call.take_parts()
+        finally:
+            call.close()
+    finally:
+        call.close()                                 # once more, for an exception that arrived on the way into or out of the first
+    if call.errors:
+        raise call.errors.pop()
+
+
+class _Call:
+    """The parts of one call of `share` that nobody has begun, and the threads that are at work on others."""
+
+    def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]]) -> None:
+        self.work: Callable[[int, int], None] | None = work
+        self.waiting = parts                         # the next one last
+        self.inside: list[LockType] = []             # one lock for each thread at work, which holds it until it is done
+        self.errors: list[BaseException] = []
+
+    def take_parts(self) -> None:
+        """Do one part after the other until none is left."""
+        while True:
+            try:
+                part = self.waiting.pop()
+            except IndexError:
+                return
+            self.work(*part)
+
+    def help(self) -> None:
+        """What another thread does."""
+        busy = allocate_lock()
+        busy.acquire()
+        self.inside.append(busy)
+        try:
+            self.take_parts()
+        except BaseException as error:               # the caller raises it when nobody writes any more
+            self.waiting.clear()
+            self.errors.append(error)
+        finally:
+            self.inside.remove(busy)
+            busy.release()
+
+    def close(self) -> None:
+        """Let nobody begin a part, wait for those who have, and then raise what arrived meanwhile.  May be called again."""
+        late = []
+        while True:
+            try:
+                self.waiting.clear()
+                for busy in list(self.inside):
+                    busy.acquire()
+                self.work = None                     # an invitation that nobody has read yet keeps no arrays alive
+                break
+            except BaseException as error:
+                late.append(error)
+        if late:
+            raise late.pop()
+
+
+class _Crew:
+    """The threads of this process, and the calls they are invited to."""
+
+    def __init__(self) -> None:
+        self.seats: dict[int, object] = {}           # which thread has which number
+        self.invitations: SimpleQueue[_Call] = SimpleQueue()
+
+    def invite(self, call: _Call, guests: int, size: int) -> None:
+        """Let other threads take part, out of a crew of `size`.  None come when Python is shutting down."""
+        if self._start(size):
+            for _ in range(min(guests, MOST_THREADS - self.invitations.qsize())):      # they pile up while all threads are busy
+                self.invitations.put(call)
+
+    def _start(self, size: int) -> bool:
+        """Whether there are threads: `size` or more, unless no more can be started.
+
+        A thread takes its seat itself.  Two callers may start one for the same seat, and the second finds it taken.
+        """
+        if len(self.seats) < size:
+            for seat in range(size):
+                if seat not in self.seats:
+                    try:
+                        # Not threading.Thread: its start takes a lock, where a handler that starts one would wait for ever.
+                        start_new_thread(self._serve, (seat,))
+                    except RuntimeError:
+                        return bool(self.seats)
+        return True
+
+    def _serve(self, seat: int) -> None:
+        thread = object()
+        if self.seats.setdefault(seat, thread) is not thread:
+            return
+        try:
+            while True:
+                self.invitations.get().help()        # no name for the call: a waiting thread would keep its arrays alive
+        finally:
+            del self.seats[seat]
 
 
 def _usable_cores() -> int:
@@ -103,10 +163,13 @@ def _usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+_crew = _Crew()
+
+
 def _forget_threads() -> None:
-    """In a forked child: the threads stayed with the parent, and its lock may be held for ever."""
-    global _pool, _size, _starting
-    _pool, _size, _starting = None, 0, threading.Lock()
+    """In a forked child: the threads stayed with the parent."""
+    global _crew
+    _crew = _Crew()
 
 
 if hasattr(os, "register_at_fork"):

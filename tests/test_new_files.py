@@ -1,5 +1,6 @@
 """How a new file gets its name: complete or not at all, never over another one unasked, and with errors that name it."""
 import errno
+import itertools
 import os
 import stat
 import sys
@@ -110,6 +111,15 @@ def test_only_a_name_that_had_to_be_claimed_is_spoken_of(path, way, capsys):
                          "has neither hard links nor a rename that keeps existing files\n")
 
 
+def test_a_temporary_name_that_cannot_be_taken_away_is_no_failure(path, way, monkeypatch):
+    def broken(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(new_file_module.os, "unlink", broken)
+    write(path)
+    assert path.read_bytes() == b"new"
+
+
 def test_the_file_is_on_the_disk_before_it_has_its_name(path, way, monkeypatch):
     synced = []
     monkeypatch.setattr(new_file_module.os, "fsync", lambda descriptor: synced.append((os.fstat(descriptor).st_size, path.exists())))
@@ -165,6 +175,46 @@ def test_the_umask_decides_who_may_read_a_new_file(mask, path, way):
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
+
+
+def interrupted(line, path, overwrite):
+    """Write the file with a KeyboardInterrupt before the given line of new_file.py to run; False when there are fewer."""
+    count, tracing = 0, sys.gettrace()
+
+    def trace(frame, event, _):
+        nonlocal count
+        count += event == "line" and frame.f_code.co_filename == new_file_module.__file__
+        if count == line:
+            sys.settrace(tracing)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        write(path, overwrite=overwrite)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(tracing)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")          # of the stream, when the exception comes just after it was opened
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_interruption_at_any_line_leaves_the_whole_file_or_none(overwrite, path, way):
+    """A claimed name alone may stay behind, as an empty file; nothing can tell it from a file of somebody else."""
+    before = b"old" if overwrite else None
+    allowed = {before, b"new"} | ({b""} if way == "claim" and not overwrite else set())
+    found = set()
+    for line in itertools.count(1):
+        if overwrite:
+            path.write_bytes(b"old")
+        if not interrupted(line, path, overwrite):
+            break
+        assert names(path) in ([], ["out.npy"]), line
+        found.add(path.read_bytes() if path.exists() else None)
+        path.unlink(missing_ok=True)
+    assert line > 20 and {before, b"new"} <= found <= allowed
 
 
 # ---- a name that is given up ---------------------------------------------------------------------------------

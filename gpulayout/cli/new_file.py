@@ -101,8 +101,10 @@ def _take_free_name(temporary: Path, path: Path) -> None:
 
 
 def _link(temporary: Path, path: Path) -> None:
-    """A second name, which must be free; the temporary one goes later."""
+    """A second name, which must be free, and then the first one goes."""
     os.link(temporary, path)
+    with contextlib.suppress(OSError):               # the file has its name, so this way has worked
+        os.unlink(temporary)
 
 
 def _rename_to_free_name(temporary: Path, path: Path) -> None:
@@ -118,7 +120,7 @@ def _claim_and_replace(temporary: Path, path: Path) -> None:
     """Take the name with an empty file, then replace that one.
 
     This is not atomic, and it is said so: whoever looks in between sees an empty file, what others write into that one is
-    lost, and if the process is killed there, it stays.
+    lost, and if the process ends there, it stays.
     """
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))

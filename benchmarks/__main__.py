@@ -6,7 +6,7 @@ import faulthandler
 import json
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks import cases as case_lists
@@ -15,17 +15,21 @@ from benchmarks.report import table
 from benchmarks.run import Run
 from gpulayout.backends.select import gpu_problem
 
+SHOWN_NAMES = 8
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 when a case failed."""
-    options = _options(arguments)
+    """The exit status: 1 when a case failed, 2 when the command is written wrongly or no case has the wanted name."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
     if options.cpu_goals or options.tables:
-        return _goals(options)
+        return _goals(options, parser)
     side = _side(options.backend)
     on_gpu = side.name == "cupy"
     with_sweep = on_gpu if options.ttc is None else options.ttc
-    small, cases, sweep = ([case for case in listed if options.only in case.name]
-                           for listed in (side.small_cases, side.cases, side.sweep if with_sweep else ()))
+    lists = (side.small_cases, side.cases, side.sweep if with_sweep else [])
+    _check_only(parser, options.only, lists)
+    small, cases, sweep = (case_lists.named(listed, options.only) for listed in lists)
     if options.quick:
         cases, sweep = case_lists.quick(cases), case_lists.quick(sweep)
     effort = side.full_effort if options.full else side.effort
@@ -40,28 +44,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(entry["failed"] for entry in found["not_run"]) else 0
 
 
-def _goals(options: argparse.Namespace) -> int:
+def _check_only(parser: argparse.ArgumentParser, only: str, lists: Iterable[Sequence[case_lists.Case]]) -> None:
+    """Leave with a usage error when no case of these lists has the wanted name: an empty table would say that all is well."""
+    names = list(dict.fromkeys(case.name for listed in lists for case in listed))
+    if not any(case_lists.named(listed, only) for listed in lists):
+        some = names[::-(-len(names) // SHOWN_NAMES)]                    # from all over the lists
+        parser.error(f"--only {only!r}: none of the {len(names)} cases has a name that contains it; some of the names: "
+                     + ", ".join(map(repr, some)))
+
+
+def _goals(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """The run that is judged by the CPU's goals, or the tables of one that was recorded."""
     from benchmarks.goal_report import tables
     if options.tables:
         found = json.loads(options.tables.read_text(encoding="utf-8"))
     else:
-        from benchmarks.goal_run import GoalRun
+        from benchmarks.goal_run import LISTS, GoalRun
+        _check_only(parser, options.only, LISTS.values())
         run = GoalRun(options.rounds, options.quick, options.only, options.time_limit, options.json)
         found = run.all(report=lambda line: print(line, file=sys.stderr, flush=True))
     print("\n".join(tables(found)))
     return 1 if any(entry["failed"] for entry in found["not_run"]) else 0
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks",
                                      description="Times this library beside its peers; results are compared first.")
     parser.add_argument("--backend", choices=("auto", "numpy", "cupy"), default="auto", help="auto: the GPU where one works")
     parser.add_argument("--cpu-goals", action="store_true",
                         help="instead: large relayouts, padding, indices and small calls beside NumPy, PyTorch and JAX, in Markdown")
-    parser.add_argument("--tables", type=pathlib.Path, metavar="FILE", help="instead: the tables of a recorded --cpu-goals run again")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures to a file, also while the run goes on")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this text")
+    parser.add_argument("--tables", type=_file, metavar="FILE", help="instead: the tables of a recorded --cpu-goals run again")
+    parser.add_argument("--json", type=_file, metavar="FILE", help="write all figures to a file, also while the run goes on")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this text, in upper or lower case")
     parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs, not how fast")
     parser.add_argument("--full", action="store_true", help="more and longer samples; peers that compile on the tensor transpositions too")
     parser.add_argument("--ttc", action=argparse.BooleanOptionalAction,
@@ -69,7 +83,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="samples per contender (NumPy 7, GPU 5, full 7, CPU goals 7)")
     parser.add_argument("--time-limit", type=float, default=3600, metavar="SECONDS",
                         help="start nothing after so many seconds; peers that compile are left out before cases")
-    return parser.parse_args(arguments)
+    return parser
+
+
+def _file(name: str) -> pathlib.Path:
+    if name == "-":
+        raise argparse.ArgumentTypeError("'-' would be standard input or output, where no figures go; a file of that name is './-'")
+    return pathlib.Path(name)
 
 
 def _side(backend: str) -> Any:

@@ -4,6 +4,7 @@ and ttc.py; the cases of packed elements in packed_cases.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchmarks.goals import INDEX, PACKING, TILES, transpose_goal
@@ -173,6 +174,11 @@ SMALL_CASES: list[MoveCase] = [
     permute("f16 8x8x8", "f16", (8, 8, 8), (0, 2, 1), group="small"),
     transpose("f64 8x16", "f64", 8, 16, group="small"),
 ]
+
+
+def named(cases: Iterable[Case], text: str) -> list[Case]:
+    """The cases whose name contains this text, in upper or lower case."""
+    return [case for case in cases if text.casefold() in case.name.casefold()]
 
 
 QUICK_ELEMENTS = 40_000

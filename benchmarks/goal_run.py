@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import gpulayout as gl
-from benchmarks.cases import SMALL_CASES, Case, MoveCase, quick
+from benchmarks.cases import SMALL_CASES, Case, MoveCase, named, quick
 from benchmarks.clock import Effort, Samples, WallClock, take_turns
 from benchmarks.contender import Contender, agreeing, input_and_output, reason_of
 from benchmarks.goal_cases import INDICES, PADDINGS, RELAYOUTS
@@ -59,7 +59,7 @@ class GoalRun:
             self.found["peers_missing"] = self.peers.missing
             for section, cases in LISTS.items():
                 listed = cases if section == "small" or not self.tiny else quick(cases)
-                for case in (case for case in listed if self.only in case.name):
+                for case in named(listed, self.only):
                     self._one(section, case, report)
         finally:
             if before is None:

@@ -1,17 +1,22 @@
 """What a run of the benchmarks measures and in which order, what it leaves out when time is short, and who is refused."""
 import json
+import os
 import types
 
 import numpy as np
 import pytest
 
+from benchmarks import __main__ as command
 from benchmarks import contender as contenders_module
+from benchmarks import goal_run
 from benchmarks import run as run_module
-from benchmarks.cases import permute, transpose
+from benchmarks.cases import SMALL_CASES, named, permute, transpose
 from benchmarks.clock import Effort, EventClock, Samples, WallClock, take_turns
 from benchmarks.contender import OURS, Contender, Prepared, Refused, agreeing, array_contenders, for_sweep, input_and_output
+from benchmarks.cpu_cases import CPU_CASES
 from benchmarks.peers import Stage
 from benchmarks.run import Run
+from benchmarks.ttc import TTC_CASES
 
 CASES = [transpose(f"f32 {n}x{n}", "f32", n, n) for n in (4, 8, 16)]
 SWEEP = [permute("f32 2,3,4 order 0 2 1", "f32", (2, 3, 4), (1, 0, 2))]
@@ -120,6 +125,48 @@ def test_figures_are_in_the_file_while_the_run_goes_on(monkeypatch, tmp_path):
     found = run_all(side, time_limit=1000, file=file)
     assert any(half and not half["finished"] and half["cases"] for half in seen)
     assert json.loads(file.read_text()) == json.loads(json.dumps(found)) and list(tmp_path.iterdir()) == [file]
+
+
+# ---- the wanted cases --------------------------------------------------------------------------------------
+
+LISTS = [["--backend", "numpy"], ["--backend", "numpy", "--ttc"], ["--cpu-goals"]]
+
+
+@pytest.mark.parametrize("options", LISTS)
+@pytest.mark.parametrize("text", ["zzz", "f32  ", "F32 32^5 REVERSE "])
+def test_a_name_that_no_case_has_is_a_usage_error(text, options, tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.main(["--quick", "--only", text, "--json", str(tmp_path / "figures.json"), *options])
+    printed = capsys.readouterr()
+    assert caught.value.code == 2 and printed.out == "" and os.listdir(tmp_path) == []
+    message = printed.err.split("error: ")[1]
+    assert message.startswith(f"--only {text!r}: none of the ") and "some of the names: 'f32 256, copy', '" in message
+    shown = message.split("some of the names: ")[1].strip().strip("'").split("', '")
+    every = [case.name for case in ([*SMALL_CASES, *CPU_CASES, *TTC_CASES] if "--ttc" in options else
+                                    [*SMALL_CASES, *CPU_CASES] if "--backend" in options else
+                                    [case for cases in goal_run.LISTS.values() for case in cases])]
+    assert 4 <= len(shown) <= 8 and set(shown) <= set(every) and f" {len(set(every))} cases " in message
+
+
+@pytest.mark.parametrize("options", LISTS)
+def test_letter_case_of_a_wanted_name_does_not_matter(options, capsys):
+    for text in ("f16 8x8x8", "F16 8X8X8"):
+        assert command.main(["--quick", "--rounds", "1", "--only", text, *options]) == 0
+        assert "f16 8x8x8" in capsys.readouterr().out
+
+
+def test_a_wanted_name_is_looked_for_in_all_names_alike():
+    cases = [*CASES, transpose("U8 records", "u8", 4, 4)]
+    for text, expected in (("", cases), ("F32", CASES), ("f32", CASES), ("X8", CASES[1:2]), ("u8 REC", cases[3:]), ("f64", [])):
+        assert named(cases, text) == expected
+
+
+@pytest.mark.parametrize("option", ["--json", "--tables"])
+def test_a_dash_is_no_file(option, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        command.main(["--quick", "--only", "f16 8x8x8", option, "-"])
+    assert caught.value.code == 2 and "a file of that name is './-'" in capsys.readouterr().err and os.listdir() == []
 
 
 # ---- who agrees --------------------------------------------------------------------------------------------

@@ -77,6 +77,17 @@ def test_a_reader_that_goes_away_is_no_traceback():
     assert running.returncode == 1
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("args", [["show", PADDED], ["--help"], ["--version"], ["info", "--json"]])
+def test_a_full_standard_output_is_one_line_and_no_traceback(args, unbuffered):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([sys.executable, "-m", "gpulayout", *args], stdout=full, stderr=subprocess.PIPE, text=True,
+                                timeout=60, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+    assert result.returncode == 1 and result.stderr.startswith("gpulayout: error: ")
+    assert result.stderr.endswith("No space left on device\n") and result.stderr.count("\n") == 1
+
+
 def test_the_library_is_imported_without_click_and_rich():
     code = "import sys, gpulayout; print({'click', 'rich'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

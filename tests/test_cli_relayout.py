@@ -1,7 +1,10 @@
 """`gpulayout relayout`: the three ways from file to file, and what is refused without leaving a file behind."""
 import json
 import os
+import pathlib
 import shlex
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +13,8 @@ import pytest
 import gpulayout as gl
 from gpulayout.operations.relayout import Plan
 from tests.command_line import HOSTILE, PADDED, failure, refusal, run
+
+PACKAGES = str(pathlib.Path(gl.__file__).parent.parent)
 
 
 @pytest.fixture
@@ -96,6 +101,50 @@ def test_an_existing_output_stays_without_overwrite(folder):
     assert (folder / "out.npy").read_bytes() == b"old"
     run("relayout", "array.npy", "out.npy", "--to", "{1,0,2}", "--overwrite")
     assert np.load("out.npy").shape == (24,)
+
+
+def test_a_file_that_appears_while_the_elements_are_moved_stays(folder, monkeypatch):
+    move = Plan.__call__
+
+    def slow(plan, buffer, out):
+        (folder / "out.npy").write_bytes(b"theirs")
+        return move(plan, buffer, out=out)
+
+    monkeypatch.setattr(Plan, "__call__", slow)
+    assert failure("relayout", "array.npy", "out.npy", "--to", "{1,0,2}") == "out.npy: the file exists; --overwrite replaces it"
+    assert (folder / "out.npy").read_bytes() == b"theirs" and sorted(os.listdir()) == ["array.npy", "out.npy"]
+    run("relayout", "array.npy", "out.npy", "--to", "{1,0,2}", "--overwrite")
+    assert np.load("out.npy").shape == (24,)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("options", [[], ["--json"], ["--dry-run"]])
+def test_a_full_standard_output_does_not_hide_that_the_file_is_there(options, unbuffered, folder):
+    command = [sys.executable, "-m", "gpulayout", "relayout", "array.npy", "out.npy", "--to", "{1,0,2}", *options]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                                env={**os.environ, "PYTHONPATH": PACKAGES, "PYTHONUNBUFFERED": unbuffered})
+    there = "out.npy: the file is there and complete, but standard output failed: " if options != ["--dry-run"] else ""
+    assert (result.returncode, result.stderr) == (1, f"gpulayout: error: {there}No space left on device\n")
+    if there:
+        np.testing.assert_array_equal(np.load("out.npy"), gl.pack(np.load("array.npy"), "{1,0,2}"))
+    else:
+        assert os.listdir() == ["array.npy"]
+
+
+def test_a_dash_is_no_file(folder):
+    for names in (["array.npy", "-"], ["-", "out.npy"]):
+        message = refusal("relayout", *names, "--to", "{1,0,2}", "--overwrite")
+        assert message.endswith("'-' would be standard input or output, which cannot be memory-mapped; a file of that name is './-'")
+    assert os.listdir() == ["array.npy"]
+
+
+@pytest.mark.parametrize("name", ["./-", "./--to", "./-x.npy"])
+def test_a_file_whose_name_begins_with_a_dash_goes_there_and_back(name, folder):
+    text = run("relayout", "array.npy", name, "--to", "{1,0,2}").stdout
+    run(*shlex.split(text.splitlines()[-1].removeprefix("back to an N-d array:  "))[1:])
+    np.testing.assert_array_equal(np.load("BACK.npy"), np.load("array.npy"), strict=True)
 
 
 def test_the_input_is_never_the_output(folder):

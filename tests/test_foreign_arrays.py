@@ -195,6 +195,27 @@ def test_jax_arrays_go_in():
         assert gl.relayout(array, SOURCE, TARGET).get().tolist() == MOVED
 
 
+@pytest.mark.parametrize("values", [[1, 2], ((1, 2), (3, 4)), 5, 2.5, True, 1j], ids=repr)
+def test_what_lies_nowhere_has_no_shape_and_the_error_says_what_has(values):
+    with pytest.raises(TypeError) as caught:
+        gl.shape_of(values)
+    assert str(caught.value).startswith(f"array is a {type(values).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array))")
+    assert gl.shape_of(np.asarray(values)).dimensions == np.shape(values)
+
+
+def test_a_dask_array_has_no_shape_and_the_error_says_what_has():
+    array = pytest.importorskip("dask.array").zeros((4, 6), dtype=np.float32, chunks=2)
+    with pytest.raises(TypeError, match=r"^array is a Dask array, .* call gl.shape_of\(array.compute\(\)\), or gl.Shape\(array.dtype, array.shape\)"):
+        gl.shape_of(array)
+    assert gl.shape_of(array.compute()) == gl.Shape(array.dtype, array.shape)
+
+
+def test_a_dask_array_is_known_by_its_module():
+    chunks = type("Array", (Producer,), {"__module__": "dask.array.core"})
+    with pytest.raises(TypeError, match="^array is a Dask array, "):
+        gl.shape_of(chunks(FLOATS))
+
+
 @pytest.mark.gpu
 def test_torch_tensors_on_the_gpu_go_in_and_out():
     if select.gpu_problem():

@@ -229,6 +229,6 @@ def test_what_is_no_element_type_is_a_type_error(value, message):
 def test_the_shape_of_an_array_is_where_its_elements_lie():
     array = np.zeros((4, 6, 5), np.float32)
     for view in (array, array.T, array.transpose(1, 2, 0), array[:3, :4], array[:, :4, :2].transpose(2, 0, 1)):
-        shape = Shape.of(view)
+        shape = gl.shape_of(view)
         assert shape.dimensions == view.shape and shape.byte_strides == view.strides and shape.element_type == "f32"
-    assert Shape.of(np.zeros(())) == Shape("f64", ())
+    assert gl.shape_of(np.zeros(())) == Shape("f64", ())

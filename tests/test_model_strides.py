@@ -4,7 +4,7 @@ import itertools
 import numpy as np
 import pytest
 
-from gpulayout import Layout, LayoutError, Shape, layout_from_strides
+from gpulayout import Layout, LayoutError, Shape, layout_from_strides, shape_of
 
 DIMS = [dims for rank in range(4) for dims in itertools.product((1, 2, 3), repeat=rank)]
 
@@ -45,7 +45,7 @@ def test_transposes_of_slices_put_every_element_where_numpy_has_it(order):
     array = np.arange(4 * 6 * 5, dtype=np.int32).reshape(4, 6, 5)
     for stops in itertools.product((1, 3, 4), (1, 2, 6), (1, 4, 5)):
         view = array[tuple(slice(stop) for stop in stops)].transpose(order)
-        shape = Shape.of(view)
+        shape = shape_of(view)
         buffer = array.reshape(-1)[:shape.buffer_size]
         assert buffer.size == shape.buffer_size                  # the layout never reaches past the array
         places = sum(np.indices(view.shape)[dim] * stride for dim, stride in enumerate(shape.strides))

@@ -1,15 +1,15 @@
-"""Files in and out: what is checked before a byte is mapped, and what is left after an error."""
+"""Files in and out: what is checked before a byte is mapped, and that NumPy reads what was written."""
 import errno
 import io
 import os
-import stat
 
 import numpy as np
 import pytest
 
 from gpulayout.cli import files
 from gpulayout.cli.failures import Failure
-from gpulayout.cli.files import check_output, new_npy, open_npy
+from gpulayout.cli.files import new_npy, open_npy
+from tests.unprivileged import unprivileged
 
 
 def npy_bytes(array: np.ndarray, **options) -> bytes:
@@ -45,12 +45,12 @@ def test_the_header_and_elements_of_a_saved_array_come_back(path, array):
     found = open_npy(path)
     assert (found.dtype, found.dimensions) == (array.dtype, array.shape)
     assert found.fortran_order == (array.flags.f_contiguous and not array.flags.c_contiguous)
-    assert found.elements().tolist() == array.ravel(order="K").tolist()
+    assert found.elements.tolist() == array.ravel(order="K").tolist()
 
 
 def test_elements_are_mapped_read_only(path):
     np.save(path, np.arange(10))
-    elements = open_npy(path).elements()
+    elements = open_npy(path).elements
     assert isinstance(elements, np.memmap) and not elements.flags.writeable
 
 
@@ -58,7 +58,7 @@ def test_both_header_versions_are_read(path):
     text = "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }\n"
     for version in (b"\x01\x00", b"\x02\x00"):
         path.write_bytes(header(text, version=version, body=b"abc"))
-        assert open_npy(path).elements().tobytes() == b"abc"
+        assert open_npy(path).elements.tobytes() == b"abc"
 
 
 def test_a_header_from_python_2_is_read_without_a_warning(path):
@@ -115,6 +115,20 @@ def test_fields_and_big_endian_numbers_are_refused(path):
     assert refusal(path, npy_bytes(np.zeros(3, ">f4"))) == "its dtype >f4 is big-endian: convert it to native byte order first"
 
 
+def test_elements_without_bytes_are_refused(path):
+    for count in ("3", "10" + "0" * 30):
+        assert refusal(path, header(f"{{'descr': '|V0', 'fortran_order': False, 'shape': ({count},), }}\n")) == "its elements (|V0) take no bytes"
+
+
+def test_elements_are_those_of_the_file_whose_header_was_read(path, tmp_path):
+    """Another file may take the name at any time."""
+    np.save(path, np.arange(6))
+    found = open_npy(path)
+    np.save(tmp_path / "new.npy", np.arange(100, 200))
+    os.replace(tmp_path / "new.npy", path)
+    assert found.elements.tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_pipe_is_refused_without_waiting_for_it(path):
     os.mkfifo(path)
     with pytest.raises(Failure, match="not a regular file"):
@@ -126,84 +140,41 @@ def test_a_pipe_is_refused_without_waiting_for_it(path):
 @pytest.mark.parametrize("dtype, dimensions", [("f4", (2, 3)), ("u1", (0,)), ("c16", (3,)), ("V2", (4,)), ("i8", ())])
 def test_a_new_file_is_what_numpy_would_save(path, dtype, dimensions):
     values = np.frombuffer(bytes(range(96)), dtype)[:int(np.prod(dimensions))]
-    with new_npy(path, np.dtype(dtype), dimensions) as elements:
+    with new_npy(path, np.dtype(dtype), dimensions, overwrite=False) as elements:
         elements[:] = values
     loaded = np.load(path, allow_pickle=False)
     assert (loaded.dtype, loaded.shape, loaded.tobytes()) == (np.dtype(dtype), dimensions, values.tobytes())
 
 
-def test_after_an_error_the_old_file_is_untouched_and_nothing_is_left(path):
-    path.write_bytes(b"old")
-    with pytest.raises(RuntimeError), new_npy(path, np.dtype("f4"), (3,)) as elements:
-        elements[:] = 1
-        raise RuntimeError
-    assert path.read_bytes() == b"old" and os.listdir(path.parent) == ["array.npy"]
-
-
-def test_the_file_has_no_name_before_it_is_complete(path):
-    with new_npy(path, np.dtype("f4"), (3,)):
+def test_the_name_appears_when_the_elements_are_there(path):
+    with new_npy(path, np.dtype("f4"), (3,), overwrite=False):
         assert not path.exists()
-    assert os.listdir(path.parent) == ["array.npy"]
+    assert np.load(path).tolist() == [0, 0, 0] and os.listdir(path.parent) == ["array.npy"]
 
 
-def test_a_full_disk_is_an_error_and_leaves_nothing(path, monkeypatch):
+def test_a_full_disk_is_an_error_that_names_the_output_and_leaves_nothing(path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(files, "_reserve", full)
-    with pytest.raises(OSError, match="No space left"), new_npy(path, np.dtype("f4"), (3,)):
+    with pytest.raises(OSError) as caught, new_npy(path, np.dtype("f4"), (3,), overwrite=False):
         pass
-    assert os.listdir(path.parent) == []
+    assert caught.value.errno == errno.ENOSPC and caught.value.filename == str(path) and os.listdir(path.parent) == []
 
 
-def test_a_folder_that_cannot_be_written_is_named_by_the_output(path, monkeypatch):
-    def denied(name, *_):
-        raise PermissionError(errno.EACCES, "Permission denied", str(name))
-
-    monkeypatch.setattr(files.os, "open", denied)
-    with pytest.raises(PermissionError) as caught, new_npy(path, np.dtype("f4"), (3,)):
-        pass
-    assert caught.value.filename == str(path)
-
-
-def test_a_replaced_file_keeps_its_permissions(path):
-    path.write_bytes(b"old")
-    path.chmod(0o600)
-    with new_npy(path, np.dtype("f4"), (3,)):
-        pass
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_a_link_stays_and_its_file_is_replaced(path, tmp_path):
-    link = tmp_path / "link.npy"
-    link.symlink_to(path)
-    with new_npy(link, np.dtype("f4"), (3,)):
-        pass
-    assert link.is_symlink() and np.load(path).shape == (3,)
-
-
-def test_an_existing_output_needs_overwrite(path, tmp_path):
-    source = tmp_path / "source.npy"
-    source.write_bytes(b"source")
-    path.write_bytes(b"old")
-    with pytest.raises(Failure, match="the file exists; --overwrite replaces it"):
-        check_output(path, source, overwrite=False)
-    check_output(path, source, overwrite=True)
-
-
-def test_an_output_that_is_the_input_is_refused_under_any_name(path, tmp_path):
-    path.write_bytes(b"data")
-    linked, other = tmp_path / "hard.npy", tmp_path / "soft.npy"
-    linked.hardlink_to(path)
-    other.symlink_to(path)
-    for same in (path, linked, other):
-        with pytest.raises(Failure, match="the same file"):
-            check_output(same, path, overwrite=True)
-
-
-def test_an_output_that_cannot_be_a_file_is_refused(path, tmp_path):
-    path.write_bytes(b"data")
-    with pytest.raises(Failure, match="not a regular file"):
-        check_output(tmp_path, path, overwrite=True)
-    with pytest.raises(Failure, match="there is no folder"):
-        check_output(tmp_path / "missing" / "x.npy", path, overwrite=True)
+@pytest.mark.parametrize("mask, mode", [(0o777, None), (0o022, 0o444)])
+def test_elements_are_written_to_a_file_that_may_not_be_opened_again(mask, mode):
+    """The umask or the permissions of the file that is replaced forbid it to its own owner."""
+    with unprivileged() as folder:
+        path = folder / "out.npy"
+        if mode is not None:
+            path.write_bytes(b"old")
+            path.chmod(mode)
+        before = os.umask(mask)
+        try:
+            with new_npy(path, np.dtype("u1"), (3,), overwrite=mode is not None) as elements:
+                elements[:] = 7
+        finally:
+            os.umask(before)
+        path.chmod(0o600)
+        assert np.load(path).tolist() == [7, 7, 7]

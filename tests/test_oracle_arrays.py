@@ -40,6 +40,17 @@ def test_pack_gives_the_bytes_of_an_array_in_every_order():
         assert gl.unpack(buffer.view(shape.dtype), shape).tobytes() == array.tobytes(), shape
 
 
+def test_the_shape_of_an_array_has_the_order_that_xla_gave_it():
+    for sizes in ((2, 3, 4), (3, 1, 2), (5, 2)):
+        for order in itertools.permutations(range(len(sizes))):
+            expected = gl.Shape("f32", sizes, gl.Layout.from_major_to_minor(order))
+            array = laid_out(payload(expected), order)
+            found = gl.shape_of(array)
+            assert gl.is_bitcast(found, expected), (found, expected)
+            assert 1 in sizes or found == expected
+            assert gl.shape_of(np.asarray(array)) == found
+
+
 @settings(max_examples=30)
 @given(st.data())
 def test_pack_gives_the_bytes_of_any_array(data):

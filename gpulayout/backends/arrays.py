@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpulayout.backends.base import Array, Backend
+from gpulayout.backends.mapped_files import by_file, overlap_in_file
 from gpulayout.backends.select import default_backend, gpu_backend, host_backend
 from gpulayout.backends.values import array_of_values
 from gpulayout.model.checks import counted
@@ -165,13 +166,17 @@ def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: t
 def check_no_overlap(backend: Backend, a: Array, b: Array, roles: tuple[str, str]) -> None:
     """BufferError when the memory of two arrays may overlap."""
     if may_overlap(backend, a, b):
-        raise BufferError(f"{roles[0]} and {roles[1]} overlap in memory: {roles[1]} must be other memory")
+        where = "in the file that both map" if type(a) is np.ndarray and not np.may_share_memory(a, b) else "in memory"
+        raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be other memory")
 
 
 def may_overlap(backend: Backend, a: Array, b: Array) -> bool:
-    """True when the byte ranges of two arrays overlap."""
-    if type(a) is np.ndarray and type(b) is np.ndarray:
-        return np.may_share_memory(a, b)
+    """True when the byte ranges of two arrays overlap, in memory or in a file that both map; `b` is the one to be written."""
+    if type(a) is type(b) is np.ndarray:
+        if np.may_share_memory(a, b):
+            return True
+        base = b.base                    # None or an array that owns its memory: no memory map, and nothing more to ask
+        return base is not None and (type(base) is not np.ndarray or base.base is not None) and overlap_in_file(a, b)
     (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(backend, b)
     return low_a < high_b and low_b < high_a
 
@@ -193,27 +198,37 @@ def check_no_self_overlap(array: Array, role: str) -> None:
 
 
 def check_none_overlap(inputs: Sequence[tuple[Backend, Array, int]], outputs: Sequence[tuple[Backend, Array, int]]) -> None:
-    """BufferError when an output may share memory with an input or another output; buffers, each with its job's number.
-
-    In the order of their addresses, a buffer overlaps one before it exactly when it overlaps the one that reaches furthest.
-    """
+    """BufferError when an output may share memory with an input or another output; buffers, each with its job's number."""
     everything = [*inputs, *outputs]
     low = np.array([backend.address(array) for backend, array, _ in everything], np.int64)
     high = low + np.array([array.size * array.itemsize for _, array, _ in everything], np.int64)
+    places = [(range(len(everything)), low, high, "in memory")]
+    places += [(*found, "in the file that both map") for found in by_file([array for _, array, _ in everything], len(inputs))]
+    for numbers, low, high, where in places:
+        clash = _clash(np.array(low), np.array(high), np.array(numbers) >= len(inputs))
+        if clash:
+            jobs = [everything[numbers[k]][2] for k in clash]
+            roles = [f"{'out' if numbers[k] >= len(inputs) else 'buffer'} of job {job}" for k, job in zip(clash, jobs)]
+            raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be other memory")
+
+
+def _clash(low: np.ndarray, high: np.ndarray, writes: np.ndarray) -> tuple[int, int] | None:
+    """Two ranges that overlap, of which the second is written; None where no range that is written overlaps another.
+
+    In the order of their starts, a range overlaps one before it exactly when it overlaps the one that reaches furthest.
+    """
     order = np.argsort(low, kind="stable")
     order = order[(high > low)[order]]                   # empty buffers are nowhere
-    low, high, writes = low[order], high[order], order >= len(inputs)
+    low, high, writes = low[order], high[order], writes[order]
     furthest = np.maximum.accumulate(high)
     furthest_written = np.maximum.accumulate(np.where(writes, high, 0))
     clashes = np.flatnonzero(low[1:] < np.where(writes[1:], furthest[:-1], furthest_written[:-1]))
     if not clashes.size:
-        return
+        return None
     later = int(clashes[0]) + 1
     earlier = next(k for k in range(later) if low[later] < high[k] and (writes[k] or writes[later]))
-    numbers = [everything[order[k]][2] for k in (earlier, later)]
-    roles = [f"{'out' if writes[k] else 'buffer'} of job {number}" for k, number in zip((earlier, later), numbers)]
-    first, second = roles if writes[later] else roles[::-1]
-    raise BufferError(f"{first} and {second} overlap in memory: {second} must be other memory")
+    first, second = (earlier, later) if writes[later] else (later, earlier)
+    return int(order[first]), int(order[second])
 
 
 def _byte_range(backend: Backend, array: Array) -> tuple[int, int]:

@@ -1,5 +1,7 @@
-"""Shapes and layouts on the command line: text that is none is a command written wrongly, as click's own types have it."""
+"""Shapes, layouts and files on the command line: text that is none is a command written wrongly, as click's own types have it."""
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
@@ -28,5 +30,18 @@ class ShapeArgument(click.ParamType):
             self.fail(printable(str(error)), param, ctx)
 
 
+class NamedFile(click.Path):
+    """A file to be memory-mapped: `-` would be standard input or output, and those cannot be."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if value == "-":
+            self.fail("'-' would be standard input or output, which cannot be memory-mapped; a file of that name is './-'", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 SHAPE = ShapeArgument()
 SHAPE_OR_LAYOUT = ShapeArgument(or_layout=True)
+NAMED_FILE = NamedFile()

@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import secrets
 import stat
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from gpulayout.cli.failures import Failure
+from gpulayout.cli.new_file import new_file
 
 MAX_RANK = 64            # NumPy's own limit
 
@@ -30,22 +30,18 @@ class NpyFile:
 
     dtype           as it stands in the file: native byte order, no objects, no fields
     dimensions      logical sizes; `fortran_order` says that dimension 0 varies fastest
-    offset          bytes of the header, where the elements start
+    elements        all of them in the order of the file, 1-D: memory-mapped and read-only
     """
 
     path: Path
     dtype: np.dtype
     dimensions: tuple[int, ...]
     fortran_order: bool
-    offset: int
+    elements: np.ndarray = field(repr=False, compare=False)
 
     @property
     def element_count(self) -> int:
         return math.prod(self.dimensions)
-
-    def elements(self) -> np.ndarray:
-        """All elements in the order of the file, 1-D: memory-mapped and read-only."""
-        return _mapped(self.path, "r", self.dtype, self.offset, self.element_count)
 
 
 def open_npy(path: Path) -> NpyFile:
@@ -59,13 +55,12 @@ def open_npy(path: Path) -> NpyFile:
         raise Failure(f"{path}: not a regular file")
     with open(path, "rb") as stream:
         dtype, dimensions, fortran_order = _read_header(path, stream)
-        found = NpyFile(path, dtype, dimensions, fortran_order, stream.tell())
-        file_size = os.fstat(stream.fileno()).st_size
-    expected = found.offset + found.element_count * dtype.itemsize
-    if file_size != expected:
-        raise Failure(f"{path}: the file has {file_size} bytes, but its header ({dtype.str} of dimensions {dimensions}) "
-                      f"needs {expected}")
-    return found
+        offset, file_size = stream.tell(), os.fstat(stream.fileno()).st_size
+        expected = offset + math.prod(dimensions) * dtype.itemsize
+        if file_size != expected:
+            raise Failure(f"{path}: the file has {file_size} bytes, but its header ({dtype.str} of dimensions {dimensions}) "
+                          f"needs {expected}")
+        return NpyFile(path, dtype, dimensions, fortran_order, _mapped(stream, "r", dtype, offset, math.prod(dimensions)))
 
 
 def _read_header(path: Path, stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...], bool]:
@@ -93,65 +88,31 @@ def _check_dtype(path: Path, dtype: np.dtype) -> None:
         raise Failure(f"{path}: it holds Python objects, and those are never unpickled")
     if dtype.names or dtype.subdtype:
         raise Failure(f"{path}: its dtype {str(dtype)[:80]} has fields, and a layout has plain elements")
+    if not dtype.itemsize:
+        raise Failure(f"{path}: its elements ({dtype.str}) take no bytes")
     if not dtype.isnative:
         raise Failure(f"{path}: its dtype {dtype.str} is big-endian: convert it to native byte order first")
 
 
-def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
-    """`Failure` when `path` cannot or must not become the result of `source`."""
-    if not path.parent.is_dir():
-        raise Failure(f"{path}: there is no folder {path.parent}")
-    if not path.exists():
-        return
-    if os.path.samefile(path, source):
-        raise Failure(f"{path}: input and output are the same file")
-    if not path.is_file():
-        raise Failure(f"{path}: not a regular file")
-    if not overwrite:
-        raise Failure(f"{path}: the file exists; --overwrite replaces it")
-
-
 @contextlib.contextmanager
-def new_npy(path: Path, dtype: np.dtype, dimensions: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """The elements of a new .npy file in C order, 1-D and memory-mapped, to be filled inside the `with`.
-
-    The file takes its name when the block ends well: until then an existing file stays as it is, and after an error
-    nothing is left.
-    """
-    try:
-        path = path.resolve(strict=False)            # through a link: the link stays, its file is replaced
-    except RuntimeError:                             # links in a circle, before Python 3.13
-        raise Failure(f"{path}: too many symbolic links") from None
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
-    # In the same folder, so that the rename at the end cannot leave the file system.
-    temporary = path.with_name(f".gpulayout-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "r+b") as stream:
-            if mode is not None:
-                os.chmod(temporary, mode)
-            npy.write_array_header_1_0(stream, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": dimensions})
-            offset = stream.tell()
-            stream.flush()
-            _reserve(stream, offset + math.prod(dimensions) * dtype.itemsize)
-            elements = _mapped(temporary, "r+", dtype, offset, math.prod(dimensions))
-            yield elements
-            if isinstance(elements, np.memmap):
-                elements.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        if error.filename in (None, str(temporary)):         # say it of the file that was asked for
-            error.filename, error.filename2 = str(path), None
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
+def new_npy(path: Path, dtype: np.dtype, dimensions: tuple[int, ...], *, overwrite: bool) -> Iterator[np.ndarray]:
+    """The elements of a new .npy file in C order, 1-D and memory-mapped, to be filled inside the `with`; see `new_file`."""
+    with new_file(path, overwrite=overwrite) as stream:
+        npy.write_array_header_1_0(stream, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": dimensions})
+        offset = stream.tell()
+        stream.flush()
+        _reserve(stream, offset + math.prod(dimensions) * dtype.itemsize)
+        elements = _mapped(stream, "r+", dtype, offset, math.prod(dimensions))
+        yield elements
+        if isinstance(elements, np.memmap):
+            elements.flush()
 
 
-def _mapped(path: Path, mode: str, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
-    if not count or not dtype.itemsize:              # an empty stretch of a file cannot be mapped
+def _mapped(stream: BinaryIO, mode: str, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
+    """Elements of an open file, not of a name: the name may come to mean another file, or one that may not be opened again."""
+    if not count:                                    # an empty stretch of a file cannot be mapped
         return np.empty(count, dtype)
-    return np.memmap(path, dtype, mode, offset, (count,))
+    return np.memmap(stream, dtype, mode, offset, (count,))
 
 
 def _reserve(stream: BinaryIO, size: int) -> None:
@@ -159,14 +120,4 @@ def _reserve(stream: BinaryIO, size: int) -> None:
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(stream.fileno(), 0, size)
     else:
-        os.truncate(stream.fileno(), size)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last; folders cannot be opened on every system."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        os.ftruncate(stream.fileno(), size)

@@ -70,7 +70,8 @@ def main() -> None:
             commands(prog_name="gpulayout")
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader went away (`| head`).  Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:                         # of standard output: commands tell those of other files themselves
+        if not (isinstance(error.__context__, SystemExit) and error.__context__.code):       # else somebody has said so
+            click.echo(f"gpulayout: error: standard output: {error.strerror}", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())   # or Python complains once more when it flushes at exit
         sys.exit(1)

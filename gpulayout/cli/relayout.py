@@ -13,10 +13,11 @@ from pathlib import Path
 
 import click
 
-from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
+from gpulayout.cli.arguments import NAMED_FILE, SHAPE_OR_LAYOUT
 from gpulayout.cli.explain import plan_as_json
 from gpulayout.cli.failures import Failure, printable
-from gpulayout.cli.files import NpyFile, check_output, new_npy, open_npy
+from gpulayout.cli.files import NpyFile, new_npy, open_npy
+from gpulayout.cli.new_file import check_output
 from gpulayout.cli.output import clipped, json_option, print_json
 from gpulayout.model.checks import counted
 from gpulayout.model.element_type import ElementType
@@ -36,8 +37,8 @@ class Job:
 
 
 @click.command(short_help="A .npy file from one layout to another.")
-@click.argument("source_path", metavar="IN.npy", type=click.Path(path_type=Path))
-@click.argument("target_path", metavar="OUT.npy", type=click.Path(path_type=Path))
+@click.argument("source_path", metavar="IN.npy", type=NAMED_FILE)
+@click.argument("target_path", metavar="OUT.npy", type=NAMED_FILE)
 @click.option("--to", "to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a 1-D buffer in this layout.")
 @click.option("--unpack", is_flag=True, help="Write an N-d array in C order instead; needs --from.")
 @click.option("--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a 1-D buffer of this shape, not an N-d array.")
@@ -62,8 +63,11 @@ def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, un
     integers of the same width: name the type with a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy, or uint8 where elements are packed, as with E(4).  Packed
     elements come back as uint8 too, one in a byte, in its low bits.
 
-    Files are memory-mapped and moved on the CPU.  OUT.npy appears complete or not at all; an existing file is replaced only
-    with --overwrite.  Files with Python objects, big-endian numbers or a size that differs from their header are refused.
+    Files are memory-mapped and moved on the CPU, so neither may be - (standard input or output).  OUT.npy appears complete
+    or not at all.  An existing file is replaced only with --overwrite, and so is one that appears while the elements are
+    moved.  File systems with neither hard links nor a rename that keeps existing files show an empty OUT.npy for a moment;
+    a note on stderr says so.  Files with Python objects, big-endian numbers or a size that differs from their header are
+    refused.
 
     \b
     Examples:
@@ -81,11 +85,16 @@ def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, un
     target = shape.with_layout(None) if unpack else _target_shape(shape, to)
     job = Job(source, target_path, plan(shape, target), shape.dimensions if unpack else (target.buffer_length,))
     check_output(target_path, source_path, overwrite=overwrite)
-    seconds = None if dry_run else _carry_out(job)
-    if as_json:
-        print_json(_as_json(job, seconds))
-    else:
-        _report(job, seconds)
+    seconds = None if dry_run else _carry_out(job, overwrite)
+    try:
+        if as_json:
+            print_json(_as_json(job, seconds))
+        else:
+            _report(job, seconds)
+    except OSError as error:
+        if dry_run:
+            raise
+        raise Failure(f"{target_path}: the file is there and complete, but standard output failed: {error.strerror}") from error
 
 
 def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layout | None) -> None:
@@ -155,13 +164,13 @@ def _check_element_type(source: NpyFile, shape: Shape) -> None:
     raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} needs {shape.dtype.name}{also}")
 
 
-def _carry_out(job: Job) -> float:
+def _carry_out(job: Job, overwrite: bool) -> float:
     """Move the elements; the seconds it took, with the time to put them on disk."""
     start = time.perf_counter()
     source, target = job.plan.source, job.plan.target
     dtype = target.buffer_dtype if target.is_packed else job.source.dtype
-    with new_npy(job.target, dtype, job.dimensions) as result:
-        job.plan(job.source.elements().view(source.buffer_dtype), out=result.view(target.buffer_dtype))
+    with new_npy(job.target, dtype, job.dimensions, overwrite=overwrite) as result:
+        job.plan(job.source.elements.view(source.buffer_dtype), out=result.view(target.buffer_dtype))
     return time.perf_counter() - start
 
 
@@ -179,5 +188,7 @@ def _report(job: Job, seconds: float | None) -> None:
         return
     click.echo(f"moved in {seconds:.2f} s, on the disk included")
     if len(job.dimensions) == 1:
-        back = ["gpulayout", "relayout", str(job.target), "BACK.npy", "--from", str(target), "--unpack"]
+        name = str(job.target)
+        name = f"./{name}" if name.startswith("-") else name             # not an option, nor standard input
+        back = ["gpulayout", "relayout", name, "BACK.npy", "--from", str(target), "--unpack"]
         click.echo(f"back to an N-d array:  {printable(shlex.join(back))}")

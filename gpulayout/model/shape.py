@@ -24,7 +24,6 @@ from gpulayout.model.padding import canonical_scalar, pad_bytes
 from gpulayout.model.shape_edits import ShapeEdits
 from gpulayout.model.shape_storage import ShapeStorage
 from gpulayout.model.slips import corrects, of_shape
-from gpulayout.model.strides import layout_from_strides
 from gpulayout.model.tiling import expand
 
 
@@ -63,18 +62,6 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
             value = canonical_scalar(self.element_type, value, f" for {text}{layout}")
         self._set("layout", layout.replace(padding_value=value) if value is not layout.padding_value else layout)
         self._set("_hash", hash((self.element_type, self.dimensions, self.layout, self.dynamic_dimensions)))
-
-    @staticmethod
-    def of(array: object) -> Shape:
-        """The shape of an array with `dtype`, `shape` and `strides` (in bytes), its gaps as padding.
-
-        >>> Shape.of(np.zeros((2, 3), np.float32, order="F"))
-        Shape('f32', (2, 3), Layout((0, 1)))
-        """
-        element_type = ElementType.of(array.dtype)
-        strides = getattr(array, "strides", None)
-        layout = None if strides is None else layout_from_strides(array.shape, strides, itemsize=element_type.itemsize)
-        return Shape(element_type, array.shape, layout)
 
     # ---- sizes -----------------------------------------------------------------------------------------
 

@@ -8,9 +8,11 @@ from gpulayout.backends.base import Array, Backend
 from gpulayout.backends.select import default_backend
 from gpulayout.model.arguments import as_shape, is_layout_alone
 from gpulayout.model.checks import value_text
+from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
+from gpulayout.model.strides import layout_from_strides
 from gpulayout.planning.move import MAX_AXES
 from gpulayout.planning.pieces import pack_pieces, unpack_pieces, view_strides
 from gpulayout.planning.supported import check_storable
@@ -123,13 +125,22 @@ def _array_shape(shape: Shape | str) -> Shape:
 def shape_of(array: Any) -> Shape:
     """The shape of any array the library takes, PyTorch's and JAX's too: its strides as order, its gaps as padding.
 
-    LayoutError says why strides cannot be a layout.
+    LayoutError says why strides cannot be a layout.  TypeError for what has no memory of its own to look at: numbers,
+    lists, Dask arrays.
 
     >>> import numpy as np
     >>> str(shape_of(np.zeros((2, 3), np.float32, order="F")))
     'f32[2,3]{0,1}'
     """
-    return Shape.of(arrays.open_array(array, "array")[1])
+    if isinstance(array, arrays.PLAIN):
+        raise TypeError(f"array is a {type(array).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array)) for that "
+                        "of an array made of it")
+    if type(array).__module__.partition(".")[0] == "dask":
+        raise TypeError("array is a Dask array, whose chunks each have a layout of their own: call gl.shape_of(array.compute()), or "
+                        "gl.Shape(array.dtype, array.shape) for a row-major array of its size")
+    found = arrays.open_array(array, "array")[1]
+    element_type = ElementType.of(found.dtype)
+    return Shape(element_type, found.shape, layout_from_strides(found.shape, found.strides, itemsize=element_type.itemsize))
 
 
 def empty(shape: Shape | str) -> Array:

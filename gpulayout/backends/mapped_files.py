@@ -1,0 +1,120 @@
+"""Overlap that addresses do not show: two memory maps of the same file.
+
+Two arrays can have different addresses and still be the same bytes of one file, when each lies in a map of its own.  What
+is written through one map then changes what is read through the other.
+"""
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+from numpy.lib.stride_tricks import as_strided
+
+MAPS = "/proc/self/maps"
+_STRIDED = type(as_strided(np.zeros(1)).base)        # as_strided puts an object of its own between a view and its array
+
+
+class Map(NamedTuple):
+    """A part of a file in memory.
+
+    start    address of its first byte, which is byte `offset` of the file
+    file     tells files apart
+    shared   False for a copy-on-write map: what is written there never reaches the file
+    """
+
+    start: int
+    offset: int
+    file: tuple
+    shared: bool
+
+
+def overlap_in_file(read: np.ndarray, written: np.ndarray) -> bool:
+    """True when writing one array may change the other through a file that both map."""
+    if not _owner(written):
+        return False
+    return any(len(low) == 2 and max(low) < min(high) for _, low, high in by_file((read, written), 1))
+
+
+def by_file(arrays: Sequence[Any], first_written: int) -> list[tuple[list[int], list[int], list[int]]]:
+    """For every file under the arrays: the numbers of those arrays, and where their bytes in the file start and end.
+
+    Arrays from `first_written` on are written.  Of these, the ones in copy-on-write maps are left out, since what is
+    written there stays in memory.  An array in such a map that is only read is listed: until a page of it is written
+    to, that page is the file's own, and changes with it.  Nothing is looked up unless two arrays are maps, one of them
+    written.
+    """
+    owners = {number: owner for number, array in enumerate(arrays) if (owner := _owner(array))}
+    files: dict[tuple, tuple[list[int], list[int], list[int]]] = {}
+    if len(owners) > 1 and max(owners) >= first_written:
+        for number, owner in owners.items():
+            found = _map(*owner)
+            if found and (found.shared or number < first_written):
+                low, high = (address - found.start + found.offset for address in byte_bounds(arrays[number]))
+                for values, value in zip(files.setdefault(found.file, ([], [], [])), (number, low, high)):
+                    values.append(value)
+    return list(files.values())
+
+
+def _owner(array: Any) -> tuple[mmap.mmap, np.memmap | None] | None:
+    """The memory map that an array lies in, and the `np.memmap` over it where there is one; None for all other memory."""
+    if type(array) is not np.ndarray or array.base is None:
+        return None
+    owner, named = array.base, None
+    while not isinstance(owner, mmap.mmap):
+        if isinstance(owner, memoryview):
+            owner = owner.obj
+        elif isinstance(owner, (np.ndarray, _STRIDED)):
+            named = owner if isinstance(owner, np.memmap) else named
+            owner = owner.base
+        else:
+            return None
+    return owner, named
+
+
+# A map stays as it is while arrays lie in it (only `mmap.resize` moves one), and asking the system takes up to a millisecond.
+_known: weakref.WeakKeyDictionary[mmap.mmap, Map] = weakref.WeakKeyDictionary()
+
+
+def _map(owner: mmap.mmap, named: np.memmap | None) -> Map | None:
+    """What a memory map maps, or None when it is no file's or nobody says."""
+    start = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
+    found = _known.get(owner)
+    if found is None or found.start != start:
+        found = _listed(start) or _named(start, named)
+        if found:
+            _known[owner] = found
+    return found
+
+
+def _listed(start: int) -> Map | None:
+    """The map at an address by the system's own list, which Linux alone has.
+
+    A file is its device and inode there.  On btrfs all subvolumes count as one device, so a file and its snapshot pass
+    for one file: such a pair is refused although it does not overlap.
+    """
+    with contextlib.suppress(OSError), open(MAPS, "rb") as lines:
+        for line in lines:
+            addresses, permissions, offset, device, inode = line.split(None, 5)[:5]
+            low, high = (int(address, 16) for address in addresses.split(b"-"))
+            if low <= start < high:
+                shared = permissions.endswith(b"s")
+                return Map(start, int(offset, 16) + start - low, (device, inode), shared) if inode != b"0" else None
+    return None
+
+
+def _named(start: int, memmap: np.memmap | None) -> Map | None:
+    """The same where the system has no such list: an `np.memmap` knows the name of its file, and its own offset."""
+    if memmap is None or memmap.filename is None:
+        return None
+    try:
+        status = os.stat(memmap.filename)
+        file: tuple = (status.st_dev, status.st_ino)
+    except OSError:                                  # removed since: its name is all there is
+        file = (str(memmap.filename),)
+    return Map(start, memmap.offset - memmap.offset % mmap.ALLOCATIONGRANULARITY, file, memmap.mode != "c")

@@ -1,0 +1,146 @@
+"""New files that are complete or not there at all, and never take the place of a file that nobody gave up.
+
+A file is written under a temporary name in the folder of its own, and gets its name when it is complete.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from gpulayout.cli.failures import Failure, printable
+
+AT_FDCWD, RENAME_NOREPLACE = -100, 1                 # of Linux
+
+
+def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
+    """`Failure` when `path` cannot or must not become the result of `source`."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return _check_folder(path)
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        if not overwrite:                            # the link's name is taken, and its target may be anywhere
+            raise Failure(f"{path}: a symbolic link to {os.readlink(path)}, where nothing is; --overwrite writes that file") from None
+        return _check_folder(path)
+    if os.path.samestat(found, os.stat(source)):
+        raise Failure(f"{path}: input and output are the same file")
+    if not stat.S_ISREG(found.st_mode):
+        raise Failure(f"{path}: not a regular file")
+    if not overwrite:
+        raise _exists(path)
+
+
+def _check_folder(path: Path) -> None:
+    folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
+    if not folder.is_dir():
+        raise Failure(f"{path}: there is no folder {folder}")
+
+
+def _exists(path: Path) -> Failure:
+    return Failure(f"{path}: the file exists; --overwrite replaces it")
+
+
+@contextlib.contextmanager
+def new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """A new file to be written and read inside the `with`; it takes its name when the block ends well.
+
+    After an error nothing is left, and whatever had the name before has it still.  Without `overwrite`, a file that took
+    the name in the meantime stays, and the new one is given up with a `Failure`.  With it the old file is replaced at
+    once and its permissions are kept; of a symbolic link it is the file behind it.
+    """
+    final = Path(os.path.realpath(path)) if overwrite else path
+    # In the same folder, so that taking the name cannot leave the file system.
+    temporary = final.with_name(f".gpulayout-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "r+b") as stream:
+            if overwrite:
+                with contextlib.suppress(FileNotFoundError):
+                    os.chmod(temporary, stat.S_IMODE(os.stat(final).st_mode))
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        if overwrite:
+            os.replace(temporary, final)
+        else:
+            _take_free_name(temporary, final)
+        _sync_folder(final.parent)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, temporary, str(temporary)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error          # said of the file that was asked for
+    finally:
+        with contextlib.suppress(OSError):           # there is none after a rename, or on a read-only file system
+            os.unlink(temporary)
+
+
+def _take_free_name(temporary: Path, path: Path) -> None:
+    """Give the file its name unless something has that name, in the best way that the file system has.
+
+    Whatever fails but for the name being taken is tried in the next way, and the last one says what is wrong.
+    """
+    for way in (_link, _rename_to_free_name):
+        try:
+            return way(temporary, path)
+        except FileExistsError:
+            raise _exists(path) from None
+        except OSError:
+            continue
+    _claim_and_replace(temporary, path)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """A second name, which must be free, and then the first one goes."""
+    os.link(temporary, path)
+    with contextlib.suppress(OSError):               # the file has its name, so this way has worked
+        os.unlink(temporary)
+
+
+def _rename_to_free_name(temporary: Path, path: Path) -> None:
+    """Linux's rename that fails when the name is taken; OSError where the C library or the file system lacks it."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    if renameat2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if renameat2(AT_FDCWD, os.fsencode(temporary), AT_FDCWD, os.fsencode(path), RENAME_NOREPLACE):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
+
+
+def _claim_and_replace(temporary: Path, path: Path) -> None:
+    """Take the name with an empty file, then replace that one.
+
+    This is not atomic, and it is said so: whoever looks in between sees an empty file, what others write into that one is
+    lost, and if the process ends there, it stays.
+    """
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    except FileExistsError:
+        raise _exists(path) from None
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+    click.echo(f"gpulayout: note: {printable(str(path))} was there as an empty file for a moment before it was complete: this file "
+               "system has neither hard links nor a rename that keeps existing files", err=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name last; folders cannot be opened on every system."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

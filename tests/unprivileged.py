@@ -1,0 +1,23 @@
+"""A folder in which permissions bind the tests, also when root runs them."""
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+NOBODY = 65534
+
+
+@contextlib.contextmanager
+def unprivileged():
+    """A new folder, and inside the `with` root is a user who owns nothing else."""
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as folder:
+        if root:
+            os.chown(folder, NOBODY, -1)
+            os.seteuid(NOBODY)
+        try:
+            yield Path(folder)
+        finally:
+            if root:
+                os.seteuid(0)
+            os.chmod(folder, 0o700)

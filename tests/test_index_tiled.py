@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, find, given, settings
+from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
@@ -61,7 +61,8 @@ def shapes(draw, most_elements=512, most_places=20000):
 
 
 def test_a_size_of_0_is_drawn_before_others_too():
-    assert 0 in find(shapes(), lambda shape: 0 in shape.dimensions[:-1]).dimensions[:-1]
+    drawing = settings(phases=[Phase.generate], derandomize=True, database=None)
+    assert 0 in find(shapes(), lambda shape: 0 in shape.dimensions[:-1], settings=drawing).dimensions[:-1]
 
 
 def all_indices(shape):

@@ -35,7 +35,7 @@ class ForeignMemory(NamedTuple):
 
     def checked(self) -> ForeignMemory:
         """The same; ValueError when no array can be like this."""
-        if any(size < 0 for size in self.shape):
+        if min(self.shape, default=0) < 0:
             raise ValueError(f"its shape is {self.shape}: a size is negative")
         if self.strides is not None and len(self.strides) != len(self.shape):
             raise ValueError(f"its strides {self.strides} are not as many as its sizes {self.shape}")

@@ -3,6 +3,7 @@
 The same tests run over NumPy's memory, over the stand-in for CuPy, and on a GPU.
 """
 import gc
+import types
 
 import ml_dtypes
 import numpy as np
@@ -252,6 +253,15 @@ def test_memory_on_another_device_than_it_is_said_to_be(cp):
         array = cp.asarray(FLOATS)
     refused(lambda: gl.relayout(Producer(array, device=(2, 0)), SOURCE, TARGET),
             f"it is said to be on cuda:0, and its address {address_of(array):#x} is on cuda:1")
+
+
+def test_memory_that_all_devices_share_is_used_on_the_device_it_is_said_to_be_on(cupy, monkeypatch):
+    array = cupy.asarray(FLOATS)
+    for kind in (1, 3):                              # pinned and managed memory, which only a real device has
+        shared = types.SimpleNamespace(type=kind, device=0, devicePointer=address_of(array))
+        monkeypatch.setattr(cupy.cuda.runtime, "pointerGetAttributes", lambda address: shared)
+        assert arrays.open_array(Producer(array, device=(13, 1)), "buffer")[1].device.id == 1
+        assert arrays.open_array(Interface(array), "buffer")[1].device.id == 0
 
 
 @pytest.mark.parametrize("number", [-1, 99, 2**40])

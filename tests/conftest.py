@@ -7,12 +7,13 @@ import pathlib
 import sys
 
 import hypothesis
+import numpy
 import pytest
 
 from gpulayout.backends import select
 from gpulayout.backends.numpy_backend import NumpyBackend
 from gpulayout.operations import relayout
-from tests import executors, fake_cuda, fake_cupy
+from tests import executors, fake_cuda, fake_cupy, foreign
 from tests.device_arrays import ON_GPU
 
 collect_ignore = ["real_cupy_launches.py"]              # a program, which a test starts where there is CuPy
@@ -61,9 +62,10 @@ def cupy(monkeypatch):
         cached.cache_clear()
 
 
-@pytest.fixture(params=[pytest.param("stand-in", marks=pytest.mark.simt), ON_GPU])
-def cp(request):
-    """CuPy, or what stands for it."""
+STAND_IN = pytest.param("stand-in", marks=pytest.mark.simt)
+
+
+def _cupy(request):
     problem = executors.simt_missing() if request.param == "stand-in" else select.gpu_problem()
     if problem:
         pytest.skip(problem)
@@ -71,6 +73,18 @@ def cp(request):
         return request.getfixturevalue("cupy")
     import cupy
     return cupy
+
+
+@pytest.fixture(params=[STAND_IN, ON_GPU])
+def cp(request):
+    """CuPy, or what stands for it."""
+    return _cupy(request)
+
+
+@pytest.fixture(params=["numpy", STAND_IN, ON_GPU])
+def place(request):
+    """NumPy, CuPy, or what stands for it: whose arrays are offered as another library's."""
+    return foreign.Place(numpy if request.param == "numpy" else _cupy(request))
 
 
 def pytest_collection_modifyitems(items):

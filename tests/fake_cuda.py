@@ -9,7 +9,10 @@ instead, with their arguments, and anything but a launch is an error.
 """
 import ctypes
 import threading
+import types
 import weakref
+
+import numpy as np
 
 DEVICES = 2
 calls = []
@@ -29,6 +32,31 @@ def note(*call):
     if call[0] not in ("launch", "set device") and current_stream().captured is not None:
         raise RuntimeError(f"operation not permitted when stream is capturing: {call[0]}")
     calls.append(call)
+
+
+_allocations = {}              # {address: (number of bytes, device, weak reference to the array)}
+
+
+def allocated(array, device):
+    """Remember on which device an array's memory is, as long as somebody has the memory."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    _allocations[array.__array_interface__["data"][0]] = array.nbytes, device, weakref.ref(owner)
+
+
+def memory_at(address):
+    """cudaPointerGetAttributes: memory that no device has is of type 0, and its `devicePointer` is 0."""
+    for start, (nbytes, device, owner) in list(_allocations.items()):
+        if owner() is None:
+            del _allocations[start]
+        elif start <= address < start + nbytes:
+            return types.SimpleNamespace(type=2, device=device, devicePointer=address)
+    return types.SimpleNamespace(type=0, device=-2, devicePointer=0)
+
+
+def synchronize_stream(ptr):
+    note("synchronize", ptr)
 
 
 class Device:

@@ -10,8 +10,8 @@ import types
 
 import numpy as np
 
-from tests.fake_cuda import (DEVICES, Device, Function, MemoryHook, Stream, current_stream, launch_kernel, launched, note,
-                             set_device, thread)
+from tests.fake_cuda import (DEVICES, Device, Function, MemoryHook, Stream, allocated, current_stream, launch_kernel, launched,
+                             memory_at, note, set_device, synchronize_stream, thread)
 from tests.simt import host_module
 
 VERSION = "fake"
@@ -19,6 +19,7 @@ VERSION = "fake"
 
 def _allocated(array):
     note("allocate", array.nbytes)
+    allocated(array, array._device)
     return array
 
 
@@ -140,14 +141,14 @@ def module():
     fake.asnumpy = lambda array: array.get()
     fake.full = lambda shape, value, dtype: _allocated(_on_device(np.full(shape, value, dtype)))
     fake.ascontiguousarray = _contiguous
-    fake.from_dlpack = lambda foreign: _on_device(np.from_dlpack(foreign))
     fake.lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=_as_strided))
     runtime = types.SimpleNamespace(getDeviceCount=lambda: DEVICES, getDeviceProperties=lambda i: {"name": b"host memory"},
                                     runtimeGetVersion=lambda: 0, driverGetVersion=lambda: 0,
                                     getDevice=lambda: thread.device, setDevice=set_device,
-                                    memGetInfo=lambda: thread.contexts.add(thread.device), streamCaptureModeGlobal=0)
+                                    memGetInfo=lambda: thread.contexts.add(thread.device), streamCaptureModeGlobal=0,
+                                    pointerGetAttributes=memory_at, memoryTypeDevice=2, streamSynchronize=synchronize_stream)
     fake.cuda = types.SimpleNamespace(Device=Device, runtime=runtime, Stream=Stream, get_current_stream=current_stream,
-                                      MemoryHook=MemoryHook,
+                                      MemoryHook=MemoryHook, UnownedMemory=UnownedMemory, MemoryPointer=MemoryPointer,
                                       driver=types.SimpleNamespace(launchKernel=launch_kernel))
     return fake
 
@@ -165,17 +166,53 @@ def _as_strided(array, shape, strides):
     return _on_device(np.lib.stride_tricks.as_strided(array, shape, strides, subok=True))
 
 
+class UnownedMemory:
+    """Memory of somebody else, who is kept alive."""
+
+    def __init__(self, ptr, size, owner, device_id):
+        self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, device_id
+
+
+class MemoryPointer:
+    """A place in memory: no array, though it has some of an array's attributes."""
+
+    def __init__(self, mem, offset):
+        self.mem, self.ptr, self.device_id = mem, mem.ptr + offset, mem.device_id
+
+    @property
+    def device(self):
+        return Device(self.device_id)
+
+
+MemoryPointer.__module__ = "cupy.cuda.memory"
+
+
 class _NdarrayMeta(type):
     def __instancecheck__(cls, value):
         return isinstance(value, ndarray)
 
 
 class _checked_ndarray(metaclass=_NdarrayMeta):      # noqa: N801 - stands for cupy.ndarray, in isinstance and as a constructor
-    def __new__(cls, shape, dtype, memptr=None):
+    def __new__(cls, shape, dtype, memptr=None, strides=None):
         dtype = np.dtype(dtype)
         if memptr is not None:
-            words = (ctypes.c_char * (int(np.prod(shape)) * dtype.itemsize)).from_address(memptr.ptr)
-            return _on_device(np.frombuffer(words, dtype).reshape(shape))
-        if dtype.name.startswith("float8") or dtype.name.startswith("float6"):
+            return _at(memptr, shape, dtype, strides)
+        if dtype.name.startswith(("float8_", "float6_")):
             raise ValueError(f"Unsupported dtype {dtype}")
         return _on_device(np.empty(shape, dtype))
+
+
+class _Placed:
+    """What NumPy makes an array of, without a look at the memory."""
+
+    def __init__(self, memptr, shape, dtype, strides):
+        self.memptr = memptr
+        self.__array_interface__ = {"version": 3, "shape": shape, "strides": strides, "typestr": f"|V{dtype.itemsize}",
+                                    "data": (memptr.ptr, False)}
+
+
+def _at(memptr, shape, dtype, strides):
+    placed = np.asarray(_Placed(memptr, shape, dtype, strides)).view(dtype) if 0 not in shape else np.empty(shape, dtype)
+    array = _on_device(placed)
+    array._device = memptr.device_id
+    return array

@@ -96,6 +96,26 @@ def test_arrays_may_be_dropped_right_after_the_call(cp, stream_kind):
         assert [number for number, (values, result) in enumerate(zip(given, results)) if not same_bytes(cp, result, plan(values))] == []
 
 
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_thread_that_never_used_a_device_launches_there(cp, device):
+    """A driver call needs a context that is current in its thread, and a new thread has none."""
+    count = cp.cuda.runtime.getDeviceCount()
+    if count <= device:
+        pytest.skip(needs_devices(2, count))
+    plan = gl.plan("f32[40,70]", "{0,1:PD(41,70)PV(3)}")
+    values = host_buffer(plan.source)
+    with cp.cuda.Device(device):
+        buffer, out = cp.asarray(values), cp.zeros(plan.target.buffer_size, np.float32)
+        plan(buffer, out)                                    # kernels are compiled and loaded by this thread
+        out[...] = 0
+        cp.cuda.get_current_stream().synchronize()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(plan, buffer, out).result() is out
+        assert pool.submit(cp.cuda.runtime.getDevice).result() == 0
+    with cp.cuda.Device(device):
+        assert same_bytes(cp, out, plan(values))
+
+
 def test_arrays_of_a_device_that_is_not_current(cp):
     count = cp.cuda.runtime.getDeviceCount()
     if count < 2:

@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
@@ -46,7 +46,8 @@ def shapes(draw, most_elements=512, most_places=20000):
     """Any shape with tiles, padded dimensions and tail padding."""
     sizes = []
     for _ in range(draw(st.integers(0, 5))):
-        sizes.append(draw(st.integers(0 if draw(st.integers(0, 30)) == 7 else 1, max(min(most_elements // math.prod([1, *sizes]), 40), 1))))
+        most = min(most_elements // math.prod(max(size, 1) for size in sizes), 40)
+        sizes.append(draw(st.integers(0 if draw(st.integers(0, 30)) == 7 else 1, max(most, 1))))
     tiles = []
     for _ in range(draw(st.integers(0, 3))):
         tile = draw(st.lists(st.sampled_from((1, 2, 2, 3, 4, 5, 8, 16, "*")), max_size=4)) + [draw(st.sampled_from((1, 2, 3, 4, 7, 8, 16)))]
@@ -57,6 +58,11 @@ def shapes(draw, most_elements=512, most_places=20000):
     shape = gl.Shape("u8", sizes, layout)
     assume(shape.buffer_size <= most_places)
     return shape
+
+
+def test_a_size_of_0_is_drawn_before_others_too():
+    drawing = settings(phases=[Phase.generate], derandomize=True, database=None)
+    assert 0 in find(shapes(), lambda shape: 0 in shape.dimensions[:-1], settings=drawing).dimensions[:-1]
 
 
 def all_indices(shape):

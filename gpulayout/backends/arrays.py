@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gpulayout.backends import dlpack
 from gpulayout.backends.base import Array, Backend
+from gpulayout.backends.foreign_memory import CUDA_INTERFACE, DLPACK, offers
 from gpulayout.backends.mapped_files import by_file, overlap_in_file
 from gpulayout.backends.select import default_backend, gpu_backend, host_backend
 from gpulayout.backends.values import array_of_values
@@ -20,7 +22,7 @@ from gpulayout.model.checks import counted
 from gpulayout.model.shape import Shape
 
 PLAIN = (list, tuple, bool, int, float, complex)         # values that are no array and become one
-_DLPACK_CPU, _DLPACK_CUDA, _DLPACK_PINNED, _DLPACK_MANAGED = 1, 2, 3, 13
+_IMMUTABLE = {"jax": "JAX", "jaxlib": "JAX", "tensorflow": "TensorFlow"}
 
 
 def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend, Array]:
@@ -32,7 +34,7 @@ def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend
         backend, array = host_backend(), given
     else:
         backend, array = _foreign(given, role, writing)
-    if writing and not backend.is_writeable(array):
+    if writing and type(array) is np.ndarray and not array.flags.writeable:
         raise BufferError(f"{role} is read-only: it cannot be written to")
     return backend, array
 
@@ -56,25 +58,36 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         raise BufferError(f"{role} is a NumPy scalar, which cannot be written to: pass an array")
     if isinstance(given, (np.ndarray, np.generic)):
         return host_backend(), np.asarray(given)
-    if hasattr(given, "__dlpack_device__") and hasattr(given, "__dlpack__"):
-        return _from_dlpack(given, role)
-    if hasattr(given, "__cuda_array_interface__"):
-        if writing and given.__cuda_array_interface__["data"][1]:
-            raise BufferError(f"{role} is read-only: it cannot be written to")
-        return _adopted(gpu_backend(), given, role)
+    if isinstance(given, type):
+        raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
+    library = _IMMUTABLE.get(type(given).__module__.partition(".")[0])
+    if writing and library:                              # what they offer need not say so
+        raise BufferError(f"{role} is read-only: {library} arrays never change")
+    if offers(given, *DLPACK):
+        return _adopted(_dlpack_backend(given, role), given, role, writing)
+    if offers(given, CUDA_INTERFACE):
+        return _adopted(_cuda_backend(role), given, role, writing)
     raise TypeError(f"{role} is a {type(given).__name__}: it must be a NumPy or CuPy array, or offer DLPack or "
-                    "__cuda_array_interface__")
+                    f"__cuda_array_interface__{_advice(type(given).__module__)}")
 
 
 @functools.lru_cache(maxsize=256)
 def _is_cupy(kind: type) -> bool:
-    """True for CuPy's array type and its subclasses' in CuPy; it is told by name, so that CuPy need not be there."""
-    return kind.__module__.partition(".")[0] == "cupy" and hasattr(kind, "device")
+    """True for CuPy's array type and what is derived from it; it is told by name, so that CuPy need not be there."""
+    return any((base.__module__, base.__name__) == ("cupy", "ndarray") for base in kind.__mro__)
 
 
-def _from_dlpack(given: Any, role: str) -> tuple[Backend, Array]:
+def _advice(module: str) -> str:
+    """How to make an array of what has none of an array's properties, by the module of its type."""
+    if module == "cupy.cuda.memory":
+        return "; cupy.ndarray(shape, dtype, pointer) is the array at a MemoryPointer"
+    return "; .toarray() of a sparse matrix is an array" if ".sparse." in f"{module}." else ""
+
+
+def _dlpack_backend(given: Any, role: str) -> Backend:
+    """The backend of the device that an array with DLPack lives on."""
     try:
-        kind = int(given.__dlpack_device__()[0])
+        kind, _ = dlpack.device_of(given)
     except Exception as error:
         raise BufferError(f"{role} ({type(given).__name__}) cannot say where it lives: {error}") from None
     for bit in ("neg", "conj"):          # PyTorch keeps signs and conjugations to be done later; an exported buffer lacks them
@@ -82,21 +95,31 @@ def _from_dlpack(given: Any, role: str) -> tuple[Backend, Array]:
         if callable(pending) and pending():
             raise BufferError(f"{role} ({type(given).__name__}) has its {bit} bit set: its memory does not hold its values, pass "
                               f".resolve_{bit}()")
-    if kind in (_DLPACK_CPU, _DLPACK_PINNED):
-        return _adopted(host_backend(), given, role)
-    if kind in (_DLPACK_CUDA, _DLPACK_MANAGED):
-        return _adopted(gpu_backend(), given, role)
+    if kind in (dlpack.CPU, dlpack.PINNED):
+        return host_backend()
+    if kind in (dlpack.CUDA, dlpack.MANAGED):
+        return _cuda_backend(role)
     raise BufferError(f"{role} lives on a device of DLPack type {kind}: only CPU (1, 3) and CUDA (2, 13) memory can be used")
 
 
-def _adopted(backend: Backend, given: Any, role: str) -> tuple[Backend, Array]:
+def _cuda_backend(role: str) -> Backend:
     try:
-        return backend, backend.adopt(given)
+        return gpu_backend()
+    except ImportError as error:
+        raise BufferError(f"{role} is CUDA memory, which only CuPy can reach: {error}") from None
+
+
+def _adopted(backend: Backend, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+    try:
+        memory = backend.foreign_memory(given)
+        if not (writing and memory.read_only):
+            return backend, backend.adopt(memory)
     except Exception as error:       # producers raise whatever they like: gradients, unknown dtypes, conjugate views
         hint = "; a type NumPy or CuPy lacks can be passed as unsigned integers of the same width, as tensor.view(torch.uint16), " \
                "and a JAX array on the CPU as numpy.asarray(array)"
         raise BufferError(f"{role} ({type(given).__module__}.{type(given).__name__}) cannot be used without a copy: {error}"
                           + hint * any(word in str(error).lower() for word in ("dtype", "no dlpack equivalent"))) from error
+    raise BufferError(f"{role} is read-only: it cannot be written to")
 
 
 # ---- checks ------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from gpulayout.backends.foreign_memory import ForeignMemory
 from gpulayout.model.shape import Shape
 from gpulayout.planning.index_plan import IndexPlan
 from gpulayout.planning.piece import Pieces
@@ -27,8 +28,11 @@ class Backend(Protocol):
 
     name: str
 
-    def adopt(self, foreign: object) -> Array:
-        """An array of this backend over the memory of a foreign one, without a copy."""
+    def foreign_memory(self, given: object) -> ForeignMemory:
+        """What an array of another library says of its memory, which is this backend's; any exception when it is not."""
+
+    def adopt(self, memory: ForeignMemory) -> Array:
+        """An array of this backend over foreign memory, without a copy."""
 
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None) -> Array:
         """A new array from plain Python values."""
@@ -47,9 +51,6 @@ class Backend(Protocol):
 
     def address(self, array: Array) -> int:
         """Address of the element with all coordinates 0."""
-
-    def is_writeable(self, array: Array) -> bool:
-        """False for read-only memory."""
 
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """A view of the same memory with other strides, in bytes."""

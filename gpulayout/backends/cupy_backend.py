@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import functools
 import operator
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -16,15 +17,18 @@ from typing import Any
 import cupy
 import numpy as np
 
+from gpulayout.backends import dlpack
 from gpulayout.backends.argument_block import ArgumentBlocks
 from gpulayout.backends.cuda_launch import NO_OFFENDER, CudaBackend, Launch, Start
 from gpulayout.backends.elementwise import MAX_OPERANDS, linearize_text
+from gpulayout.backends.foreign_memory import DLPACK, ForeignMemory, cuda_interface_memory, offers
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.model.shape import Shape
 from gpulayout.planning.index_launch import MODES
 from gpulayout.planning.index_plan import IndexPlan
 from gpulayout.planning.launch import THREADS
 
+DEFAULT_STREAM = 1                   # the name of stream 0 in DLPack, where 0 has no meaning
 _launch_kernel = cupy.cuda.driver.launchKernel
 _current_device = cupy.cuda.runtime.getDevice
 _current_stream = cupy.cuda.get_current_stream
@@ -90,24 +94,31 @@ class CupyBackend(CudaBackend):
     def __init__(self):
         super().__init__(CupyRuntime())
 
-    def adopt(self, foreign: object) -> cupy.ndarray:
-        """DLPack first: it orders the producer's stream before ours.  Else `__cuda_array_interface__`."""
-        if isinstance(foreign, cupy.ndarray):
-            return foreign
-        if hasattr(foreign, "__dlpack__"):
-            device = foreign.__dlpack_device__()[1]
-            with cupy.cuda.Device(device):
-                return cupy.from_dlpack(foreign)
-        return cupy.asarray(foreign)
+    def foreign_memory(self, given: object) -> ForeignMemory:
+        """DLPack first: it orders the producer's stream before ours.  Else `__cuda_array_interface__`, whose stream is waited for."""
+        if not offers(given, *DLPACK):
+            memory = cuda_interface_memory(given)
+            return memory._replace(device=_device_of(memory))
+        number = dlpack.device_of(given)[1]
+        with _on_device(number):
+            memory = dlpack.dlpack_memory(given, (dlpack.CUDA, dlpack.MANAGED), stream=_current_stream().ptr or DEFAULT_STREAM)
+            return memory._replace(device=_device_of(memory, number))
+
+    def adopt(self, memory: ForeignMemory) -> cupy.ndarray:
+        """An array made of an address: `cupy.asarray` would copy from a device that is not current."""
+        if memory.stream is not None and os.environ.get("CUPY_CUDA_ARRAY_INTERFACE_SYNC", "1") != "0":
+            with _on_device(memory.device):
+                cupy.cuda.runtime.streamSynchronize(memory.stream)
+        nbytes = memory.size * memory.dtype.itemsize
+        pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, nbytes, memory.owner, memory.device), 0)
+        return cupy.ndarray(memory.shape, _held(memory.dtype), pointer, memory.strides)
 
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None) -> cupy.ndarray:
         host = np.array(values, dtype, order=order)
-        if not _holds(host.dtype):
-            host = host.view(f"u{host.itemsize}")
-        return cupy.asarray(host)
+        return cupy.asarray(host.view(_held(host.dtype)))
 
     def dtype_for(self, shape: Shape) -> np.dtype:
-        return shape.buffer_dtype if _holds(shape.buffer_dtype) else shape.element_type.carrier
+        return _held(shape.buffer_dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
         """As `Backend.empty`; under the stream that will write it, for CuPy's pool reuses dropped memory in that stream's order."""
@@ -119,9 +130,6 @@ class CupyBackend(CudaBackend):
 
     def device(self, array: cupy.ndarray) -> str:
         return f"cuda:{array.data.device_id}"
-
-    def is_writeable(self, array: cupy.ndarray) -> bool:
-        return True
 
     def strided(self, array: cupy.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> cupy.ndarray:
         return cupy.lib.stride_tricks.as_strided(array, shape, strides)
@@ -171,13 +179,30 @@ def _broadcast_kernel(rank: int) -> cupy.ElementwiseKernel:
 
 
 @functools.cache
-def _holds(dtype: np.dtype) -> bool:
-    """True when CuPy has arrays of this dtype: not the 8-bit floats, and bfloat16 only in recent versions."""
+def _held(dtype: np.dtype) -> np.dtype:
+    """The dtype under which CuPy has such elements: unsigned integers for the 8-bit floats, and for bfloat16 in versions that lack it."""
     try:
         cupy.ndarray((0,), dtype)
     except (TypeError, ValueError):
-        return False
-    return True
+        return np.dtype(f"u{dtype.itemsize}")
+    return dtype
+
+
+def _device_of(memory: ForeignMemory, said: int | None = None) -> int:
+    """The device on which foreign memory is used; BufferError for memory that no device, or not the one it is said to be on, has."""
+    runtime, current = cupy.cuda.runtime, _current_device()
+    if not memory.size:                                  # it may have no address
+        return current
+    if current not in _thread.devices:
+        _enter_context(current)
+    found = runtime.pointerGetAttributes(memory.address)
+    if found.devicePointer != memory.address:
+        raise BufferError(f"its address {memory.address:#x} is not CUDA memory")
+    if said is None or found.device == said:
+        return found.device
+    if found.type != runtime.memoryTypeDevice:           # memory that all devices share
+        return said
+    raise BufferError(f"it is said to be on cuda:{said}, and its address {memory.address:#x} is on cuda:{found.device}")
 
 
 def probe() -> str:

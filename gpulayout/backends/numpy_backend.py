@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpulayout.backends import dlpack
 from gpulayout.backends.base import Job
+from gpulayout.backends.foreign_memory import ForeignMemory
 from gpulayout.backends.numpy_bits import move_bits
 from gpulayout.backends.numpy_index import convert
 from gpulayout.backends.numpy_lookup import move_lookup
@@ -23,13 +25,27 @@ from gpulayout.planning.move import Move
 from gpulayout.planning.piece import Pieces
 
 
+class _Described:
+    """Foreign memory as NumPy takes it, elements as opaque bytes; arrays over it keep this object alive, and with it the owner."""
+
+    def __init__(self, memory: ForeignMemory):
+        self.owner = memory.owner
+        self.__array_interface__ = {"version": 3, "shape": memory.shape, "strides": memory.strides,
+                                    "typestr": f"|V{memory.dtype.itemsize}", "data": (memory.address, memory.read_only)}
+
+
 class NumpyBackend:
     """Carries out moves with `np.copyto` on strided views, and index conversion in cache-sized blocks."""
 
     name = "numpy"
 
-    def adopt(self, foreign: object) -> np.ndarray:
-        return np.from_dlpack(foreign)
+    def foreign_memory(self, given: object) -> ForeignMemory:
+        return dlpack.dlpack_memory(given, (dlpack.CPU, dlpack.PINNED))
+
+    def adopt(self, memory: ForeignMemory) -> np.ndarray:
+        if not memory.size:                      # it may have no address
+            return np.empty(memory.shape, memory.dtype)
+        return np.asarray(_Described(memory)).view(memory.dtype)
 
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None) -> np.ndarray:
         return np.array(values, dtype, order=order)
@@ -48,9 +64,6 @@ class NumpyBackend:
 
     def address(self, array: np.ndarray) -> int:
         return array.__array_interface__["data"][0]
-
-    def is_writeable(self, array: np.ndarray) -> bool:
-        return array.flags.writeable
 
     def strided(self, array: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)

@@ -1,6 +1,7 @@
 """Folders of things built once, named after what they are made from, beside the products of the host shim."""
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import pathlib
@@ -36,6 +37,7 @@ def run(*command, **options):
     return done.stdout
 
 
+@functools.cache
 def compiler():
     """The C++ compiler and its version."""
     path = os.environ.get("CXX", "g++")

@@ -9,7 +9,7 @@ from . import cache, wheel
 
 DRIVER = pathlib.Path(__file__).resolve().parent / "driver"
 INCLUDE = DRIVER.parent / "include"
-WARNINGS = ("-Wall", "-Wextra", "-Werror")
+WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
 
 
 def build(asked, replaced=()):
@@ -28,21 +28,27 @@ def build(asked, replaced=()):
 
 
 def _build(folder, texts, asked):
-    for name, text in texts.items():
-        (folder / name).write_text(text)
-
-    def compiled(name):
-        code = folder / f"{name}.o"
-        cache.run(cache.compiler()[0], "-std=c++17", "-fPIC", "-O1", *WARNINGS, f"-DSTANDIN_CUDA_VERSION={wheel.cuda_version()}",
-                  "-I", INCLUDE, "-isystem", wheel.cuda_headers(), "-c", folder / name, "-o", code)
-        return code
-
+    units = [name for name in texts if name.endswith(".cpp")]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = dict(zip(units := [name for name in texts if name.endswith(".cpp")], pool.map(compiled, units)))
+        objects = dict(zip(units, pool.map(lambda name: _object(texts, texts[name]), units)))
     nvrtc = objects.pop("nvrtc.cpp")
-    (folder / "missing.cpp").write_text(_missing(asked, objects.values()))
-    _link(folder / "libcuda.so.1", [*objects.values(), compiled("missing.cpp")])
+    missing = _object(texts, _missing(asked, objects.values()))
+    _link(folder / "libcuda.so.1", [*objects.values(), missing])
     _link(folder / f"libnvrtc.so.{wheel.cuda_major()}", [nvrtc])
+
+
+def _object(texts, text):
+    """The path of a compiled text; one that is compiled already is not compiled again."""
+    headers = {name: text for name, text in texts.items() if name.endswith(".hpp")}
+    flags = ["-std=c++17", "-fPIC", "-O1", *WARNINGS, f"-DSTANDIN_CUDA_VERSION={wheel.cuda_version()}", "-I", INCLUDE,
+             "-isystem", wheel.cuda_headers()]
+
+    def make(folder):
+        for name, header in headers.items():
+            (folder / name).write_text(header)
+        (folder / "unit.cpp").write_text(text)
+        cache.run(cache.compiler()[0], *flags, "-c", folder / "unit.cpp", "-o", folder / "unit.o")
+    return cache.folder("stand-in-object", [text, json.dumps(headers), *flags, *cache.compiler()], make) / "unit.o"
 
 
 def _missing(asked, objects):

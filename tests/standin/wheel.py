@@ -28,11 +28,13 @@ def cuda_major():
     return re.search(r"cuda(\d+)x", cupy().name)[1]
 
 
+@functools.cache
 def cuda_headers():
     """The folder of CUDA's headers.  No library comes from there."""
     return _file_of(_HEADERS[cuda_major()], "driver_types.h").parent
 
 
+@functools.cache
 def cuda_version():
     """The version of the headers, as CUDA writes it: 13020 is 13.2."""
     return int(re.search(r"define CUDA_VERSION (\d+)", (cuda_headers() / "cuda.h").read_text())[1])
@@ -51,11 +53,12 @@ def module_file(name):
 
 
 def cython_version(path):
-    """The version of the Cython that made a module: it stands in the names of its shared types."""
+    """The version of the Cython that made a module, which stands in the names of shared types; None for a module without any."""
     found = re.search(rb"_cython_(\d+)_(\d+)_(\d+)", pathlib.Path(path).read_bytes())
-    return ".".join(part.decode() for part in found.groups())
+    return found and ".".join(part.decode() for part in found.groups())
 
 
+@functools.cache
 def cython():
     """A folder to import Cython from, of the version that made the wheel: modules of different versions share no types."""
     version = cython_version(module_file("cupy_backends.cuda.api.runtime"))
@@ -66,6 +69,7 @@ def cython():
     return cache.folder(f"cython-{version}", [sys.version], make)
 
 
+@functools.cache
 def sources():
     """CuPy's source tree, of exactly the wheel's version."""
     version = cupy().version

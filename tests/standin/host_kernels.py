@@ -10,13 +10,16 @@ from tests.simt import host_module, source_text, toolchain
 
 INCLUDE = pathlib.Path(__file__).resolve().parent / "include"
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include.*$", re.MULTILINE)
+_paths = {}                                              # path -> the same as a C string
 _PROJECT_KERNELS = re.compile(r"^GPL_KERNEL (\w+)\(", re.MULTILINE)
 
 
 def build(source, options, kernel):
     """For the stand-in's C++: the path of the library as the address of a C string, or 0 where there is no such kernel."""
     try:
-        return ctypes.addressof(_library(source, options, kernel.decode()))
+        path = str(_library(source, options, kernel.decode()))
+        # Kept for good: two threads may build the same kernel, and both are still to open it.
+        return ctypes.addressof(_paths.setdefault(path, ctypes.create_string_buffer(path.encode())))
     except Exception as error:                           # nothing may leave a function that C++ calls
         print(f"stand-in: kernel {kernel.decode()} cannot be built: {error}", file=sys.stderr)
         return 0
@@ -26,12 +29,10 @@ def build(source, options, kernel):
 def _library(source, options, kernel):
     text, macros = source.decode(), tuple(sorted(option for option in options.decode().split("\n") if option.startswith("-D")))
     if _INCLUDES.search(text):
-        path = _cupys(text, macros, kernel)
-    else:
-        # As the tests of the kernels compile them, so that one product serves both.
-        names = _PROJECT_KERNELS.findall(text)
-        path = host_module.library(text, names if kernel in names else [kernel], macros)
-    return ctypes.create_string_buffer(str(path).encode())
+        return _cupys(text, macros, kernel)
+    # As the tests of the kernels compile them, so that one product serves both.
+    names = _PROJECT_KERNELS.findall(text)
+    return host_module.library(text, names if kernel in names else [kernel], macros)
 
 
 def _cupys(text, macros, kernel):

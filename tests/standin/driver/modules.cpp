@@ -43,7 +43,7 @@ struct Function {
 };
 typedef std::shared_ptr<std::vector<Slot>> Description;
 
-// Returns the path of a library with this kernel, or null; valid until the next call of the same thread.
+// Returns the path of a library with this kernel, or null.
 const char* (*build)(const char* source, const char* options, const char* kernel);
 
 std::vector<size_t> parameters_of(void* library, const std::string& kernel) {
@@ -110,7 +110,8 @@ API int cuModuleGetFunction(void** made, void* handle, const char* name) {
   Lock lock(everything);
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   auto function = std::make_unique<Function>(Function{name, module.device, {}, nullptr});
-  if (library) function->launch = (const char* (*)(const void*))dlsym(library, ("simt_launch_" + function->name).c_str());
+  if (!library) return refused(INVALID_IMAGE, "%s", dlerror());
+  function->launch = (const char* (*)(const void*))dlsym(library, ("simt_launch_" + function->name).c_str());
   if (!function->launch) return refused(NOT_FOUND, "%s", dlerror());
   auto open_memory = (bool (**)(void*))dlsym(library, "simt_open_memory");              // see tests/simt/faults.hpp
   *open_memory = open_for_kernel;

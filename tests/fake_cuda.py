@@ -1,11 +1,10 @@
-"""The part of the stand-in for CuPy that is CUDA's: devices, streams, contexts, graphs, and the launch of a kernel.
+"""The part of the imitation of CuPy that is CUDA's: devices, streams, contexts, and the launch of a kernel.
 
 What would be a fault there is an error here: launching a kernel where it was not compiled, on a stream that is not current,
 or in a thread that has not entered the device's context.
 
 `calls` lists what reached the device: ("launch", kernel, device, stream), ("allocate", bytes), ("copy", bytes),
-("memset", bytes), ("synchronize",), ("set device", number).  While a stream is captured its launches are kept for the graph
-instead, with their arguments, and anything but a launch is an error.
+("memset", bytes), ("synchronize",), ("set device", number).
 """
 import ctypes
 import threading
@@ -29,8 +28,6 @@ class _Thread(threading.local):
 
 def note(*call):
     """Add to the list what is about to reach the device."""
-    if call[0] not in ("launch", "set device") and current_stream().captured is not None:
-        raise RuntimeError(f"operation not permitted when stream is capturing: {call[0]}")
     calls.append(call)
 
 
@@ -90,7 +87,6 @@ class Stream:
     def __init__(self, ptr=None, non_blocking=False):
         self.device_id = -1 if ptr == 0 else thread.device
         self.ptr = id(self) if ptr is None else ptr
-        self.captured = None
 
     def __enter__(self):
         thread.streams[thread.device].append(self)
@@ -102,46 +98,11 @@ class Stream:
     def synchronize(self):
         note("synchronize")
 
-    def begin_capture(self, mode=None):
-        assert self.ptr and self.captured is None, "the null stream cannot be captured"
-        self.captured = []
-
-    def end_capture(self):
-        captured, self.captured = self.captured, None
-        return Graph(captured)
-
-
-class Graph:
-    """The launches of a capture, with the arguments they had."""
-
-    def __init__(self, launches):
-        self._launches = launches
-
-    def launch(self, stream=None):
-        for kernel, *given in self._launches:
-            kernel(*given)
-
 
 def launched(name, kernel, *given):
-    """Run a kernel, or keep the launch for the graph of a capture; `given` are grid, block and arguments."""
-    stream = current_stream()
-    note("launch", name, thread.device, stream.ptr)
-    if stream.captured is None:
-        kernel(*given)
-    else:
-        stream.captured.append((kernel, *given))
-
-
-class MemoryHook:
-    """Is told of every allocation within its block; here the list of calls tells."""
-
-    def __enter__(self):
-        self._before = len(calls)
-
-    def __exit__(self, *_):
-        for call in calls[self._before:]:
-            if call[0] == "allocate":
-                self.malloc_preprocess(device_id=0, size=call[1], mem_size=call[1])
+    """Run a kernel; `given` are grid, block and arguments."""
+    note("launch", name, thread.device, current_stream().ptr)
+    kernel(*given)
 
 
 Stream.null = Stream(0)

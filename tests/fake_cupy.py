@@ -1,4 +1,8 @@
-"""A stand-in for CuPy whose device is this machine's memory, so that cupy_backend.py itself runs without a GPU.
+"""An imitation of CuPy whose device is this machine's memory, so that cupy_backend.py itself runs without CuPy.
+
+The real CuPy runs the tests in ci/real_cupy, over a stand-in for CUDA, and says more of everything that it has: arrays, memory, streams, graphs.
+What this imitation has beyond it: it needs no download and no x86-64; it lists every allocation, copy, wait and launch, so a test can say
+that a call was one launch and nothing else; and it can fail, or let another thread in, at any launch.
 
 It takes only what CuPy takes: options of the form -DNAME=NUMBER, plain integers for a launch, one upper-case letter as a type
 parameter.  Kernels run on the host shim; devices and streams are those of `fake_cuda`, which lists all that happens.
@@ -10,8 +14,8 @@ import types
 
 import numpy as np
 
-from tests.fake_cuda import (DEVICES, Device, Function, MemoryHook, Stream, allocated, current_stream, launch_kernel, launched,
-                             memory_at, note, set_device, synchronize_stream, thread)
+from tests.fake_cuda import (DEVICES, Device, Function, Stream, allocated, current_stream, launch_kernel, launched, memory_at,
+                             note, set_device, synchronize_stream, thread)
 from tests.simt import host_module
 
 VERSION = "fake"
@@ -145,10 +149,10 @@ def module():
     runtime = types.SimpleNamespace(getDeviceCount=lambda: DEVICES, getDeviceProperties=lambda i: {"name": b"host memory"},
                                     runtimeGetVersion=lambda: 0, driverGetVersion=lambda: 0,
                                     getDevice=lambda: thread.device, setDevice=set_device,
-                                    memGetInfo=lambda: thread.contexts.add(thread.device), streamCaptureModeGlobal=0,
+                                    memGetInfo=lambda: thread.contexts.add(thread.device),
                                     pointerGetAttributes=memory_at, memoryTypeDevice=2, streamSynchronize=synchronize_stream)
     fake.cuda = types.SimpleNamespace(Device=Device, runtime=runtime, Stream=Stream, get_current_stream=current_stream,
-                                      MemoryHook=MemoryHook, UnownedMemory=UnownedMemory, MemoryPointer=MemoryPointer,
+                                      UnownedMemory=UnownedMemory, MemoryPointer=MemoryPointer,
                                       driver=types.SimpleNamespace(launchKernel=launch_kernel))
     return fake
 

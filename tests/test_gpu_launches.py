@@ -1,7 +1,4 @@
-"""Launches captured in CUDA graphs and replayed on other bytes, compared with NumPy's results.
-
-They run on the stand-in for CuPy too, so that these tests are themselves tested without a GPU.
-"""
+"""Launches captured in CUDA graphs and replayed on other bytes, compared with NumPy's results."""
 import numpy as np
 import pytest
 
@@ -83,6 +80,7 @@ def replay(cp, stream, graph):
     stream.synchronize()
 
 
+@on_gpu_alone
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[1])
 def test_a_plan_with_out_is_captured_and_replayed_on_new_bytes(cp, case):
     source, target, before = CASES[case]
@@ -97,6 +95,7 @@ def test_a_plan_with_out_is_captured_and_replayed_on_new_bytes(cp, case):
         assert same_bytes(cp, out, plan(given))
 
 
+@on_gpu_alone
 @pytest.mark.parametrize("strided", [False, True])
 def test_pack_and_unpack_with_out_are_captured(cp, strided):
     shape = gl.parse_shape("f32[61,37]{0,1:PD(64,40)PV(7)}")
@@ -113,6 +112,7 @@ def test_pack_and_unpack_with_out_are_captured(cp, strided):
     assert same_bytes(cp, back, expected + 1)
 
 
+@on_gpu_alone
 @pytest.mark.parametrize("mode", ["wrap", "clip"])
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_index_conversion_that_refuses_nothing_is_captured(cp, mode, dtype):
@@ -127,6 +127,7 @@ def test_index_conversion_that_refuses_nothing_is_captured(cp, mode, dtype):
         assert cp.asnumpy(out).tolist() == gl.linearize(values, shape, mode=mode).tolist()
 
 
+@on_gpu_alone
 def test_a_list_of_moves_is_captured(cp):
     pairs = [(source, target) for source, target, _ in CASES.values()]
     pairs.append((gl.parse_shape("u8[1500,1400]"), gl.parse_shape("u8[1500,1400]{0,1}")))            # has a launch of its own
@@ -142,6 +143,7 @@ def test_a_list_of_moves_is_captured(cp):
         assert same_bytes(cp, out, gl.relayout(values, source, target)), (source, target)
 
 
+@on_gpu_alone
 def test_a_call_that_waits_cannot_be_captured(cp):
     """The broken twin of the captures above: a mode that raises reads its flag back."""
     index, out = cp.asarray(np.zeros((2, 50), np.int64)), cp.zeros(50, np.int64)

@@ -76,6 +76,12 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
   return (unsigned)(((uint64_t)high << 32 | low) << (shift & 31) >> 32);
 }
 
+// A clock that makes great strides, for kernels that only pass time.
+inline long long clock64() {
+  static long long ticks;
+  return ticks += 50000000;
+}
+
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 [[noreturn]] inline void __trap() { __builtin_trap(); }

@@ -9,6 +9,12 @@
 #include <stdio.h>
 #include <sys/time.h>
 
+// For whoever keeps memory closed until a kernel touches it: asked at a fault, opens the memory and returns true, or false for a wild
+// access.  Of default visibility, so there is one for all kernels of a process, as of the stacks in fibers.hpp.
+extern "C" {
+__attribute__((visibility("default"))) inline bool (*simt_open_memory)(void* address);
+}
+
 namespace simt {
 
 static sigjmp_buf fault_return;
@@ -22,6 +28,7 @@ static const int FAULT_COUNT = 5;
 #endif
 
 inline void on_fault(int signal, siginfo_t* info, void*) {
+  if (signal == SIGSEGV && simt_open_memory && simt_open_memory(info->si_addr)) return;
   fault_signal = signal;
   fault_address = info->si_addr;
   siglongjmp(fault_return, 1);

@@ -10,7 +10,8 @@ ASCENDING, DESCENDING, RANDOM = ORDERS = (0, 1, 2)
 
 _HEADER = "6I2iQ2q8x"        # struct Launch in launch.hpp
 _ARGUMENT_ALIGN = 16
-_ALIGNMENT = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")        # a GPU refuses what x86 does slowly
+# Every kernel is compiled so.  A GPU refuses the misaligned accesses that x86 does slowly.
+FLAGS = ("-DSIMT_CATCH_FAULTS", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 
 
 class LaunchError(Exception):
@@ -27,10 +28,14 @@ def load_many(requests, workers=2):
     return toolchain.in_parallel([functools.partial(load, *request) for request in requests], workers)
 
 
+def library(text, kernel_names, macro_flags, optimize="g"):
+    """The path of the library that `load` opens."""
+    return toolchain.shared_library(source_text.compilation_unit(text, kernel_names), (f"-O{optimize}", *FLAGS, *macro_flags))
+
+
 @functools.lru_cache(maxsize=None)
 def _load(text, kernel_names, macros, optimize):
-    flags = (f"-O{optimize}", "-DSIMT_CATCH_FAULTS", *_ALIGNMENT, *source_text.macro_flags(dict(macros)))
-    return HostModule(toolchain.shared_library(source_text.compilation_unit(text, kernel_names), flags))
+    return HostModule(library(text, kernel_names, source_text.macro_flags(dict(macros)), optimize))
 
 
 class HostModule:

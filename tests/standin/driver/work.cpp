@@ -1,0 +1,162 @@
+// The order of work within a stream and between streams.
+#include "work.hpp"
+
+#include <map>
+#include <utility>
+
+namespace standin {
+
+int context_error = 0;
+
+namespace {
+
+std::vector<std::unique_ptr<Stream>> streams;      // those that were created, oldest first
+
+struct DefaultStreams {
+  Stream legacy[DEVICES];
+  std::map<std::pair<const Thread*, int>, Stream> per_thread;          // every thread has one on every device
+  DefaultStreams() {
+    for (int device = 0; device < DEVICES; ++device) {
+      legacy[device].device = device;
+      legacy[device].legacy = true;
+    }
+  }
+} defaults;
+
+template <class Call> void for_each_blocking(int device, Call call) {
+  for (auto& stream : streams)
+    if (stream->device == device && !stream->non_blocking) call(*stream);
+  for (auto& [key, stream] : defaults.per_thread)
+    if (stream.device == device) call(stream);
+}
+
+int add_to_capture(Stream& stream, Act act, const std::vector<WorkPointer>& also) {
+  if (stream.capture->broken) return cudaErrorStreamCaptureInvalidated;
+  WorkPointer node = std::make_shared<Work>();
+  node->act = std::move(act);
+  node->after = also;
+  if (stream.last_captured) node->after.push_back(stream.last_captured);
+  stream.capture->nodes.push_back(node);
+  stream.last_captured = node;
+  return 0;
+}
+
+// The null stream would have to wait for a stream that is captured, or the other way round: CUDA refuses that and breaks the capture.
+int implicit_capture(int device) {
+  int error = 0;
+  for_each_blocking(device, [&](Stream& other) {
+    if (other.capture) other.capture->broken = true, error = cudaErrorStreamCaptureImplicit;
+  });
+  return error;
+}
+
+}  // namespace
+
+Stream* stream_of(const void* handle) {
+  const uintptr_t value = (uintptr_t)handle;
+  if (value <= 1) return &defaults.legacy[self.device];              // 0 and cudaStreamLegacy
+  if (value == 2) {                                                  // cudaStreamPerThread
+    Stream& found = defaults.per_thread[{&self, self.device}];
+    found.device = self.device;
+    return &found;
+  }
+  for (auto& stream : streams)
+    if (stream.get() == handle) return stream.get();
+  return nullptr;
+}
+
+Stream* new_stream(int device, bool non_blocking) {
+  streams.push_back(std::make_unique<Stream>());
+  streams.back()->device = device;
+  streams.back()->non_blocking = non_blocking;
+  return streams.back().get();
+}
+
+bool delete_stream(const void* handle) {
+  for (auto stream = streams.begin(); stream != streams.end(); ++stream)
+    if (stream->get() == handle) {
+      run((*stream)->last);                        // nobody could ask for it any more
+      streams.erase(stream);
+      return true;
+    }
+  return false;
+}
+
+int add(Stream* stream, Act act, const std::vector<WorkPointer>& also) {
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (context_error) return context_error;
+  if (stream->capture) return add_to_capture(*stream, std::move(act), also);
+  WorkPointer work = std::make_shared<Work>();
+  work->act = std::move(act);
+  work->after = also;
+  work->after.push_back(stream->last);
+  if (stream->legacy) {
+    if (int error = implicit_capture(stream->device)) return error;
+    for_each_blocking(stream->device, [&](Stream& other) { work->after.push_back(other.last); });
+  } else if (!stream->non_blocking) {
+    work->after.push_back(defaults.legacy[stream->device].last);
+  }
+  stream->last = work;
+  return 0;
+}
+
+int add(const void* handle, Act act, const std::vector<WorkPointer>& also) { return add(stream_of(handle), std::move(act), also); }
+
+void run(const WorkPointer& last) {
+  std::vector<WorkPointer> waiting;                // no recursion: a stream may hold thousands of pieces
+  if (last) waiting.push_back(last);
+  while (!waiting.empty()) {
+    const WorkPointer work = waiting.back();
+    WorkPointer before;
+    for (auto& one : work->after)
+      if (!work->done && one && !one->done) before = one;
+    if (before) {
+      waiting.push_back(before);
+      continue;
+    }
+    waiting.pop_back();
+    if (work->done) continue;
+    work->done = true;
+    work->after.clear();
+    const Act act = std::move(work->act);
+    work->act = nullptr;
+    if (act && !context_error) context_error = act();
+  }
+}
+
+void run_stream(Stream* stream) {
+  if (stream->legacy) add(stream, nullptr);        // it comes after the blocking streams, whatever was put into them since
+  run(stream->last);
+}
+
+void run_device(int device) {
+  // The newest stream first, which is not the order of the calls: nobody may rely on that one.
+  for (size_t k = streams.size(); k-- > 0;)
+    if (streams[k]->device == device) run(streams[k]->last);
+  for (auto& [key, stream] : defaults.per_thread)
+    if (stream.device == device) run(stream.last);
+  run(defaults.legacy[device].last);
+}
+
+void leave_capture(const std::shared_ptr<Capture>& capture) {
+  const auto leave = [&](Stream& stream) {
+    if (stream.capture == capture) stream.capture = nullptr, stream.last_captured = nullptr;
+  };
+  for (auto& stream : streams) leave(*stream);
+  for (auto& [key, stream] : defaults.per_thread) leave(stream);
+}
+
+int unsafe_during_capture(const char* function) {
+  bool forbidden = false;
+  const auto look = [&](Stream& stream) {
+    Capture* capture = stream.capture.get();
+    if (capture && (capture->mode == cudaStreamCaptureModeGlobal ||
+                    (capture->mode == cudaStreamCaptureModeThreadLocal && capture->thread == &self)))
+      forbidden = capture->broken = true;
+  };
+  for (auto& stream : streams) look(*stream);
+  for (auto& [key, stream] : defaults.per_thread) look(stream);
+  return forbidden ? refused(cudaErrorStreamCaptureUnsupported, "%s during a capture", function) : 0;
+}
+
+}  // namespace standin

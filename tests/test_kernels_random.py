@@ -13,7 +13,7 @@ from gpulayout.planning.many_plan import JOBS, Request, many_plan
 from gpulayout.planning.move import Move
 from tests import random_indices
 from tests.kernel_cases import BLOCK, FILES, MOVE_FILES, WIDTHS
-from tests.kernel_runs import FRESH, Buffers, written
+from tests.kernel_runs import Buffers, written
 from tests.random_moves import AIMS, PLANS, drawn
 from tests.simt import host_module, toolchain
 
@@ -53,7 +53,7 @@ def test_random_moves_are_right(kind, width):
         case = drawn(kind, width, number)
         seen.update(features(case))
         order = host_module.ORDERS[number % 3]
-        assert written(case, order=order, seed=number) == case.expected(FRESH), f"order {order}: {case.name}"
+        assert written(case, order=order, seed=number) == case.expected(), f"order {order}: {case.name}"
     assert [feature for feature in expected_features(kind, width) if not seen[feature]] == []
     assert seen["file", AIMS[kind].file] >= LEAST_SHARE * plans and seen["64 bits"] >= plans / 8, seen
 
@@ -87,7 +87,7 @@ def test_random_moves_are_right_in_shared_launches(part):
             buffers = [Buffers(cases[member]) for member in launch.members]
             kernel(launch.grid, BLOCK, (launch.parameters([each.addresses for each in buffers]),), host_module.ORDERS[number % 3], number)
             for each in buffers:
-                assert each.written() == each.case.expected(FRESH), f"{len(buffers)} together: {each.case.name}"
+                assert each.written() == each.case.expected(), f"{len(buffers)} together: {each.case.name}"
             shared += len(buffers)
             variants.add(dict(launch.macros)["GPL_AXES"])
     assert shared * LISTS >= 1500 and variants == set(JOBS)

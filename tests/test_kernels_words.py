@@ -10,7 +10,7 @@ from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.tile_shape import word_tile
 from tests import nvrtc
 from tests.kernel_cases import BLOCK, FILES, Case, move_of
-from tests.kernel_runs import FRESH, written
+from tests.kernel_runs import written
 from tests.simt import host_module, runner, toolchain
 
 needs_host = pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
@@ -31,7 +31,7 @@ def test_all_phases_of_both_addresses_are_right(width):
         case = Case(f"{a} x {b}, phases {source_phase} {target_phase}", move_of(width, axes), source_phase, target_phase,
                     (32, 64)[number % 2])
         assert case.plan.kernel == KERNEL or not any((source_phase, target_phase, (a + number % 7) * width % 16))
-        assert written(case, order=host_module.ORDERS[number % 3], seed=number) == case.expected(FRESH), case.name
+        assert written(case, order=host_module.ORDERS[number % 3], seed=number) == case.expected(), case.name
 
 
 # ---- machine code -----------------------------------------------------------------------------------------------

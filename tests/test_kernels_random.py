@@ -30,6 +30,8 @@ def features(case):
     strides = [axis.source_stride for axis in move.axes if axis.bound > 1]
     yield from (word for word, is_so in (("padded", move.is_padded), ("zero stride", 0 in strides),
                                          ("negative stride", min(strides, default=0) < 0)) if is_so)
+    if plan.file == "channels.cu" and plan.axes[1].bound < plan.axes[1].extent:
+        yield "channels of pad", dict(plan.macros)["GPL_TO_PLANES"]
     if plan.tile and len(plan.tile) == 2:
         for side, size, axis in zip("ba", plan.tile, plan.axes):                # one less than a tile, whole ones, one more
             yield plan.file, side, (axis.extent + 1) % size - 1
@@ -42,6 +44,8 @@ def expected_features(kind, width):
         yield from ((f"{side} phase", phase) for side in ("source", "target") for phase in range(0, 16, width))
     if kind != "copy":
         yield from ("padded", "negative stride", "zero stride")
+    if kind == "channels":
+        yield from (("channels of pad", 1), ("channels of pad", 0))
     if kind in ("tile", "odd tile", "words"):
         yield from ((AIMS[kind].file, side, apart) for side in "ab" for apart in (-1, 0, 1))
 

@@ -12,6 +12,7 @@ import gpulayout as gl
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.index_plan import KERNELS, convert_plan, delinearize_plan, linearize_plan
 from gpulayout.planning.kernel_plan import kernel_plan
+from gpulayout.planning.launch import ITEMS
 from gpulayout.planning.pieces import relayout_pieces
 from tests.kernel_cases import BLOCK, FILES, Case, backwards, forced_bits, move_of, transposed
 from tests.lookup_cases import few_pieces
@@ -28,8 +29,10 @@ CASES = {
     "copy, phases differ": Case("copy", move_of(1, [(BIG + 5001, BIG + 5001, 1, 1)]), 1, 2),
     "rows": Case("rows", move_of(1, [(4097, 4097, 1, 1), (2**20 + 3, 2**20 + 3, 4099, 4101)])),
     "rows, padded": Case("rows", move_of(1, [(4096, 4000, 1, 1), (2**20 + 3, 2**20 + 2, 4096, 4096)])),
+    "rows, longer than 2^32": Case("rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, BIG + 5003, BIG + 5007)])),
     "tile": Case("tile", move_of(1, [(65552, 65552, 65568, 1), (65568, 65568, 1, 65552)])),
     "tile, padded": Case("tile", move_of(1, [(65552, 65540, 65568, 1), (65568, 65561, 1, 65552)])),
+    "tile, rows of the target longer than 2^32": Case("tile", move_of(1, [(BIG + 4096, BIG + 4096, 128, 1), (128, 128, 1, BIG + 4096)])),
     "words": Case("words", move_of(1, [(65539, 65539, 65555, 1), (65555, 65555, 1, 65539)])),
     "odd tile": Case("odd tile", move_of(1, [(2**27 + 3, 2**27 + 3, 67, 1), (61, 61, 1, 2**27 + 3)])),
     "dense tile": Case("dense tile", move_of(1, [(BIG // 16 + 4, BIG // 16 + 4, 17, 1), (17, 17, 1, BIG // 16 + 4)])),
@@ -39,6 +42,19 @@ CASES = {
     "many axes, padded": Case("many axes", move_of(1, [(3, 2, 11 * 2**20, 1), (11, 11, 2**20, 3), (2**20, 2**20, 1, 33),
                                                        (130, 129, 22 * 2**20, 33 * 2**20 + 3)])),
     "gather": Case("gather", move_of(1, [(BIG // 2 + 77, BIG // 2 + 77, 2, 3)])),
+    "rows, source backwards": Case("rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, -BIG - 5003, BIG + 5007)])),
+    # More than 2^32 rows, tiles, chunks or places, and of the smallest ones more than 2^32 blocks: terabytes of a target whose
+    # parts all come from one place.
+    "copy, more than 2^32 chunks": Case("copy", move_of(1, [(16 * BIG + 5001, 16 * BIG + 5001, 1, 1)])),
+    "rows, more than 2^32": Case("rows", move_of(1, [(32, 31, 1, 1), (BIG + 3, BIG + 3, 0, 32)])),
+    "tile, more than 2^32": Case("tile", move_of(1, [(64, 64, 64, 1), (64, 64, 1, 64), (BIG + 3, BIG + 3, 0, 64 * 64)])),
+    "words, more than 2^32": Case("words", move_of(1, [(67, 67, 69, 1), (67, 67, 1, 67), (BIG + 3, BIG + 3, 0, 67 * 67)])),
+    "odd tile, more than 2^32": Case("odd tile", move_of(1, [(17, 17, 18, 1), (19, 19, 1, 17), (BIG + 3, BIG + 3, 0, 17 * 19)])),
+    "channels, more than 2^32": Case("channels", move_of(1, [(128, 128, 2, 1), (2, 2, 1, 128), (BIG + 3, BIG + 3, 0, 256)])),
+    "many axes, more than 2^32": Case("many axes", move_of(1, [(5, 5, 35, 1), (7, 7, 5, 5), (5, 5, 1, 35), (BIG + 3, BIG + 3, 0, 175),
+                                                               (20, 20, 0, 175 * (BIG + 3))])),
+    "gather, more than 2^32 places of a row": Case("gather", move_of(1, [(2, 2, 1, 3), (BIG + 3, BIG + 3, 2, 7)])),
+    "gather, more than 2^32 blocks": Case("gather", move_of(1, [(1024 * BIG + 3000, 1024 * BIG + 3000, 0, 1)])),
 }
 
 
@@ -55,7 +71,7 @@ def place_of(move, number):
 
 def corner(case, far):
     """Numbers of places at the beginning or the end of every axis: 48 along the minor one, 16 lines of a tile."""
-    most = (48, 16 if "tile" in case.plan.kernel else 1)
+    most = (48, 16 if "tile" in case.plan.kernel else 1)             # as far as the blocks reach that are launched
     ranges = []
     for axis, size in zip(case.move.axes, itertools.chain(most, itertools.repeat(1))):
         size = min(axis.extent, size)
@@ -67,22 +83,32 @@ def corner(case, far):
         yield number
 
 
+def block_ranges(plan):
+    """The first blocks, the last ones that have work, and the last of the grid: its last row may reach past the work."""
+    blocks = plan.grid[0] * plan.grid[1]
+    total = int.from_bytes(plan.parameters[16:24], "little")             # behind the pad
+    busy = blocks if plan.grid[1] == 1 else -(-total // (BLOCK * ITEMS)) if plan.file == "gather.cu" else total
+    return [(0, 4), (busy - 4, busy), (blocks - 4, blocks)]
+
+
 def corner_is_right(case, far, text=None, bits=64):
-    """Launch the first or the last blocks and look at the corner they fill; the source holds something there only."""
+    """Launch the first or the last blocks and look at the corner they fill; the source holds something there and around its ends."""
     case = dataclasses.replace(case, bits=bits)
     plan, move = case.plan, case.move
-    source, target = (sparse_bytes(span[1] + 32) for span in (move.source_span, move.target_span))
+    source, target = (sparse_bytes(span[1] - span[0] + 64) for span in (move.source_span, move.target_span))
+    source[:case.source_phase] = source[case.source_phase + move.source_span[1] - move.source_span[0]:] = 0xEE
     places = [place_of(move, number) for number in corner(case, far)]
+    origin = case.source_phase - move.source_span[0]
     for place, _ in places:
         if place is not None:
-            source[case.source_phase + place] = place * 7 % 251 + 1
+            source[origin + place] = place * 7 % 251 + 1
     kernel = host_module.load(text or kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
-    blocks = plan.grid[0] * plan.grid[1]
-    for first, last in [(0, 4), (blocks - 4, blocks)][:1 + far]:          # the first block of a copy writes its tail too
-        addresses = source.ctypes.data + case.source_phase, target.ctypes.data + case.target_phase
+    for first, last in block_ranges(plan)[:3 if far else 1]:              # the first block of a copy writes its tail too
+        addresses = source.ctypes.data + origin, target.ctypes.data + case.target_phase
         kernel(plan.grid, BLOCK, (*addresses, plan.parameters), first=first, last=last)
     wanted = [move.pad[0] if place is None else place * 7 % 251 + 1 for place, _ in places]
-    return [int(target[case.target_phase + place]) for _, place in places] == wanted
+    is_clean = not target[:case.target_phase].any() and not target[case.target_phase + move.target_span[1]:].any()
+    return is_clean and [int(target[case.target_phase + place]) for _, place in places] == wanted
 
 
 @pytest.mark.parametrize("far", (False, True), ids=("first", "last"))
@@ -90,7 +116,7 @@ def corner_is_right(case, far, text=None, bits=64):
 def test_the_ends_of_a_huge_move_are_right(name, far):
     case = CASES[name]
     plan = dataclasses.replace(case, bits=64).plan
-    assert max(case.move.source_span[1], case.move.target_span[1]) > BIG
+    assert max(span[1] - span[0] for span in (case.move.source_span, case.move.target_span)) > BIG
     files = {"copy": "copy.cu", "rows": "rows.cu", "channels": "channels.cu", "channels of planes": "channels.cu", "tile": "tile.cu",
              "words": "tile_words.cu", "many axes": "tile_nd.cu", "gather": "gather.cu"}
     assert plan.file == files.get(name.split(",")[0], "tile_any.cu")

@@ -32,11 +32,17 @@ CASES = {
     "rows, longer than 2^32": Case("rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, BIG + 5003, BIG + 5007)])),
     "tile": Case("tile", move_of(1, [(65552, 65552, 65568, 1), (65568, 65568, 1, 65552)])),
     "tile, padded": Case("tile", move_of(1, [(65552, 65540, 65568, 1), (65568, 65561, 1, 65552)])),
-    "tile, rows of the target longer than 2^32": Case("tile", move_of(1, [(BIG + 4096, BIG + 4096, 128, 1), (128, 128, 1, BIG + 4096)])),
+    "tile, rows of the target longer than 2^32": Case("tile", move_of(1, [(BIG + 4112, BIG + 4112, 128, 1), (128, 128, 1, BIG + 4112)])),
+    "tile, rows of the source longer than 2^32": Case("tile", move_of(1, [(128, 128, BIG + 4112, 1), (BIG + 4112, BIG + 4112, 1, 128)])),
     "words": Case("words", move_of(1, [(65539, 65539, 65555, 1), (65555, 65555, 1, 65539)])),
+    "words, rows of the target longer than 2^32": Case("words", move_of(1, [(BIG + 77, BIG + 76, 145, 1), (145, 145, 1, BIG + 79)])),
+    "words, rows of the source longer than 2^32": Case("words", move_of(1, [(145, 145, BIG + 79, 1), (BIG + 77, BIG + 76, 1, 145)])),
+    "odd tile, rows of the target longer than 2^32": Case("odd tile", move_of(1, [(BIG + 77, BIG + 76, 20, 1), (19, 19, 1, BIG + 77)])),
+    "odd tile, rows of the source longer than 2^32": Case("odd tile", move_of(1, [(19, 19, BIG + 77, 1), (BIG + 77, BIG + 76, 1, 20)])),
     "odd tile": Case("odd tile", move_of(1, [(2**27 + 3, 2**27 + 3, 67, 1), (61, 61, 1, 2**27 + 3)])),
     "dense tile": Case("dense tile", move_of(1, [(BIG // 16 + 4, BIG // 16 + 4, 17, 1), (17, 17, 1, BIG // 16 + 4)])),
     "channels": Case("channels", move_of(1, [(BIG // 2 + 4, BIG // 2 + 4, 3, 1), (3, 3, 1, BIG // 2 + 4)])),
+    "channels, planes longer than 2^32": Case("channels", move_of(1, [(BIG + 132, BIG + 4, 3, 1), (4, 3, 1, BIG + 144)])),
     "channels of planes": Case("channels", move_of(1, [(3, 3, BIG // 2 + 4, 1), (BIG // 2 + 4, BIG // 2 + 4, 1, 3)])),
     "many axes": Case("many axes", transposed(1, (8,) * 11, backwards(11))),
     "many axes, padded": Case("many axes", move_of(1, [(3, 2, 11 * 2**20, 1), (11, 11, 2**20, 3), (2**20, 2**20, 1, 33),
@@ -153,16 +159,16 @@ def conversions():
     yield "convert_linear", convert_plan(SHAPE, TURNED), place, turned[None]
 
 
-def converted(plan, direction, given, rows, mode="raise", count=None):
-    """The result of a conversion; only its last two blocks run when the arrays are longer than what is given."""
-    count = count or given.shape[-1]
-    source = sparse_bytes(8 * count * (given.size // given.shape[-1])).view(np.int64).reshape(*given.shape[:-1], count)
+def converted(plan, direction, given, rows, mode="raise", count=None, dtype=np.int64):
+    """The result of a conversion; only its last four blocks run when the arrays are longer than what is given."""
+    count, width = count or given.shape[-1], np.dtype(dtype).itemsize
+    source = sparse_bytes(width * count * (given.size // given.shape[-1])).view(dtype).reshape(*given.shape[:-1], count)
     source[..., -given.shape[-1]:] = given
-    result, offender = sparse_bytes(8 * count * rows).view(np.int64).reshape(rows, count), np.array([2**64 - 1], np.uint64)
-    kernel = host_module.load(kernel_text("index.cu"), FILES["index.cu"], dict(plan.macros(8, True, 8))).kernel(KERNELS[direction])
-    blocks = plan.grid(count)
-    kernel(blocks, BLOCK, (source.ctypes.data, result.ctypes.data, offender.ctypes.data, plan.parameters(count, mode)),
-           first=max(blocks[0] - 4, 0))
+    result, offender = sparse_bytes(width * count * rows).view(dtype).reshape(rows, count), np.array([2**64 - 1], np.uint64)
+    kernel = host_module.load(kernel_text("index.cu"), FILES["index.cu"], dict(plan.macros(width, True, width))).kernel(KERNELS[direction])
+    blocks = -(-count // (BLOCK * ITEMS))
+    kernel(plan.grid(count), BLOCK, (source.ctypes.data, result.ctypes.data, offender.ctypes.data, plan.parameters(count, mode)),
+           first=max(blocks - 4, 0), last=blocks)
     return result[:, -given.shape[-1]:], int(offender[0])
 
 
@@ -174,17 +180,17 @@ def test_indices_of_huge_buffers_are_converted(bits, is_right):
             assert (np.array_equal(result, expected) and offender == 2**64 - 1) == is_right, direction
 
 
-@pytest.mark.parametrize("count", (2**32 + 1234,))
-def test_more_than_2_to_the_32_indices_are_converted(count):
-    shape = gl.Shape("u8", (40, 50), gl.Layout((0, 1)))
+@pytest.mark.parametrize("count, dtype, sizes", [(2**32 + 1234, np.int64, (40, 50)), (2**42 + 1234, np.int8, (4, 5))], ids=("indices", "blocks"))
+def test_more_than_2_to_the_32_indices_are_converted(count, dtype, sizes):
+    shape = gl.Shape("u8", sizes, gl.Layout((0, 1)))
     logical = np.indices(shape.dimensions).reshape(2, -1)
-    places = logical[0] + 40 * logical[1]
+    places = logical[0] + sizes[0] * logical[1]
     for direction, plan, given, expected in (("linearize", linearize_plan(shape), logical, places[None]),
                                              ("delinearize", delinearize_plan(shape), places, logical)):
         assert plan.index_bits == 32
-        result, offender = converted(plan, direction, given, len(expected), count=count)
+        result, offender = converted(plan, direction, given, len(expected), count=count, dtype=dtype)
         assert np.array_equal(result, expected) and offender == 2**64 - 1, direction
-        broken, offender = converted(plan, direction, given + 2000, len(expected), count=count)
+        broken, offender = converted(plan, direction, given + (2000 if dtype == np.int64 else 100), len(expected), count=count, dtype=dtype)
         assert offender == count - given.shape[-1], direction
 
 

@@ -37,8 +37,8 @@ CASES = {
     "words": Case("words", move_of(1, [(65539, 65539, 65555, 1), (65555, 65555, 1, 65539)])),
     "words, rows of the target longer than 2^32": Case("words", move_of(1, [(BIG + 77, BIG + 76, 145, 1), (145, 145, 1, BIG + 79)])),
     "words, rows of the source longer than 2^32": Case("words", move_of(1, [(145, 145, BIG + 79, 1), (BIG + 77, BIG + 76, 1, 145)])),
-    "odd tile, rows of the target longer than 2^32": Case("odd tile", move_of(1, [(BIG + 77, BIG + 76, 20, 1), (19, 19, 1, BIG + 77)])),
-    "odd tile, rows of the source longer than 2^32": Case("odd tile", move_of(1, [(19, 19, BIG + 77, 1), (BIG + 77, BIG + 76, 1, 20)])),
+    "odd tile, rows of the target longer than 2^32": Case("odd tile", move_of(1, [(BIG + 1077, BIG + 1076, 20, 1), (19, 19, 1, BIG + 1077)])),
+    "odd tile, rows of the source longer than 2^32": Case("odd tile", move_of(1, [(19, 19, BIG + 1077, 1), (BIG + 1077, BIG + 1076, 1, 20)])),
     "odd tile": Case("odd tile", move_of(1, [(2**27 + 3, 2**27 + 3, 67, 1), (61, 61, 1, 2**27 + 3)])),
     "dense tile": Case("dense tile", move_of(1, [(BIG // 16 + 4, BIG // 16 + 4, 17, 1), (17, 17, 1, BIG // 16 + 4)])),
     "channels": Case("channels", move_of(1, [(BIG // 2 + 4, BIG // 2 + 4, 3, 1), (3, 3, 1, BIG // 2 + 4)])),
@@ -100,11 +100,17 @@ def block_ranges(plan):
 def corner_is_right(case, far, text=None, bits=64):
     """Launch the first or the last blocks and look at the corner they fill; the source holds something there and around its ends."""
     case = dataclasses.replace(case, bits=bits)
+    source = sparse_bytes(case.source_phase + case.move.source_span[1] - case.move.source_span[0] + 64)
+    source[:case.source_phase] = source[-64:] = 0xEE
+    return _corner_is_right(case, far, source, case.source_phase, text)
+
+
+def _corner_is_right(case, far, source, begin, text=None):
+    """The same with memory of the caller's, in which the source begins at `begin`."""
     plan, move = case.plan, case.move
-    source, target = (sparse_bytes(span[1] - span[0] + 64) for span in (move.source_span, move.target_span))
-    source[:case.source_phase] = source[case.source_phase + move.source_span[1] - move.source_span[0]:] = 0xEE
+    target = sparse_bytes(move.target_span[1] - move.target_span[0] + 64)
     places = [place_of(move, number) for number in corner(case, far)]
-    origin = case.source_phase - move.source_span[0]
+    origin = begin - move.source_span[0]
     for place, _ in places:
         if place is not None:
             source[origin + place] = place * 7 % 251 + 1
@@ -127,6 +133,35 @@ def test_the_ends_of_a_huge_move_are_right(name, far):
              "words": "tile_words.cu", "many axes": "tile_nd.cu", "gather": "gather.cu"}
     assert plan.file == files.get(name.split(",")[0], "tile_any.cu")
     assert corner_is_right(case, far)
+
+
+@pytest.mark.parametrize("name", ["copy", "rows, longer than 2^32", "words", "words, rows of the target longer than 2^32",
+                                  "words, rows of the source longer than 2^32", "odd tile, rows of the source longer than 2^32"])
+def test_nothing_is_read_past_a_huge_source(name):
+    """It ends where a page ends, and there is none behind."""
+    source = sparse_bytes(CASES[name].move.source_span[1], ends=True)
+    case = dataclasses.replace(CASES[name], source_phase=source.ctypes.data % 16, bits=64)
+    assert case.plan.file == dataclasses.replace(CASES[name], bits=64).plan.file
+    assert _corner_is_right(case, True, source, 0)
+
+
+IN_MEMORY = """
+extern "C" __global__ void in_memory(unsigned char* to, unsigned long long word, unsigned long long b, const __grid_constant__ GplMove move) {
+  to[0] = gpl_in_memory(word, b, move);
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["words", "words, rows of the source longer than 2^32"])
+def test_words_at_both_ends_of_a_huge_source_are_known(name):
+    """Words are aligned, so one that begins in the source and ends behind it leaves no page: no launch would show it."""
+    plan, move = dataclasses.replace(CASES[name], bits=64).plan, CASES[name].move
+    kernel = host_module.load(kernel_text(plan.file) + IN_MEMORY, ("in_memory",), dict(plan.macros)).kernel("in_memory")
+    bound, stride, end, found = move.axes[0].bound, move.axes[0].source_stride, move.source_span[1], np.zeros(1, np.uint8)
+    for past, (b, word, is_inside) in itertools.product(range(-5, 6), (
+            (bound - 10, end - 4 - (bound - 1) * stride, lambda past: past <= 0), (0, 0, lambda past: past >= 0))):
+        kernel(1, 1, (found, (word + past) % 2**64, b, plan.parameters))
+        assert found[0] == is_inside(past), (b, past)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -65,7 +65,9 @@ def tree(tmp_path_factory):
     for path, text in (("gpulayout/__init__.py", ""), ("gpulayout/pair.py", CODE), ("tests/test_pair.py", TESTS)):
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).write_text(text)
-    return trial.Tree(copy, root, builds=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")              # starting pytest is most of what this takes
+        yield trial.Tree(copy, root, builds=None)
 
 
 def change(old, new, **more):
@@ -75,12 +77,13 @@ def change(old, new, **more):
 @pytest.mark.parametrize("given, verdict, by", [
     (change("a > b", "a < b"), trial.KILLED, "tests/test_pair.py::test_larger"),
     (change("a > b", "a > b, syntax error"), trial.KILLED, "tests/test_pair.py"),
+    (change("    return", "    import os; os.abort()\n    return"), trial.KILLED, "a crash"),
     (change("a > b", "a >= b"), trial.SURVIVED, ""),
     (change("a > b", "a >= b", equivalent="of two equal numbers it is no matter which"), trial.EQUIVALENT, ""),
     (change("a > b", "a < b", equivalent="no reason"), trial.WRONGLY_EQUIVALENT, "tests/test_pair.py::test_larger"),
     (change("a == b", "a != b"), trial.VANISHED, ""),
     (change("return a", "while True: pass\n    return a", limit=1.5), trial.KILLED, "a time limit of 2 s"),
-], ids=("killed", "not importable", "survives", "equivalent", "wrongly equivalent", "vanished", "hangs"))
+], ids=("killed", "not importable", "crashes", "survives", "equivalent", "wrongly equivalent", "vanished", "hangs"))
 def test_what_became_of_a_mutant(tree, given, verdict, by):
     assert trial.tried(given, tree)[1:3] == (verdict, by)
     assert (tree.folder / "gpulayout/pair.py").read_text() == CODE

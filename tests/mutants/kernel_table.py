@@ -20,13 +20,25 @@ class Mutant(NamedTuple):
         return f"{self.file}: {self.what}"
 
 
+# ---- proofs ----
+
+AGAIN = ("a number past the last one is decoded modulo all extents, so such a block does the work of another tile once more and writes the same "
+         "bytes to the same places")
+READ_AGAIN = ("a number past the last one is decoded modulo all extents, so it is read what another item reads; the guard in front of the store "
+              "is the one that counts")
+NO_SLOTS = "`first` to `last` of such a word are no slots: none is read, no byte of it is stored, and the run asks for a full word"
+NO_BOUNDS = "a program that is not padded has no bound but the largest number, so the pass finds nothing"
+SAME_REST = "below the bound the rest of a division by it is the number itself"
+ZERO_IS_FIRST = ("what is behind the last index counts as 0, which is refused only where a dimension has no places: there all indices are, and "
+                 "the least position is reported")
+
 MUTANTS = (
     # ---- tile.cu
     Mutant("tile.cu", "barrier removed", "  __syncthreads();\n", ""),
     Mutant("tile.cu", "swizzle of the first write dropped",
            "const unsigned position = row * GPL_CHUNKS + (c ^ (row / GPL_N & (GPL_CHUNKS - 1)));", "const unsigned position = row * GPL_CHUNKS + c;"),
     Mutant("tile.cu", "guard of the last row of a 2-D grid dropped",
-           "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", ""),
+           "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
     Mutant("tile.cu", "edge of b off by one",
            "tile.b + GPL_TILE_B <= move.axis[0].bound && tile.a + GPL_TILE_A <= move.axis[1].bound;",
            "tile.b + GPL_TILE_B <= move.axis[0].bound + 1 && tile.a + GPL_TILE_A <= move.axis[1].bound;"),
@@ -47,7 +59,7 @@ MUTANTS = (
            "GplWalk walk = {spot.major * (pitch + 1) + spot.minor, tile.a - spot.minor};"),
     Mutant("tile_any.cu", "shared memory without room for the pitch", "(GPL_TILE_ELEMENTS / 16 * 17)", "(GPL_TILE_ELEMENTS)"),
     Mutant("tile_any.cu", "guard of the last row of a 2-D grid dropped",
-           "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", ""),
+           "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
     Mutant("tile_any.cu", "edge off by one", "if (WHOLE || number + i < tile.a * tile.b)", "if (WHOLE || number + i <= tile.a * tile.b)"),
     Mutant("tile_any.cu", "edge of a not asked", "if (at.minor < tile.extent_b && at.major < tile.extent_a)", "if (at.minor < tile.extent_b)"),
     Mutant("tile_any.cu", "end of a row in the source in 32 bits", "const gpl_uint first_a =", "const unsigned first_a ="),
@@ -59,7 +71,7 @@ MUTANTS = (
     # ---- tile_words.cu
     Mutant("tile_words.cu", "barrier removed", "  __syncthreads();\n", ""),
     Mutant("tile_words.cu", "guard of the last row of a 2-D grid dropped",
-           "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", ""),
+           "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
     Mutant("tile_words.cu", "words past the source's memory are read",
            "const bool reads = mask.keep == ~0u || (mask.keep && gpl_in_memory(tile.place.source + a, b, move));",
            "const bool reads = mask.keep != 0;"),
@@ -81,7 +93,7 @@ MUTANTS = (
     Mutant("tile_nd.cu", "barrier after the box removed",
            "  __syncthreads();                                                // the box is complete\n", ""),
     Mutant("tile_nd.cu", "guard of the last row of a 2-D grid dropped",
-           "  if (gpl_block() >= nd.move.total) return;                       // the whole block, before any barrier\n", ""),
+           "  if (gpl_block() >= nd.move.total) return;                       // the whole block, before any barrier\n", "", AGAIN),
     Mutant("tile_nd.cu", "edge off by one", "end0 <= nd.move.axis[0].extent.value && end1", "end0 <= nd.move.axis[0].extent.value + 1 && end1"),
     Mutant("tile_nd.cu", "lanes of a split axis rounded up",
            "inside = min(inside, left * digit.lanes / 4);", "inside = min(inside, (left * digit.lanes + 3) / 4);"),
@@ -108,7 +120,7 @@ MUTANTS = (
     Mutant("copy.cu", "chunks in 32 bits", "const gpl_uint head = move.head, chunks", "const unsigned head = move.head, chunks"),
 
     # ---- rows.cu
-    Mutant("rows.cu", "read guard dropped", "    if (item >= move.total) continue;\n", ""),
+    Mutant("rows.cu", "read guard dropped", "    if (item >= move.total) continue;\n", "", READ_AGAIN),
     Mutant("rows.cu", "write guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", ""),
     Mutant("rows.cu", "bound of a row in 32 bits", "  gpl_uint bound[GPL_ITEMS];         //", "  unsigned bound[GPL_ITEMS];         //"),
     Mutant("rows.cu", "padding rows are read", "bound[k] = row.inside ? move.axis[0].bound : 0;", "bound[k] = move.axis[0].bound;"),
@@ -173,7 +185,7 @@ MUTANTS = (
     Mutant("index.cuh", "bad indices are written too", "(GPL_HAS(k) && !(bad >> k & 1))) to", "GPL_HAS(k)) to"),
     Mutant("index.cuh", "indices behind the last are written", "if (ALL || (GPL_HAS(k) && !", "if (ALL || (!"),
     Mutant("index.cuh", "indices behind the last are read", "ALL || GPL_HAS(k) ? from", "true ? from"),
-    Mutant("index.cuh", "indices behind the last are reported", "    if (GPL_HAS(k) && (bad >> k & 1)) atomicMin", "    if (bad >> k & 1) atomicMin"),
+    Mutant("index.cuh", "indices behind the last are reported", "    if (GPL_HAS(k) && (bad >> k & 1)) atomicMin", "    if (bad >> k & 1) atomicMin", ZERO_IS_FIRST),
     Mutant("index.cuh", "indices left are counted from one",
            "count - first < most ? (unsigned)(count - first)", "count - first < most ? (unsigned)(count - first) + 1"),
 
@@ -186,7 +198,7 @@ MUTANTS = (
     Mutant("bits.cu", "run reaches one slot past its bound",
            "move.axis[0].bound - walk.minor >= GPL_WORD_SLOTS;", "move.axis[0].bound - walk.minor + 1 >= GPL_WORD_SLOTS;"),
     Mutant("bits.cu", "slot past the end of a word", "begin + i >= last) continue;", "begin + i > last) continue;"),
-    Mutant("bits.cu", "words behind the target are not left out", "  if (to.last <= to.first) return;\n", ""),
+    Mutant("bits.cu", "words behind the target are not left out", "  if (to.last <= to.first) return;\n", "", NO_SLOTS),
 
     # ---- lookup.cu
     Mutant("lookup.cu", "offset of the target in 32 bits", "(gpl_int)(lookup.apart ?", "(int)(lookup.apart ?"),
@@ -221,14 +233,14 @@ MUTANTS = (
     Mutant("gather.cu", "number of a block in one dimension", "move, gpl_block());", "move, blockIdx.x);"),
 
     # ---- gather.cuh
-    Mutant("gather.cuh", "read guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", ""),
+    Mutant("gather.cuh", "read guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", "", READ_AGAIN),
     Mutant("gather.cuh", "write guard dropped", "if (first + k * GPL_THREADS < move.total) *gpl_at", "*gpl_at"),
     Mutant("gather.cuh", "padding is read", "if (place.inside) value", "value"),
     Mutant("gather.cuh", "number of a place in 32 bits", "const gpl_uint first = block", "const unsigned first = block"),
     Mutant("gather.cuh", "place in the target in 32 bits", "  gpl_uint to[GPL_ITEMS];", "  unsigned to[GPL_ITEMS];"),
 
     # ---- bits_any.cu
-    Mutant("bits_any.cu", "read guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", ""),
+    Mutant("bits_any.cu", "read guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", "", READ_AGAIN),
     Mutant("bits_any.cu", "write guard dropped", "if (first + k * GPL_THREADS < move.total) *gpl_at", "*gpl_at"),
     Mutant("bits_any.cu", "minor coordinate not carried on within a byte", "++i, ++walk.minor)", "++i)"),
     Mutant("bits_any.cu", "place in the target in 32 bits", "  gpl_uint to[GPL_ITEMS];", "  unsigned to[GPL_ITEMS];"),
@@ -246,7 +258,7 @@ MUTANTS = (
     Mutant("index_program.cu", "bad indices are written too",
            "  if (GPL_HAS_ALL && !bad) gpl_write<true>(sum", "  if (GPL_HAS_ALL) gpl_write<true>(sum"),
     Mutant("index_program.cu", "padding is not marked", "padding >> k & 1 ? (gpl_out)-1 : (gpl_out)number[k]", "(gpl_out)number[k]"),
-    Mutant("index_program.cu", "padding is looked for where there is none", "if (program.padded) padding", "padding"),
+    Mutant("index_program.cu", "padding is looked for where there is none", "if (program.padded) padding", "padding", NO_BOUNDS),
     Mutant("index_program.cu", "padding of the source is converted",
            "  bad |= gpl_carry_out<false>(program, 0, given, left, sum);", "  gpl_carry_out<false>(program, 0, given, left, sum);"),
 
@@ -265,5 +277,5 @@ MUTANTS = (
     Mutant("coordinate.cuh", "clipped to the size", "negative ? 0 : bound - 1;", "negative ? 0 : bound;"),
     Mutant("coordinate.cuh", "wrapped one too far", "bound - 1 - rest : rest;", "bound - rest : rest;"),
     Mutant("coordinate.cuh", "no second time around", "far < bound ? far : far % bound;", "far < bound ? far : far - bound;"),
-    Mutant("coordinate.cuh", "divided where that is not needed", "far < bound ? far : far % bound;", "far % bound;"),
+    Mutant("coordinate.cuh", "divided where that is not needed", "far < bound ? far : far % bound;", "far % bound;", SAME_REST),
 )

@@ -140,7 +140,8 @@ def tried(change, tree, limit=None):
         return Outcome(change, EQUIVALENT if change.equivalent else SURVIVED, "", seconds)
     by = first_failure(output) if status in (1, 2) else ""             # 2: a file that cannot be imported
     tree.confirm((by,) if by else (*arguments, "--collect-only"))
-    return Outcome(change, WRONGLY_EQUIVALENT if change.equivalent else KILLED, by or "no test can be collected", seconds)
+    by = by or ("a crash" if status < 0 else "no test can be collected")
+    return Outcome(change, WRONGLY_EQUIVALENT if change.equivalent else KILLED, by, seconds)
 
 
 def outcomes(changes, minutes, workers=2, root=ROOT):

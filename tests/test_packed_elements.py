@@ -63,6 +63,7 @@ def test_small_shapes_of_every_order(executor, name):
         assert guards_intact(executor, memory, phase, source.nbytes), str(source)
         back = gl.unpack(out, source)
         assert executor.host(back).tobytes() == array.tobytes() and back.shape == array.shape, str(source)
+        assert back.dtype == array.dtype or executor.name == "cupy" and back.dtype == np.uint8, str(source)
         moved, memory = guarded(executor, np.uint8, target.nbytes, 5 * phase % 16)
         gl.relayout(out, source, target, out=moved)
         assert executor.host(moved).tolist() == buffer_of(target).tolist(), (str(source), str(target))
@@ -200,6 +201,23 @@ def test_other_minor_dimensions(executor, monkeypatch, name, dimensions, target_
         gl.relayout(buffer, source, target, out=out)
         assert executor.host(out).tolist() == buffer_of(target).tolist()
         assert guards_intact(executor, memory, 8, target.nbytes)
+    bits_host.host_bits.cache_clear()
+
+
+@pytest.mark.parametrize("name", ("u4", "s2", "u1"))
+def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypatch, name):
+    """The last of several chunks ends inside of a byte."""
+    monkeypatch.setattr(bits_host, "_CHUNK", 64)
+    monkeypatch.setattr(bits_host, "_FAR_CHUNK", 64)
+    bits_host.host_bits.cache_clear()
+    packed = f"E({BITS[name]})"
+    for sizes, order in (("[7,19]", "1,0"), ("[7,19]", "0,1"), ("[201]", "0")):
+        source = gl.parse_shape(f"{name}{sizes}{{{order}:{packed}}}")
+        widths = ",".join(str(size + 4) for size in source.dimensions)
+        target = source.with_layout(f"{{{order}:PD({widths})PV(highest){packed}}}")
+        assert target.buffer_size * BITS[name] % 8
+        found = gl.relayout(source_buffer(executor, buffer_of(source)), source, target)
+        assert executor.host(found).tolist() == buffer_of(target).tolist(), str(target)
     bits_host.host_bits.cache_clear()
 
 

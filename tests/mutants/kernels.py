@@ -13,11 +13,11 @@ KINDS = {"copy.cu": "copy", "rows.cu": "rows", "tile.cu": "tile", "tile_any.cu":
          "tile_nd.cu": "many axes", "gather.cu": "gather"}
 
 # Of the files of single moves of whole bytes; the last ones run under the sanitizers, or count sectors and bank conflicts.
-MOVES = ("tests/test_kernels_orders.py::test_every_family_writes_the_reference_bytes_in_every_order",
-         "tests/test_kernels_orders.py::test_every_number_of_axes_is_right",
-         "tests/test_kernels_sparse.py::test_the_ends_of_a_huge_move_are_right",
+MOVES = ("tests/test_kernels_sparse.py::test_the_ends_of_a_huge_move_are_right",
          "tests/test_kernels_sparse.py::test_nothing_is_read_past_a_huge_source",
          "tests/test_kernels_struct.py::test_a_move_arrives_field_by_field",
+         "tests/test_kernels_orders.py::test_every_family_writes_the_reference_bytes_in_every_order",
+         "tests/test_kernels_orders.py::test_every_number_of_axes_is_right",
          "tests/test_kernels_trace.py::test_traffic_is_what_the_table_says",
          "tests/test_kernels_sanitized.py::test_every_family_is_clean_and_right")
 WORDS = ("tests/test_kernels_words.py::test_all_phases_of_both_addresses_are_right",

@@ -51,7 +51,7 @@ def test_the_tests_that_should_notice_are_there():
 def test_every_module_has_tests():
     assert len(python_code.modules()) > 100
     for module in python_code.modules():
-        assert module in python_code.runs(module)[0]
+        assert module in python_code.runs(module)[0] or "cupy" in module
 
 
 # ---- trials -------------------------------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ def test_what_became_of_a_mutant(tree, given, verdict, by):
 def test_a_test_that_fails_without_a_mutant_shows_nothing(tree):
     path = tree.folder / "tests/test_always.py"
     path.write_text("def test_always():\n    assert False\n")
-    with pytest.raises(trial.ToolError, match="test_always.py::test_always fails without any mutant"):
-        trial.tried(change("a > b", "a >= b")._replace(runs=((str(path.relative_to(tree.folder)),),)), tree)
+    found = trial.tried(change("a > b", "a >= b")._replace(runs=((str(path.relative_to(tree.folder)),),)), tree)
+    assert found[1:3] == (trial.NOTHING_KNOWN, "tests/test_always.py::test_always")
 
 
 def test_nothing_is_begun_when_the_time_is_over():
@@ -103,7 +103,8 @@ def test_nothing_is_begun_when_the_time_is_over():
 
 
 @pytest.mark.parametrize("verdict, status", [(trial.KILLED, 0), (trial.EQUIVALENT, 0), (trial.NOT_TRIED, 0), (trial.SURVIVED, 1),
-                                             (trial.WRONGLY_EQUIVALENT, 1), (trial.VANISHED, 1)])
+                                             (trial.WRONGLY_EQUIVALENT, 1), (trial.VANISHED, 1),
+                                             (trial.NOTHING_KNOWN, 1)])
 def test_the_exit_status(monkeypatch, capsys, verdict, status):
     monkeypatch.setattr(trial, "outcomes", lambda changes, *_: (trial.Outcome(each, verdict, "a test") for each in changes))
     assert command.main(["--only", "copy.cu: tail"]) == status

@@ -28,6 +28,8 @@ READ_AGAIN = ("a number past the last one is decoded modulo all extents, so it i
               "is the one that counts")
 NO_SLOTS = "`first` to `last` of such a word are no slots: none is read, no byte of it is stored, and the run asks for a full word"
 NO_BOUNDS = "a program that is not padded has no bound but the largest number, so the pass finds nothing"
+NO_REST = ("where an axis is split, `lanes` are 4 * n / unit, and the bound, the tile's first place and the places before a lane are multiples of "
+           "the unit: left * lanes is a multiple of 4 (tests/test_planning_boxes.py shows it of the plans)")
 SAME_REST = "below the bound the rest of a division by it is the number itself"
 ZERO_IS_FIRST = ("what is behind the last index counts as 0, which is refused only where a dimension has no places: there all indices are, and "
                  "the least position is reported")
@@ -96,7 +98,7 @@ MUTANTS = (
            "  if (gpl_block() >= nd.move.total) return;                       // the whole block, before any barrier\n", "", AGAIN),
     Mutant("tile_nd.cu", "edge off by one", "end0 <= nd.move.axis[0].extent.value && end1", "end0 <= nd.move.axis[0].extent.value + 1 && end1"),
     Mutant("tile_nd.cu", "lanes of a split axis rounded up",
-           "inside = min(inside, left * digit.lanes / 4);", "inside = min(inside, (left * digit.lanes + 3) / 4);"),
+           "inside = min(inside, left * digit.lanes / 4);", "inside = min(inside, (left * digit.lanes + 3) / 4);", NO_REST),
     Mutant("tile_nd.cu", "offset of a lane in 32 bits", "  gpl_uint offset = 0;\n", "  unsigned offset = 0;\n"),
     Mutant("tile_nd.cu", "last row of a thread dropped", "    if (count & 1) side.template rows<1>(row);\n", ""),
     Mutant("tile_nd.cu", "two rows of a thread dropped", "    if (count & 2) side.template rows<2>(row), row += 2 * GPL_WARPS;\n", ""),

@@ -7,6 +7,7 @@ from tests.mutants import trial
 from tests.mutants.python_tests import TESTS
 
 LIMIT = 400                 # seconds: what takes longer hangs
+NO_EXAMPLES = ("gpulayout/backends/cupy_backend.py",)                # pytest cannot import it without CuPy
 FEW = 5                     # files of the first run: to collect more takes longer than to run them
 LEFT_OUT = ("gpulayout/cli/*", "gpulayout/backends/threads.py", "*/__init__.py", "*/__main__.py")
 
@@ -20,7 +21,8 @@ def modules():
 def runs(module):
     """The arguments of two runs of pytest for a module: its own examples and a few files, then the rest of its line of the table."""
     options, tests = next(rest for pattern, *rest in TESTS if fnmatch.fnmatch(module, f"gpulayout/{pattern}"))
-    found = ((*options, module, *tests[:FEW]), (*options, *tests[FEW:]))
+    own = (module,) if module not in NO_EXAMPLES else ()
+    found = ((*options, *own, *tests[:FEW]), (*options, *tests[FEW:]))
     return found if tests[FEW:] else found[:1]
 
 

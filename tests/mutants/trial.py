@@ -19,9 +19,10 @@ from tests.simt import toolchain
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ("gpulayout", "kernels", "tests", "benchmarks", "ci", "docs", "README.md", "pyproject.toml", "MANIFEST.in")
 PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist")
-KILLED, SURVIVED, EQUIVALENT, WRONGLY_EQUIVALENT, VANISHED, NOT_TRIED = (
-    "killed", "SURVIVED", "equivalent", "KILLED, but the table says equivalent", "TEXT VANISHED", "not tried")
-FAILURES = (SURVIVED, WRONGLY_EQUIVALENT, VANISHED)
+KILLED, SURVIVED, EQUIVALENT, WRONGLY_EQUIVALENT, VANISHED, NOTHING_KNOWN, NOT_TRIED = (
+    "killed", "SURVIVED", "equivalent", "KILLED, but the table says equivalent", "TEXT VANISHED", "NOTHING KNOWN, for a test fails anyway",
+    "not tried")
+FAILURES = (SURVIVED, WRONGLY_EQUIVALENT, VANISHED, NOTHING_KNOWN)
 
 
 class Change(NamedTuple):
@@ -46,10 +47,6 @@ class Outcome(NamedTuple):
     verdict: str
     by: str = ""
     seconds: float = 0
-
-
-class ToolError(Exception):
-    """The trial itself is at fault: nothing is known about the mutant."""
 
 
 class Tree:
@@ -96,13 +93,11 @@ class Tree:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
 
-    def confirm(self, arguments):
-        """ToolError when these tests do not pass without a change."""
+    def passes(self, arguments):
+        """True when these tests pass without a change."""
         if arguments not in self._passing:
-            self._passing[arguments] = self.pytest(arguments, None)
-        status, output = self._passing[arguments]
-        if status:
-            raise ToolError(f"pytest {' '.join(arguments)} fails without any mutant:\n{output}")
+            self._passing[arguments] = self.pytest(arguments, None)[0] == 0
+        return self._passing[arguments]
 
 
 def _linked(source, target):
@@ -139,7 +134,8 @@ def tried(change, tree, limit=None):
     if status == 0:
         return Outcome(change, EQUIVALENT if change.equivalent else SURVIVED, "", seconds)
     by = first_failure(output) if status in (1, 2) else ""             # 2: a file that cannot be imported
-    tree.confirm((by,) if by else (*arguments, "--collect-only"))
+    if not tree.passes((by,) if by else (*arguments, "--collect-only")):
+        return Outcome(change, NOTHING_KNOWN, by or " ".join(arguments), seconds)
     by = by or ("a crash" if status < 0 else "no test can be collected")
     return Outcome(change, WRONGLY_EQUIVALENT if change.equivalent else KILLED, by, seconds)
 

@@ -207,6 +207,7 @@ def few_channels(width):
             yield make(width, channels, pixels)
     for make in (to_planes, to_pixels):
         yield make(width, channels, 8 * chunk + 5, planes=channels - 1, padded=3)
+    yield to_planes(width, channels, 8 * chunk, planes=channels - 1)         # whole spans up to the end of the source
 
 
 def transposed(width, dimensions, order):

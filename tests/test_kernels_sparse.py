@@ -47,6 +47,7 @@ CASES = {
     "many axes": Case("many axes", transposed(1, (8,) * 11, backwards(11))),
     "many axes, padded": Case("many axes", move_of(1, [(3, 2, 11 * 2**20, 1), (11, 11, 2**20, 3), (2**20, 2**20, 1, 33),
                                                        (130, 129, 22 * 2**20, 33 * 2**20 + 3)])),
+    "many axes, one of them up to 2^32": Case("many axes", move_of(1, [(5, 4, 5, 1), (30, 29, 25, 5), (5, 4, 1, 150), (BIG + 3, BIG, 0, 750)])),
     "gather": Case("gather", move_of(1, [(BIG // 2 + 77, BIG // 2 + 77, 2, 3)])),
     "rows, source backwards": Case("rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, -BIG - 5003, BIG + 5007)])),
     # More than 2^32 rows, tiles, chunks or places, and of the smallest ones more than 2^32 blocks: terabytes of a target whose

@@ -8,6 +8,7 @@ import pytest
 from gpulayout.planning.box_plan import best_box, cut_axes
 from gpulayout.planning.parameters import BOX_DIGITS, BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.planning.tile_box import MAX_BOX_AXES, boxes, runs
+from gpulayout.planning.tile_shape import flexible_tile, shared_elements
 from tests.kernel_cases import Case, backwards, many_axes, move_of, transposed
 from tests.random_moves import drawn
 
@@ -130,6 +131,19 @@ def test_lanes_up_to_a_bound_are_a_whole_number():
         assert [places * digit.lanes % 4 for places in (digit.bound, digit.unit, tile)] == [0, 0, 0], digit
         seen.add((digit.lanes < 4 * BOX_LANES, digit.unit > 1, tile > 0))
     assert {(True, True, True), (True, True, False), (False, False, True), (False, False, False)} <= seen
+
+
+@pytest.mark.parametrize("width", (1, 2))
+def test_a_tile_of_two_axes_that_ends_inside_a_word_leaves_a_place_in_shared_memory(width):
+    """Words put what is behind the last element there."""
+    words, cut_off = 4 // width, 0
+    for short, steps, piece in itertools.product(range(1, 140), ((1, 1), (1, words), (words, 1), (words, words)), (1, words)):
+        for extents in ((short, 10**6), (10**6, short), *((short, other) for other in range(60, 130))):
+            found = flexible_tile(width, *extents, steps, piece)
+            if found and found[0] * found[1] % words:
+                assert found[1] * found[2] < shared_elements(width), extents
+                cut_off += 1
+    assert cut_off > 100
 
 
 def test_words_are_whole_or_single_elements():

@@ -30,6 +30,8 @@ NO_SLOTS = "`first` to `last` of such a word are no slots: none is read, no byte
 NO_BOUNDS = "a program that is not padded has no bound but the largest number, so the pass finds nothing"
 NO_REST = ("where an axis is split, `lanes` are 4 * n / unit, and the bound, the tile's first place and the places before a lane are multiples of "
            "the unit: left * lanes is a multiple of 4 (tests/test_planning_boxes.py shows it of the plans)")
+UNUSED_PLACE = ("the place behind the last row of shared memory is never read, and there is one: tiles that end inside a word do not fill shared "
+                "memory (tests/test_planning_boxes.py)")
 SAME_REST = "below the bound the rest of a division by it is the number itself"
 ZERO_IS_FIRST = ("what is behind the last index counts as 0, which is refused only where a dimension has no places: there all indices are, and "
                  "the least position is reported")
@@ -62,7 +64,7 @@ MUTANTS = (
     Mutant("tile_any.cu", "shared memory without room for the pitch", "(GPL_TILE_ELEMENTS / 16 * 17)", "(GPL_TILE_ELEMENTS)"),
     Mutant("tile_any.cu", "guard of the last row of a 2-D grid dropped",
            "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
-    Mutant("tile_any.cu", "edge off by one", "if (WHOLE || number + i < tile.a * tile.b)", "if (WHOLE || number + i <= tile.a * tile.b)"),
+    Mutant("tile_any.cu", "edge off by one", "if (WHOLE || number + i < tile.a * tile.b)", "if (WHOLE || number + i <= tile.a * tile.b)", UNUSED_PLACE),
     Mutant("tile_any.cu", "edge of a not asked", "if (at.minor < tile.extent_b && at.major < tile.extent_a)", "if (at.minor < tile.extent_b)"),
     Mutant("tile_any.cu", "end of a row in the source in 32 bits", "const gpl_uint first_a =", "const unsigned first_a ="),
     Mutant("tile_any.cu", "first row of a tile in 32 bits", "const gpl_uint first_b =", "const unsigned first_b ="),

@@ -22,6 +22,7 @@ MOVES = ("tests/test_kernels_sparse.py::test_the_ends_of_a_huge_move_are_right",
          "tests/test_kernels_sanitized.py::test_every_family_is_clean_and_right")
 WORDS = ("tests/test_kernels_words.py::test_all_phases_of_both_addresses_are_right",
          "tests/test_kernels_sparse.py::test_words_at_both_ends_of_a_huge_source_are_known")
+TRACED = ("tests/test_kernels_words.py::test_no_word_is_read_or_written_that_a_buffer_holds_in_part",)
 CHANNELS = ("tests/test_kernels_channels.py::TestBytes",)
 HUGE = ("tests/test_kernels_sparse_bits.py::test_the_ends_of_a_huge_packed_move_are_right",)
 PACKED = ("tests/test_kernels_bits.py::test_every_pair_of_widths_is_right", "tests/test_kernels_bits.py::test_many_axes_are_right", *HUGE)
@@ -34,7 +35,7 @@ INDICES = ("tests/test_kernels_random.py::test_random_indices_are_converted",
            "tests/test_kernels_sanitized.py::test_index_kernels_are_clean_and_right_for_all_types")
 TESTS = {
     **{file: (*(f"tests/test_kernels_random.py::test_random_moves_are_right[{kind}-{width}]" for width in ((1, 2) if kind == "words" else (1, 4))),
-              *(WORDS if kind == "words" else CHANNELS if kind == "channels" else ()), *MOVES) for file, kind in KINDS.items()},
+              *((*WORDS, *TRACED) if kind == "words" else CHANNELS if kind == "channels" else ()), *MOVES) for file, kind in KINDS.items()},
     "bits.cu": (*PACKED, *CLEAN_BITS),
     "bits_any.cu": (*PACKED, *CLEAN_BITS),
     "bits_turn.cu": ("tests/test_kernels_bits.py::test_blocks_are_turned_right", *HUGE, *CLEAN_BITS),

@@ -51,7 +51,7 @@ __device__ __forceinline__ unsigned gpl_divide(unsigned n, const GplSmallDivisor
 // A piece of an axis.  Its coordinate c stands for c * unit places along the axis, which count from the tile's first
 // place along axis `cut`, or from 0 where that is not 0 or 1.  Places from `bound` on are outside.  Where the axis is
 // split into lanes and rows, `lanes` belong to four places of it (a word of 4 bytes may hold four), and a row has fewer
-// at the bound.
+// at the bound.  There the bound, the tile and `unit` are whole words of the axis, so places * lanes / 4 leaves no rest.
 struct GplDigit {
   GplSmallDivisor size;
   unsigned short step, cut, unit, lanes;         // step in bytes of shared memory, for one coordinate

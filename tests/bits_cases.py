@@ -12,7 +12,7 @@ from gpulayout.planning.bits_move import BitsMove, packed_move
 from gpulayout.planning.move import Axis, Move, coalesce
 from tests import packed_reference
 from tests.kernel_cases import BLOCK, forced_bits
-from tests.simt.record import Buffer, Record
+from tests.simt.record import FRESH, Buffer, Record
 
 WIDTHS = tuple((source, target) for source in (1, 2, 4, 8) for target in (1, 2, 4, 8)
                if source == target < 8 or (source == 8) != (target == 8))
@@ -55,7 +55,7 @@ class BitsCase:
 
     @functools.cached_property
     def expected(self):
-        """The target's bytes; of bytes between places, 0xA5."""
+        """The target's bytes; of bytes between places, FRESH."""
         source_bits, target_bits = self.widths
         low, high = self.span
         values = packed_reference.unpacked(self.source, source_bits, high - low) & (1 << min(self.widths)) - 1
@@ -63,7 +63,7 @@ class BitsCase:
         if target_bits < 8:
             return packed_reference.packed(packed_reference.moved(self.axes, self.slots, pad, lambda slot: values[slot - low]), target_bits)
         far = sum((extent - 1) * stride for extent, _, _, stride in self.axes) + 1
-        result = np.full(far, 0xA5, np.uint8)
+        result = np.full(far, FRESH, np.uint8)
         places = [(extent, extent, 0, stride) for extent, _, _, stride in self.axes]
         written = packed_reference.moved(places, far, 0, lambda _: 1).astype(bool)
         result[written] = packed_reference.moved(self.axes, far, pad, lambda slot: values[slot - low])[written]

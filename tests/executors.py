@@ -14,7 +14,7 @@ from tests.kernel_cases import FILES
 from tests.simt import host_module, toolchain
 
 GUARD = 64                    # bytes on either side of a guarded buffer
-GUARD_BYTE = 0x5C
+GUARD_BYTE, SOURCE_BYTE = 0x5C, 0xC3      # around what is written, around what is read: a copy that overruns both leaves a trace
 
 
 class SimtRuntime:
@@ -111,12 +111,19 @@ class CupyExecutor:
         return self.cupy.empty(nbytes, self.cupy.uint8)
 
 
-def guarded(executor, dtype, count, phase=0, fill=GUARD_BYTE):
+def guarded(executor, dtype, count, phase=0, around=GUARD_BYTE):
     """(buffer of `count` elements `phase` bytes past a multiple of 256, the memory around it)."""
     nbytes = count * np.dtype(dtype).itemsize
     memory = executor.raw(GUARD + 256 + nbytes + GUARD)
-    memory[...] = fill
+    memory[...] = around
     return memory[256 + phase:256 + phase + nbytes].view(dtype), memory
+
+
+def source_buffer(executor, values, phase=0):
+    """A copy of a NumPy array, `phase` bytes past a multiple of 256; around it lie other bytes than around a guarded buffer."""
+    buffer, _ = guarded(executor, values.dtype, values.size, phase, SOURCE_BYTE)
+    buffer[...] = executor.array(values)
+    return buffer
 
 
 def guards_intact(executor, memory, phase, nbytes):

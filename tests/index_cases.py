@@ -8,7 +8,7 @@ from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning import index_plan, index_program
 from tests import reference
 from tests.kernel_cases import BLOCK, forced_bits, forced_part
-from tests.simt.record import Buffer, Record
+from tests.simt.record import FRESH, Buffer, Record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class IndexCase:
         """True when the bytes after a run are the expected ones: the last index gave nothing but its position."""
         count = self.given.shape[-1]
         got = np.frombuffer(buffers[1], self.expected.dtype).reshape(-1, count)
-        untouched = got[:, -1:].tobytes() == b"\xa5" * got[:, -1:].nbytes
+        untouched = got[:, -1:].tobytes() == bytes([FRESH]) * got[:, -1:].nbytes
         return np.array_equal(got[:, :-1], self.expected) and untouched and int.from_bytes(buffers[2], "little") == count - 1
 
 

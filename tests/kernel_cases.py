@@ -16,7 +16,7 @@ from gpulayout.planning import index_plan, index_program, kernel_plan, launch
 from gpulayout.planning.channel_plan import chunk_pixels
 from gpulayout.planning.move import Axis, Move, coalesce
 from gpulayout.planning.tile_shape import FIXED_TILES
-from tests.simt.record import Buffer, Record
+from tests.simt.record import FRESH, Buffer, Record
 
 WIDTHS = (1, 2, 4, 8, 16)
 FILES = {file: tuple(re.findall(r"^GPL_KERNEL (\w+)\(", kernel_text(file), re.MULTILINE)) for file in kernel_files()}
@@ -77,10 +77,10 @@ class Case:
         low, high = self.move.target_span
         return high - low
 
-    def expected(self, fresh=0xA5):
-        """The target's bytes afterwards: place by place from the definition; gaps keep `fresh`."""
+    def expected(self):
+        """The target's bytes afterwards: place by place from the definition; gaps stay FRESH."""
         move, element = self.move, f"V{self.move.itemsize}"
-        result = np.full(self.target_bytes, fresh, np.uint8)
+        result = np.full(self.target_bytes, FRESH, np.uint8)
         axes = [axis for axis in move.axes if axis.extent != 1] or move.axes[:1]          # NumPy stops at 64
         inside, source, target = np.array(True), np.array(-move.source_span[0]), np.array(-move.target_span[0])
         for number, axis in enumerate(axes):
@@ -207,6 +207,7 @@ def few_channels(width):
             yield make(width, channels, pixels)
     for make in (to_planes, to_pixels):
         yield make(width, channels, 8 * chunk + 5, planes=channels - 1, padded=3)
+    yield to_planes(width, channels, 8 * chunk, planes=channels - 1)         # whole spans up to the end of the source
 
 
 def transposed(width, dimensions, order):

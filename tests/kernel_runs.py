@@ -4,23 +4,35 @@ import numpy as np
 from gpulayout.backends.kernel_source import kernel_text
 from tests.kernel_cases import BLOCK, FILES
 from tests.simt import host_module
+from tests.simt.record import FRESH
 
-GUARD, FRESH = 0x5C, 0xA5
-AROUND = 2048                # guard bytes on either side: a store that goes astray by less does not end the process
+# Bytes around the source and around the target.  They differ from each other, from FRESH and from the garbage in shared memory:
+# a stray copy between any two of these shows up.
+AROUND_SOURCE, AROUND_TARGET = 0xC3, 0x5C
+ROOM = 2048                  # bytes on either side: a store that goes astray by less does not end the process
 
 
-def memory(values, phase):
-    """(all of it, where the values start): a copy of bytes at `phase` past a multiple of 16, between guard bytes."""
-    room = np.full(values.size + 2 * AROUND + 16, GUARD, np.uint8)
-    start = AROUND + (phase - room.ctypes.data - AROUND) % 16
+def source_memory(values, phase):
+    """(all of it, where the values start): a copy of bytes at `phase` past a multiple of 16, with AROUND_SOURCE around it."""
+    return _memory(values, phase, AROUND_SOURCE)
+
+
+def target_memory(nbytes, phase):
+    """The same for a target of so many FRESH bytes, with AROUND_TARGET around it."""
+    return _memory(np.full(nbytes, FRESH, np.uint8), phase, AROUND_TARGET)
+
+
+def _memory(values, phase, around):
+    room = np.full(values.size + 2 * ROOM + 16, around, np.uint8)
+    start = ROOM + (phase - room.ctypes.data - ROOM) % 16
     room[start:start + values.size] = values
     return room, start
 
 
 def content(room, start, nbytes, name):
-    """The bytes between the guards; AssertionError when one of those changed."""
+    """The bytes of a target; AssertionError when one of those around it changed."""
     end = start + nbytes
-    assert (room[:start] == GUARD).all() and (room[end:] == GUARD).all(), f"{name}: written outside the target"
+    assert (room[:start] == AROUND_TARGET).all() and (room[end:] == AROUND_TARGET).all(), f"{name}: written outside the target"
     return room[start:end]
 
 
@@ -30,8 +42,8 @@ class Buffers:
     def __init__(self, case):
         self.case = case
         before = -case.move.source_span[0], -case.move.target_span[0]
-        self.source, first = memory(case.source, case.source_phase - before[0])
-        self.target, self.place = memory(np.full(case.target_bytes, FRESH, np.uint8), case.target_phase - before[1])
+        self.source, first = source_memory(case.source, case.source_phase - before[0])
+        self.target, self.place = target_memory(case.target_bytes, case.target_phase - before[1])
         self.addresses = self.source.ctypes.data + first + before[0], self.target.ctypes.data + self.place + before[1]
         self._untouched = self.source.copy()
 
@@ -52,6 +64,6 @@ def written(case, text=None, order=host_module.ASCENDING, seed=1):
 def goes_wrong(case, text):
     """True when these kernels give wrong bytes, write outside the target or end with an error."""
     try:
-        return written(case, text) != case.expected(FRESH)
+        return written(case, text) != case.expected()
     except (AssertionError, host_module.LaunchError):
         return True

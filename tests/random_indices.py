@@ -15,9 +15,10 @@ from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.index_plan import KERNELS, convert_plan, delinearize_plan, linearize_plan
 from gpulayout.planning.launch import ITEMS
 from tests.kernel_cases import BLOCK, FILES, forced_bits, forced_part
-from tests.kernel_runs import FRESH, content, memory
+from tests.kernel_runs import content, source_memory, target_memory
 from tests.random_moves import SEED, near
 from tests.simt import host_module
+from tests.simt.record import FRESH
 
 MODES = {"linearize": ("raise", "wrap", "clip"), "delinearize": ("raise", "mark"), "convert_linear": ("raise",)}
 
@@ -61,8 +62,8 @@ def drawn(given_type, result_type, number, seed=SEED):
 
 def converted(case, order, text=None):
     """(the result, the least position that was reported or 2^64 - 1) of a launch; AssertionError for bytes written around it."""
-    given, first = memory(np.frombuffer(case.given.tobytes(), np.uint8), 8)
-    result, place = memory(np.full(case.expected.nbytes, FRESH, np.uint8), 8)
+    given, first = source_memory(np.frombuffer(case.given.tobytes(), np.uint8), 8)
+    result, place = target_memory(case.expected.nbytes, 8)
     offender = np.array([2**64 - 1], np.uint64)
     kernel = host_module.load(text or kernel_text("index.cu"), FILES["index.cu"], case.macros).kernel(case.kernel)
     kernel(case.grid, BLOCK, (given.ctypes.data + first, result.ctypes.data + place, offender.ctypes.data, case.parameters), order)

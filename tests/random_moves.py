@@ -172,7 +172,8 @@ def channels(rng, width):
     image = -(-(pixels + more) * count // step) * step
     planes, sign = count - unused, rng.choice((1, 1, 1, 1, 1, -1, 0))
     if rng.random() < 0.5:
-        axes = [(pixels + more, pixels, count, 1), (planes, planes, 1, plane), (images, images, sign * image, plane * count)]
+        high = planes + rng.choice((0, 0, 0, 1, 3))                                        # planes of nothing but pad
+        axes = [(pixels + more, pixels, count, 1), (high, planes, 1, plane), (images, images, sign * image, plane * high)]
     else:
         axes = [(count, planes, plane, 1), (pixels + more, pixels, 1, count), (images, images, sign * plane * count, image)]
     return placed(rng, width, move_of(width, [*axes, (1, 1, 0, 0)]), aligned)

@@ -44,11 +44,11 @@ def pairs(draw, **limits):
 
 @st.composite
 def strided_arrays(draw, shape, payload):
-    """A logical array of `shape` with the given payload and any strides: transposed, sliced, reversed."""
+    """A logical array of `shape` with the given payload and any strides: transposed, sliced, reversed; ones lie between."""
     rank = shape.rank
     order = draw(st.permutations(range(rank)))
     steps = [draw(st.sampled_from((1, 1, 1, 2, 3, -1, -2))) for _ in range(rank)]
-    big = np.zeros([max(shape.dimensions[d] * abs(steps[d]), 1) for d in order], shape.dtype)
+    big = np.ones([max(shape.dimensions[d] * abs(steps[d]), 1) for d in order], shape.dtype)
     view = big.transpose(np.argsort(order)) if rank else big
     view = view[(..., *(slice(None, None, step) for step in steps))]             # the ellipsis keeps rank 0 an array
     view = view[(..., *(slice(0, size) for size in shape.dimensions))]

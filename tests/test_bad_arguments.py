@@ -1,4 +1,6 @@
 """Arrays that cannot be used: each refused with its full message, and nothing written."""
+import collections
+import itertools
 import pickle
 import unittest.mock
 
@@ -6,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.backends import arrays, select
 from tests import executors
 
 SOURCE = gl.parse_shape("f32[2,3]{1,0}")
@@ -78,6 +81,21 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_written(executor,
         call(executor.array, out)
     assert str(caught.value) == message
     assert executor.host(out).tolist() == [7.0] * 15
+
+
+class Foreign(np.ndarray):
+    """Arrays that NumPy is not asked about."""
+
+
+def test_byte_ranges_of_strided_arrays_overlap_as_numpy_says():
+    memory, host, kinds = np.zeros((6, 8), np.int16), select.host_backend(), collections.Counter()
+    parts = [memory[rows, columns] for rows in (slice(0, 3), slice(3, 6), slice(4, None, -2), slice(0, 0), 2)
+             for columns in (slice(0, 4), slice(4, 8), slice(None, None, -3), slice(1, 7, 2), 5)]
+    for a, b in itertools.product(parts, repeat=2):
+        found = arrays.may_overlap(host, np.asarray(a).view(Foreign), np.asarray(b).view(Foreign))
+        assert found == np.may_share_memory(a, b), (a.__array_interface__, b.__array_interface__)
+        kinds[found] += 1
+    assert min(kinds.values()) > 100
 
 
 def test_out_that_overlaps_itself_is_refused(executor):

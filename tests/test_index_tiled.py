@@ -355,6 +355,9 @@ def test_dividing_tiles_need_few_quotients_and_nothing_kept():
 def test_only_what_may_be_past_its_size_is_checked():
     steps = delinearize_plan(gl.parse_shape("f32[16,300]{1,0:T(8,128)}")).steps
     assert [(step.store, step.bound) for step in steps] == [(0, None), (1, 300)]
+    there = linearize_plan(gl.parse_shape("f32[9,5,26]{2,1,0:T(*,4)(3)}")).steps        # by a number of joined dimensions
+    assert {step.bound is None for step in there if step.load is None} == {True}
+    assert [step.bound for step in there if step.load is not None] == [9, 5, 26]
 
 
 @pytest.mark.parametrize("rank, tile, needed", [

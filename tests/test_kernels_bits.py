@@ -1,7 +1,6 @@
 """The kernels of packed elements: right in every thread order and under sanitizers, and small enough for every architecture."""
 import itertools
 
-import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
@@ -10,7 +9,7 @@ from gpulayout.planning.bits_plan import AXES
 from tests import nvrtc
 from tests.bits_cases import WIDTHS, BitsCase, drawn, packed_cases, rows, turns
 from tests.kernel_cases import BITS_FILES, BLOCK, FILES
-from tests.kernel_runs import FRESH, content, memory
+from tests.kernel_runs import content, source_memory, target_memory
 from tests.simt import host_module, runner, toolchain
 from tests.test_kernels_nvrtc import ARCHITECTURES, MOST_REGISTERS
 
@@ -24,8 +23,8 @@ CASES = 120                          # of each pair of widths
 def written(case, text=None, order=host_module.ASCENDING):
     """The target's bytes after a launch; AssertionError when bytes around it changed."""
     plan = case.plan
-    source, first = memory(case.source, case.phases[0] - case.source_offset)
-    target, place = memory(np.full(case.expected.size, FRESH, np.uint8), case.phases[1])
+    source, first = source_memory(case.source, case.phases[0] - case.source_offset)
+    target, place = target_memory(case.expected.size, case.phases[1])
     addresses = source.ctypes.data + first + case.source_offset, target.ctypes.data + place
     kernel = host_module.load(text or kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
     kernel(plan.grid, BLOCK, (*addresses, plan.parameters), order, 1)

@@ -1,7 +1,6 @@
 """The kernel that looks every place up: right in every thread order and under sanitizers, and small enough for every architecture."""
 import itertools
 
-import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
@@ -10,7 +9,7 @@ from gpulayout.planning.index_program import MOST_SLOTS, MOST_STEPS, MOST_TERMS,
 from gpulayout.planning.parameters import pack_lookup
 from tests import nvrtc
 from tests.kernel_cases import BLOCK, FILES
-from tests.kernel_runs import FRESH, content, memory
+from tests.kernel_runs import content, source_memory, target_memory
 from tests.lookup_cases import PACKED, UNPACKED, cases, of_width
 from tests.simt import host_module, runner, toolchain
 from tests.test_kernels_nvrtc import ARCHITECTURES, MOST_REGISTERS
@@ -51,8 +50,8 @@ def written(case, text=None, order=host_module.ASCENDING):
     """The target's bytes after a launch; AssertionError when bytes around it changed."""
     plan = case.plan
     assert plan.file == FILE and plan.index_bits == case.index_bits
-    source, first = memory(case.source, case.phases[0])
-    target, place = memory(np.full(case.expected.size, FRESH, np.uint8), case.phases[1])
+    source, first = source_memory(case.source, case.phases[0])
+    target, place = target_memory(case.expected.size, case.phases[1])
     kernel = host_module.load(text or kernel_text(FILE), FILES[FILE], dict(plan.macros)).kernel(plan.kernel)
     kernel(plan.grid, BLOCK, (source.ctypes.data + first, target.ctypes.data + place, plan.parameters), order, 1)
     return content(target, place, case.expected.size, case.name)

@@ -3,13 +3,16 @@
 The sources are compiled by the host compiler.  Threads of a block run in ascending, descending and random order from one
 barrier to the next; shared memory holds garbage before every block.
 """
+import numpy as np
 import pytest
 
 from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.parameters import AXES_VARIANTS
+from tests import executors
 from tests.kernel_cases import WIDTHS, Case, cases, move_files, move_of
-from tests.kernel_runs import FRESH, goes_wrong, written
+from tests.kernel_runs import AROUND_SOURCE, AROUND_TARGET, goes_wrong, written
 from tests.simt import host_module, toolchain
+from tests.simt.record import FRESH
 
 REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
@@ -21,7 +24,7 @@ def test_every_family_writes_the_reference_bytes_in_every_order(width, bits):
     files = set()
     for number, case in enumerate(cases(width, bits=bits)):
         files.add(case.plan.file)
-        expected = case.expected(FRESH)
+        expected = case.expected()
         for order in host_module.ORDERS:
             assert written(case, order=order, seed=number) == expected, (case.name, order)
     assert files == move_files(width)
@@ -38,7 +41,23 @@ def test_every_number_of_axes_is_right():
                      ((9, 9, 1, 1), (40, 39, 11, 9))):
             case = Case(f"{count} axes, {b} {a}", move_of(4, [b, a, *two, *ones]), bits=bits)
             assert dict(case.plan.macros)["GPL_AXES"] == count
-            assert written(case, order=host_module.RANDOM, seed=count) == case.expected(FRESH), case.name
+            assert written(case, order=host_module.RANDOM, seed=count) == case.expected(), case.name
+
+
+GARBAGE = """
+extern "C" __global__ void garbage(unsigned char* to) {
+  __shared__ unsigned char unwritten[1];
+  to[0] = unwritten[0];
+}
+"""
+
+
+def test_no_byte_around_a_buffer_can_be_taken_for_another():
+    """A kernel that copies too much brings bytes from around the source, or garbage out of shared memory."""
+    garbage = np.zeros(1, np.uint8)
+    host_module.load(GARBAGE, ("garbage",), {}).kernel("garbage")(1, 1, (garbage,))
+    for around in ((AROUND_SOURCE, AROUND_TARGET, FRESH), (executors.SOURCE_BYTE, executors.GUARD_BYTE)):
+        assert len({int(garbage[0]), *around}) == 1 + len(around)
 
 
 # ---- broken twins ---------------------------------------------------------------------------------------------
@@ -46,6 +65,7 @@ def test_every_number_of_axes_is_right():
 # Those that reach far outside the buffers are in test_kernels_sanitized.py, where each launch has a process of its own.
 @pytest.mark.parametrize("family, right, wrong", [
     ("copy", "if (first < head)", "if (first + 1 < head)"),
+    ("copy", "if (tail < move.total) ", ""),
     ("rows", "row.inside ? move.axis[0].bound : 0", "move.axis[0].bound"),
     ("tile", "  __syncthreads();", ""),
     ("tile", "0x5140", "0x5410"),

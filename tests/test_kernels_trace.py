@@ -72,6 +72,7 @@ def traffic(chosen, *changes):
     for case, result in zip(chosen, results):
         assert result.buffers[1] == case.expected() or changes, case.name
         seen = result.traffic
+        assert not seen["outside access"].requests, case.name
         found[f"{case.move.itemsize} bytes, {case.name}"] = {
             "file": case.plan.file,
             **{name: [round(seen[name].sectors_per_request, 3), round(seen[name].sectors_per_ideal, 3)] for name in GLOBAL},

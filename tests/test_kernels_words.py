@@ -1,4 +1,5 @@
 """The tile of words: every phase on both sides, the machine code of whole tiles, the memory traffic, and when it is chosen."""
+import dataclasses
 import itertools
 import re
 
@@ -9,8 +10,8 @@ from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.tile_shape import word_tile
 from tests import nvrtc
-from tests.kernel_cases import BLOCK, FILES, Case, move_of
-from tests.kernel_runs import FRESH, written
+from tests.kernel_cases import BLOCK, FILES, Case, move_of, word_tiles
+from tests.kernel_runs import written
 from tests.simt import host_module, runner, toolchain
 
 needs_host = pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
@@ -31,7 +32,7 @@ def test_all_phases_of_both_addresses_are_right(width):
         case = Case(f"{a} x {b}, phases {source_phase} {target_phase}", move_of(width, axes), source_phase, target_phase,
                     (32, 64)[number % 2])
         assert case.plan.kernel == KERNEL or not any((source_phase, target_phase, (a + number % 7) * width % 16))
-        assert written(case, order=host_module.ORDERS[number % 3], seed=number) == case.expected(FRESH), case.name
+        assert written(case, order=host_module.ORDERS[number % 3], seed=number) == case.expected(), case.name
 
 
 # ---- machine code -----------------------------------------------------------------------------------------------
@@ -107,6 +108,16 @@ def test_odd_extents_touch_few_sectors_in_vain_and_no_bank_twice(width):
             assert seen[access].sectors_per_ideal <= 1.30, (case.name, access)
         for access in ("shared read", "shared write"):
             assert seen[access].worst_degree == 1, (case.name, access)
+
+
+@pytest.mark.simt
+@needs_host
+@pytest.mark.parametrize("width", SMALL)
+def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(width):
+    """The first and the last words of the source's memory are read element by element."""
+    cases = [dataclasses.replace(case, source_phase=phase) for case in word_tiles(width) for phase in range(0, 4, width)]
+    for case, seen in zip(cases, traced(cases)):
+        assert seen["outside access"].requests == 0, (case.name, case.source_phase)
 
 
 @pytest.mark.simt

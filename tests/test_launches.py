@@ -51,6 +51,8 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
         assert plan(buffer, out) is out
         assert out.tolist() == expected(plan, buffer)
     assert kinds()[-7:] == [LAUNCH] * 7
+    kept, = plan._repeated.values()
+    assert len(kept._starts) >= 3                                     # buffers at other phases; none in another's place
 
 
 def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):

@@ -39,6 +39,7 @@ TEXT_ERRORS = [
     ("f32[2,3]{}", 9, "expected a dimension number"), ("f32[2]{0", 8, "expected '}'"),
     ("f32[2]{0,}", 9, "expected a dimension number"), ("f32[2]{-1}", 7, "a dimension number cannot be negative"),
     ("f32[2]{0:", 9, "expected '}'"), ("f32[2]{0:X(3)}", 9, f"'X' is not a layout property: those are {ORDER}"),
+    (f"f32[2]{{0:{'X' * 33}(3)}}", 9, f"'{'X' * 32}' is not a layout property: those are {ORDER}"),
     ("f32[2]{0:PV(1)PD(3)}", 14, f"layout property PD(...) stands twice or out of order: the order is {ORDER}"),
     ("f32[2]{0:PD(3)PD(3)}", 14, f"layout property PD(...) stands twice or out of order: the order is {ORDER}"),
     ("f32[2]{0:L(4)T(8)}", 13, f"layout property T(...) stands twice or out of order: the order is {ORDER}"),

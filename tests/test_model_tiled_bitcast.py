@@ -91,6 +91,16 @@ def test_past_the_limit_only_what_is_written_the_same_is_the_same(one, other, sa
     assert gl.reshape_is_bitcast(one, other) == same
 
 
+@pytest.mark.parametrize("one, other, same", [
+    ("f32[900,800]{1,0:T(8,128)(2,1)}", "f32[900,800]{1,0:T(8,128)(2,1)(1)}", True),
+    ("f32[900,800]{1,0:T(8,128)(2,1)}", "f32[900,800]{1,0:T(8,128)(4,1)}", False),
+])
+def test_separable_tilings_are_compared_one_dimension_at_a_time(one, other, same, monkeypatch):
+    """A period of one is 8 rows and 128 columns: few numbers in each dimension, but more indices than are looked at."""
+    monkeypatch.setattr(same_places, "MOST", 300)
+    assert gl.reshape_is_bitcast(one, other) == same
+
+
 UNEVEN = [[(4,), (3,)], [(4,), (3,), (1,)], [(4,), (3,), (3, 3)], [(8,), (3,)], [(3, 5)], [(3, 5), (2, 2)], [(3, 5), (2, 2), (1,)], [("*", 7)],
           [("*", 7), (1,)], [("*", 4), (3,)], [("*", 8), (3,), (3, 3)], [("*", 4), ("*", 2, 3)], [("*", 6), (2, 4), (5,)]]
 

@@ -11,7 +11,7 @@ import pytest
 import gpulayout as gl
 from gpulayout import PaddingValue
 from tests import reference
-from tests.executors import guarded, guards_intact
+from tests.executors import guarded, guards_intact, source_buffer
 
 SIZES = (0, 1, 2, 3, 5)
 TYPES = {1: "u8", 2: "u16", 4: "f32", 8: "f64", 16: "c128"}
@@ -80,8 +80,7 @@ def test_relayout_turns_one_reference_buffer_into_the_other(executor, part, padd
         target = gl.Shape(source.element_type, source.dimensions, gl.Layout(
             order, padded_dimensions=other.layout.padded_dimensions, padding_value=source.layout.padding_value))
         phase = phase_of(number, source.itemsize)
-        buffer, _ = guarded(executor, source.dtype, source.buffer_size, phase_of(number // 5, source.itemsize))
-        buffer[...] = executor.array(np.frombuffer(expected_buffer(source), source.dtype))
+        buffer = source_buffer(executor, np.frombuffer(expected_buffer(source), source.dtype), phase_of(number // 5, source.itemsize))
         out, memory = guarded(executor, source.dtype, target.buffer_size, phase)
         gl.relayout(buffer, source, target, out=out)
         assert executor.host(out).tobytes() == expected_buffer(target), (source, target)

@@ -5,10 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from gpulayout.planning.box_plan import best_box
+from gpulayout.planning.box_plan import best_box, cut_axes
 from gpulayout.planning.parameters import BOX_DIGITS, BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.planning.tile_box import MAX_BOX_AXES, boxes, runs
-from tests.kernel_cases import backwards, move_of, transposed
+from gpulayout.planning.tile_shape import flexible_tile, shared_elements
+from tests.kernel_cases import Case, backwards, many_axes, move_of, transposed
+from tests.random_moves import drawn
 
 
 def elements_of(move, width):
@@ -107,3 +109,46 @@ def test_small_elements_are_moved_in_words_where_runs_are_whole_words():
         axes = elements_of(transposed(width, dimensions, backwards(len(dimensions))), width)
         _, walks = best_box(axes, width, phases)
         assert (len(walks.read.apart), len(walks.write.apart)) == pieces, (width, dimensions, phases)
+
+
+def bounded_digits(case):
+    """(digit with a bound, size of the tile along its axis) of both walks."""
+    axes, width = case.plan.axes, case.plan.element_bytes
+    found = best_box(axes, width, (case.source_phase, case.target_phase))
+    if found:
+        box, walks = found
+        sizes = [box.sizes[k] for k in cut_axes(axes, box)]
+        for digit in itertools.chain(*(side for walk in (walks.read, walks.write) for side in (walk.lanes, walk.rows))):
+            if digit.bound is not None:
+                yield digit, sizes[digit.cut] if digit.cut in (0, 1) else 0
+
+
+def test_lanes_up_to_a_bound_are_a_whole_number():
+    """The kernel takes places left * lanes / 4, where places are left from the tile's first place and whole units on."""
+    seen = set()
+    chosen = [*many_axes(1), *many_axes(2), *(drawn("many axes", width, number) for width in (1, 2) for number in range(100))]
+    for digit, tile in itertools.chain.from_iterable(map(bounded_digits, chosen)):
+        assert [places * digit.lanes % 4 for places in (digit.bound, digit.unit, tile)] == [0, 0, 0], digit
+        seen.add((digit.lanes < 4 * BOX_LANES, digit.unit > 1, tile > 0))
+    assert {(True, True, True), (True, True, False), (False, False, True), (False, False, False)} <= seen
+
+
+@pytest.mark.parametrize("width", (1, 2))
+def test_a_tile_of_two_axes_that_ends_inside_a_word_leaves_a_place_in_shared_memory(width):
+    """Words put what is behind the last element there."""
+    words, cut_off = 4 // width, 0
+    for short, steps, piece in itertools.product(range(1, 140), ((1, 1), (1, words), (words, 1), (words, words)), (1, words)):
+        for extents in ((short, 10**6), (10**6, short), *((short, other) for other in range(60, 130))):
+            found = flexible_tile(width, *extents, steps, piece)
+            if found and found[0] * found[1] % words:
+                assert found[1] * found[2] < shared_elements(width), extents
+                cut_off += 1
+    assert cut_off > 100
+
+
+def test_words_are_whole_or_single_elements():
+    """Also where runs in the target are half a word long."""
+    axes = [(2, 2, 64, 1), (8, 8, 8, 4), (8, 8, 1, 32), (2, 2, 128, 256)]
+    for width, wanted in ((1, 1), (2, 4)):
+        plan = Case("half words", move_of(width, axes)).plan
+        assert plan.file == "tile_nd.cu" and dict(plan.macros)["GPL_WRITE_BYTES"] == wanted

@@ -75,6 +75,13 @@ def test_it_is_said_which_size_of_a_tile_is_which(source, target, said):
     assert said in explained(source, target)
 
 
+@pytest.mark.parametrize("source, target, why", [
+    ("f32[5,7]{1,0:PD(5,9)}", "{1,0}", "rows of 28 bytes are 36 bytes apart in the source"),
+    ("f64[5,7]", "{1,0:PD(6,8)}", "rows of 56 bytes are padded to 64")])
+def test_why_rows_are_no_single_run(source, target, why):
+    assert any(f"no single run: {why}" in reason for reason in kernel_plan(gl.plan(source, target).move).reasons)
+
+
 def test_an_explanation_shows_itself_at_the_prompt():
     explanation = gl.plan("f32[2,3]", "f32[2,3]{0,1}").explain()
     assert isinstance(explanation, str) and repr(explanation) == str(explanation) == "".join(explanation)

@@ -11,7 +11,7 @@ from gpulayout.backends.cuda_launch import CudaBackend
 from gpulayout.planning.many_plan import JOBS, MOST_BYTES, MOST_TILE_BYTES, Request, many_plan, small_move
 from gpulayout.planning.move import relayout_move
 from tests import reference
-from tests.executors import GUARD_BYTE, guarded, guards_intact
+from tests.executors import GUARD_BYTE, guarded, guards_intact, source_buffer
 from tests.strategies import WHOLE_TYPES
 
 LISTS = 150
@@ -52,8 +52,7 @@ class Guarded:
     def random(cls, executor, rng):
         source, target = random_shapes(rng)
         from_phase, phase = (int(rng.choice((0, 0, 0, 1, 2, 3))) * source.itemsize for _ in range(2))
-        buffer, _ = guarded(executor, source.dtype, source.buffer_size, from_phase)
-        buffer[...] = executor.array(buffer_of(source))
+        buffer = source_buffer(executor, buffer_of(source), from_phase)
         out, memory = guarded(executor, target.dtype, target.buffer_size, phase)
         return cls((buffer, source, target), out, memory, phase)
 

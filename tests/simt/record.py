@@ -7,6 +7,7 @@ from . import source_text
 from .host_module import ASCENDING
 
 BUFFER_ALIGN = 256   # every buffer begins its phase after a multiple of this, as in a CUDA allocation
+FRESH = 0x3A         # what fresh memory holds; shared memory holds 0xA5, so what a kernel brings from there shows up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Buffer:
 
     nbytes    its exact length: one byte more is out of bounds
     phase     its address modulo 256
-    content   initial bytes; shorter content is filled up with 0xA5, as fresh memory would be garbage
+    content   initial bytes; shorter content is filled up with FRESH, as fresh memory would be garbage
     writable  False: a run whose kernel changes it is not clean
     offset    bytes from its beginning to where the argument points
     """
@@ -33,7 +34,7 @@ class Buffer:
             raise ValueError(f"content has {len(self.content)} bytes, the buffer {self.nbytes}")
 
     def initial(self):
-        return self.content + b"\xa5" * (self.nbytes - len(self.content))
+        return self.content + bytes([FRESH]) * (self.nbytes - len(self.content))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,17 +46,22 @@ static int count_visit(int thread, uint64_t place) {
   return 0;
 }
 
-static int space_of(uint64_t address) {   // 0 global, 2 shared, -1 neither: locals and parameters
+static long long outside;   // accesses that lie in a buffer with some of their bytes only
+
+static int space_of(uint64_t address, int bytes) {   // 0 global, 2 shared, -1 neither: locals and parameters
   if (address >= shared.first && address < shared.second) return 2;
   for (const auto& buffer : buffers)
-    if (address >= buffer.first && address < buffer.second) return 0;
+    if (address + bytes > buffer.first && address < buffer.second) {
+      outside += address < buffer.first || address + bytes > buffer.second;
+      return 0;
+    }
   return -1;
 }
 
 static void note(void* place, void* pointer, int bytes, bool is_write) {
   const int thread = simt_traced_thread;
   if (thread < 0) return;
-  const int space = space_of((uint64_t)pointer);
+  const int space = space_of((uint64_t)pointer, bytes);
   if (space < 0) return;
   const uint64_t code = (uint64_t)place;
   accesses[thread / LANES].push_back(
@@ -129,7 +134,8 @@ EXPORTED void simt_trace_report() {
            t.degrees, t.worst_degree);
     totals[kind] = Total();
   }
-  puts("end");
+  printf("outside access %lld 0 0 0 0 0\nend\n", outside);
+  outside = 0;
   buffers.clear();
 }
 

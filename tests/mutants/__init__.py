@@ -1,0 +1,13 @@
+"""Mutation: small faults put into kernels and modules on purpose, to see whether a test notices.
+
+    python -m tests.mutants --minutes 60               all kernel mutants: the table in kernel_table.py
+    python -m tests.mutants --python --minutes 60      a random sample of Python mutants; needs the extra `mutation`
+    python -m tests.mutants --list                     the names
+    python -m tests.mutants --only copy.cu             those whose name contains this text
+
+Each mutant is tried in a copy of the tree; the tests that should notice it run there, cheap ones first.  A mutant is killed when
+one of them fails, and that test is then run on the unchanged copy too, where it must pass.  What no test notices survives:
+either a test is missing, or the mutant is equivalent, and then the table says why.
+
+Not part of continuous integration: it takes an hour.  tests/test_mutants.py keeps the table in step with the kernels.
+"""

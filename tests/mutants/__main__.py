@@ -1,0 +1,56 @@
+"""The command: python -m tests.mutants --help."""
+import argparse
+import collections
+import itertools
+import sys
+
+from tests.mutants import kernels, python_code, trial
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Puts small faults into the code and shows which tests notice.")
+    parser.add_argument("--minutes", type=float, default=60, help="begin nothing after so long (default 60)")
+    parser.add_argument("--python", action="store_true", help="a random sample of Python mutants instead of the kernels' table")
+    parser.add_argument("--seed", type=int, default=1, help="which sample of Python mutants (default 1)")
+    parser.add_argument("--most", type=int, help="no more mutants than this")
+    parser.add_argument("--only", default="", metavar="TEXT", help="mutants whose name contains TEXT; names begin with a file")
+    parser.add_argument("--list", action="store_true", help="the names alone")
+    parser.add_argument("--workers", type=int, default=2, help="mutants that are tried at a time (default 2)")
+    return parser.parse_args(words)
+
+
+def row(outcome):
+    """A mutant, what became of it, and why or by which test."""
+    change, verdict = outcome.change, outcome.verdict
+    if verdict == trial.EQUIVALENT:
+        verdict += f": {change.equivalent}"
+    elif outcome.by:
+        verdict += f" by {outcome.by}"
+    shown = f"\n          {change.shown}" if outcome.verdict in trial.FAILURES else ""
+    return f"{outcome.seconds:6.1f} s  {change.name}: {verdict}{shown}"
+
+
+def main(words=None):
+    """The exit status: 1 when a mutant survived, is not what the table says, or when there is none of such a name."""
+    given = arguments(words)
+    changes = python_code.sample(given.seed, given.only) if given.python else kernels.changes(given.only)
+    changes = itertools.islice(changes, given.most)
+    if given.list:
+        for change in changes:
+            print(change.name)
+        return 0
+    found = []
+    for outcome in trial.outcomes(changes, given.minutes, given.workers):
+        found.append(outcome)
+        if outcome.verdict != trial.NOT_TRIED:
+            print(f"{len(found)}  {row(outcome)}", file=sys.stderr, flush=True)
+    tried = [outcome for outcome in found if outcome.verdict != trial.NOT_TRIED]
+    for outcome in sorted(tried, key=lambda outcome: outcome.change.name):
+        print(row(outcome))
+    counts = collections.Counter(outcome.verdict for outcome in found)
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) or "no mutant has such a name")
+    return 1 if not found or any(outcome.verdict in trial.FAILURES for outcome in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

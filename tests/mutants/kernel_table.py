@@ -1,0 +1,285 @@
+"""The kernel mutants: what is replaced in which file, and what fault that is.
+
+The text to replace stands in its file exactly once; tests/test_mutants.py fails when it no longer does.  `equivalent` is there for
+mutants that no test can notice, and says why.
+"""
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """A fault of a kernel file, named by what it is."""
+
+    file: str
+    what: str
+    old: str
+    new: str
+    equivalent: str = ""
+
+    @property
+    def name(self):
+        return f"{self.file}: {self.what}"
+
+
+# ---- proofs ----
+
+AGAIN = ("a number past the last one is decoded modulo all extents, so such a block does the work of another tile once more and writes the same "
+         "bytes to the same places")
+READ_AGAIN = ("a number past the last one is decoded modulo all extents, so it is read what another item reads; the guard in front of the store "
+              "is the one that counts")
+NO_SLOTS = "`first` to `last` of such a word are no slots: none is read, no byte of it is stored, and the run asks for a full word"
+NO_BOUNDS = "a program that is not padded has no bound but the largest number, so the pass finds nothing"
+NO_REST = ("where an axis is split, `lanes` are 4 * n / unit, and the bound, the tile's first place and the places before a lane are multiples of "
+           "the unit: left * lanes is a multiple of 4 (tests/test_planning_boxes.py shows it of the plans)")
+UNUSED_PLACE = ("the place behind the last row of shared memory is never read, and there is one: tiles that end inside a word do not fill shared "
+                "memory (tests/test_planning_boxes.py)")
+SAME_REST = "below the bound the rest of a division by it is the number itself"
+ZERO_IS_FIRST = ("what is behind the last index counts as 0, which is refused only where a dimension has no places: there all indices are, and "
+                 "the least position is reported")
+
+MUTANTS = (
+    # ---- tile.cu
+    Mutant("tile.cu", "barrier removed", "  __syncthreads();\n", ""),
+    Mutant("tile.cu", "swizzle of the first write dropped",
+           "const unsigned position = row * GPL_CHUNKS + (c ^ (row / GPL_N & (GPL_CHUNKS - 1)));", "const unsigned position = row * GPL_CHUNKS + c;"),
+    Mutant("tile.cu", "guard of the last row of a 2-D grid dropped",
+           "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
+    Mutant("tile.cu", "edge of b off by one",
+           "tile.b + GPL_TILE_B <= move.axis[0].bound && tile.a + GPL_TILE_A <= move.axis[1].bound;",
+           "tile.b + GPL_TILE_B <= move.axis[0].bound + 1 && tile.a + GPL_TILE_A <= move.axis[1].bound;"),
+    Mutant("tile.cu", "edge of a not asked",
+           "tile.b + GPL_TILE_B <= move.axis[0].bound && tile.a + GPL_TILE_A <= move.axis[1].bound;", "tile.b + GPL_TILE_B <= move.axis[0].bound;"),
+    Mutant("tile.cu", "target stride in 32 bits",
+           "const gpl_uint a = tile.a + number * GPL_P, b = tile.b + column * GPL_N, stride = move.axis[1].target_stride;",
+           "const gpl_uint a = tile.a + number * GPL_P, b = tile.b + column * GPL_N; const unsigned stride = move.axis[1].target_stride;"),
+    Mutant("tile.cu", "source stride in 32 bits",
+           "b = tile.b + row, stride = move.axis[0].source_stride;", "b = tile.b + row; const unsigned stride = move.axis[0].source_stride;"),
+    Mutant("tile.cu", "first column of a tile in 32 bits",
+           "  gpl_uint a, b;           // first coordinates", "  unsigned a, b;           // first coordinates"),
+
+    # ---- tile_any.cu
+    Mutant("tile_any.cu", "barrier removed", "  __syncthreads();\n", ""),
+    Mutant("tile_any.cu", "pitch of one side plus 1",
+           "GplWalk walk = {spot.major * pitch + spot.minor, tile.a - spot.minor};",
+           "GplWalk walk = {spot.major * (pitch + 1) + spot.minor, tile.a - spot.minor};"),
+    Mutant("tile_any.cu", "shared memory without room for the pitch", "(GPL_TILE_ELEMENTS / 16 * 17)", "(GPL_TILE_ELEMENTS)"),
+    Mutant("tile_any.cu", "guard of the last row of a 2-D grid dropped",
+           "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
+    Mutant("tile_any.cu", "edge off by one", "if (WHOLE || number + i < tile.a * tile.b)", "if (WHOLE || number + i <= tile.a * tile.b)", UNUSED_PLACE),
+    Mutant("tile_any.cu", "edge of a not asked", "if (at.minor < tile.extent_b && at.major < tile.extent_a)", "if (at.minor < tile.extent_b)"),
+    Mutant("tile_any.cu", "end of a row in the source in 32 bits", "const gpl_uint first_a =", "const unsigned first_a ="),
+    Mutant("tile_any.cu", "first row of a tile in 32 bits", "const gpl_uint first_b =", "const unsigned first_b ="),
+    Mutant("tile_any.cu", "last piece of a tile dropped",
+           "count = (tile.a * tile.b + elements - 1) / elements;\n  const unsigned pitch = (unsigned)move.pitch;\n  for",
+           "count = tile.a * tile.b / elements;\n  const unsigned pitch = (unsigned)move.pitch;\n  for"),
+
+    # ---- tile_words.cu
+    Mutant("tile_words.cu", "barrier removed", "  __syncthreads();\n", ""),
+    Mutant("tile_words.cu", "guard of the last row of a 2-D grid dropped",
+           "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
+    Mutant("tile_words.cu", "words past the source's memory are read",
+           "const bool reads = mask.keep == ~0u || (mask.keep && gpl_in_memory(tile.place.source + a, b, move));",
+           "const bool reads = mask.keep != 0;"),
+    Mutant("tile_words.cu", "words in front of a row are read", "tile.a >= words - move.tile[1].value &&", "true &&"),
+    Mutant("tile_words.cu", "element by element loop dropped",
+           "  for (unsigned down = 0; !reads && mask.keep && down", "  for (unsigned down = 0; false && down"),
+    Mutant("tile_words.cu", "last word of the source in 32 bits",
+           "const gpl_uint first = word + ((gpl_int)b < 0 ? 0 : b) * stride, last",
+           "const unsigned first = word + ((gpl_int)b < 0 ? 0 : b) * stride; const gpl_uint last"),
+    Mutant("tile_words.cu", "rows of the target that do not exist are written",
+           "const unsigned down = gpl_least(move.axis[1].extent.value - tile.a, (unsigned)move.tile[1].value);",
+           "const unsigned down = (unsigned)move.tile[1].value;"),
+    Mutant("tile_words.cu", "rows in front of the first are read",
+           "const gpl_uint end = tile.b >= GPL_E - 1 ? tile.b + GPL_TILE_B : ~(gpl_uint)0;", "const gpl_uint end = tile.b + GPL_TILE_B;"),
+
+    # ---- tile_nd.cu
+    Mutant("tile_nd.cu", "barrier after the table removed",
+           "  __syncthreads();                                                // the table is complete\n", ""),
+    Mutant("tile_nd.cu", "barrier after the box removed",
+           "  __syncthreads();                                                // the box is complete\n", ""),
+    Mutant("tile_nd.cu", "guard of the last row of a 2-D grid dropped",
+           "  if (gpl_block() >= nd.move.total) return;                       // the whole block, before any barrier\n", "", AGAIN),
+    Mutant("tile_nd.cu", "edge off by one", "end0 <= nd.move.axis[0].extent.value && end1", "end0 <= nd.move.axis[0].extent.value + 1 && end1"),
+    Mutant("tile_nd.cu", "lanes of a split axis rounded up",
+           "inside = min(inside, left * digit.lanes / 4);", "inside = min(inside, (left * digit.lanes + 3) / 4);", NO_REST),
+    Mutant("tile_nd.cu", "offset of a lane in 32 bits", "  gpl_uint offset = 0;\n", "  unsigned offset = 0;\n"),
+    Mutant("tile_nd.cu", "last row of a thread dropped", "    if (count & 1) side.template rows<1>(row);\n", ""),
+    Mutant("tile_nd.cu", "two rows of a thread dropped", "    if (count & 2) side.template rows<2>(row), row += 2 * GPL_WARPS;\n", ""),
+    Mutant("tile_nd.cu", "rows in which a split axis ends dropped",
+           "  for (int last = 0; last < 2; ++last) {", "  for (int last = 0; last < 1; ++last) {"),
+    Mutant("tile_nd.cu", "first place along a cut axis in 32 bits", "  gpl_uint first[2], others;", "  gpl_uint others; unsigned first[2];"),
+    Mutant("tile_nd.cu", "coordinate of a digit in 32 bits",
+           "offset += coordinate * digit.stride;", "offset += coordinate * (unsigned)digit.stride;"),
+    Mutant("tile_nd.cu", "bound of a cut axis in 32 bits", "min(digit.bound - from,", "min((unsigned)digit.bound - (unsigned)from,"),
+    Mutant("tile_nd.cu", "four rows of a thread dropped",
+           "    if (GPL_BATCH > 4 && (count & 4)) side.template rows<4>(row), row += 4 * GPL_WARPS;\n", ""),
+    Mutant("tile_nd.cu", "tiles of pad are read", "    if (!writes && !data) inside = 0;\n", ""),
+
+    # ---- copy.cu
+    Mutant("copy.cu", "read guard dropped", "    if (number < chunks)\n", ""),
+    Mutant("copy.cu", "write guard dropped", "    if (first + k * GPL_THREADS < chunks) \n", ""),
+    Mutant("copy.cu", "tail guard dropped", "    if (tail < move.total) *gpl_at", "    *gpl_at"),
+    Mutant("copy.cu", "head dropped", "    if (first < head) *gpl_at(target, first) = *gpl_at(source, first);\n", ""),
+    Mutant("copy.cu", "number of a chunk in 32 bits",
+           "    const gpl_uint number = first + k * GPL_THREADS;", "    const unsigned number = first + k * GPL_THREADS;"),
+    Mutant("copy.cu", "chunks in 32 bits", "const gpl_uint head = move.head, chunks", "const unsigned head = move.head, chunks"),
+
+    # ---- rows.cu
+    Mutant("rows.cu", "read guard dropped", "    if (item >= move.total) continue;\n", "", READ_AGAIN),
+    Mutant("rows.cu", "write guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", ""),
+    Mutant("rows.cu", "bound of a row in 32 bits", "  gpl_uint bound[GPL_ITEMS];         //", "  unsigned bound[GPL_ITEMS];         //"),
+    Mutant("rows.cu", "padding rows are read", "bound[k] = row.inside ? move.axis[0].bound : 0;", "bound[k] = move.axis[0].bound;"),
+    Mutant("rows.cu", "place in the row in 32 bits", "  gpl_uint start[GPL_ITEMS];", "  unsigned start[GPL_ITEMS];"),
+    Mutant("rows.cu", "chunks of a row in 32 bits", "const gpl_uint item = first + k", "const unsigned item = first + k"),
+
+    # ---- channels.cu
+    Mutant("channels.cu", "guard of a warp dropped",
+           "  if (number >= move.total) return;                               // the whole warp, before any exchange\n", ""),
+    Mutant("channels.cu", "gap behind the last pixel is read", "+ (GPL_TO_PLANES && GPL_PLANES < GPL_CHANNELS);", ";"),
+    Mutant("channels.cu", "offset on the side of the pixels in 32 bits", "const gpl_uint on_pixels =", "const unsigned on_pixels ="),
+    Mutant("channels.cu", "one plane of padding dropped",
+           "  for (gpl_uint c = GPL_PLANES; c < move.axis[1].extent.value;", "  for (gpl_uint c = GPL_PLANES + 1; c < move.axis[1].extent.value;"),
+    Mutant("channels.cu", "offset on the side of the planes in 32 bits",
+           "on_planes = first + span.pixel;", "on_planes = (unsigned)(first + span.pixel);"),
+    Mutant("channels.cu", "first pixel of a span in 32 bits", "const gpl_uint first = (number", "const unsigned first = (number"),
+    Mutant("channels.cu", "shift of the last chunks forgotten", "span.bound -= min(span.bound, GPL_PIXELS), ", ""),
+
+    # ---- bits_turn.cu
+    Mutant("bits_turn.cu", "guard dropped", "  if (number >= move.total) return;\n", ""),
+    Mutant("bits_turn.cu", "single slots not swapped", "half > 0; half", "half > 1; half"),
+    Mutant("bits_turn.cu", "padding is read", "  if (block.inside) {\n", "  {\n"),
+    Mutant("bits_turn.cu", "rows of the source by the target's step", "p * move.pitch", "p * move.head"),
+    Mutant("bits_turn.cu", "row of a block in 32 bits",
+           "*gpl_at(source, block.source + p * move.pitch)", "*gpl_at(source, (unsigned)(block.source + p * move.pitch))"),
+    Mutant("bits_turn.cu", "number of a block in 32 bits", "const gpl_uint number = gpl_block()", "const unsigned number = gpl_block()"),
+
+    # ---- bits.cuh
+    Mutant("bits.cuh", "upper end of the source's memory not asked", "if (word >= low && word + 8 <= high)", "if (word >= low)"),
+    Mutant("bits.cuh", "lower end of the source's memory not asked", "if (word >= low && word + 8 <= high)", "if (word + 8 <= high)"),
+    Mutant("bits.cuh", "fifth byte of 32 bits dropped", "  for (int i = 0; i < 5; ++i)\n", "  for (int i = 0; i < 4; ++i)\n"),
+    Mutant("bits.cuh", "slots of the first word before the target not counted",
+           "word.first = begin < before ? (int)(before - begin) : 0;", "word.first = 0;"),
+    Mutant("bits.cuh", "last byte of a word that is not full dropped",
+           "(word.last * GPL_TARGET_BITS + 7) / 8; ++i", "word.last * GPL_TARGET_BITS / 8; ++i"),
+    Mutant("bits.cuh", "bytes past the source's memory are read", "    if (from + i < high) bits", "    bits"),
+    Mutant("bits.cuh", "first slot of a word in 32 bits",
+           "const gpl_uint begin = word.number * GPL_WORD_SLOTS, end", "const unsigned begin = word.number * GPL_WORD_SLOTS; const gpl_uint end"),
+    Mutant("bits.cuh", "slots before the target in the total", "end = move.total + before;", "end = move.total;"),
+    Mutant("bits.cuh", "slot of the source in 32 bits", "(gpl_int)(slot / GPL_SLOTS);", "(int)(slot / GPL_SLOTS);"),
+    Mutant("bits.cuh", "word of the target in 32 bits",
+           "(unsigned char*)target + word.number * 4 - move.head;", "(unsigned char*)target + (unsigned)word.number * 4 - move.head;"),
+
+    # ---- move.cuh
+    Mutant("move.cuh", "block number in 32 bits",
+           "  return (gpl_uint)blockIdx.y * gridDim.x + blockIdx.x;", "  return blockIdx.y * gridDim.x + blockIdx.x;"),
+    Mutant("move.cuh", "upper half of a pad of 8 bytes dropped",
+           "value = move.pad[0] | (unsigned long long)move.pad[1] << 32;", "value = move.pad[0];"),
+    Mutant("move.cuh", "chunk that reaches past its row is read whole",
+           "  if (start < bound && bound - start >= elements) {\n#pragma unroll\n    for (int i = 0; i < BYTES / LOAD",
+           "  if (start < bound) {\n#pragma unroll\n    for (int i = 0; i < BYTES / LOAD"),
+    Mutant("move.cuh", "chunk that reaches past its row is written whole",
+           "if (start < extent && extent - start >= elements) {", "if (start < extent) {"),
+    Mutant("move.cuh", "bound of a coordinate off by one", "coordinate < move.axis[i].bound;", "coordinate <= move.axis[i].bound;"),
+    Mutant("move.cuh", "offset of the target forgotten from the second axis on",
+           "place.target += coordinate * move.axis[i].target_stride;", "place.target += i ? 0 : coordinate * move.axis[i].target_stride;"),
+
+    # ---- index.cuh
+    Mutant("index.cuh", "number of an index in 32 bits",
+           "((unsigned long long)blockIdx.y * gridDim.x + blockIdx.x)", "(blockIdx.y * gridDim.x + blockIdx.x)"),
+    Mutant("index.cuh", "the last offender instead of the first", "(bad >> k & 1)) atomicMin(", "(bad >> k & 1)) atomicMax("),
+    Mutant("index.cuh", "bad indices are written too", "(GPL_HAS(k) && !(bad >> k & 1))) to", "GPL_HAS(k)) to"),
+    Mutant("index.cuh", "indices behind the last are written", "if (ALL || (GPL_HAS(k) && !", "if (ALL || (!"),
+    Mutant("index.cuh", "indices behind the last are read", "ALL || GPL_HAS(k) ? from", "true ? from"),
+    Mutant("index.cuh", "indices behind the last are reported", "    if (GPL_HAS(k) && (bad >> k & 1)) atomicMin", "    if (bad >> k & 1) atomicMin", ZERO_IS_FIRST),
+    Mutant("index.cuh", "indices left are counted from one",
+           "count - first < most ? (unsigned)(count - first)", "count - first < most ? (unsigned)(count - first) + 1"),
+
+    # ---- bits.cu
+    Mutant("bits.cu", "slot of the source in 32 bits",
+           "__device__ __forceinline__ unsigned gpl_word_of_run(const void* source, gpl_uint slot,",
+           "__device__ __forceinline__ unsigned gpl_word_of_run(const void* source, unsigned slot,"),
+    Mutant("bits.cu", "source that steps is read as a run", "move.axis[0].source_stride == 1 && ", ""),
+    Mutant("bits.cu", "padding is read as a run", "walk.outer.inside &&\n", "\n"),
+    Mutant("bits.cu", "run reaches one slot past its bound",
+           "move.axis[0].bound - walk.minor >= GPL_WORD_SLOTS;", "move.axis[0].bound - walk.minor + 1 >= GPL_WORD_SLOTS;"),
+    Mutant("bits.cu", "slot past the end of a word", "begin + i >= last) continue;", "begin + i > last) continue;"),
+    Mutant("bits.cu", "words behind the target are not left out", "  if (to.last <= to.first) return;\n", "", NO_SLOTS),
+
+    # ---- lookup.cu
+    Mutant("lookup.cu", "offset of the target in 32 bits", "(gpl_int)(lookup.apart ?", "(int)(lookup.apart ?"),
+    Mutant("lookup.cu", "places behind the last are looked up",
+           "given[k] = GPL_IS_PLACE(k) ? first + k * GPL_THREADS : 0;", "given[k] = first + k * GPL_THREADS;"),
+    Mutant("lookup.cu", "slots behind the last are looked up",
+           "begin + k < to.last ? to.slot + begin + k : to.slot + begin;", "to.slot + begin + k;"),
+    Mutant("lookup.cu", "write guard dropped", "    if (GPL_IS_PLACE(k)) *(gpl_element*)", "    *(gpl_element*)"),
+    Mutant("lookup.cu", "padding is read", "    if (outside >> k & 1) gpl_pad(lookup, value[k]);\n    else value", "    value"),
+    Mutant("lookup.cu", "weight of a stored coordinate in 32 bits", "number[k] * (gpl_uint)step.row;", "number[k] * (unsigned)step.row;"),
+    Mutant("lookup.cu", "numbers of the steps before not kept", "    gpl_keep(step, number, kept);\n", ""),
+    Mutant("lookup.cu", "steps read the terms of the first one", "    term += step.terms;\n", ""),
+    Mutant("lookup.cu", "place in the source in 32 bits", "(const char*)source + (gpl_int)place", "(const char*)source + (int)place"),
+
+    # ---- many.cu
+    Mutant("many.cu", "first block of a job goes to the one before", "many.first[job + step] <= block", "many.first[job + step] < block"),
+    Mutant("many.cu", "blocks of a job counted from the launch", "blockIdx.x - many.first[number]", "blockIdx.x"),
+    Mutant("many.cu", "search for a job begins with half the step", "step = 32; step", "step = 16; step"),
+    Mutant("many.cu", "search reads past the last job", "job + step < GPL_JOBS && ", ""),
+
+    # ---- shift.cuh
+    Mutant("shift.cuh", "lower end of the source's memory not asked", "vectors >= (const unsigned char*)gpl_at(source, move.low) &&", "true &&"),
+    Mutant("shift.cuh", "upper end of the source's memory not asked",
+           "vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high)", "true"),
+    Mutant("shift.cuh", "what lies past a row is not made pad",
+           "    if (start < bound && bound - start >= elements) return chunk;\n", "    return chunk;\n"),
+    Mutant("shift.cuh", "second vector is always the next one", "vector[phase != 0].word", "vector[1].word"),
+    Mutant("shift.cuh", "bytes not shifted, words alone",
+           "LOAD < 4 ? __funnelshift_r(word[i], word[i + 1], 8 * (read.phase & 3)) : word[i]", "word[i]"),
+
+    # ---- gather.cu
+    Mutant("gather.cu", "number of a block in one dimension", "move, gpl_block());", "move, blockIdx.x);"),
+
+    # ---- gather.cuh
+    Mutant("gather.cuh", "read guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", "", READ_AGAIN),
+    Mutant("gather.cuh", "write guard dropped", "if (first + k * GPL_THREADS < move.total) *gpl_at", "*gpl_at"),
+    Mutant("gather.cuh", "padding is read", "if (place.inside) value", "value"),
+    Mutant("gather.cuh", "number of a place in 32 bits", "const gpl_uint first = block", "const unsigned first = block"),
+    Mutant("gather.cuh", "place in the target in 32 bits", "  gpl_uint to[GPL_ITEMS];", "  unsigned to[GPL_ITEMS];"),
+
+    # ---- bits_any.cu
+    Mutant("bits_any.cu", "read guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", "", READ_AGAIN),
+    Mutant("bits_any.cu", "write guard dropped", "if (first + k * GPL_THREADS < move.total) *gpl_at", "*gpl_at"),
+    Mutant("bits_any.cu", "minor coordinate not carried on within a byte", "++i, ++walk.minor)", "++i)"),
+    Mutant("bits_any.cu", "place in the target in 32 bits", "  gpl_uint to[GPL_ITEMS];", "  unsigned to[GPL_ITEMS];"),
+
+    # ---- steps.cuh
+    Mutant("steps.cuh", "bound of a sum off by one", "number[k] >= step.bound", "number[k] > step.bound"),
+    Mutant("steps.cuh", "all terms are divided", "if (term.shift == GPL_WHOLE)", "if (false)"),
+    Mutant("steps.cuh", "all terms are of the given index",
+           "    if (term[t].source) gpl_add(number, kept[term[t].source - 1], term[t]);\n    else gpl_add", "    gpl_add"),
+    Mutant("steps.cuh", "sums in 32 bits", "typedef gpl_uint gpl_numbers[GPL_ITEMS];", "typedef unsigned gpl_numbers[GPL_ITEMS];"),
+
+    # ---- index_program.cu
+    Mutant("index_program.cu", "padding of the source is no error", "  if (program.mode != GPL_MARK) bad |= padding;\n", ""),
+    Mutant("index_program.cu", "bound of a coordinate off by one", "coordinate >= bound) << k", "coordinate > bound) << k"),
+    Mutant("index_program.cu", "bad indices are written too",
+           "  if (GPL_HAS_ALL && !bad) gpl_write<true>(sum", "  if (GPL_HAS_ALL) gpl_write<true>(sum"),
+    Mutant("index_program.cu", "padding is not marked", "padding >> k & 1 ? (gpl_out)-1 : (gpl_out)number[k]", "(gpl_out)number[k]"),
+    Mutant("index_program.cu", "padding is looked for where there is none", "if (program.padded) padding", "padding", NO_BOUNDS),
+    Mutant("index_program.cu", "padding of the source is converted",
+           "  bad |= gpl_carry_out<false>(program, 0, given, left, sum);", "  gpl_carry_out<false>(program, 0, given, left, sum);"),
+
+    # ---- index.cu
+    Mutant("index.cu", "bound of a coordinate off by one", "(coordinate >= digit.bound) << k", "(coordinate > digit.bound) << k"),
+    Mutant("index.cu", "product of a coordinate and its stride in the width of digits",
+           "(gpl_number)coordinate * (gpl_uint)digit.stride", "(gpl_number)coordinate * (gpl_number)digit.stride"),
+    Mutant("index.cu", "padding of the source is converted", "    if (table.padded) bad |= gpl_padding", "    if (false) bad |= gpl_padding"),
+    Mutant("index.cu", "padding of the source is no error", "  if (table.mode != GPL_MARK) bad |= padding;\n", ""),
+    Mutant("index.cu", "digits of the upper part not taken", "rest[k].low = rest[k].above;", "rest[k].low = 0;"),
+    Mutant("index.cu", "padding is not marked", "ALL || !(padding >> k & 1) ? ", "true ? "),
+    Mutant("index.cu", "nothing is written without a result", "  if (!index) return;\n", ""),
+
+    # ---- coordinate.cuh
+    Mutant("coordinate.cuh", "large unsigned numbers are negative", "(T)-1 < (T)1 && ", ""),
+    Mutant("coordinate.cuh", "clipped to the size", "negative ? 0 : bound - 1;", "negative ? 0 : bound;"),
+    Mutant("coordinate.cuh", "wrapped one too far", "bound - 1 - rest : rest;", "bound - rest : rest;"),
+    Mutant("coordinate.cuh", "no second time around", "far < bound ? far : far % bound;", "far < bound ? far : far - bound;"),
+    Mutant("coordinate.cuh", "divided where that is not needed", "far < bound ? far : far % bound;", "far % bound;", SAME_REST),
+)

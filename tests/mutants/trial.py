@@ -1,0 +1,169 @@
+"""Tries mutants: in copies of the tree, several at a time, until a time is over."""
+import concurrent.futures
+import contextlib
+import os
+import pathlib
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import NamedTuple
+
+from tests.simt import toolchain
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PARTS = ("gpulayout", "kernels", "tests", "benchmarks", "ci", "docs", "README.md", "pyproject.toml", "MANIFEST.in")
+PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist")
+KILLED, SURVIVED, EQUIVALENT, WRONGLY_EQUIVALENT, VANISHED, NOTHING_KNOWN, NOT_TRIED = (
+    "killed", "SURVIVED", "equivalent", "KILLED, but the table says equivalent", "TEXT VANISHED", "NOTHING KNOWN, for a test fails anyway",
+    "not tried")
+FAILURES = (SURVIVED, WRONGLY_EQUIVALENT, VANISHED, NOTHING_KNOWN)
+
+
+class Change(NamedTuple):
+    """A mutant: the new text of one file, and the arguments of one or more runs of pytest with the tests that should notice.
+
+    `shown` is what a reader needs to see of the change.
+    """
+
+    name: str
+    file: str                   # from the root of the tree
+    text: str | None            # None when the text to replace is not there
+    runs: tuple
+    shown: str = ""
+    limit: float = 900          # seconds; a mutant that takes longer hangs, and so is noticed
+    equivalent: str = ""        # why no test can notice
+
+
+class Outcome(NamedTuple):
+    """What became of a change: one of the words above, and the test that noticed."""
+
+    change: Change
+    verdict: str
+    by: str = ""
+    seconds: float = 0
+
+
+class Tree:
+    """A copy of the tree to be changed, with a folder for compiled kernels that begins with what is compiled already."""
+
+    def __init__(self, folder, root=ROOT, builds=None):
+        self.folder, self.builds = pathlib.Path(folder, "tree"), pathlib.Path(folder, "builds")
+        self.folder.mkdir(parents=True)
+        for part in PARTS:
+            if (root / part).is_dir():
+                shutil.copytree(root / part, self.folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+            elif (root / part).exists():
+                shutil.copy2(root / part, self.folder / part)
+        if builds:
+            shutil.copytree(builds, self.builds, copy_function=_linked, ignore=_unfinished)
+        self._passing = {}
+        # Bytecode is written this once.  A changed file is newer than its own, so it is compiled anew, and never written.
+        self.pytest(("--collect-only", "tests", "gpulayout"), None, {"PYTHONDONTWRITEBYTECODE": ""})
+
+    @contextlib.contextmanager
+    def changed(self, change):
+        """Within this context a file has the change's text."""
+        path = self.folder / change.file
+        before, times = path.read_text(encoding="utf-8"), path.stat()
+        path.write_text(change.text, encoding="utf-8")
+        try:
+            yield
+        finally:
+            path.write_text(before, encoding="utf-8")
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def pytest(self, arguments, limit, environment={}):
+        """(exit status, output) of pytest here; (None, "") when it took too long, and then nothing of it is left running."""
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "SIMT_BUILD": str(self.builds),
+                       **environment}
+        with subprocess.Popen([*PYTEST, *arguments], cwd=self.folder, env=environment, text=True, errors="replace",
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
+            try:
+                output = process.communicate(timeout=limit)[0]
+                return process.returncode, output
+            except subprocess.TimeoutExpired:
+                return None, ""
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def passes(self, arguments):
+        """True when these tests pass without a change."""
+        if arguments not in self._passing:
+            self._passing[arguments] = self.pytest(arguments, None)[0] == 0
+        return self._passing[arguments]
+
+
+def _linked(source, target):
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _unfinished(folder, names):
+    """What compilers that run right now are still writing."""
+    return [name for name in names if name.startswith("tmp") or name.endswith(".lock")]
+
+
+def first_failure(output):
+    """The first test that a summary of pytest names as failed, or ""."""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+?::.*?|\S+)(?: - .*)?$", output, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def tried(change, tree, limit=None):
+    """The Outcome of one change in a tree; `limit` seconds are left in all."""
+    if change.text is None:
+        return Outcome(change, VANISHED)
+    start, most = time.monotonic(), change.limit if limit is None else min(limit, change.limit)
+    with tree.changed(change):
+        for arguments in change.runs:
+            status, output = tree.pytest(arguments, max(most - (time.monotonic() - start), 0.1))
+            if status != 0:
+                break
+    seconds = time.monotonic() - start
+    if status is None:
+        return Outcome(change, *((KILLED, f"a time limit of {most:.0f} s") if most == change.limit else (NOT_TRIED, "")), seconds)
+    if status == 0:
+        return Outcome(change, EQUIVALENT if change.equivalent else SURVIVED, "", seconds)
+    by = first_failure(output) if status in (1, 2) else ""             # 2: a file that cannot be imported
+    if not tree.passes((by,) if by else (*arguments, "--collect-only")):
+        return Outcome(change, NOTHING_KNOWN, by or " ".join(arguments), seconds)
+    by = by or ("a crash" if status < 0 else "no test can be collected")
+    return Outcome(change, WRONGLY_EQUIVALENT if change.equivalent else KILLED, by, seconds)
+
+
+def outcomes(changes, minutes, workers=2, root=ROOT):
+    """The Outcome of each change as it is known, in any order; after so many minutes nothing is begun any more."""
+    end, waiting, done = time.monotonic() + 60 * minutes, iter(changes), queue.Queue()
+    taking, stopped = threading.Lock(), threading.Event()
+    builds = None if toolchain.missing() else toolchain.build_folder()
+
+    def work(folder):
+        tree = None
+        while True:
+            with taking:
+                change = next(waiting, None)
+            if change is None or stopped.is_set():
+                return
+            left = end - time.monotonic()
+            tree = tree or left > 0 and Tree(folder, root, builds)
+            done.put(tried(change, tree, left) if left > 0 else Outcome(change, NOT_TRIED))
+
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(work, pathlib.Path(folder, str(number))) for number in range(workers)]
+        try:
+            while not all(each.done() for each in running) or not done.empty():
+                with contextlib.suppress(queue.Empty):
+                    yield done.get(timeout=0.2)
+            for each in running:
+                each.result()
+        finally:
+            stopped.set()

@@ -1,5 +1,4 @@
 """Threads of the CPU backend: started late, shared by all callers, forgotten by forked children, and never in the way."""
-import _thread
 import os
 import signal
 import subprocess
@@ -227,20 +226,23 @@ def test_invitations_do_not_pile_up(monkeypatch, three_threads):
 
 def test_callers_that_start_threads_at_once_start_no_more_than_needed(monkeypatch, three_threads):
     """A thread that finds its seat taken ends; an idle crew has as many threads as seats."""
-    crew, started = threads._Crew(), []
+    crew, serving, left = threads._Crew(), [], []
     monkeypatch.setattr(threads, "_crew", crew)
     start = threads.start_new_thread
 
     def start_two(function, arguments):                                  # as when two callers find the same seat free
-        started.append(arguments)
-        start(function, arguments)
-        return start(function, arguments)
+        def serve(seat):
+            serving.append(seat)
+            function(seat)
+            left.append(seat)
 
-    before = _thread._count()
+        start(serve, arguments)
+        return start(serve, arguments)
+
     monkeypatch.setattr(threads, "start_new_thread", start_two)
     threads.share(lambda first, last: None, 3, 1)
-    wait_until(lambda: len(crew.seats) == 2 and _thread._count() == before + 2)
-    assert sorted(started) == [(0,), (1,)]
+    wait_until(lambda: sorted(serving) == [0, 0, 1, 1] and sorted(left) == [0, 1])
+    assert sorted(crew.seats) == [0, 1]
 
 
 def test_an_idle_thread_keeps_no_array_alive(monkeypatch, three_threads):

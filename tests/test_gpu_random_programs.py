@@ -58,12 +58,21 @@ class Program:
         self.wait(place, other)
         self.items.append([other, plan.target, result, plan(values)])
 
+    def call(self, plan, *arrays):
+        """The library's own call, with any device current."""
+        with self.cp.cuda.Device(self.random.choice(self.streams)[0]):
+            return plan(*arrays)
+
     def fresh(self, plan, array, place):
-        return plan(array)
+        return self.call(plan, array)
 
     def into_out(self, plan, array, place):
         out = device_buffer(self.cp, host_buffer(plan.target, 1), self.random.randrange(20))
-        assert plan(array, out) is out
+        if place[1] is self.cp.cuda.Stream.null and self.random.random() < 0.5:
+            with ThreadPoolExecutor(1) as thread:        # one that has not used any device
+                assert thread.submit(plan, array, out).result() is out
+        else:
+            assert self.call(plan, array, out) is out
         return out
 
     def by_graph(self, plan, array, place):
@@ -71,7 +80,7 @@ class Program:
         stream = self.cp.cuda.Stream(non_blocking=True)
         stream.begin_capture()
         with stream:
-            plan(array, out)
+            self.call(plan, array, out)
         graph = stream.end_capture()
         out.view(np.uint8).fill(0)
         for _ in range(2):

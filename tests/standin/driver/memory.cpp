@@ -109,7 +109,7 @@ int allocate(Kind kind, int device, size_t bytes, void** address) {
   if (kind == Kind::DEVICE) protect(made, PROT_READ | PROT_WRITE);
   fill(made);
   if (kind == Kind::DEVICE) protect(made, PROT_NONE);
-  range.live_bytes += bytes;
+  if (kind == Kind::DEVICE) range.live_bytes += bytes;
   allocations[made.begin] = made;
   *address = made.begin;
   return 0;
@@ -124,12 +124,12 @@ bool release(Kind kind, void* address) {
     fprintf(stderr, "stand-in: something was written just outside of an allocation of %zu bytes\n", gone.bytes);
     context_error = cudaErrorIllegalAddress;
   }
-  ranges[gone.device].live_bytes -= gone.bytes;
   allocations.erase(found);
   if (kind != Kind::DEVICE) {
     munmap(gone.pages, gone.page_bytes);
     return true;
   }
+  ranges[gone.device].live_bytes -= gone.bytes;
   madvise(gone.pages, gone.page_bytes, MADV_DONTNEED);
   protect(gone, PROT_NONE);
   return true;

@@ -8,6 +8,7 @@ import pytest
 from gpulayout.backends.kernel_source import kernel_files
 from tests.mutants import __main__ as command
 from tests.mutants import kernel_table, kernels, python_code, python_tests, trial
+from tests.mutants.python_equivalents import EQUIVALENTS
 
 KERNELS = trial.ROOT / "kernels"
 
@@ -52,6 +53,12 @@ def test_every_module_has_tests():
     assert len(python_code.modules()) > 100
     for module in python_code.modules():
         assert module in python_code.runs(module)[0] or "cupy" in module
+
+
+def test_what_is_called_equivalent_stands_in_its_module():
+    for module, old, new in EQUIVALENTS:
+        lines = [line.strip() for line in (trial.ROOT / module).read_text().splitlines()]
+        assert old in lines and new not in lines, (module, old)
 
 
 # ---- trials -------------------------------------------------------------------------------------------------------

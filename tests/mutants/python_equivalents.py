@@ -24,6 +24,10 @@ EQUIVALENTS = {
      "return any(digit.bound is not None or digit.cut == UNCUT for digit in self.rows)"): "rows are checked that need not be",
     ("gpulayout/planning/host_plan.py", "SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save",
      "SMALL_BYTES = 1 << 15        # up to here the remedies cost more than they save"): _CHOICE,
+    ("gpulayout/planning/bits_host.py", "return HostBits(_part(_LOOKED_UP_CHUNK, threads), True, in_place)",
+     "return HostBits(_part(_LOOKED_UP_CHUNK, threads), False, in_place)"): _CHOICE,
+    ("gpulayout/planning/bits_host.py", "_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16        # slots",
+     "_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16        # slots"): "chunks of the least size, a whole number: only slower",
     ("gpulayout/planning/piece.py", "*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)",
      "*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)"): "no coordinate of an axis of one place is multiplied by its stride",
     ("gpulayout/model/tiling.py", "tops[:0] = [(None, 1)] * step.front", "tops[:0] = [(None, 0)] * step.front"):

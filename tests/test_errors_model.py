@@ -4,6 +4,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout import Layout, LayoutError, LayoutTypeError, PaddingValue, Shape
+from gpulayout.model import checks
 
 SHAPE = Shape("f32", (2, 3))
 ERRORS = {
@@ -283,3 +284,8 @@ def test_messages_about_endless_shapes_keep_the_field_and_the_rule():
         gl.Shape("f32", (3,) * 100_000)
     message = str(caught.value)
     assert len(message) < 1500 and message.startswith("dimensions (3, 3, ") and message.endswith("at least 2^253 bytes, the limit is 2^63-1")
+
+
+@pytest.mark.parametrize("length, shown", [(98, "'" + 98 * "x" + "'"), (99, "'" + 96 * "x" + "...")])
+def test_values_of_up_to_100_characters_are_shown_whole(length, shown):
+    assert checks.value_text("x" * length) == shown and len(shown) == 100

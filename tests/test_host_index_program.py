@@ -1,7 +1,9 @@
 """Index conversion as operations on whole arrays: how many there are, and what they give, carried out on Python's integers."""
 import math
 import operator
+import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -215,3 +217,18 @@ def test_the_largest_programs_are_small_ones():
     shape = gl.Shape("u8", (5,) * 8, gl.Layout(tuple(range(8)), tiles=[(3,) * 8, (2,) * 8]))
     host = host_program(delinearize_plan(shape), 32, True, 4, 4)
     assert math.prod(shape.dimensions) < shape.buffer_size and len(host.ops) < 130 and host.registers - host.rows < 32
+
+
+@pytest.mark.parametrize("text", ["f32[1000,3000]{1,0:T(8,128)}", "f32[1000,3000]{0,1:PD(1001,3000)}"])
+def test_scratch_arrays_are_as_large_as_a_block_whatever_the_number_of_indices(text, monkeypatch):
+    """Of half a MB each; of all three million indices one array would be 12 or 24 MB."""
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "1")
+    shape, linear = gl.parse_shape(text), np.zeros(3_000_000, np.int32)
+    index, back = np.empty((2, linear.size), np.int64), np.empty(linear.size, np.int64)
+    tracemalloc.start()
+    try:
+        gl.delinearize(linear, shape, out=index)
+        gl.linearize(index, shape, out=back)
+        assert tracemalloc.get_traced_memory()[1] <= 8 << 20
+    finally:
+        tracemalloc.stop()

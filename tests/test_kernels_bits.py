@@ -64,6 +64,14 @@ def test_blocks_are_written_in_whole_sectors_and_read_in_halves():
     assert result.traffic["global write"].sectors_per_ideal == 1 and result.traffic["global read"].sectors_per_ideal == 2
 
 
+@pytest.mark.parametrize("source_bits, target_bits", [pytest.param(*widths, marks=needs_simt) for widths in ((4, 4), (1, 8), (8, 2))])
+def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(source_bits, target_bits):
+    """The sanitizer does not see the bytes of the source's first word that lie before the source."""
+    chosen = [*rows((source_bits, target_bits)), *(case for case in packed_cases((source_bits, target_bits), 40) if case.index_bits == 32)]
+    for case, result in zip(chosen, runner.run([case.record() for case in chosen], "trace")):
+        assert result.traffic["outside access"].requests == 0, case.name
+
+
 @pytest.mark.parametrize("right, wrong", [pytest.param(*twin, marks=needs_simt) for twin in (
     ("p * move.pitch", "p * move.head"), ("half > 0", "half > 1"), ("if (block.inside) {", "if (true) {"), ("~0u / ((1u << shift) + 1)", "~0u >> shift"),
     ("q * move.head", "q * move.pitch"))])

@@ -1,4 +1,5 @@
 """The kernels of tiled index conversion: their struct, their machine code, and their runs under the sanitizers."""
+import dataclasses
 import itertools
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests import nvrtc
 from tests.index_cases import tiled_index_cases
 from tests.kernel_cases import FILES
 from tests.simt import runner, toolchain
+from tests.simt.record import FRESH
 from tests.test_kernels_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.test_kernels_struct import MOST_PARAMETER_BYTES, echoed
 
@@ -105,6 +107,17 @@ def test_the_kernels_are_clean_and_right(mode):
     for case, result in zip(chosen, runner.run([case.record() for case in chosen], mode)):
         assert result.reports == (), (case.direction, case.macros)
         assert case.is_right(result.buffers), (case.direction, case.macros)
+
+
+@needs_sanitizers
+@pytest.mark.simt
+def test_nothing_is_written_for_a_bad_index_among_good_ones():
+    """The first thread has four indices, and the first of them is bad."""
+    turned = [dataclasses.replace(case, given=np.roll(case.given, 1, axis=-1)) for case in tiled_index_cases()]
+    for case, result in zip(turned, runner.run([case.record() for case in turned], "asan_ubsan")):
+        got = np.frombuffer(result.buffers[1], case.expected.dtype).reshape(-1, case.given.shape[-1])
+        assert got.shape[1] > 1024 and np.array_equal(got[:, 1:], case.expected), case.direction
+        assert got[:, :1].tobytes() == bytes([FRESH]) * got[:, :1].nbytes and not any(result.buffers[2]), case.direction
 
 
 @needs_sanitizers

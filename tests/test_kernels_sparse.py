@@ -13,7 +13,7 @@ from gpulayout.backends.kernel_source import kernel_text
 from gpulayout.planning.index_plan import KERNELS, convert_plan, delinearize_plan, linearize_plan
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import ITEMS
-from gpulayout.planning.pieces import relayout_pieces
+from gpulayout.planning.pieces import relayout_pieces, unpack_pieces
 from tests.kernel_cases import BLOCK, FILES, Case, backwards, forced_bits, move_of, transposed
 from tests.lookup_cases import few_pieces
 from tests.simt import host_module, toolchain
@@ -255,3 +255,20 @@ def test_places_beyond_2_to_the_32_are_looked_up(bits, is_right):
     wanted = np.full(3000, 9)
     wanted[inside] = places % 200 + 10
     assert np.array_equal(result[numbers], wanted) == is_right
+
+
+@pytest.mark.parametrize("strides", [(BIG + 5000, 1), (-BIG - 5000, -1), (1, BIG // 2000)])
+def test_places_are_looked_up_for_an_array_with_strides_beyond_2_to_the_32(strides):
+    shape = gl.Shape("u8", (3, 3000), gl.Layout((1, 0), tiles=[(2, 7)]))
+    with few_pieces():
+        (piece,) = unpack_pieces(shape, strides)
+        plan = kernel_plan.__wrapped__(piece.move)
+    assert plan.file == "lookup.cu" and plan.index_bits == 64
+    given = (np.arange(shape.buffer_size) * 7 % 251 + 1).astype(np.uint8)
+    reaches = [(size - 1) * stride for size, stride in zip(shape.dimensions, strides)]
+    begin = -sum(min(reach, 0) for reach in reaches)
+    result = sparse_bytes(begin + sum(max(reach, 0) for reach in reaches) + 1)
+    kernel = host_module.load(kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
+    kernel(plan.grid, BLOCK, (given.ctypes.data, result.ctypes.data + begin, plan.parameters))
+    found = result[begin + np.einsum("i,i...", strides, np.indices(shape.dimensions))]
+    assert np.array_equal(found, gl.unpack(given, shape))

@@ -1,4 +1,5 @@
 """Layouts: every order up to rank 4, and edits checked against lists and NumPy's own axes."""
+import inspect
 import itertools
 
 import numpy as np
@@ -107,6 +108,12 @@ def test_move_takes_one_dimension_to_an_end(order):
         for number in (dim, dim - rank):
             assert layout.move_dimension_to_major(number) == layout.replace(minor_to_major=(*rest, dim))
             assert layout.move_dimension_to_minor(number) == layout.replace(minor_to_major=(dim, *rest))
+
+
+def test_everything_but_the_order_is_named():
+    kinds = {name: parameter.kind for name, parameter in inspect.signature(Layout).parameters.items()}
+    assert kinds.pop("minor_to_major") is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert len(kinds) == 10 and set(kinds.values()) == {inspect.Parameter.KEYWORD_ONLY}
 
 
 def test_edits_keep_the_padding_value():

@@ -82,6 +82,9 @@ def test_tuples_are_cut_and_appended_to():
 
 def test_elements_of_all_arrays_are_counted():
     assert TREE[:4].element_count == 6 + 3 + 4 and TREE[:4].nbytes == 24 + 2 + 8
+    assert TokenShape().nbytes == TokenShape().element_count == 0
+    with pytest.raises(LayoutError, match=r"opaque\[\] has no size in bytes: only the runtime knows it"):
+        OpaqueShape().nbytes
     with pytest.raises(LayoutError, match=r"opaque\[\] has no number of elements: only the runtime knows it"):
         TREE.element_count
 

@@ -33,8 +33,9 @@ def row(outcome):
 def main(words=None):
     """The exit status: 1 when a mutant survived, is not what the table says, or when there is none of such a name."""
     given = arguments(words)
-    changes = python_code.sample(given.seed, given.only) if given.python else kernels.changes(given.only)
-    changes = itertools.islice(changes, given.most)
+    changes = python_code.sample(given.seed, given.only) if given.python else list(kernels.changes(given.only))
+    if given.most is not None:
+        changes = list(itertools.islice(changes, given.most))
     if given.list:
         for change in changes:
             print(change.name)
@@ -42,12 +43,12 @@ def main(words=None):
     found = []
     for outcome in trial.outcomes(changes, given.minutes, given.workers):
         found.append(outcome)
-        if outcome.verdict != trial.NOT_TRIED:
-            print(f"{len(found)}  {row(outcome)}", file=sys.stderr, flush=True)
-    tried = [outcome for outcome in found if outcome.verdict != trial.NOT_TRIED]
-    for outcome in sorted(tried, key=lambda outcome: outcome.change.name):
+        print(f"{len(found)}  {row(outcome)}", file=sys.stderr, flush=True)
+    for outcome in sorted(found, key=lambda outcome: outcome.change.name):
         print(row(outcome))
     counts = collections.Counter(outcome.verdict for outcome in found)
+    if isinstance(changes, list) and len(found) < len(changes):
+        counts["not tried: the time is over"] = len(changes) - len(found)
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) or "no mutant has such a name")
     return 1 if not found or any(outcome.verdict in trial.FAILURES for outcome in found) else 0
 

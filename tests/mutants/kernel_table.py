@@ -32,6 +32,7 @@ NO_REST = ("where an axis is split, `lanes` are 4 * n / unit, and the bound, the
            "the unit: left * lanes is a multiple of 4 (tests/test_planning_boxes.py shows it of the plans)")
 UNUSED_PLACE = ("the place behind the last row of shared memory is never read, and there is one: tiles that end inside a word do not fill shared "
                 "memory (tests/test_planning_boxes.py)")
+LEFT_OUT_LATER = "the steps read nothing but parameters, and such slots are left out before the source is read"
 SAME_REST = "below the bound the rest of a division by it is the number itself"
 ZERO_IS_FIRST = ("what is behind the last index counts as 0, which is refused only where a dimension has no places: there all indices are, and "
                  "the least position is reported")
@@ -209,7 +210,7 @@ MUTANTS = (
     Mutant("lookup.cu", "places behind the last are looked up",
            "given[k] = GPL_IS_PLACE(k) ? first + k * GPL_THREADS : 0;", "given[k] = first + k * GPL_THREADS;"),
     Mutant("lookup.cu", "slots behind the last are looked up",
-           "begin + k < to.last ? to.slot + begin + k : to.slot + begin;", "to.slot + begin + k;"),
+           "begin + k < to.last ? to.slot + begin + k : to.slot + begin;", "to.slot + begin + k;", LEFT_OUT_LATER),
     Mutant("lookup.cu", "write guard dropped", "    if (GPL_IS_PLACE(k)) *(gpl_element*)", "    *(gpl_element*)"),
     Mutant("lookup.cu", "padding is read", "    if (outside >> k & 1) gpl_pad(lookup, value[k]);\n    else value", "    value"),
     Mutant("lookup.cu", "weight of a stored coordinate in 32 bits", "number[k] * (gpl_uint)step.row;", "number[k] * (unsigned)step.row;"),

@@ -25,8 +25,10 @@ WORDS = ("tests/test_kernels_words.py::test_all_phases_of_both_addresses_are_rig
 TRACED = ("tests/test_kernels_words.py::test_no_word_is_read_or_written_that_a_buffer_holds_in_part",)
 CHANNELS = ("tests/test_kernels_channels.py::TestBytes",)
 HUGE = ("tests/test_kernels_sparse_bits.py::test_the_ends_of_a_huge_packed_move_are_right",)
-PACKED = ("tests/test_kernels_bits.py::test_every_pair_of_widths_is_right", "tests/test_kernels_bits.py::test_many_axes_are_right", *HUGE)
-CLEAN_BITS = ("tests/test_kernels_bits.py::test_the_kernels_are_clean",)
+PACKED = ("tests/test_kernels_bits.py::test_every_pair_of_widths_is_right", "tests/test_kernels_bits.py::test_many_axes_are_right", *HUGE,
+          "tests/test_packed_elements.py")
+CLEAN_BITS = ("tests/test_kernels_bits.py::test_no_word_is_read_or_written_that_a_buffer_holds_in_part",
+              "tests/test_kernels_bits.py::test_the_kernels_are_clean")
 INDICES = ("tests/test_kernels_random.py::test_random_indices_are_converted",
            "tests/test_kernels_sparse.py::test_indices_of_huge_buffers_are_converted",
            "tests/test_kernels_sparse.py::test_more_than_2_to_the_32_indices_are_converted",
@@ -40,10 +42,12 @@ TESTS = {
     "bits_any.cu": (*PACKED, *CLEAN_BITS),
     "bits_turn.cu": ("tests/test_kernels_bits.py::test_blocks_are_turned_right", *HUGE, *CLEAN_BITS),
     "lookup.cu": ("tests/test_kernels_lookup.py::test_packed_and_unpacked_are_right", "tests/test_kernels_lookup.py::test_elements_of_all_widths_are_right",
-                  "tests/test_kernels_sparse.py::test_places_beyond_2_to_the_32_are_looked_up", "tests/test_moves_lookup.py",
+                  "tests/test_kernels_sparse.py::test_places_beyond_2_to_the_32_are_looked_up",
+                  "tests/test_kernels_sparse.py::test_places_are_looked_up_for_an_array_with_strides_beyond_2_to_the_32", "tests/test_moves_lookup.py",
                   "tests/test_kernels_lookup.py::test_the_kernel_is_clean"),
     "index.cu": INDICES,
-    "index_program.cu": ("tests/test_kernels_index_program.py::test_the_kernels_are_clean_and_right", "tests/test_index_tiled.py"),
+    "index_program.cu": ("tests/test_kernels_index_program.py::test_the_kernels_are_clean_and_right",
+                         "tests/test_kernels_index_program.py::test_nothing_is_written_for_a_bad_index_among_good_ones", "tests/test_index_tiled.py"),
     "many.cu": ("tests/test_kernels_random.py::test_random_moves_are_right_in_shared_launches", "tests/test_relayout_many.py",
                 "tests/test_kernels_many.py::test_jobs_of_all_families_are_clean_and_right"),
 }

@@ -4,6 +4,7 @@ import fnmatch
 import random
 
 from tests.mutants import trial
+from tests.mutants.python_equivalents import EQUIVALENTS
 from tests.mutants.python_tests import TESTS
 
 LIMIT = 400                 # seconds: what takes longer hangs
@@ -67,15 +68,13 @@ def _change(name, module, operator, occurrence):
             return None
     except SyntaxError:
         return None
-    return trial.Change(name, module, text, runs(module), _changed_line(before, text), LIMIT)
+    old, new = _changed_line(before, text)
+    return trial.Change(name, module, text, runs(module), f"{old}\n  became  {new}", LIMIT, EQUIVALENTS.get((module, old, new), ""))
 
 
 def _changed_line(before, after):
     """The first line that differs, as it was and as it is."""
-    for old, new in zip(before.splitlines(), after.splitlines()):
-        if old != new:
-            return f"{old.strip()}\n  became  {new.strip()}"
-    return ""
+    return next((old.strip(), new.strip()) for old, new in zip(before.splitlines(), after.splitlines()) if old != new)
 
 
 def meaning(text):

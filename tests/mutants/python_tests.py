@@ -40,6 +40,7 @@ TESTS = (
     ("planning/piece*.py", NUMPY, (*PLANNING, *MOVES)),
     ("planning/move.py", NUMPY, (*PLANNING, *MOVES)),
     ("planning/digit.py", NUMPY, (*PLANNING, *MOVES)),
+    *((f"planning/{name}.py", NUMPY, (*PLANNING, *INDICES, *MOVES)) for name in ("tile_digits", "tiled_side", "affine_box", "supported")),
     ("planning/traffic.py", ALL, (*PLANNING, *_files("kernels_trace host_plan"))),
     ("planning/channel_plan.py", ALL, (*KERNELS, "tests/test_kernels_channels.py")),
     ("planning/*", ALL, KERNELS),

@@ -19,9 +19,8 @@ from tests.simt import toolchain
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ("gpulayout", "kernels", "tests", "benchmarks", "ci", "docs", "README.md", "pyproject.toml", "MANIFEST.in")
 PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist")
-KILLED, SURVIVED, EQUIVALENT, WRONGLY_EQUIVALENT, VANISHED, NOTHING_KNOWN, NOT_TRIED = (
-    "killed", "SURVIVED", "equivalent", "KILLED, but the table says equivalent", "TEXT VANISHED", "NOTHING KNOWN, for a test fails anyway",
-    "not tried")
+KILLED, SURVIVED, EQUIVALENT, WRONGLY_EQUIVALENT, VANISHED, NOTHING_KNOWN = (
+    "killed", "SURVIVED", "equivalent", "KILLED, but the table says equivalent", "TEXT VANISHED", "NOTHING KNOWN, for a test fails anyway")
 FAILURES = (SURVIVED, WRONGLY_EQUIVALENT, VANISHED, NOTHING_KNOWN)
 
 
@@ -93,10 +92,10 @@ class Tree:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
 
-    def passes(self, arguments):
+    def passes(self, arguments, limit=None):
         """True when these tests pass without a change."""
         if arguments not in self._passing:
-            self._passing[arguments] = self.pytest(arguments, None)[0] == 0
+            self._passing[arguments] = self.pytest(arguments, limit)[0] == 0
         return self._passing[arguments]
 
 
@@ -118,30 +117,29 @@ def first_failure(output):
     return found[1] if found else ""
 
 
-def tried(change, tree, limit=None):
-    """The Outcome of one change in a tree; `limit` seconds are left in all."""
+def tried(change, tree):
+    """The Outcome of one change in a tree."""
     if change.text is None:
         return Outcome(change, VANISHED)
-    start, most = time.monotonic(), change.limit if limit is None else min(limit, change.limit)
+    start = time.monotonic()
     with tree.changed(change):
         for arguments in change.runs:
-            status, output = tree.pytest(arguments, max(most - (time.monotonic() - start), 0.1))
+            status, output = tree.pytest(arguments, change.limit)
             if status != 0:
                 break
     seconds = time.monotonic() - start
-    if status is None:
-        return Outcome(change, *((KILLED, f"a time limit of {most:.0f} s") if most == change.limit else (NOT_TRIED, "")), seconds)
     if status == 0:
         return Outcome(change, EQUIVALENT if change.equivalent else SURVIVED, "", seconds)
     by = first_failure(output) if status in (1, 2) else ""             # 2: a file that cannot be imported
-    if not tree.passes((by,) if by else (*arguments, "--collect-only")):
-        return Outcome(change, NOTHING_KNOWN, by or " ".join(arguments), seconds)
-    by = by or ("a crash" if status < 0 else "no test can be collected")
+    again = arguments if status is None else (by,) if by else (*arguments, "--collect-only")
+    if not tree.passes(again, change.limit):
+        return Outcome(change, NOTHING_KNOWN, " ".join(again), seconds)
+    by = by or (f"a time limit of {change.limit:.0f} s" if status is None else "a crash" if status < 0 else "no test can be collected")
     return Outcome(change, WRONGLY_EQUIVALENT if change.equivalent else KILLED, by, seconds)
 
 
 def outcomes(changes, minutes, workers=2, root=ROOT):
-    """The Outcome of each change as it is known, in any order; after so many minutes nothing is begun any more."""
+    """The Outcome of each change as it is known, in any order; after so many minutes no change is begun any more."""
     end, waiting, done = time.monotonic() + 60 * minutes, iter(changes), queue.Queue()
     taking, stopped = threading.Lock(), threading.Event()
     builds = None if toolchain.missing() else toolchain.build_folder()
@@ -150,12 +148,11 @@ def outcomes(changes, minutes, workers=2, root=ROOT):
         tree = None
         while True:
             with taking:
-                change = next(waiting, None)
-            if change is None or stopped.is_set():
+                change = next(waiting, None) if time.monotonic() < end and not stopped.is_set() else None
+            if change is None:
                 return
-            left = end - time.monotonic()
-            tree = tree or left > 0 and Tree(folder, root, builds)
-            done.put(tried(change, tree, left) if left > 0 else Outcome(change, NOT_TRIED))
+            tree = tree or Tree(folder, root, builds)
+            done.put(tried(change, tree))
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, concurrent.futures.ThreadPoolExecutor(workers) as pool:
         running = [pool.submit(work, pathlib.Path(folder, str(number))) for number in range(workers)]

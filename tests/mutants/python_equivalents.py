@@ -1,0 +1,38 @@
+"""Python mutants that came up in a sample and that no test can notice: (module, line, line of the mutant) -> why.
+
+A test of bytes does not notice which of several right plans is taken: what was measured is in the benchmarks.
+"""
+_CHOICE = "another of several right plans: the same bytes, perhaps slower"
+
+EQUIVALENTS = {
+    ("gpulayout/planning/box_steps.py", "is_cut = size < axis.extent", "is_cut = size != axis.extent"): "a box is never larger than its axis",
+    ("gpulayout/planning/tile_box.py",
+     "return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if short % word == 0 else 1)",
+     "return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if not short % word == 0 else 1)"): _CHOICE,
+    ("gpulayout/planning/tile_box.py", 'covered = stride * (axes[k].bound if side == "source" else extent)',
+     'covered = stride * (axes[k].bound if not side == "source" else extent)'): _CHOICE,
+    ("gpulayout/backends/numpy_views.py", "if flags.c_contiguous or flags.f_contiguous:", "if flags.c_contiguous and flags.f_contiguous:"):
+        "the other way, by the address, serves arrays without gaps too",
+    ("gpulayout/planning/affine_box.py", "if extent > period and (start < step or within or size % step):",
+     "if extent > period and (start < step or within or size & step):"): "both ways of cutting are right: other pieces, the same bytes",
+    ("gpulayout/planning/box_plan.py",
+     "if 2 * min(box.source_run, box.target_run) * width < 3 * shortest or chosen and box.cost > _WORTH * chosen[0].cost:",
+     "if 2 * min(box.source_run, box.target_run) * width < 3 & shortest or chosen and box.cost > _WORTH * chosen[0].cost:"): _CHOICE,
+    ("gpulayout/backends/numpy_bits.py", "if bits == 8:", "if bits > 8:"): "elements of 8 bits come out of the loop as they are, copied",
+    ("gpulayout/planning/box_walk.py", "if length % size == 0:", "if length % size == -1:"): _CHOICE,
+    ("gpulayout/planning/box_walk.py", "return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)",
+     "return any(digit.bound is not None or digit.cut == UNCUT for digit in self.rows)"): "rows are checked that need not be",
+    ("gpulayout/planning/host_plan.py", "SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save",
+     "SMALL_BYTES = 1 << 15        # up to here the remedies cost more than they save"): _CHOICE,
+    ("gpulayout/planning/bits_host.py", "return HostBits(_part(_LOOKED_UP_CHUNK, threads), True, in_place)",
+     "return HostBits(_part(_LOOKED_UP_CHUNK, threads), False, in_place)"): _CHOICE,
+    ("gpulayout/planning/bits_host.py", "_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16        # slots",
+     "_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16        # slots"): "chunks of the least size, a whole number: only slower",
+    ("gpulayout/planning/piece.py", "*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)",
+     "*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)"): "no coordinate of an axis of one place is multiplied by its stride",
+    ("gpulayout/model/tiling.py", "tops[:0] = [(None, 1)] * step.front", "tops[:0] = [(None, 0)] * step.front"):
+        "the step of an entry that belongs to no dimension is not used",
+    ("gpulayout/backends/numpy_backend.py", "for move, source_offset, target_offset in pieces if len(pieces) == 1 else host_pieces(pieces):",
+     "for move, source_offset, target_offset in pieces if len(pieces) == 2 else host_pieces(pieces):"):
+        "host_pieces gives back a single piece; of two it only fills first what would be filled later",
+}

@@ -2,11 +2,14 @@
 import errno
 import itertools
 import os
+import signal
 import stat
+import subprocess
 import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpulayout.cli import new_file as new_file_module
@@ -344,3 +347,54 @@ def test_an_error_while_the_file_is_completed_names_the_output_and_leaves_nothin
         write(path, overwrite=True)
     assert str(caught.value) == f"[Errno {errno.EIO}] Input/output error: '{path}'"
     assert names(path) == (["out.npy"] if call == "replace" else [])
+
+
+SIGNALLED = """
+import os, signal, sys, time
+from gpulayout.cli.main import main
+from gpulayout.operations.relayout import Plan
+
+first, second, ignored = (int(number) for number in sys.argv[1:4])
+sys.argv[1:] = ["relayout", *sys.argv[4:]]
+move, unlink = Plan.__call__, os.unlink
+
+def signalled_move(self, *arguments, **options):
+    os.kill(os.getpid(), first)
+    return move(self, *arguments, **options)
+
+def signalled_unlink(path):
+    if second:
+        os.kill(os.getpid(), second)
+    unlink(path)
+
+Plan.__call__, os.unlink = signalled_move, signalled_unlink
+if ignored:
+    signal.signal(first, signal.SIG_IGN)
+main()
+"""
+
+
+def signalled(folder, first, second, ignored):
+    """The command as a process that gets one signal while it moves elements, and a second one while it cleans up."""
+    np.save(folder / "in.npy", np.zeros((3, 4), "u1"))
+    return subprocess.run([sys.executable, "-c", SIGNALLED, *(str(int(number)) for number in (first, second, ignored)),
+                           str(folder / "in.npy"), str(folder / "out.npy"), "--to", "{0,1}"], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
+@pytest.mark.parametrize("second", ("SIGINT", "SIGTERM", "SIGHUP"))
+@pytest.mark.parametrize("first", ("SIGINT", "SIGTERM", "SIGHUP"))
+def test_a_second_signal_does_not_interrupt_the_removal_of_a_half_written_file(tmp_path, first, second):
+    done = signalled(tmp_path, getattr(signal, first), getattr(signal, second), False)
+    assert done.returncode == (1 if first == "SIGINT" else 128 + getattr(signal, first)), done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == ["in.npy"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
+@pytest.mark.parametrize("number", ("SIGINT", "SIGTERM", "SIGHUP"))
+def test_a_signal_that_the_caller_ignores_ends_nothing(tmp_path, number):
+    """As under nohup, or in the background of a script."""
+    done = signalled(tmp_path, getattr(signal, number), 0, True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(tmp_path)) == ["in.npy", "out.npy"]

@@ -57,10 +57,26 @@ for _command in (demo, show, index, relayout, explain, info):
     commands.add_command(_command)
 
 
+ENDINGS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+
+
+def _leave(number: int, frame: object) -> None:
+    """End because of a signal; half-written files are removed on the way out, and no further signal interrupts that.
+
+    Later signals get a handler that does nothing: Python reports one that arrived already as an error if it is set to SIG_IGN.
+    """
+    for ending in ENDINGS:
+        signal.signal(ending, lambda *_: None)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
-    for ending in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        signal.signal(ending, lambda number, _: sys.exit(128 + number))       # half-written files are taken away on the way out
+    for ending in ENDINGS:
+        if signal.getsignal(ending) != signal.SIG_IGN:           # as under nohup, or in a script's background
+            signal.signal(ending, _leave)
     if sys.stdout is None:                                       # closed by the caller; there is nobody to print to
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
     if hasattr(sys.stdout, "reconfigure"):

@@ -5,10 +5,11 @@ Kernels never see a type, only its number of bytes (1, 2, 4, 8 or 16); a type is
 from __future__ import annotations
 
 import enum
-import functools
 
 import ml_dtypes
 import numpy as np
+
+from gpulayout.model.cached import cached_property
 
 
 class ElementType(str, enum.Enum):
@@ -54,17 +55,17 @@ class ElementType(str, enum.Enum):
             return _BY_NAME[value]
         return _of_dtype(value)
 
-    @functools.cached_property
+    @cached_property
     def dtype(self) -> np.dtype:
         """The NumPy dtype that holds one element."""
         return _DTYPES[self]
 
-    @functools.cached_property
+    @cached_property
     def itemsize(self) -> int:
         """Bytes of one element where it is not packed: 1, 2, 4, 8 or 16."""
         return self.dtype.itemsize
 
-    @functools.cached_property
+    @cached_property
     def bits(self) -> int:
         """Bits of one element that say something: 1 of pred, 4 of s4, otherwise all that it occupies.  XLA: `BitWidth`.
 
@@ -72,12 +73,12 @@ class ElementType(str, enum.Enum):
         """
         return 1 if self is ElementType.PRED else _SUB_BYTE.get(self.value, 8 * self.itemsize)
 
-    @functools.cached_property
+    @cached_property
     def is_sub_byte(self) -> bool:
         """True for the types that can be packed, several to a byte; pred is none of them."""
         return self.value in _SUB_BYTE
 
-    @functools.cached_property
+    @cached_property
     def proto_number(self) -> int:
         """The type's number in XLA's `PrimitiveType` enumeration, which never changes.
 
@@ -86,27 +87,27 @@ class ElementType(str, enum.Enum):
         """
         return _PROTO_NUMBERS[self.value]
 
-    @functools.cached_property
+    @cached_property
     def kind(self) -> str:
         """One of "bool", "signed", "unsigned", "float", "complex"."""
         return {"p": "bool", "s": "signed", "u": "unsigned", "c": "complex"}.get(self.value[0], "float")
 
-    @functools.cached_property
+    @cached_property
     def is_integral(self) -> bool:
         """True for signed and unsigned integers, not for pred.  XLA: `ElementIsIntegral`."""
         return self.kind in ("signed", "unsigned")
 
-    @functools.cached_property
+    @cached_property
     def is_floating(self) -> bool:
         """True for real floating-point types.  XLA: `ElementIsFloating`."""
         return self.kind == "float"
 
-    @functools.cached_property
+    @cached_property
     def is_complex(self) -> bool:
         """True for c64 and c128.  XLA: `ElementIsComplex`."""
         return self.kind == "complex"
 
-    @functools.cached_property
+    @cached_property
     def is_signed(self) -> bool:
         """True for signed integers, floating-point and complex types.  XLA: `ElementIsSigned`.
 
@@ -114,7 +115,7 @@ class ElementType(str, enum.Enum):
         """
         return self.kind in ("signed", "float", "complex")
 
-    @functools.cached_property
+    @cached_property
     def component(self) -> ElementType:
         """The type of the two parts of a complex number; any other type itself.  XLA: `ComplexComponentType`.
 
@@ -132,7 +133,7 @@ class ElementType(str, enum.Enum):
         with np.errstate(all="ignore"):
             return repr(float(self.dtype.type(special))) == repr(special)
 
-    @functools.cached_property
+    @cached_property
     def is_extended(self) -> bool:
         """True for the types NumPy itself does not know: they come from ml_dtypes.
 
@@ -140,7 +141,7 @@ class ElementType(str, enum.Enum):
         """
         return _DTYPES[self].type.__module__ != "numpy"
 
-    @functools.cached_property
+    @cached_property
     def carrier(self) -> np.dtype:
         """The unsigned integer dtype of the same width; complex types carry themselves."""
         return np.dtype(f"u{self.itemsize}") if self.kind != "complex" else self.dtype

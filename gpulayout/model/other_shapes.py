@@ -4,12 +4,12 @@ They are read, printed and compared, so that whole programs can be; bytes are mo
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from gpulayout.model import checks
+from gpulayout.model.cached import cached_property
 from gpulayout.model.errors import LayoutError, LayoutTypeError
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.shape import Shape
@@ -120,7 +120,7 @@ class TupleShape(Frozen):
         if self.depth > MAX_DEPTH:
             raise LayoutError(f"shapes are {self.depth} tuples in one another: {MAX_DEPTH} is the limit")
 
-    @functools.cached_property
+    @cached_property
     def depth(self) -> int:
         """How many tuples stand in one another, this one among them."""
         return 1 + max((shape.depth for shape in self.shapes if isinstance(shape, TupleShape)), default=0)

@@ -5,7 +5,6 @@ in logical order unless the name says `minor_to_major` or `major_to_minor`.
 """
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpulayout.model import checks
+from gpulayout.model.cached import cached_property
 from gpulayout.model.consistency import check_layout, check_size, check_storage
 from gpulayout.model.dynamic import UNBOUNDED, Unbounded, checked_dimensions, checked_flags, size_text
 from gpulayout.model.element_type import ElementType
@@ -83,7 +83,7 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         """True when the size of some dimension is dynamic.  XLA: `is_dynamic`."""
         return True in self.dynamic_dimensions
 
-    @functools.cached_property
+    @cached_property
     def bounds(self) -> tuple[int, ...]:
         """The dimensions as numbers, of a dynamic size its bound; LayoutError when one has none."""
         if UNBOUNDED in self.dimensions:
@@ -101,7 +101,7 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         """Bytes of one element."""
         return self.element_type.itemsize
 
-    @functools.cached_property
+    @cached_property
     def element_count(self) -> int:
         """Logical elements: the product of the dimensions, 1 at rank 0."""
         return math.prod(self.bounds)
@@ -111,7 +111,7 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         """The product of all dimensions that have a size; those without a bound are passed over.  XLA: `StaticExtentProduct`."""
         return math.prod(size for size in self.dimensions if size is not UNBOUNDED)
 
-    @functools.cached_property
+    @cached_property
     def buffer_dimensions(self) -> tuple[int, ...]:
         """Width of every dimension in memory, before tiling: the padded dimension where there is one."""
         return self.layout.padded_dimensions or self.bounds
@@ -121,7 +121,7 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         """`buffer_dimensions` in physical order, most major first."""
         return tuple(self.buffer_dimensions[dim] for dim in self.layout.major_to_minor)
 
-    @functools.cached_property
+    @cached_property
     def physical_dimensions(self) -> tuple[int, ...]:
         """The sizes that memory is laid out by, most major first: the physical widths, cut by every tile in order.
 
@@ -131,7 +131,7 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         """
         return expand(self.physical_widths, self.layout.tiles)
 
-    @functools.cached_property
+    @cached_property
     def buffer_size(self) -> int:
         """Elements in the buffer, padding included: the physical dimensions' product, rounded up for the tail padding."""
         places, alignment = math.prod(self.physical_dimensions), self.layout.tail_padding_alignment
@@ -142,7 +142,7 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         """Bits that one element occupies in the buffer: `element_size_in_bits`, or the whole bytes of the element type."""
         return self.layout.element_size_in_bits or 8 * self.itemsize
 
-    @functools.cached_property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of the buffer, padding included; packed elements are rounded up to bytes once, at the end."""
         return -(-self.buffer_size * self.bits_per_element // 8)
@@ -165,7 +165,7 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         """
         check_storage(self.element_type, self.layout, str(self))
 
-    @functools.cached_property
+    @cached_property
     def strides(self) -> tuple[int, ...]:
         """Elements between neighbours along each dimension, padding included; a width of 0 counts as 1.
 
@@ -200,7 +200,7 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         """
         return self.buffer_dimensions != self.dimensions or self.buffer_size != self.element_count
 
-    @functools.cached_property
+    @cached_property
     def padding_bytes(self) -> bytes:
         """The bytes of one padding element."""
         return pad_bytes(self.element_type, self.layout.padding_value)

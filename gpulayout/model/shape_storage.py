@@ -1,10 +1,11 @@
 """What the buffer of a shape is an array of: elements, or bytes where several elements share one; and what it needs at least."""
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from gpulayout.model.cached import cached_property
 
 if TYPE_CHECKING:
     from gpulayout.model.shape import Shape
@@ -15,12 +16,12 @@ _BYTE = np.dtype(np.uint8)
 class ShapeStorage:
     """A base of `Shape`: the 1-D array that is its buffer."""
 
-    @functools.cached_property
+    @cached_property
     def buffer_dtype(self: Shape) -> np.dtype:
         """NumPy dtype of the buffer: the element's, or uint8 where elements are packed."""
         return _BYTE if self.is_packed else self.element_type.dtype
 
-    @functools.cached_property
+    @cached_property
     def buffer_length(self: Shape) -> int:
         """Length of the buffer as an array of `buffer_dtype`: its places, or its bytes where elements are packed.
 
@@ -30,7 +31,7 @@ class ShapeStorage:
         """
         return self.nbytes if self.is_packed else self.buffer_size
 
-    @functools.cached_property
+    @cached_property
     def unpadded_nbytes(self: Shape) -> int:
         """Bytes that the elements alone would take: `nbytes` without padding, tiles and tail.
 

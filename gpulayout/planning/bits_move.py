@@ -10,10 +10,10 @@ Where all that stays together is whole bytes on both sides, packed elements are 
 """
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
+from gpulayout.model.cached import cached_property
 from gpulayout.model.frozen import Frozen
 from gpulayout.planning.move import Axis, Move, coalesce
 
@@ -43,7 +43,7 @@ class BitsMove(Frozen):
     def __hash__(self) -> int:
         return self._hash
 
-    @functools.cached_property
+    @cached_property
     def _hash(self) -> int:
         return hash((self.axes, self.slots, self.source_bits, self.target_bits, self.pad, self.dimensions, self.start))
 
@@ -57,7 +57,7 @@ class BitsMove(Frozen):
         """Places of the target that are written, padding included."""
         return self.slots
 
-    @functools.cached_property
+    @cached_property
     def element_count(self) -> int:
         """Elements that are read; every one is written once."""
         return math.prod(axis.bound for axis in self.axes)
@@ -75,24 +75,24 @@ class BitsMove(Frozen):
     def bytes_written(self) -> int:
         return -(-self.slots * self.target_bits // 8)
 
-    @functools.cached_property
+    @cached_property
     def steps(self) -> tuple[int, ...]:
         """From one coordinate of each axis to the next in the order of the places."""
         return tuple(math.prod(below.extent for below in self.axes[:k]) for k in range(len(self.axes)))
 
-    @functools.cached_property
+    @cached_property
     def is_dense(self) -> bool:
         """True when the places of the target follow one another without gaps in the order of the axes."""
         return all(axis.target_stride == step for axis, step in zip(self.axes, self.steps))
 
-    @functools.cached_property
+    @cached_property
     def source_span(self) -> tuple[int, int]:
         """Byte offsets from the first slot of the source: lowest read, and one past the highest."""
         if not self.element_count:
             return 0, 0
         return _span([(axis.bound, axis.source_stride) for axis in self.axes], self.start, self.source_bits)
 
-    @functools.cached_property
+    @cached_property
     def target_span(self) -> tuple[int, int]:
         """Byte offsets from the first slot of the target: lowest written, and one past the highest."""
         if self.is_dense:

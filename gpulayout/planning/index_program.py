@@ -15,11 +15,11 @@ The values of a place that holds no element may be past their sizes, and one tha
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gpulayout.model.cached import cached_property
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.shape import Shape
@@ -85,7 +85,7 @@ class IndexProgram(Frozen, IndexGrid):
     def __hash__(self) -> int:
         return self._hash
 
-    @functools.cached_property
+    @cached_property
     def _hash(self) -> int:              # kept: programs are looked up in every call
         return hash((self.direction, self.steps, self.rank, self.size, self.reach))
 

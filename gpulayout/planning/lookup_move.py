@@ -11,11 +11,11 @@ coordinate beside it.  Places are slots where a side is packed, else bytes from 
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gpulayout.model.cached import cached_property
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.shape import Shape
 from gpulayout.planning.index_program import IndexProgram, place_program
@@ -55,7 +55,7 @@ class LookupMove(Frozen):
     def __hash__(self) -> int:
         return self._hash
 
-    @functools.cached_property
+    @cached_property
     def _hash(self) -> int:
         return hash((self.program, self.source_bits, self.target_bits, self.pad, self.source_span, self.target_span))
 
@@ -92,7 +92,7 @@ class LookupMove(Frozen):
         """True when the target is an array with strides of its own."""
         return bool(self.strides[1])
 
-    @functools.cached_property
+    @cached_property
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What places of the source, and of the target, are multiples of, where the side is not packed."""
         steps = self.program.steps

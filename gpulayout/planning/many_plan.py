@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gpulayout.model.cached import cached_property
 from gpulayout.planning.kernel_plan import kernel_plan
 from gpulayout.planning.launch import ITEMS, THREADS
 from gpulayout.planning.move import Axis, Move
@@ -48,7 +49,7 @@ class SmallMove:
     def blocks(self) -> int:
         return math.ceil(self.total / (THREADS * ITEMS))
 
-    @functools.cached_property
+    @cached_property
     def packed(self) -> dict[int, bytes]:
         """The job's bytes without its pointers, for each number of axes that it can be compiled for."""
         return {variant: pack_job(self.pad, self.total, self.axes, variant) for variant in JOBS if variant >= len(self.axes)}

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpulayout.model import checks
+from gpulayout.model.cached import cached_property
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.shape import Shape
@@ -68,21 +69,21 @@ class Move(Frozen):
     def __hash__(self) -> int:
         return self._hash
 
-    @functools.cached_property
+    @cached_property
     def _hash(self) -> int:              # kept: plans are looked up by their move in every call
         return hash((self.axes, self.itemsize, self.pad, self.dimensions))
 
-    @functools.cached_property
+    @cached_property
     def place_count(self) -> int:
         """Places of the target that are written, padding included."""
         return math.prod(axis.extent for axis in self.axes)
 
-    @functools.cached_property
+    @cached_property
     def element_count(self) -> int:
         """Elements that are read; every one is written once."""
         return math.prod(axis.bound for axis in self.axes)
 
-    @functools.cached_property
+    @cached_property
     def is_padded(self) -> bool:
         """True when some places get the pad."""
         return self.element_count < self.place_count
@@ -95,14 +96,14 @@ class Move(Frozen):
     def bytes_written(self) -> int:
         return self.place_count * self.itemsize
 
-    @functools.cached_property
+    @cached_property
     def block(self) -> Block:
         """All elements, as one strided copy."""
         shape = tuple(axis.bound for axis in reversed(self.axes))
         return Block(shape, tuple(axis.source_stride for axis in reversed(self.axes)), 0,
                      tuple(axis.target_stride for axis in reversed(self.axes)))
 
-    @functools.cached_property
+    @cached_property
     def padding_slabs(self) -> tuple[Block, ...]:
         """All padding, every place once: for each padded axis the part past its bound.
 
@@ -119,12 +120,12 @@ class Move(Frozen):
                     slabs.append(Block(shape, (), axis.bound * axis.target_stride, self.block.target_strides))
         return tuple(slabs)
 
-    @functools.cached_property
+    @cached_property
     def source_span(self) -> tuple[int, int]:
         """Byte offsets from the first element of the source: lowest read, and one past the highest."""
         return span([(axis.bound, axis.source_stride) for axis in self.axes], self.itemsize)
 
-    @functools.cached_property
+    @cached_property
     def target_span(self) -> tuple[int, int]:
         """Byte offsets from the first place of the target: lowest written, and one past the highest."""
         return span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)

@@ -35,6 +35,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulayout.model.arguments import takes_shapes
+from gpulayout.model.cached import cached_property
 from gpulayout.model.shape import Shape
 from gpulayout.planning.digit import Digit, number_of, size_of, take_apart
 from gpulayout.planning.tile_digits import tiled_digits
@@ -53,7 +54,7 @@ class StrideTable:
     buffer_size: int
     numbers: tuple[tuple[Digit, ...], ...] = ()
 
-    @functools.cached_property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many values every coordinate, and after them every number, of an element can have."""
         return (*self.dimensions, *map(size_of, self.numbers))

@@ -1,0 +1,34 @@
+"""Properties that are computed once for each object, without a lock."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class cached_property(Generic[T]):                   # noqa: N801 - named as functools names it
+    """`functools.cached_property` as Python 3.12 and later have it.
+
+    Before that, it holds a lock while it computes.  A process that is forked while another thread holds the lock would
+    wait for it for ever.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> cached_property[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> T | cached_property[T]:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.name] = self.compute(instance)      # where the next look-up finds it first
+        return value

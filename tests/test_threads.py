@@ -174,7 +174,9 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
     busy, release = threading.Event(), threading.Event()
 
     def hold(first, last):
-        if first:
+        if threading.get_ident() == holder.ident:
+            busy.wait(30)                                                # or the caller would do both parts
+        else:
             busy.set()
             release.wait(30)
 
@@ -189,7 +191,7 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
             patch.setattr(threads, "start_new_thread", refuse)
             threads.share(lambda first, last: seen.append((first, last)), 3, 1)
         assert sorted(seen) == [(0, 1), (1, 2), (2, 3)]
-        assert crew.invitations.qsize() == 1
+        assert crew.invitations.qsize() == 2
     finally:
         release.set()
         holder.join()

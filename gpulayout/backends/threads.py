@@ -11,6 +11,7 @@ waits for, and each step of a caller is one atomic operation or can be done twic
 - A thread enters the list `inside` before it takes a part, and leaves it when it has none left.
 - A caller that goes, for whatever reason, first empties the list of parts and then waits for all who are inside.  A thread
   that enters later finds no part and touches nothing.
+- A handler may also fork.  In the child no other thread is left, so the call waits for none and does all the work itself.
 """
 from __future__ import annotations
 
@@ -57,27 +58,32 @@ def share(work: Callable[[int, int], None], count: int, least: int) -> None:
         work(0, count)
         return
     ends = [count * part // parts for part in range(parts + 1)]
-    call = _Call(work, list(zip(ends, ends[1:]))[::-1])
+    crew = _crew
+    call = _Call(work, list(zip(ends, ends[1:]))[::-1], crew)
     try:
         try:
-            _crew.invite(call, parts - 1, threads - 1)
+            crew.invite(call, parts - 1, threads - 1)
             call.take_parts()
         finally:
             call.close()
     finally:
         call.close()                                 # once more, for an exception that arrived on the way into or out of the first
-    if call.errors:
-        raise call.errors.pop()
+    if call.error is not None:
+        error, call.error = call.error, None         # an error that its own traceback leads to would keep the arrays alive
+        raise error
+    if crew.is_lost:
+        work(0, count)
 
 
 class _Call:
     """The parts of one call of `share` that nobody has begun, and the threads that are at work on others."""
 
-    def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]]) -> None:
+    def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]], crew: _Crew) -> None:
         self.work: Callable[[int, int], None] | None = work
+        self.crew = crew
         self.waiting = parts                         # the next one last
         self.inside: list[LockType] = []             # one lock for each thread at work, which holds it until it is done
-        self.errors: list[BaseException] = []
+        self.error: BaseException | None = None      # to keep one needs no memory, of which there may be none
 
     def take_parts(self) -> None:
         """Do one part after the other until none is left."""
@@ -92,15 +98,17 @@ class _Call:
         """What another thread does."""
         busy = allocate_lock()
         busy.acquire()
+        self.crew.busy.append(busy)
         self.inside.append(busy)
         try:
             self.take_parts()
         except BaseException as error:               # the caller raises it when nobody writes any more
+            self.error = error
             self.waiting.clear()
-            self.errors.append(error)
         finally:
             self.inside.remove(busy)
             busy.release()
+            self.crew.busy.remove(busy)
 
     def close(self) -> None:
         """Let nobody begin a part, wait for those who have, and then raise what arrived meanwhile.  May be called again."""
@@ -109,6 +117,8 @@ class _Call:
             try:
                 self.waiting.clear()
                 for busy in list(self.inside):
+                    if self.crew.is_lost:
+                        break
                     busy.acquire()
                 self.work = None                     # an invitation that nobody has read yet keeps no arrays alive
                 break
@@ -124,6 +134,15 @@ class _Crew:
     def __init__(self) -> None:
         self.seats: dict[int, object] = {}           # which thread has which number
         self.invitations: SimpleQueue[_Call] = SimpleQueue()
+        self.busy: list[LockType] = []               # the locks of all threads at work, for whichever call
+        self.is_lost = False                         # in a forked child: these threads stayed with the parent
+
+    def lose(self) -> None:
+        """Say so to the calls under way, also to one that waits for a lock at this moment."""
+        self.is_lost = True
+        for busy in self.busy:
+            if busy.locked():
+                busy.release()
 
     def invite(self, call: _Call, guests: int, size: int) -> None:
         """Let other threads take part, out of a crew of `size`.  None come when Python is shutting down."""
@@ -148,7 +167,7 @@ class _Crew:
 
     def _serve(self, seat: int) -> None:
         thread = object()
-        if self.seats.setdefault(seat, thread) is not thread:
+        if self.is_lost or self.seats.setdefault(seat, thread) is not thread:
             return
         try:
             while True:
@@ -169,7 +188,8 @@ _crew = _Crew()
 def _forget_threads() -> None:
     """In a forked child: the threads stayed with the parent."""
     global _crew
-    _crew = _Crew()
+    lost, _crew = _crew, _Crew()
+    lost.lose()
 
 
 if hasattr(os, "register_at_fork"):

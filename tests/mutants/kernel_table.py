@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant("copy.cu", "chunks in 32 bits", "const gpl_uint head = move.head, chunks", "const unsigned head = move.head, chunks"),
 
     # ---- rows.cu
-    Mutant("rows.cu", "read guard dropped", "    if (item >= move.total) continue;\n", "", READ_AGAIN),
+    Mutant("rows.cu", "read guard dropped", "    if (item >= move.total) continue;\n", ""),
     Mutant("rows.cu", "write guard dropped", "    if (first + k * GPL_THREADS >= move.total) continue;\n", ""),
     Mutant("rows.cu", "bound of a row in 32 bits", "  gpl_uint bound[GPL_ITEMS];         //", "  unsigned bound[GPL_ITEMS];         //"),
     Mutant("rows.cu", "padding rows are read", "bound[k] = row.inside ? move.axis[0].bound : 0;", "bound[k] = move.axis[0].bound;"),

@@ -35,4 +35,20 @@ EQUIVALENTS = {
     ("gpulayout/backends/numpy_backend.py", "for move, source_offset, target_offset in pieces if len(pieces) == 1 else host_pieces(pieces):",
      "for move, source_offset, target_offset in pieces if len(pieces) == 2 else host_pieces(pieces):"):
         "host_pieces gives back a single piece; of two it only fills first what would be filled later",
+    ("gpulayout/backends/numpy_lookup.py", "found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)          # one that can be read",
+     "found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)          # one that can be read"):
+        "any place of the source will do, and the number of one before the first counts from the end",
+    ("gpulayout/backends/numpy_index.py", "SHARE = 1 << 18              # indices from which on another thread is worth its start",
+     "SHARE = 1 << 19              # indices from which on another thread is worth its start"): _CHOICE,
+    ("gpulayout/planning/host_index_program.py", "if (weight < 0) == is_negated:", "if (weight < 1) == is_negated:"): "no weight is 0",
+    ("gpulayout/planning/explain.py",
+     """return f"{counted(move.place_count, 'place')} looked up one by one" + ", then packed" * (move.target_bits < 8)""",
+     """return f"{counted(move.place_count, 'place')} looked up one by one" + ", then packed" * (move.target_bits != 8)"""):
+        "8 is the most that target_bits can be",
+    ("gpulayout/planning/tile_box.py", "even = {-(-extent // pieces) for pieces in range(2, 9)}",
+     "even = {-(-extent // pieces) for pieces in range( 1, 9)}"): _CHOICE,
+    ("gpulayout/planning/host_plan.py", "if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES)",
+     "if slab.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES)"): _CHOICE,
+    ("gpulayout/planning/box_steps.py", "if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:",
+     "if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 / len(places) >= BOX_LANES:"): _CHOICE,
 }

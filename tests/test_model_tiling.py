@@ -8,8 +8,8 @@ import pytest
 
 import gpulayout as gl
 from gpulayout import COMBINE, Layout, LayoutError, Shape, Tile
+from gpulayout.model.digits import cuts
 from gpulayout.model.tile import reach
-from gpulayout.model.tiling import expand, index_of, is_element, slot_of
 from tests import reference
 
 DIMENSIONS = [(), (1,), (5,), (0,), (13,), (512,), (3, 5), (0, 3), (3, 0), (1, 7), (8, 9), (31, 16), (2, 3, 4), (6, 1, 5), (3, 7, 11),
@@ -35,15 +35,14 @@ def test_places_and_padding_are_those_of_the_independent_model(dimensions):
     for layout, arguments in every_layout(dimensions):
         shape, expected = Shape("f32", dimensions, layout), reference.tiled_numbers(*arguments)
         assert shape.buffer_size == len(expected) and shape.nbytes == 4 * len(expected), shape
-        places = np.asarray(slot_of(np.indices(dimensions), shape) if dimensions else slot_of((), shape))
+        table = gl.stride_table(shape)
+        places = np.broadcast_to(table.linear_of(np.indices(dimensions)), dimensions)
         assert np.array_equal(expected[places], numbers), shape                      # where every element is
         slots = np.arange(-2, len(expected) + 3)
-        found = index_of(slots, shape)
-        assert np.array_equal(is_element(slots, shape), np.concatenate([[False] * 2, expected >= 0, [False] * 3])), shape
-        wanted = np.concatenate([[-1, -1], expected, [-1, -1, -1]])
-        for dim, coordinate in enumerate(found):                                     # what every place is, outside ones too
-            logical = np.append(np.indices(dimensions)[dim].ravel(), -1)
-            assert np.array_equal(coordinate, logical[wanted]), (shape, dim)
+        is_element = table.is_element(slots)                                         # of places outside of the buffer too
+        assert np.array_equal(is_element, np.concatenate([[False] * 2, expected >= 0, [False] * 3])), shape
+        for dim, coordinate in enumerate(table.index_of(slots[is_element])):
+            assert np.all(coordinate == np.indices(dimensions)[dim].ravel()[expected[expected >= 0]]), (shape, dim)
 
 
 @pytest.mark.parametrize("text, index, place", [
@@ -56,23 +55,26 @@ def test_places_and_padding_are_those_of_the_independent_model(dimensions):
 def test_the_worked_examples(text, index, place):
     """Plain integers in, plain integers out."""
     shape = gl.parse_shape(text)
-    found = slot_of(index, shape)
+    table = gl.stride_table(shape)
+    found = table.linear_of(index)
     assert found == place and type(found) is int
-    assert index_of(place, shape) == index and all(type(coordinate) is int for coordinate in index_of(place, shape))
+    assert table.index_of(place) == index and all(type(coordinate) is int for coordinate in table.index_of(place))
+    assert table.is_element(place) is True
 
 
 def test_places_past_32_bits_are_exact():
     shape = gl.parse_shape("s8[2147483648,2049]{1,0:T(8,128)(4,1)}")
     index = (2**31 - 1, 2048)
-    place = slot_of(index, shape)
-    assert place == (2**28 - 1) * 17 * 1024 + 16 * 1024 + 1 * 512 + 0 * 4 + 3 and index_of(place, shape) == index
+    table = gl.stride_table(shape)
+    place = table.linear_of(index)
+    assert place == (2**28 - 1) * 17 * 1024 + 16 * 1024 + 1 * 512 + 0 * 4 + 3 and table.index_of(place) == index
 
 
 def test_sizes_after_tiles():
-    assert expand((3, 5), [Tile((2, 2))]) == (2, 3, 2, 2)
-    assert expand((8, 1, 1280, 16384), [Tile((8, 128)), Tile((2, 1))]) == (8, 1, 160, 128, 4, 128, 2, 1)
-    assert expand((), [Tile((128,))]) == (1, 128) and expand((2, 3), ()) == (2, 3)
-    assert expand((2, 7, 8, 11, 10), [Tile(("*", "*", 2, "*", 3))]) == (56, 37, 2, 3)
+    assert cuts((3, 5), [Tile((2, 2))]).sizes == (2, 3, 2, 2)
+    assert cuts((8, 1, 1280, 16384), [Tile((8, 128)), Tile((2, 1))]).sizes == (8, 1, 160, 128, 4, 128, 2, 1)
+    assert cuts((), [Tile((128,))]).sizes == (1, 128) and cuts((2, 3), ()).sizes == (2, 3)
+    assert cuts((2, 7, 8, 11, 10), [Tile(("*", "*", 2, "*", 3))]).sizes == (56, 37, 2, 3)
 
 
 def test_a_tile_is_a_value():
@@ -92,9 +94,9 @@ def test_how_many_dimensions_tiles_touch(tiles, touched):
     tiles = [Tile(tile) for tile in tiles]
     assert reach(tiles) == touched
     for rank in range(touched, touched + 3):
-        assert expand((1009,) * rank, tiles)[:rank - touched] == (1009,) * (rank - touched)
+        assert cuts((1009,) * rank, tiles).sizes[:rank - touched] == (1009,) * (rank - touched)
     if touched:
-        assert expand((1009,) * touched, tiles)[0] != 1009
+        assert cuts((1009,) * touched, tiles).sizes[0] != 1009
 
 
 TILED = Layout((1, 2, 0), tiles=((8, 128), (2, 1)), split_configs=((0, (1,)), (2, (100,))), memory_space=3)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpulayout.model import tiling
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
+from gpulayout.model.stride_table import stride_table
 from gpulayout.planning.affine_box import Box, box, fused
 from gpulayout.planning.bits_pieces import packed_pieces, whole_piece
 from gpulayout.planning.lookup_move import NotInBoxes, pack_lookup, relayout_lookup, unpack_lookup
@@ -104,8 +104,10 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
                           f"{8 // shape.bits_per_element} elements share a byte; gl.unpack copies the array out of them")
     if not shape.is_tiled:
         return shape.byte_strides
-    zero = [0] * shape.rank
-    strides = tuple(shape.itemsize * tiling.slot_of([*zero[:dim], int(size > 1), *zero[dim + 1:]], shape)
+    if not shape.element_count:
+        return shape.with_layout(None).byte_strides
+    table, zero = stride_table(shape), [0] * shape.rank
+    strides = tuple(shape.itemsize * table.linear_of([*zero[:dim], int(size > 1), *zero[dim + 1:]])
                     for dim, size in enumerate(shape.dimensions))
     for part in element_boxes(shape.dimensions, array_side(strides), shape_side(shape, shape.itemsize)):
         (start, *steps), (place, *place_steps) = part.rows

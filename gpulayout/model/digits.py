@@ -84,6 +84,18 @@ def size_of(digits: Iterable[Digit]) -> int:
 
 # ---- the table -------------------------------------------------------------------------------------------------
 
+class Share(NamedTuple):
+    """A digit, seen from the value that it is a piece of: value // step % extent * stride goes into a sum.
+
+    into    a number, as digits call it; past all of them, the linear index
+    """
+
+    into: int
+    step: int
+    extent: int
+    stride: int
+
+
 @dataclass(frozen=True)
 class StrideTable:
     """All digits of a layout, most minor first, with the logical sizes that tell elements from padding.
@@ -103,6 +115,14 @@ class StrideTable:
         return (*self.dimensions, *map(size_of, self.numbers))
 
     @functools.cached_property
+    def reaches(self) -> tuple[int, ...]:
+        """As `sizes`, but of a number only as far as it gets for elements: a padded width does not count."""
+        found = list(self.dimensions)
+        for digits in self.numbers:
+            found.append(1 + sum(min(d.extent - 1, (found[d.dim] - 1) // d.step) * d.stride for d in digits))
+        return tuple(found)
+
+    @functools.cached_property
     def is_strided(self) -> bool:
         """True when every dimension is one digit: then one stride for each says all."""
         return not self.numbers and sorted(digit.dim for digit in self.digits) == list(range(len(self.dimensions)))
@@ -119,6 +139,16 @@ class StrideTable:
         ends = [max((d.step * d.extent for digits in sums for d in digits if d.dim == value), default=0) for value in range(len(self.sizes))]
         return tuple([(dim, step, extent if step * extent < ends[dim] else None, stride) for dim, step, extent, stride in digits]
                      for digits in sums)
+
+    @functools.cached_property
+    def shares(self) -> tuple[tuple[Share, ...], ...]:
+        """For every coordinate, and after them every number, its digits, most major first; those that are 0 for all elements are left out."""
+        found: list[list[Share]] = [[] for _ in self.sizes]
+        for into, digits in enumerate((*self.numbers, self.digits), len(self.dimensions)):
+            for dim, *others in digits:
+                found[dim].append(Share(into, *others))
+        return tuple(tuple(sorted((share for share in shares if share.step < size), key=lambda share: -share.step))
+                     for shares, size in zip(found, self.reaches))
 
     def linear_of(self, index: Sequence[Any]) -> Any:
         """The linear index of one logical index, unchecked.

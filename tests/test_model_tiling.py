@@ -8,7 +8,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout import COMBINE, Layout, LayoutError, Shape, Tile
-from gpulayout.model.digits import cuts
+from gpulayout.model.digits import cuts, widths_in_tiles
 from gpulayout.model.tile import reach
 from tests import reference
 
@@ -16,7 +16,7 @@ DIMENSIONS = [(), (1,), (5,), (0,), (13,), (512,), (3, 5), (0, 3), (3, 0), (1, 7
               (1, 1, 1), (2, 3, 2, 5)]
 TILES = [[], [(1,)], [(2,)], [(4,)], [(100,)], [(2, 2)], [(8, 4)], [(1, 3)], [(2, 4), (2, 1)], [(3,), (2,)], [(4, 6), (3, 4)],
          [(2, 2, 2)], [(2, 3), (2, 2, 2)], [(2,), (3, 2), (2, 3)], [("*", 4)], [(2, "*", 3)], [("*", "*", 2, 3)], [("*", 3, "*", 2)],
-         [(3, 4), (2, "*", 5)], [("*", 6), ("*", 4), (2, 2)]]
+         [(3, 4), (2, "*", 5)], [("*", 6), ("*", 4), (2, 2)], [(2,), (2, 1), ("*", "*", "*", 1)], [(3,), (4, 5), (2, 3)]]
 WIDER = [None, (2, 0, 1, 3)]
 
 
@@ -43,6 +43,31 @@ def test_places_and_padding_are_those_of_the_independent_model(dimensions):
         assert np.array_equal(is_element, np.concatenate([[False] * 2, expected >= 0, [False] * 3])), shape
         for dim, coordinate in enumerate(table.index_of(slots[is_element])):
             assert np.all(coordinate == np.indices(dimensions)[dim].ravel()[expected[expected >= 0]]), (shape, dim)
+
+
+@pytest.mark.parametrize("dimensions", [(5,), (1,), (3, 5), (1, 7), (2, 3, 4)], ids=str)
+def test_indices_up_to_the_end_of_the_tiles_have_places_of_their_own(dimensions):
+    """Beyond the dimensions these are padding: what a picture shows of it."""
+    beyond = 0
+    for layout, arguments in every_layout(dimensions):
+        shape, expected = Shape("f32", dimensions, layout), reference.tiled_numbers(*arguments)
+        widths = widths_in_tiles(shape.buffer_dimensions, layout.major_to_minor, layout.tiles)
+        index = np.indices(widths)
+        places = np.broadcast_to(gl.stride_table(shape).linear_of(index), widths)
+        assert len(np.unique(places)) == places.size and places.max() < shape.buffer_size, shape
+        inside = np.all([coordinate < size for coordinate, size in zip(index, dimensions)], axis=0)
+        assert np.array_equal(expected[places] >= 0, inside), shape
+        beyond += not inside.all()
+    assert beyond
+
+
+@pytest.mark.parametrize("text, digits, numbers", [
+    ("f32[2,3,1024]{2,1,0:T(*,*,128)}", 4, 0),                           # the cut falls on a digit that others are joined to
+    ("f32[2,6]{1,0:T(*,12)}", 2, 0), ("f32[6,4]{1,0:T(2,4)(*,8)}", 3, 0), ("f32[2,6]{1,0:T(*,4)}", 2, 1),
+])
+def test_a_cut_that_falls_between_joined_digits_or_divides_one_names_no_number(text, digits, numbers):
+    table = gl.stride_table(text)
+    assert (len(table.digits), len(table.numbers)) == (digits, numbers)
 
 
 @pytest.mark.parametrize("text, index, place", [

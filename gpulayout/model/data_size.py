@@ -14,7 +14,7 @@ import functools
 import numpy as np
 
 from gpulayout.model.arguments import takes_shapes
-from gpulayout.model.digits import Digit, StrideTable
+from gpulayout.model.digits import Share, StrideTable
 from gpulayout.model.same_places import period, row_major_indices
 from gpulayout.model.shape import Shape
 from gpulayout.model.stride_table import stride_table
@@ -50,30 +50,22 @@ def _places(shape: Shape) -> int:
 
 def _farthest(table: StrideTable) -> int:
     """The farthest place of an element; every number of the table is one digit of one value."""
-    rank = len(table.dimensions)
-    digits: list[list[Digit]] = [[] for _ in table.sizes]                    # of every value, most major first
-    named = {digit: rank + number for number, of in enumerate(table.numbers) for digit in of}
-    for digit in sorted((*table.digits, *named), key=lambda digit: -digit.step):
-        digits[digit.dim].append(digit)
+    def place(share: Share, digit: int) -> int:
+        if share.into == len(table.sizes):
+            return digit * share.stride
+        return sum(place(part, digit // part.step % part.extent) for part in table.shares[share.into])
 
-    def place(digit: Digit, value: int) -> int:
-        if digit not in named:
-            return value * digit.stride
-        return sum(place(part, value // part.step % part.extent) for part in digits[named[digit]])
-
-    def farthest_digit(digit: Digit, count: int) -> int:
-        return farthest(named[digit], 0, count) if digit in named else (count - 1) * digit.stride
+    def farthest_of(share: Share, count: int) -> int:
+        return (count - 1) * share.stride if share.into == len(table.sizes) else farthest(share.into, 0, count)
 
     @functools.cache
     def farthest(value: int, at: int, count: int) -> int:
-        """What the digits from number `at` on add at most, of the values 0..count-1."""
-        if at == len(digits[value]):
+        """What the digits of a value from number `at` on add at most, of the values 0..count-1."""
+        if at == len(table.shares[value]):
             return 0
-        digit = digits[value][at]
-        if digit.step >= count:
-            return farthest(value, at + 1, count)
-        last, rest = divmod(count - 1, digit.step)
-        found = place(digit, last) + farthest(value, at + 1, rest + 1)
-        return max(found, farthest_digit(digit, last) + farthest(value, at + 1, digit.step))
+        share = table.shares[value][at]
+        last, rest = divmod(count - 1, share.step)
+        found = place(share, last) + farthest(value, at + 1, rest + 1)
+        return max(found, farthest_of(share, last) + farthest(value, at + 1, share.step)) if last else found
 
     return sum(farthest(dim, 0, size) for dim, size in enumerate(table.dimensions))

@@ -136,13 +136,15 @@ class StrideTable:
     def _turning(self) -> tuple[list[tuple[int, int, int | None, int]], ...]:
         """The digits of every number, the linear index last; an extent of None where the digit is the most major one of its value."""
         sums = (*self.numbers, self.digits)
-        ends = [max((d.step * d.extent for digits in sums for d in digits if d.dim == value), default=0) for value in range(len(self.sizes))]
+        ends = [0] * len(self.sizes)
+        for dim, step, extent, _ in (digit for digits in sums for digit in digits):
+            ends[dim] = max(ends[dim], step * extent)
         return tuple([(dim, step, extent if step * extent < ends[dim] else None, stride) for dim, step, extent, stride in digits]
                      for digits in sums)
 
     @functools.cached_property
     def shares(self) -> tuple[tuple[Share, ...], ...]:
-        """For every coordinate, and after them every number, its digits, most major first; those that are 0 for all elements are left out."""
+        """For every coordinate, and after them every number, its digits, most major first, without those that are 0 for all elements."""
         found: list[list[Share]] = [[] for _ in self.sizes]
         for into, digits in enumerate((*self.numbers, self.digits), len(self.dimensions)):
             for dim, *others in digits:
@@ -251,12 +253,12 @@ def _with_tail(parts: list[Part], numbers: tuple[Digits, ...], widths: Sequence[
     tail is a digit of a number that is always 0.
     """
     sizes = [*widths, *map(size_of, numbers)]
-    if not parts or parts[0][1] * parts[0][2] < sizes[parts[0][0]]:
-        parts, numbers = [(len(sizes), 1, 1), *parts], (*numbers, ())
-    (dim, step, extent), *others = parts
-    if extent == 1:
-        step = max(below * size for value, below, size in parts if value == dim)             # past all indices in tiles
-    return [(dim, step, -(-buffer_size // _size(others))), *others], numbers
+    dim, step, extent = parts[0] if parts else (len(sizes), 1, 1)
+    ends = [below * size for digits in (parts, *numbers) for value, below, size, *_ in digits if value == dim]
+    if not ends or step * extent < max(sizes[dim], *ends) and extent > 1:
+        return [(len(sizes), 1, -(-buffer_size // _size(parts))), *parts], (*numbers, ())
+    others = parts[1:]
+    return [(dim, step if extent > 1 else max(ends), -(-buffer_size // _size(others))), *others], numbers          # past all indices in tiles
 
 
 def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles: tuple[Tile, ...]) -> tuple[int, ...]:

@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpulayout.model.digits import Digit, StrideTable
 from gpulayout.model.shape import Shape
 from gpulayout.model.stride_table import stride_table
 
@@ -75,30 +74,23 @@ def _runs(source: Shape, target: Shape) -> Iterator[Run]:
 def period(shape: Shape, run: Sequence[int]) -> int:
     """After how many elements along a run of dimensions all places are those before, moved on by one distance.
 
-    The first dimension of the run is then `times` further on, the others are where they were.  A digit above which there are others
-    must have moved by whole turns, so that it is what it was; the most major one of a value by whole steps.  `times` grows from value
-    to value.
+    The first dimension of the run is then `times` further on, the others are where they were.  The most major digit of a value must have
+    moved by whole steps, and those below it by whole turns, so that they are what they were.  `times` grows from value to value.
 
     >>> from gpulayout import parse_shape
     >>> period(parse_shape("f32[90]{0:T(4)(3)}"), [0]), period(parse_shape("f32[9,7]{1,0:T(*,4)(3)}"), [0])
     (4, 4)
     """
     table, times = stride_table(shape), 1
-    moved = [int(dim == run[0]) for dim in range(shape.rank)]
-    for value, size in enumerate(table.sizes):
-        if value >= shape.rank:
-            moved.append(sum(moved[d.dim] // d.step * d.stride for d in table.numbers[value - shape.rank] if _moves_on(d, table)))
-        turns = [d.step if _moves_on(d, table) else d.step * d.extent
-                 for digits in (table.digits, *table.numbers) for d in digits if d.dim == value and d.step < size]
-        turn = math.lcm(*turns)
-        more = turn // math.gcd(moved[value], turn)
-        times, moved = times * more, [more * by for by in moved]
+    moved = [int(value == run[0]) for value in range(len(table.sizes) + 1)]
+    for value, shares in enumerate(table.shares):
+        if shares:
+            first, *others = shares
+            turn = math.lcm(first.step, *(share.step * share.extent for share in others))
+            more = turn // math.gcd(moved[value], turn)
+            times, moved = times * more, [more * by for by in moved]
+            moved[first.into] += moved[value] // first.step * first.stride
     return times * math.prod(shape.dimensions[dim] for dim in run[1:])
-
-
-def _moves_on(digit: Digit, table: StrideTable) -> bool:
-    """True for the most major digit of its value: nothing of an element's value is above it, so it never starts again."""
-    return digit.step < table.sizes[digit.dim] <= digit.step * digit.extent
 
 
 def _agree(source: Shape, target: Shape, runs: Sequence[Run], box: Sequence[int]) -> bool:

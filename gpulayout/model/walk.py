@@ -41,36 +41,37 @@ def walk(shape: Shape) -> Walk | None:
     """
     if not shape.is_tiled:
         return join(zip(shape.dimensions, shape.strides))
-    parts = _parts(stride_table(shape))
-    if parts is None:
-        return None
+    table = stride_table(shape)
     loops: list[tuple[int, int]] = []
-    for size, found in zip(shape.dimensions, parts):
-        for step, stride in sorted(found, reverse=True):
-            if size > step and size % step:
+    for dim, size in enumerate(shape.dimensions):
+        found = _parts(table, dim)
+        if found is None:
+            return None
+        for step, stride in found:
+            if size % step:
                 if not _continues(found, step, stride):
                     return None                       # the last turn of this loop is shorter than the others
                 continue
-            loops.append((-(-size // step), stride))
-            size = min(size, step)
+            loops.append((size // step, stride))
+            size = step
     return join(loops)
 
 
-def _parts(table: StrideTable) -> list[Parts] | None:
-    """Steps and strides of the digits of every dimension; None when a number joins dimensions.
+def _parts(table: StrideTable, value: int) -> Parts | None:
+    """Steps and strides of the digits of a value, most major first; None when it goes into a number that joins values.
 
-    A digit of a number that is a digit itself is one of the dimension: c % 3 // 2 steps by 2.
+    A digit of a number that is a digit itself is one of the value: c % 3 // 2 steps by 2.
     """
-    parts: list[Parts] = [[] for _ in table.sizes]
-    for digit in table.digits:
-        parts[digit.dim].append((digit.step, digit.stride))
-    for number in reversed(range(len(table.numbers))):
-        found, digits = parts.pop(), table.numbers[number]
-        if found and len(digits) > 1:
+    found: Parts = []
+    for share in table.shares[value]:
+        if share.into == len(table.sizes):
+            found.append((share.step, share.stride))
+            continue
+        parts = _parts(table, share.into) if len(table.numbers[share.into - len(table.dimensions)]) == 1 else None
+        if parts is None:
             return None
-        for digit in digits:
-            parts[digit.dim] += [(digit.step * step, stride) for step, stride in found if step < digit.extent]
-    return parts
+        found += [(share.step * step, stride) for step, stride in parts]
+    return found
 
 
 def _continues(parts: Parts, step: int, stride: int) -> bool:

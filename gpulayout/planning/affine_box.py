@@ -79,9 +79,6 @@ def fused(whole: Box) -> Box:
 
 def cut(whole: Box, number: int, size: int) -> Iterator[Box]:
     """Boxes that together are the whole, in each of which row `number`, divided by `size`, grows evenly."""
-    if size == 1:
-        yield whole
-        return
     waiting = [whole]
     while waiting:
         part = waiting.pop()
@@ -105,7 +102,7 @@ def _cut_once(whole: Box, number: int, size: int) -> tuple[Box, ...]:
     row = whole.rows[number]
     steps = [(step, loop) for loop, step in enumerate(row[1:]) if step % size and whole.extents[loop] > 1]
     start = row[0] % size
-    reach = sum(step * (whole.extents[loop] - 1) for step, loop in steps)
+    reach = sum([step * (whole.extents[loop] - 1) for step, loop in steps])
     if start + reach < size:
         return ()
     step, loop = max(steps)
@@ -121,9 +118,9 @@ def _cut_once(whole: Box, number: int, size: int) -> tuple[Box, ...]:
 
 
 def split_below(whole: Box, number: int, size: int) -> Iterator[tuple[Box, bool]]:
-    """Boxes that together are the whole, in each of which row `number` is below `size` everywhere or nowhere, and which; steps are not negative."""
+    """Boxes that together are the whole, and whether row `number` is below `size` in them, everywhere or nowhere; no step is negative."""
     start, *steps = whole.rows[number]
-    reach = sum(step * (extent - 1) for step, extent in zip(steps, whole.extents))
+    reach = sum([step * (extent - 1) for step, extent in zip(steps, whole.extents)])
     if start + reach < size or start >= size:
         yield whole, start < size
         return

@@ -96,11 +96,12 @@ def _taken(boxes: Iterable[Box], row: int, into: int, step: int, factor: int) ->
         if not any(whole.rows[row]):
             yield whole
             continue
-        for part in cut(whole, row, step):
-            rows = list(part.rows)
-            outer, rows[row] = divided(rows[row], step)
-            rows[into] = plus(rows[into], outer, factor)
-            yield part.with_rows(rows)
+        for part in cut(whole, row, step) if step > 1 else (whole,):
+            extents, rows, dimensions = part
+            outer, inner = divided(rows[row], step)
+            rows = list(rows)
+            rows[row], rows[into] = inner, plus(rows[into], outer, factor)
+            yield Box(extents, tuple(rows), dimensions)
 
 
 def _all_places(table: StrideTable) -> Iterator[tuple[Box, bool]]:

@@ -39,6 +39,7 @@ from gpulayout.model.compare import (
     shapes_equal,
 )
 from gpulayout.model.data_size import data_nbytes
+from gpulayout.model.digits import Digit, StrideTable
 from gpulayout.model.dynamic import UNBOUNDED
 from gpulayout.model.each_index import each_index
 from gpulayout.model.element_type import ElementType
@@ -68,6 +69,7 @@ from gpulayout.model.shape_trees import (
 )
 from gpulayout.model.split_config import SplitConfig
 from gpulayout.model.splits import max_elements_in_split, max_split_size
+from gpulayout.model.stride_table import stride_table
 from gpulayout.model.strides import byte_strides_is_major_to_minor, layout_from_strides
 from gpulayout.model.subshapes import (
     index_is_valid,
@@ -88,7 +90,6 @@ from gpulayout.operations.indexing import convert_linear, delinearize, linearize
 from gpulayout.operations.many import relayout_many
 from gpulayout.operations.packing import empty, pack, shape_of, unpack, view
 from gpulayout.operations.relayout import Plan, plan, relayout
-from gpulayout.planning.stride_table import Digit, StrideTable, stride_table
 from gpulayout.version import __version__
 
 __all__ = [

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout import Layout, Shape
-from gpulayout.model.tiling import slot_of
 from gpulayout.model.walk import walk
 from tests.strategies import dimensions, tiled_layouts
 
@@ -21,7 +20,7 @@ def places(shape):
     """Places up to and with the last one that holds an element."""
     if not shape.element_count:
         return 0
-    return int(np.max(slot_of(np.indices(shape.dimensions, np.int64), shape) if shape.rank else slot_of((), shape))) + 1
+    return int(np.max(gl.stride_table(shape).linear_of(np.indices(shape.dimensions, np.int64)))) + 1
 
 
 @pytest.mark.parametrize("sizes", [(5,), (7,), (9,), (3, 5), (4, 4), (2, 3, 3)], ids=str)
@@ -30,7 +29,7 @@ def test_the_data_end_with_the_element_that_lies_last(sizes):
     for order, tiles in itertools.product(itertools.permutations(range(len(sizes))), itertools.product(FIRST, SECOND)):
         shape = Shape("u8", sizes, Layout(order, tiles=[tile for tile in tiles if tile]))
         assert gl.data_nbytes(shape) == places(shape), shape
-        last = int(slot_of([size - 1 for size in sizes], shape)) + 1
+        last = int(gl.stride_table(shape).linear_of([size - 1 for size in sizes])) + 1
         behind += places(shape) > last
     assert behind                                       # the last index is not always the last place
 
@@ -55,17 +54,17 @@ def test_data_of_many_elements_take_no_time():
     shape = gl.parse_shape("u8[1099511627777,3]{1,0:T(4,2)(3,2)}")
     assert walk(shape) is None
     near_the_end = itertools.product(range(1099511627777 - 9, 1099511627777), range(3))
-    last = max(slot_of(index, shape) for index in near_the_end)
+    last = max(gl.stride_table(shape).linear_of(index) for index in near_the_end)
     assert gl.data_nbytes(shape) == last + 1
     many = Shape("u8", (2**40 - 2,), Layout((0,), tiles=[(3,)] + [(2,)] * 40))               # 41 cuts, one in the other
-    assert walk(many) is None and gl.data_nbytes(many) == slot_of((2**40 - 3,), many) + 1      # none of them changes an order
+    assert walk(many) is None and gl.data_nbytes(many) == gl.stride_table(many).linear_of((2**40 - 3,)) + 1      # none of them changes an order
 
 
 def test_data_of_many_elements_in_combined_dimensions_take_no_time():
     """Places repeat after 100 elements and after 100 rows: 10^4 elements are looked at, not 10^10."""
     shape = gl.parse_shape("u8[100000,99999]{1,0:T(*,100)(30)(3,7)}")
     window = np.meshgrid(np.arange(99_000, 100_000), np.arange(99_700, 99_999), indexing="ij")
-    assert walk(shape) is None and gl.data_nbytes(shape) == int(np.max(slot_of(window, shape))) + 1
+    assert walk(shape) is None and gl.data_nbytes(shape) == int(np.max(gl.stride_table(shape).linear_of(window))) + 1
 
 
 @pytest.mark.parametrize("text, data, logical, whole", [

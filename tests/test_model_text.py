@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout import Layout, Shape, ShapeTextError
-from gpulayout.model import checks, text_reader, tiling
+from gpulayout.model import checks, digits, text_reader
 from gpulayout.model.arguments import as_shape
 from tests.counted_pattern import CountedPattern
 from tests.random_shapes import COUNT, random_shapes
@@ -133,7 +133,7 @@ def test_reading_takes_a_number_of_steps_linear_in_the_text(name, monkeypatch):
 def test_sizes_that_are_too_large_together_are_not_written_out():
     """Exact products of all of them would take quadratic time."""
     assert checks.product([9] * 100_000) == 9**81 > 2**256
-    sizes = tiling.expand((1,), (gl.Tile((9,) * 5000), gl.Tile((gl.COMBINE,) * 9999 + (2,))))
+    sizes = digits.cuts((1,), (gl.Tile((9,) * 5000), gl.Tile((gl.COMBINE,) * 9999 + (2,)))).sizes
     assert math.prod(sizes) > 2**256 and max(map(int.bit_length, sizes)) < 300
     with pytest.raises(gl.LayoutError, match=r"^dimensions \(9, .*, \.\.\.\) is too large for .*: at least 2\^253 bytes, the limit is 2\^63-1$"):
         Shape("f32", (9,) * 100)
@@ -161,9 +161,9 @@ def test_the_shapes_of_long_texts_are_not_kept():
     short, long = ("u8[" + "1," * count + "2]" for count in (10, 5000))
     assert as_shape(short) is as_shape(short) and as_shape(long) is not as_shape(long)
     tiles = (gl.Tile((2,)),) * 100
-    kept = tiling.steps.cache_info().currsize
-    tiling.expand((3, 5), tiles)
-    assert tiling.steps.cache_info().currsize == kept
+    kept = digits._cuts.cache_info().currsize
+    digits.cuts((3, 5), tiles)
+    assert digits._cuts.cache_info().currsize == kept
 
 
 @given(st.text(alphabet="f32sbpred[]{}(),:PDVTLESCM#?<=0123456789-/*. \n\u0663\uff11\0", max_size=60))

@@ -9,7 +9,6 @@ import pytest
 import gpulayout as gl
 from gpulayout import Layout, Shape
 from gpulayout.model import same_places
-from gpulayout.model.tiling import slot_of
 from gpulayout.model.walk import walk
 from tests.reference import tiled_numbers
 
@@ -21,7 +20,7 @@ DIMENSIONS = [(), (1,), (6,), (8,), (4, 8), (3, 8), (2, 12), (1, 8), (8, 1), (2,
 @functools.cache
 def places(shape):
     """Where every element lies, in row-major order."""
-    found = slot_of(np.indices(shape.dimensions), shape) if shape.rank else slot_of((), shape)
+    found = gl.stride_table(shape).linear_of(np.indices(shape.dimensions))
     return np.asarray(found).reshape(-1)
 
 

@@ -8,15 +8,15 @@ import pytest
 
 import gpulayout as gl
 from gpulayout import COMBINE, Layout, LayoutError, Shape, Tile
+from gpulayout.model.digits import cuts, widths_in_tiles
 from gpulayout.model.tile import reach
-from gpulayout.model.tiling import expand, index_of, is_element, slot_of
 from tests import reference
 
 DIMENSIONS = [(), (1,), (5,), (0,), (13,), (512,), (3, 5), (0, 3), (3, 0), (1, 7), (8, 9), (31, 16), (2, 3, 4), (6, 1, 5), (3, 7, 11),
               (1, 1, 1), (2, 3, 2, 5)]
 TILES = [[], [(1,)], [(2,)], [(4,)], [(100,)], [(2, 2)], [(8, 4)], [(1, 3)], [(2, 4), (2, 1)], [(3,), (2,)], [(4, 6), (3, 4)],
          [(2, 2, 2)], [(2, 3), (2, 2, 2)], [(2,), (3, 2), (2, 3)], [("*", 4)], [(2, "*", 3)], [("*", "*", 2, 3)], [("*", 3, "*", 2)],
-         [(3, 4), (2, "*", 5)], [("*", 6), ("*", 4), (2, 2)]]
+         [(3, 4), (2, "*", 5)], [("*", 6), ("*", 4), (2, 2)], [(2,), (2, 1), ("*", "*", "*", 1)], [(3,), (4, 5), (2, 3)]]
 WIDER = [None, (2, 0, 1, 3)]
 
 
@@ -35,15 +35,39 @@ def test_places_and_padding_are_those_of_the_independent_model(dimensions):
     for layout, arguments in every_layout(dimensions):
         shape, expected = Shape("f32", dimensions, layout), reference.tiled_numbers(*arguments)
         assert shape.buffer_size == len(expected) and shape.nbytes == 4 * len(expected), shape
-        places = np.asarray(slot_of(np.indices(dimensions), shape) if dimensions else slot_of((), shape))
+        table = gl.stride_table(shape)
+        places = np.broadcast_to(table.linear_of(np.indices(dimensions)), dimensions)
         assert np.array_equal(expected[places], numbers), shape                      # where every element is
         slots = np.arange(-2, len(expected) + 3)
-        found = index_of(slots, shape)
-        assert np.array_equal(is_element(slots, shape), np.concatenate([[False] * 2, expected >= 0, [False] * 3])), shape
-        wanted = np.concatenate([[-1, -1], expected, [-1, -1, -1]])
-        for dim, coordinate in enumerate(found):                                     # what every place is, outside ones too
-            logical = np.append(np.indices(dimensions)[dim].ravel(), -1)
-            assert np.array_equal(coordinate, logical[wanted]), (shape, dim)
+        is_element = table.is_element(slots)                                         # of places outside of the buffer too
+        assert np.array_equal(is_element, np.concatenate([[False] * 2, expected >= 0, [False] * 3])), shape
+        for dim, coordinate in enumerate(table.index_of(slots[is_element])):
+            assert np.all(coordinate == np.indices(dimensions)[dim].ravel()[expected[expected >= 0]]), (shape, dim)
+
+
+@pytest.mark.parametrize("dimensions", [(5,), (1,), (3, 5), (1, 7), (2, 3, 4)], ids=str)
+def test_indices_up_to_the_end_of_the_tiles_have_places_of_their_own(dimensions):
+    """Beyond the dimensions these are padding: what a picture shows of it."""
+    beyond = 0
+    for layout, arguments in every_layout(dimensions):
+        shape, expected = Shape("f32", dimensions, layout), reference.tiled_numbers(*arguments)
+        widths = widths_in_tiles(shape.buffer_dimensions, layout.major_to_minor, layout.tiles)
+        index = np.indices(widths)
+        places = np.broadcast_to(gl.stride_table(shape).linear_of(index), widths)
+        assert len(np.unique(places)) == places.size and places.max() < shape.buffer_size, shape
+        inside = np.all([coordinate < size for coordinate, size in zip(index, dimensions)], axis=0)
+        assert np.array_equal(expected[places] >= 0, inside), shape
+        beyond += not inside.all()
+    assert beyond
+
+
+@pytest.mark.parametrize("text, digits, numbers", [
+    ("f32[2,3,1024]{2,1,0:T(*,*,128)}", 4, 0),                           # the cut falls on a digit that others are joined to
+    ("f32[2,6]{1,0:T(*,12)}", 2, 0), ("f32[6,4]{1,0:T(2,4)(*,8)}", 3, 0), ("f32[2,6]{1,0:T(*,4)}", 2, 1),
+])
+def test_a_cut_that_falls_between_joined_digits_or_divides_one_names_no_number(text, digits, numbers):
+    table = gl.stride_table(text)
+    assert (len(table.digits), len(table.numbers)) == (digits, numbers)
 
 
 @pytest.mark.parametrize("text, index, place", [
@@ -56,23 +80,26 @@ def test_places_and_padding_are_those_of_the_independent_model(dimensions):
 def test_the_worked_examples(text, index, place):
     """Plain integers in, plain integers out."""
     shape = gl.parse_shape(text)
-    found = slot_of(index, shape)
+    table = gl.stride_table(shape)
+    found = table.linear_of(index)
     assert found == place and type(found) is int
-    assert index_of(place, shape) == index and all(type(coordinate) is int for coordinate in index_of(place, shape))
+    assert table.index_of(place) == index and all(type(coordinate) is int for coordinate in table.index_of(place))
+    assert table.is_element(place) is True
 
 
 def test_places_past_32_bits_are_exact():
     shape = gl.parse_shape("s8[2147483648,2049]{1,0:T(8,128)(4,1)}")
     index = (2**31 - 1, 2048)
-    place = slot_of(index, shape)
-    assert place == (2**28 - 1) * 17 * 1024 + 16 * 1024 + 1 * 512 + 0 * 4 + 3 and index_of(place, shape) == index
+    table = gl.stride_table(shape)
+    place = table.linear_of(index)
+    assert place == (2**28 - 1) * 17 * 1024 + 16 * 1024 + 1 * 512 + 0 * 4 + 3 and table.index_of(place) == index
 
 
 def test_sizes_after_tiles():
-    assert expand((3, 5), [Tile((2, 2))]) == (2, 3, 2, 2)
-    assert expand((8, 1, 1280, 16384), [Tile((8, 128)), Tile((2, 1))]) == (8, 1, 160, 128, 4, 128, 2, 1)
-    assert expand((), [Tile((128,))]) == (1, 128) and expand((2, 3), ()) == (2, 3)
-    assert expand((2, 7, 8, 11, 10), [Tile(("*", "*", 2, "*", 3))]) == (56, 37, 2, 3)
+    assert cuts((3, 5), [Tile((2, 2))]).sizes == (2, 3, 2, 2)
+    assert cuts((8, 1, 1280, 16384), [Tile((8, 128)), Tile((2, 1))]).sizes == (8, 1, 160, 128, 4, 128, 2, 1)
+    assert cuts((), [Tile((128,))]).sizes == (1, 128) and cuts((2, 3), ()).sizes == (2, 3)
+    assert cuts((2, 7, 8, 11, 10), [Tile(("*", "*", 2, "*", 3))]).sizes == (56, 37, 2, 3)
 
 
 def test_a_tile_is_a_value():
@@ -92,9 +119,9 @@ def test_how_many_dimensions_tiles_touch(tiles, touched):
     tiles = [Tile(tile) for tile in tiles]
     assert reach(tiles) == touched
     for rank in range(touched, touched + 3):
-        assert expand((1009,) * rank, tiles)[:rank - touched] == (1009,) * (rank - touched)
+        assert cuts((1009,) * rank, tiles).sizes[:rank - touched] == (1009,) * (rank - touched)
     if touched:
-        assert expand((1009,) * touched, tiles)[0] != 1009
+        assert cuts((1009,) * touched, tiles).sizes[0] != 1009
 
 
 TILED = Layout((1, 2, 0), tiles=((8, 128), (2, 1)), split_configs=((0, (1,)), (2, (100,))), memory_space=3)

@@ -5,7 +5,6 @@ import numpy as np
 
 import gpulayout as gl
 from gpulayout import BufferShape, Layout, LayoutError, OpaqueShape, PaddingValue, Shape, TokenShape, TupleShape
-from gpulayout.model.tiling import index_of, slot_of
 
 
 def shape_of(given, **fields):
@@ -23,16 +22,16 @@ def shape_of(given, **fields):
 
 def index_of_row(given):
     """The index of a place, or None for padding."""
-    index = index_of(given["linear"], shape_of(given))
-    return None if -1 in index else list(index)
+    table = gl.stride_table(shape_of(given))
+    return list(table.index_of(given["linear"])) if table.is_element(given["linear"]) else None
 
 
 def tiled_memory(given):
     """The row-major number of what lies in every place."""
     shape = shape_of(given)
-    index = index_of(np.arange(shape.buffer_size), shape)
-    numbers = np.where(index[0] < 0, given["pad_shown"], np.ravel_multi_index([np.maximum(i, 0) for i in index], shape.dimensions)) \
-        if shape.element_count else np.full(shape.buffer_size, given["pad_shown"])
+    table, places = gl.stride_table(shape), np.arange(shape.buffer_size)
+    is_element, numbers = table.is_element(places), np.full(shape.buffer_size, given["pad_shown"])
+    numbers[is_element] = np.ravel_multi_index(table.index_of(places[is_element]), shape.dimensions) if shape.element_count else ()
     return numbers.tolist()
 
 
@@ -202,7 +201,7 @@ OPERATIONS = {
     "byte_size_recursive": lambda g: shape_of(g).nbytes,
     "allocated_bytes": lambda g: shape_of(g).nbytes,
     "byte_strides": byte_strides,
-    "tiled_index": lambda g: slot_of(g["index"], shape_of(g)),
+    "tiled_index": lambda g: gl.stride_table(shape_of(g)).linear_of(g["index"]),
     "tiled_delinearize": index_of_row,
     "tiled_memory": tiled_memory,
     "physical_dims": lambda g: list(shape_of(g).physical_dimensions),

@@ -19,8 +19,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpulayout.model.digits import widths_in_tiles
 from gpulayout.model.shape import Shape
-from gpulayout.model.tiling import index_of, is_element, slot_of, widths_in_tiles
+from gpulayout.model.stride_table import stride_table
 from gpulayout.planning.explain import dimension_labels
 
 WIDTH = 88               # columns a drawing may take
@@ -57,14 +58,14 @@ MAX_RANK = 8             # above it an index is too long for a box
 
 def is_small(shape: Shape) -> bool:
     """True when the whole shape is drawn; else it is a corner with ellipses."""
-    *planes, rows, columns = (1, 1, *widths_in_tiles(shape))
+    *planes, rows, columns = (1, 1, *_widths(shape))
     return (shape.buffer_size <= WHOLE_PLACES and math.prod(planes) <= WHOLE.planes and
             rows <= WHOLE.rows and columns <= WHOLE.columns)
 
 
 def is_all_in_grid(shape: Shape) -> bool:
     """True when every place has coordinates, padding too."""
-    return math.prod(widths_in_tiles(shape)) == shape.buffer_size
+    return math.prod(_widths(shape)) == shape.buffer_size
 
 
 def draw_grid(shape: Shape, *, names: Sequence[str] = (), chars: Charset = UNICODE) -> str:
@@ -76,7 +77,7 @@ def draw_grid(shape: Shape, *, names: Sequence[str] = (), chars: Charset = UNICO
         return _reason_for_no_drawing(shape)
     limit = WHOLE if is_small(shape) else CORNER
     # product() makes a tuple of every range, so a dimension of billions is cut to what can be drawn.
-    ranges = [range(min(width, limit.planes + 1)) for width in widths_in_tiles(shape)[:-2]]
+    ranges = [range(min(width, limit.planes + 1)) for width in _widths(shape)[:-2]]
     planes = list(itertools.islice(itertools.product(*ranges), limit.planes + 1))
     labels = dimension_labels(shape.rank)
     lines = []
@@ -97,7 +98,8 @@ def draw_strip(shape: Shape, *, names: Sequence[str] = (), pad: str = "", chars:
     if not _is_drawable(shape):
         return _reason_for_no_drawing(shape)
     shown = shape.buffer_size if is_small(shape) else min(shape.buffer_size, CORNER_PLACES)
-    texts = [_name(shape, index_of(place, shape), names) if is_element(place, shape) else None for place in range(shown)]
+    table = stride_table(shape)
+    texts = [_name(shape, table.index_of(place), names) if table.is_element(place) else None for place in range(shown)]
     numbers = [str(place) for place in range(shown)]
     if shown < shape.buffer_size:
         numbers.append(chars.ellipsis)
@@ -113,6 +115,11 @@ def draw_strip(shape: Shape, *, names: Sequence[str] = (), pad: str = "", chars:
     return "\n".join(lines)
 
 
+def _widths(shape: Shape) -> tuple[int, ...]:
+    """How far each coordinate goes: to the end of the last tile."""
+    return widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
+
+
 def _is_drawable(shape: Shape) -> bool:
     return shape.buffer_size > 0 and shape.rank <= MAX_RANK
 
@@ -125,7 +132,7 @@ def _plane(shape: Shape, plane: tuple[int, ...], limit: Extent, names: Sequence[
     """One grid: the last two dimensions at fixed coordinates of the others."""
     rank = shape.rank
     labels = ("", "", *dimension_labels(rank))[-2:]
-    height, width = (1, 1, *widths_in_tiles(shape))[-2:]
+    height, width = (1, 1, *_widths(shape))[-2:]
     cell_width = len(str(shape.buffer_size - 1)) + 1 + max(map(len, names), default=0)
     gutter = len(f"{labels[0]} {min(height, limit.rows)}") if rank > 1 else len(labels[1])
     fitting = (WIDTH - gutter - 1) // (cell_width + 1)
@@ -148,7 +155,7 @@ def _plane(shape: Shape, plane: tuple[int, ...], limit: Extent, names: Sequence[
 
 def _cell(shape: Shape, index: tuple[int, ...], width: int, names: Sequence[str], chars: Charset) -> str:
     """An element's name and place, or the place of padding, hatched."""
-    place = str(slot_of(index, shape))
+    place = str(stride_table(shape).linear_of(index))
     if not _is_element(shape, index):
         return place.rjust(width, chars.hatch)
     name = _name(shape, index, names) if names else ""

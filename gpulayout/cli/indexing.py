@@ -9,8 +9,8 @@ import click
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.model.shape import Shape
+from gpulayout.model.stride_table import stride_table
 from gpulayout.operations.indexing import delinearize, linearize
-from gpulayout.planning.stride_table import stride_table
 
 _NUMBER = r"-?[0-9]{1,30}"
 _INDEX = re.compile(rf"\(?({_NUMBER}(?:,{_NUMBER})*)?\)?")

@@ -19,7 +19,7 @@ from gpulayout.model.arguments import takes_shapes
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.same_places import same_places
 from gpulayout.model.shape import Shape
-from gpulayout.model.tiling import slot_of
+from gpulayout.model.stride_table import stride_table
 from gpulayout.model.walk import walk
 
 
@@ -107,7 +107,8 @@ def _by_place(shape: Shape) -> list[int]:
     then the free ones, which any of their size can stand for."""
     has_place = [size > 1 and not shape.is_zero_element_array for size in shape.dimensions]
     dims = range(shape.rank)
-    fixed = sorted((dim for dim in dims if has_place[dim]), key=lambda dim: slot_of([int(other == dim) for other in dims], shape))
+    table = stride_table(shape)
+    fixed = sorted((dim for dim in dims if has_place[dim]), key=lambda dim: table.linear_of([int(other == dim) for other in dims]))
     return fixed + sorted((dim for dim in dims if not has_place[dim]), key=lambda dim: (shape.dimensions[dim], dim))
 
 

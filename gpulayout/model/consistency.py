@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from gpulayout.model import checks
+from gpulayout.model.digits import cuts
 from gpulayout.model.dynamic import UNBOUNDED
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.layout import Layout
 from gpulayout.model.split_config import texts
-from gpulayout.model.tiling import expand
 
 
 def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None:
@@ -42,7 +42,7 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
     places = checks.product(max(width, 1) for width in widths)
     field, shown = "padded_dimensions" if layout.padded_dimensions else "dimensions", checks.shown(widths)
     if layout.tiles and places * bits <= 8 * checks.INT64_MAX:
-        places = checks.product(expand([max(widths[dim], 1) for dim in layout.major_to_minor], layout.tiles))
+        places = checks.product(cuts([max(widths[dim], 1) for dim in layout.major_to_minor], layout.tiles).sizes)
         field, shown = "tiles", "".join(map(str, layout.tiles))
     if places * bits <= 8 * checks.INT64_MAX and layout.tail_padding_alignment != 1:
         places = -(-places // layout.tail_padding_alignment) * layout.tail_padding_alignment

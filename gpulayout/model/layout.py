@@ -8,7 +8,7 @@ For a shape with dimensions (2, 3), elements a b c / d e f:
 
 `padded_dimensions` gives every dimension a width in memory, in *logical* order, at least its size.  The padding is
 at the high end of each dimension.  With widths (3, 5) the second example becomes a d 0 b e 0 c f 0 0 0 0 0 0 0.
-`tiles` cut the padded, ordered dimensions into blocks; `tiling` has the law.
+`tiles` cut the padded, ordered dimensions into blocks; `digits` has the law.
 """
 from __future__ import annotations
 

@@ -22,8 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpulayout.model.shape import Shape
-from gpulayout.model.tile import COMBINE
-from gpulayout.model.tiling import merged, slot_of, split_row_major, steps
+from gpulayout.model.stride_table import stride_table
 
 CHUNK = 1 << 14              # elements looked at together
 MOST = 1 << 24               # elements that are looked at, or none
@@ -49,7 +48,7 @@ def same_places(source: Shape, target: Shape) -> bool:
         return True
     runs = list(_runs(source, target))
     extents = [run.extent for run in runs]
-    if is_separable(source) and is_separable(target):
+    if stride_table(source).is_separable and stride_table(target).is_separable:
         boxes = [[extent if other == run else 1 for other in range(len(runs))] for run, extent in enumerate(extents)]
     else:
         boxes = [extents]
@@ -60,11 +59,6 @@ def _same_law(source: Shape, target: Shape) -> bool:
     """True when both give the same index the same place, field by field."""
     return (source.dimensions == target.dimensions and source.layout.minor_to_major == target.layout.minor_to_major
             and source.buffer_dimensions == target.buffer_dimensions and source.layout.tiles == target.layout.tiles)
-
-
-def is_separable(shape: Shape) -> bool:
-    """True when the place of an element is a sum over its coordinates: no tile combines dimensions."""
-    return not any(COMBINE in tile.dimensions for tile in shape.layout.tiles)
 
 
 def _runs(source: Shape, target: Shape) -> Iterator[Run]:
@@ -80,29 +74,31 @@ def _runs(source: Shape, target: Shape) -> Iterator[Run]:
 def period(shape: Shape, run: Sequence[int]) -> int:
     """After how many elements along a run of dimensions all places are those before, moved on by one distance.
 
-    The first dimension of the run is then `times` further on, the others are where they were.  What a tile cuts must have moved
-    by whole tiles, so that its remainder is what it was and the quotient alone has moved: `times` grows from tile to tile.
+    The first dimension of the run is then `times` further on, the others are where they were.  The most major digit of a value must have
+    moved by whole steps, and those below it by whole turns, so that they are what they were.  `times` grows from value to value.
 
     >>> from gpulayout import parse_shape
-    >>> period(parse_shape("f32[90]{0:T(4)(3)}"), [0]), period(parse_shape("f32[8,6]{1,0:T(*,4)(3)}"), [0])
-    (4, 2)
+    >>> period(parse_shape("f32[90]{0:T(4)(3)}"), [0]), period(parse_shape("f32[9,7]{1,0:T(*,4)(3)}"), [0])
+    (4, 4)
     """
-    times = 1
-    moved = [int(dim == run[0]) for dim in shape.layout.major_to_minor]
-    for step in steps(shape.physical_widths, shape.layout.tiles)[0]:
-        moved[:0] = [0] * step.front
-        taken = merged(moved, step)
-        wanted = math.lcm(*(size // math.gcd(by, size) for by, size in zip(taken, step.tile)))
-        times *= wanted
-        moved[-sum(map(len, step.groups)):] = [by * wanted // size for by, size in zip(taken, step.tile)] + [0] * len(taken)
+    table, times = stride_table(shape), 1
+    moved = [int(value == run[0]) for value in range(len(table.sizes) + 1)]
+    for value, shares in enumerate(table.shares):
+        if shares:
+            first, *others = shares
+            turn = math.lcm(first.step, *(share.step * share.extent for share in others))
+            more = turn // math.gcd(moved[value], turn)
+            times, moved = times * more, [more * by for by in moved]
+            moved[first.into] += moved[value] // first.step * first.stride
     return times * math.prod(shape.dimensions[dim] for dim in run[1:])
 
 
 def _agree(source: Shape, target: Shape, runs: Sequence[Run], box: Sequence[int]) -> bool:
     """True when the first elements of the runs, as many as `box` says of each, have the same places; stops at a difference."""
+    tables = stride_table(source), stride_table(target)
     for coordinates in row_major_indices(box):
-        here = slot_of(_index(source, [run.source for run in runs], coordinates), source)
-        if not np.array_equal(here, slot_of(_index(target, [run.target for run in runs], coordinates), target)):
+        here = tables[0].linear_of(_index(source, [run.source for run in runs], coordinates))
+        if not np.array_equal(here, tables[1].linear_of(_index(target, [run.target for run in runs], coordinates))):
             return False
     return True
 
@@ -121,3 +117,12 @@ def row_major_indices(dimensions: Sequence[int]) -> Iterator[list[np.ndarray]]:
     count = math.prod(dimensions)
     for start in range(0, count, CHUNK):
         yield split_row_major(np.arange(start, min(start + CHUNK, count)), dimensions)
+
+
+def split_row_major(linear: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
+    """A row-major linear index as one index for each size; the most major one takes all that is left."""
+    found = []
+    for size in reversed(sizes[1:]):
+        found.append(linear % max(size, 1))
+        linear = linear // max(size, 1)
+    return [linear, *reversed(found)] if sizes else []

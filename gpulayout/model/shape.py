@@ -14,6 +14,7 @@ import numpy as np
 from gpulayout.model import checks
 from gpulayout.model.cached import cached_property
 from gpulayout.model.consistency import check_layout, check_size, check_storage
+from gpulayout.model.digits import cuts
 from gpulayout.model.dynamic import UNBOUNDED, Unbounded, checked_dimensions, checked_flags, size_text
 from gpulayout.model.element_type import ElementType
 from gpulayout.model.errors import LayoutError
@@ -24,7 +25,6 @@ from gpulayout.model.padding import canonical_scalar, pad_bytes
 from gpulayout.model.shape_edits import ShapeEdits
 from gpulayout.model.shape_storage import ShapeStorage
 from gpulayout.model.slips import corrects, of_shape
-from gpulayout.model.tiling import expand
 
 
 @corrects(of_shape)
@@ -129,7 +129,7 @@ class Shape(ShapeStorage, ShapeEdits, Frozen):
         >>> parse_shape("bf16[4,8]{1,0:T(2,4)(2,1)}").physical_dimensions
         (2, 2, 1, 4, 2, 1)
         """
-        return expand(self.physical_widths, self.layout.tiles)
+        return cuts(self.physical_widths, self.layout.tiles).sizes
 
     @cached_property
     def buffer_size(self) -> int:

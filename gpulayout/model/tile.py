@@ -2,7 +2,7 @@
 
 A tile lists sizes from major to minor, for as many of the most minor *physical* dimensions.  T(2,4) on a 4 x 8 array makes
 2 x 2 blocks of 2 x 4 elements each: sizes (4, 8) become (2, 2, 2, 4).  `COMBINE` in a tile joins that dimension with the
-next more minor one before the cut: T(2,*,128) on 2 x 3 x 1004 cuts a 2 x 3012 array.  See `tiling` for the whole rule.
+next more minor one before the cut: T(2,*,128) on 2 x 3 x 1004 cuts a 2 x 3012 array.  See `digits` for the whole rule.
 """
 from __future__ import annotations
 

@@ -9,26 +9,14 @@ sub-tile that leaves gaps inside of its tile, merged dimensions cut where neithe
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from gpulayout.model.digits import StrideTable
 from gpulayout.model.shape import Shape
-from gpulayout.model.tile import Tile
+from gpulayout.model.stride_table import stride_table
 
 Walk = tuple[tuple[int, int], ...]
-
-
-class Piece(NamedTuple):
-    """Places for a part of a dimension's coordinate, which counts in `step`s; without a dimension, places that nothing fills.
-
-    Padding makes the extent larger than what the coordinate reaches: 2 numbers in T(2)(8) have 8 places.
-    """
-
-    dim: int | None
-    step: int
-    extent: int
-    reach: int
+Parts = list[tuple[int, int]]                # (step, stride) of digits
 
 
 def join(pairs: Iterable[tuple[int, int]]) -> Walk:
@@ -53,74 +41,39 @@ def walk(shape: Shape) -> Walk | None:
     """
     if not shape.is_tiled:
         return join(zip(shape.dimensions, shape.strides))
-    pieces = _pieces(shape)
-    if pieces is None:
-        return None
-    parts: list[list[tuple[int, int]]] = [[] for _ in shape.dimensions]      # (step, stride) of every dimension
-    stride = 1
-    for piece in reversed(pieces):
-        if piece.dim is not None:
-            parts[piece.dim].append((piece.step, stride))
-        stride *= piece.extent
+    table = stride_table(shape)
     loops: list[tuple[int, int]] = []
-    for size, found in zip(shape.dimensions, parts):
-        for step, stride in sorted(found, reverse=True):
-            if size > step and size % step:
+    for dim, size in enumerate(shape.dimensions):
+        found = _parts(table, dim)
+        if found is None:
+            return None
+        for step, stride in found:
+            if size % step:
                 if not _continues(found, step, stride):
                     return None                       # the last turn of this loop is shorter than the others
                 continue
-            loops.append((-(-size // step), stride))
-            size = min(size, step)
+            loops.append((size // step, stride))
+            size = step
     return join(loops)
 
 
-def _continues(parts: list[tuple[int, int]], step: int, stride: int) -> bool:
-    """True when all parts of a dimension up to `step` lie as one: then a shorter last turn is no gap."""
-    return all(stride * below == lower * step for below, lower in parts if below < step)
+def _parts(table: StrideTable, value: int) -> Parts | None:
+    """Steps and strides of the digits of a value, most major first; None when it goes into a number that joins values.
 
-
-def _pieces(shape: Shape) -> list[Piece] | None:
-    """What the physical dimensions are made of, major first."""
-    entries = [[Piece(dim, 1, *[shape.buffer_dimensions[dim]] * 2)] for dim in shape.layout.major_to_minor]
-    for tile in shape.layout.tiles:
-        entries[:0] = [[] for _ in range(len(tile) - len(entries))]
-        cut = _cut_all(entries[-len(tile):], tile)
-        if cut is None:
-            return None
-        entries[-len(tile):] = [outer for outer, _ in cut] + [inner for _, inner in cut]
-    return [piece for entry in entries for piece in entry]
-
-
-def _cut_all(entries: list[list[Piece]], tile: Tile) -> list[tuple[list[Piece], list[Piece]]] | None:
-    """Every group of the tile, cut by its size."""
-    taken = iter(entries)
-    cut = []
-    for length, size in zip(tile.groups, tile.sizes):
-        parts = _cut([piece for _ in range(length) for piece in next(taken)], size)
+    A digit of a number that is a digit itself is one of the value: c % 3 // 2 steps by 2.
+    """
+    found: Parts = []
+    for share in table.shares[value]:
+        if share.into == len(table.sizes):
+            found.append((share.step, share.stride))
+            continue
+        parts = _parts(table, share.into) if len(table.numbers[share.into - len(table.dimensions)]) == 1 else None
         if parts is None:
             return None
-        cut.append(parts)
-    return cut
+        found += [(share.step * step, stride) for step, stride in parts]
+    return found
 
 
-def _cut(pieces: list[Piece], size: int) -> tuple[list[Piece], list[Piece]] | None:
-    """Pieces, major first, as those above and those below a cut at `size`; None when it falls inside of a piece unevenly."""
-    above, below = list(pieces), []
-    while size > 1:
-        if not above:
-            below.insert(0, Piece(None, 0, size, 1))
-            break
-        piece = above.pop()
-        if math.prod(part.extent for part in above) == 1:
-            piece = piece._replace(extent=-(-piece.extent // size) * size)       # the padding is at its high end
-        if size % piece.extent == 0:
-            below.insert(0, piece)
-            size //= piece.extent
-        elif piece.extent % size == 0:
-            upper = piece._replace(step=piece.step * size, extent=piece.extent // size, reach=-(-piece.reach // size))
-            above.append(upper if upper.reach > 1 else upper._replace(dim=None))
-            below.insert(0, piece._replace(extent=size, reach=min(piece.reach, size)))
-            break
-        else:
-            return None
-    return above, below
+def _continues(parts: Parts, step: int, stride: int) -> bool:
+    """True when all parts of a dimension up to `step` lie as one: then a shorter last turn is no gap."""
+    return all(stride * below == lower * step for below, lower in parts if below < step)

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpulayout.model.arguments import takes_shapes
+from gpulayout.model.digits import cuts
 from gpulayout.model.split_config import SplitConfig
 from gpulayout.model.tile import reach
-from gpulayout.model.tiling import expand
 
 if TYPE_CHECKING:
     from gpulayout.model.layout import Layout
@@ -52,7 +52,7 @@ def least_waste(shape: Shape) -> Shape:
     @functools.cache
     def places(sizes: tuple[int, ...]) -> int:
         """The part of the places that the order decides, from the widths under the tiles; those above are multiplied in."""
-        return math.prod(expand(sizes[::-1], shape.layout.tiles)) * (total // math.prod(sizes))
+        return math.prod(cuts(sizes[::-1], shape.layout.tiles).sizes) * (total // math.prod(sizes))
 
     def cost(minor: Sequence[int]) -> tuple[int, int]:
         return places(tuple(widths[dim] for dim in minor)), sum(map(int.__ne__, minor, under))

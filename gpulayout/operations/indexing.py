@@ -18,9 +18,9 @@ from gpulayout.model.checks import counted, type_text, value_text
 from gpulayout.model.index import out_of_bounds_text
 from gpulayout.model.layout import Layout
 from gpulayout.model.shape import Shape
+from gpulayout.model.stride_table import stride_table
 from gpulayout.operations.index_operands import INT64, integers, open_operands, stacked
 from gpulayout.planning.index_plan import IndexPlan, convert_plan, delinearize_plan, linearize_plan
-from gpulayout.planning.stride_table import stride_table
 
 
 def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any = None) -> Any:

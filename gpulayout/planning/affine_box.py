@@ -32,12 +32,13 @@ class Box(NamedTuple):
     def part(self, loop: int, first: int, last: int) -> Box:
         """The box from one coordinate of a loop up to, not including, another."""
         extents = (*self.extents[:loop], last - first, *self.extents[loop + 1:])
-        return Box(extents, tuple((row[0] + first * row[loop + 1], *row[1:]) for row in self.rows), self.dimensions)
+        rows = self.rows if not first else tuple([(row[0] + first * row[loop + 1], *row[1:]) for row in self.rows])
+        return Box(extents, rows, self.dimensions)
 
     def split(self, loop: int, size: int) -> Box:
         """The same box with a loop of n * size coordinates as two: n, and within it `size`."""
         extents = (*self.extents[:loop], self.extents[loop] // size, size, *self.extents[loop + 1:])
-        rows = tuple((*row[:loop + 1], row[loop + 1] * size, *row[loop + 1:]) for row in self.rows)
+        rows = tuple([(*row[:loop + 1], row[loop + 1] * size, *row[loop + 1:]) for row in self.rows])
         return Box(extents, rows, (*self.dimensions[:loop + 1], *self.dimensions[loop:]))
 
 
@@ -53,23 +54,27 @@ def box(extents: Sequence[int], starts: Sequence[int] = ()) -> Box:
     return Box(tuple(extents[dim] for dim in loops), rows, tuple((dim,) for dim in loops))
 
 
-def combined(rows: Sequence[Row], factors: Sequence[int]) -> Row:
-    """The sum of the rows, each times its factor."""
-    return tuple(sum(map(int.__mul__, column, factors)) for column in zip(*rows)) if rows else ()
+def plus(row: Row, other: Row, factor: int) -> Row:
+    """One row plus another one, times a factor."""
+    return tuple([step + factor * more for step, more in zip(row, other)])
 
 
 def fused(whole: Box) -> Box:
-    """The same box in fewer loops: a loop that steps exactly over another one in every row joins it."""
-    columns = list(zip(*whole.rows))[1:]
-    for upper, lower in itertools.permutations(range(len(columns)), 2):
-        if columns[upper] == tuple(step * whole.extents[lower] for step in columns[lower]):
-            extents, dimensions = list(whole.extents), list(whole.dimensions)
-            extents[lower] *= extents[upper]
-            dimensions[lower] += dimensions[upper]
-            del extents[upper], dimensions[upper]
-            rows = tuple((*row[:upper + 1], *row[upper + 2:]) for row in whole.rows)
-            return fused(Box(tuple(extents), rows, tuple(dimensions)))
-    return whole
+    """The same box in fewer loops: a loop that steps exactly over another one in every row joins it; those of one coordinate go."""
+    starts, *columns = zip(*whole.rows)
+    loops = [loop for loop in zip(whole.extents, columns, whole.dimensions) if loop[0] != 1]
+    found = True
+    while found:
+        found = False
+        for upper, lower in itertools.permutations(range(len(loops)), 2):
+            extent, steps, dimensions = loops[lower]
+            if loops[upper][1] == tuple([step * extent for step in steps]):
+                loops[lower] = extent * loops[upper][0], steps, dimensions + loops[upper][2]
+                del loops[upper]
+                found = True
+                break
+    extents, columns, dimensions = zip(*loops) if loops else ((), (), ())
+    return Box(extents, tuple(zip(starts, *columns)), dimensions)
 
 
 def cut(whole: Box, number: int, size: int) -> Iterator[Box]:
@@ -97,7 +102,7 @@ def _cut_once(whole: Box, number: int, size: int) -> tuple[Box, ...]:
     row = whole.rows[number]
     steps = [(step, loop) for loop, step in enumerate(row[1:]) if step % size and whole.extents[loop] > 1]
     start = row[0] % size
-    reach = sum(step * (whole.extents[loop] - 1) for step, loop in steps)
+    reach = sum([step * (whole.extents[loop] - 1) for step, loop in steps])
     if start + reach < size:
         return ()
     step, loop = max(steps)
@@ -112,8 +117,24 @@ def _cut_once(whole: Box, number: int, size: int) -> tuple[Box, ...]:
     return whole.part(loop, 0, ahead), whole.part(loop, ahead, extent)
 
 
+def split_below(whole: Box, number: int, size: int) -> Iterator[tuple[Box, bool]]:
+    """Boxes that together are the whole, and whether row `number` is below `size` in them, everywhere or nowhere; no step is negative."""
+    start, *steps = whole.rows[number]
+    reach = sum([step * (extent - 1) for step, extent in zip(steps, whole.extents)])
+    if start + reach < size or start >= size:
+        yield whole, start < size
+        return
+    step, loop = max((step, loop) for loop, step in enumerate(steps) if whole.extents[loop] > 1)
+    within = reach - step * (whole.extents[loop] - 1)                # of the other loops
+    ahead = max((size - 1 - start - within) // step + 1, 1)          # coordinates that are all below, or one that is not
+    yield from split_below(whole.part(loop, 0, ahead), number, size)
+    yield from split_below(whole.part(loop, ahead, whole.extents[loop]), number, size)
+
+
 def divided(row: Row, size: int) -> tuple[Row, Row]:
     """Quotient and remainder of a row that `cut` made even."""
-    inner = tuple(step if step % size else 0 for step in row[1:])
-    outer = tuple(0 if step % size else step // size for step in row[1:])
-    return (row[0] // size, *outer), (row[0] % size, *inner)
+    if size == 1:
+        return row, (0,) * len(row)
+    start, *steps = row
+    outer = [0 if step % size else step // size for step in steps]
+    return (start // size, *outer), (start % size, *[step if step % size else 0 for step in steps])

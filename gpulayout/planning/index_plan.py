@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
+from gpulayout.model.stride_table import stride_table
 from gpulayout.planning.index_launch import MODES, IndexGrid
 from gpulayout.planning.index_program import IndexProgram, convert_program, shape_program
 from gpulayout.planning.move import MAX_AXES, Axis, check_same_array, coalesce
 from gpulayout.planning.parameters import axes_variant, index_bits, pack_index_table
-from gpulayout.planning.stride_table import stride_table
 
 KERNELS = {"linearize": "gpl_linearize", "delinearize": "gpl_delinearize", "convert_linear": "gpl_convert_linear"}
 

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpulayout.model.cached import cached_property
+from gpulayout.model.digits import Digit, StrideTable
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.frozen import Frozen
 from gpulayout.model.shape import Shape
-from gpulayout.planning.digit import Digit
+from gpulayout.model.stride_table import stride_table
 from gpulayout.planning.index_launch import MODES, IndexGrid
 from gpulayout.planning.move import check_same_array
 from gpulayout.planning.parameters import index_bits, pack_index_program
-from gpulayout.planning.stride_table import StrideTable, stride_table
 
 MOST_STEPS, MOST_TERMS, MOST_SLOTS = 56, 112, 16        # 4 KB of kernel parameters; slots are a thread's own memory
 MOST_VALUES = 256                                       # dimensions and numbers, most of which need no step

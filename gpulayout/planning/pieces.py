@@ -11,18 +11,18 @@ or would end inside of bytes of a packed target, every place is looked up instea
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
-from gpulayout.model import tiling
 from gpulayout.model.errors import LayoutError
 from gpulayout.model.shape import Shape
-from gpulayout.planning.affine_box import Box, box, fused
+from gpulayout.model.stride_table import stride_table
+from gpulayout.planning.affine_box import Box
 from gpulayout.planning.bits_pieces import packed_pieces, whole_piece
 from gpulayout.planning.lookup_move import NotInBoxes, pack_lookup, relayout_lookup, unpack_lookup
 from gpulayout.planning.move import Axis, Move, check_same_array, coalesce, pack_move, relayout_move, strided_move, unpack_move
 from gpulayout.planning.piece import Piece, Pieces, absorbed, joined, nothing
 from gpulayout.planning.supported import check_storable, is_plain
-from gpulayout.planning.tiled_side import Side, array_side, padding_boxes, shape_side
+from gpulayout.planning.tiled_side import array_side, element_boxes, regions, shape_side
 
 
 LEAST_PIECES, MOST_PIECES = 64, 1 << 16
@@ -43,7 +43,7 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
         return (Piece(relayout_move(source, target)),)
     sides = [shape_side(shape, 1 if packed else shape.itemsize) for shape in (source, target)]
     try:
-        return _pieces(target, element_boxes(source.dimensions, *sides), source.bits_per_element, target.bits_per_element)
+        return _pieces(target, regions(*sides), source.bits_per_element, target.bits_per_element)
     except NotInBoxes as why:
         return relayout_lookup(source, target, why)
 
@@ -58,9 +58,8 @@ def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
         return whole_piece(unit, *bits, shape.buffer_size)
     if is_plain(shape):
         return (Piece(pack_move(array_strides, shape)),)
-    elements = element_boxes(shape.dimensions, array_side(array_strides), shape_side(shape, shape.itemsize))
     try:
-        return _pieces(shape, elements, *bits)
+        return _pieces(shape, regions(array_side(shape.dimensions, array_strides), shape_side(shape, shape.itemsize)), *bits)
     except NotInBoxes as why:
         return pack_lookup(array_strides, shape, why)
 
@@ -74,22 +73,11 @@ def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
         return whole_piece(strided_move(shape, shape.strides, array_strides, shape.dimensions), *bits)
     if is_plain(shape):
         return (Piece(unpack_move(shape, array_strides)),)
-    elements = element_boxes(shape.dimensions, shape_side(shape, shape.itemsize), array_side(array_strides))
+    elements = element_boxes(shape_side(shape, shape.itemsize), array_side(shape.dimensions, array_strides))
     try:
-        return _pieces(shape, elements, *bits, is_filled=False)
+        return _pieces(shape, ((part, True) for part in elements), *bits)
     except NotInBoxes as why:
         return unpack_lookup(shape, array_strides, why)
-
-
-def element_boxes(dimensions: Sequence[int], source: Side, target: Side) -> Iterator[Box]:
-    """Boxes of all elements of an array, each with two rows: the place in the source, and in the target."""
-    if 0 in dimensions:
-        return
-    whole = box(dimensions)
-    waiting = target.started(whole.rows)
-    whole = fused(whole.with_rows((*waiting, *source.started(whole.rows))))
-    for part in source.places((whole,), len(waiting)):
-        yield from target.places((fused(part.with_rows((part.rows[-1], *part.rows[:-1]))),), 1)
 
 
 def view_strides(shape: Shape) -> tuple[int, ...]:
@@ -104,10 +92,12 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
                           f"{8 // shape.bits_per_element} elements share a byte; gl.unpack copies the array out of them")
     if not shape.is_tiled:
         return shape.byte_strides
-    zero = [0] * shape.rank
-    strides = tuple(shape.itemsize * tiling.slot_of([*zero[:dim], int(size > 1), *zero[dim + 1:]], shape)
+    if not shape.element_count:
+        return shape.with_layout(None).byte_strides
+    table, zero = stride_table(shape), [0] * shape.rank
+    strides = tuple(shape.itemsize * table.linear_of([*zero[:dim], int(size > 1), *zero[dim + 1:]])
                     for dim, size in enumerate(shape.dimensions))
-    for part in element_boxes(shape.dimensions, array_side(strides), shape_side(shape, shape.itemsize)):
+    for part in element_boxes(array_side(shape.dimensions, strides), shape_side(shape, shape.itemsize)):
         (start, *steps), (place, *place_steps) = part.rows
         if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):
             raise LayoutError(f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} cannot be said by strides: neighbours "
@@ -115,26 +105,20 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
     return strides
 
 
-def _pieces(shape: Shape, elements: Iterable[Box], source_bits: int, target_bits: int, is_filled: bool = True) -> Pieces:
-    """The pieces that copy these elements and fill the padding of a buffer of `shape`: those that copy come first, and the larger ones.
+def _pieces(shape: Shape, boxes: Iterable[tuple[Box, bool]], source_bits: int, target_bits: int) -> Pieces:
+    """The pieces that copy elements and fill padding: those that copy come first, and the larger ones.
 
     Boxes are in bytes, or in slots where a side has less than 8 bits for an element.  NotInBoxes where they are too many.
     """
-    packed = min(source_bits, target_bits) < 8
-    padding = padding_boxes(shape, 1 if packed else shape.itemsize) if is_filled else ()
-    copies = joined(_piece(shape, part) for part in _counted(shape, elements))
-    fills = joined(_piece(shape, part.with_rows(((0,) * (1 + len(part.extents)), *part.rows))) for part in _counted(shape, padding))
-    found = packed_pieces(copies, fills, source_bits, target_bits, shape) if packed else absorbed(copies, fills)
-    return tuple(sorted(found or [nothing(shape)], key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
-
-
-def _counted(shape: Shape, boxes: Iterable[Box]) -> Iterator[Box]:
-    """The boxes, as long as they are not too many."""
     most = min(max(shape.buffer_size // PLACES_A_PIECE, LEAST_PIECES), MOST_PIECES)
-    for number, part in enumerate(boxes):
-        if number == most:
+    kinds: dict[bool, list[Piece]] = {True: [], False: []}
+    for part, is_element in boxes:
+        if len(kinds[is_element]) == most:
             raise NotInBoxes(f"places are looked up one by one: tiles cut the array into more than {most} pieces")
-        yield part
+        kinds[is_element].append(_piece(shape, part))
+    copies, fills = joined(kinds[True]), joined(kinds[False])
+    found = packed_pieces(copies, fills, source_bits, target_bits, shape) if min(source_bits, target_bits) < 8 else absorbed(copies, fills)
+    return tuple(sorted(found or [nothing(shape)], key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
 
 
 def _piece(shape: Shape, part: Box) -> Piece:

@@ -30,8 +30,6 @@ EQUIVALENTS = {
      "_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16        # slots"): "chunks of the least size, a whole number: only slower",
     ("gpulayout/planning/piece.py", "*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)",
      "*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)"): "no coordinate of an axis of one place is multiplied by its stride",
-    ("gpulayout/model/tiling.py", "tops[:0] = [(None, 1)] * step.front", "tops[:0] = [(None, 0)] * step.front"):
-        "the step of an entry that belongs to no dimension is not used",
     ("gpulayout/backends/numpy_backend.py", "for move, source_offset, target_offset in pieces if len(pieces) == 1 else host_pieces(pieces):",
      "for move, source_offset, target_offset in pieces if len(pieces) == 2 else host_pieces(pieces):"):
         "host_pieces gives back a single piece; of two it only fills first what would be filled later",

@@ -45,11 +45,11 @@ def executor(request, _executors):
 
 @pytest.fixture
 def cupy(monkeypatch):
-    """The stand-in, with a backend module of its own imported over it."""
+    """The imitation of CuPy, with a backend module of its own imported over it."""
     fake = fake_cupy.module()
     monkeypatch.setitem(sys.modules, "cupy", fake)
     path = pathlib.Path(select.__file__).with_name("cupy_backend.py")
-    spec = importlib.util.spec_from_file_location("cupy_backend_on_a_stand_in", path)
+    spec = importlib.util.spec_from_file_location("cupy_backend_on_the_imitation", path)
     backend_module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(backend_module)
     monkeypatch.setattr(select, "_gpu_module", lambda: backend_module)
@@ -62,26 +62,26 @@ def cupy(monkeypatch):
         cached.cache_clear()
 
 
-STAND_IN = pytest.param("stand-in", marks=pytest.mark.simt)
+IMITATION = pytest.param("imitation", marks=pytest.mark.simt)
 
 
 def _cupy(request):
-    problem = executors.simt_missing() if request.param == "stand-in" else select.gpu_problem()
+    problem = executors.simt_missing() if request.param == "imitation" else select.gpu_problem()
     if problem:
         pytest.skip(problem)
-    if request.param == "stand-in":
+    if request.param == "imitation":
         return request.getfixturevalue("cupy")
     import cupy
     return cupy
 
 
-@pytest.fixture(params=[STAND_IN, ON_GPU])
+@pytest.fixture(params=[IMITATION, ON_GPU])
 def cp(request):
     """CuPy, or what stands for it."""
     return _cupy(request)
 
 
-@pytest.fixture(params=["numpy", STAND_IN, ON_GPU])
+@pytest.fixture(params=["numpy", IMITATION, ON_GPU])
 def place(request):
     """NumPy, CuPy, or what stands for it: whose arrays are offered as another library's."""
     return foreign.Place(numpy if request.param == "numpy" else _cupy(request))

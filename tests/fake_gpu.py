@@ -42,7 +42,7 @@ def geam(transa, transb, alpha, a, beta, b, out=None):
 
 
 def extend(fake, monkeypatch, memory=1 << 40):
-    """The stand-in `fake` of the `cupy` fixture gets the rest; `memory` bytes are free."""
+    """The imitation `fake` of the `cupy` fixture gets the rest; `memory` bytes are free."""
     runtime = fake.cuda.runtime
     enter_context = runtime.memGetInfo
     properties = {"name": b"host memory", "l2CacheSize": 1 << 15, "totalGlobalMem": memory}
@@ -61,7 +61,7 @@ def extend(fake, monkeypatch, memory=1 << 40):
 
 
 def _on_device(found):
-    """A function of NumPy whose arrays live on the stand-in's device; types and constants are as they are."""
+    """A function of NumPy whose arrays live on the imitation's device; types and constants are as they are."""
     if isinstance(found, type) or not callable(found):
         return found
     return lambda *args, **kwargs: _moved(found(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""What the tests on the stand-in for CuPy share: a prepared plan with its arrays, and what reached the device."""
+"""What the tests on the imitation of CuPy share: a prepared plan with its arrays, and what reached the device."""
 import numpy as np
 
 import gpulayout as gl

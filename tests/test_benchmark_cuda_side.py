@@ -1,4 +1,4 @@
-"""The GPU side of the benchmarks on a stand-in for CuPy: every case, every peer that is installed, and the figures' file.
+"""The GPU side of the benchmarks on an imitation of CuPy: every case, every peer that is installed, and the figures' file.
 
 Kernels run on the host shim; times mean nothing here.
 """
@@ -35,7 +35,7 @@ def installed():
 
 @pytest.fixture
 def cuda_side(monkeypatch, installed, cupy):
-    """The module `benchmarks.cuda_side` over the stand-in, with few and tiny cases."""
+    """The module `benchmarks.cuda_side` over the imitation, with few and tiny cases."""
     fake_gpu.extend(cupy, monkeypatch)
     before = {name: sys.modules.pop(name, None) for name in OVER_CUPY}
 
@@ -62,7 +62,7 @@ def cuda_side(monkeypatch, installed, cupy):
 
 
 def figures(tmp_path, *options):
-    """The file that a run on the stand-in writes."""
+    """The file that a run on the imitation writes."""
     file = tmp_path / "figures.json"
     assert command.main(["--backend", "cupy", "--quick", "--json", str(file), *options]) == 0
     return json.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""cupy_backend.py on a stand-in for CuPy, whose kernels run on the host shim: launches, devices, dtypes and flags.
+"""cupy_backend.py on an imitation of CuPy, whose kernels run on the host shim: launches, devices, dtypes and flags.
 
 The real CuPy runs all the other tests where there is a GPU; this shows without one that the backend's own code works.
 """
@@ -123,6 +123,8 @@ def test_plain_lists_go_to_the_gpu_when_there_is_one(cupy, monkeypatch):
     assert isinstance(gl.linearize([[0, 1], [2, 2]], "f32[2,3]"), cupy.ndarray)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(select.gpu_problem()), reason=str(select.gpu_problem()))
 @pytest.mark.parametrize("rank", (1, 2, 7, 25))
 def test_real_cupy_takes_the_elementwise_kernels_parameters(rank):
     cupy = pytest.importorskip("cupy")

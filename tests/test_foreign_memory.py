@@ -1,6 +1,6 @@
 """Memory of other libraries, with hand-made DLPack capsules and `__cuda_array_interface__`: shared, never a copy, never against a flag.
 
-The same tests run over NumPy's memory, over the stand-in for CuPy, and on a GPU.
+The same tests run over NumPy's memory, over the imitation of CuPy, and on a GPU.
 """
 import gc
 import types

@@ -1,6 +1,6 @@
 """Launches ordered on streams, from several threads, for other devices, and with arrays soon dropped; compared with NumPy's results.
 
-What needs no real stream runs on the stand-in for CuPy too.
+What needs no real stream runs on the imitation of CuPy too.
 """
 import threading
 from concurrent.futures import ThreadPoolExecutor

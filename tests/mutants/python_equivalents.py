@@ -67,4 +67,5 @@ EQUIVALENTS = {
     ("gpulayout/planning/tile_plans.py", "step_b = 1 if dense_write else math.lcm(write, read if dense_read else width) // width",
      "step_b = 1 if dense_write else math.lcm(write, read if not dense_read else width) // width"):
         "where rows touch on the side that is read, they are short, and tiles are cut at multiples of 32 bytes anyway",
+    ("gpulayout/model/padding.py", 'if kind == "bool":', 'if kind <= "bool":'): "of the kinds of element types it is the first in the alphabet",
 }

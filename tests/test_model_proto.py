@@ -278,3 +278,12 @@ def test_protobuf_is_named_where_it_is_missing_and_loaded_when_it_is_used():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
     assert done.stdout.startswith("protos need protobuf, which cannot be imported (")
     assert done.stdout.endswith("): pip install 'gpulayout[proto]'\n")
+
+
+@pytest.mark.parametrize("rank, length", [(67, 199), (68, 200)])
+def test_layouts_longer_than_200_characters_are_cut_off_in_messages(rank, length):
+    text = f"{{{','.join(map(str, reversed(range(rank))))}:T(*,4)}}"
+    with pytest.raises(gl.LayoutError) as error:
+        gl.shape_to_proto(f"f32[{','.join(['1'] * rank)}]{text}")
+    shown = text if len(text) <= 200 else text[:197] + "..."
+    assert len(shown) == length and str(error.value) == f"tiles of layout {shown} cannot be said in protos: XLA reads no '*' there"

@@ -80,6 +80,12 @@ def test_tuples_are_cut_and_appended_to():
         gl.maybe_tuple_shape(["f32[]", 3])
 
 
+@pytest.mark.parametrize("entry, kind", [(3, "an int"), ("f32[2]", "a str"), (None, "a NoneType"), ([], "a list")])
+def test_entries_of_a_tuple_are_shapes(entry, kind):
+    with pytest.raises(LayoutTypeError, match=f"^shapes entry 1 is no shape: it is {kind}$"):
+        TupleShape((Shape("f32", ()), entry))
+
+
 def test_elements_of_all_arrays_are_counted():
     assert TREE[:4].element_count == 6 + 3 + 4 and TREE[:4].nbytes == 24 + 2 + 8
     assert TokenShape().nbytes == TokenShape().element_count == 0

@@ -14,7 +14,7 @@ PROTO = _files("model_proto oracle_proto proto_many_shapes fuzz_readers")
 PLANNING = _files("planning_division planning_supported planning_families planning_move planning_tables planning_index_width planning_traffic "
                   "planning_boxes planning_explain")
 MOVES = _files("moves_random packed_elements moves_lookup relayout_many moves_tiled moves_exhaustive")
-INDICES = _files("index_split index_conversion index_tiled host_index_program")
+INDICES = _files("index_split index_empty index_conversion index_tiled host_index_program")
 RANDOM = tuple(f"tests/test_kernels_random.py::test_random_moves_are_right[{kind}-{width}]"
                for kind, width in (("copy", 4), ("rows", 4), ("gather", 4), ("tile", 4), ("odd tile", 4), ("channels", 4), ("many axes", 4), ("words", 1)))
 TRACE = ("tests/test_kernels_trace.py::test_traffic_is_what_the_table_says",)
@@ -51,7 +51,7 @@ TESTS = (
     ("backends/elementwise.py", ALL, _files("kernels_elementwise cupy_backend index_conversion")),
     ("backends/kernel_source.py", ALL, _files("kernels_struct packaging")),
     ("backends/*", ALL, _files("backend_selection foreign_arrays bad_arguments cupy_backend launches index_conversion relayout_many threads moves_random")),
-    ("operations/*index*", ALL, _files("bad_arguments index_conversion index_tiled index_split launches cupy_backend")),
+    ("operations/*index*", ALL, _files("bad_arguments index_empty index_conversion index_tiled index_split launches cupy_backend")),
     ("operations/many.py", ALL, _files("relayout_many bad_arguments launches")),
     ("operations/*", ALL, _files("bad_arguments planning_explain launches cupy_backend threads foreign_arrays moves_random packed_elements moves_tiled")),
 )

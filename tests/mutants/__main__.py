@@ -6,6 +6,8 @@ import sys
 
 from tests.mutants import kernels, python_code, trial
 
+NO_MUTANT = "no mutant has such a name"
+
 
 def arguments(words):
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Puts small faults into the code and shows which tests notice.")
@@ -37,9 +39,9 @@ def main(words=None):
     if given.most is not None:
         changes = list(itertools.islice(changes, given.most))
     if given.list:
-        for change in changes:
-            print(change.name)
-        return 0
+        names = [change.name for change in changes]
+        print("\n".join(names) or NO_MUTANT)
+        return 0 if names else 1
     found = []
     for outcome in trial.outcomes(changes, given.minutes, given.workers):
         found.append(outcome)
@@ -49,7 +51,7 @@ def main(words=None):
     counts = collections.Counter(outcome.verdict for outcome in found)
     if isinstance(changes, list) and len(found) < len(changes):
         counts["not tried: the time is over"] = len(changes) - len(found)
-    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) or "no mutant has such a name")
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) or NO_MUTANT)
     return 1 if not found or any(outcome.verdict in trial.FAILURES for outcome in found) else 0
 
 

@@ -52,6 +52,13 @@ def test_arguments_go_to_pytest_alone(run_ci_test):
     assert any(line.endswith("-k plan") for line in lines)
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_is_short_and_runs_nothing(run_ci_test, option):
+    status, lines = run_ci_test(option)
+    assert status == 0 and len(lines) <= 24 and any(line.strip().startswith("ci/test --all") for line in lines)
+    assert not any(line.startswith(("python", "real_cupy", "check_wheel", "#")) for line in lines)
+
+
 @pytest.mark.parametrize("part", ["tests", "wheel", "cupy"])
 def test_each_part_can_fail_the_run(run_ci_test, part):
     assert run_ci_test(**{part: 3})[0] == 3

@@ -72,18 +72,18 @@ def test_long_shapes_are_shown_whole():
     assert shape in printed
 
 
-@pytest.mark.parametrize("text", [*HOSTILE[:2], "\0" * 100, "no shape", "f32[2]{0,0}", "\u202e\x1b[31m"])
+@pytest.mark.parametrize("text", [*HOSTILE[:2], "\0" * 100, "no shape", "%t = (f32[2]) tuple(%a)", "f32[2]{0,0}", "\u202e\x1b[31m"])
 def test_a_file_without_a_shape_is_a_failure(text, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text(text)
-    assert failure("show", "--hlo", path) == f"{path}: no shape in {len(text)} character{'s' * (len(text) != 1)}"
+    assert failure("show", "--hlo", path) == f"{path}: no array to list in {len(text)} character{'s' * (len(text) != 1)}"
     result = listed(text, code=1)
-    assert result.stderr.startswith("gpulayout: error: standard input: no shape in ") and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("gpulayout: error: standard input: no array to list in ") and result.stderr.count("\n") == 1
 
 
 def test_stablehlo_is_told_from_a_compiled_program():
     text = "func.func public @main(%arg0: tensor<3x4xf32>) -> tensor<3x4xf32> {"
-    assert listed(text, code=1).stderr == (f"gpulayout: error: standard input: no shape in {len(text)} characters: "
+    assert listed(text, code=1).stderr == (f"gpulayout: error: standard input: no array to list in {len(text)} characters: "
                                            "tensors of StableHLO have no layout, a compiled program's text has\n")
 
 

@@ -70,7 +70,7 @@ def _entries(path: str, text: str) -> tuple[list[Entry], int]:
             lines.setdefault(shape, found.line)
     if not found_any:
         hint = ": tensors of StableHLO have no layout, a compiled program's text has" if "tensor<" in text else ""
-        raise Failure(f"{_name(path)}: no shape in {counted(len(text), 'character')}{hint}")
+        raise Failure(f"{_name(path)}: no array to list in {counted(len(text), 'character')}{hint}")
     sized = [Entry(shape, count, lines[shape]) for shape, count in counts.items() if UNBOUNDED not in shape.dimensions]
     sized.sort(key=lambda entry: (-entry.shape.nbytes, -entry.count, entry.line))
     return sized, counts.total() - sum(entry.count for entry in sized)

@@ -101,3 +101,15 @@ def test_no_network_is_left_out_but_a_failure_in_continuous_integration(tmp_path
 def test_wrong_usage(arguments):
     done = real_cupy(*arguments)
     assert done.returncode == 2 and done.stderr.startswith("usage: ci/real_cupy")
+
+
+def test_an_environment_behind_a_link_is_not_emptied(tmp_path):
+    other = tmp_path / "other"
+    (other / "bin").mkdir(parents=True)
+    for name in ("pyvenv.cfg", "gpulayout.stamp", "kept"):
+        (other / name).touch()
+    (tmp_path / "link").symlink_to(other)
+    done = subprocess.run([CI / "venv"], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "GPULAYOUT_VENV": str(tmp_path / "link"), "GPULAYOUT_PYTHON": ""})
+    assert done.returncode == 1 and "link is a link: remove it" in done.stderr
+    assert (other / "kept").exists()

@@ -127,8 +127,8 @@ def _alone(peer: Contender) -> Contender:
 def _rest(contender: Contender) -> None:
     """What goes before every sample.
 
-    Under a hypervisor that takes back what is free for seconds, new memory costs up to six times as much the first time.  Whoever
-    writes new memory therefore does it once before, and finds what it has just given back.
+    Under a hypervisor that takes back what is free for seconds, new memory costs up to six times as much the first time.  So a
+    contender that writes new memory does it once before, and gets back the memory that it has just freed.
     """
     if contender.output == "fresh":
         contender.call(0)

@@ -1,4 +1,4 @@
-"""Shapes, layouts and files on the command line: text that is none is a command written wrongly, as click's own types have it."""
+"""Shapes, layouts and files on the command line: text that cannot be read is a usage error, as with click's own types."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -119,8 +119,8 @@ def _rename_to_free_name(temporary: Path, path: Path) -> None:
 def _claim_and_replace(temporary: Path, path: Path) -> None:
     """Take the name with an empty file, then replace that one.
 
-    This is not atomic, and it is said so: whoever looks in between sees an empty file, what others write into that one is
-    lost, and if the process ends there, it stays.
+    This is not atomic, and a note says so.  In between, others see an empty file.  What they write into it is lost, and it stays
+    if the process ends there.
     """
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <sys/time.h>
 
-// For whoever keeps memory closed until a kernel touches it: asked at a fault, opens the memory and returns true, or false for a wild
-// access.  Of default visibility, so there is one for all kernels of a process, as of the stacks in fibers.hpp.
+// A caller can keep memory closed until a kernel touches it.  At a fault this function opens the memory and returns true, or false for
+// a wild access.  Of default visibility, so there is one for all kernels of a process, as of the stacks in fibers.hpp.
 extern "C" {
 __attribute__((visibility("default"))) inline bool (*simt_open_memory)(void* address);
 }

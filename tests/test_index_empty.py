@@ -90,10 +90,11 @@ def test_numbers_that_are_not_whole_are_refused_unless_there_are_none(executor, 
 
 @pytest.mark.parametrize("dtype", NO_INTEGERS)
 def test_empty_arrays_of_other_dtypes_are_refused(executor, dtype):
-    if executor.name == "cupy" and np.dtype(dtype).kind in "SM":
-        pytest.skip("CuPy has no such arrays")
+    given = np.zeros(0, dtype)
+    if given.dtype.kind not in "SM":                     # CuPy has no strings and no dates, so those come as NumPy's
+        given = executor.array(given)
     with pytest.raises(TypeError, match="indices must be integers"):
-        gl.delinearize(executor.array(np.zeros(0, dtype)), "f32[6]")
+        gl.delinearize(given, "f32[6]")
 
 
 def test_an_empty_list_is_no_index_of_an_array_with_dimensions(executor):

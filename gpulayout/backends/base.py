@@ -1,4 +1,4 @@
-"""What a backend is: somebody who carries plans out.  It decides nothing; two backends write the same bytes."""
+"""The interface of a backend: it executes plans and decides nothing.  Two backends write the same bytes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

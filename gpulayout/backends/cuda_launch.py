@@ -1,4 +1,4 @@
-"""The launch code of the CUDA kernels, whoever runs them.
+"""The launch code of the CUDA kernels, for a device and for the host shim alike.
 
 `CudaBackend` turns plans into launches through a `Runtime`: CuPy on a device, or in the tests a host compiler that runs
 the very same kernel files on the CPU.  Nothing here knows which.
@@ -38,7 +38,7 @@ Start = Callable[..., None]          # starts a prepared launch; called with the
 
 
 class Runtime(Protocol):
-    """What launching needs from whoever has the device."""
+    """What launching needs from the runtime of a device."""
 
     def prepare(self, device: int, launch: Launch) -> Start:
         """What starts the launch on a device, on the stream that is current there: as often as wanted, from any thread.

@@ -1,7 +1,7 @@
 """The command `gpulayout`: its subcommands, and what becomes of their errors.
 
-Exit codes: 0 all is well, 1 the job failed (one line on stderr says why), 2 the command was written wrongly, with
-a SHAPE that is none, say.
+Exit codes: 0 all is well, 1 the job failed (one line on stderr says why), 2 the command was written wrongly,
+for example with a SHAPE that cannot be read.
 """
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def is_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = Fals
     """True when a buffer of `source` is, byte for byte, a buffer of `target` for the same logical array.
 
     Dimensions of size 1 are free: f32[1,3]{1,0} and f32[1,3]{0,1} are the same bytes, though not equal shapes.  So are tiles
-    that change nothing.  The memory space is no matter.
+    that change nothing.  The memory space does not count.
 
     >>> is_bitcast("f32[16,128]{1,0:T(8,128)}", "f32[16,128]"), is_bitcast("f32[16,256]{1,0:T(8,128)}", "f32[16,256]")
     (True, False)

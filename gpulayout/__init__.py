@@ -111,3 +111,8 @@ __all__ = [
     "update_element_size_in_bits", "use_backend", "validate_layouts", "view",
     "with_descending_layout_and_same_physical_layout", "with_subshape",
 ]
+
+# What is public says the name it is imported by: in tracebacks, and in pickles, which outlive the file that it stands in.
+for _public in [globals()[name] for name in __all__]:
+    if hasattr(_public, "__module__"):
+        (_public if hasattr(_public, "__qualname__") else type(_public)).__module__ = __name__

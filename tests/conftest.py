@@ -2,6 +2,7 @@
 
 What cannot run here is skipped with its reason; `ci/gpu` fails when a GPU test was skipped.
 """
+import doctest
 import importlib.util
 import pathlib
 import sys
@@ -10,6 +11,7 @@ import hypothesis
 import numpy
 import pytest
 
+import gpulayout
 from gpulayout.backends import select
 from gpulayout.backends.numpy_backend import NumpyBackend
 from gpulayout.operations import relayout
@@ -85,6 +87,17 @@ def cp(request):
 def place(request):
     """NumPy, CuPy, or what stands for it: whose arrays are offered as another library's."""
     return foreign.Place(numpy if request.param == "numpy" else _cupy(request))
+
+
+_from_module = doctest.DocTestFinder._from_module
+
+
+def _documented_in(finder, module, value):
+    """Public classes say that they live in `gpulayout`: the examples of their methods are looked for there as well."""
+    return module is gpulayout and "." in getattr(value, "__qualname__", "") or _from_module(finder, module, value)
+
+
+doctest.DocTestFinder._from_module = _documented_in
 
 
 def pytest_collection_modifyitems(items):

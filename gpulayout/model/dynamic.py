@@ -26,6 +26,10 @@ class Unbounded(enum.Enum):
     def __repr__(self) -> str:
         return "UNBOUNDED"
 
+    def __reduce_ex__(self, protocol: object) -> str:
+        """Pickled as the name `gpulayout.UNBOUNDED`."""
+        return "UNBOUNDED"
+
 
 UNBOUNDED = Unbounded.UNBOUNDED
 

@@ -17,6 +17,7 @@ class ElementType(str, enum.Enum):
 
     Elements occupy whole bytes, those smaller than a byte one each; a layout with `element_size_in_bits` packs them.
 
+    >>> import numpy as np
     >>> ElementType.of("bf16").itemsize, ElementType.of(np.float32) == "f32"
     (2, True)
     """
@@ -127,6 +128,7 @@ class ElementType(str, enum.Enum):
     def holds(self, special: float) -> bool:
         """True when a floating-point type has this infinity, nan or negative zero.
 
+        >>> import numpy as np
         >>> ElementType.F16.holds(np.inf), ElementType.F8E4M3FN.holds(np.inf), ElementType.F8E5M2FNUZ.holds(-0.0)
         (True, False, False)
         """

@@ -14,7 +14,7 @@ class LayoutError(ValueError):
     >>> gl.Layout((0, 0))
     Traceback (most recent call last):
         ...
-    gpulayout.model.errors.LayoutError: minor_to_major (0, 0) is not an ordering of dimensions 0..1: dimension 0 appears twice
+    gpulayout.LayoutError: minor_to_major (0, 0) is not an ordering of dimensions 0..1: dimension 0 appears twice
     """
 
     def __init__(self, message: str):

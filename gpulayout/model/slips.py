@@ -38,7 +38,7 @@ def of_one_sequence(made: type, values: tuple, fields: dict) -> str | None:
     >>> Tile(8, 128)
     Traceback (most recent call last):
         ...
-    gpulayout.model.errors.LayoutTypeError: dimensions of a Tile must be one sequence, not 2 arguments: write gl.Tile((8, 128))
+    gpulayout.LayoutTypeError: dimensions of a Tile must be one sequence, not 2 arguments: write gl.Tile((8, 128))
     """
     if len(values) < 2:
         return None

@@ -30,6 +30,10 @@ class Combine(enum.Enum):
     def __repr__(self) -> str:
         return "COMBINE"
 
+    def __reduce_ex__(self, protocol: object) -> str:
+        """Pickled as the name `gpulayout.COMBINE`."""
+        return "COMBINE"
+
 
 COMBINE = Combine.COMBINE
 

@@ -13,7 +13,7 @@ from benchmarks import cases as case_lists
 from benchmarks.digest import digest
 from benchmarks.report import table
 from benchmarks.run import Run
-from gpulayout.backends.select import gpu_problem
+from gpulayout.api.backends import gpu_problem
 
 SHOWN_NAMES = 8
 

@@ -3,7 +3,7 @@ import pytest
 
 from benchmarks.numpy_side import NumpySide
 from benchmarks.report import family
-from gpulayout.backends.select import gpu_problem
+from gpulayout.api.backends import gpu_problem
 
 
 def pytest_configure(config):

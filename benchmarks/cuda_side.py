@@ -15,8 +15,19 @@ import gpulayout as gl
 from benchmarks import peers
 from benchmarks.cases import Case, MoveCase
 from benchmarks.clock import Effort, EventClock, Samples, WallClock, take_turns
-from benchmarks.contender import (OURS, Contender, Prepared, Refused, agreeing, array_contenders, for_sweep, in_turn, input_and_output,
-                                  reason_of, scrambled)
+from benchmarks.contender import (
+    OURS,
+    Contender,
+    Prepared,
+    Refused,
+    agreeing,
+    array_contenders,
+    for_sweep,
+    in_turn,
+    input_and_output,
+    reason_of,
+    scrambled,
+)
 from benchmarks.goals import PREPARED_CALL
 from benchmarks.gpu_cases import GPU_CASES, GPU_SMALL_CASES, LEFT_OUT
 from benchmarks.peers import words

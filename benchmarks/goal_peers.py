@@ -18,7 +18,7 @@ from benchmarks.cases import Case, MoveCase
 from benchmarks.contender import OURS, Contender, array_contenders, reason_of
 from benchmarks.peers_jax import JaxPeer
 from benchmarks.peers_torch import EagerTorch
-from gpulayout.backends.threads import VARIABLE
+from gpulayout.cpu.threads import VARIABLE
 
 COPY, TORCH, JAX = "numpy.copyto of one run", "torch copy_", "jax.jit"
 QUIET = 5e-3                     # seconds: threads of a peer wait for more work in a loop for a while, and hold a core

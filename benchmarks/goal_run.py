@@ -21,7 +21,7 @@ from benchmarks.goal_cases import INDICES, PADDINGS, RELAYOUTS
 from benchmarks.goal_peers import GoalPeers
 from benchmarks.machine import machine
 from benchmarks.numpy_side import NumpySide
-from gpulayout.backends.threads import VARIABLE, thread_count
+from gpulayout.cpu.threads import VARIABLE, thread_count
 
 SCHEMA = 1
 ROUNDS = 7

@@ -9,10 +9,10 @@ from benchmarks.clock import Samples
 from benchmarks.contender import OURS, Contender
 from benchmarks.goals import best_peer
 from gpulayout import Shape
-from gpulayout.planning.kernel_plan import kernel_plan
-from gpulayout.planning.launch import KernelPlan
-from gpulayout.planning.pieces import pack_pieces, relayout_pieces, unpack_pieces
-from gpulayout.planning.traffic import expected_fraction
+from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.launch import KernelPlan
+from gpulayout.gpu.traffic import expected_fraction
+from gpulayout.moves.pieces import pack_pieces, relayout_pieces, unpack_pieces
 
 SCHEMA = 2
 # A ratio below this is a loss: the noise of one measurement on a shared machine is a few per cent.

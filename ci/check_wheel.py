@@ -29,7 +29,7 @@ import sys
 sys.modules.update(click=None, rich=None, cupy=None)
 import importlib.util, pathlib
 import gpulayout
-from gpulayout.backends.kernel_source import kernel_text
+from gpulayout.gpu.kernel_source import kernel_text
 assert pathlib.Path(gpulayout.__file__).is_relative_to(sys.argv[1]), gpulayout.__file__
 assert "__global__" in kernel_text("tile.cu") and "#include \\"" not in kernel_text("tile.cu")
 assert gpulayout.linearize((1, 2), "f32[2,3]{0,1}") == 5

@@ -11,11 +11,11 @@ import sys
 import numpy as np
 
 import gpulayout as gl
-from gpulayout.backends.kernel_source import kernel_files
-from gpulayout.planning.index_plan import linearize_plan
-from gpulayout.planning.kernel_plan import kernel_plan
-from gpulayout.planning.many_plan import Request, many_plan
-from gpulayout.planning.move import relayout_move
+from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.kernel_source import kernel_files
+from gpulayout.gpu.many import Request, many_plan
+from gpulayout.moves.index_plan import linearize_plan
+from gpulayout.moves.move import relayout_move
 
 # dimensions, source order and target order (most major first), target widths, elements before the buffers begin
 MOVES = [

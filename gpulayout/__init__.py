@@ -11,9 +11,29 @@
     view, empty, plan                             moving bytes
     use_backend, show_config                      where things run
 """
-from gpulayout.backends.select import BackendUnavailable, use_backend
-from gpulayout.config import show_config
-from gpulayout.model.bitcast import (
+from gpulayout.api.backends import BackendUnavailable, use_backend
+from gpulayout.api.config import show_config
+from gpulayout.api.indexing import convert_linear, delinearize, linearize
+from gpulayout.api.many import relayout_many
+from gpulayout.api.packing import empty, pack, shape_of, unpack, view
+from gpulayout.api.relayout import Plan, plan, relayout
+from gpulayout.layout.digits import Digit, StrideTable
+from gpulayout.layout.dynamic import UNBOUNDED
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError, LayoutTypeError, ShapeTextError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_text import parse_layout
+from gpulayout.layout.memory_space import MemorySpace
+from gpulayout.layout.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
+from gpulayout.layout.padding import PaddingValue
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.split_config import SplitConfig
+from gpulayout.layout.stride_table import stride_table
+from gpulayout.layout.strides import byte_strides_is_major_to_minor, layout_from_strides
+from gpulayout.layout.text import parse_array_shape, parse_shape
+from gpulayout.layout.tile import COMBINE, Tile
+from gpulayout.version import __version__
+from gpulayout.xla.bitcast import (
     align_layouts,
     bitcast_kind,
     decompose_bitcast,
@@ -27,7 +47,7 @@ from gpulayout.model.bitcast import (
     transpose_is_bitcast,
     with_descending_layout_and_same_physical_layout,
 )
-from gpulayout.model.compare import (
+from gpulayout.xla.compare import (
     equal_structure,
     layouts_equal,
     layouts_in_shapes_equal,
@@ -38,40 +58,21 @@ from gpulayout.model.compare import (
     shapes_compatible_kind,
     shapes_equal,
 )
-from gpulayout.model.data_size import data_nbytes
-from gpulayout.model.digits import Digit, StrideTable
-from gpulayout.model.dynamic import UNBOUNDED
-from gpulayout.model.each_index import each_index
-from gpulayout.model.element_type import ElementType
-from gpulayout.model.errors import LayoutError, LayoutTypeError, ShapeTextError
-from gpulayout.model.hlo_text import FoundShape, find_shapes
-from gpulayout.model.index import bump_indices, compare_indices
-from gpulayout.model.interleaved import packed_factor_for_1d_interleaved_array
-from gpulayout.model.layout import Layout
-from gpulayout.model.layout_text import parse_layout
-from gpulayout.model.memory_space import MemorySpace
-from gpulayout.model.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
-from gpulayout.model.padding import PaddingValue
-from gpulayout.model.proto_layout import layout_from_proto, layout_to_proto
-from gpulayout.model.proto_shape import shape_from_proto, shape_to_proto
-from gpulayout.model.reshape import (
+from gpulayout.xla.hlo import FoundShape, find_shapes
+from gpulayout.xla.indices import bump_indices, compare_indices, each_index
+from gpulayout.xla.least_padding import least_waste
+from gpulayout.xla.protos.layout import layout_from_proto, layout_to_proto
+from gpulayout.xla.protos.shape import shape_from_proto, shape_to_proto
+from gpulayout.xla.reshape import (
     dimensions_unmodified_by_reshape,
     inserted_or_deleted_1_sized_dimensions,
     reshape_leaves_dimensions_unmodified,
 )
-from gpulayout.model.shape import Shape
-from gpulayout.model.shape_trees import (
+from gpulayout.xla.sizes import data_nbytes, max_elements_in_split, max_split_size, packed_factor_for_1d_interleaved_array
+from gpulayout.xla.trees import (
     copy_layout_between_shapes,
     has_custom_element_size_in_bits,
     has_element_type,
-    update_element_size_in_bits,
-    validate_layouts,
-)
-from gpulayout.model.split_config import SplitConfig
-from gpulayout.model.splits import max_elements_in_split, max_split_size
-from gpulayout.model.stride_table import stride_table
-from gpulayout.model.strides import byte_strides_is_major_to_minor, layout_from_strides
-from gpulayout.model.subshapes import (
     index_is_valid,
     is_leaf_index,
     is_prefix,
@@ -80,17 +81,11 @@ from gpulayout.model.subshapes import (
     maybe_tuple_shape,
     subshape,
     subshapes,
+    update_element_size_in_bits,
+    validate_layouts,
     with_subshape,
 )
-from gpulayout.model.text import parse_array_shape, parse_shape
-from gpulayout.model.tile import COMBINE, Tile
-from gpulayout.model.type_relations import can_upcast, higher_precision_element_type
-from gpulayout.model.waste import least_waste
-from gpulayout.operations.indexing import convert_linear, delinearize, linearize
-from gpulayout.operations.many import relayout_many
-from gpulayout.operations.packing import empty, pack, shape_of, unpack, view
-from gpulayout.operations.relayout import Plan, plan, relayout
-from gpulayout.version import __version__
+from gpulayout.xla.types import can_upcast, higher_precision_element_type
 
 __all__ = [
     "BackendUnavailable", "BufferShape", "COMBINE", "Digit", "ElementType", "FoundShape", "Layout", "LayoutError",

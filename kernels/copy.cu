@@ -13,7 +13,7 @@
 // Macros: those of move.cuh, GPL_LOAD_BYTES.
 #include "shift.cuh"
 
-#define GPL_ITEMS (GPL_LOAD_BYTES < 16 ? 2 : 4)     // planning/run_plans.py knows the number too
+#define GPL_ITEMS (GPL_LOAD_BYTES < 16 ? 2 : 4)     // gpu/copy_rows.py knows the number too
 #define GPL_PER_CHUNK (16 / GPL_ELEMENT_BYTES)
 
 GPL_KERNEL gpl_copy(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {

@@ -1,6 +1,6 @@
 // What all moving kernels share: the parameter struct, division by known numbers, elements and vectors.
 //
-// The host fills GplMove (planning/parameters.py packs it, a test compares both sides).  It is passed by value, so a
+// The host fills GplMove (gpu/parameters.py packs it, a test compares both sides).  It is passed by value, so a
 // launch needs no table in device memory and can be captured in a graph.  Strides and extents count elements of
 // GPL_ELEMENT_BYTES; types do not exist here, an element is that many bytes.
 //

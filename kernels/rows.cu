@@ -16,7 +16,7 @@
 // Macros: those of move.cuh, GPL_VECTOR_BYTES, GPL_LOAD_BYTES.
 #include "shift.cuh"
 
-// A chunk that is read in pieces keeps a thread busy enough; planning/run_plans.py knows the number too.
+// A chunk that is read in pieces keeps a thread busy enough; gpu/copy_rows.py knows the number too.
 #define GPL_ITEMS (GPL_VECTOR_BYTES > GPL_LOAD_BYTES ? 2 : 4)
 #define GPL_PER_CHUNK (GPL_VECTOR_BYTES / GPL_ELEMENT_BYTES)
 

@@ -2,7 +2,7 @@
 //
 // A step makes one number: it is a coordinate that is loaded, or a sum of quotients value / step * weight, where the value is
 // the given linear index or a number kept before.  Then it is checked, kept for later steps, added to the linear index that
-// comes out as quotient * weight, or stored as a coordinate; planning/index_program.py says which.  All threads do the same
+// comes out as quotient * weight, or stored as a coordinate; moves/index_program.py says which.  All threads do the same
 // steps with operands from the parameters; a step of 1 is no division.
 //
 // Sums wrap: weights may be negative, and what comes out of a place of the buffer fits the word.

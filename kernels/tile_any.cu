@@ -22,7 +22,7 @@
 // Macros: those of move.cuh, GPL_READ_BYTES, GPL_WRITE_BYTES.
 #include "move.cuh"
 
-// Elements of a tile, 8 KB, and of shared memory with the pitch; planning/tile_shape.py keeps to both.
+// Elements of a tile, 8 KB, and of shared memory with the pitch; gpu/tile.py keeps to both.
 #define GPL_TILE_ELEMENTS (8192 / GPL_ELEMENT_BYTES)
 #define GPL_SHARED_ELEMENTS (GPL_TILE_ELEMENTS / 16 * 17)
 #define GPL_BATCH 4                  // pieces of a thread that are loaded before the first is stored

@@ -26,14 +26,14 @@
 // write are 33 words apart, in banks 1 apart.
 //
 // An element of 4 bytes costs 12 instructions, 6 a side; 24 with all that a thread does once, where it has 8 rows a side
-// (the tables left out).  tests/test_kernels_nvrtc.py counts them.
+// (the tables left out).  tests/kernels/test_nvrtc.py counts them.
 //
 // Macros: those of move.cuh; GPL_READ_BYTES, GPL_WRITE_BYTES: of one access to the source, to the target.
 #include "move.cuh"
 
 #define GPL_LANES 32
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
-#define GPL_DIGITS 16                // of an order; planning/tile_box.py keeps to this and the next one
+#define GPL_DIGITS 16                // of an order; gpu/many_axes/shared_box.py keeps to this and the next one
 #define GPL_SHARED_BYTES 16384       // of a table and a box
 #define GPL_BATCH (GPL_ELEMENT_BYTES == 16 ? 4 : 8)    // rows of a thread that are under way before the first arrives
 typedef GplWord<GPL_READ_BYTES>::type gpl_piece;       // what is read at a time

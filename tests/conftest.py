@@ -12,13 +12,12 @@ import numpy
 import pytest
 
 import gpulayout
-from gpulayout.backends import select
-from gpulayout.backends.numpy_backend import NumpyBackend
-from gpulayout.operations import relayout
-from tests import executors, fake_cuda, fake_cupy, foreign
-from tests.device_arrays import ON_GPU
+from gpulayout.api import backends, relayout
+from gpulayout.cpu.run import NumpyBackend
+from tests.support import executors, fake_cuda, fake_cupy, foreign
+from tests.support.device_arrays import ON_GPU
 
-collect_ignore = [] if "tests.standin.plugin" in sys.modules else ["standin"]          # only ci/real_cupy has what those need
+collect_ignore = [] if "tests.support.standin.plugin" in sys.modules else ["support/standin"]          # only ci/real_cupy has what those need
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("default")
@@ -34,7 +33,7 @@ def _executors():
 def executor(request, _executors):
     """Who runs the library in this test."""
     name = request.param
-    problem = {"numpy": lambda: None, "simt": executors.simt_missing, "cupy": select.gpu_problem}[name]()
+    problem = {"numpy": lambda: None, "simt": executors.simt_missing, "cupy": backends.gpu_problem}[name]()
     if problem:
         pytest.skip(problem)
     if name not in _executors:
@@ -50,17 +49,17 @@ def cupy(monkeypatch):
     """The imitation of CuPy, with a backend module of its own imported over it."""
     fake = fake_cupy.module()
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    path = pathlib.Path(select.__file__).with_name("cupy_backend.py")
+    path = pathlib.Path(gpulayout.__file__).parent / "gpu" / "cupy_runtime.py"
     spec = importlib.util.spec_from_file_location("cupy_backend_on_the_imitation", path)
     backend_module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(backend_module)
-    monkeypatch.setattr(select, "_gpu_module", lambda: backend_module)
-    for cached in (select.gpu_problem, select._instance, relayout._plan):
+    monkeypatch.setattr(backends, "_gpu_module", lambda: backend_module)
+    for cached in (backends.gpu_problem, backends._instance, relayout._plan):
         cached.cache_clear()
     fake_cuda.calls.clear()
     fake.backend_module = backend_module
     yield fake
-    for cached in (select.gpu_problem, select._instance, relayout._plan):      # plans remember who carried them out
+    for cached in (backends.gpu_problem, backends._instance, relayout._plan):      # plans remember who carried them out
         cached.cache_clear()
 
 
@@ -68,7 +67,7 @@ IMITATION = pytest.param("imitation", marks=pytest.mark.simt)
 
 
 def _cupy(request):
-    problem = executors.simt_missing() if request.param == "imitation" else select.gpu_problem()
+    problem = executors.simt_missing() if request.param == "imitation" else backends.gpu_problem()
     if problem:
         pytest.skip(problem)
     if request.param == "imitation":
@@ -106,5 +105,5 @@ def pytest_collection_modifyitems(items):
         import google.protobuf  # noqa: F401
     except ImportError:
         for item in items:
-            if item.path.match("gpulayout/model/proto_*.py"):
+            if item.path.match("gpulayout/xla/protos/*.py"):
                 item.add_marker(pytest.mark.skip(reason="the extra `proto` (protobuf) is not installed"))

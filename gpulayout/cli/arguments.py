@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 
 from gpulayout.cli.failures import printable
-from gpulayout.model.errors import LayoutError
-from gpulayout.model.layout import Layout
-from gpulayout.model.shape import Shape
-from gpulayout.model.layout_text import parse_layout
-from gpulayout.model.text import parse_array_shape
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_text import parse_layout
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import parse_array_shape
 
 
 class ShapeArgument(click.ParamType):

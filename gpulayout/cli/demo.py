@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 import click
 import numpy as np
 
-from gpulayout.backends.base import Array, Backend
-from gpulayout.backends.select import default_backend, gpu_backend, gpu_problem, host_backend
+from gpulayout.api.backends import default_backend, gpu_backend, gpu_problem, host_backend
+from gpulayout.api.packing import pack
 from gpulayout.cli.demo_jobs import FULL, QUICK, Job, Sizes, jobs
 from gpulayout.cli.drawing import draw_grid, draw_strip
 from gpulayout.cli.info import chosen_backend
 from gpulayout.cli.output import charset, json_option, new_table, print_json, print_table
 from gpulayout.cli.timing import copy_seconds, median_seconds
-from gpulayout.model.text import parse_shape
-from gpulayout.operations.packing import pack
+from gpulayout.layout.text import parse_shape
+from gpulayout.moves.backend import Array, Backend
 
 NAMES = "abcdef"
 # Shapes of the example, and what memory must hold: the strips of XLA's document on shapes.

@@ -11,13 +11,13 @@ from types import ModuleType
 
 import numpy as np
 
-from gpulayout.backends.base import Array, Backend
-from gpulayout.model.layout import Layout
-from gpulayout.model.padding import PaddingValue
-from gpulayout.model.shape import Shape
-from gpulayout.operations.indexing import delinearize, linearize
-from gpulayout.operations.packing import pack, unpack
-from gpulayout.operations.relayout import relayout
+from gpulayout.api.indexing import delinearize, linearize
+from gpulayout.api.packing import pack, unpack
+from gpulayout.api.relayout import relayout
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.padding import PaddingValue
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import Array, Backend
 
 PITCH = 32               # elements by which rows of the matrix are padded
 

@@ -19,10 +19,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpulayout.model.digits import widths_in_tiles
-from gpulayout.model.shape import Shape
-from gpulayout.model.stride_table import stride_table
-from gpulayout.planning.explain import dimension_labels
+from gpulayout.api.explain import dimension_labels
+from gpulayout.layout.digits import widths_in_tiles
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
 
 WIDTH = 88               # columns a drawing may take
 

@@ -5,19 +5,19 @@ import math
 
 import click
 
+from gpulayout.api.relayout import Plan, plan
 from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.model.layout import Layout
-from gpulayout.model.shape import Shape
-from gpulayout.operations.relayout import Plan, plan
-from gpulayout.planning.bits_host import host_bits
-from gpulayout.planning.bits_move import BitsMove
-from gpulayout.planning.host_plan import host_plan
-from gpulayout.planning.kernel_plan import kernel_plan
-from gpulayout.planning.launch import KernelPlan
-from gpulayout.planning.lookup_move import LookupMove
-from gpulayout.planning.move import Move
-from gpulayout.planning.traffic import expected_fraction, requests
+from gpulayout.cpu.packed_plan import host_bits
+from gpulayout.cpu.plan import host_plan
+from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.launch import KernelPlan
+from gpulayout.gpu.traffic import expected_fraction, requests
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.lookup_move import LookupMove
+from gpulayout.moves.move import Move
+from gpulayout.moves.packed_move import BitsMove
 
 
 @click.command(short_help="What a relayout will do, before it does it.")

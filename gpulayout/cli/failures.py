@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import click
 
-from gpulayout.backends.select import BackendUnavailable
-from gpulayout.backends.threads import BadThreadCount
-from gpulayout.model.errors import LayoutError
+from gpulayout.api.backends import BackendUnavailable
+from gpulayout.cpu.threads import BadThreadCount
+from gpulayout.layout.errors import LayoutError
 
 
 class Failure(click.ClickException):

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import click
 
+from gpulayout.api.indexing import delinearize, linearize
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.model.shape import Shape
-from gpulayout.model.stride_table import stride_table
-from gpulayout.operations.indexing import delinearize, linearize
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
 
 _NUMBER = r"-?[0-9]{1,30}"
 _INDEX = re.compile(rf"\(?({_NUMBER}(?:,{_NUMBER})*)?\)?")

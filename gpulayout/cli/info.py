@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import click
 
-from gpulayout.backends.select import selected
+from gpulayout.api.backends import selected
+from gpulayout.api.config import show_config
 from gpulayout.cli.failures import Failure
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.config import show_config
 
 
 @click.command(short_help="Versions, devices, and which backend runs and why.")

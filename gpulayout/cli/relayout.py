@@ -13,17 +13,17 @@ from pathlib import Path
 
 import click
 
+from gpulayout.api.relayout import Plan, plan
 from gpulayout.cli.arguments import NAMED_FILE, SHAPE_OR_LAYOUT
 from gpulayout.cli.explain import plan_as_json
 from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.files import NpyFile, new_npy, open_npy
 from gpulayout.cli.new_file import check_output
 from gpulayout.cli.output import clipped, json_option, print_json
-from gpulayout.model.checks import counted
-from gpulayout.model.element_type import ElementType
-from gpulayout.model.layout import Layout
-from gpulayout.model.shape import Shape
-from gpulayout.operations.relayout import Plan, plan
+from gpulayout.layout.checks import counted
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
 
 
 @dataclass(frozen=True)

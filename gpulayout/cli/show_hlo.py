@@ -9,11 +9,11 @@ from rich.table import Table
 
 from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.output import clipped, new_table, print_json, print_table
-from gpulayout.model.checks import counted
-from gpulayout.model.dynamic import UNBOUNDED
-from gpulayout.model.hlo_results import arrays, find_results
-from gpulayout.model.shape import Shape
-from gpulayout.model.waste import least_waste
+from gpulayout.layout.checks import counted
+from gpulayout.layout.dynamic import UNBOUNDED
+from gpulayout.layout.shape import Shape
+from gpulayout.xla.hlo import arrays, find_results
+from gpulayout.xla.least_padding import least_waste
 
 
 @dataclass(frozen=True)

@@ -10,5 +10,5 @@ one of them fails, and that test is then run on the unchanged copy too, where it
 either a test is missing, or the mutant is equivalent, and then kernel_table.py or python_equivalents.py says why.  The exit
 status is 1 when one survives, is noticed though it is called equivalent, or finds its text gone.
 
-Not part of continuous integration: it takes an hour.  tests/test_mutants.py keeps the table in step with the kernels.
+Not part of continuous integration: it takes an hour.  tests/mutants/test_mutants.py keeps the table in step with the kernels.
 """

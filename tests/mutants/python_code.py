@@ -8,9 +8,9 @@ from tests.mutants.python_equivalents import EQUIVALENTS
 from tests.mutants.python_tests import TESTS
 
 LIMIT = 400                 # seconds: what takes longer hangs
-NO_EXAMPLES = ("gpulayout/backends/cupy_backend.py",)                # pytest cannot import it without CuPy
+NO_EXAMPLES = ("gpulayout/gpu/cupy_runtime.py",)                # pytest cannot import it without CuPy
 FEW = 5                     # files of the first run: to collect more takes longer than to run them
-LEFT_OUT = ("gpulayout/cli/*", "gpulayout/backends/threads.py", "*/__init__.py", "*/__main__.py")
+LEFT_OUT = ("gpulayout/cli/*", "gpulayout/cpu/threads.py", "*/__init__.py", "*/__main__.py")
 
 
 def modules():

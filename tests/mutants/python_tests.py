@@ -1,57 +1,56 @@
 """Which tests should notice a fault in a Python module: a line per kind of module, the first that fits, cheap tests first."""
 
 
-def _files(names):
-    return tuple(f"tests/test_{name}.py" for name in names.split())
+def _files(*names):
+    return tuple(f"tests/{name.replace('/', '/test_')}.py" for names_of in names for name in names_of.split())
 
 
 NUMPY, ALL = ("-m", "not simt and not gpu"), ()        # those that run on NumPy alone; all
-MODEL = _files("errors_model model_layout model_types model_padding model_value model_shape model_tuples model_strides model_bitcast "
-                         "model_utilities model_data_size waste model_tiling model_text_errors xla_names xla_vectors model_tiled_bitcast "
-                         "oracle_text oracle_arrays oracle_proto model_proto model_text bad_arguments index_conversion packed_elements hlo_text")
-HLO = _files("hlo_text cli_hlo model_tuples model_text_errors")
-PROTO = _files("model_proto oracle_proto proto_many_shapes fuzz_readers")
-PLANNING = _files("planning_division planning_supported planning_families planning_move planning_tables planning_index_width planning_traffic "
-                  "planning_boxes planning_explain")
-MOVES = _files("moves_random packed_elements moves_lookup relayout_many moves_tiled moves_exhaustive")
-INDICES = _files("index_split index_empty index_conversion index_tiled host_index_program")
-RANDOM = tuple(f"tests/test_kernels_random.py::test_random_moves_are_right[{kind}-{width}]"
+LAYOUT = _files("layout/errors layout/layout layout/element_types layout/padding layout/values layout/shape layout/strides layout/stride_tables "
+                "layout/tiles layout/text layout/text_errors layout/text_oracle")
+XLA = _files("xla/bitcast xla/utilities xla/sizes xla/trees xla/least_padding xla/names xla/vectors xla/tiled_bitcast")
+PROTO = _files("xla/protos xla/protos_oracle xla/protos_many_shapes layout/fuzz_readers")
+HLO = _files("xla/hlo cli/show_hlo xla/trees layout/text_errors")
+DOORS = _files("api/bad_arguments api/arrays_oracle api/foreign_arrays")
+PLANNING = _files("gpu/division moves/supported gpu/choose_kernel moves/move gpu/index_width gpu/traffic gpu/many_axes api/explain")
+MOVES = _files("moves/random moves/packed moves/lookup api/many moves/tiled moves/exhaustive")
+INDICES = _files("moves/index_split moves/index_empty moves/index_conversion moves/index_tiled cpu/index_program")
+RANDOM = tuple(f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
                for kind, width in (("copy", 4), ("rows", 4), ("gather", 4), ("tile", 4), ("odd tile", 4), ("channels", 4), ("many axes", 4), ("words", 1)))
-TRACE = ("tests/test_kernels_trace.py::test_traffic_is_what_the_table_says",)
-SPARSE = ("tests/test_kernels_sparse.py::test_the_ends_of_a_huge_move_are_right",)
-KERNELS = (*PLANNING, "tests/test_kernels_struct.py", *RANDOM, *TRACE, *SPARSE)
+TRACE = ("tests/kernels/test_trace.py::test_traffic_is_what_the_table_says",)
+SPARSE = ("tests/kernels/test_sparse.py::test_the_ends_of_a_huge_move_are_right",)
+KERNELS = (*PLANNING, "tests/kernels/test_struct.py", *RANDOM, *TRACE, *SPARSE)
+LAUNCHES = _files("gpu/launches gpu/launch_threads gpu/cupy_runtime gpu/launch_counts gpu/streams")
 
 TESTS = (
-    ("model/hlo_*", NUMPY, HLO),
-    ("model/proto_*", NUMPY, PROTO),
-    ("model/digits.py", NUMPY, (*MODEL, *INDICES, *MOVES)),
-    ("model/*", NUMPY, MODEL),
-    ("planning/host_index_program.py", NUMPY, _files("host_index_program index_tiled index_conversion index_split")),
-    ("planning/host_registers.py", NUMPY, _files("host_index_program index_tiled")),
-    ("planning/host_sums.py", NUMPY, _files("host_index_program index_tiled")),
-    ("planning/host_*", NUMPY, (*_files("host_plan threads planning_explain"), *MOVES)),
-    ("planning/bits_host.py", NUMPY, _files("packed_elements threads")),
-    ("planning/bits_*", ALL, _files("packed_elements planning_explain kernels_bits")),
-    ("planning/lookup_*", ALL, _files("moves_lookup kernels_lookup packed_elements planning_explain")),
-    ("planning/many_plan.py", ALL, (*_files("relayout_many kernels_many kernels_struct"), "tests/test_kernels_random.py::test_random_moves_are_right_in_shared_launches")),
-    ("planning/index_*", ALL, _files("planning_index_width index_split index_conversion index_tiled kernels_index_program kernels_struct kernels_sparse")),
-    ("planning/strided_program.py", NUMPY, INDICES),
-    ("planning/explain.py", NUMPY, _files("planning_explain cli")),
-    ("planning/piece*.py", NUMPY, (*PLANNING, *MOVES)),
-    ("planning/move.py", NUMPY, (*PLANNING, *MOVES)),
-    *((f"planning/{name}.py", NUMPY, (*PLANNING, *INDICES, *MOVES)) for name in ("tiled_side", "affine_box", "supported")),
-    ("planning/traffic.py", ALL, (*PLANNING, *_files("kernels_trace host_plan"))),
-    ("planning/parameters.py", ALL, (*KERNELS, *_files("kernels_index_program kernels_lookup index_conversion index_tiled"))),
-    ("planning/channel_plan.py", ALL, (*KERNELS, "tests/test_kernels_channels.py")),
-    ("planning/*", ALL, KERNELS),
-    ("backends/numpy_index*", NUMPY, INDICES),
-    ("backends/numpy_*", NUMPY, (*_files("host_plan threads"), *MOVES, *INDICES)),
-    ("backends/cu*", ALL, _files("launches launch_threads cupy_backend gpu_launches gpu_streams relayout_many index_conversion")),
-    ("backends/argument_block.py", ALL, _files("launches launch_threads cupy_backend gpu_launches")),
-    ("backends/elementwise.py", ALL, _files("kernels_elementwise cupy_backend index_conversion")),
-    ("backends/kernel_source.py", ALL, _files("kernels_struct packaging")),
-    ("backends/*", ALL, _files("backend_selection foreign_arrays bad_arguments cupy_backend launches index_conversion relayout_many threads moves_random")),
-    ("operations/*index*", ALL, _files("bad_arguments index_empty index_conversion index_tiled index_split launches cupy_backend")),
-    ("operations/many.py", ALL, _files("relayout_many bad_arguments launches")),
-    ("operations/*", ALL, _files("bad_arguments planning_explain launches cupy_backend threads foreign_arrays moves_random packed_elements moves_tiled")),
+    ("layout/digits.py", NUMPY, (*LAYOUT, *XLA, *INDICES, *MOVES)),
+    ("layout/same_places.py", NUMPY, XLA),
+    ("layout/element_loops.py", NUMPY, XLA),
+    ("layout/*", NUMPY, (*LAYOUT, *XLA, *DOORS, *MOVES)),
+    ("xla/hlo.py", NUMPY, HLO),
+    ("xla/protos/*", NUMPY, PROTO),
+    ("xla/*", NUMPY, XLA),
+    ("memory/*", ALL, _files("memory/foreign_memory memory/mapped_files api/foreign_arrays gpu/cupy_runtime")),
+    ("moves/index_*", ALL, (*INDICES, *_files("gpu/index_width kernels/index_program kernels/struct kernels/sparse"))),
+    ("moves/strided_program.py", NUMPY, INDICES),
+    ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),
+    ("moves/lookup_*", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
+    ("moves/*", NUMPY, (*PLANNING, *INDICES, *MOVES)),
+    ("cpu/index*", NUMPY, INDICES),
+    ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
+    ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain"), *MOVES)),
+    ("gpu/packed.py", ALL, _files("moves/packed api/explain kernels/bits")),
+    ("gpu/lookup.py", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
+    ("gpu/many.py", ALL, (*_files("api/many kernels/many kernels/struct"), "tests/kernels/test_random.py::test_random_moves_are_right_in_shared_launches")),
+    ("gpu/index_launch.py", ALL, (*INDICES, *_files("kernels/index_program kernels/struct kernels/sparse"))),
+    ("gpu/traffic.py", ALL, (*PLANNING, *_files("kernels/trace cpu/plan"))),
+    ("gpu/parameters.py", ALL, (*KERNELS, *_files("kernels/index_program kernels/lookup moves/index_conversion moves/index_tiled"))),
+    ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),
+    ("gpu/elementwise.py", ALL, _files("kernels/elementwise gpu/cupy_runtime moves/index_conversion")),
+    ("gpu/kernel_source.py", ALL, _files("kernels/struct ci/packaging")),
+    *((f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion"))) for name in ("run", "cupy_runtime", "argument_blocks")),
+    ("gpu/*", ALL, KERNELS),
+    ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
+    ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
+    ("api/*", ALL, (*_files("api/backends api/many api/explain cpu/threads moves/random moves/packed moves/tiled"), *DOORS, *LAUNCHES)),
 )

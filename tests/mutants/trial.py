@@ -14,7 +14,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from tests.simt import toolchain
+from tests.support.simt import toolchain
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ("gpulayout", "kernels", "tests", "benchmarks", "ci", "docs", "README.md", "pyproject.toml", "MANIFEST.in")

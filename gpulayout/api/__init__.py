@@ -1,0 +1,1 @@
+"""The public functions, and the one door for arrays."""

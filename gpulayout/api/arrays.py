@@ -1,0 +1,269 @@
+"""The one door for arrays from outside: NumPy, CuPy, and anything with DLPack or `__cuda_array_interface__`.
+
+Behind it there are only NumPy and CuPy arrays over the caller's own memory; nothing is copied.  All checks on arrays are
+here too, and all of them run before a byte is written.  In messages `role` says which argument is meant.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpulayout.api.backends import default_backend, gpu_backend, host_backend
+from gpulayout.api.values import array_of_values
+from gpulayout.layout.checks import counted
+from gpulayout.layout.shape import Shape
+from gpulayout.memory import dlpack
+from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
+from gpulayout.memory.mapped_files import by_file, overlap_in_file
+from gpulayout.moves.backend import Array, Backend
+
+PLAIN = (list, tuple, bool, int, float, complex)         # values that are no array and become one
+_IMMUTABLE = {"jax": "JAX", "jaxlib": "JAX", "tensorflow": "TensorFlow"}
+
+
+def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend, Array]:
+    """The backend of an array and the array itself, as NumPy's or CuPy's.
+
+    TypeError for what is no array, BufferError for memory this library cannot reach or, when writing, must not change.
+    """
+    if type(given) is np.ndarray:
+        backend, array = host_backend(), given
+    else:
+        backend, array = _foreign(given, role, writing)
+    if writing and type(array) is np.ndarray and not array.flags.writeable:
+        raise BufferError(f"{role} is read-only: it cannot be written to")
+    return backend, array
+
+
+def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Backend, Array]:
+    """As `open_array`, and plain Python numbers and lists go to the default backend as a new array."""
+    if type(given) is np.ndarray:
+        return host_backend(), given
+    if isinstance(given, PLAIN):
+        backend = default_backend()
+        return backend, backend.array(array_of_values(given, role, dtype), dtype)
+    return open_array(given, role)
+
+
+def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+    if _is_cupy(type(given)):
+        return gpu_backend(), given
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(f"{role} is a masked array: its mask would be lost, pass .filled() or .data")
+    if isinstance(given, np.generic) and writing:
+        raise BufferError(f"{role} is a NumPy scalar, which cannot be written to: pass an array")
+    if isinstance(given, (np.ndarray, np.generic)):
+        return host_backend(), np.asarray(given)
+    if isinstance(given, type):
+        raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
+    library = _IMMUTABLE.get(type(given).__module__.partition(".")[0])
+    if writing and library:                              # what they offer need not say so
+        raise BufferError(f"{role} is read-only: {library} arrays never change")
+    if offers(given, *DLPACK):
+        return _adopted(_dlpack_backend(given, role), given, role, writing)
+    if offers(given, CUDA_INTERFACE):
+        return _adopted(_cuda_backend(role), given, role, writing)
+    raise TypeError(f"{role} is a {type(given).__name__}: it must be a NumPy or CuPy array, or offer DLPack or "
+                    f"__cuda_array_interface__{_advice(type(given).__module__)}")
+
+
+@functools.lru_cache(maxsize=256)
+def _is_cupy(kind: type) -> bool:
+    """True for CuPy's array type and what is derived from it; it is told by name, so that CuPy need not be there."""
+    return any((base.__module__, base.__name__) == ("cupy", "ndarray") for base in kind.__mro__)
+
+
+def _advice(module: str) -> str:
+    """How to make an array of what has none of an array's properties, by the module of its type."""
+    if module == "cupy.cuda.memory":
+        return "; cupy.ndarray(shape, dtype, pointer) is the array at a MemoryPointer"
+    return "; .toarray() of a sparse matrix is an array" if ".sparse." in f"{module}." else ""
+
+
+def _dlpack_backend(given: Any, role: str) -> Backend:
+    """The backend of the device that an array with DLPack lives on."""
+    try:
+        kind, _ = dlpack.device_of(given)
+    except Exception as error:
+        raise BufferError(f"{role} ({type(given).__name__}) cannot say where it lives: {error}") from None
+    for bit in ("neg", "conj"):          # PyTorch keeps signs and conjugations to be done later; an exported buffer lacks them
+        pending = getattr(given, f"is_{bit}", None)
+        if callable(pending) and pending():
+            raise BufferError(f"{role} ({type(given).__name__}) has its {bit} bit set: its memory does not hold its values, pass "
+                              f".resolve_{bit}()")
+    if kind in (dlpack.CPU, dlpack.PINNED):
+        return host_backend()
+    if kind in (dlpack.CUDA, dlpack.MANAGED):
+        return _cuda_backend(role)
+    raise BufferError(f"{role} lives on a device of DLPack type {kind}: only CPU (1, 3) and CUDA (2, 13) memory can be used")
+
+
+def _cuda_backend(role: str) -> Backend:
+    try:
+        return gpu_backend()
+    except ImportError as error:
+        raise BufferError(f"{role} is CUDA memory, which only CuPy can reach: {error}") from None
+
+
+def _adopted(backend: Backend, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+    try:
+        memory = backend.foreign_memory(given)
+        if not (writing and memory.read_only):
+            return backend, backend.adopt(memory)
+    except Exception as error:       # producers raise whatever they like: gradients, unknown dtypes, conjugate views
+        hint = "; a type NumPy or CuPy lacks can be passed as unsigned integers of the same width, as tensor.view(torch.uint16), " \
+               "and a JAX array on the CPU as numpy.asarray(array)"
+        raise BufferError(f"{role} ({type(given).__module__}.{type(given).__name__}) cannot be used without a copy: {error}"
+                          + hint * any(word in str(error).lower() for word in ("dtype", "no dlpack equivalent"))) from error
+    raise BufferError(f"{role} is read-only: it cannot be written to")
+
+
+# ---- checks ------------------------------------------------------------------------------------------------
+
+def check_dtype(array: Array, shape: Shape, role: str) -> None:
+    """TypeError unless the array has the element type, or carries one that NumPy lacks as unsigned integers."""
+    dtype = array.dtype
+    if dtype is shape.dtype or dtype == shape.dtype or (shape.element_type.is_extended and dtype == shape.element_type.carrier):
+        return
+    if not dtype.isnative and dtype.newbyteorder("=") == shape.dtype:
+        raise TypeError(f"{role} has dtype {dtype.str}, which is big-endian: convert it with .astype({shape.dtype.name!r}) "
+                        f"for {shape}")
+    also = f" (or {shape.element_type.carrier.name})" if shape.element_type.is_extended else ""
+    raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
+
+
+def check_buffer(array: Array, shape: Shape, role: str) -> None:
+    """TypeError or BufferError unless the array is one contiguous run that can hold the shape's buffer.
+
+    A buffer of packed elements is an array of bytes, uint8 and nothing else.
+    """
+    if array.dtype is not shape.buffer_dtype:                # dtypes of NumPy's own are single objects: the usual case is one `is`
+        _check_buffer_dtype(array, shape, role)
+    if array.ndim != 1:
+        raise BufferError(f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D memory: logical arrays "
+                          f"go through gl.pack and gl.unpack, and {role}.ravel('K') is the memory of a dense array as it lies")
+    size = array.size
+    if size < shape.buffer_length:
+        unit = "bytes" if shape.is_packed else "elements"
+        raise BufferError(f"{role} has {size} {unit}, but {shape} needs {shape.buffer_length}")
+    if size > 1 and array.strides[0] != array.itemsize:
+        raise BufferError(f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
+                          f"steps by {shape.itemsize}")
+
+
+def _check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
+    if not shape.is_packed:
+        check_dtype(array, shape, role)
+    elif array.dtype != shape.buffer_dtype:
+        raise TypeError(f"{role} has dtype {array.dtype}, but {shape} is packed, {8 // shape.bits_per_element} elements in a byte: "
+                        "its buffer is uint8")
+
+
+def check_logical(array: Array, shape: Shape, role: str) -> None:
+    """TypeError or BufferError unless the array has the shape's dimensions and element type."""
+    check_dtype(array, shape, role)
+    if array.shape != shape.dimensions:
+        shape.bounds                                 # LayoutError when it is the shape that has no size
+        raise BufferError(f"{role} has shape {tuple(array.shape)}, but {shape} has dimensions {shape.dimensions}")
+
+
+def check_shape(array: Array, expected: tuple[int, ...], role: str) -> None:
+    """BufferError unless the array has this shape and is C-contiguous."""
+    if tuple(array.shape) != expected:
+        raise BufferError(f"{role} has shape {tuple(array.shape)}, but the result has shape {expected}")
+    if not array.flags.c_contiguous:
+        raise BufferError(f"{role} with strides {tuple(array.strides)} is not C-contiguous")
+
+
+def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: tuple[str, str]) -> None:
+    """BufferError unless both arrays live on the same device."""
+    if one is other and (one.name == "numpy" or one.device(a) == other.device(b)):
+        return
+    raise BufferError(f"{roles[0]} is on {one.device(a)} and {roles[1]} is on {other.device(b)}: nothing is copied between devices")
+
+
+def check_no_overlap(backend: Backend, a: Array, b: Array, roles: tuple[str, str]) -> None:
+    """BufferError when the memory of two arrays may overlap."""
+    if may_overlap(backend, a, b):
+        where = "in the file that both map" if type(a) is np.ndarray and not np.may_share_memory(a, b) else "in memory"
+        raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be other memory")
+
+
+def may_overlap(backend: Backend, a: Array, b: Array) -> bool:
+    """True when the byte ranges of two arrays overlap, in memory or in a file that both map; `b` is the one to be written."""
+    if type(a) is type(b) is np.ndarray:
+        if np.may_share_memory(a, b):
+            return True
+        base = b.base                    # None or an array that owns its memory: no memory map, and nothing more to ask
+        return base is not None and (type(base) is not np.ndarray or base.base is not None) and overlap_in_file(a, b)
+    (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(backend, b)
+    return low_a < high_b and low_b < high_a
+
+
+def check_no_self_overlap(array: Array, role: str) -> None:
+    """BufferError when two elements of an array may be the same memory, as with a stride of 0.
+
+    Sorted by stride, every dimension must step past all that the dimensions below it reach.
+    """
+    if 0 in array.shape:
+        return
+    reach = array.dtype.itemsize
+    for stride, size, dim in sorted((abs(stride), size, dim) for dim, (size, stride) in
+                                    enumerate(zip(array.shape, array.strides)) if size > 1):
+        if stride < reach:
+            raise BufferError(f"{role} with shape {tuple(array.shape)} and strides {tuple(array.strides)} may overlap itself: "
+                              f"dimension {dim} steps by {stride} bytes where {reach} are taken")
+        reach += (size - 1) * stride
+
+
+def check_none_overlap(inputs: Sequence[tuple[Backend, Array, int]], outputs: Sequence[tuple[Backend, Array, int]]) -> None:
+    """BufferError when an output may share memory with an input or another output; buffers, each with its job's number."""
+    everything = [*inputs, *outputs]
+    low = np.array([backend.address(array) for backend, array, _ in everything], np.int64)
+    high = low + np.array([array.size * array.itemsize for _, array, _ in everything], np.int64)
+    places = [(range(len(everything)), low, high, "in memory")]
+    places += [(*found, "in the file that both map") for found in by_file([array for _, array, _ in everything], len(inputs))]
+    for numbers, low, high, where in places:
+        clash = _clash(np.array(low), np.array(high), np.array(numbers) >= len(inputs))
+        if clash:
+            jobs = [everything[numbers[k]][2] for k in clash]
+            roles = [f"{'out' if numbers[k] >= len(inputs) else 'buffer'} of job {job}" for k, job in zip(clash, jobs)]
+            raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be other memory")
+
+
+def _clash(low: np.ndarray, high: np.ndarray, writes: np.ndarray) -> tuple[int, int] | None:
+    """Two ranges that overlap, of which the second is written; None where no range that is written overlaps another.
+
+    In the order of their starts, a range overlaps one before it exactly when it overlaps the one that reaches furthest.
+    """
+    order = np.argsort(low, kind="stable")
+    order = order[(high > low)[order]]                   # empty buffers are nowhere
+    low, high, writes = low[order], high[order], writes[order]
+    furthest = np.maximum.accumulate(high)
+    furthest_written = np.maximum.accumulate(np.where(writes, high, 0))
+    clashes = np.flatnonzero(low[1:] < np.where(writes[1:], furthest[:-1], furthest_written[:-1]))
+    if not clashes.size:
+        return None
+    later = int(clashes[0]) + 1
+    earlier = next(k for k in range(later) if low[later] < high[k] and (writes[k] or writes[later]))
+    first, second = (earlier, later) if writes[later] else (later, earlier)
+    return int(order[first]), int(order[second])
+
+
+def _byte_range(backend: Backend, array: Array) -> tuple[int, int]:
+    if not array.size:
+        return 0, 0
+    start = backend.address(array)
+    if array.ndim == 1 and array.strides[0] > 0:         # a buffer, the usual case
+        return start, start + (array.size - 1) * array.strides[0] + array.itemsize
+    reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
+    return start + sum(min(reach, 0) for reach in reaches), start + sum(max(reach, 0) for reach in reaches) + array.itemsize
+
+
+def contiguous_strides(dimensions: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Byte strides of a C-order array."""
+    return tuple(itemsize * math.prod(dimensions[dim + 1:]) for dim in range(len(dimensions)))

@@ -1,0 +1,56 @@
+"""What runs here, and why."""
+from __future__ import annotations
+
+import os
+import platform
+
+import ml_dtypes
+import numpy as np
+
+from gpulayout.api import backends
+from gpulayout.cpu.threads import thread_count
+from gpulayout.version import __version__
+
+
+def configuration() -> dict:
+    """Versions, devices, and which backend runs and why, as plain values."""
+    problem = backends.gpu_problem()
+    choice = backends.selected()
+    if choice == "auto":
+        backend, reason = ("numpy", problem) if problem else ("cupy", "a kernel was compiled and ran on the device")
+    else:
+        backend, reason = choice, f"chosen by {'use_backend' if backends.is_chosen_in_code() else 'GPULAYOUT_BACKEND'}"
+        if choice == "cupy" and problem:
+            reason += f", but it cannot run: {problem}"
+    return {
+        "gpulayout": __version__, "python": platform.python_version(), "numpy": np.__version__,
+        "ml_dtypes": ml_dtypes.__version__, "platform": platform.platform(), "cpu_count": os.cpu_count(), "threads": _threads(),
+        **backends.gpu_versions(), "gpu": "not available" if problem else "available", "gpu_problem": problem,
+        "selected": choice, "backend": backend, "reason": reason,
+    }
+
+
+def _threads() -> int | str:
+    """Threads that share a large move on the CPU, or what is wrong with the number that was asked for."""
+    try:
+        return thread_count()
+    except ValueError as error:
+        return str(error)
+
+
+def show_config(mode: str = "stdout") -> dict | None:
+    """Print versions, devices, and which backend runs and why; with mode="dicts" return them instead.
+
+    >>> show_config("dicts")["backend"] in ("numpy", "cupy")
+    True
+    """
+    found = configuration()
+    if mode == "dicts":
+        return found
+    if mode != "stdout":
+        raise ValueError(f"mode {mode!r} is not one of 'stdout', 'dicts'")
+    width = max(map(len, found))
+    for name, value in found.items():
+        if value is not None:
+            print(f"{name:{width}}  {value}")
+    return None

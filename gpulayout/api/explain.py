@@ -1,0 +1,162 @@
+"""A move in words: what was merged, which kernel was chosen and why not a faster one, and the bytes."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gpulayout.cpu.packed_plan import host_bits
+from gpulayout.cpu.plan import host_plan
+from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.launch import KernelPlan
+from gpulayout.gpu.many import Request, many_plan
+from gpulayout.gpu.traffic import expected_fraction, requests
+from gpulayout.layout.checks import counted
+from gpulayout.layout.padding import value_text
+from gpulayout.layout.same_places import same_buffer
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.lookup_move import LookupMove
+from gpulayout.moves.move import Move, Pieces
+from gpulayout.moves.packed_move import BitsMove
+
+# The letters of XLA's shapes document, dimension 0 first.
+_LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
+
+
+class Explanation(str):
+    """Text that shows itself as it is at the interactive prompt."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def dimension_labels(rank: int) -> tuple[str, ...]:
+    """A short name for every dimension: the document's letters up to rank 4, else d0, d1, ...
+
+    >>> dimension_labels(3), dimension_labels(5)[:2]
+    (('z', 'y', 'x'), ('d0', 'd1'))
+    """
+    return tuple(_LETTERS.get(rank, "")) if rank in _LETTERS else tuple(f"d{dim}" for dim in range(rank))
+
+
+def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
+    """What a relayout from `source` to `target` does, one fact per line; of several pieces the first in detail."""
+    move = pieces[0].move
+    read, written, elements, places = (sum(getattr(piece.move, name) for piece in pieces) for name in
+                                       ("bytes_read", "bytes_written", "element_count", "place_count"))
+    if source.is_packed or target.is_packed:                   # pieces of whole bytes have several elements in each
+        elements, places = source.element_count, target.buffer_size
+    lines = [f"relayout {source} -> {target}",
+             f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {_size(source)}",
+             f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, {_padding(places - elements, places, target)}",
+             *_pieces(pieces, written)]
+    if not isinstance(move, LookupMove):
+        lines.append(f"  merged   {_merged(move, source)}")
+    labels = dimension_labels(source.rank)
+    for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
+        name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
+        padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
+        unit = "places" if isinstance(move, BitsMove) else "bytes"
+        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {axis.source_stride} {unit} in the source, "
+                     f"{axis.target_stride} in the target")
+    if same_buffer(source, target):
+        lines.append("  bitcast  both are the same bytes: nothing would have to move")
+    lines.append(f"  numpy    {_numpy(move)}")
+    lines += _gpu(kernel_plan(move))
+    return Explanation("\n".join(lines))
+
+
+def _size(shape: Shape) -> str:
+    """The size of an element in a buffer: bytes, or bits where they are packed."""
+    return f"{shape.bits_per_element} bits" if shape.is_packed else str(shape.itemsize)
+
+
+def _pieces(pieces: Pieces, written: int) -> list[str]:
+    """How many pieces there are, and how much the first of them, which the other lines describe, moves."""
+    if len(pieces) == 1:
+        return []
+    copies, fills = ([piece.move for piece in pieces if bool(piece.move.element_count) == copied] for copied in (True, False))
+    plan = many_plan(tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces))
+    parts = [counted(len(copies), "copy"), *([f"{counted(len(fills), 'fill')} of {counted(sum(m.bytes_written for m in fills), 'byte')} "
+                                                        "of padding"] if fills else [])]
+    return [f"  pieces   {' and '.join(parts)}, in {counted(plan.launch_count, 'launch')} on a GPU: tiles are cut where the dimensions or "
+            f"other tiles end",
+            f"    what follows is the largest piece, {pieces[0].move.bytes_written / written:.1%} of what is written"]
+
+
+def _padding(count: int, places: int, target: Shape) -> str:
+    if not count:
+        return "no padding"
+    value = target.layout.padding_value
+    shown = "zeros" if value is None else value_text(value)
+    return f"{count} of them padding ({shown}, {count / places:.1%})"
+
+
+def _merged(move: Move, source: Shape) -> str:
+    dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
+    text = f"{counted(source.rank, 'dimension')} into {_axes(len(move.axes))}, minor first in the target"
+    return text + (f"; {dropped} of size 1 dropped" if dropped else "")
+
+
+def _numpy(move: Move) -> str:
+    if not move.place_count:
+        return "nothing to do"
+    if not move.element_count:
+        return f"one fill of {counted(move.place_count, 'place')}"
+    if isinstance(move, BitsMove):
+        return _numpy_bits(move)
+    if isinstance(move, LookupMove):
+        return f"{counted(move.place_count, 'place')} looked up one by one" + ", then packed" * (move.target_bits < 8)
+    plan = host_plan(move)
+    text = f"one np.copyto over {_axes(len(plan.block.shape))}"
+    if plan.tile:
+        text = f"tiles of {_tile(plan.tile)}, through a scratch array"
+    elif plan.by_channels:
+        text = f"{counted(plan.block.shape[-1], 'channel')} one after the other, over {_axes(len(plan.block.shape))}"
+    if plan.itemsize > move.itemsize:
+        text += f", elements of {plan.itemsize} bytes"
+    text += f" and {counted(len(plan.fills), 'fill')} of padding" if plan.fills else ""
+    text += f", {counted(-(-plan.count // plan.piece), 'piece')} one after the other" if plan.piece else ""
+    return text + (f"; worth up to {plan.most_threads} threads" if plan.most_threads > 1 else "")
+
+
+def _tile(major_first: Sequence[int]) -> str:
+    """The sizes of a tile, and which is which: the last one runs along the target's minor axis."""
+    return f"{' x '.join(map(str, major_first))} elements (minor in the target last)"
+
+
+def _gpu_tile(plan: KernelPlan) -> str:
+    if plan.family == "channels":                    # whichever of the two is minor in the target
+        pixels, channels = plan.tile
+        return f"{channels} channels x {pixels} pixels"
+    return _tile(plan.tile[::-1])
+
+
+def _numpy_bits(move: BitsMove) -> str:
+    plan = host_bits(move)
+    if plan.turn:
+        return f"{plan.turn.side} x {plan.turn.side} blocks turned in tiles of up to {counted(plan.chunk, 'element')}"
+    way = "looked up one by one" if plan.looked_up else "spread to bytes by shifts" if move.source_bits < 8 else "copied"
+    return f"chunks of up to {counted(plan.chunk, 'element')}, {way}" + ", then packed" * (move.target_bits < 8)
+
+
+def _axes(number: int) -> str:
+    return f"{number} {'axis' if number == 1 else 'axes'}"
+
+
+def _gpu(plan: KernelPlan | None) -> list[str]:
+    if plan is None:
+        return ["  gpu      no launch: nothing to write"]
+    tile = f", tile of {_gpu_tile(plan)}" if plan.tile else ""
+    lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
+             f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
+             f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]
+    if plan.family in ("bits", "lookup"):
+        return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
+    source, target = requests(plan)
+    met = [f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})" for side, name in ((source, "read"), (target, "written")) if side]
+    lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(met)}")
+    if math.prod(plan.grid) == 1:
+        lines.append("    expected: the launch takes longer than the bytes")
+    else:
+        lines.append(f"    expected: about {expected_fraction(plan):.2f} of the speed of a plain copy, judged by the sectors: an estimate")
+    return lines + [f"    why not faster: {reason}" for reason in plan.reasons]

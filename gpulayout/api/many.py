@@ -1,0 +1,80 @@
+"""Many relayouts in one call: small ones share launches on a GPU."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from gpulayout.api import arrays
+from gpulayout.api.relayout import Plan, checked_buffers, new_buffer, plan
+from gpulayout.layout.checks import counted
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import Array, Backend, Job
+
+
+class _Opened(NamedTuple):
+    """A job whose arguments were looked at; `out` is None when the result is to be new memory."""
+
+    plan: Plan
+    backend: Backend
+    array: Array
+    out: Array | None
+
+
+def relayout_many(jobs: Iterable[tuple[Any, Shape | str, Shape | Layout | str]], *, out: Sequence[Any] | None = None
+                  ) -> list[Array]:
+    """`relayout` of many buffers, in few launches: for small tensors on a GPU, where launches take most of the time.
+
+    jobs   (buffer, source, target) each, as `relayout` takes them; shapes, element types and devices may all differ
+    out    where to write, one entry per job, None for new memory; it shares memory with no input and no other output
+
+    The results in the order of the jobs.  Everything is checked before the first byte is written.  Raises as `relayout`
+    does, with the number of the job; ValueError when `out` has another length.
+
+    >>> import numpy as np
+    >>> jobs = [(np.arange(4, dtype=np.float32), "f32[2,2]", "{0,1}"), (np.arange(3, dtype=np.uint8), "u8[3]", "{0:PD(4)}")]
+    >>> relayout_many(jobs)
+    [array([0., 2., 1., 3.], dtype=float32), array([0, 1, 2, 0], dtype=uint8)]
+    """
+    jobs = list(jobs)
+    outs = _checked_outs(out, len(jobs))
+    opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
+    _check_no_overlap(opened)
+    written = [job.out if job.out is not None else new_buffer(job.plan.source, job.plan.target, job.backend, job.array)
+               for job in opened]
+    groups: dict[tuple[Backend, str], list[Job]] = {}
+    for number, (job, target) in enumerate(zip(opened, written)):
+        groups.setdefault((job.backend, job.backend.device(job.array)), []).append(Job(f"job {number}: ", job.plan.pieces, job.array, target))
+    for carry_out in [backend.prepare(group) for (backend, _), group in groups.items()]:      # all prepared before one runs
+        carry_out()
+    return [target if given is None else given for given, target in zip(outs, written)]
+
+
+def _checked_outs(out: Any, count: int) -> Sequence[Any]:
+    if out is None:
+        return [None] * count
+    if not isinstance(out, Sequence) or isinstance(out, (str, bytes)):
+        raise TypeError(f"out is a {type(out).__name__}: it must be a list with one buffer or None per job")
+    if len(out) != count:
+        raise ValueError(f"out has {counted(len(out), 'buffer')} for {counted(count, 'job')}: it needs one or None per job")
+    return out
+
+
+def _opened(number: int, job: Any, out: Any) -> _Opened:
+    """One job's arguments, checked as `relayout` checks them; errors begin with its number."""
+    if not isinstance(job, (tuple, list)) or len(job) != 3:
+        what = f"has {counted(len(job), 'part')}" if isinstance(job, (tuple, list)) else f"is a {type(job).__name__}"
+        raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
+    buffer, source, target = job
+    try:
+        found = plan(source, target)
+        return _Opened(found, *checked_buffers(found.source, found.target, buffer, out))
+    except Exception as error:             # of any kind: it stays the error that `relayout` raises
+        error.args = (f"job {number}: {error}", *error.args[1:])
+        raise
+
+
+def _check_no_overlap(opened: Sequence[_Opened]) -> None:
+    outputs = [(job.backend, job.out, number) for number, job in enumerate(opened) if job.out is not None]
+    if outputs:
+        arrays.check_none_overlap([(job.backend, job.array, number) for number, job in enumerate(opened)], outputs)

@@ -1,0 +1,74 @@
+"""Plain Python numbers and nested lists as arrays, without losing anything: no fraction, no size, no sign, no meaning."""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from gpulayout.layout.checks import type_text
+
+
+def array_of_values(given: Any, role: str, dtype: np.dtype | None) -> np.ndarray:
+    """A NumPy array of nested lists of numbers; TypeError when `dtype` cannot hold them as they are.
+
+    Floats are rounded to the type, as NumPy does; that is the only change.  Without a dtype NumPy's choice stands.
+    """
+    try:
+        found = np.array(given)
+        if dtype is None or not found.size:
+            return found if dtype is None else found.astype(dtype)
+        if dtype.kind in "biu" or _limits(dtype):
+            return _whole(given, dtype)
+        return _rounded(found, dtype)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise TypeError(f"{role} cannot be read as an array: {error}") from None
+
+
+def _whole(given: Any, dtype: np.dtype) -> np.ndarray:
+    """Integers and booleans, compared as Python's, which have no size."""
+    leaves = np.array(given, object)
+    for leaf in leaves.flat:
+        if isinstance(leaf, (bool, np.bool_)) != (dtype.kind == "b") or not hasattr(leaf, "__index__") and dtype.kind != "b":
+            raise TypeError(f"it holds {leaf!r}, {type_text(leaf)}, which {dtype} cannot hold without loss")
+    if dtype.kind != "b":
+        limits = _limits(dtype)
+        for leaf in map(operator.index, leaves.flat):
+            if not limits.min <= leaf <= limits.max:
+                raise TypeError(f"it holds {leaf}, and the range of {dtype} is {limits.min}..{limits.max}")
+    return leaves.astype(np.int8 if dtype.kind == "V" else dtype).astype(dtype)          # small integers are no numbers to NumPy
+
+
+def _limits(dtype: np.dtype) -> ml_dtypes.iinfo | None:
+    """The range of an integer type, those of ml_dtypes included; None for other types."""
+    try:
+        return ml_dtypes.iinfo(dtype)
+    except ValueError:
+        return None
+
+
+def _rounded(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Floats and complex numbers; nothing may become infinite, and infinities and nans must stay what they are."""
+    if found.dtype.kind == "O":                       # integers of more than 64 bits
+        found = np.array([float(operator.index(leaf)) for leaf in found.flat]).reshape(found.shape)
+    from_floats = found.dtype.kind == "f" or found.dtype.type.__module__.startswith("ml_dtypes")
+    if not (found.dtype.kind in "iu" or from_floats or (found.dtype.kind == "c" and dtype.kind == "c")):
+        raise TypeError(f"its values are {found.dtype}, which {dtype} cannot hold without loss")
+    with np.errstate(all="ignore"):
+        converted = found.astype(dtype)
+        return _checked(found, converted, dtype)
+
+
+def _checked(found: np.ndarray, converted: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if dtype.kind == "c":
+        if (np.isfinite(found) != np.isfinite(converted)).any():
+            raise TypeError(f"it holds a number past the range of {dtype}")
+        return converted
+    wide, narrow = found.astype(np.float64), converted.astype(np.float64)
+    # A type without infinities turns what is too large into its largest number or into nan.
+    saturates = not np.isinf(np.array(np.inf).astype(dtype).astype(np.float64))
+    too_large = saturates & (np.abs(wide) > float(ml_dtypes.finfo(dtype).max))
+    if ((np.isnan(wide) != np.isnan(narrow)) | (np.isinf(wide) != np.isinf(narrow)) | too_large).any():
+        raise TypeError(f"it holds a number past the range of {dtype}")
+    return converted

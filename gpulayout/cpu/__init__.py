@@ -1,0 +1,1 @@
+"""How NumPy carries moves out: planning and execution side by side."""

@@ -1,0 +1,101 @@
+"""Index conversion on the CPU, in blocks that stay in the cache: which indices are refused, and threads.
+
+What is computed is in `numpy_index_program`.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from gpulayout.cpu.index_run import Scratch, linear_of, padding_of
+from gpulayout.cpu.threads import share
+from gpulayout.moves.index_plan import IndexPlan
+from gpulayout.moves.index_program import IndexProgram
+from gpulayout.moves.strided_program import strided_program
+
+BLOCK_BYTES = 1 << 19        # of one array: half of a usual second-level cache
+SHARE = 1 << 18              # indices from which on another thread is worth its start
+
+_CHECKED = {"raise": "checked", "mark": "mark checked"}        # that all indices are in the buffer, and for "raise" not in padding
+
+
+def convert(plan: IndexPlan | IndexProgram, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
+    """See `Backend.convert`."""
+    if checked:
+        mode = _CHECKED.get(mode, mode)
+    program = plan if isinstance(plan, IndexProgram) else strided_program(plan)
+    run = _to_linear if program.direction == "linearize" else _from_linear
+    block = BLOCK_BYTES // max(4, given.itemsize, 0 if result is None else result.itemsize)
+    offenders = []
+
+    def convert_part(first: int, last: int) -> None:
+        scratch = Scratch(program, min(last - first, block))
+        for start in range(first, last, block):
+            part = slice(start, min(start + block, last))
+            offender = run(program, scratch, given[..., part], None if result is None else result[..., part], mode)
+            if offender is not None:
+                offenders.append(start + offender)
+                return
+
+    share(convert_part, given.shape[-1], SHARE)
+    return min(offenders, default=None)
+
+
+def _to_linear(program: IndexProgram, scratch: Scratch, index: np.ndarray, linear: np.ndarray | None, mode: str) -> int | None:
+    loads = [step for step in program.steps if step.load is not None]
+    if mode == "raise":
+        offender = _first_outside((index[step.load], step.bound) for step in loads)
+        if offender is not None:
+            return offender
+    if linear is not None:
+        linear_of(program, scratch, [_inside(index[step.load], step.bound, mode) for step in loads], linear)
+    return None
+
+
+def _from_linear(program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None, mode: str) -> int | None:
+    outside = None if mode in _CHECKED.values() else _first_outside([(linear, program.size)])
+    if outside is not None:
+        before = None if mode == "mark" or not outside else padding_of(program, scratch, linear[:outside], None)
+        return outside if before is None else int(np.argmax(before))
+    if result is None and mode == "mark":
+        return None
+    padding = padding_of(program, scratch, linear, result, mode != "checked")
+    if padding is not None and mode == "raise":
+        return int(np.argmax(padding))
+    if padding is not None and result is not None:
+        _mark(result, padding)
+    return None
+
+
+def _mark(index: np.ndarray, padding: np.ndarray) -> None:
+    """-1 in every coordinate where the mask of padding says so; a list of places is faster than the mask."""
+    places = np.flatnonzero(padding)
+    for row in index:
+        row[places] = -1
+
+
+def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
+    """The least position at which any array leaves 0..bound-1.
+
+    Negative numbers are large unsigned ones: the largest tells whether there is any at all.
+    """
+    positions = []
+    for values, bound in arrays:
+        unsigned, limit = values.view(f"u{values.itemsize}"), min(bound, np.iinfo(values.dtype).max + 1)
+        if len(values) and int(unsigned.max()) >= limit:
+            positions.append(int(np.argmax(unsigned >= unsigned.dtype.type(limit))))
+    return min(positions, default=None)
+
+
+def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
+    """Coordinates as the mode has them; -1 wraps to bound - 1 and clips to 0."""
+    if mode == "wrap":
+        word = np.int64 if values.dtype.kind == "i" else np.uint64
+        wide = values.astype(word, copy=False)
+        whole = np.floor_divide(wide, word(bound))                   # a multiplication; a remainder would be a division for each
+        np.multiply(whole, word(bound), out=whole)
+        return np.subtract(wide, whole, out=whole)
+    if mode == "clip":
+        return np.clip(values, 0, min(bound - 1, np.iinfo(values.dtype).max))
+    return values

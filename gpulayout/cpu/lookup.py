@@ -1,0 +1,79 @@
+"""Moves that look every place up, on the CPU: numbers of places to places in the source, a block at a time."""
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from gpulayout.cpu import index_run
+from gpulayout.cpu.cache_blocks import SCRATCH_BYTES
+from gpulayout.cpu.packed_run import packed, slots_at
+from gpulayout.cpu.threads import share, thread_count
+from gpulayout.cpu.views import strided_view, word_of
+from gpulayout.moves.lookup_move import LookupMove
+
+BLOCK = 1 << 16              # places, as long as what all threads hold together fits SCRATCH_BYTES
+SHARE = 1 << 18              # places from which on another thread is worth its start
+
+
+class HostLookup(NamedTuple):
+    """Places in a block, a multiple of 8, so that no two blocks share a byte; how many blocks; and the least for a thread."""
+
+    block: int
+    count: int
+    share: int
+
+
+@functools.lru_cache(maxsize=4096)
+def host_lookup(move: LookupMove, threads: int = 1) -> HostLookup:
+    """The plan of a look-up for NumPy, with up to so many threads."""
+    threads = max(min(threads, move.place_count // SHARE), 1)
+    place_bytes = move.program.index_bits // 8 * (move.program.slots + 10) + 2 * move.itemsize
+    block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8
+    count = -(-move.place_count // block)
+    return HostLookup(block, count, -(-count // threads))
+
+
+def move_lookup(move: LookupMove, source: np.ndarray, target: np.ndarray) -> None:
+    """Carry out a move between whole arrays; one with strides of its own has the logical dimensions."""
+    plan = host_lookup(move, thread_count())
+    share(functools.partial(_move_blocks, move, source, target, plan.block), plan.count, plan.share)
+
+
+def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block: int, first: int, last: int) -> None:
+    program, word = move.program, word_of(move.itemsize)
+    size = min(move.place_count, block)
+    scratch = index_run.Scratch(program, size)
+    places = np.empty(size, np.int32 if program.index_bits == 32 else np.int64)           # signed: strides may be negative
+    pad = np.frombuffer(move.pad, word)[0]
+    for begin in range(first * block, min(last * block, move.place_count), block):
+        end = min(begin + block, move.place_count)
+        found = places[:end - begin]
+        padding = index_run.padding_of(program, scratch, np.arange(begin, end, dtype=places.dtype), found)
+        if padding is not None:
+            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)          # one that can be read
+        values = _read(move, source, found, word)
+        if padding is not None:
+            values[padding] = pad
+        if move.target_bits < 8:
+            values = np.append(values, np.zeros(-values.size % 8, word))                  # a whole number of bytes
+            count = -(-(end - begin) * move.target_bits // 8)
+            strided_view(target, word, (count,), begin * move.target_bits // 8, (1,))[...] = packed(values, move.target_bits)[:count]
+        elif move.is_apart:
+            target.view(word).flat[begin:end] = values
+        else:
+            strided_view(target, word, (end - begin,), begin * move.itemsize, (move.itemsize,))[...] = values
+
+
+def _read(move: LookupMove, source: np.ndarray, places: np.ndarray, word: np.dtype) -> np.ndarray:
+    """The elements at these places of the source, in the low bits of a byte where a side is packed."""
+    low, high = move.source_span
+    if not move.element_count:
+        return np.zeros(len(places), word)                     # all of them are padding
+    if move.source_bits < 8:
+        return slots_at(strided_view(source, word, (high,), 0, (1,)), places, move.source_bits)
+    values = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))[places - low]              # every address
+    if move.bits < 8:
+        values &= (1 << move.bits) - 1
+    return values

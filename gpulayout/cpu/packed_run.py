@@ -1,0 +1,181 @@
+"""Packed moves on the CPU: a chunk of the target at a time, spread to bytes, moved, and packed again."""
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpulayout.cpu.packed_plan import Box, HostBits, boxes, host_bits, parts, whole_bytes, written
+from gpulayout.cpu.threads import share, thread_count
+from gpulayout.cpu.views import Memory, word_of
+from gpulayout.moves.packed_move import BitsMove
+
+_BYTE = word_of(1)
+
+
+def move_bits(move: BitsMove, source_offset: int, target_offset: int, source: np.ndarray, target: np.ndarray) -> None:
+    """Carry out a packed move that begins so many bytes after the first element of each array."""
+    if move.slots:
+        plan = host_bits(move)
+        threads = min(thread_count(), plan.chunks(move))
+        if threads > 1:
+            plan = host_bits(move, threads)
+        reading, writing = Memory(source, source_offset), Memory(target, target_offset)
+        if plan.turn:
+            move_turned(move, plan, reading, writing)
+        else:
+            share(functools.partial(_move_chunks, move, plan, reading, writing), plan.chunks(move), 1)
+
+
+def _move_chunks(move: BitsMove, plan: HostBits, reading: Memory, writing: Memory, first: int, last: int) -> None:
+    scratch = None if plan.in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)    # a whole number of bytes when packed
+    for chunk in range(first, last):
+        begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
+        if plan.in_place:
+            _read_chunk(move, plan, reading, begin, end, writing.view(_BYTE, (end - begin,), begin, (1,)))
+            continue
+        scratch[end - begin:] = 0
+        _read_chunk(move, plan, reading, begin, end, scratch[:end - begin])
+        found, done = packed(scratch, move.target_bits), 0
+        for block in written(move, begin, end):
+            count = math.prod(block.shape)
+            writing.view(_BYTE, block.shape, block.target_offset, block.target_strides)[...] = found[done:done + count].reshape(block.shape)
+            done += count
+
+
+def _read_chunk(move: BitsMove, plan: HostBits, reading: Memory, begin: int, end: int, elements: np.ndarray) -> None:
+    """The elements of the slots begin..end-1, one in each byte, and the pad where there are none."""
+    mask = (1 << move.bits) - 1
+    if move.is_padded:
+        elements[...] = move.pad[0]
+    for box in boxes(move, begin, end):
+        if 0 in box.inside:
+            continue
+        places = np.ndarray(box.inside[::-1], _BYTE, elements, box.place, move.steps[::-1])
+        if run := whole_bytes(move, box):
+            _spread(reading.view(_BYTE, run.shape, run.target_offset, run.target_strides), places, move.source_bits)
+        elif plan.looked_up:
+            _look_up(move, reading, box, places)
+        elif move.source_bits == 8:
+            strides = tuple([axis.source_stride for axis in reversed(move.axes)])
+            np.bitwise_and(reading.view(_BYTE, places.shape, box.source, strides), mask, out=places)
+        else:
+            for part in parts(move, box):
+                block = part.source
+                read = reading.view(_BYTE, block.shape, block.target_offset, block.target_strides)
+                np.right_shift(read, part.shift, out=places[part.elements[::-1]])
+            places &= mask
+
+
+def _look_up(move: BitsMove, reading: Memory, box: Box, places: np.ndarray) -> None:
+    """The elements of a box, each by the number of its slot."""
+    slots = np.array(box.source)
+    for axis, size in zip(move.axes, box.inside):
+        slots = slots + (np.arange(size) * axis.source_stride).reshape(-1, *[1] * slots.ndim)
+    places[...] = slots_at(reading.view(_BYTE, (move.source_span[1],), 0, (1,)), slots, move.source_bits)
+
+
+def slots_at(memory: np.ndarray, slots: np.ndarray, bits: int) -> np.ndarray:
+    """The elements in these slots of packed bytes, one in each byte."""
+    per = 8 // bits
+    found = memory.take(slots >> per.bit_length() - 1)
+    found >>= ((slots & per - 1) * bits).astype(np.uint8)
+    found &= (1 << bits) - 1
+    return found
+
+
+def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
+    """The elements of packed bytes, one in each byte of `places`; the inverse of `packed`.
+
+    A byte becomes a word, the upper half of whose elements is moved away from the lower again and again:
+    0xe4, with itself << 12, is 0x....0e04 and then, << 6, 0x03020100.
+    """
+    if bits == 1:
+        places[...] = np.unpackbits(read, axis=-1, bitorder="little")
+        return
+    per = 8 // bits
+    words = places.view(word_of(per))
+    words[...] = read
+    for halving in reversed(range(per.bit_length() - 1)):
+        field, width = bits << halving, 8 << halving                 # elements that stay together, and the room they get
+        words |= words << (8 - bits << halving)
+        words &= words.dtype.type(((1 << field) - 1) * ((1 << 8 * per) - 1) // ((1 << width) - 1))
+
+
+def packed(values: np.ndarray, bits: int) -> np.ndarray:
+    """Bytes with values below 2**bits, packed: the first in the lowest bits of a byte.  The values are lost.
+
+    All values of one byte are taken as one word, whose upper half is moved next to its lower half again and again:
+    4 values of 2 bits, 0x03020100, with itself >> 6 is 0x....0e04 and then, >> 12, 0xe4.
+    """
+    if bits == 8:
+        return values
+    if bits == 1:
+        return np.packbits(values, bitorder="little")
+    per = 8 // bits
+    words = values.view(word_of(per))
+    for halving in range(per.bit_length() - 1):
+        words |= words >> (8 - bits << halving)
+    return words.astype(np.uint8)                        # the lowest byte
+
+
+# ---- moves in square blocks of slots: rows of many blocks at once are swapped as kernels/bits_turn.cu swaps words ----
+
+def move_turned(move: BitsMove, plan: HostBits, reading: Memory, writing: Memory) -> None:
+    """Carry out a move whose plan has blocks, tile by tile; the axes of arrays are those of the blocks, major first."""
+    share(functools.partial(_turn_tiles, move, plan, reading, writing), plan.chunks(move), 1)
+
+
+def _turn_tiles(move: BitsMove, plan: HostBits, reading: Memory, writing: Memory, first: int, last: int) -> None:
+    turn, tile, unit = plan.turn, plan.tile, plan.turn.unit_bytes
+    word = word_of(unit)
+    pad = word.type(move.pad[0] * ((1 << 8 * unit) - 1) // ((1 << move.bits) - 1))
+    steps = [[unit * axis[side] for axis in turn.axes] for side in (2, 3)]
+    strides = [tuple(reversed(side)) for side in steps]
+    scratch = np.empty((turn.side + 1, math.prod(tile)), word)
+    corners = itertools.product(*(range(0, axis.extent, step) for axis, step in zip(turn.axes, tile)))
+    for corner in itertools.islice(corners, first, last):
+        sizes = [min(axis.extent - start, step) for axis, start, step in zip(turn.axes, corner, tile)]
+        inside = [max(min(axis.bound - start, size), 0) for axis, start, size in zip(turn.axes, corner, sizes)]
+        from_start, to_start = (sum(map(int.__mul__, corner, side)) for side in steps)
+        places = [writing.view(word, tuple(sizes[::-1]), to_start + q * unit * turn.target_pitch, strides[1]) for q in range(turn.side)]
+        if inside != sizes:
+            for part in places:
+                part[...] = pad
+        if 0 in inside:
+            continue
+        *rows, spare = (_in_source_order(plane, inside) for plane in scratch)
+        for p, row in enumerate(rows):
+            row[...] = reading.view(word, tuple(inside[::-1]), from_start + p * unit * turn.source_pitch, strides[0])
+        _turn(rows, move.bits, spare)
+        part = tuple([slice(size) for size in reversed(inside)])
+        for place, row in zip(places, rows):
+            place[part] = row
+
+
+def _in_source_order(memory: np.ndarray, minor_first: Sequence[int]) -> np.ndarray:
+    """A dense array of these sizes, major first, the second minor axis of which, that of the source, has stride 1."""
+    along_target, along_source, *others = minor_first
+    dense = memory[:math.prod(minor_first)].reshape(*reversed(others), along_target, along_source)
+    return dense.swapaxes(-1, -2)
+
+
+def _turn(rows: Sequence[np.ndarray], bits: int, spare: np.ndarray) -> None:
+    """Element q of the word in row p becomes element p of the word in row q, for each place of the rows: squares across the
+    diagonal are swapped, of half the size each time."""
+    half, word = len(rows) // 2, spare.dtype.type
+    while half:
+        shift = word(half * bits)
+        lower = word(((1 << 8 * spare.itemsize) - 1) // ((1 << half * bits) + 1))
+        for p in range(len(rows)):
+            if not p & half:
+                np.right_shift(rows[p], shift, out=spare)
+                spare ^= rows[p + half]
+                spare &= lower
+                rows[p + half] ^= spare
+                spare <<= shift
+                rows[p] ^= spare
+        half //= 2

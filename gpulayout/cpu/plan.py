@@ -1,0 +1,200 @@
+"""How NumPy carries a move out: one strided copy, cut up where the caches of a CPU ask for it.
+
+NumPy copies in the order of the target, an element at a time.  What makes that slow has its remedy:
+
+- Runs that stay together on both sides are short.  A run of up to 512 bytes moves as one element of that many bytes:
+  f32[1024,512,16] with its first two dimensions exchanged moves as [1024,512] elements of 64 bytes.
+- The minor axes differ.  Then tiles go through a scratch array; see `host_tiles`.
+- There are few channels, minor in the target (3 planes to RGB).  NumPy's innermost loop ends before it has begun, so one
+  channel after the other is copied, in pieces that stay in the cache until all channels are there.
+- There is padding.  Written on its own it is fetched and written back once more, so it is filled piece by piece as well.
+
+Large moves are shared by threads: tile by tile, or cut along one axis.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.cpu.cache_blocks import NEAR_BYTES, needs_tiles, scratch_strides, tile_extents
+from gpulayout.moves.move import Axis, Block, Move, Piece, Pieces
+
+MOST_THREADS = 1024          # that anyone may ask for
+SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save
+LONGEST_ELEMENT = 512        # bytes of a run that is moved as one element
+FILL_WHOLE_BYTES = 1024      # with less than this per run of padding, filling everything takes less time than the runs
+RECORD_BYTES = 32            # records of up to so many are written one channel after the other
+PIECE_BYTES = 3 << 19        # of the target in a piece
+SHORT_RUN = 64               # of pixels, from which on a loop over them beats one over the channels
+SHARE_BYTES = 1 << 19        # read or filled, from which on a thread is worth its start
+
+
+class Fill(NamedTuple):
+    """Places that get the padding value.
+
+    block    their box, axes as in the move, major first
+    share    the least number of places along the major axis for a thread, where it is not filled piece by piece; 0 for none
+    """
+
+    block: Block
+    share: int
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """One copy, and fills of padding.  Work is counted in places along one axis, or in tiles; threads share it.
+
+    itemsize       bytes of an element as NumPy moves it: several of the caller's where they stay together
+    block          all elements as one strided copy, axes major first
+    by_channels    whether the last axis is copied one place after the other
+    tile           extents of the boxes that go through a scratch array; None copies directly
+    scratch        strides of that array in bytes, axes as in the block
+    cut, fill_cut  the axis that work without tiles is cut along, as an axis of the block and of the fills
+    piece          places along it that are filled and copied before the next ones; 0 takes a thread's share at once
+    count          places along it, or tiles
+    share          the least number of them for a thread; 0 leaves all to the caller
+    fills          the places that get the padding value: piece by piece, but all at once beside tiles
+    fills_first    the fills cover elements too; else they come after the copy, while new memory is still in the cache
+    """
+
+    itemsize: int
+    block: Block
+    by_channels: bool
+    tile: tuple[int, ...] | None
+    scratch: tuple[int, ...] | None
+    cut: int
+    fill_cut: int
+    piece: int
+    count: int
+    share: int
+    fills: tuple[Fill, ...]
+    fills_first: bool
+
+    @property
+    def most_threads(self) -> int:
+        """How many threads the move is worth, if there are so many."""
+        return min(max(self.count // self.share, 1), MOST_THREADS) if self.share else 1
+
+
+@functools.lru_cache(maxsize=4096)
+def host_plan(move: Move, threads: int = 1) -> HostPlan:
+    """What NumPy does for a move; any plan gives the same bytes, and this one is quick."""
+    by_channels = _goes_by_channels(move)
+    itemsize, axes = _long_elements(move, not by_channels)
+    order = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
+    tile = scratch = None
+    if not by_channels and move.bytes_read > SMALL_BYTES and needs_tiles(itemsize, axes, order):
+        tile = tile_extents(itemsize, axes, order, threads)
+        scratch = scratch_strides(itemsize, axes, order, tile)[::-1]
+    block = Block(tuple(axis.bound for axis in reversed(axes)), tuple(axis.source_stride for axis in reversed(axes)), 0,
+                  tuple(axis.target_stride for axis in reversed(axes)))
+    return HostPlan(itemsize, block, by_channels, tile and tile[::-1], scratch, *_Cut.of(move, axes, tile, by_channels), *_fills(move))
+
+
+def _goes_by_channels(move: Move) -> bool:
+    """Whether the target is made of short records of channels that lie elsewhere in the source.
+
+    Where they lie in records there as well, but of another length, records of 3 are still copied so: those of 3, 6 and 12
+    bytes are slow as elements.
+    """
+    axes = _axes(move)
+    if move.bytes_read <= SMALL_BYTES or len(axes) < 2 or axes[0].target_stride != move.itemsize:
+        return False
+    channel, pixel = axes[0], min(axes[1:], key=lambda axis: abs(axis.source_stride))
+    together = abs(channel.source_stride) <= abs(pixel.source_stride)
+    near = pixel.target_stride <= NEAR_BYTES and pixel.bound >= SHORT_RUN
+    if together:
+        return near and channel.bound == 3 and move.itemsize <= 4 and channel.source_stride == move.itemsize and pixel.source_stride <= NEAR_BYTES
+    return near and channel.bound * move.itemsize <= RECORD_BYTES
+
+
+def _axes(move: Move) -> tuple[Axis, ...]:
+    """The axes along which elements lie, minor first."""
+    return tuple(axis for axis in move.axes if axis.bound != 1)
+
+
+def _long_elements(move: Move, allowed: bool) -> tuple[int, tuple[Axis, ...]]:
+    """(bytes of an element, axes of more than one element, minor first), the minor axis taken into the element if it fits."""
+    axes = _axes(move)
+    if allowed and len(axes) > 1 and move.bytes_read > SMALL_BYTES:
+        minor = axes[0]
+        if minor.source_stride == minor.target_stride == move.itemsize and minor.bound * move.itemsize <= LONGEST_ELEMENT:
+            return minor.bound * move.itemsize, axes[1:]
+    return move.itemsize, axes
+
+
+class _Cut(NamedTuple):
+    """How the work is counted; the fields of HostPlan."""
+
+    cut: int
+    fill_cut: int
+    piece: int
+    count: int
+    share: int
+
+    @staticmethod
+    def of(move: Move, axes: Sequence[Axis], tile: tuple[int, ...] | None, by_channels: bool) -> _Cut:
+        weight = max(move.bytes_read, move.bytes_written)
+        if tile:
+            count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, tile))
+            return _Cut(0, 0, 0, count, _share(count, weight))
+        if not axes:
+            return _Cut(0, 0, 0, 0, 0)
+        pieces = weight > PIECE_BYTES and (by_channels or move.is_padded)
+        fine = PIECE_BYTES if pieces else weight // 64
+        # Never the channels: there are up to RECORD_BYTES of them, and SHORT_RUN pixels or more.
+        k = next((k for k in reversed(range(len(axes))) if axes[k].bound * fine >= weight), max(range(len(axes)), key=lambda k: axes[k].bound))
+        count = axes[k].extent
+        return _Cut(len(axes) - 1 - k, len(move.axes) - 1 - move.axes.index(axes[k]),
+                    max(PIECE_BYTES * count // weight, 1) if pieces else 0, count,
+                    _share(count, weight) if weight >= 2 * SHARE_BYTES else 0)
+
+
+def _share(count: int, weight: int) -> int:
+    """The least number of `count` equal parts of `weight` bytes that is worth a thread."""
+    return math.ceil(SHARE_BYTES * count / weight)
+
+
+def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
+    """Where padding is written, and whether everything is filled before the copy.
+
+    It is when the padding lies in so many short runs that it takes less time.
+    """
+    slabs, whole = move.padding_slabs, _are_scattered([move], [Piece(move)])
+    if whole:
+        slabs = (Block(tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.block.target_strides),)
+    return tuple(Fill(slab, _fill_share(move, slab)) for slab in slabs), whole
+
+
+@functools.lru_cache(maxsize=4096)
+def host_pieces(pieces: Pieces) -> Pieces:
+    """The pieces in the order in which NumPy does them.
+
+    Where the padding lies in many short runs, the whole target is filled first and nothing after that.
+    """
+    fills = [piece for piece in pieces if not piece.move.element_count and isinstance(piece.move, Move)]     # a last half byte is none
+    if not fills or len(pieces) == 1 or not _are_scattered([piece.move for piece in fills], pieces):
+        return pieces
+    move = fills[0].move
+    last = max(piece.target_offset + piece.move.target_span[1] for piece in pieces)
+    everything = Move((Axis(last // move.itemsize, 0, 0, move.itemsize),), move.itemsize, move.pad, ((),))
+    return (Piece(everything), *(piece for piece in pieces if piece.move.element_count or not isinstance(piece.move, Move)))
+
+
+def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
+    """Whether the padding in some moves, of a target that is written by pieces, lies in so many short runs that filling
+    everything takes less time.
+
+    Runs of one place between long runs of elements do not count: NumPy fills them in one loop with a stride.
+    """
+    runs = sum(math.prod(slab.shape[:-1]) for move in fills for slab in move.padding_slabs
+               if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES)
+    return runs > 1 and sum(piece.move.bytes_written for piece in pieces) < FILL_WHOLE_BYTES * runs
+
+
+def _fill_share(move: Move, slab: Block) -> int:
+    weight = math.prod(slab.shape) * move.itemsize
+    return _share(slab.shape[0], weight) if weight >= 2 * SHARE_BYTES else 0

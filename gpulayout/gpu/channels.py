@@ -1,0 +1,104 @@
+"""Pixels of few channels: stored pixel by pixel on one side and in planes, channel by channel, on the other."""
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gpulayout.gpu.element_width import VECTOR_BYTES, Work
+from gpulayout.gpu.launch import THREADS, Kernel, KernelPlan, common_step, offset_bits, planned
+from gpulayout.moves.move import Axis
+
+MOST_CHANNELS = 16
+_WARP = 32
+_MOST_CHUNKS = 8
+_CHANNELS = Kernel("channels", "channels.cu", "gpl_channels")
+
+
+def channel_plan(work: Work) -> KernelPlan | Work:
+    """The plan, or the work with the reason why there is none; none is needed where there are no pixels.
+
+    The work's axes are the target's minor axis, the source's minor axis, then the others.
+    """
+    minor, source_minor, *others = work.axes
+    # Of a source's channels some may be left out; the gaps of a target must stay as they are.
+    to_planes = source_minor.bound <= minor.source_stride <= min(MOST_CHANNELS, 2 * source_minor.bound)
+    to_planes = to_planes and source_minor.extent <= minor.extent
+    to_pixels = minor.extent == source_minor.target_stride <= MOST_CHANNELS
+    pixel, channel = (minor, source_minor) if to_planes else (source_minor, minor)
+    channels = pixel.source_stride if to_planes else pixel.target_stride
+    if channels < 2 or not (to_planes or to_pixels):
+        return work
+    axes, bits = (pixel, channel, *others), offset_bits(work.axes)
+    why = _too_large_or_short(work.width, channels, pixel.extent, bits) or _misaligned(work, channel, channels, to_planes)
+    if why:
+        return work.because(f"no exchange in registers: {why}")
+    chunks, chunk = chunks_of(work.width, channels, pixel.extent, bits), chunk_pixels(work.width)
+    spans = math.ceil(pixel.extent / (chunks * chunk))
+    total = spans * math.prod(axis.extent for axis in others)
+    macros = (("GPL_CHANNELS", channels), ("GPL_PLANES", channel.bound), ("GPL_CHUNKS", chunks), ("GPL_TO_PLANES", int(to_planes)))
+    plan = planned(work._replace(axes=axes), _CHANNELS,
+                   max(work.width, 4) if to_planes else vector_bytes(work.width, channels), math.ceil(total * _WARP / THREADS),
+                   total=total, counts=(spans, 1), tile=(chunks * chunk, channels), accesses=macros)
+    return replace(plan, runs=(channels * pixel.bound, pixel.extent) if to_planes else (pixel.bound, channels * pixel.extent))
+
+
+def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> str | None:
+    if registers(width, channels) > most_registers(width, bits):
+        return f"{channels} channels of {width} bytes are too large"
+    if not _keeps_lanes_busy(pixels, chunk_pixels(width)):
+        return f"rows of {pixels} pixels leave more than a fifth of all lanes idle"
+    return None
+
+
+def _misaligned(work: Work, channel: Axis, channels: int, to_planes: bool) -> str | None:
+    """What keeps the vectors of pixels or the words of planes from lying at multiples of their size."""
+    vector, word = vector_bytes(work.width, channels), max(work.width, 4)
+    for side, phase, field in (("source", work.source_phase, "source_stride"), ("target", work.target_phase, "target_stride")):
+        is_pixels = (side == "source") == to_planes
+        needed, axes = (vector, work.axes[2:]) if is_pixels else (word, (channel, *work.axes[2:]))
+        if phase % needed:
+            return f"the {side} address is {phase} past a multiple of 16, no multiple of {needed}"
+        for step in (getattr(axis, field) * work.width for axis in axes):
+            if step % needed:
+                return f"the {side} steps by {step} bytes, no multiple of {needed}"
+    return None
+
+
+def registers(width: int, channels: int) -> int:
+    """Registers of a lane's pixels: a word of 4 bytes or more for each channel."""
+    return channels * max(width, 4) // 4
+
+
+def vector_bytes(width: int, channels: int) -> int:
+    """Bytes of an access on the pixel side: the power of two in a lane's pixels, up to 16.
+
+    >>> vector_bytes(1, 3), vector_bytes(4, 6), vector_bytes(8, 3), vector_bytes(4, 16)
+    (4, 8, 8, 16)
+    """
+    return common_step([4 * registers(width, channels)], VECTOR_BYTES)
+
+
+def chunk_pixels(width: int) -> int:
+    """Pixels that a warp turns at once: a word of every plane for each lane."""
+    return _WARP * max(4 // width, 1)
+
+
+def most_registers(width: int, bits: int) -> int:
+    """Registers for what a lane holds at a time: with more, kernels of 64 in all would need a stack on some architecture."""
+    return 32 if width in (4, 8) and bits == 32 else 28
+
+
+def chunks_of(width: int, channels: int, pixels: int, bits: int = 32) -> int:
+    """Chunks of a warp: as many as fit the registers, but no more than keep lanes busy at the ends of rows.
+
+    With 64-bit offsets the compilers keep the places of all planes in registers from one chunk to the next.
+
+    >>> chunks_of(4, 3, 10**6), chunks_of(4, 3, 10**6, 64), chunks_of(8, 9, 10**6), chunks_of(1, 3, 3136)
+    (8, 4, 1, 7)
+    """
+    most = min((most_registers(width, bits) if bits == 32 else 12) // registers(width, channels), _MOST_CHUNKS)
+    return next((chunks for chunks in range(most, 1, -1) if _keeps_lanes_busy(pixels, chunks * chunk_pixels(width))), 1)
+
+
+def _keeps_lanes_busy(pixels: int, span: int) -> bool:
+    return 4 * math.ceil(pixels / span) * span <= 5 * pixels

@@ -1,0 +1,83 @@
+"""Which CUDA kernel carries a move out, with which parameters.  Every decision about a launch is made here.
+
+Families, the fastest first:
+
+    copy     one contiguous run on both sides
+    rows     the same minor axis on both sides: whole rows move in vectors of up to 16 bytes
+    channels pixels of few channels on one side, planes on the other: exchanged between the registers of a warp
+    tile     different minor axes: a tile goes through shared memory, so that both sides are read and written in runs;
+             it has two axes, or where those are short, as many as make runs
+    gather   the rest: one place after the other
+    bits     packed elements that do not move as whole bytes
+    lookup   tiles that cut the array into too many boxes, or cut bytes in two
+
+A plan depends on the pointers only through their remainder modulo 16, so it can be cached.
+"""
+from __future__ import annotations
+
+import functools
+import math
+
+from gpulayout.gpu.channels import channel_plan
+from gpulayout.gpu.copy_rows import copy_plan, rows_plan
+from gpulayout.gpu.element_width import Work, widened
+from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
+from gpulayout.gpu.lookup import lookup_plan
+from gpulayout.gpu.many_axes.plan import many_axes_plan
+from gpulayout.gpu.packed import bits_plan
+from gpulayout.gpu.tile import smallest_useful_tile, tile_plan
+from gpulayout.moves.lookup_move import LookupMove
+from gpulayout.moves.move import Move
+from gpulayout.moves.packed_move import BitsMove
+
+_GATHER = Kernel("gather", "gather.cu", "gpl_gather")
+
+
+@functools.lru_cache(maxsize=4096)
+def kernel_plan(move: Move | BitsMove | LookupMove, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
+    """The launch for a move between two addresses with these remainders modulo 16; None when there is nothing to write.
+
+    BufferError when a stride is not a whole number of elements, or an address not a multiple of the element.
+    """
+    if not move.place_count:
+        return None
+    if isinstance(move, BitsMove):
+        return bits_plan(move, source_phase, target_phase)
+    if isinstance(move, LookupMove):
+        return lookup_plan(move, source_phase, target_phase)
+    work = widened(move, source_phase, target_phase)
+    minor = work.axes[0]
+    if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:
+        return copy_plan(work)
+    if minor.target_stride != 1:
+        return _gather(work.because(f"no tile: no axis of the target is contiguous, the smallest step is {minor.target_stride} elements"))
+    if minor.source_stride == 1 or not work.reads:
+        return rows_plan(work.because(_why_rows(work)))
+    source_minor = next((k for k, axis in enumerate(work.axes) if axis.source_stride == 1), None)
+    if source_minor is None:
+        return _gather(work.because("no tile: no axis of the source is contiguous"))
+    others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
+    work = work._replace(axes=(minor, work.axes[source_minor], *others)).because(
+        f"no rows: neighbours in the target are {abs(minor.source_stride) * work.width} bytes apart in the source")
+    work = channel_plan(work)
+    if isinstance(work, KernelPlan):
+        return work
+    found = many_axes_plan(work, tile_plan(work))
+    return found or _gather(work.because(f"no tile: the runs of {work.axes[1].extent} and {minor.extent} elements are "
+                                         f"too short to fill {smallest_useful_tile()} places of shared memory"))
+
+
+def _why_rows(work: Work) -> str:
+    """What keeps rows from being one run."""
+    minor, following = work.axes[0], work.axes[1] if len(work.axes) > 1 else None
+    if minor.is_padded or not following:
+        return f"no single run: rows of {minor.bound * work.width} bytes are padded to {minor.extent * work.width}"
+    sides = [(side, stride * work.width) for side, stride in (("source", following.source_stride), ("target", following.target_stride))
+             if stride != minor.extent]
+    side, step = sides[0] if sides else ("target", minor.extent * work.width)
+    return f"no single run: rows of {minor.extent * work.width} bytes are {step} bytes apart in the {side}"
+
+
+def _gather(work: Work) -> KernelPlan:
+    total = math.prod(axis.extent for axis in work.axes)
+    return planned(work, _GATHER, work.width, math.ceil(total / (THREADS * ITEMS)), total=total)

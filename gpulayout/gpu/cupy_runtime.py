@@ -1,0 +1,226 @@
+"""The GPU backend: the only module that imports CuPy, and it is imported only when a GPU is used.
+
+Kernels are compiled by `cupy.RawKernel` when they are first needed, per device, and cached by CuPy on disk.  Every launch
+goes to the array's own device and to CuPy's current stream there.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import operator
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gpulayout.gpu.argument_blocks import ArgumentBlocks
+from gpulayout.gpu.elementwise import MAX_OPERANDS, linearize_text
+from gpulayout.gpu.index_launch import MODES
+from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.gpu.launch import THREADS
+from gpulayout.gpu.run import NO_OFFENDER, CudaBackend, Launch, Start
+from gpulayout.layout.shape import Shape
+from gpulayout.memory import dlpack
+from gpulayout.memory.foreign_memory import DLPACK, ForeignMemory, cuda_interface_memory, offers
+from gpulayout.moves.index_plan import IndexPlan
+
+DEFAULT_STREAM = 1                   # the name of stream 0 in DLPack, where 0 has no meaning
+_launch_kernel = cupy.cuda.driver.launchKernel
+_current_device = cupy.cuda.runtime.getDevice
+_current_stream = cupy.cuda.get_current_stream
+_on_device = cupy.cuda.Device
+_blocks = [ArgumentBlocks(pointers) for pointers in range(4)]
+_kernels: dict[tuple, cupy.RawKernel] = {}
+_compiling = threading.Lock()
+
+
+class _Thread(threading.local):
+    """What is known of each thread: the devices whose CUDA context it has entered."""
+
+    devices: frozenset[int] = frozenset()
+
+
+_thread = _Thread()
+
+
+class CupyRuntime:
+    """Kernels compiled by `cupy.RawKernel` and launched by the driver call beneath it.
+
+    `RawKernel.__call__` would wrap every argument in an object of its own; here a launch fills in its pointers and is one call.
+    """
+
+    def prepare(self, device: int, launch: Launch) -> Start:
+        with _on_device(device):
+            kernel = _compiled(device, launch.file, launch.kernel, launch.macros).kernel      # the launch keeps its module loaded
+        parameters = ctypes.create_string_buffer(launch.parameters, len(launch.parameters))
+        blocks, struct_address, (x, y) = _blocks[launch.pointers], ctypes.addressof(parameters), launch.grid
+
+        def start(*addresses: int) -> None:
+            if _current_device() != device:
+                with _on_device(device):
+                    return start(*addresses)
+            if device not in _thread.devices:
+                _enter_context(device)
+            block = blocks.filled(struct_address, *addresses)
+            _launch_kernel(kernel.ptr, x, y, 1, THREADS, 1, 1, 0, _current_stream(device).ptr, block[1], 0)
+            blocks.give_back(block)
+
+        start.parameters = parameters                    # the driver reads them at every start
+        return start
+
+    place = staticmethod(operator.attrgetter("data.ptr", "data.device_id"))
+
+    def new_flag(self, device: int) -> tuple[Any, int]:
+        with _on_device(device):
+            flag = cupy.empty(1, cupy.uint64)
+            flag.data.memset_async(0xFF, flag.nbytes)            # every bit set is NO_OFFENDER; no kernel is needed
+        return flag, flag.data.ptr
+
+    def read_flag(self, flag: Any) -> int:
+        with flag.device:
+            return int(flag.get()[0])
+
+
+class CupyBackend(CudaBackend):
+    """CuPy arrays; every operation runs on the device its arrays live on."""
+
+    name = "cupy"
+    max_operands = MAX_OPERANDS          # index arrays that `linearize_broadcast` takes
+
+    def __init__(self):
+        super().__init__(CupyRuntime())
+
+    def foreign_memory(self, given: object) -> ForeignMemory:
+        """DLPack first: it orders the producer's stream before ours.  Else `__cuda_array_interface__`, whose stream is waited for."""
+        if not offers(given, *DLPACK):
+            memory = cuda_interface_memory(given)
+            return memory._replace(device=_device_of(memory))
+        number = dlpack.device_of(given)[1]
+        with _on_device(number):
+            memory = dlpack.dlpack_memory(given, (dlpack.CUDA, dlpack.MANAGED), stream=_current_stream().ptr or DEFAULT_STREAM)
+            return memory._replace(device=_device_of(memory, number))
+
+    def adopt(self, memory: ForeignMemory) -> cupy.ndarray:
+        """An array made of an address: `cupy.asarray` would copy from a device that is not current."""
+        if memory.stream is not None and os.environ.get("CUPY_CUDA_ARRAY_INTERFACE_SYNC", "1") != "0":
+            with _on_device(memory.device):
+                cupy.cuda.runtime.streamSynchronize(memory.stream)
+        nbytes = memory.size * memory.dtype.itemsize
+        pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, nbytes, memory.owner, memory.device), 0)
+        return cupy.ndarray(memory.shape, _held(memory.dtype), pointer, memory.strides)
+
+    def array(self, values: object, dtype: np.dtype | None, order: str | None = None) -> cupy.ndarray:
+        host = np.array(values, dtype, order=order)
+        return cupy.asarray(host.view(_held(host.dtype)))
+
+    def dtype_for(self, shape: Shape) -> np.dtype:
+        return _held(shape.buffer_dtype)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
+        """As `Backend.empty`; under the stream that will write it, for CuPy's pool reuses dropped memory in that stream's order."""
+        with like.device if like is not None else contextlib.nullcontext():
+            return cupy.empty(shape, dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> cupy.ndarray:
+        return cupy.zeros(shape, dtype)
+
+    def device(self, array: cupy.ndarray) -> str:
+        return f"cuda:{array.data.device_id}"
+
+    def strided(self, array: cupy.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> cupy.ndarray:
+        return cupy.lib.stride_tricks.as_strided(array, shape, strides)
+
+    def contiguous(self, array: cupy.ndarray) -> cupy.ndarray:
+        with array.device:
+            return cupy.ascontiguousarray(array)
+
+    def linearize_broadcast(self, plan: IndexPlan, operands: Sequence[cupy.ndarray], result: cupy.ndarray, mode: str) -> int | None:
+        """`convert` for one index array per dimension: they broadcast, in one pass and without copies."""
+        with result.device:
+            looks = mode == "raise"
+            # In the other modes the kernel never touches its flag, and any memory will do.
+            flag = self.runtime.new_flag(result.data.device_id)[0] if looks else cupy.ndarray((1,), cupy.uint64, result.data)
+            bounds = {digit.dim: (digit.bound, digit.stride) for digit in plan.digits}
+            numbers = [np.uint64(number) for dim in range(plan.rank) for number in bounds[dim]]
+            _broadcast_kernel(plan.rank)(*operands, *numbers, np.uint64(MODES[mode]), result, flag)
+        if not looks:
+            return None
+        offender = self.runtime.read_flag(flag)
+        return None if offender == NO_OFFENDER else offender
+
+
+def _enter_context(device: int) -> None:
+    """Let this thread enter the context of the current device: a driver call does not, but any call of the runtime that uses it."""
+    cupy.cuda.runtime.memGetInfo()
+    _thread.devices |= {device}
+
+
+def _compiled(device: int, file: str, kernel: str, macros: tuple[tuple[str, int], ...]) -> cupy.RawKernel:
+    """A kernel compiled for the current device; one thread compiles at a time, so that none sees a half-made one."""
+    key = (device, kernel, macros)
+    found = _kernels.get(key)
+    if found is None:
+        with _compiling:
+            found = _kernels.get(key)
+            if found is None:
+                found = cupy.RawKernel(kernel_text(file), kernel, tuple(f"-D{name}={value}" for name, value in macros))
+                found.compile()
+                _kernels[key] = found
+    return found
+
+
+@functools.cache
+def _broadcast_kernel(rank: int) -> cupy.ElementwiseKernel:
+    return cupy.ElementwiseKernel(*linearize_text(rank), f"gpl_linearize_broadcast_{rank}", preamble=kernel_text("coordinate.cuh"))
+
+
+@functools.cache
+def _held(dtype: np.dtype) -> np.dtype:
+    """The dtype under which CuPy has such elements: unsigned integers for the 8-bit floats, and for bfloat16 in versions that lack it."""
+    try:
+        cupy.ndarray((0,), dtype)
+    except (TypeError, ValueError):
+        return np.dtype(f"u{dtype.itemsize}")
+    return dtype
+
+
+def _device_of(memory: ForeignMemory, said: int | None = None) -> int:
+    """The device on which foreign memory is used; BufferError for memory that no device, or not the one it is said to be on, has."""
+    runtime, current = cupy.cuda.runtime, _current_device()
+    if not memory.size:                                  # it may have no address
+        return current
+    if current not in _thread.devices:
+        _enter_context(current)
+    found = runtime.pointerGetAttributes(memory.address)
+    if found.devicePointer != memory.address:
+        raise BufferError(f"its address {memory.address:#x} is not CUDA memory")
+    if said is None or found.device == said:
+        return found.device
+    if found.type != runtime.memoryTypeDevice:           # memory that all devices share
+        return said
+    raise BufferError(f"it is said to be on cuda:{said}, and its address {memory.address:#x} is on cuda:{found.device}")
+
+
+def probe() -> str:
+    """A kernel compiled and run on the current device; its name comes back.  Raises whatever is wrong."""
+    count = cupy.cuda.runtime.getDeviceCount()
+    if not count:
+        raise RuntimeError("no CUDA device")
+    check = cupy.ElementwiseKernel("int64 x", "int64 y", "y = x + 1", "gpl_probe")(cupy.arange(4))
+    if check.get().tolist() != [1, 2, 3, 4]:
+        raise RuntimeError("a test kernel gave wrong results")
+    return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+
+
+def versions() -> dict[str, Any]:
+    """CuPy's and CUDA's versions and the devices, as far as they can be had."""
+    found: dict[str, Any] = {"cupy": cupy.__version__}
+    with contextlib.suppress(Exception):
+        runtime = cupy.cuda.runtime
+        found["cuda_runtime"], found["cuda_driver"] = runtime.runtimeGetVersion(), runtime.driverGetVersion()
+        found["devices"] = [runtime.getDeviceProperties(i)["name"].decode() for i in range(runtime.getDeviceCount())]
+    return found

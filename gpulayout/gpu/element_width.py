@@ -1,0 +1,85 @@
+"""The element of a launch: as many bytes as stay together on both sides."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gpulayout.moves.move import Axis, Move
+
+VECTOR_BYTES = 16            # the widest access of a thread
+
+
+class Work(NamedTuple):
+    """A move on its way to a plan.  `axes` are in elements of `width` bytes, phases are addresses modulo 16."""
+
+    move: Move
+    width: int
+    axes: tuple[Axis, ...]
+    source_phase: int
+    target_phase: int
+    reasons: tuple[str, ...]
+
+    def because(self, *reasons: str) -> Work:
+        """The same work with what was learnt on the way."""
+        return self._replace(reasons=(*self.reasons, *reasons))
+
+    @property
+    def reads(self) -> bool:
+        return self.move.element_count > 0
+
+
+def widened(move: Move, source_phase: int, target_phase: int) -> Work:
+    """The move in elements as wide as can be: neighbours that never part are moved as one.
+
+    f32[8,4]{...} whose minor dimension of 4 stays minor moves as 8 elements of 16 bytes.
+    """
+    width, axes = move.itemsize, move.axes
+    check_whole_elements(width, "source", source_phase, [axis.source_stride for axis in axes])
+    check_whole_elements(width, "target", target_phase, [axis.target_stride for axis in axes])
+    reason = ""
+    while axes and width < VECTOR_BYTES:
+        reason = _why_not_double(axes, width, source_phase | target_phase)
+        if reason is not None:
+            break
+        width *= 2
+        axes = _halved(axes, width)
+    axes = tuple(Axis(axis.extent, axis.bound, axis.source_stride // width, axis.target_stride // width) for axis in axes)
+    return Work(move, width, axes or (Axis(1, 1, 1, 1),), source_phase, target_phase, (reason,) if reason else ())
+
+
+def check_whole_elements(width: int, side: str, phase: int, strides: Iterable[int]) -> None:
+    """BufferError unless a kernel can reach elements of `width` bytes, from an address modulo 16, with these byte strides."""
+    for stride in strides:
+        if stride % width:
+            raise BufferError(f"{side}_stride {stride} of the {side} is not a multiple of the element's {width} bytes: "
+                              "a kernel cannot reach such elements")
+    if phase % width:
+        raise BufferError(f"{side} address is {phase} past a multiple of 16: elements of {width} bytes must be aligned to {width}")
+
+
+def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None:
+    """What keeps two neighbouring elements of `width` bytes from moving as one: None when nothing does.
+
+    Empty when there are no such neighbours: the minor axis is not contiguous on both sides.
+    """
+    minor, wider = axes[0], 2 * width
+    shown = f"elements stay {width} bytes: "
+    if minor[2:] != (width, width):
+        return ""
+    if minor.is_padded:
+        return shown + "the minor axis is padded"
+    if minor.extent % 2:
+        return shown + f"the contiguous run of {minor.extent} is odd"
+    if phases % wider:
+        return shown + f"an address is not a multiple of {wider}"
+    for axis in axes[1:]:
+        if axis.source_stride % wider or axis.target_stride % wider:
+            return shown + f"strides {axis.source_stride} and {axis.target_stride} bytes are not multiples of {wider}"
+    return None
+
+
+def _halved(axes: Sequence[Axis], width: int) -> tuple[Axis, ...]:
+    minor = axes[0]
+    if minor.extent == 2:
+        return tuple(axes[1:])
+    return (Axis(minor.extent // 2, minor.bound // 2, width, width), *axes[1:])

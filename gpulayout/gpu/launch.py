@@ -1,0 +1,86 @@
+"""One launch: what a kernel plan holds, and how its parameter struct is filled."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.gpu.element_width import Work
+from gpulayout.gpu.parameters import axes_variant, pack_move
+from gpulayout.moves.index_width import index_bits
+from gpulayout.moves.move import Axis
+
+THREADS = 256
+ITEMS = 4                    # pieces of work per thread in copy, rows and gather
+MAX_GRID_X = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """One launch, ready but for the two pointers.
+
+    axes          in elements of `element_bytes`, which may be several of the caller's elements taken together
+    vector_bytes  of one access to the target; reasons say where reads are narrower
+    grid          blocks; every block has 256 threads
+    parameters    the bytes of the parameter struct
+    tile          places along its axes, minor first
+    reasons       what kept the plan from a faster family or wider accesses, one sentence each
+    runs          elements that follow one another in the source and in the target, where they are not those of the tile
+    lanes         of a warp that read, and that write, at a time
+    """
+
+    family: str
+    file: str
+    kernel: str
+    macros: tuple[tuple[str, int], ...]
+    grid: tuple[int, int]
+    parameters: bytes
+    element_bytes: int
+    vector_bytes: int
+    index_bits: int
+    axes: tuple[Axis, ...]
+    tile: tuple[int, ...] | None
+    reasons: tuple[str, ...]
+    runs: tuple[int, int] | None = None
+    lanes: tuple[int, int] = (32, 32)
+
+
+class Kernel(NamedTuple):
+    """A kernel: its family, its file in kernels/, its name there."""
+
+    family: str
+    file: str
+    name: str
+
+
+def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int, accesses: tuple[tuple[str, int], ...] = (),
+          tile: tuple[int, int] | None = None, **numbers) -> KernelPlan:
+    """The plan; `numbers` are further fields of the parameter struct: head, pitch, counts; and `reach`,
+    an offset that the axes do not tell."""
+    axes = work.axes
+    bits = index_bits(*reaches(axes), numbers.get("reach", 0))
+    macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
+    low, high = work.move.source_span
+    scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1), low // work.width, high // work.width)
+    parameters = pack_move(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
+    grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
+    return KernelPlan(*kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons)
+
+
+def offset_bits(axes: Sequence[Axis]) -> int:
+    """Bits of the offsets and places of a launch over these axes."""
+    return index_bits(*reaches(axes))
+
+
+def reaches(axes: Sequence[Axis]) -> list[int]:
+    """The largest number of a place, and the furthest offsets on both sides, forwards and backwards."""
+    found = [math.prod(axis.extent for axis in axes)]
+    for which in (2, 3):
+        found += [sum((axis.extent - 1) * axis[which] for axis in axes if axis[which] * sign > 0) for sign in (1, -1)]
+    return found
+
+
+def common_step(distances: Sequence[int], most: int) -> int:
+    """The largest power of two up to `most` bytes that divides all distances."""
+    return math.gcd(most, *distances)

@@ -1,0 +1,27 @@
+"""The launch of a move that looks every place up: kernels/lookup.cu."""
+from __future__ import annotations
+
+import math
+
+from gpulayout.gpu.element_width import check_whole_elements
+from gpulayout.gpu.launch import ITEMS, MAX_GRID_X, THREADS, KernelPlan
+from gpulayout.gpu.parameters import pack_lookup
+from gpulayout.moves.index_program import MOST_STEPS, MOST_TERMS
+from gpulayout.moves.lookup_move import LookupMove
+
+_WORD = 4                    # bytes that a thread writes of a packed target
+
+
+def lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> KernelPlan:
+    """The launch; BufferError as `kernel_plan` raises it."""
+    for side, phase, strides in zip(("source", "target"), (source_phase, target_phase), move.strides):
+        check_whole_elements(move.itemsize, side, phase, strides)
+    program, packed = move.program, move.target_bits < 8
+    head = target_phase % _WORD if packed else 0
+    items = math.ceil((head + move.bytes_written) / _WORD) if packed else math.ceil(move.place_count / ITEMS)
+    blocks = math.ceil(items / THREADS)
+    macros = (("GPL_ELEMENT_BYTES", move.itemsize), ("GPL_INDEX_BITS", program.index_bits),
+              ("GPL_SOURCE_BITS", min(move.source_bits, 8)), ("GPL_TARGET_BITS", min(move.target_bits, 8)))
+    parameters = pack_lookup(program.index_bits, move.pad, (move.place_count, head, move.is_apart), program.steps, (MOST_STEPS, MOST_TERMS))
+    return KernelPlan("lookup", "lookup.cu", "gpl_lookup", macros, (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X)), parameters,
+                      move.itemsize, _WORD if packed else move.itemsize, program.index_bits, (), None, (move.why,))

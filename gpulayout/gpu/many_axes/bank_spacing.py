@@ -1,0 +1,198 @@
+"""Where the elements of a box lie in shared memory, and how both sides walk it."""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gpulayout.gpu.many_axes.shared_box import Box
+from gpulayout.gpu.many_axes.warp_lanes import FEW, REST, UNCUT, Digit, Walk, conflicts, walk
+from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
+from gpulayout.moves.move import Axis
+
+_BANKS = 32
+_GOOD = 0.9                  # of the lanes move something: good enough not to try the other side's run
+_BUDGET = 150                # steps of single axes to look at
+_TRIES = 40                  # steps, where no lanes apart are found before
+_WORD = 4                    # bytes of a bank, and of what small elements are moved in where they can
+
+
+class Walks(NamedTuple):
+    """steps in shared memory per axis, in elements; the elements of it; both walks; lanes that meet in one bank there."""
+
+    steps: tuple[int, ...]
+    span: int
+    read: Walk
+    write: Walk
+    meeting: float
+
+    @property
+    def entries(self) -> int:
+        """Of the table: 32 lanes and all rows of both sides."""
+        return 2 * BOX_LANES + self.read.row_count + self.write.row_count
+
+    @property
+    def is_apart(self) -> bool:
+        """True when lanes hardly ever meet in one bank."""
+        return self.meeting <= FEW
+
+    @property
+    def efficiency(self) -> float:
+        """Lanes that move something, on the side where fewer do."""
+        return min(self.read.efficiency, self.write.efficiency)
+
+
+class _Side(NamedTuple):
+    """A side's axes in its order, their digits but for the steps, and what `walk` wants to know."""
+
+    axes: tuple[int, ...]
+    run: int
+    digits: tuple[Digit, ...]
+    width: int
+    word: int
+    reads: bool
+    aligned: bool
+
+    def walked(self, steps: Sequence[int]) -> Walk:
+        digits = [digit._replace(step=steps[k]) for k, digit in zip(self.axes, self.digits)]
+        return walk(digits, self.width, self.word, self.reads, self.aligned)
+
+
+def box_walks(axes: Sequence[Axis], box: Box, cut: Sequence[int], width: int, phases: tuple[int, int]) -> Walks | None:
+    """Steps with which lanes meet in no bank, or the fewest do; None when shared memory has no room.
+
+    cut     the two axes that may be cut
+    phases  addresses modulo 16, of the source and of the target
+    """
+    sides = [_side(axes, box, cut, width, side, phase) for side, phase in zip(("source", "target"), phases)]
+    best, least = None, (True, math.inf)
+    for number, steps in enumerate(_steps(box, sides)):
+        found, cost = _tried(box, steps, sides)
+        if cost < least:
+            best, least = found, cost
+        if number > _TRIES or number and not best or best and best.is_apart and (number or best.efficiency > _GOOD):
+            break
+    return best
+
+
+def _tried(box: Box, steps: tuple[int, ...], sides: Sequence[_Side]) -> tuple[Walks | None, tuple[bool, float]]:
+    """What steps lead to, and what that costs, lanes that meet first; infinite when shared memory has no room for it."""
+    width = sides[0].width
+    span = 1 + sum([(size - 1) * step for size, step in zip(box.sizes, steps)])
+    if span * width > BOX_SHARED_BYTES:
+        return None, (True, math.inf)
+    read, write = (side.walked(steps) for side in sides)
+    meeting = conflicts(read, width), conflicts(write, width)
+    found = Walks(steps, span, read, write, max(meeting))
+    if BOX_ENTRY_BYTES * found.entries + span * width > BOX_SHARED_BYTES:
+        return None, (True, math.inf)
+    # A piece enters shared memory in one access and leaves it element by element.
+    cost = read.row_count * (REST + meeting[0]) + write.row_count * (REST + meeting[1] * len(write.apart))
+    return found, (not found.is_apart, cost)
+
+
+def _side(axes: Sequence[Axis], box: Box, cut: Sequence[int], width: int, side: str, phase: int) -> _Side:
+    reads, word = side == "source", max(_WORD // width, 1)
+    strides = [axis.source_stride if reads else axis.target_stride for axis in axes]
+    digits = []
+    for k in box.read if reads else box.write:
+        axis, size = axes[k], box.sizes[k]
+        bound = axis.bound if reads else axis.extent
+        is_cut = size < axis.extent
+        plain = bound == axis.extent and axis.extent % size == 0
+        digits.append(Digit(size, strides[k], 0, list(cut).index(k) if is_cut else UNCUT, bound=None if plain else bound))
+    # Between tiles: axes outside of the box, and pieces of cut ones.
+    between = [stride * size for stride, size, axis in zip(strides, box.sizes, axes) if size < axis.extent]
+    words = phase % _WORD == 0 and all(step % word == 0 for step in between)
+    aligned = all(step * width % 32 == 0 for step in [*between, *(stride for stride in strides if abs(stride) * width >= 128)])
+    order, run = (box.read, box.source_run) if reads else (box.write, box.target_run)
+    return _Side(order, run, tuple(digits), width, word if words else 1, reads, aligned)
+
+
+# ---- steps -----------------------------------------------------------------------------------------------
+
+def _steps(box: Box, sides: Sequence[_Side]) -> Iterator[tuple[int, ...]]:
+    """Steps to try, the most promising first: the run of one side as it is, then the other axes in the order of the other
+    side, with gaps that keep lanes apart; then a gap before each of the first two of these axes; then one gap anywhere."""
+    orders = []
+    for side, other in (sides, sides[::-1]):
+        run = _prefix(box.sizes, side.axes, min(side.run, _BANKS))
+        orders.append([*run, *(k for k in other.axes if k not in run)])
+        yield _apart(box.sizes, orders[-1], len(run), sides)
+    unit = max(_WORD // sides[0].width, 1)
+    first = len(_prefix(box.sizes, sides[0].axes, min(sides[0].run, _BANKS)))
+    for gaps in itertools.product(range(0, 16 * unit, 4 * unit), range(0, 4 * unit, unit)):
+        yield _stepped(box.sizes, orders[0], dict(zip((first, first + 1), gaps)))
+    for order in orders:
+        for position in range(1, len(order)):
+            below = math.prod([box.sizes[k] for k in order[:position]])
+            for gap in range(-below % unit, _BANKS * unit, unit):
+                yield _stepped(box.sizes, order, {position: gap})
+
+
+def _apart(sizes: Sequence[int], order: Sequence[int], run: int, sides: Sequence[_Side]) -> tuple[int, ...]:
+    """Every axis as near as it can be without bringing lanes of one row into one bank; the run has no gaps if it can.
+
+    Depth first: where a later axis finds no place, an earlier one takes the next step.
+    """
+    unit, budget = max(_WORD // sides[0].width, 1), _BUDGET
+    best, fewest = [0] * len(sizes), math.inf
+
+    def place(number: int, steps: list[int], room: int, lost: int) -> None:
+        nonlocal best, fewest, budget
+        if number == len(order):
+            best, fewest = list(steps), lost
+            return
+        k, found = order[number], []
+        for gap in range(-room % unit if number >= run else 0, _BANKS * unit if number else 1, unit):
+            steps[k] = room + gap
+            found.append((sum([_lost(side, sizes, steps) for side in sides]), steps[k]))
+            budget -= 1
+            if not found[-1][0]:
+                place(number + 1, steps, steps[k] * sizes[k], lost)
+                if not fewest or budget < 0:
+                    return
+        more, steps[k] = min(found)
+        if more and more < fewest:
+            place(number + 1, steps, steps[k] * sizes[k], more)
+
+    place(0, [0] * len(sizes), 1, 0)
+    return tuple(best)
+
+
+def _lost(side: _Side, sizes: Sequence[int], steps: Sequence[int]) -> int:
+    """Lanes of the first row that share a bank with another word, as far as axes have a step."""
+    places, missing, elements = [0], side.word, 1
+    for k in side.axes:
+        if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:
+            break
+        elements *= sizes[k]
+        part = math.gcd(sizes[k], missing)
+        missing, step = missing // part, steps[k] * part
+        places = [place + step * coordinate for coordinate in range(min(sizes[k] // part, BOX_LANES // len(places))) for place in places]
+    served, unit = 128 // max(side.width, 4), max(_WORD // side.width, 1)
+    if served == BOX_LANES:
+        words = {place // unit for place in places}
+        return len(words) - len({number % BOX_LANES for number in words})
+    parts = [places[first:first + served] for first in range(0, len(places), served)]
+    return len(places) - sum([len({place % served for place in part}) for part in parts])
+
+
+def _prefix(sizes: Sequence[int], order: Sequence[int], run: int) -> list[int]:
+    """The axes of a run."""
+    found, length = [], 1
+    for k in order:
+        if length >= run:
+            break
+        found.append(k)
+        length *= sizes[k]
+    return found
+
+
+def _stepped(sizes: Sequence[int], order: Sequence[int], gaps: dict[int, int]) -> tuple[int, ...]:
+    steps, step = [0] * len(sizes), 1
+    for number, k in enumerate(order):
+        step += gaps.get(number, 0)
+        steps[k], step = step, step * sizes[k]
+    return tuple(steps)

@@ -1,0 +1,198 @@
+"""Which box of axes the many-axes tile moves at a time.
+
+Sizes are in elements of `width` bytes, one per axis of the move; an axis of size 1 is not part of the box.  An order is a
+sequence of axis numbers, minor first.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gpulayout.gpu.parameters import BOX_DIGITS, BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
+from gpulayout.moves.move import Axis
+
+MAX_BOX_AXES = BOX_DIGITS - 3          # an axis that is split has two digits more, another one
+_ROW = 24                    # elements that a row of lanes has at least, nearly always
+_SMALLEST = 256              # elements: one per thread of a block
+_RUN_BYTES = 128             # a run worth aiming at: four sectors
+_SECTOR = 32                 # bytes that memory moves at once
+_WRITE_WEIGHT = 1.25         # a sector that is written in part is read as well
+
+
+class Box(NamedTuple):
+    """A box, its axes in the order of the source and of the target, its runs: elements that follow one another in memory,
+    and about how many times its bytes are moved."""
+
+    sizes: tuple[int, ...]
+    read: tuple[int, ...]
+    write: tuple[int, ...]
+    source_run: int
+    target_run: int
+    cost: float
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.sizes)
+
+
+class _Side(NamedTuple):
+    """One side of a move: steps in its memory, forwards; the axes of its runs; elements of a sector and of what a lane moves."""
+
+    strides: tuple[int, ...]
+    order: tuple[int, ...]
+    sector: int
+    piece: int
+
+
+class _Run(NamedTuple):
+    """Sizes of some minor axes of a side, the elements they make, and what a run like that costs."""
+
+    sizes: dict[int, int]
+    length: int
+    cost: float
+
+
+def boxes(axes: Sequence[Axis], width: int) -> Iterator[Box]:
+    """Boxes worth a block, those that touch fewest sectors in vain first.
+
+    2^10 elements of 4 bytes reversed, of which 1024 fit a box: it is whole, and its runs are all of memory:
+
+    >>> axes = [Axis(2, 2, 2**(9 - k), 2**k) for k in range(10)]
+    >>> next(boxes(axes, 4))[:3] == ((2,) * 10, tuple(range(9, -1, -1)), tuple(range(10)))
+    True
+    """
+    sides = [_side(axes, side, width) for side in ("source", "target")]
+    if not all(side.order for side in sides):
+        return
+    most = _most_elements(sides, width)
+    reads, writes = (_runs(axes, side, width, most) for side in sides)
+    found: dict[tuple, float] = {}
+    for read in reads:
+        for write in writes:
+            if read.sizes.keys().isdisjoint(write.sizes):
+                elements = read.length * write.length
+                if elements > most or elements < _SMALLEST:
+                    continue
+                sizes = read.sizes | write.sizes
+            else:
+                sizes = read.sizes | {k: max(size, read.sizes.get(k, 1)) for k, size in write.sizes.items()}
+                elements = math.prod(sizes.values())
+            if not _SMALLEST <= elements <= most or len(sizes) > MAX_BOX_AXES:
+                continue
+            key = tuple(sorted(sizes.items()))
+            if key in found:
+                continue
+            found[key] = _cost(axes, sizes, elements, (read, write), sides, width)
+    for key in sorted(found, key=found.__getitem__):
+        if found[key] < math.inf:
+            yield _box(axes, dict(key), sides, found[key])
+
+
+def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
+    """Elements that follow one another in the source and in the target, in a box of these sizes.
+
+    >>> runs([Axis(100, 100, 3, 1), Axis(3, 3, 1, 100)], (50, 3))
+    (150, 50)
+    """
+    found = dict(enumerate(sizes))
+    return tuple(_run_length(axes, found, _side(axes, side, 1).order) for side in ("source", "target"))
+
+
+def _most_elements(sides: Sequence[_Side], width: int) -> int:
+    """Elements for which shared memory has room, with the rows of both sides in the table: 2880 of 4 bytes."""
+    rows = sum([1 / side.piece for side in sides]) / _ROW
+    return int((BOX_SHARED_BYTES - 2 * BOX_LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
+
+
+def _side(axes: Sequence[Axis], side: str, width: int) -> _Side:
+    strides = tuple([abs(axis.source_stride if side == "source" else axis.target_stride) for axis in axes])
+    word = max(4 // width, 1)
+    short = math.prod([axis.extent for axis, stride in zip(axes, strides) if stride % word])
+    return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if short % word == 0 else 1)
+
+
+def _run_order(axes: Sequence[Axis], strides: Sequence[int], side: str) -> tuple[int, ...]:
+    """The axes that follow one another in a side's memory, from the contiguous one on, as long as gaps are no longer
+    than what they part."""
+    order, covered = [], 0.5
+    moving = [(strides[k], axis.extent, k) for k, axis in enumerate(axes) if axis.extent > 1 and strides[k]]
+    for stride, extent, k in sorted(moving):
+        if stride > 2 * covered:
+            break
+        order.append(k)
+        covered = stride * (axes[k].bound if side == "source" else extent)
+    return tuple(order)
+
+
+def _box(axes: Sequence[Axis], sizes: dict[int, int], sides: Sequence[_Side], cost: float) -> Box:
+    """Axes that stay where they are come last in an order."""
+    walks = [tuple(sorted(sizes, key=lambda k: (side.strides[k] or math.inf, axes[k].extent))) for side in sides]
+    lengths = [_run_length(axes, sizes, side.order) for side in sides]
+    return Box(tuple([sizes.get(k, 1) for k in range(len(axes))]), *walks, *lengths, cost)
+
+
+def _run_length(axes: Sequence[Axis], sizes: dict[int, int], order: Sequence[int]) -> int:
+    length = 1
+    for k in order:
+        size = sizes.get(k, 1)
+        length *= size
+        if size < axes[k].extent:
+            break
+    return length
+
+
+def _runs(axes: Sequence[Axis], side: _Side, width: int, most: int) -> list[_Run]:
+    """Sizes that make runs about as long as what is aimed at, and those that alone fill a box."""
+    found = sorted(_cuts(axes, side.order, most), key=lambda each: each[1])
+    short = sum(length * width < _RUN_BYTES for _, length in found)
+    kept = [*found[max(short - 4, 0):short + 6], *found[short + 6:][-3:]]
+    return [_Run(sizes, length, _sectors(axes, sizes, length, side)) for sizes, length in kept]
+
+
+def _cuts(axes: Sequence[Axis], order: Sequence[int], most: int) -> Iterator[tuple[dict[int, int], int]]:
+    """Boxes of up to `most` elements: a side's minor axes whole and the next one cut, evenly or to a power of two."""
+    sizes, length = {}, 1
+    for k in order:
+        extent, room = axes[k].extent, most // length
+        even = {-(-extent // pieces) for pieces in range(2, 9)}
+        for size in even | {2**power for power in range(1, 9)}:
+            if 1 < size < extent and size <= room:
+                yield {**sizes, k: size}, length * size
+        if extent > room:
+            return
+        sizes[k], length = extent, length * extent
+        yield dict(sizes), length
+
+
+def _cost(axes: Sequence[Axis], sizes: dict[int, int], elements: int, chosen: tuple[_Run, _Run], sides: Sequence[_Side],
+          width: int) -> float:
+    """About how many times the bytes of a box are moved, 2.25 being the least; infinite for a box that cannot be."""
+    cut = [k for k, size in sizes.items() if size < axes[k].extent]
+    if len(cut) > 2:
+        return math.inf
+    idle = math.prod([-(-axes[k].extent // sizes[k]) * sizes[k] / axes[k].extent for k in cut])
+    costs = []
+    for run, side in zip(chosen, sides):
+        length = _run_length(axes, sizes, side.order)             # longer where the other side takes more of these axes
+        costs.append(run.cost if length == run.length else _sectors(axes, sizes, length, side))
+    return idle * (costs[0] + _WRITE_WEIGHT * costs[1]) + 96 / elements
+
+
+def _sectors(axes: Sequence[Axis], sizes: dict[int, int], length: int, side: _Side) -> float:
+    """Sectors that a run touches, as a multiple of the least: one more when runs do not begin and end with them."""
+    aligned = length % side.sector == 0 and starts_are_multiples(axes, sizes, side.strides, side.order, side.sector)
+    return 1 + (side.sector / 8 if aligned else side.sector) / length
+
+
+def starts_are_multiples(axes: Sequence[Axis], sizes: dict[int, int], strides: Sequence[int], order: Sequence[int], unit: int) -> bool:
+    """True when all runs of a side begin at multiples of `unit` elements: steps of all axes that are not within a run are."""
+    within = set()
+    for k in order:
+        if sizes.get(k, 1) < axes[k].extent:
+            if strides[k] * sizes.get(k, 1) % unit:
+                return False
+            within.add(k)
+            break
+        within.add(k)
+    return all(stride % unit == 0 for k, stride in enumerate(strides) if k not in within)

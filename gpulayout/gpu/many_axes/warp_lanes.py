@@ -1,0 +1,195 @@
+"""How the many-axes tile walks its box on one side: which digits of an element's number are the lanes of a warp, which are rows.
+
+Sizes, strides and steps are in elements.  All is said for one side; `kernels/tile_nd.cu` says what a lane and a row are.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gpulayout.gpu.parameters import BOX_LANES as LANES
+
+REST = 3                     # what a row costs besides its access to shared memory, in such accesses
+FEW = 1.1                    # lanes that want different words of one bank, on average: good enough
+_POOR = 0.75                 # of the lanes: with fewer at work, other ways to split are tried
+UNCUT = 2                    # in Digit.cut: neither of the two axes that may be cut
+
+
+class Digit(NamedTuple):
+    """A piece of an axis, or several axes that follow one another on this side and in shared memory.
+
+    stride   of one coordinate in the side's memory
+    step     of one coordinate in shared memory
+    cut      0 or 1: coordinates count from the tile's first place along that axis of the struct; UNCUT: from 0
+    unit     places of the axis in one coordinate
+    lanes    lanes of a row in four places of the axis, where it is split into lanes and rows, else more than there are
+    bound    places of the axis from which on there is nothing; None where no tile reaches it
+    """
+
+    size: int
+    stride: int
+    step: int
+    cut: int = UNCUT
+    unit: int = 1
+    lanes: int = 4 * LANES
+    bound: int | None = None
+
+    def part(self, size: int, by: int) -> Digit:
+        """Every `by`-th coordinate, `size` of them."""
+        return self._replace(size=size, stride=self.stride * by, step=self.step * by, unit=self.unit * by)
+
+
+class Walk(NamedTuple):
+    """Rows of up to 32 lanes; a lane moves a piece of `len(apart)` elements, which lie `apart` in shared memory.
+
+    The first `full` rows have `lanes` lanes, the others, in which a split axis ends, `last_lanes`.
+    """
+
+    lanes: tuple[Digit, ...]
+    rows: tuple[Digit, ...]
+    lane_count: int
+    last_lanes: int
+    full: int
+    row_count: int
+    apart: tuple[int, ...]
+
+    @property
+    def checked(self) -> bool:
+        """True when rows may be outside in a tile that no axis is cut off in."""
+        return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)
+
+    @property
+    def efficiency(self) -> float:
+        """Lanes that move something, of all."""
+        return (self.full * self.lane_count + (self.row_count - self.full) * self.last_lanes) / (self.row_count * LANES)
+
+
+def walk(digits: Sequence[Digit], width: int, word: int, together: bool, aligned: bool) -> Walk:
+    """The walk over a box of these digits, minor first, of elements of `width` bytes.
+
+    word       elements to be moved at a time where digits allow it
+    together   True when these must be neighbours in shared memory too
+    aligned    True when runs begin at sectors, and rows should
+
+    >>> found = walk([Digit(64, 1, 1), Digit(2, 1000, 65)], 4, 1, True, True)
+    >>> found.lane_count, found.full, [digit.size for digit in found.rows]
+    (32, 4, [2, 2])
+    >>> found = walk([Digit(49, 1, 1), Digit(5, 49, 58)], 4, 1, True, False)      # 25 lanes, then 24
+    >>> found.lane_count, found.last_lanes, found.full, found.row_count
+    (25, 24, 5, 10)
+    """
+    apart, left = _pieces(_merged(digits), word, together)
+    best, least = None, (True, math.inf)
+    for order in _orders(left, max(64 // (width * len(apart)), 1) if aligned else LANES * LANES):
+        found = _laid_out(order, apart, aligned)
+        meeting = conflicts(found, width)
+        cost = meeting > FEW, found.row_count * (REST + meeting)
+        if cost < least:
+            best, least = found, cost
+        if best.efficiency >= _POOR and meeting == 1:
+            break
+    return best
+
+
+def _orders(digits: Sequence[Digit], sectors: int) -> Iterator[Sequence[Digit]]:
+    """Digits minor first, and other orders that leave runs of `sectors` lanes as they are: another digit, or the upper half
+    of one, follows them; or, where 32 lanes are no good part of a long run, a part of it that is."""
+    yield digits
+    run, length = 1, digits[0].size
+    while run < len(digits) and length * digits[0].stride == digits[run].stride and length < sectors:
+        length, run = length * digits[run].size, run + 1
+    if length > sectors and length % sectors == 0 and digits[0].size > sectors and digits[0].bound is None:
+        digits = [digits[0].part(sectors, 1), digits[0].part(length // sectors, sectors), *digits[1:]]
+        length = sectors
+    if 2 * length <= LANES:
+        for other in range(run, len(digits)):
+            rest = [*digits[run:other], *digits[other + 1:]]
+            yield [*digits[:run], digits[other], *rest]
+            if digits[other].size % 2 == 0 and digits[other].bound is None:
+                half = digits[other].size // 2
+                yield [*digits[:run], digits[other].part(2, half), *rest, digits[other].part(half, 1)]
+    elif run == 1 and digits[0].bound is None:
+        for size in range(LANES // 2, 7, -1):
+            if length % size == 0:
+                yield [digits[0].part(size, 1), *digits[1:], digits[0].part(length // size, size)]
+
+
+def _laid_out(left: Sequence[Digit], apart: tuple[int, ...], aligned: bool) -> Walk:
+    """Lanes are the most minor digits and as much of the next one as there is room for."""
+    taken, lane_count = 0, 1
+    while taken < len(left) and lane_count * left[taken].size <= LANES:
+        lane_count *= left[taken].size
+        taken += 1
+    lanes, rows = tuple(left[:taken]), tuple(left[taken:])
+    last, parted = lane_count, 1
+    if rows and 2 * lane_count <= LANES:
+        split, rows = rows[0], rows[1:]
+        most = LANES // lane_count
+        parted = -(-split.size // most)
+        size = most if aligned else -(-split.size // parted)
+        inner, outer = split.part(size, 1)._replace(bound=None, cut=UNCUT), split.part(parted, size)
+        if split.bound is not None:
+            outer = outer._replace(lanes=4 * lane_count // split.unit)
+        last = lane_count * (split.size - size * (parted - 1))
+        lanes, lane_count = (*lanes, inner), lane_count * size
+        rows = (outer, *rows) if last == lane_count else (*rows, outer)          # rows that are not full come last
+    count = math.prod(digit.size for digit in rows)
+    full = count if last == lane_count else count // parted * (parted - 1)
+    return Walk(lanes, rows, lane_count, last, full, count, apart)
+
+
+def _merged(digits: Sequence[Digit]) -> list[Digit]:
+    """Digits that follow one another on the side and in shared memory are one."""
+    found: list[Digit] = []
+    for digit in digits:
+        if found:
+            size, stride, step, _, _, _, bound = found[-1]
+            if digit.stride == size * stride and digit.step == size * step and digit.bound is None is bound:
+                found[-1] = Digit(size * digit.size, stride, step)
+                continue
+        found.append(digit)
+    return found
+
+
+def _pieces(digits: list[Digit], word: int, together: bool) -> tuple[tuple[int, ...], list[Digit]]:
+    """(where the elements of a piece lie, the digits of pieces): single elements where words are not possible."""
+    apart, left, missing, stride = [0], list(digits), word, 1
+    while missing > 1 and left:
+        digit = left[0]
+        size = math.gcd(digit.size, missing)
+        if digit.stride != stride or size < missing and size < digit.size:
+            break
+        if digit.bound is not None and (digit.bound % size or size == digit.size):          # a piece is inside or not
+            break
+        apart = [place + coordinate * digit.step for coordinate in range(size) for place in apart]
+        missing, stride = missing // size, stride * size
+        left = left[1:] if size == digit.size else [digit.part(digit.size // size, size), *left[1:]]
+    starts = (digit.step if together else 0 for digit in left)
+    if missing > 1 or together and apart != list(range(word)) or any(digit.stride % word for digit in left) or any(
+            start % word for start in starts):
+        return (0,), digits
+    return tuple(apart), left
+
+
+def conflicts(found: Walk, width: int) -> float:
+    """The most lanes that want different words of one bank, on average over the parts of a row that are served together.
+
+    Elements smaller than a word may begin anywhere in it: the average over all of these too, where a row's place may vary.
+
+    >>> [conflicts(walk([Digit(32, 1, step)], 4, 1, True, True), 4) for step in (1, 32)]
+    [1.0, 32.0]
+    """
+    served, word = 128 // max(width, 4), max(4 // width, 1)             # lanes that fill all banks, elements of a bank
+    places = [0]
+    for digit in found.lanes:
+        places = [place + coordinate * digit.step for coordinate in range(digit.size) for place in places]
+    starts = range(word) if any(digit.step % word for digit in found.rows) else range(1)
+    total = parts = 0
+    for start in starts:
+        for first in range(0, len(places), served):
+            banks = [0] * served
+            for number in {(place + start) // word for place in places[first:first + served]}:
+                banks[number % served] += 1
+            total, parts = total + max(banks), parts + 1
+    return total / parts

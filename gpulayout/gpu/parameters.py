@@ -1,0 +1,160 @@
+"""The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplMany` and `GplIndexTable` in kernels/.
+
+All are passed by value.  All words behind a move's fixed head have the width of the index (4 or 8 bytes), so a struct is
+its head followed by an array of words; the order here is the order of the fields there.
+"""
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpulayout.gpu.division import divisor, reciprocal
+
+AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)     # one compiled kernel each; unused axes have extent 1
+BOX_LANES, BOX_DIGITS = 32, 16                         # of kernels/tile_nd.cu
+BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16          # its table and box; an entry of the table, 8 where offsets have 32 bits
+_LARGEST, _MASK64 = 2**31 - 1, 2**64 - 1
+
+
+class BoxOrder(NamedTuple):
+    """A `GplOrder`: digits of the lanes and of the rows, each (size, step in bytes, cut, unit, lanes, stride, bound)."""
+
+    lanes: int
+    last_lanes: int
+    full: int
+    rows: int
+    checked: bool
+    digits: tuple[Sequence[tuple], Sequence[tuple]]
+
+
+def axes_variant(count: int) -> int:
+    """The number of axes to compile for."""
+    return next(variant for variant in AXES_VARIANTS if variant >= count)
+
+
+def pack_move(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[int], tile: Sequence[int],
+              axes: Sequence[tuple[int, int, int, int]]) -> bytes:
+    """The bytes of a `GplMove`.
+
+    scalars   total, head, pitch, low, high; counts and tile are two extents each
+    axes      (extent, bound, source_stride, target_stride) in elements, minor first; filled up to a variant
+    """
+    words = [*scalars]
+    for value in counts:
+        words += divisor(value, bits)
+    for value in tile:
+        words += divisor(value, 32)               # numbers inside a tile are small, also in 64-bit builds
+    for extent, bound, source_stride, target_stride in _filled(axes, (1, 1, 0, 0)):
+        words += [*divisor(extent, bits), bound, source_stride, target_stride]
+    return _aligned(_pattern(pad) + _words(words, bits), 16)
+
+
+def pack_job(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]], variant: int) -> bytes:
+    """The bytes of a `GplJob` of `variant` axes; both pointers, its first 16 bytes, are 0."""
+    words = [total]
+    for extent, bound, source_stride, target_stride in [*axes, *[(1, 1, 0, 0)] * (variant - len(axes))]:
+        words += [*divisor(extent, 32), bound, source_stride, target_stride]
+    return _aligned(bytes(16) + _pattern(pad) + _words(words, 32), 8)
+
+
+def pack_many(first_blocks: Sequence[int], jobs: Sequence[bytes], capacity: int) -> bytes:
+    """The bytes of a `GplMany` of `capacity` jobs, all from `pack_job` with one variant; unused ones begin after any block."""
+    unused = capacity - len(jobs)
+    first = _aligned(_words([*first_blocks, *[_LARGEST] * unused], 32), 8)
+    return first + b"".join(jobs) + bytes(unused * len(jobs[0]))
+
+
+def with_pointers(many: bytes, capacity: int, pointers: Sequence[tuple[int, int]]) -> bytes:
+    """A `GplMany` with the (source, target) addresses of its jobs, in their order."""
+    words = np.frombuffer(many, np.uint64).copy()
+    jobs = words[(capacity + 1) // 2:].reshape(capacity, -1)
+    jobs[:len(pointers), :2] = np.array(pointers, np.uint64)
+    return words.tobytes()
+
+
+def pack_box(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> bytes:
+    """The bytes that follow the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first, and what they share.
+
+    apart   bytes between the elements of a written piece, from its first
+    """
+    first, data = 2 * BOX_LANES, b""
+    for lanes, last_lanes, full, rows, checked, digits in orders:
+        count = sum(map(len, digits))
+        data += struct.pack("<8I", lanes, last_lanes, full, rows, len(digits[0]), count, first, checked)
+        first += rows
+        unused = [(1, 0, 2, 1, 4 * BOX_LANES, 0, None)] * (BOX_DIGITS - count)
+        for size, step, cut, unit, per, stride, bound in [*digits[0], *digits[1], *unused]:
+            data += struct.pack("<3I4H", *divisor(size, 32), step, cut, unit, per) + bytes(bits // 16 - 2 << 1)
+            data += _words((stride, -1 if bound is None else bound), bits)
+    return _aligned(data + struct.pack("<6I", *apart, *[0] * (4 - len(apart)), first, first * BOX_ENTRY_BYTES), 16)
+
+
+def pack_index_table(bits: int, scalars: Sequence[int], low_digits: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:
+    """The bytes of a `GplIndexTable`.
+
+    bits      of the numbers that digits are taken from: 32 or 64
+    scalars   count, size, mode
+    digits    (extent, bound, stride, dim), most minor first; `low_digits` of them are the lower part of an index that is split
+    """
+    count, size, mode = scalars
+    extents = [max(extent, 1) for extent, _, _, _ in digits]
+    padded = any(bound < extent for extent, bound, _, _ in digits)
+    low, *low_magic = reciprocal(math.prod(extents[:low_digits]), 64)
+    head = _words([count, size], 64) + _words([len(digits), mode, padded, low_digits], 32) + _words([-low, *low_magic], 64)
+    for (_, bound, stride, dim), extent in zip(_filled(digits, (1, 1, 0, 0)), _filled(extents, 1)):
+        head += _words([-extent, *reciprocal(extent, bits)[1:], bound], bits) + _words([stride, dim * count], 64)
+    return head
+
+
+def pack_index_program(bits: int, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
+    """The bytes of a `GplProgram` with room for `most` steps and terms.
+
+    bits      of the numbers: 32 or 64
+    scalars   count, size, mode, whether sums may be past their bounds
+    steps     see `index_program.Step`; a step's terms are followed by what it adds to the result
+    """
+    count, size, mode, has_bounds = scalars
+    return struct.pack("<2Q4I", count, size, len(steps), mode, has_bounds, 0) + _pack_steps(bits, steps, most, count)
+
+
+def pack_lookup(bits: int, pad: bytes, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
+    """The bytes of a `GplLookup`; scalars are total, head, whether the target has strides of its own."""
+    return _pattern(pad) + struct.pack("<Q4I", *scalars[:2], scalars[2], len(steps), 0) + _pack_steps(bits, steps, most, 1)
+
+
+def _pack_steps(bits: int, steps: Sequence, most: tuple[int, int], row_length: int) -> bytes:
+    """The bytes of a `GplSteps`; what is loaded or stored is a multiple of `row_length`."""
+    data, terms = b"", []
+    for load, sums, bound, slot, store, adds in steps:
+        row = (store if load is None else load) or 0
+        data += struct.pack("<2Q3H2B", _MASK64 if bound is None else bound, row * row_length & _MASK64, len(sums), len(adds),
+                            0 if slot is None else slot + 1, load is not None, store is not None)
+        terms += [*sums, *[(None, *quotient) for quotient in adds]]
+    return data.ljust(24 * most[0], b"\0") + b"".join(_term(bits, *term) for term in terms).ljust((bits // 4 + 8) * most[1], b"\0")
+
+
+def _term(bits: int, slot: int | None, step: int, weight: int) -> bytes:
+    """A `GplTerm`; a step of 1 has a shift that says so, and is no division."""
+    _, multiplier, shift = reciprocal(step, bits)
+    return _words([multiplier, weight], bits) + struct.pack("<2I", 0 if slot is None else slot + 1, 255 if step == 1 else shift)
+
+
+def _pattern(pad: bytes) -> bytes:
+    return (pad * 16)[:16]
+
+
+def _filled(rows: Sequence, filler: Any) -> list:
+    return [*rows, *[filler] * (axes_variant(max(len(rows), 1)) - len(rows))]
+
+
+def _words(values: Sequence[int], bits: int) -> bytes:
+    mask = (1 << bits) - 1                        # negative strides in two's complement
+    return np.array([value & mask for value in values], np.uint32 if bits == 32 else np.uint64).tobytes()
+
+
+def _aligned(data: bytes, alignment: int) -> bytes:
+    return data + bytes(-len(data) % alignment)

@@ -1,0 +1,211 @@
+"""Tiles of two axes through shared memory: the target's minor axis b and the source's minor axis a."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpulayout.gpu.element_width import VECTOR_BYTES, Work
+from gpulayout.gpu.launch import Kernel, KernelPlan, common_step, planned
+from gpulayout.moves.move import Axis
+
+_WORD = 4                    # bytes; smaller elements go through shared memory in words where they can
+_SHORT_RUN = 64              # elements up to which an axis is whole in every tile
+_LEAST_RUN = 64              # bytes; with shorter runs, or with less than 10 elements for each thread, a tile of words takes
+_LEAST_ELEMENTS = 2560       # more instructions for an element than a tile of any size
+_TILE = Kernel("tile", "tile.cu", "gpl_tile_vector")
+_TILE_ANY = Kernel("tile", "tile_any.cu", "gpl_tile_any")
+_TILE_WORDS = Kernel("tile", "tile_words.cu", "gpl_tile_words")
+
+# kernels/tile.cu: (along a, along b) by element bytes.  128 bytes or more both ways, 8 to 16 KB of shared memory.
+FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
+
+# kernels/tile_words.cu: words of a row of shared memory, and elements along b.
+_ROW_WORDS, _WORD_TILE_B = 32, 128
+
+_SECTOR = 32                 # bytes that memory moves at once
+_SMALLEST = 256              # places: one per thread of a block
+
+
+def tile_plan(work: Work) -> KernelPlan | None:
+    """The work's axes are the target's minor axis b, the source's minor axis a, then the others."""
+    b, a = work.axes[:2]
+    narrow = _misaligned(work, "source", b) or _misaligned(work, "target", a)
+    if narrow:
+        return _words(work, narrow) or _flexible(work, narrow)
+    if not fixed_tile_fits(work.width, a.extent, b.extent):
+        return _flexible(work, f"extents {a.extent} and {b.extent} fill too little of the fixed tile")
+    tile_a, tile_b = FIXED_TILES[work.width]
+    return _tiles(work, _TILE, VECTOR_BYTES, (tile_b, tile_a), tile_a)
+
+
+def _words(work: Work, why: str) -> KernelPlan | None:
+    """Tiles of small elements in words of 4 bytes whatever the phases; None for what other tiles move better.
+
+    Where runs are short and touch, a tile of any size is a single run of words on that side.
+    """
+    width, (b, a) = work.width, work.axes[:2]
+    if width >= _WORD or min(a.extent, b.extent) * width < _LEAST_RUN:
+        return None
+    if any(_dense(work)) and _pieces(work) == (_WORD, _WORD):
+        return None
+    at_words = [_piece(work, side, across) == _WORD for side, across in (("source", b), ("target", a))]
+    tile_a, tile_b, lead = word_tile(width, *at_words)
+    if min(a.extent, tile_a) * min(b.extent, tile_b) < _LEAST_ELEMENTS:
+        return None
+    plan = _tiles(work.because(f"accesses of {_WORD} bytes: {why}"), _TILE_WORDS, _WORD, (tile_b, tile_a), 1, lead=lead)
+    return replace(plan, runs=(min(word_tile(width, True, True)[0], a.extent), min(tile_b, b.extent)))     # words at any phase
+
+
+def _flexible(work: Work, why: str) -> KernelPlan | None:
+    """Tiles of any size.  Small elements are moved in words of 4 bytes on a side where all runs start at words."""
+    width, (b, a) = work.width, work.axes[:2]
+    (dense_read, dense_write), (read, write) = _dense(work), _pieces(work)
+    # A side's runs are cut into its pieces: along its minor axis, or along the other where rows touch.
+    step_a = 1 if dense_read else math.lcm(read, write if dense_write else width) // width
+    step_b = 1 if dense_write else math.lcm(write, read if dense_read else width) // width
+    found = flexible_tile(width, a.extent, b.extent, (step_a, step_b), write // width)
+    if not found:
+        return None
+    tile_a, tile_b, pitch = found
+    if write < read:
+        why = _misaligned(work, "target", a) or why
+    sizes = f"accesses of {write} bytes" if read == write else f"reads of {read} bytes, writes of {write} bytes"
+    return _tiles(work.because(f"{sizes}: {why}"), _TILE_ANY, write, (tile_b, tile_a), pitch,
+                  (("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)))
+
+
+def _dense(work: Work) -> tuple[bool, bool]:
+    """A side is dense when its minor axis is whole in every tile and rows touch: a tile is then a single run."""
+    b, a = work.axes[:2]
+    return b.source_stride == a.extent == a.bound <= _SHORT_RUN, a.target_stride == b.extent <= _SHORT_RUN
+
+
+def _pieces(work: Work) -> tuple[int, int]:
+    """Bytes that a lane reads and writes in a tile of any size."""
+    b, a = work.axes[:2]
+    dense_read, dense_write = _dense(work)
+    return _piece(work, "source", None if dense_read else b), _piece(work, "target", None if dense_write else a)
+
+
+def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
+    """In bytes, all that the starts of a side's runs are made of; `across` is the axis from run to run in a tile."""
+    phase, field = (work.source_phase, "source_stride") if side == "source" else (work.target_phase, "target_stride")
+    strides = [getattr(axis, field) * work.width for axis in (*([across] if across else []), *work.axes[2:])]
+    return {f"the {side} address is {phase} past a multiple of 16": phase} | {
+        f"the {side} steps by {stride} bytes, no multiple of 16": stride for stride in strides}
+
+
+def _misaligned(work: Work, side: str, across: Axis) -> str | None:
+    """What keeps the runs of a side from starting at multiples of 16 bytes."""
+    return next((why for why, distance in _starts(work, side, across).items() if distance % VECTOR_BYTES), None)
+
+
+def _piece(work: Work, side: str, across: Axis | None) -> int:
+    step = common_step([*_starts(work, side, across).values()], VECTOR_BYTES)
+    return _WORD if work.width < _WORD <= step else work.width
+
+
+def _tiles(work: Work, kernel: Kernel, vector: int, tile: tuple[int, int], pitch: int,
+           accesses: tuple[tuple[str, int], ...] = (), lead: int = 0) -> KernelPlan:
+    counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
+    total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
+    return planned(work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, accesses=accesses)
+
+
+# ---- how large the tiles are: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----
+
+def smallest_useful_tile() -> int:
+    """Places a tile must have to be worth a block."""
+    return _SMALLEST
+
+
+def tile_elements(width: int) -> int:
+    """Most elements of a tile in kernels/tile_any.cu: 8 KB of them."""
+    return 8192 // width
+
+
+def shared_elements(width: int) -> int:
+    """Elements of its shared memory: a sixteenth more, for the pitch."""
+    return tile_elements(width) // 16 * 17
+
+
+def pitch_of(width: int, along_a: int, along_b: int, piece: int = 1) -> int:
+    """Elements between rows of shared memory: at least `along_a`, and such that columns fall into different banks.
+
+    Lanes that write read `along_b` rows, column after column, `piece` elements at a time.
+    - Many rows: lanes are `piece` rows apart.  These must be an odd number of banks, which are words of 4 bytes or,
+      where they are larger, elements.
+    - Few rows: lanes read a square, as many columns as the banks have room for.  Rows lie that many banks apart.
+
+    >>> pitch_of(4, 64, 32), pitch_of(1, 3, 2720, 4), pitch_of(2, 64, 64), pitch_of(4, 512, 4)
+    (65, 3, 66, 520)
+    """
+    lanes, word = 128 // max(width, 4), max(4 // width, 1)             # lanes that fill all banks, elements of a bank
+    if along_b < lanes:
+        banks, apart = -(-along_a // word), -(-lanes // along_b)
+        return (banks + (apart - banks) % lanes) * word
+    unit = max(word // piece, 1)
+    pitch = -(-along_a // unit)
+    return (pitch + (pitch % 2 == 0)) * unit
+
+
+def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
+    """True when the extents fill at least half of the fixed tiles they are cut into."""
+    return all(2 * extent >= -(-extent // size) * size for extent, size in zip((extent_a, extent_b), FIXED_TILES[width]))
+
+
+def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple[int, int, int]:
+    """(along a, along b, places by which the first tile may begin before b = 0) of a tile that moves words of 4 bytes.
+
+    A row of shared memory is 32 words.  Where rows of the source begin inside words, so many fewer elements fit; where
+    rows of the target do, the tiles begin at the words that rows begin in.
+
+    >>> word_tile(1, False, False), word_tile(2, True, False)
+    ((125, 128, 3), (64, 128, 1))
+    """
+    elements = 4 // width
+    return (_ROW_WORDS * elements - (0 if source_at_words else elements - 1), _WORD_TILE_B,
+            0 if target_at_words else elements - 1)
+
+
+def flexible_tile(width: int, extent_a: int, extent_b: int, steps: tuple[int, int] = (1, 1), piece: int = 1
+                  ) -> tuple[int, int, int] | None:
+    """(along a, along b, pitch) of a tile that fits shared memory, or None when the extents make none worth a block.
+
+    steps   the tile's sizes are multiples of these, or 1 of them the whole extent
+    piece   elements that are written at a time, for the pitch
+
+    Runs of 128 to 256 bytes along a, then as much along b as fits, then more along a where b was short.  An axis that
+    is cut is cut at multiples of 32 bytes, the sectors of memory:
+    >>> flexible_tile(4, 1000, 1000), flexible_tile(1, 3, 10**6, (1, 4), 4), flexible_tile(4, 10**6, 3)
+    ((64, 32, 65), (3, 2720, 3), (680, 3, 683))
+    """
+    step_a, step_b = steps
+    run = max(min(256 // width, 128), 16) if width != 2 else 64
+    along_a = min(_up(extent_a, step_a), run)
+    along_b = _longest(width, extent_b, step_b, lambda b: pitch_of(width, along_a, b, piece) * b, tile_elements(width) // along_a)
+    if along_b >= extent_b and along_a < extent_a:
+        along_a = _longest(width, extent_a, step_a, lambda a: pitch_of(width, a, along_b, piece) * along_b,
+                           tile_elements(width) // along_b)
+    if min(along_a, extent_a) * min(along_b, extent_b) < _SMALLEST:
+        return None
+    return along_a, along_b, pitch_of(width, along_a, along_b, piece)
+
+
+def _longest(width: int, extent: int, step: int, shared: Callable[[int], int], most: int) -> int:
+    """The longest side of a tile: the whole extent, or as many sectors, or at least steps, as there is room for."""
+    whole, cut = _up(extent, step), math.lcm(step, max(_SECTOR // width, 1))
+    if whole <= most and shared(whole) <= shared_elements(width):
+        return whole
+    for unit in (cut, step):
+        size = most // unit * unit
+        while size and shared(size) > shared_elements(width):
+            size -= unit
+        if size:
+            return size
+    return step
+
+
+def _up(extent: int, step: int) -> int:
+    return -(-extent // step) * step

@@ -1,0 +1,81 @@
+"""Shapes as arguments: a `Shape`, or its text, at every public door."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TypeVar
+
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_text import parse_layout
+from gpulayout.layout.other_shapes import AnyShape
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import parse_array_shape, parse_shape
+
+LONGEST_KEPT = 4096          # characters of a text whose value is kept: long ones would fill the memory
+Parsed = TypeVar("Parsed")
+
+
+def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
+    """As `parse`, which for short texts is called once."""
+    kept = functools.lru_cache(maxsize=1024)(parse)
+    return lambda text: kept(text) if len(text) <= LONGEST_KEPT else parse(text)
+
+
+_parsed, _parsed_layout = _kept(parse_array_shape), _kept(parse_layout)
+
+
+@functools.lru_cache(maxsize=1024)
+def _laid_out(shape: Shape, layout: Layout, prefix_bytes: int) -> Shape:
+    """`prefix_bytes` only tells layouts apart that are equal but for them."""
+    return shape.with_layout(layout)
+
+
+def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None) -> Shape:
+    """A shape from a shape or its text; TypeError for anything else.
+
+    With `like`, a `Layout` or the text of one stands for that shape in another layout.
+
+    >>> str(as_shape("{0,1}", like=Shape("f32", (2, 3))))
+    'f32[2,3]{0,1}'
+    """
+    if type(value) is Shape:
+        return value
+    if isinstance(value, str):
+        if like is not None and is_layout_alone(value):
+            return as_shape(_parsed_layout(value), role, like)
+        return _parsed(value)
+    if isinstance(value, Shape):
+        return value
+    if like is not None and isinstance(value, Layout):
+        return _laid_out(like, value, value.dynamic_shape_metadata_prefix_bytes)
+    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}")
+
+
+def is_layout_alone(value: object) -> bool:
+    """True for a `Layout` and for text without brackets, which only a shape has."""
+    return "[" not in value if isinstance(value, str) else isinstance(value, Layout)
+
+
+def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
+    """A shape of any kind, from itself or its text; TypeError for anything else.
+
+    >>> str(as_any_shape("(f32[2], token[])"))
+    '(f32[2]{0}, token[])'
+    """
+    if isinstance(value, str):
+        return parse_shape(value)
+    if isinstance(value, AnyShape):
+        return value
+    raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")
+
+
+def takes_shapes(*roles: str) -> Callable[[Callable], Callable]:
+    """A decorator for functions whose first parameters, of these names, are shapes: they take texts too."""
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def door(*args, **named):
+            shapes = [as_shape(value, role) for value, role in zip(args, roles)]
+            return function(*shapes, *args[len(roles):],
+                            **{name: as_shape(value, name) if name in roles else value for name, value in named.items()})
+        return door
+    return decorate

@@ -1,0 +1,200 @@
+"""Checks that several values of the model share: whole numbers, permutations, dimension numbers."""
+import operator
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
+
+INT64_MAX = 2**63 - 1
+TOO_LARGE = 2**256           # where `product` ends
+_MOST_SHOWN = 16             # entries of a sequence in an error message
+_MOST_BITS = 256             # of a number that an error message writes out
+
+
+# ---- how errors show values ----------------------------------------------------------------------
+
+def number_text(number: int) -> str:
+    """An integer for an error message: in full, or its magnitude when it has hundreds of digits."""
+    bits = number.bit_length()
+    return str(number) if bits <= _MOST_BITS else f"{'-' if number < 0 else ''}2^{bits - 1}..."
+
+
+def shown(values: Sequence) -> str:
+    """A sequence as an error message shows it: a tuple, cut off when it is very long.
+
+    >>> shown([2, 10**1000]), shown(range(100))
+    ('(2, 2^3321...)', '(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, ...)')
+    """
+    texts = [value_text(value) for value in values[:_MOST_SHOWN]]
+    if len(values) > _MOST_SHOWN:
+        return f"({', '.join(texts)}, ...)"
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 dimension`, `2 dimensions`."""
+    plural = {"entry": "entries", "copy": "copies", "launch": "launches"}.get(noun, f"{noun}s")
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def dimension_range(rank: int) -> str:
+    """How an error names all dimensions of a rank."""
+    return f"dimensions 0..{rank - 1}" if rank > 1 else "dimension 0" if rank else "no dimensions"
+
+
+def type_text(value: object) -> str:
+    """`an int`, `a float`."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def value_text(value: object) -> str:
+    """A value for an error message, cut off when it is very long."""
+    text = number_text(value) if type(value) is int else repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+# ---- whole numbers -------------------------------------------------------------------------------
+
+def whole_number(field: str, value: object, context: str = "") -> int:
+    """`value` as an int; bool and float are refused, NumPy integers are taken."""
+    found = _index(value)
+    if found is None:
+        raise LayoutTypeError(f"{field} {value_text(value)} is not an integer{context}: it is {type_text(value)}")
+    return found
+
+
+def whole_numbers(field: str, values: Iterable, context: str = "", *, ordered: bool = True) -> tuple[int, ...]:
+    """`values` as a tuple of ints; the first one that is not an integer is named.
+
+    Text and mappings are refused, and sets too where the order counts: Layout({0, 1}) looks like the text form, but
+    the set has forgotten which number came first.
+    """
+    if ordered and isinstance(values, Set):
+        raise LayoutTypeError(f"{field} {value_text(values)} is not a sequence of integers{context}: a set has no order")
+    try:
+        if isinstance(values, (str, bytes, Mapping)):
+            raise TypeError
+        values = tuple(values)
+    except TypeError:
+        raise LayoutTypeError(f"{field} {value_text(values)} is not a sequence of integers{context}: "
+                              f"it is {type_text(values)}") from None
+    found = tuple(map(_index, values))
+    if None in found:
+        entry = found.index(None)
+        raise LayoutTypeError(f"{field} {shown(values)} is not all integers{context}: entry {entry} is "
+                              f"{value_text(values[entry])}, {type_text(values[entry])}")
+    return found
+
+
+def _index(value: object) -> int | None:
+    """An integer as an int; None for everything else, bool included (NumPy's own bools refuse to be an index)."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
+def sizes(field: str, values: Iterable, context: str = "") -> tuple[int, ...]:
+    """`values` as a tuple of ints in 0..2^63-1."""
+    found = whole_numbers(field, values, context)
+    for dim, size in enumerate(found):
+        if size < 0:
+            raise LayoutError(f"{field} {shown(found)} has a negative size{context}: dimension {dim} is {number_text(size)}")
+        if size > INT64_MAX:
+            raise LayoutError(f"{field} {shown(found)} has a size past 2^63-1{context}: dimension {dim} is {number_text(size)}")
+    return found
+
+
+def count(field: str, value: object, context: str = "") -> int:
+    """`value` as an int that is not negative."""
+    found = whole_number(field, value, context)
+    if found < 0:
+        raise LayoutError(f"{field} {number_text(found)} is negative{context}")
+    return found
+
+
+def product(numbers: Iterable[int]) -> int:
+    """The product of numbers from 1 on, or of the first of them when those alone pass 2^256: nothing is as large as that.
+
+    So it takes linear time however many there are: 9 times 9 times ... a million times is never written out.
+
+    >>> product([4, 8, 2]), product([9] * 10**6) == 9**81
+    (64, True)
+    """
+    found = 1
+    for number in numbers:
+        found *= number
+        if found >= TOO_LARGE:
+            break
+    return found
+
+
+# ---- dimension numbers ---------------------------------------------------------------------------
+
+def permutation(field: str, values: Iterable, rank: int | None = None, context: str = "", *,
+                from_end: bool = False) -> tuple[int, ...]:
+    """`values` as an ordering of dimensions 0..rank-1; a rank of None is as many as there are values.
+
+    from_end   take negative numbers, which count from the end, as `numpy.transpose` does
+    """
+    found = whole_numbers(field, values, context)
+    rank = len(found) if rank is None else rank
+    if len(found) != rank:
+        raise LayoutError(f"{field} {shown(found)} has {counted(len(found), 'entry')}{context}: "
+                          f"it must order {counted(rank, 'dimension')}")
+    order = tuple(dim + rank if from_end and dim < 0 else dim for dim in found)
+    problem = f"{field} {shown(found)} is not an ordering of {dimension_range(rank)}{context}: dimension"
+    seen = set()
+    for given, dim in zip(found, order):
+        if not 0 <= dim < rank:
+            hint = ", negative numbers do not count from the end here" if given < 0 and not from_end else ""
+            raise LayoutError(f"{problem} {number_text(given)} does not exist{hint}")
+        if dim in seen:
+            raise LayoutError(f"{problem} {dim} appears twice")
+        seen.add(dim)
+    return order
+
+
+def dimension_number(value: object, rank: int, context: str = "", field: str = "dimension") -> int:
+    """A dimension number in 0..rank-1 from one in -rank..rank-1 (-1 is the last, as in Python)."""
+    number = whole_number(field, value, context)
+    if not -rank <= number < rank:
+        are = "is" if rank == 1 else "are"
+        raise LayoutError(f"{field} {number_text(number)} is out of range{context}: there {are} {counted(rank, 'dimension')}")
+    return number % rank
+
+
+def dimension_numbers(values: Iterable, rank: int, context: str = "") -> tuple[int, ...]:
+    """Distinct dimension numbers, negative ones counted from the end; their order does not matter, so sets are taken."""
+    given = whole_numbers("dimensions", values, context, ordered=False)
+    found = tuple(dimension_number(value, rank, context) for value in given)
+    seen = set()
+    for dim in found:
+        if dim in seen:
+            raise LayoutError(f"dimensions {shown(given)} names dimension {dim} twice{context}")
+        seen.add(dim)
+    return found
+
+
+def insertion_point(value: object, rank: int, context: str = "") -> int:
+    """Where a new dimension may stand: 0..rank.  Negative numbers are refused: "in front of the last" and "at the end"
+    would both be fair readings of -1."""
+    at = whole_number("at", value, context)
+    if not 0 <= at <= rank:
+        raise LayoutError(f"at {number_text(at)} is out of range{context}: a new dimension stands at 0..{rank}")
+    return at
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The inverse permutation: inverse(p)[p[i]] == i.  (1, 2, 0) has the inverse (2, 0, 1)."""
+    result = [0] * len(order)
+    for position, dim in enumerate(order):
+        result[dim] = position
+    return tuple(result)
+
+
+def out_of_bounds_text(index: tuple[int, ...], dim: int, size: int, shape: object, place: str = "") -> str:
+    """What an error says about an index whose coordinate of dimension `dim` is outside; `place` says which of many."""
+    allowed = f"not in 0..{size - 1}" if size else "impossible, the dimension is empty"
+    return (f"index {shown(index)}{place} is out of bounds for {shape}: "
+            f"coordinate {number_text(index[dim])} of dimension {dim} is {allowed}")

@@ -1,0 +1,193 @@
+"""Element types: XLA's names, the NumPy dtypes that hold them, and nothing else.
+
+Kernels never see a type, only its number of bytes (1, 2, 4, 8 or 16); a type is a label on the host.
+"""
+from __future__ import annotations
+
+import enum
+
+import ml_dtypes
+import numpy as np
+
+from gpulayout.layout.cached import cached_property
+
+
+class ElementType(str, enum.Enum):
+    """One of XLA's array element types.  It compares equal to its name.
+
+    Elements occupy whole bytes, those smaller than a byte one each; a layout with `element_size_in_bits` packs them.
+
+    >>> import numpy as np
+    >>> ElementType.of("bf16").itemsize, ElementType.of(np.float32) == "f32"
+    (2, True)
+    """
+
+    PRED = "pred"
+    S8, S16, S32, S64 = "s8", "s16", "s32", "s64"
+    U8, U16, U32, U64 = "u8", "u16", "u32", "u64"
+    F16, BF16, F32, F64 = "f16", "bf16", "f32", "f64"
+    C64, C128 = "c64", "c128"
+    F8E5M2, F8E4M3, F8E4M3FN, F8E3M4 = "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e3m4"
+    F8E5M2FNUZ, F8E4M3FNUZ, F8E4M3B11FNUZ, F8E8M0FNU = "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e8m0fnu"
+    F6E3M2FN, F6E2M3FN = "f6e3m2fn", "f6e2m3fn"
+    S1, S2, S4 = "s1", "s2", "s4"
+    U1, U2, U4 = "u1", "u2", "u4"
+    F4E2M1FN = "f4e2m1fn"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"ElementType({self.value!r})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+    @staticmethod
+    def of(value: object) -> ElementType:
+        """The element type of an XLA name ("f32") or of anything `numpy.dtype` takes.
+
+        XLA's names come first: "u8" is eight bits, as in XLA, and not NumPy's eight bytes.
+        TypeError for what XLA has no type for: objects, text, dates, structures, big-endian numbers.
+        """
+        if isinstance(value, ElementType):
+            return value
+        if isinstance(value, str) and value in _BY_NAME:
+            return _BY_NAME[value]
+        return _of_dtype(value)
+
+    @cached_property
+    def dtype(self) -> np.dtype:
+        """The NumPy dtype that holds one element."""
+        return _DTYPES[self]
+
+    @cached_property
+    def itemsize(self) -> int:
+        """Bytes of one element where it is not packed: 1, 2, 4, 8 or 16."""
+        return self.dtype.itemsize
+
+    @cached_property
+    def bits(self) -> int:
+        """Bits of one element that say something: 1 of pred, 4 of s4, otherwise all that it occupies.  XLA: `BitWidth`.
+
+        The types of six bits count as eight, as in XLA.
+        """
+        return 1 if self is ElementType.PRED else _SUB_BYTE.get(self.value, 8 * self.itemsize)
+
+    @cached_property
+    def is_sub_byte(self) -> bool:
+        """True for the types that can be packed, several to a byte; pred is none of them."""
+        return self.value in _SUB_BYTE
+
+    @cached_property
+    def proto_number(self) -> int:
+        """The type's number in XLA's `PrimitiveType` enumeration, which never changes.
+
+        >>> ElementType.F32.proto_number
+        11
+        """
+        return _PROTO_NUMBERS[self.value]
+
+    @cached_property
+    def kind(self) -> str:
+        """One of "bool", "signed", "unsigned", "float", "complex"."""
+        return {"p": "bool", "s": "signed", "u": "unsigned", "c": "complex"}.get(self.value[0], "float")
+
+    @cached_property
+    def is_integral(self) -> bool:
+        """True for signed and unsigned integers, not for pred.  XLA: `ElementIsIntegral`."""
+        return self.kind in ("signed", "unsigned")
+
+    @cached_property
+    def is_floating(self) -> bool:
+        """True for real floating-point types.  XLA: `ElementIsFloating`."""
+        return self.kind == "float"
+
+    @cached_property
+    def is_complex(self) -> bool:
+        """True for c64 and c128.  XLA: `ElementIsComplex`."""
+        return self.kind == "complex"
+
+    @cached_property
+    def is_signed(self) -> bool:
+        """True for signed integers, floating-point and complex types.  XLA: `ElementIsSigned`.
+
+        f8e8m0fnu, which holds powers of two alone, counts as signed, as it does in XLA.
+        """
+        return self.kind in ("signed", "float", "complex")
+
+    @cached_property
+    def component(self) -> ElementType:
+        """The type of the two parts of a complex number; any other type itself.  XLA: `ComplexComponentType`.
+
+        >>> ElementType.C64.component
+        ElementType('f32')
+        """
+        return {"c64": ElementType.F32, "c128": ElementType.F64}.get(self.value, self)
+
+    def holds(self, special: float) -> bool:
+        """True when a floating-point type has this infinity, nan or negative zero.
+
+        >>> import numpy as np
+        >>> ElementType.F16.holds(np.inf), ElementType.F8E4M3FN.holds(np.inf), ElementType.F8E5M2FNUZ.holds(-0.0)
+        (True, False, False)
+        """
+        with np.errstate(all="ignore"):
+            return repr(float(self.dtype.type(special))) == repr(special)
+
+    @cached_property
+    def is_extended(self) -> bool:
+        """True for the types NumPy itself does not know: they come from ml_dtypes.
+
+        Arrays of such a type may also be carried as unsigned integers of the same width.
+        """
+        return _DTYPES[self].type.__module__ != "numpy"
+
+    @cached_property
+    def carrier(self) -> np.dtype:
+        """The unsigned integer dtype of the same width; complex types carry themselves."""
+        return np.dtype(f"u{self.itemsize}") if self.kind != "complex" else self.dtype
+
+
+_SUB_BYTE = {"s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4}
+_BY_NAME = {member.value: member for member in ElementType}
+_PROTO_NUMBERS = {
+    "pred": 1, "s8": 2, "s16": 3, "s32": 4, "s64": 5, "u8": 6, "u16": 7, "u32": 8, "u64": 9,
+    "f16": 10, "f32": 11, "f64": 12, "c64": 15, "bf16": 16, "c128": 18,
+    "f8e5m2": 19, "f8e4m3fn": 20, "f8e4m3b11fnuz": 23, "f8e5m2fnuz": 24, "f8e4m3fnuz": 25, "f8e4m3": 28, "f8e3m4": 29,
+    "f8e8m0fnu": 33, "f6e3m2fn": 35, "f6e2m3fn": 36,
+    "s1": 30, "u1": 31, "s2": 26, "u2": 27, "s4": 21, "u4": 22, "f4e2m1fn": 32,
+}
+_NUMPY_NAMES = {
+    "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+    "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128",
+}
+_ML_NAMES = {"bf16": "bfloat16", "s1": "int1", "s2": "int2", "s4": "int4", "u1": "uint1", "u2": "uint2", "u4": "uint4"}
+_DTYPES = {
+    member: np.dtype(_NUMPY_NAMES[member.value]) if member.value in _NUMPY_NAMES else
+    np.dtype(getattr(ml_dtypes, _ML_NAMES.get(member.value, "float" + member.value[1:].replace("e", "_e", 1))))
+    for member in ElementType
+}
+_BY_DTYPE = {dtype: member for member, dtype in _DTYPES.items()}
+
+
+def _of_dtype(value: object) -> ElementType:
+    if value is None:
+        raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
+    try:
+        dtype = np.dtype(value)
+    except (TypeError, ValueError, SyntaxError, OverflowError):     # NumPy raises all three on hostile text
+        raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype") from None
+    if not dtype.isnative:
+        raise TypeError(f"element type {dtype.str!r} is big-endian: convert it to native byte order first")
+    found = _BY_DTYPE.get(dtype)
+    if found is None:
+        raise TypeError(f"element type {_short(dtype)} has no XLA counterpart: only "
+                        "booleans, integers, floats and complex numbers have one")
+    return found
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

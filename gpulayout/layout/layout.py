@@ -1,0 +1,352 @@
+"""A layout: in which order the dimensions run through memory, how far each one is padded, and how they are tiled.
+
+`minor_to_major` lists logical dimension numbers from the fastest-varying (most minor) to the slowest.
+For a shape with dimensions (2, 3), elements a b c / d e f:
+
+    minor_to_major (1, 0)     dimension 1 is minor: a b c d e f        descending, "row-major"
+    minor_to_major (0, 1)     dimension 0 is minor: a d b e c f        ascending, "column-major"
+
+`padded_dimensions` gives every dimension a width in memory, in *logical* order, at least its size.  The padding is
+at the high end of each dimension.  With widths (3, 5) the second example becomes a d 0 b e 0 c f 0 0 0 0 0 0 0.
+`tiles` cut the padded, ordered dimensions into blocks; `digits` has the law.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gpulayout.layout import checks
+from gpulayout.layout.argument_hints import corrects, of_layout
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, scalar_key, value_text
+from gpulayout.layout.split_config import SplitConfig, as_split_configs
+from gpulayout.layout.tile import Tile, as_tiles, reach
+
+# The least and the greatest value of every field that is one number.  XLA keeps the memory space in a signed byte.
+_NUMBERS = {
+    "tail_padding_alignment": (1, checks.INT64_MAX),
+    "element_size_in_bits": (0, checks.INT64_MAX),
+    "memory_space": (0, 127),
+    "dynamic_shape_metadata_prefix_bytes": (0, checks.INT64_MAX),
+}
+SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U64)
+
+
+@corrects(of_layout)
+@dataclass(frozen=True, eq=False, repr=False)
+class Layout(Frozen):
+    """Order, padding and tiling of an array in memory.  Immutable, hashable, validated when made.
+
+    minor_to_major          every dimension number 0..rank-1 once, most minor first
+    padded_dimensions       width in memory of every dimension, in logical order, or None for no padding
+    padding_value           a `PaddingValue` or its name in text ("lowest"), a number, or None, which fills zeros
+    tiles                   `Tile`s or sequences of sizes, applied in order to the padded widths in physical order
+    tail_padding_alignment  the number of places is rounded up to a multiple of this
+    element_size_in_bits    bits of one element, or 0 for its type's whole bytes; below 8 elements are packed
+    memory_space            0..127, a label: 0 is the device's main memory
+    split_configs           `SplitConfig`s: where the array is cut into parts in several memories; kept and printed
+    dynamic_shape_metadata_prefix_bytes    bytes that a runtime keeps in front of the data; kept, printed, never compared
+    index_type, pointer_type               unsigned types left over from sparse layouts; kept and printed
+
+    Raises LayoutError when the fields contradict each other; what needs the sizes of the dimensions is checked by
+    `Shape`.  The model is XLA's `Layout`, with the two padding fields of its first releases.
+
+    >>> layout = Layout((0, 1), padded_dimensions=(3, 5), padding_value=PaddingValue.LOWEST, tiles=((2, 4), (2, 1)))
+    >>> str(layout), layout.rank, layout.major_to_minor
+    ('{0,1:PD(3,5)PV(lowest)T(2,4)(2,1)}', 2, (1, 0))
+    """
+
+    minor_to_major: tuple[int, ...]
+    padded_dimensions: tuple[int, ...] | None = field(default=None, kw_only=True)
+    padding_value: PaddingValue | Scalar | None = field(default=None, kw_only=True)
+    tiles: tuple[Tile, ...] = field(default=(), kw_only=True)
+    tail_padding_alignment: int = field(default=1, kw_only=True)
+    element_size_in_bits: int = field(default=0, kw_only=True)
+    memory_space: int = field(default=0, kw_only=True)
+    split_configs: tuple[SplitConfig, ...] = field(default=(), kw_only=True)
+    dynamic_shape_metadata_prefix_bytes: int = field(default=0, kw_only=True)
+    index_type: ElementType | None = field(default=None, kw_only=True)
+    pointer_type: ElementType | None = field(default=None, kw_only=True)
+
+    def __post_init__(self):
+        order = checks.permutation("minor_to_major", self.minor_to_major)
+        widths = _padded_dimensions(self.padded_dimensions, order)
+        self._set("minor_to_major", order)
+        self._set("padded_dimensions", widths)
+        self._set("padding_value", _padding_value(self.padding_value, widths))
+        self._set("tiles", as_tiles(self.tiles))
+        for name, (least, most) in _NUMBERS.items():
+            self._set(name, _number(name, getattr(self, name), least, most))
+        self._set("split_configs", as_split_configs(self.split_configs, len(order)))
+        for name in ("index_type", "pointer_type"):
+            self._set(name, _sparse_type(name, getattr(self, name)))
+        compared = self._fields() | {"padding_value": scalar_key(self.padding_value)}
+        del compared["dynamic_shape_metadata_prefix_bytes"]
+        self._set("_key", tuple(compared.values()))
+        self._set("_hash", hash(self._key))
+
+    # ---- named orders -------------------------------------------------------------------------------
+
+    @staticmethod
+    def descending(rank: int) -> Layout:
+        """Dimension 0 is the most major (row-major at rank 2): the default of every shape.
+
+        >>> Layout.descending(3).minor_to_major
+        (2, 1, 0)
+        """
+        return Layout(range(checks.count("rank", rank) - 1, -1, -1))
+
+    @staticmethod
+    def ascending(rank: int) -> Layout:
+        """Dimension 0 is the most minor (column-major at rank 2).
+
+        >>> Layout.ascending(3).minor_to_major
+        (0, 1, 2)
+        """
+        return Layout(range(checks.count("rank", rank)))
+
+    @staticmethod
+    def from_major_to_minor(major_to_minor: Iterable[int], **fields) -> Layout:
+        """The layout whose dimensions run in the given order, most major first (as JAX writes it).
+
+        >>> Layout.from_major_to_minor((0, 3, 1, 2)).minor_to_major
+        (2, 1, 3, 0)
+        """
+        return Layout(checks.permutation("major_to_minor", major_to_minor)[::-1], **fields)
+
+    # ---- questions ----------------------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.minor_to_major)
+
+    @property
+    def major_to_minor(self) -> tuple[int, ...]:
+        """Dimension numbers from the slowest-varying to the fastest."""
+        return self.minor_to_major[::-1]
+
+    @property
+    def is_descending(self) -> bool:
+        """True when dimension 0 is major and the rest follow in order; true for ranks 0 and 1.
+
+        XLA: `IsMonotonicWithDim0Major`.
+        """
+        return self.minor_to_major == tuple(range(self.rank - 1, -1, -1))
+
+    @property
+    def is_ascending(self) -> bool:
+        """True when dimension 0 is minor and the rest follow in order; true for ranks 0 and 1.
+
+        XLA: `IsMonotonicWithDim0Minor`.
+        """
+        return self.minor_to_major == tuple(range(self.rank))
+
+    is_monotonic_with_dim0_major = is_descending
+    is_monotonic_with_dim0_minor = is_ascending
+
+    def minor(self, position: int) -> int:
+        """The logical dimension at a physical position counted from the most minor (0)."""
+        return self.minor_to_major[checks.dimension_number(position, self.rank, self._context, "physical position")]
+
+    def major(self, position: int) -> int:
+        """The logical dimension at a physical position counted from the most major (0)."""
+        return self.major_to_minor[checks.dimension_number(position, self.rank, self._context, "physical position")]
+
+    def logical_to_physical(self) -> tuple[int, ...]:
+        """For every logical dimension its physical position, 0 being the most major.
+
+        >>> Layout((3, 0, 2, 1)).logical_to_physical()
+        (2, 0, 1, 3)
+        """
+        return checks.inverse(self.major_to_minor)
+
+    def are_dimensions_consecutive(self, dimensions: Iterable[int]) -> bool:
+        """True when the dimensions are neighbours in memory, in whatever order; true for none of them."""
+        wanted = checks.dimension_numbers(dimensions, self.rank, self._context)
+        positions = [self.minor_to_major.index(dim) for dim in wanted]
+        return not positions or max(positions) - min(positions) == len(positions) - 1
+
+    @property
+    def is_packed(self) -> bool:
+        """True when several elements lie in one byte."""
+        return 0 < self.element_size_in_bits < 8
+
+    # ---- edits: each gives a new layout ----------------------------------------------------------------
+    #
+    # Tiles belong to physical positions.  An edit that only renames dimensions keeps them; one that would put other
+    # dimensions under the tiles is refused, because the result would be the layout of other bytes.
+
+    def replace(self, **fields) -> Layout:
+        """A copy with some fields replaced."""
+        return type(self)(**self._fields() | fields)
+
+    def permute(self, permutation: Iterable[int]) -> Layout:
+        """The layout of the same bytes after a logical transpose: new dimension i is old permutation[i].
+
+        >>> from gpulayout import Layout
+        >>> Layout((0, 1, 2), padded_dimensions=(4, 5, 6)).permute((1, 2, 0))
+        Layout((2, 0, 1), padded_dimensions=(5, 6, 4))
+        """
+        order = checks.permutation("permutation", permutation, self.rank, self._context, from_end=True)
+        new_number = checks.inverse(order)
+        return self._rebuild([new_number[dim] for dim in self.minor_to_major], lambda widths: [widths[d] for d in order])
+
+    def insert_dimension(self, at: int, width: int, position: int | None = None) -> Layout:
+        """A new dimension number `at`; in memory it is just above the dimension it was put in front of.
+
+        Put at the end (`at` == rank) it becomes the most minor.  `width` is its padded size, used only when
+        the layout has padded dimensions.  `position` is another place for it in memory, counted from the most minor.
+        LayoutError when tiles would come to lie over other dimensions than before.
+        """
+        at = checks.insertion_point(at, self.rank, self._context)
+        order = [dim + (dim >= at) for dim in self.minor_to_major]
+        if position is None:
+            position = order.index(at + 1) + 1 if at < self.rank else 0
+        self._check_tiles_stay(position, "inserting a dimension")
+        order.insert(position, at)
+        physical = self.rank - position
+        splits = [SplitConfig(split.dimension + (split.dimension >= physical), split.split_indices) for split in self.split_configs]
+        return self._rebuild(order, lambda widths: [*widths[:at], width, *widths[at:]], splits)
+
+    def delete_dimensions(self, dimensions: Iterable[int]) -> Layout:
+        """Without some dimensions; those that stay keep their order and are renumbered, as their split configurations are.
+
+        LayoutError when tiles would come to lie over other dimensions than before.
+        """
+        gone = checks.dimension_numbers(dimensions, self.rank, self._context)
+        for dim in gone:
+            self._check_tiles_stay(self.minor_to_major.index(dim), f"deleting dimension {dim}")
+        kept = [dim for dim in range(self.rank) if dim not in gone]
+        order = [kept.index(dim) for dim in self.minor_to_major if dim not in gone]
+        physical = [position for position, dim in enumerate(self.major_to_minor) if dim not in gone]
+        splits = [SplitConfig(physical.index(split.dimension), split.split_indices) for split in self.split_configs
+                  if split.dimension in physical]
+        return self._rebuild(order, lambda widths: [widths[dim] for dim in kept], splits)
+
+    def delete_dimension(self, dimension: int) -> Layout:
+        """Without one dimension; -1 is the last.  XLA: `DeleteDimension`, which keeps tiles that then mean something else."""
+        return self.delete_dimensions((dimension,))
+
+    def move_dimension_to_major(self, dimension: int) -> Layout:
+        """One dimension becomes the most major; the others keep their order."""
+        dim = checks.dimension_number(dimension, self.rank, self._context)
+        return self.replace(minor_to_major=(*(d for d in self.minor_to_major if d != dim), dim))
+
+    def move_dimension_to_minor(self, dimension: int) -> Layout:
+        """One dimension becomes the most minor; the others keep their order."""
+        dim = checks.dimension_number(dimension, self.rank, self._context)
+        return self.replace(minor_to_major=(dim, *(d for d in self.minor_to_major if d != dim)))
+
+    def _check_tiles_stay(self, position: int, edit: str) -> None:
+        """LayoutError unless a physical position, counted from the most minor, lies above all that the tiles touch."""
+        touched = reach(self.tiles)
+        if position < touched:
+            raise LayoutError(f"tiles {''.join(map(str, self.tiles))} would change their meaning by {edit}{self._context}: they "
+                              f"touch the {checks.counted(touched, 'most minor dimension')}; drop them first, with replace(tiles=())")
+
+    def _rebuild(self, order, widths_of, splits=None) -> Layout:
+        widths = self.padded_dimensions
+        return self.replace(minor_to_major=tuple(order), split_configs=self.split_configs if splits is None else tuple(splits),
+                            padded_dimensions=None if widths is None else tuple(widths_of(widths)))
+
+    @property
+    def _context(self) -> str:
+        return f" for layout {self}"
+
+    # ---- value ----------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        """All fields but `dynamic_shape_metadata_prefix_bytes`, as in XLA."""
+        return self is other or (self._key == other._key if isinstance(other, Layout) else NotImplemented)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        """The text form: `{0,1:PD(3,5)PV(lowest)T(8,128)}`; the inverse of `parse_layout`."""
+        properties = _properties_text(self)
+        return f"{{{','.join(map(str, self.minor_to_major))}{':' + properties if properties else ''}}}"
+
+    def __repr__(self) -> str:
+        given = ((name, getattr(self, name)) for name in self._fields() if name != "minor_to_major")
+        default = type(self).__dataclass_fields__
+        extra = "".join(f", {name}={value!r}" if name != "padding_value" else f", {name}={value}" for name, value in given
+                        if value is not default[name].default and value != default[name].default)
+        return f"Layout({self.minor_to_major}{extra})"
+
+
+# ---- the fields one by one: what each may be, and how it prints ----------------------------------------
+
+def _number(field: str, value: object, least: int, most: int) -> int:
+    """`value` as an int in least..most."""
+    found = checks.whole_number(field, value)
+    if not least <= found <= most:
+        limits = f"{least}..{most if most != checks.INT64_MAX else '2^63-1'}"
+        raise LayoutError(f"{field} {checks.number_text(found)} is not in {limits}")
+    return found
+
+
+def _padded_dimensions(value: object, order: tuple[int, ...]) -> tuple[int, ...] | None:
+    """One width for every dimension, or None."""
+    if value is None:
+        return None
+    widths = checks.sizes("padded_dimensions", value)
+    if len(widths) != len(order):
+        raise LayoutError(f"padded_dimensions {checks.shown(widths)} has {checks.counted(len(widths), 'entry')}: "
+                          f"minor_to_major {checks.shown(order)} orders {checks.counted(len(order), 'dimension')}")
+    return widths
+
+
+def _padding_value(value: object, widths: tuple[int, ...] | None) -> PaddingValue | Scalar | None:
+    """A pad value; INVALID, the proto's unset one, is None, and cannot stand with padded dimensions."""
+    if value is None:
+        return None
+    found = plain_scalar(value)
+    if found is not PaddingValue.INVALID:
+        return found
+    if widths is not None:
+        raise LayoutError(f"padding_value INVALID says nothing about padded_dimensions {checks.shown(widths)}: "
+                          "use None for zeros, or a named value")
+    return None
+
+
+def _sparse_type(field: str, value: object) -> ElementType | None:
+    """An unsigned integer type of whole bytes, or None."""
+    if value is None:
+        return None
+    found = ElementType.of(value)
+    if found not in SPARSE_TYPES:
+        raise LayoutError(f"{field} {found} is not one of {', '.join(SPARSE_TYPES)}")
+    return found
+
+
+def _properties_text(layout: Layout) -> str:
+    """What stands after the colon of a layout's text: this library's two properties, then XLA's in XLA's fixed order.
+
+    A property with its default value vanishes.
+    """
+    found = ""
+    if layout.padded_dimensions is not None:
+        found += f"PD({','.join(map(str, layout.padded_dimensions))})"
+    if layout.padding_value is not None:
+        found += f"PV({value_text(layout.padding_value)})"
+    if layout.tiles:
+        found += f"T{''.join(map(str, layout.tiles))}"
+    if layout.tail_padding_alignment != 1:
+        found += f"L({layout.tail_padding_alignment})"
+    if layout.index_type is not None:
+        found += f"#({layout.index_type})"
+    if layout.pointer_type is not None:
+        found += f"*({layout.pointer_type})"
+    if layout.element_size_in_bits:
+        found += f"E({layout.element_size_in_bits})"
+    if layout.memory_space:
+        found += f"S({layout.memory_space})"
+    if layout.split_configs:
+        found += f"SC{''.join(map(str, layout.split_configs))}"
+    if layout.dynamic_shape_metadata_prefix_bytes:
+        found += f"M({layout.dynamic_shape_metadata_prefix_bytes})"
+    return found

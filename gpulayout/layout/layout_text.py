@@ -1,0 +1,185 @@
+"""Layouts as text: XLA's grammar, with two properties of our own for padding.
+
+    layout     := "{" [number ("," number)*] [":" properties] "}"
+    properties := in exactly this order, each at most once, with nothing between them
+
+        PD(width,...)  PV(name | number)     padded dimensions and padding value, ours
+        D(D,...)                             dense levels, one for every dimension: they say nothing
+        T(size,...)(size,...)...             tiles; a size is a number or *
+        L(number)                            tail padding alignment
+        #(type)  *(type)                     index and pointer type
+        E(number)                            element size in bits
+        S(number)                            memory space
+        SC(number:number,...)(...)...        split configurations
+        M(number)                            dynamic shape metadata prefix bytes
+
+XLA never printed padding; a layout without it prints exactly what XLA prints.  XLA's D(...) of other levels and P(...), the
+parts of sparse layouts, are refused.
+"""
+from __future__ import annotations
+
+from gpulayout.layout import checks
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutTypeError
+from gpulayout.layout.layout import SPARSE_TYPES, Layout
+from gpulayout.layout.padding import NAMES, PaddingValue, Scalar, parse_scalar
+from gpulayout.layout.split_config import SplitConfig
+from gpulayout.layout.text_reader import Reader
+from gpulayout.layout.tile import COMBINE, Tile
+
+MAX_SCALAR = 320             # characters of a pad value: an integer as large as the largest double has 309
+
+
+def parse_layout(text: str) -> Layout:
+    """The layout written as `{0,1:PD(3,5)PV(lowest)T(8,128)}`: the exact inverse of `str(layout)`.
+
+    ShapeTextError (a LayoutError with `.position`) points at the first character that does not fit.
+
+    >>> parse_layout("{0,1:T(8,128)(2,1)}").tiles
+    (Tile((8, 128)), Tile((2, 1)))
+    """
+    reader = Reader(text)
+    layout = read_layout(reader, may_be_empty=True)
+    reader.end()
+    return layout
+
+
+def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
+    """A layout from itself or its text, None being descending; LayoutTypeError for others.  `text` is the shape without layout."""
+    if value is None:
+        return Layout.descending(rank)
+    if isinstance(value, str):
+        return parse_layout(value)
+    if isinstance(value, Layout):
+        return value
+    hint = f", write gl.Layout({checks.shown(value)})" if isinstance(value, tuple) else ""
+    raise LayoutTypeError(f"layout {checks.value_text(value)} is not a Layout for {text}: it is {checks.type_text(value)}{hint}")
+
+
+def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
+    """The layout that begins at the reader's brace."""
+    start = reader.position
+    reader.mark("{")
+    order, fields = [], {}
+    if not reader.ahead(":") and not (may_be_empty and reader.ahead("}")):
+        order = reader.number_list("a dimension number")
+    if reader.accept(":"):
+        for name, read in PROPERTIES.items():
+            if reader.accept_name(name) or (name in "#*" and reader.accept(name)):
+                fields |= read(reader, len(order))
+        if reader.kind == "name" or reader.value in ("#", "*"):
+            raise reader.error(_misplaced(reader.value))
+    reader.mark("}")
+    return reader.built(start, lambda: Layout(order, **fields))
+
+
+def _misplaced(name: str) -> str:
+    if name in PROPERTIES:
+        return f"layout property {name}(...) stands twice or out of order: the order is {' '.join(PROPERTIES)}"
+    if name == "P":
+        return "layout property P(...), the physical shape of a sparse array, is not supported"
+    return f"{name[:32]!r} is not a layout property: those are {' '.join(PROPERTIES)}"
+
+
+# ---- one property each: the fields it sets ---------------------------------------------------------
+
+def _padded_dimensions(reader: Reader, rank: int) -> dict[str, list[int]]:
+    reader.mark("(")
+    return {"padded_dimensions": reader.numbers(")", "a padded dimension")}
+
+
+def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar]:
+    """The text between the parentheses of PV(...): a name, or a number in Python's notation."""
+    raw, position = reader.parenthesis()
+    if raw in NAMES:
+        return {"padding_value": NAMES[raw]}
+    if len(raw) > MAX_SCALAR:
+        raise reader.error(f"padding value {raw[:32]!r}... has {len(raw)} characters: {MAX_SCALAR} is the limit", position)
+    try:
+        return {"padding_value": parse_scalar(raw)}
+    except ValueError:
+        pass
+    raise reader.error(f"padding value {raw[:32]!r} is neither a number nor one of {', '.join(NAMES)}", position)
+
+
+def _dense_levels(reader: Reader, rank: int) -> dict:
+    """D(D,D) says that both dimensions are dense, which they always are here."""
+    reader.mark("(")
+    for dim in range(rank):
+        if dim:
+            reader.mark(",")
+        if not reader.accept_name("D"):
+            raise reader.error("expected 'D', the level of a dense dimension: sparse layouts are not supported")
+    reader.mark(")")
+    return {}
+
+
+def _tiles(reader: Reader, rank: int) -> dict[str, list[Tile]]:
+    tiles = [_tile(reader)]
+    while reader.ahead("("):
+        tiles.append(_tile(reader))
+    return {"tiles": tiles}
+
+
+def _tile(reader: Reader) -> Tile:
+    reader.mark("(")
+    entries, position = [], reader.position
+    while True:
+        position = reader.position
+        entries.append(COMBINE if reader.accept("*") else reader.number("a tile size", least=1))
+        if not reader.accept(","):
+            break
+    if entries[-1] is COMBINE:
+        raise reader.error("'*' is the last of a tile, where there is no more minor dimension to combine with", position)
+    reader.mark(")")
+    return Tile(entries)
+
+
+def _split_configs(reader: Reader, rank: int) -> dict[str, list[SplitConfig]]:
+    configs = []
+    while not configs or reader.ahead("("):
+        start = reader.position
+        reader.mark("(")
+        dimension = reader.number("a physical dimension number")
+        reader.mark(":")
+        points = reader.number_list("a split index")
+        reader.mark(")")
+        configs.append(reader.built(start, lambda: SplitConfig(dimension, points)))
+    return {"split_configs": configs}
+
+
+def _number(field: str, what: str, least: int = 0, most: int | None = None):
+    """A reader of one number in parentheses."""
+    def read(reader: Reader, rank: int) -> dict[str, int]:
+        reader.mark("(")
+        value = reader.number(what, least=least, most=most)
+        reader.mark(")")
+        return {field: value}
+    return read
+
+
+def _type(field: str):
+    """A reader of one type name in parentheses."""
+    def read(reader: Reader, rank: int) -> dict[str, ElementType]:
+        reader.mark("(")
+        position, name = reader.position, reader.take("name", "an unsigned integer type")
+        if name not in SPARSE_TYPES:
+            raise reader.error(f"{field} {name[:32]!r} is not one of {', '.join(SPARSE_TYPES)}", position)
+        reader.mark(")")
+        return {field: ElementType(name)}
+    return read
+
+
+PROPERTIES = {
+    "PD": _padded_dimensions,
+    "PV": _padding_value,
+    "D": _dense_levels,
+    "T": _tiles,
+    "L": _number("tail_padding_alignment", "a tail padding alignment", least=1),
+    "#": _type("index_type"),
+    "*": _type("pointer_type"),
+    "E": _number("element_size_in_bits", "an element size"),
+    "S": _number("memory_space", "a memory space", most=127),
+    "SC": _split_configs,
+    "M": _number("dynamic_shape_metadata_prefix_bytes", "a number of bytes"),
+}

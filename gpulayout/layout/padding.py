@@ -1,0 +1,220 @@
+"""What padding positions hold: XLA's named pad values, or any scalar of the element type.
+
+The names stand for identities of a reduction: ZERO of a sum, ONE of a product, LOWEST of a maximum, HIGHEST of a
+minimum.  So LOWEST is -inf for a float type that has infinities, the finite lowest for one that has none
+(f8e4m3fn: -448), the smallest integer, False.  Complex numbers have no order, and no LOWEST or HIGHEST.
+"""
+from __future__ import annotations
+
+import enum
+import functools
+import math
+
+import ml_dtypes
+import numpy as np
+
+from gpulayout.layout.checks import number_text, type_text
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
+
+
+class PaddingValue(enum.Enum):
+    """The pad values of XLA's `PaddingValue` enumeration; the numbers are the proto's.
+
+    INVALID is the proto's unset value and reads as None.  UNKNOWN promises nothing to the reader;
+    this library still writes zero bytes there, so that no old memory leaks into a new buffer.
+    """
+
+    INVALID = 0
+    ZERO = 1
+    ONE = 2
+    LOWEST = 3
+    HIGHEST = 4
+    UNKNOWN = 5
+
+    @property
+    def text(self) -> str:
+        """The name in a shape's text, such as `lowest`."""
+        return self.name.lower()
+
+
+Scalar = bool | int | float | complex
+_INTEGER_LIMIT = 1 << 1024            # f64 ends just below
+NAMES = {member.text: member for member in PaddingValue if member is not PaddingValue.INVALID}
+
+
+def plain_scalar(value: object) -> PaddingValue | Scalar:
+    """A pad value as a `PaddingValue` or a plain Python number; LayoutTypeError for anything else.
+
+    The names of a shape's text ("lowest") are taken; False and True become 0 and 1, as they stand there.
+    """
+    if isinstance(value, str) and value in NAMES:
+        return NAMES[value]
+    if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0 and np.asarray(value).dtype.kind not in "OSUMm":
+        item = np.asarray(value).item()
+        if isinstance(item, np.inexact):                      # NumPy's long doubles have no Python counterpart
+            infinite = bool(np.isinf(item))
+            item = complex(item) if isinstance(item, np.complexfloating) else float(item)
+            if math.inf in (abs(item.real), abs(item.imag)) and not infinite:
+                raise LayoutError(f"padding_value {value!r} is larger than any element type can hold")
+    else:
+        item = value
+    if isinstance(item, bool):
+        return int(item)
+    if isinstance(item, int) and abs(item) >= _INTEGER_LIMIT:
+        raise LayoutError(f"padding_value {number_text(item)} is larger than any element type can hold")
+    if isinstance(item, PaddingValue):
+        return item
+    for kind in (int, float, complex):                        # of a subclass the number alone
+        if isinstance(item, kind) and not isinstance(item, np.generic):
+            return kind(item)
+    raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: it is {type_text(value)}")
+
+
+def scalar_key(value: PaddingValue | Scalar | None) -> object:
+    """What equality and hashing compare: -0.0 differs from 0.0, and nan equals nan."""
+    return (type(value), repr(value)) if isinstance(value, (float, complex)) else (type(value), value)
+
+
+class _Unfit(Exception):
+    """Why an element type cannot hold a pad value."""
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, key: object) -> bytes:
+    dtype = element_type.dtype
+    if value is None or value in (PaddingValue.UNKNOWN, PaddingValue.INVALID):
+        return bytes(dtype.itemsize)
+    number = _named(element_type, value) if isinstance(value, PaddingValue) else value
+    return _encode(element_type, number)
+
+
+def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, context: str = "") -> bytes:
+    """The bytes of one padding element.
+
+    None and UNKNOWN are zero bytes.  LayoutError when the element type cannot hold the value: 300 in u8,
+    1.5 in s32, nan in f6e2m3fn, LOWEST in c64, ZERO in f8e8m0fnu (it has no zero).  A float is rounded to the
+    nearest value of the type, as NumPy does; a finite value that would become infinite is refused.  A nan has one
+    form: the positive quiet one without payload.
+
+    >>> pad_bytes(ElementType.S8, PaddingValue.LOWEST), pad_bytes(ElementType.F16, 1)
+    (b'\\x80', b'\\x00<')
+    """
+    try:
+        return _pad_bytes(element_type, value, scalar_key(value))
+    except _Unfit as reason:
+        name = value.name if isinstance(value, PaddingValue) else number_text(value) if type(value) is int else repr(value)
+        raise LayoutError(f"padding_value {name} cannot be held by {element_type}{context}: {reason}") from None
+
+
+def canonical_scalar(element_type: ElementType, value: PaddingValue | Scalar | None,
+                     context: str = "") -> PaddingValue | Scalar | None:
+    """The one way to write the number that `value` becomes in the element type, so that equal bytes are equal values.
+
+    3 becomes 3.0 in f32.  Whole numbers are written in full and others with as few digits as tell them apart: 0.1 stays
+    0.1, although f32 holds 0.100000001490116...
+    """
+    encoded = pad_bytes(element_type, value, context)
+    if value is None or isinstance(value, PaddingValue):
+        return value
+    exact = np.frombuffer(encoded, element_type.dtype)[0].item()
+    if element_type.kind == "complex":
+        return complex(*(_shortest(element_type.component, part) for part in (exact.real, exact.imag)))
+    return _shortest(element_type, float(exact)) if element_type.kind == "float" else int(exact)
+
+
+def _shortest(element_type: ElementType, exact: float) -> float:
+    """The float of fewest decimal digits that becomes the same value of the element type."""
+    if not math.isfinite(exact) or (exact.is_integer() and abs(exact) < 2**53):
+        return exact
+    encoded = _encode_float(element_type, exact)
+    shorter = (float(f"{exact:.{digits}g}") for digits in range(1, 17))
+    return next((number for number in shorter
+                 if _in_range(element_type, number) and _encode_float(element_type, number) == encoded), exact)
+
+
+def value_text(value: PaddingValue | Scalar) -> str:
+    """A pad value as it stands in a shape's text: `lowest`, `2.5`, `-inf`, `1+2j`; pred prints 0 or 1."""
+    if isinstance(value, PaddingValue):
+        return value.text
+    if isinstance(value, complex):
+        return repr(value).strip("()")
+    return repr(value)
+
+
+def parse_scalar(text: str) -> Scalar:
+    """The inverse of `value_text` for numbers; ValueError for anything else, and for digits too large for a float."""
+    if not set(text) <= set("0123456789+-.einfajINFAJE"):
+        raise ValueError(text)
+    for kind in (int, float, complex):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        if kind is not int and [abs(number.real), abs(number.imag)].count(math.inf) > text.lower().count("inf"):
+            break                                             # 1e999 is not infinity
+        return number
+    raise ValueError(text)
+
+
+def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
+    if name in (PaddingValue.ZERO, PaddingValue.ONE):
+        return 0 if name is PaddingValue.ZERO else 1
+    lowest = name is PaddingValue.LOWEST
+    kind = element_type.kind
+    if kind == "complex":
+        raise _Unfit("complex numbers have no order")
+    if kind == "bool":
+        return not lowest
+    if kind in ("signed", "unsigned"):
+        limits = ml_dtypes.iinfo(element_type.dtype)
+        return int(limits.min if lowest else limits.max)
+    if element_type.holds(math.inf):
+        return -math.inf if lowest else math.inf
+    limits = ml_dtypes.finfo(element_type.dtype)
+    return float(limits.min if lowest else limits.max)
+
+
+def _encode(element_type: ElementType, number: Scalar) -> bytes:
+    """The bytes of a number; _Unfit when the type has no such number."""
+    kind, dtype = element_type.kind, element_type.dtype
+    if isinstance(number, complex) and kind != "complex":
+        raise _Unfit("it is complex")
+    if kind in ("bool", "signed", "unsigned"):
+        if not (isinstance(number, int) or number.is_integer()):     # is_integer is False for nan and inf
+            raise _Unfit("it is not a whole number")
+        limits = None if kind == "bool" else ml_dtypes.iinfo(dtype)
+        lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
+        if not lowest <= number <= highest:
+            raise _Unfit(f"the range is {lowest}..{highest}")
+        return np.array(int(number), dtype).tobytes()
+    parts = (number.real, number.imag) if kind == "complex" else (number,)
+    return b"".join(_encode_float(element_type.component, part) for part in parts)
+
+
+def _encode_float(element_type: ElementType, number: int | float) -> bytes:
+    if isinstance(number, float) and math.isnan(number):
+        if not element_type.holds(math.nan):
+            raise _Unfit("the type has no nan")
+        number = math.nan                                     # not -nan, which prints the same
+    elif isinstance(number, float) and math.isinf(number):
+        if not element_type.holds(math.inf):
+            raise _Unfit("the type has no infinity")
+    elif not _in_range(element_type, number):
+        limits = ml_dtypes.finfo(element_type.dtype)
+        raise _Unfit(f"the range is {float(limits.min):.8g}..{float(limits.max):.8g}")
+    return np.array(float(number), element_type.dtype).tobytes()
+
+
+def _in_range(element_type: ElementType, number: int | float) -> bool:
+    """True for a finite number that stays finite: 3.4028235e38, slightly above f32's largest, rounds down to it."""
+    limits = ml_dtypes.finfo(element_type.dtype)
+    if float(limits.min) <= number <= float(limits.max):
+        return True
+    if not element_type.holds(math.inf):
+        return False                                          # past its range such a type saturates or gives nan
+    try:
+        with np.errstate(all="ignore"):
+            return math.isfinite(element_type.dtype.type(float(number)))
+    except OverflowError:
+        return False

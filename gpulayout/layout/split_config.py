@@ -1,0 +1,74 @@
+"""Split configurations: where XLA cuts one array into parts that lie in several memories.
+
+They are kept, compared and printed.  A shape that has one does not describe one run of memory, so no byte of it is moved.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpulayout.layout import checks
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
+from gpulayout.layout.frozen import Frozen
+
+
+@dataclass(frozen=True, repr=False)
+class SplitConfig(Frozen):
+    """Where one dimension is cut.  Immutable and hashable.
+
+    dimension        *physical* dimension number, 0 being the most major (unlike every other field of a layout)
+    split_indices    the first index of every part but the first, ascending and at least 1
+
+    >>> str(SplitConfig(0, (30, 70)))
+    '(0:30,70)'
+    """
+
+    dimension: int
+    split_indices: tuple[int, ...]
+
+    def __post_init__(self):
+        self._set("dimension", checks.count("split_configs dimension", self.dimension))
+        points = checks.sizes("split_indices", self.split_indices)
+        if not points:
+            raise LayoutError(f"split_indices () cut dimension {self.dimension} nowhere: there must be at least one")
+        before = 0
+        for entry, point in enumerate(points):
+            if point <= before:
+                raise LayoutError(f"split_indices {checks.shown(points)} are not ascending from 1: entry {entry} is {point}")
+            before = point
+        self._set("split_indices", points)
+
+    def __str__(self) -> str:
+        """The text form `(0:30,70)`, as it stands after the SC of a layout."""
+        return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
+
+    def __repr__(self) -> str:
+        return f"SplitConfig({self.dimension}, {self.split_indices})"
+
+
+def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
+    """A tuple of split configurations of distinct dimensions below `rank`, from those or from (dimension, indices) pairs."""
+    if not isinstance(value, (tuple, list)):
+        raise LayoutTypeError(f"split_configs {value!r} is not a sequence of split configurations")
+    found = tuple(entry if isinstance(entry, SplitConfig) else _of_pair(entry) for entry in value)
+    seen = set()
+    for config in found:
+        if config.dimension >= rank:
+            raise LayoutError(f"split_configs {texts(found)} cuts physical dimension {config.dimension}: "
+                              f"there {'is' if rank == 1 else 'are'} {checks.counted(rank, 'dimension')}")
+        if config.dimension in seen:
+            raise LayoutError(f"split_configs {texts(found)} cuts physical dimension {config.dimension} twice")
+        seen.add(config.dimension)
+    return found
+
+
+def texts(configs: Iterable[SplitConfig]) -> str:
+    """The text of several configurations, as it stands after the SC of a layout; cut off when it is very long."""
+    text = "".join(map(str, configs))
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _of_pair(entry: object) -> SplitConfig:
+    if not isinstance(entry, (tuple, list)) or len(entry) != 2:
+        raise LayoutTypeError(f"split_configs entry {entry!r} is neither a SplitConfig nor a pair (dimension, split_indices)")
+    return SplitConfig(*entry)

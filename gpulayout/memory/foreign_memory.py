@@ -1,0 +1,98 @@
+"""The memory of an array of another library, as its owner describes it: read and checked before anybody touches the memory.
+
+What describes it is `__cuda_array_interface__`, read here, or DLPack, read in `dlpack`.  NumPy and CuPy could read both, but
+they copy some arrays, ignore that some are read-only, and differ from version to version.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpulayout.layout.checks import type_text
+
+DLPACK = ("__dlpack_device__", "__dlpack__")
+CUDA_INTERFACE = "__cuda_array_interface__"
+
+
+class ForeignMemory(NamedTuple):
+    """Where the elements lie, and what may be done with them; strides count bytes."""
+
+    address: int                         # of the element whose coordinates are all 0
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None      # None for C order
+    dtype: np.dtype
+    read_only: bool
+    owner: Any                           # the memory stays as it is while this object is alive
+    device: int | None = None            # the number of its CUDA device, as far as it is known
+    stream: int | None = None            # a CUDA stream to wait for
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def checked(self) -> ForeignMemory:
+        """The same; ValueError when no array can be like this."""
+        if min(self.shape, default=0) < 0:
+            raise ValueError(f"its shape is {self.shape}: a size is negative")
+        if self.strides is not None and len(self.strides) != len(self.shape):
+            raise ValueError(f"its strides {self.strides} are not as many as its sizes {self.shape}")
+        if not 0 <= self.address < 2**64 or (self.size and not self.address):
+            raise ValueError(f"its address is {self.address:#x}")
+        return self
+
+
+def offers(given: Any, *names: str) -> bool:
+    """True for an object with these attributes; one that raises is there, and says why when it is used."""
+    try:
+        return all(hasattr(given, name) for name in names)
+    except Exception:
+        return True
+
+
+def cuda_interface_memory(given: Any) -> ForeignMemory:
+    """What `__cuda_array_interface__` says; TypeError or ValueError for what no array can say."""
+    interface = given.__cuda_array_interface__
+    if not isinstance(interface, dict):
+        raise TypeError(f"its __cuda_array_interface__ is {type_text(interface)}, not a dict")
+    missing = [name for name in ("shape", "typestr", "data") if name not in interface]
+    if missing:
+        raise TypeError(f"its __cuda_array_interface__ lacks {missing[0]!r}")
+    if interface.get("mask") is not None:
+        raise TypeError("it has a mask, which would be lost")
+    data, strides, stream = interface["data"], interface.get("strides"), interface.get("stream")
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise TypeError(f"data is {data!r} in its __cuda_array_interface__: it must be (address, is it read-only)")
+    return ForeignMemory(_integers("data", data[:1])[0], _integers("shape", interface["shape"]),
+                         None if strides is None else _integers("strides", strides), _dtype(interface["typestr"]), bool(data[1]),
+                         given, stream=None if stream is None else _stream(stream)).checked()
+
+
+def _integers(field: str, values: Any) -> tuple[int, ...]:
+    try:
+        if isinstance(values, (tuple, list)):
+            return tuple(map(operator.index, values))
+    except TypeError:
+        pass
+    raise TypeError(f"{field} is {values!r} in its __cuda_array_interface__: it must be a tuple of integers")
+
+
+def _dtype(typestr: Any) -> np.dtype:
+    try:
+        dtype = np.dtype(typestr) if isinstance(typestr, str) else None
+    except (TypeError, ValueError, SyntaxError):
+        dtype = None
+    if dtype is None or dtype.kind not in "biufc":
+        raise TypeError(f"its typestr {typestr!r} is not the dtype of booleans, integers, floats or complex numbers")
+    if not dtype.isnative:
+        raise TypeError(f"its typestr {typestr!r} is a big-endian dtype, and CUDA devices are little-endian")
+    return dtype
+
+
+def _stream(stream: Any) -> int:
+    (number,) = _integers("stream", (stream,))
+    if number <= 0:
+        raise ValueError(f"stream is {number} in its __cuda_array_interface__: the default streams are 1 and 2 there")
+    return number

@@ -1,0 +1,71 @@
+"""The interface of a backend: it executes plans and decides nothing.  Two backends write the same bytes."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from gpulayout.layout.shape import Shape
+from gpulayout.memory.foreign_memory import ForeignMemory
+from gpulayout.moves.index_plan import IndexPlan
+from gpulayout.moves.move import Pieces
+
+Array = Any          # a NumPy or a CuPy array
+
+
+class Job(NamedTuple):
+    """One relayout of a list; `label` comes first in what is said against it: `job 3: `."""
+
+    label: str
+    pieces: Pieces
+    source: Array
+    target: Array
+
+
+class Backend(Protocol):
+    """The two implementations are `numpy_backend.NumpyBackend` and `cuda_launch.CudaBackend`."""
+
+    name: str
+
+    def foreign_memory(self, given: object) -> ForeignMemory:
+        """What an array of another library says of its memory, which is this backend's; any exception when it is not."""
+
+    def adopt(self, memory: ForeignMemory) -> Array:
+        """An array of this backend over foreign memory, without a copy."""
+
+    def array(self, values: object, dtype: np.dtype | None, order: str | None = None) -> Array:
+        """A new array from plain Python values."""
+
+    def dtype_for(self, shape: Shape) -> np.dtype:
+        """The dtype of a new buffer of the shape: its own, or the unsigned carrier of the same width."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Array | None = None) -> Array:
+        """An uninitialised array, C order, on the device of `like` or the current one."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """An array of zeros on the current device."""
+
+    def device(self, array: Array) -> str:
+        """Where an array lives: "cpu" or "cuda:0"."""
+
+    def address(self, array: Array) -> int:
+        """Address of the element with all coordinates 0."""
+
+    def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        """A view of the same memory with other strides, in bytes."""
+
+    def move(self, pieces: Pieces, source: Array, target: Array) -> None:
+        """Carry out all pieces; offsets count from the element of each array whose coordinates are all 0."""
+
+    # A backend of arrays whose checks cost more than starting the work also has `repeated(pieces)`; see `cuda_launch.Repeated`.
+
+    def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
+        """What carries out all these jobs between arrays of one device; whatever can be refused is refused here."""
+
+    def convert(self, plan: IndexPlan, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
+        """Convert flat index arrays and return the position of the first index that cannot be, or None.
+
+        given, result   (n,) for linear indices, (rank, n) for logical ones, C-contiguous
+        A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
+        """

@@ -1,0 +1,15 @@
+"""How wide the numbers of a move or an index conversion have to be: the one place that decides it."""
+from __future__ import annotations
+
+_INT31 = 2**31
+
+
+def index_bits(*reaches: int) -> int:
+    """32 when every given offset, count and place fits 31 bits, else 64.
+
+    It looks at reaches, not at element counts: ten elements 2^30 apart need 64 bits.
+
+    >>> index_bits(2**31 - 1), index_bits(-2**31), index_bits(2**31)
+    (32, 64, 64)
+    """
+    return 32 if all(abs(reach) < _INT31 for reach in reaches) else 64

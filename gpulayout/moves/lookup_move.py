@@ -1,0 +1,134 @@
+"""A move that looks every place up: for tiles that cut an array into too many boxes, or cut bytes in two.
+
+Every place of the target has a number, its linear index there.  The steps of an index program make of it the place of its
+element in the source, or tell that it is padding:
+
+    s4[4,6]{1,0:T(2,3)E(4)} out of s4[4,6]{1,0:E(4)}:  place 9 of the target is element (1, 3), place 1 * 6 + 3 = 9 of the source;
+                                                       place 3 is element (1, 0), place 6
+
+An array that is unpacked to has no linear index: there elements are numbered row-major, and the steps make the place of each
+coordinate beside it.  Places are slots where a side is packed, else bytes from its first element.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gpulayout.layout.cached import cached_property
+from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.index_program import IndexProgram, place_program
+from gpulayout.moves.move import Piece, Pieces, span
+
+
+class NotInBoxes(Exception):
+    """Why a move can't be made of boxes, in which both sides are strides."""
+
+
+@dataclass(frozen=True)
+class LookupMove(Frozen):
+    """A move of which every place is looked up.  Immutable and hashable.
+
+    program        from the number of a place to the place in the source; steps that store make the place in a target with strides
+                   of its own
+    source_bits    of a slot: 1, 2 or 4 where the side is packed, else those of the whole element; target_bits likewise
+    pad            one padding element; the low bits of a byte where a side is packed
+    element_count  elements that are read; every one is written once
+    source_span    byte offsets from the first element: lowest read, and one past the highest; target_span likewise
+    why            what kept the move from being a few boxes
+    """
+
+    program: IndexProgram
+    source_bits: int
+    target_bits: int
+    pad: bytes
+    element_count: int
+    source_span: tuple[int, int]
+    target_span: tuple[int, int]
+    why: str
+
+    axes: ClassVar = ()                              # of boxes, which other moves have
+    dimensions: ClassVar = ()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.program, self.source_bits, self.target_bits, self.pad, self.source_span, self.target_span))
+
+    @property
+    def place_count(self) -> int:
+        """Places of the target that are written, padding included."""
+        return self.program.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element, 1 where a side is packed."""
+        return len(self.pad)
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return min(self.source_bits, self.target_bits)
+
+    @property
+    def is_padded(self) -> bool:
+        """True when some places get the pad."""
+        return self.element_count < self.place_count
+
+    @property
+    def bytes_read(self) -> int:
+        return -(-self.element_count * self.source_bits // 8)
+
+    @property
+    def bytes_written(self) -> int:
+        return -(-self.place_count * self.target_bits // 8)
+
+    @property
+    def is_apart(self) -> bool:
+        """True when the target is an array with strides of its own."""
+        return bool(self.strides[1])
+
+    @cached_property
+    def strides(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What places of the source, and of the target, are multiples of, where the side is not packed."""
+        steps = self.program.steps
+        apart = tuple(step.store for step in steps if step.store is not None)
+        return tuple(add.weight for step in steps for add in step.adds) if self.source_bits >= 8 else (), apart
+
+
+def relayout_lookup(source: Shape, target: Shape, why: object) -> Pieces:
+    """From a buffer of `source` to a buffer of `target`; LayoutError where that takes too many steps."""
+    return _lookup(target, source, (source.bits_per_element, target.bits_per_element), (0, source.nbytes), (0, target.nbytes), why)
+
+
+def pack_lookup(array_strides: Sequence[int], shape: Shape, why: object) -> Pieces:
+    """From a logical array with these byte strides to a buffer of `shape`."""
+    strides, reach = _array(array_strides, shape)
+    return _lookup(shape, strides, (8 * shape.itemsize, shape.bits_per_element), reach, (0, shape.nbytes), why)
+
+
+def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> Pieces:
+    """From a buffer of `shape` to a logical array with these byte strides."""
+    dense = shape.with_layout(None)
+    strides, reach = _array(array_strides, shape)
+    apart = () if strides == _array(dense.byte_strides, shape)[0] else strides
+    return _lookup(dense, shape, (shape.bits_per_element, 8 * shape.itemsize), (0, shape.nbytes), reach, why, apart)
+
+
+def _array(strides: Sequence[int], shape: Shape) -> tuple[tuple[int, ...], tuple[int, int]]:
+    """Byte strides of a logical array without those that are never used, and the span of its elements."""
+    used = tuple(stride * (size > 1) for stride, size in zip(strides, shape.dimensions))
+    return used, span(list(zip(shape.dimensions, used)), shape.itemsize)
+
+
+def _lookup(numbered: Shape, source: Shape | Sequence[int], bits: tuple[int, int], source_span: tuple[int, int], target_span: tuple[int, int],
+            why: object, apart: Sequence[int] = ()) -> Pieces:
+    """The only piece, for each place of `numbered` in turn."""
+    unit = max(bits[0] // 8, 1)                                                   # a place of a shape is so many bytes, or a slot
+    per = [8 // side if side < 8 else 1 for side in bits]                         # slots of a byte
+    reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))     # from the lowest to the highest
+    program = place_program(numbered, source, unit, apart, reach)
+    return (Piece(LookupMove(program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why))),)

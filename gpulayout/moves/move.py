@@ -1,0 +1,233 @@
+"""A move: one pass over the target that says for every place which source element it gets, or the pad.
+
+An axis is a loop over the target, minor first.  Strides are in bytes, so that any strided array can be a side:
+
+    Axis(extent, bound, source_stride, target_stride)
+      target[c * target_stride] = source[c * source_stride]  while c < bound, the pad for bound <= c < extent
+
+f32[2,3]{1,0} to f32[2,3]{0,1} padded to (3, 5) is
+    Axis(3, 2, 12, 4), Axis(5, 3, 4, 12)            15 places, 6 of them elements
+Pack, unpack and relayout are all moves; only the strides differ.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.layout import checks
+from gpulayout.layout.cached import cached_property
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.frozen import Frozen
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.supported import check_movable
+
+# NumPy's own limit, and what fits the 4 KB of kernel parameters.  No move comes near it: every axis that is left has two
+# places or more, and a shape of 2^63 bytes or more does not exist, so there are 62 axes at most.
+MAX_AXES = 64
+
+
+class Axis(NamedTuple):
+    """One loop of a move; strides in bytes."""
+
+    extent: int
+    bound: int
+    source_stride: int
+    target_stride: int
+
+    @property
+    def is_padded(self) -> bool:
+        return self.bound < self.extent
+
+
+class Block(NamedTuple):
+    """A strided box of places: shape and strides major first, strides and offset in bytes."""
+
+    shape: tuple[int, ...]
+    source_strides: tuple[int, ...]
+    target_offset: int
+    target_strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Move(Frozen):
+    """A coalesced move.  Immutable and hashable, and all a backend needs to know.
+
+    axes        minor first in the target; none for a single element
+    itemsize    bytes of one element
+    pad         bytes of one padding element
+    dimensions  which logical dimensions each axis is made of, minor first
+    """
+
+    axes: tuple[Axis, ...]
+    itemsize: int
+    pad: bytes
+    dimensions: tuple[tuple[int, ...], ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:              # kept: plans are looked up by their move in every call
+        return hash((self.axes, self.itemsize, self.pad, self.dimensions))
+
+    @cached_property
+    def place_count(self) -> int:
+        """Places of the target that are written, padding included."""
+        return math.prod(axis.extent for axis in self.axes)
+
+    @cached_property
+    def element_count(self) -> int:
+        """Elements that are read; every one is written once."""
+        return math.prod(axis.bound for axis in self.axes)
+
+    @cached_property
+    def is_padded(self) -> bool:
+        """True when some places get the pad."""
+        return self.element_count < self.place_count
+
+    @property
+    def bytes_read(self) -> int:
+        return self.element_count * self.itemsize
+
+    @property
+    def bytes_written(self) -> int:
+        return self.place_count * self.itemsize
+
+    @cached_property
+    def block(self) -> Block:
+        """All elements, as one strided copy."""
+        shape = tuple(axis.bound for axis in reversed(self.axes))
+        return Block(shape, tuple(axis.source_stride for axis in reversed(self.axes)), 0,
+                     tuple(axis.target_stride for axis in reversed(self.axes)))
+
+    @cached_property
+    def padding_slabs(self) -> tuple[Block, ...]:
+        """All padding, every place once: for each padded axis the part past its bound.
+
+        Axes more major than it are taken up to their bound, more minor ones to their extent.  Extents 3 x 5 with
+        bounds 2 x 3 give 2 slabs: 5 - 3 columns of 3 places, then 3 - 2 places in each of the 3 first columns.
+        """
+        slabs = []
+        for k, axis in enumerate(self.axes):
+            if axis.is_padded:
+                lower = [below.extent for below in self.axes[:k]]
+                upper = [above.bound for above in self.axes[k + 1:]]
+                shape = tuple(reversed([*lower, axis.extent - axis.bound, *upper]))
+                if math.prod(shape):
+                    slabs.append(Block(shape, (), axis.bound * axis.target_stride, self.block.target_strides))
+        return tuple(slabs)
+
+    @cached_property
+    def source_span(self) -> tuple[int, int]:
+        """Byte offsets from the first element of the source: lowest read, and one past the highest."""
+        return span([(axis.bound, axis.source_stride) for axis in self.axes], self.itemsize)
+
+    @cached_property
+    def target_span(self) -> tuple[int, int]:
+        """Byte offsets from the first place of the target: lowest written, and one past the highest."""
+        return span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)
+
+
+class Piece(NamedTuple):
+    """A move between two buffers, from the places where it begins in them; offsets in bytes."""
+
+    move: Move
+    source_offset: int = 0
+    target_offset: int = 0
+
+
+Pieces = tuple[Piece, ...]
+
+
+
+def coalesce(axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None = None
+             ) -> tuple[tuple[Axis, ...], tuple[tuple[int, ...], ...]]:
+    """The same loops in as few axes as possible, and which of the given dimensions went into each.
+
+    An axis joins the one below it when the lower has no padding (extent == bound) and the upper steps exactly over
+    it on both sides (stride == lower stride * lower extent).  The source stride of an axis with at most one element is
+    never used, so it fits any.  Axes of one place are dropped.  Every place of the target keeps its source element
+    and its answer to "is this padding?".
+
+    >>> coalesce([Axis(4, 4, 8, 8), Axis(3, 2, 32, 32)])
+    ((Axis(extent=12, bound=8, source_stride=8, target_stride=8),), ((0, 1),))
+    """
+    names = [(i,) for i in range(len(axes))] if dimensions is None else list(dimensions)
+    joined: list[Axis] = []
+    made_of: list[tuple[int, ...]] = []
+    for axis, name in zip(axes, names):
+        if axis.extent == axis.bound == 1:
+            continue
+        below = joined[-1] if joined else None
+        fits = below and not below.is_padded and axis.target_stride == below.target_stride * below.extent
+        if fits and (axis.bound <= 1 or axis.source_stride == below.source_stride * below.extent):
+            joined[-1] = Axis(below.extent * axis.extent, below.extent * axis.bound, *below[2:])
+            made_of[-1] += name
+        else:
+            joined.append(axis)
+            made_of.append(name)
+    return tuple(joined), tuple(made_of)
+
+
+@functools.lru_cache(maxsize=4096)
+def relayout_move(source: Shape, target: Shape) -> Move:
+    """From a buffer of `source` to a buffer of `target`; LayoutError unless both describe the same logical array."""
+    check_same_array(source, target)
+    check_movable(source)
+    check_movable(target)
+    return strided_move(target, source.byte_strides, target.byte_strides, target.buffer_dimensions)
+
+
+@functools.lru_cache(maxsize=4096)
+def pack_move(array_strides: tuple[int, ...], shape: Shape) -> Move:
+    """From a logical array with these byte strides to a buffer of `shape`."""
+    check_movable(shape)
+    return strided_move(shape, array_strides, shape.byte_strides, shape.buffer_dimensions)
+
+
+@functools.lru_cache(maxsize=4096)
+def unpack_move(shape: Shape, array_strides: tuple[int, ...]) -> Move:
+    """From a buffer of `shape` to a logical array with these byte strides."""
+    check_movable(shape)
+    return strided_move(shape, shape.byte_strides, array_strides, shape.dimensions)
+
+
+def strided_move(shape: Shape, source_strides: Sequence[int], target_strides: Sequence[int],
+                 widths: Sequence[int]) -> Move:
+    """The move of the logical array `shape` between two sets of byte strides; the target is `widths` wide."""
+    places = math.prod(widths)
+    if not shape.element_count:           # nothing to read: the target is all padding, or has no place at all
+        axes = (Axis(places, 0, 0, shape.itemsize),) if places else (Axis(0, 0, 0, shape.itemsize),)
+        return Move(axes, shape.itemsize, shape.padding_bytes, (tuple(range(shape.rank)),))
+    order = sorted(range(shape.rank), key=lambda dim: (abs(target_strides[dim]), widths[dim]))
+    # Strides of single elements are never used, and arrays report anything there.
+    axes = [Axis(widths[dim], shape.dimensions[dim], source_strides[dim] if shape.dimensions[dim] > 1 else 0, target_strides[dim])
+            for dim in order]
+    joined, made_of = coalesce(axes, [(dim,) for dim in order])
+    return Move(joined, shape.itemsize, shape.padding_bytes, made_of)
+
+
+def check_same_array(source: Shape, target: Shape) -> None:
+    """LayoutError unless both shapes describe the same logical array."""
+    if source.element_type is not target.element_type or source.dimensions != target.dimensions:
+        raise LayoutError(f"target {target} is not the same logical array as source {source}: {_difference(source, target)}")
+
+
+def _difference(source: Shape, target: Shape) -> str:
+    if source.element_type is not target.element_type:
+        return f"the element type is {target.element_type}, not {source.element_type}"
+    if source.rank != target.rank:
+        return f"it has {checks.counted(target.rank, 'dimension')}, not {source.rank}"
+    dim = next(d for d in range(source.rank) if source.dimensions[d] != target.dimensions[d])
+    return f"dimension {dim} is {target.dimensions[dim]}, not {source.dimensions[dim]}"
+
+
+def span(loops: Sequence[tuple[int, int]], itemsize: int) -> tuple[int, int]:
+    """Byte offsets that loops of (extent, stride) reach from the first element: the lowest, and one past the highest."""
+    if any(extent == 0 for extent, _ in loops):
+        return 0, 0
+    reaches = [(extent - 1) * stride for extent, stride in loops]
+    return sum(min(reach, 0) for reach in reaches), sum(max(reach, 0) for reach in reaches) + itemsize

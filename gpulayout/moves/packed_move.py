@@ -1,0 +1,168 @@
+"""Moves of packed elements: slots of 1, 2 or 4 bits on one side or on both.
+
+A slot is the place of one element, as wide as the element where a side is packed, and a byte where it is not.  Slot 0 is in
+the lowest bits of byte 0: the s4 values 1, 2, 3 are the bytes 0x21 0x03.  All axes are in slots:
+
+    s4[2,3]{1,0:E(4)} to s4[2,3]{0,1:E(4)}
+    Axis(2, 2, 3, 1), Axis(3, 3, 1, 2)              6 slots of 4 bits: 3 bytes
+
+Where all that stays together is whole bytes on both sides, packed elements are ordinary bytes, and the move is an ordinary one.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gpulayout.layout.cached import cached_property
+from gpulayout.layout.frozen import Frozen
+from gpulayout.moves.move import Axis, Move, coalesce
+
+
+@dataclass(frozen=True)
+class BitsMove(Frozen):
+    """A coalesced move between sides of which at least one is packed.  Immutable and hashable.
+
+    axes          minor first in the target, strides in slots
+    slots         of the target that are written, in their order; the most major axis may end beyond them
+    source_bits   of a slot: 1, 2 or 4, or 8 where the side has an element in each byte; target_bits likewise
+    pad           one padding element in the low bits of a byte
+    dimensions    which logical dimensions each axis is made of, minor first
+    start         the slot of the source's first byte that the move begins at
+
+    A packed target has no gaps, or the runs of its minor axis are whole bytes.  Bits of its last byte without a slot become 0.
+    """
+
+    axes: tuple[Axis, ...]
+    slots: int
+    source_bits: int
+    target_bits: int
+    pad: bytes
+    dimensions: tuple[tuple[int, ...], ...]
+    start: int = 0
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.axes, self.slots, self.source_bits, self.target_bits, self.pad, self.dimensions, self.start))
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return min(self.source_bits, self.target_bits)
+
+    @property
+    def place_count(self) -> int:
+        """Places of the target that are written, padding included."""
+        return self.slots
+
+    @cached_property
+    def element_count(self) -> int:
+        """Elements that are read; every one is written once."""
+        return math.prod(axis.bound for axis in self.axes)
+
+    @property
+    def is_padded(self) -> bool:
+        """True when some places get the pad."""
+        return self.element_count < self.slots
+
+    @property
+    def bytes_read(self) -> int:
+        return -(-self.element_count * self.source_bits // 8)
+
+    @property
+    def bytes_written(self) -> int:
+        return -(-self.slots * self.target_bits // 8)
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """From one coordinate of each axis to the next in the order of the places."""
+        return tuple(math.prod(below.extent for below in self.axes[:k]) for k in range(len(self.axes)))
+
+    @cached_property
+    def is_dense(self) -> bool:
+        """True when the places of the target follow one another without gaps in the order of the axes."""
+        return all(axis.target_stride == step for axis, step in zip(self.axes, self.steps))
+
+    @cached_property
+    def source_span(self) -> tuple[int, int]:
+        """Byte offsets from the first slot of the source: lowest read, and one past the highest."""
+        if not self.element_count:
+            return 0, 0
+        return _span([(axis.bound, axis.source_stride) for axis in self.axes], self.start, self.source_bits)
+
+    @cached_property
+    def target_span(self) -> tuple[int, int]:
+        """Byte offsets from the first slot of the target: lowest written, and one past the highest."""
+        if self.is_dense:
+            return 0, self.bytes_written
+        return _span([(axis.extent, axis.target_stride) for axis in self.axes], 0, self.target_bits)
+
+
+def _span(loops: list[tuple[int, int]], start: int, bits: int) -> tuple[int, int]:
+    reaches = [(size - 1) * stride for size, stride in loops]
+    low, high = sum(min(reach, 0) for reach in reaches), sum(max(reach, 0) for reach in reaches)
+    return (start + low) * bits // 8, -(-(start + high + 1) * bits // 8)
+
+
+def packed_move(unit: Move, source_bits: int, target_bits: int, slots: int | None = None, start: int = 0) -> Move | BitsMove:
+    """The move between whole buffers that does with packed elements what `unit` does with elements of one byte.
+
+    unit    strides in slots; into a packed side it leaves no gaps
+    slots   of the target, where there are more than the unit's places: the rest is padding
+    start   slots from the byte of the source that the move begins in to where it begins
+    """
+    slots = unit.place_count if slots is None else slots
+    in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if slots == unit.place_count and not start else None
+    return in_bytes or BitsMove(_reaching(unit.axes, slots), slots, source_bits, target_bits,
+                                _pad(unit, source_bits, target_bits), unit.dimensions, start)
+
+
+def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | BitsMove | None:
+    """The same for a part of a target, in which other parts write too; None unless it writes whole bytes alone."""
+    if not _has_whole_bytes(unit, target_bits, target=True):
+        return None
+    in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if not start or not unit.element_count else None
+    return in_bytes or BitsMove(unit.axes or (Axis(1, 1, 1, 1),), unit.place_count, source_bits, target_bits,
+                                _pad(unit, source_bits, target_bits), unit.dimensions, start)
+
+
+def _pad(unit: Move, source_bits: int, target_bits: int) -> bytes:
+    return bytes([unit.pad[0] & (1 << min(source_bits, target_bits)) - 1])
+
+
+def _reaching(axes: tuple[Axis, ...], slots: int) -> tuple[Axis, ...]:
+    """The axes, the most major one long enough for all slots; one axis at least."""
+    axes = axes or (Axis(1, 1, 1, 1),)
+    inner = math.prod(axis.extent for axis in axes[:-1])
+    return (*axes[:-1], axes[-1]._replace(extent=max(-(-slots // max(inner, 1)), axes[-1].bound)))
+
+
+def _has_whole_bytes(unit: Move, bits: int, target: bool) -> bool:
+    """Whether the runs of a side, as the target cuts them, are whole bytes at whole bytes."""
+    per = 8 // bits
+    if per == 1:
+        return True
+    if not unit.axes:
+        return False
+    minor, *others = [(axis.target_stride, axis.extent) if target else (axis.source_stride, axis.bound) for axis in unit.axes]
+    return minor[0] == 1 and minor[1] % per == 0 and not any(stride % per for stride, size in others if size > 1)
+
+
+def _in_whole_bytes(unit: Move, source_bits: int, target_bits: int) -> Move | None:
+    """The same in bytes; None where a byte of the target gets elements, or pads, that were not one byte of the source.
+
+    s4[64,6]{1,0} to s4[64,6]{1,0:PD(64,8)}: runs of 6 slots, 6 and 8 apart, are runs of 3 bytes, 3 and 4 apart.
+    """
+    if unit.element_count and (source_bits != target_bits or not _has_whole_bytes(unit, source_bits, target=False)):
+        return None
+    if not _has_whole_bytes(unit, target_bits, target=True):
+        return None
+    per, value_bits = 8 // target_bits, min(source_bits, target_bits)
+    pad = _pad(unit, source_bits, target_bits)[0] * (255 // ((1 << value_bits) - 1) if per > 1 else 1)
+    (extent, bound, *steps), *others = unit.axes or (Axis(1, 1, 1, 1),)
+    axes = [Axis(extent // per, bound // per, *(steps if per == 1 else (1, 1)))]
+    axes += [Axis(axis.extent, axis.bound, axis.source_stride // per, axis.target_stride // per) for axis in others]
+    joined, made_of = coalesce(axes, unit.dimensions or ((),))
+    return Move(joined, 1, bytes([pad]), made_of)

@@ -1,0 +1,60 @@
+"""Packed moves whose minor axes differ, as square blocks of slots that are turned.
+
+A byte of the source holds neighbours along its own minor axis, a byte of the target along another.  A block as many slots wide
+as high is whole bytes, or words, on both sides: its rows are read, turned in registers, and written as rows of the target.
+
+    s4[64,64]{1,0:E(4)} to {0,1:E(4)}, in words of 8 slots:  8 x 8 blocks, whose 8 rows are 8 words apart on both sides
+
+All that lies between blocks must be whole units, so sizes and strides have to be multiples of a unit's slots.
+"""
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from gpulayout.moves.move import Axis
+from gpulayout.moves.packed_move import BitsMove
+
+TILE = 8                     # units along the target that lanes of a warp write side by side: a sector of 32 bytes
+
+
+class Turn(NamedTuple):
+    """A packed move in blocks; strides and pitches are counted in units.
+
+    unit_bytes      of a unit
+    side            slots of a unit, and so rows of a block on both sides
+    axes            loops over blocks: the minor axis of the target, that of the source, and all others, minor first
+    source_pitch    from a row of a block to the next in the source; target_pitch likewise
+    """
+
+    unit_bytes: int
+    side: int
+    axes: tuple[Axis, ...]
+    source_pitch: int
+    target_pitch: int
+
+
+def turned(move: BitsMove, unit_bits: int) -> Turn | None:
+    """The move in blocks; None where it is none of whole units, or both sides have the same minor axis."""
+    side = unit_bits // move.bits
+    minor, *others = move.axes
+    found = next((axis for axis in others if axis.source_stride == 1 and axis.bound > 1), None)
+    if move.source_bits != move.target_bits or found is None or minor.target_stride != 1 or move.slots != math.prod(a.extent for a in move.axes):
+        return None
+    others.remove(found)
+    sizes = (*minor[:2], *found[:2], minor.source_stride, found.target_stride, move.start)
+    if any(number % side for axis in others for number in axis[2:]) or any(number % side for number in sizes):
+        return None
+    axes = (Axis(minor.extent // side, minor.bound // side, minor.source_stride, 1),
+            Axis(found.extent // side, found.bound // side, 1, found.target_stride),
+            *(Axis(axis.extent, axis.bound, axis.source_stride // side, axis.target_stride // side) for axis in others))
+    return Turn(unit_bits // 8, side, axes, minor.source_stride // side, found.target_stride // side)
+
+
+def tiled(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The same loops, of which the first covers only as many units as lanes write side by side; what is left of it comes third."""
+    minor, second, *others = axes
+    size = max(size for size in range(1, TILE + 1) if minor.extent % size == 0 and minor.bound % size == 0)
+    upper = Axis(minor.extent // size, minor.bound // size, minor.source_stride * size, minor.target_stride * size)
+    loops = (Axis(size, size, minor.source_stride, minor.target_stride), second, upper, *others)
+    return tuple(loop for loop in loops if loop.extent > 1) or loops[:1]

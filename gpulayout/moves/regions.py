@@ -1,0 +1,299 @@
+"""A box: loops over a part of an array, and numbers that grow evenly with every loop.
+
+A row is a number that belongs to each coordinate of the box, such as an index, a digit of a linear index or a place in memory:
+
+    row = (start, step of loop 0, step of loop 1, ...)         start + step0 * i0 + step1 * i1 + ...,  0 <= i < extent
+
+Tiles divide rows: place `e // 8` of the tile, `e % 8` within it.  Neither grows evenly along a loop of 20, so the loop is
+split: 20 coordinates are 2 whole tiles, a box of loops (2, 8) with quotient (0, 1, 0) and remainder (0, 0, 1), and a rest
+of 4, a box of one loop with quotient (2, 0) and remainder (0, 1).  Divided by what two layouts ask for, one tile after the
+other, an array falls into few boxes, and in each of them both layouts are plain strides.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpulayout.layout.digits import Digit, StrideTable
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
+
+Row = tuple[int, ...]
+
+
+class Box(NamedTuple):
+    """Extents of the loops, the rows, and which logical dimensions each loop is made of, minor first."""
+
+    extents: tuple[int, ...]
+    rows: tuple[Row, ...]
+    dimensions: tuple[tuple[int, ...], ...]
+
+    def with_rows(self, rows: Sequence[Row]) -> Box:
+        return self._replace(rows=tuple(rows))
+
+    def part(self, loop: int, first: int, last: int) -> Box:
+        """The box from one coordinate of a loop up to, not including, another."""
+        extents = (*self.extents[:loop], last - first, *self.extents[loop + 1:])
+        rows = self.rows if not first else tuple([(row[0] + first * row[loop + 1], *row[1:]) for row in self.rows])
+        return Box(extents, rows, self.dimensions)
+
+    def split(self, loop: int, size: int) -> Box:
+        """The same box with a loop of n * size coordinates as two: n, and within it `size`."""
+        extents = (*self.extents[:loop], self.extents[loop] // size, size, *self.extents[loop + 1:])
+        rows = tuple([(*row[:loop + 1], row[loop + 1] * size, *row[loop + 1:]) for row in self.rows])
+        return Box(extents, rows, (*self.dimensions[:loop + 1], *self.dimensions[loop:]))
+
+
+def box(extents: Sequence[int], starts: Sequence[int] = ()) -> Box:
+    """A box of an array, one row per dimension: its coordinate, from `starts` on.  Loops of one coordinate are left out.
+
+    >>> box((3, 1, 2)).rows
+    ((0, 1, 0), (0, 0, 0), (0, 0, 1))
+    """
+    loops = [dim for dim, extent in enumerate(extents) if extent != 1]
+    starts = starts or (0,) * len(extents)
+    rows = tuple((start, *(int(loop == dim) for loop in loops)) for dim, start in enumerate(starts))
+    return Box(tuple(extents[dim] for dim in loops), rows, tuple((dim,) for dim in loops))
+
+
+def plus(row: Row, other: Row, factor: int) -> Row:
+    """One row plus another one, times a factor."""
+    return tuple([step + factor * more for step, more in zip(row, other)])
+
+
+def fused(whole: Box) -> Box:
+    """The same box in fewer loops: a loop that steps exactly over another one in every row joins it; those of one coordinate go."""
+    starts, *columns = zip(*whole.rows)
+    loops = [loop for loop in zip(whole.extents, columns, whole.dimensions) if loop[0] != 1]
+    found = True
+    while found:
+        found = False
+        for upper, lower in itertools.permutations(range(len(loops)), 2):
+            extent, steps, dimensions = loops[lower]
+            if loops[upper][1] == tuple([step * extent for step in steps]):
+                loops[lower] = extent * loops[upper][0], steps, dimensions + loops[upper][2]
+                del loops[upper]
+                found = True
+                break
+    extents, columns, dimensions = zip(*loops) if loops else ((), (), ())
+    return Box(extents, tuple(zip(starts, *columns)), dimensions)
+
+
+def cut(whole: Box, number: int, size: int) -> Iterator[Box]:
+    """Boxes that together are the whole, in each of which row `number`, divided by `size`, grows evenly."""
+    waiting = [whole]
+    while waiting:
+        part = waiting.pop()
+        smaller = _cut_once(part, number, size)
+        if smaller:
+            waiting += reversed(smaller)
+        else:
+            yield part
+
+
+def _cut_once(whole: Box, number: int, size: int) -> tuple[Box, ...]:
+    """The box in two, or with a loop split, on the way to rows that divide evenly; nothing when this one does.
+
+    It does when the steps that are not multiples of `size` never lead from one tile into the next: 16 i + j for i < 5, j < 8
+    and size 8 has the quotient 2 i and the remainder j.  Else the loop of the longest such step is split:
+
+        whole tiles   20 coordinates and size 8: 2 x 8, and a rest of 4;  steps of 6 and size 8: every 4 of them are 3 tiles
+        a head        that starts within a tile: from 5 on and size 8, 3 coordinates come first
+        by a cut      what is left of a tile is cut off
+    """
+    row = whole.rows[number]
+    steps = [(step, loop) for loop, step in enumerate(row[1:]) if step % size and whole.extents[loop] > 1]
+    start = row[0] % size
+    reach = sum([step * (whole.extents[loop] - 1) for step, loop in steps])
+    if start + reach < size:
+        return ()
+    step, loop = max(steps)
+    extent = whole.extents[loop]
+    within = reach - step * (extent - 1)                            # of the other loops
+    period = size // math.gcd(size, step)
+    if extent > period and (start < step or within or size % step):
+        ahead = extent - extent % period
+        tiles = whole.part(loop, 0, ahead).split(loop, period)
+        return (tiles,) if ahead == extent else (tiles, whole.part(loop, ahead, extent))
+    ahead = max((size - 1 - start - within) // step + 1, 1)         # coordinates that stay in the first tile, or one that does not
+    return whole.part(loop, 0, ahead), whole.part(loop, ahead, extent)
+
+
+def split_below(whole: Box, number: int, size: int) -> Iterator[tuple[Box, bool]]:
+    """Boxes that together are the whole, and whether row `number` is below `size` in them, everywhere or nowhere; no step is negative."""
+    start, *steps = whole.rows[number]
+    reach = sum([step * (extent - 1) for step, extent in zip(steps, whole.extents)])
+    if start + reach < size or start >= size:
+        yield whole, start < size
+        return
+    step, loop = max((step, loop) for loop, step in enumerate(steps) if whole.extents[loop] > 1)
+    within = reach - step * (whole.extents[loop] - 1)                # of the other loops
+    ahead = max((size - 1 - start - within) // step + 1, 1)          # coordinates that are all below, or one that is not
+    yield from split_below(whole.part(loop, 0, ahead), number, size)
+    yield from split_below(whole.part(loop, ahead, whole.extents[loop]), number, size)
+
+
+def divided(row: Row, size: int) -> tuple[Row, Row]:
+    """Quotient and remainder of a row that `cut` made even."""
+    if size == 1:
+        return row, (0,) * len(row)
+    start, *steps = row
+    outer = [0 if step % size else step // size for step in steps]
+    return (start // size, *outer), (start % size, *[step if step % size else 0 for step in steps])
+
+
+# ---- regions of a move, read from the stride tables of its two sides ----------------------------------
+#
+# A table tells a place from coordinates, one value after the other: a value is cut at the steps of its digits, and each digit goes
+# into the sum it belongs to.  f32[20,256]{1,0:T(8,128)} reads the rows (i, j) of a box, cuts i by 8 and j by 128, and adds up
+# i // 8 * 2048 + j // 128 * 1024 + i % 8 * 128 + j % 128: the place.  An array with strides cuts nothing.
+# 
+# The other way round a table has a loop for every digit, and each coordinate is a sum over the loops.  Where a coordinate, or a number
+# of the table, gets past its size the loops are cut: what lies beyond is padding, the tail included.
+
+class Side(NamedTuple):
+    """One side of a move: its table, and how many units of memory a place has, in bytes or slots."""
+
+    table: StrideTable
+    unit: int
+
+    def started(self, coordinates: Sequence[Row], length: int) -> tuple[Row, ...]:
+        """Rows of all values and of the place, after all that can be done without a division; a value that is done with is 0."""
+        rows = [*coordinates, *[(0,) * length] * (len(self.table.numbers) + 1)]
+        waiting = set()
+        for value, shares in enumerate(self.table.shares):
+            if value in waiting or any(share.step > 1 for share in shares):
+                waiting |= {share.into for share in shares}
+                continue
+            for share in shares:
+                rows[share.into] = plus(rows[share.into], rows[value], share.stride)
+            rows[value] = (0,) * length
+        return tuple(rows)
+
+    def places(self, boxes: Iterable[Box], carried: int) -> Iterator[Box]:
+        """The boxes with the place in memory as the last row, after the `carried` first rows, which stay; the others are as started."""
+        for value, shares in enumerate(self.table.shares):
+            for share in shares:
+                boxes = _taken(boxes, carried + value, carried + share.into, share.step, share.stride)
+        for whole in boxes:
+            yield whole.with_rows((*whole.rows[:carried], self.place(whole.rows[-1])))
+
+    def place(self, linear: Row) -> Row:
+        """The place in memory of a linear index."""
+        return tuple([self.unit * step for step in linear])
+
+
+def shape_side(shape: Shape, unit: int) -> Side:
+    """A buffer of `shape`, a place of which has so many units: bytes of an element, or 1."""
+    return Side(stride_table(shape), unit)
+
+
+def array_side(dimensions: tuple[int, ...], strides: Sequence[int]) -> Side:
+    """A logical array with these strides."""
+    digits = (Digit(dim, 1, size, stride) for dim, (size, stride) in enumerate(zip(dimensions, strides)))
+    return Side(StrideTable(tuple(digits), dimensions, 0), 1)
+
+
+def regions(source: Side, target: Side) -> Iterator[tuple[Box, bool]]:
+    """Boxes of all places of a buffer, the target, and whether they hold elements; rows are the place in the source, and in the target.
+
+    The loops of the target's digits need no cut for the target itself.  But where a number joins coordinates, these would have to be
+    taken out of it and put together again: there the loops are those of the array.
+    """
+    rank, is_separable = len(target.table.dimensions), target.table.is_separable
+    if not is_separable:
+        yield from ((part, True) for part in element_boxes(source, target))
+    for part, is_element in _all_places(target.table):
+        place = target.place(part.rows[0])
+        if not is_element:
+            yield fused(Box(part.extents, ((0,) * len(place), place), ((),) * len(part.extents))), False
+        elif is_separable:
+            whole = fused(part.with_rows((place, *source.started(part.rows[1:1 + rank], len(place)))))
+            yield from ((fused(found.with_rows(found.rows[::-1])), True) for found in source.places((whole,), 1))
+
+
+def element_boxes(source: Side, target: Side) -> Iterator[Box]:
+    """Boxes of all elements of an array, each with two rows: the place in the source, and in the target."""
+    if 0 in source.table.dimensions:
+        return
+    whole = box(source.table.dimensions)
+    waiting = target.started(whole.rows, 1 + len(whole.extents))
+    whole = fused(whole.with_rows((*waiting, *source.started(whole.rows, 1 + len(whole.extents)))))
+    for part in source.places((whole,), len(waiting)):
+        yield from target.places((fused(part.with_rows((part.rows[-1], *part.rows[:-1]))),), 1)
+
+
+def _taken(boxes: Iterable[Box], row: int, into: int, step: int, factor: int) -> Iterator[Box]:
+    """The boxes with the quotient of a row by `step`, times `factor`, added to another row; the remainder is left."""
+    for whole in boxes:
+        if not any(whole.rows[row]):
+            yield whole
+            continue
+        for part in cut(whole, row, step) if step > 1 else (whole,):
+            extents, rows, dimensions = part
+            outer, inner = divided(rows[row], step)
+            rows = list(rows)
+            rows[row], rows[into] = inner, plus(rows[into], outer, factor)
+            yield Box(extents, tuple(rows), dimensions)
+
+
+def _all_places(table: StrideTable) -> Iterator[tuple[Box, bool]]:
+    """Boxes of all places, with the place and all values as rows, and whether they hold elements."""
+    loops = [digit for digit in table.digits if digit.extent != 1]
+    rows = [(0, *[digit.stride for digit in loops]),
+            *[(0, *[digit.step * (digit.dim == value) for digit in loops]) for value in range(len(table.sizes))]]
+    whole = Box(tuple([digit.extent for digit in loops]), tuple(rows), tuple([_dimensions(digit, table) for digit in loops]))
+    if table.buffer_size:
+        for part, is_place in split_below(whole, 0, table.buffer_size):             # the tail may end inside of a turn of the last digit
+            if is_place and 0 in table.dimensions:
+                yield part, False
+            elif is_place:
+                yield from _taken_apart(part, table, _checked_first(table))
+
+
+def _checked_first(table: StrideTable) -> list[int]:
+    """All values in an order that makes few boxes: before each value the numbers that it is a part of, which are cut for it.
+
+    What is always 0 comes first, its padding is the largest; then the coordinates, the one with the most major digit first.
+    """
+    rank, found = len(table.dimensions), []
+    empty = (number for number, digits in enumerate(table.numbers, rank) if not digits)
+    dims = (digit.dim for digits in (table.digits, *table.numbers) for digit in reversed(digits) if digit.dim < rank)
+    for last in dict.fromkeys((*empty, *dims)):
+        needed = {last}
+        for number, digits in enumerate(table.numbers, rank):
+            if any(digit.dim in needed for digit in digits):
+                needed.add(number)
+        found += [*sorted(needed.difference(found, [last]), reverse=True), last]
+    return found
+
+
+def _taken_apart(whole: Box, table: StrideTable, values: Sequence[int]) -> Iterator[tuple[Box, bool]]:
+    """The box in parts that hold elements or padding, one value after the other; a number goes into the values it is made of."""
+    if not values:
+        yield whole, True
+        return
+    value, *others = values
+    for part, is_inside in split_below(whole, value + 1, table.reaches[value]):
+        if not is_inside:
+            yield part, False
+            continue
+        parts: Iterable[Box] = (part,)
+        number = value - len(table.dimensions)
+        for digit in reversed(table.numbers[number]) if number >= 0 else ():
+            parts = _taken(parts, value + 1, digit.dim + 1, digit.stride, digit.step)
+        for smaller in parts:
+            yield from _taken_apart(smaller, table, others)
+
+
+def _dimensions(digit: Digit, table: StrideTable) -> tuple[int, ...]:
+    """The logical dimensions that a digit is made of, minor first."""
+    rank = len(table.dimensions)
+    if digit.dim < rank:
+        return (digit.dim,)
+    return tuple(dict.fromkeys(dim for part in table.numbers[digit.dim - rank] for dim in _dimensions(part, table)))
+
+
+

@@ -1,1 +1,0 @@
-"""The public functions: index conversion, pack, unpack, relayout, views and plans."""

@@ -1,0 +1,1 @@
+"""Shapes and layouts as the bytes of XLA's protos; needs protobuf."""

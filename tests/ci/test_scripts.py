@@ -1,0 +1,115 @@
+"""ci/test and ci/real_cupy: what they call, what they leave out, and when that is a failure."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+CI = pathlib.Path(__file__).resolve().parents[2] / "ci"
+STUB = "#!/bin/sh\necho \"{name} $*\"\nexit {status}\n"
+
+
+def write(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def run_ci_test(tmp_path):
+    """run(*arguments, tests=0, wheel=0, cupy=0) -> (status, lines), of ci/test among scripts that only say how they are called."""
+    (tmp_path / "ci").mkdir()
+    shutil.copy(CI / "test", tmp_path / "ci" / "test")
+
+    def run(*arguments, tests=0, wheel=0, cupy=0):
+        write(tmp_path / "python", STUB.format(name="python", status=tests))
+        write(tmp_path / "ci" / "venv", f"#!/bin/sh\necho {tmp_path}/python\n")
+        write(tmp_path / "ci" / "check_wheel", STUB.format(name="check_wheel", status=wheel))
+        write(tmp_path / "ci" / "real_cupy", STUB.format(name="real_cupy", status=cupy))
+        done = subprocess.run([tmp_path / "ci" / "test", *arguments], capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout.splitlines()
+    return run
+
+
+def test_one_command_runs_the_suite_the_wheel_check_and_the_real_cupy(run_ci_test):
+    status, lines = run_ci_test()
+    assert status == 0
+    assert {"check_wheel ", "real_cupy --quick"} <= set(lines) and any(line.startswith("python -m pytest") for line in lines)
+    left_out = [line for line in lines if line.startswith("ci/test: left out: ")]
+    assert len(left_out) == 2 and "ci/test --all" in left_out[0] and "ci/gpu" in left_out[1]
+
+
+def test_all_runs_every_version_of_cupy(run_ci_test):
+    status, lines = run_ci_test("--all")
+    assert status == 0 and "check_wheel " in lines
+    assert [line for line in lines if line.startswith("real_cupy")] == [
+        "real_cupy ", "real_cupy --cuda 12", "real_cupy --cupy lowest", "real_cupy --cuda 12 --cupy lowest"]
+
+
+def test_arguments_go_to_pytest_alone(run_ci_test):
+    status, lines = run_ci_test("-k", "plan")
+    assert status == 0 and not any(line.startswith(("real_cupy", "check_wheel")) for line in lines)
+    assert any(line.endswith("-k plan") for line in lines)
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_is_short_and_runs_nothing(run_ci_test, option):
+    status, lines = run_ci_test(option)
+    assert status == 0 and len(lines) <= 24 and any(line.strip().startswith("ci/test --all") for line in lines)
+    assert not any(line.startswith(("python", "real_cupy", "check_wheel", "#")) for line in lines)
+
+
+@pytest.mark.parametrize("part", ["tests", "wheel", "cupy"])
+def test_each_part_can_fail_the_run(run_ci_test, part):
+    assert run_ci_test(**{part: 3})[0] == 3
+
+
+def test_a_machine_that_cannot_run_the_real_cupy_passes_and_is_told_so(run_ci_test):
+    status, lines = run_ci_test(cupy=77)
+    assert status == 0 and "ci/test: left out: ci/real_cupy --quick: this machine cannot run it, see above" in lines
+
+
+# ---- ci/real_cupy ------------------------------------------------------------------------------------------------------
+
+def real_cupy(*arguments, **environment):
+    return subprocess.run([CI / "real_cupy", *arguments], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "CI": "", **environment})
+
+
+def test_another_system_is_left_out_with_the_reason(tmp_path):
+    write(tmp_path / "uname", "#!/bin/sh\necho Darwin arm64\n")
+    done = real_cupy(PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert done.returncode == 77 and done.stderr.endswith("is for Linux on x86-64, this is Darwin arm64\n")
+
+
+@pytest.mark.skipif(os.uname()[::4] != ("Linux", "x86_64"), reason="the script ends before this on other systems")
+def test_no_compiler_is_left_out_with_the_reason():
+    done = real_cupy(CXX="no-such-compiler")
+    assert done.returncode == 77 and done.stderr.endswith("no C++ compiler: no-such-compiler is not on the PATH\n")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None or os.uname()[::4] != ("Linux", "x86_64"), reason="the script ends before this")
+@pytest.mark.parametrize("ci, status", [("", 77), ("true", 1)])
+def test_no_network_is_left_out_but_a_failure_in_continuous_integration(tmp_path, ci, status):
+    write(tmp_path / "python", "#!/bin/sh\ncase \"$*\" in -m*) echo 'ERROR: No matching distribution found'; exit 1;; esac\n")
+    done = real_cupy(GPULAYOUT_CUPY_VENV=str(tmp_path / "venv"), PYTHON=str(tmp_path / "python"), CI=ci)
+    assert done.returncode == status, done.stderr
+    assert done.stderr.endswith("CuPy cannot be installed: ERROR: No matching distribution found\n")
+
+
+@pytest.mark.parametrize("arguments", [["--cuda"], ["--cuda", "11"], ["--cupy"]])
+def test_wrong_usage(arguments):
+    done = real_cupy(*arguments)
+    assert done.returncode == 2 and done.stderr.startswith("usage: ci/real_cupy")
+
+
+def test_an_environment_behind_a_link_is_not_emptied(tmp_path):
+    other = tmp_path / "other"
+    (other / "bin").mkdir(parents=True)
+    for name in ("pyvenv.cfg", "gpulayout.stamp", "kept"):
+        (other / name).touch()
+    (tmp_path / "link").symlink_to(other)
+    done = subprocess.run([CI / "venv"], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "GPULAYOUT_VENV": str(tmp_path / "link"), "GPULAYOUT_PYTHON": ""})
+    assert done.returncode == 1 and "link is a link: remove it" in done.stderr
+    assert (other / "kept").exists()

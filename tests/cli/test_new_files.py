@@ -1,0 +1,400 @@
+"""How a new file gets its name: complete or not at all, never over another one unasked, and with errors that name it."""
+import errno
+import itertools
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpulayout.cli import new_file as new_file_module
+from gpulayout.cli.failures import Failure
+from gpulayout.cli.new_file import check_output, new_file
+from tests.support.unprivileged import unprivileged
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "out.npy"
+
+
+@pytest.fixture(params=["link", "rename", "claim"])
+def way(request, monkeypatch):
+    """The ways to take a free name, each on a file system that has no other, and not even the last when one of the others works."""
+    def refused(*_, **__):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if request.param == "rename" and sys.platform != "linux":
+        pytest.skip("renameat2 is Linux's")
+    if request.param != "link":
+        monkeypatch.setattr(new_file_module.os, "link", refused)
+    if request.param != "rename":
+        monkeypatch.setattr(new_file_module, "RENAME_NOREPLACE", 1 << 30)        # a flag that the kernel does not know
+    if request.param != "claim":
+        monkeypatch.setattr(new_file_module, "_claim_and_replace", None)
+    return request.param
+
+
+def write(path, content=b"new", *, overwrite=False):
+    with new_file(path, overwrite=overwrite) as stream:
+        stream.write(content)
+
+
+def names(path):
+    return sorted(os.listdir(path.parent))
+
+
+def appear(path, kind):
+    """Something takes the name, and what tells whether it is still there."""
+    if kind == "file":
+        path.write_bytes(b"theirs")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nowhere")
+    return os.lstat(path)
+
+
+# ---- a name that is free -------------------------------------------------------------------------------------
+
+def test_the_file_has_its_name_when_it_is_complete_and_not_before(path, way):
+    with new_file(path, overwrite=False) as stream:
+        stream.write(b"new")
+        assert not os.path.lexists(path)
+    assert path.read_bytes() == b"new" and names(path) == ["out.npy"] and path.stat().st_nlink == 1
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "pipe", "link to nothing"])
+def test_what_took_the_name_in_the_meantime_stays(kind, path, way):
+    with pytest.raises(Failure) as caught, new_file(path, overwrite=False) as stream:
+        stream.write(b"new")
+        before = appear(path, kind)
+    assert caught.value.message == f"{path}: the file exists; --overwrite replaces it"
+    assert os.path.samestat(os.lstat(path), before) and os.lstat(path).st_size == before.st_size
+    assert names(path) == ["out.npy"]
+
+
+def test_of_many_writers_of_one_name_one_wins(path, way):
+    count = 8
+    for _ in range(10):
+        ready, won, lost = threading.Barrier(count), [], []
+
+        def race(number):
+            try:
+                with new_file(path, overwrite=False) as stream:
+                    stream.write(b"%d" % number)
+                    ready.wait(60)
+                won.append(number)
+            except Failure:
+                lost.append(number)
+
+        threads = [threading.Thread(target=race, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1 and len(lost) == count - 1
+        assert path.read_bytes() == b"%d" % won[0] and names(path) == ["out.npy"]
+        path.unlink()
+
+
+def test_only_a_name_that_had_to_be_claimed_is_spoken_of(path, way, capsys):
+    write(path)
+    noted = capsys.readouterr()
+    assert noted.out == ""
+    assert noted.err == ("" if way != "claim" else
+                         f"gpulayout: note: {path} was there as an empty file for a moment before it was complete: this file system "
+                         "has neither hard links nor a rename that keeps existing files\n")
+
+
+def test_a_temporary_name_that_cannot_be_taken_away_is_no_failure(path, way, monkeypatch):
+    def broken(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(new_file_module.os, "unlink", broken)
+    write(path)
+    assert path.read_bytes() == b"new"
+
+
+def test_the_file_is_on_the_disk_before_it_has_its_name(path, way, monkeypatch):
+    synced = []
+    monkeypatch.setattr(new_file_module.os, "fsync", lambda descriptor: synced.append((os.fstat(descriptor).st_size, path.exists())))
+    write(path)
+    assert synced[0] == (len(b"new"), False) and synced[1][1]            # the file, and then the folder with its name
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt(), SystemExit(143)])
+def test_a_claimed_name_is_given_up_when_the_rename_fails(error, path, way, monkeypatch):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr(new_file_module.os, "replace", broken)
+    if way == "claim":
+        with pytest.raises(type(error)):
+            write(path)
+        assert names(path) == []
+    else:                                            # they rename nothing over anything
+        write(path)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, OSError])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_after_an_error_the_old_file_is_untouched_and_nothing_is_left(overwrite, error, path):
+    path.write_bytes(b"old")
+    with pytest.raises(error) as caught, new_file(path, overwrite=overwrite) as stream:
+        stream.write(b"new")
+        raise error("why")
+    assert caught.value.args == ("why",)
+    assert path.read_bytes() == b"old" and names(path) == ["out.npy"]
+
+
+def test_a_name_as_long_as_a_name_may_be(path, way):
+    longest = path.with_name("x" * 255)
+    write(longest)
+    assert longest.read_bytes() == b"new"
+    with pytest.raises(OSError) as caught:
+        check_output(path.with_name("x" * 256), path, overwrite=False)
+    assert caught.value.errno == errno.ENAMETOOLONG and str(caught.value.filename).endswith("x" * 256)
+
+
+def test_a_name_that_is_no_text(path, way):
+    odd = Path(os.fsdecode(os.fsencode(path.parent) + b"/\xff\n'.npy"))
+    write(odd)
+    assert os.listdir(os.fsencode(path.parent)) == [b"\xff\n'.npy"]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o777])
+def test_the_umask_decides_who_may_read_a_new_file(mask, path, way):
+    before = os.umask(mask)
+    try:
+        write(path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
+
+
+def interrupted(line, path, overwrite):
+    """Write the file with a KeyboardInterrupt before the given line of new_file.py to run; False when there are fewer."""
+    count, tracing = 0, sys.gettrace()
+
+    def trace(frame, event, _):
+        nonlocal count
+        count += event == "line" and frame.f_code.co_filename == new_file_module.__file__
+        if count == line:
+            sys.settrace(tracing)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        write(path, overwrite=overwrite)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(tracing)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")          # of the stream, when the exception comes just after it was opened
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_interruption_at_any_line_leaves_the_whole_file_or_none(overwrite, path, way):
+    """A claimed name alone may stay behind, as an empty file; nothing can tell it from a file of somebody else."""
+    before = b"old" if overwrite else None
+    allowed = {before, b"new"} | ({b""} if way == "claim" and not overwrite else set())
+    found = set()
+    for line in itertools.count(1):
+        if overwrite:
+            path.write_bytes(b"old")
+        if not interrupted(line, path, overwrite):
+            break
+        assert names(path) in ([], ["out.npy"]), line
+        found.add(path.read_bytes() if path.exists() else None)
+        path.unlink(missing_ok=True)
+    assert line > 20 and {before, b"new"} <= found <= allowed
+
+
+# ---- a name that is given up ---------------------------------------------------------------------------------
+
+def test_a_replaced_file_is_the_old_one_until_the_new_one_is_complete(path):
+    path.write_bytes(b"old")
+    with new_file(path, overwrite=True) as stream:
+        stream.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new" and names(path) == ["out.npy"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o444, 0o000])
+def test_a_replaced_file_keeps_its_permissions(mode, path):
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    write(path, overwrite=True)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("links", [1, 3])
+@pytest.mark.parametrize("exists", [True, False])
+def test_links_stay_and_the_file_behind_them_is_replaced(exists, links, path, tmp_path):
+    """The links are relative and in other folders; the last one may lead to nothing yet."""
+    (tmp_path / "data").mkdir()
+    target = tmp_path / "data" / "target.npy"
+    if exists:
+        target.write_bytes(b"old")
+    for number in range(links):
+        (tmp_path / f"link{number}").symlink_to(f"link{number + 1}" if number + 1 < links else "data/target.npy")
+    write(tmp_path / "link0", overwrite=True)
+    assert target.read_bytes() == b"new" and all((tmp_path / f"link{number}").is_symlink() for number in range(links))
+    assert os.listdir(target.parent) == ["target.npy"] and len(os.listdir(tmp_path)) == links + 1
+
+
+# ---- what cannot be an output --------------------------------------------------------------------------------
+
+@pytest.fixture
+def source(tmp_path):
+    source = tmp_path / "source.npy"
+    source.write_bytes(b"source")
+    return source
+
+
+def refusal(path, source, *, overwrite):
+    with pytest.raises(Failure) as caught:
+        check_output(path, source, overwrite=overwrite)
+    return caught.value.message
+
+
+def test_an_existing_output_needs_overwrite(path, source):
+    path.write_bytes(b"old")
+    assert refusal(path, source, overwrite=False) == f"{path}: the file exists; --overwrite replaces it"
+    check_output(path, source, overwrite=True)
+
+
+def test_a_link_to_nothing_needs_overwrite(path, source):
+    """The name is taken, and where the link leads somebody else has said."""
+    path.symlink_to("target.npy")
+    assert refusal(path, source, overwrite=False) == (
+        f"{path}: a symbolic link to target.npy, where nothing is; --overwrite writes that file")
+    check_output(path, source, overwrite=True)
+    path.unlink()
+    path.symlink_to("missing/target.npy")
+    assert refusal(path, source, overwrite=True) == f"{path}: there is no folder {path.parent / 'missing'}"
+
+
+def test_links_in_a_circle_are_an_error_that_names_the_output(path, source):
+    path.symlink_to(path.name)
+    for overwrite in (False, True):
+        with pytest.raises(OSError) as caught:
+            check_output(path, source, overwrite=overwrite)
+        assert caught.value.errno == errno.ELOOP and str(caught.value.filename) == str(path)
+
+
+def test_an_output_that_is_the_input_is_refused_under_any_name(source, tmp_path):
+    linked, other = tmp_path / "hard.npy", tmp_path / "soft.npy"
+    linked.hardlink_to(source)
+    other.symlink_to(source)
+    for same in (source, linked, other, tmp_path / ".." / tmp_path.name / "source.npy"):
+        for overwrite in (False, True):
+            assert refusal(same, source, overwrite=overwrite) == f"{same}: input and output are the same file"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_output_that_cannot_be_a_file_is_refused(overwrite, path, source, tmp_path):
+    os.mkfifo(path)
+    for odd in (path, tmp_path, Path(os.devnull)):
+        assert refusal(odd, source, overwrite=overwrite) == f"{odd}: not a regular file"
+    for missing in (tmp_path / "missing" / "x.npy", source / "x.npy"):
+        assert refusal(missing, source, overwrite=overwrite) == f"{missing}: there is no folder {missing.parent}"
+
+
+# ---- errors of the system ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_on_a_read_only_file_system_the_output_is_named(overwrite, path, monkeypatch):
+    def refused(name, *_):
+        raise OSError(errno.EROFS, "Read-only file system", name)
+
+    for call in ("open", "unlink"):                  # both are refused there, whether or not the name exists
+        monkeypatch.setattr(new_file_module.os, call, refused)
+    with pytest.raises(OSError) as caught:
+        write(path, overwrite=overwrite)
+    assert str(caught.value) == f"[Errno {errno.EROFS}] Read-only file system: '{path}'"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_in_a_folder_that_cannot_be_written_the_output_is_named(overwrite):
+    with unprivileged() as folder:
+        folder.chmod(0o555)
+        with pytest.raises(PermissionError) as caught:
+            write(folder / "out.npy", overwrite=overwrite)
+        assert str(caught.value) == f"[Errno {errno.EACCES}] Permission denied: '{folder / 'out.npy'}'"
+        assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_an_error_while_the_file_is_completed_names_the_output_and_leaves_nothing(call, path, monkeypatch):
+    def broken(*names):
+        raise OSError(errno.EIO, "Input/output error", *names[:1])
+
+    if call == "replace":
+        path.write_bytes(b"old")
+    monkeypatch.setattr(new_file_module.os, call, broken if call == "replace" else lambda descriptor: broken())
+    with pytest.raises(OSError) as caught:
+        write(path, overwrite=True)
+    assert str(caught.value) == f"[Errno {errno.EIO}] Input/output error: '{path}'"
+    assert names(path) == (["out.npy"] if call == "replace" else [])
+
+
+SIGNALLED = """
+import os, signal, sys, time
+from gpulayout.cli.main import main
+from gpulayout.api.relayout import Plan
+
+first, second, ignored = (int(number) for number in sys.argv[1:4])
+sys.argv[1:] = ["relayout", *sys.argv[4:]]
+move, unlink = Plan.__call__, os.unlink
+
+def signalled_move(self, *arguments, **options):
+    os.kill(os.getpid(), first)
+    return move(self, *arguments, **options)
+
+def signalled_unlink(path):
+    if second:
+        os.kill(os.getpid(), second)
+    unlink(path)
+
+Plan.__call__, os.unlink = signalled_move, signalled_unlink
+if ignored:
+    signal.signal(first, signal.SIG_IGN)
+main()
+"""
+
+
+def signalled(folder, first, second, ignored):
+    """The command as a process that gets one signal while it moves elements, and a second one while it cleans up."""
+    np.save(folder / "in.npy", np.zeros((3, 4), "u1"))
+    return subprocess.run([sys.executable, "-c", SIGNALLED, *(str(int(number)) for number in (first, second, ignored)),
+                           str(folder / "in.npy"), str(folder / "out.npy"), "--to", "{0,1}"], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
+@pytest.mark.parametrize("second", ("SIGINT", "SIGTERM", "SIGHUP"))
+@pytest.mark.parametrize("first", ("SIGINT", "SIGTERM", "SIGHUP"))
+def test_a_second_signal_does_not_interrupt_the_removal_of_a_half_written_file(tmp_path, first, second):
+    done = signalled(tmp_path, getattr(signal, first), getattr(signal, second), False)
+    assert done.returncode == (1 if first == "SIGINT" else 128 + getattr(signal, first)), done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == ["in.npy"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
+@pytest.mark.parametrize("number", ("SIGINT", "SIGTERM", "SIGHUP"))
+def test_a_signal_that_the_caller_ignores_ends_nothing(tmp_path, number):
+    """As under nohup, or in the background of a script."""
+    done = signalled(tmp_path, getattr(signal, number), 0, True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(tmp_path)) == ["in.npy", "out.npy"]

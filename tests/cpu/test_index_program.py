@@ -1,0 +1,232 @@
+"""Index conversion as operations on whole arrays: how many there are, and what they give, carried out on Python's integers."""
+import math
+import operator
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpulayout as gl
+from gpulayout.cpu.index_operations import Node, bit_fields, chains, digits_of, divided, host_program, limit_in_place, with_registers
+from gpulayout.moves.index_plan import convert_plan, delinearize_plan, linearize_plan
+from gpulayout.moves.index_program import IndexProgram
+from gpulayout.moves.strided_program import strided_program
+
+WORD = 2**32 - 1
+VALUES = range(0, 5000, 7)
+
+
+# ---- sums -------------------------------------------------------------------------------------------------------------
+
+@st.composite
+def sums(draw):
+    """Terms (step, weight) of a sum of digits, as the coordinates of a place are: other digits lie between those that count."""
+    terms, step, weight = {}, draw(st.sampled_from((1, 1, 2, 8, 3))), draw(st.sampled_from((1, 1, 1, 2, 3)))
+    for _ in range(draw(st.integers(1, 4))):
+        extent, counts, is_last = draw(st.sampled_from((2, 2, 4, 8, 3, 6))), draw(st.booleans()), draw(st.integers(0, 3)) == 0
+        if counts:
+            terms[step] = terms.get(step, 0) + weight
+            if not is_last:
+                terms[step * extent] = terms.get(step * extent, 0) - weight * extent
+            weight *= extent * draw(st.sampled_from((1, 1, 1, 2)))
+        step *= extent
+        if is_last:
+            break
+    return [(step, weight) for step, weight in sorted(terms.items()) if weight]
+
+
+def value_of(terms, value):
+    return sum(value // step * weight for step, weight in terms)
+
+
+@given(terms=sums())
+def test_a_sum_is_that_of_its_digits(terms):
+    for value in VALUES:
+        assert value_of(terms, value) == sum((value // step % extent if extent else value // step) * weight
+                                             for step, extent, weight in digits_of(terms))
+
+
+@given(terms=sums())
+def test_fields_of_bits_make_the_terms_that_they_stand_for(terms):
+    used, moves = bit_fields(terms, WORD)
+    for value in VALUES:
+        moved = sum((value >> shift if shift > 0 else value << -shift) & mask for shift, mask in moves.items())
+        assert moved & WORD == value_of(terms[:used], value) & WORD
+
+
+@given(terms=sums(), divisor=st.sampled_from((2, 3, 4, 6, 8, 16)))
+def test_a_sum_that_is_divided_is_the_quotient(terms, divisor):
+    found = divided(terms, divisor)
+    assert found is None or all(value_of(found, value) == value_of(terms, value) // divisor for value in VALUES)
+
+
+@given(terms=sums(), bound=st.integers(1, 700))
+def test_a_limit_in_place_is_reached_where_the_sum_reaches_the_bound(terms, bound):
+    limit = limit_in_place(terms, bound, WORD)
+    if limit is not None:
+        for value in VALUES:
+            place = (value % limit.modulus if limit.modulus else value) & limit.mask
+            assert (place >= limit.least) == (value_of(terms, value) >= bound)
+
+
+def test_columns_in_tiles_are_divided_and_limited_in_place_whatever_the_number_of_tiles():
+    for tiles in (24, 32):
+        column = [(1, 1), (128, -128), (1024, 128), (1024 * tiles, -128 * tiles)]
+        assert divided(column, 128) == [(1024, 1), (1024 * tiles, -tiles)]
+        assert divided(column, 256) == ([(2048, 1), (1024 * tiles, -tiles // 2)])
+        assert limit_in_place(column, 2900, WORD).modulus == (24 * 1024 if tiles == 24 else 0)
+    assert divided([(1, 1), (3, -3), (6, 3)], 2) is None and limit_in_place([(3, 1)], 5, WORD) is None
+    assert divided([(4, 1), (6, 1)], 1) is None                            # steps that do not divide each other
+    assert divided([(1, 1), (4, -3), (16, -4)], 2) is None                 # value % 4 + value // 4 % 4: two odd digits carry
+
+
+def test_chains_hold_every_term_once_and_divide():
+    terms = [(weight, number) for number, weight in enumerate((896, -128, 1, -31744, 128, 7, -1))]
+    found = chains(terms)
+    assert sorted(term for chain in found for term in chain) == sorted(terms)
+    assert all(above[0] % below[0] == 0 for chain in found for above, below in zip(chain, chain[1:]))
+
+
+# ---- programs ---------------------------------------------------------------------------------------------------------
+
+OPERATIONS = {"add": operator.add, "subtract": operator.sub, "divide": operator.floordiv, "multiply": operator.mul,
+              "shift_left": operator.lshift, "shift_right": operator.rshift, "mask": operator.and_}
+
+
+def carried_out(host, given, rank, bits):
+    """(the result of one index, whether a number is past its bound); a given value's register must be written by nothing else."""
+    registers, rows, padding = [None] * host.registers, [None] * rank, False
+    loaded = set()
+    for kind, into, left, right, number in host.ops:
+        if kind in ("load", "fill"):
+            registers[into] = given[number] if kind == "load" else number
+            loaded |= {into} if kind == "load" else set()
+        elif kind == "past":
+            padding |= registers[left] >= number
+        elif kind == "store":
+            rows[number] = registers[left]
+        else:
+            assert into not in loaded
+            registers[into] = OPERATIONS[kind](registers[left], number if right is None else registers[right]) % 2**bits
+    return [found if row is None else row for row, found in zip(rows, registers[:host.rows] + [None] * rank)], padding
+
+
+SHAPES = ["f32[16,300]{1,0:T(8,128)}", "bf16[13,21]{1,0:T(8,4)(2,1)}", "f32[9,11]{1,0:T(4,8)(3,1)}", "f32[6]{0:T(3)(2)}",
+          "f32[5,7]{0,1:T(4,3)(2)L(50)}", "f32[3,5,7]{2,0,1:T(2,*,3)}", "u32[]{:T(4)}", "f32[7,1,9]{0,2,1:T(2,4,2)}",
+          "f32[4,6,40]{2,1,0:T(4,16)}", "f32[12,12]{1,0:T(4,4)(2,2)}", "f32[2,0]{1,0:T(2,2)}",
+          "f32[5,6,7]{0,2,1:PD(5,6,8)}", "f32[3,1,5]", "f32[]", "f32[3,0,2]"]
+
+
+def program_of(plan):
+    return plan if isinstance(plan, IndexProgram) else strided_program(plan)
+
+
+@pytest.mark.parametrize("text", SHAPES)
+@pytest.mark.parametrize("is_direct", (True, False))
+def test_every_place_is_told_and_every_element_is_found(text, is_direct):
+    shape = gl.parse_shape(text)
+    table, dense = gl.stride_table(shape), gl.stride_table(shape.with_layout(None))
+    back, there = program_of(delinearize_plan(shape)), program_of(linearize_plan(shape))
+    to_dense = program_of(convert_plan(shape, shape.with_layout(None)))
+    from_dense = program_of(convert_plan(shape.with_layout(None), shape))
+    for bits in (32, 64):
+        result_bytes = bits // 8 if is_direct else 2
+        checks = host_program(back, bits, True, 4, 0)
+        tells, converts = (host_program(plan, bits, True, 4, result_bytes) for plan in (back, to_dense))
+        finds, fills = (host_program(plan, bits, False, 4, result_bytes) for plan in (there, from_dense))
+        assert not checks.rows and tells.rows == (shape.rank if is_direct else 0) and {checks.bits, finds.bits} == {bits}
+        for place in range(shape.buffer_size):
+            is_padding = table.is_padding(place)
+            index, padded = carried_out(tells, [place], shape.rank, bits)
+            assert carried_out(checks, [place], shape.rank, bits)[1] == padded == is_padding, place
+            if not is_padding:
+                assert tuple(index) == table.index_of(place)
+                linear = dense.linear_of(index)
+                assert carried_out(converts, [place], 1, bits) == ([linear], False)
+                assert carried_out(finds, index, 1, bits)[0] == [place] == carried_out(fills, [linear], 1, bits)[0]
+
+
+def count(plan):
+    return sum(op.kind != "load" for op in host_program(plan, 32, True, 4, 4).ops)
+
+
+def test_tiles_of_powers_of_two_move_bits():
+    """9 operations for 4 digits, 12 for 5: one or two for each, and one for all but the first of each coordinate."""
+    for text, wanted in (("f32[4096,4096]{1,0:T(8,128)}", 9), ("bf16[4096,4096]{1,0:T(8,128)(2,1)}", 12)):
+        plan = delinearize_plan(gl.parse_shape(text))
+        kinds = {op.kind for op in host_program(plan, 32, True, 4, 4).ops}
+        assert count(plan) == wanted and kinds == {"load", "shift_right", "mask", "add"}
+
+
+def test_a_result_is_not_computed_to_check_it():
+    whole, cut = (delinearize_plan(gl.parse_shape(f"f32[4096,{size}]{{1,0:T(8,128)}}")) for size in (4096, 3999))
+    assert host_program(whole, 32, True, 4, 0).ops == ()
+    assert [op.kind for op in host_program(cut, 32, True, 4, 0).ops] == ["load", "mask", "past"]
+    in_24_tiles = delinearize_plan(gl.parse_shape("f32[4096,2999]{1,0:T(8,128)}"))
+    kinds = [op.kind for op in host_program(in_24_tiles, 32, True, 4, 0).ops]
+    assert kinds == ["load", "divide", "multiply", "subtract", "mask", "past"]
+
+
+def test_conversions_do_not_go_by_the_coordinates():
+    shape = gl.parse_shape("f32[4096,4096]{1,0:T(8,128)}")
+    dense, narrow = shape.with_layout(None), shape.with_layout(gl.Layout((1, 0), tiles=[(16, 64)]))
+    assert [count(convert_plan(*pair)) for pair in ((shape, dense), (dense, shape), (shape, narrow))] == [7, 7, 13]
+
+
+def test_weights_are_factored():
+    """row * 128 + row // 8 * 31744 + column + column // 128 * 896: 8 operations for 3 sums, 2 quotients and 3 weights."""
+    assert count(linearize_plan(gl.parse_shape("f32[4096,4096]{1,0:T(8,128)}"))) == 8
+
+
+def test_layouts_without_tiles_are_programs_too():
+    """Each dimension but the last is a quotient, a product and a difference, unless bits are moved."""
+    shape = gl.parse_shape("f32[5,6,7]{0,2,1:PD(5,6,8)}")
+    there, back = (host_program(program_of(plan(shape)), 32, False, 4, 4) for plan in (linearize_plan, delinearize_plan))
+    assert [op.kind for op in back.ops] == ["load", "divide", "multiply", "subtract", "divide", "shift_left", "subtract"]
+    assert [op.kind for op in there.ops] == ["load", "shift_left", "load", "add", "multiply", "load", "add"]
+
+
+def test_what_is_not_divided_stays_as_wide_as_it_is():
+    untiled, tiled = (linearize_plan(gl.parse_shape(text)) for text in ("f32[16,256]", "f32[16,256]{1,0:T(8,128)}"))
+    for given_bytes, result_bytes, wanted in ((8, 8, 64), (4, 8, 32), (8, 4, 32)):
+        assert host_program(program_of(untiled), 32, False, given_bytes, result_bytes).bits == wanted
+        assert host_program(tiled, 32, False, given_bytes, result_bytes).bits == 32
+
+
+def test_what_is_needed_later_is_not_written_over():
+    nodes = [Node("load", number=0), Node("shift_right", 0, number=3), Node("mask", 1, number=7), Node("add", 1, 2), Node("add", 3, 0),
+             Node("multiply", 0, number=9), Node("store", 4, number=0), Node("store", 4, number=1), Node("store", 0, number=2)]
+    ops, count_of_registers = with_registers(nodes, 3)
+    assert count_of_registers == 5 and all(op.kind != "multiply" for op in ops)             # which nothing comes of
+    assert [(op.kind, op.into) for op in ops] == [("load", 3), ("shift_right", 0), ("mask", 4), ("add", 0), ("add", 0), ("store", None),
+                                                  ("store", None)]
+    ops, count_of_registers = with_registers(nodes, 0)
+    assert count_of_registers == 3 and [op.into for op in ops] == [0, 1, 2, 2, 2, None, None, None]
+
+
+def test_a_row_that_another_is_made_of_stays_where_it_is():
+    nodes = [Node("load", number=0), Node("shift_right", 0, number=3), Node("store", 1, number=0), Node("add", 1, 0), Node("store", 3, number=1)]
+    assert [(op.kind, op.into) for op in with_registers(nodes, 2)[0]] == [("load", 2), ("shift_right", 0), ("add", 1)]
+
+
+def test_the_largest_programs_are_small_ones():
+    shape = gl.Shape("u8", (5,) * 8, gl.Layout(tuple(range(8)), tiles=[(3,) * 8, (2,) * 8]))
+    host = host_program(delinearize_plan(shape), 32, True, 4, 4)
+    assert math.prod(shape.dimensions) < shape.buffer_size and len(host.ops) < 130 and host.registers - host.rows < 32
+
+
+@pytest.mark.parametrize("text", ["f32[1000,3000]{1,0:T(8,128)}", "f32[1000,3000]{0,1:PD(1001,3000)}"])
+def test_scratch_arrays_are_as_large_as_a_block_whatever_the_number_of_indices(text, monkeypatch):
+    """Of half a MB each; of all three million indices one array would be 12 or 24 MB."""
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "1")
+    shape, linear = gl.parse_shape(text), np.zeros(3_000_000, np.int32)
+    index, back = np.empty((2, linear.size), np.int64), np.empty(linear.size, np.int64)
+    tracemalloc.start()
+    try:
+        gl.delinearize(linear, shape, out=index)
+        gl.linearize(index, shape, out=back)
+        assert tracemalloc.get_traced_memory()[1] <= 8 << 20
+    finally:
+        tracemalloc.stop()

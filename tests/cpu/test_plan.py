@@ -1,0 +1,235 @@
+"""How NumPy carries moves out: whatever is cut into tiles, widened or filled first, the bytes are those of the definition."""
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.cpu import cache_blocks
+from gpulayout.cpu import plan as host_plans
+from gpulayout.cpu.run import NumpyBackend
+from gpulayout.moves.move import Piece, pack_move, relayout_move, strided_move
+
+ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
+
+
+def random_array(shape: gl.Shape) -> np.ndarray:
+    """Random bytes, so NaNs with payloads too, as the logical array."""
+    data = np.random.default_rng(7).integers(0, 256, shape.element_count * shape.itemsize, np.uint8)
+    return data.view(shape.dtype).reshape(shape.dimensions)
+
+
+def expected_bytes(array: np.ndarray, shape: gl.Shape) -> bytes:
+    """The buffer by NumPy alone: pad, transpose, flatten; on integers of the same width, or 16-byte records."""
+    words = array.view(f"V{array.itemsize}")
+    padded = np.full(shape.buffer_dimensions, np.frombuffer(shape.padding_bytes, words.dtype)[0])
+    padded[tuple(slice(size) for size in shape.dimensions)] = words
+    return padded.transpose(shape.layout.major_to_minor).tobytes()
+
+
+def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
+    buffer = gl.pack(array, shape)
+    assert buffer.tobytes() == expected_bytes(array, shape)
+    assert gl.unpack(buffer, shape).tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+@pytest.mark.parametrize(("dimensions", "order", "widths"), [
+    ((1500, 1415), (1, 0), None),                        # tiles with edges on both sides
+    ((1024, 1024), (1, 0), (1030, 1200)),                  # tiles, and padding around them
+    ((3, 1200, 600), (0, 2, 1), None),                  # a tile covers parts of two axes
+    ((12, 11, 13, 50, 18), (4, 3, 2, 1, 0), None),      # over several axes on both sides
+    ((12, 11, 13, 50, 18), (2, 4, 0, 3, 1), (12, 12, 13, 51, 19)),
+])
+def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
+    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
+    array = random_array(shape)
+    assert host_plans.host_plan(pack_move(array.strides, shape)).tile
+    pack_and_back(array, shape)
+
+
+@pytest.mark.parametrize("element_type", ELEMENT_TYPES)
+@pytest.mark.parametrize(("dimensions", "order", "widths"), [
+    ((700, 64, 3), (1, 0, 2), None),                   # runs of 3 elements
+    ((256, 300, 5), (0, 1, 2), (256, 300, 6)),         # 5 channels in 6
+    ((256, 300, 5), (0, 1, 2), (256, 300, 9)),         # and with runs of padding
+    ((300, 256, 4), (1, 0, 2), None),                  # the run is a power of two
+])
+def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensions, order, widths):
+    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
+    array = random_array(shape)
+    assert host_plans.host_plan(pack_move(array.strides, shape)).itemsize == dimensions[-1] * shape.itemsize
+    pack_and_back(array, shape)
+
+
+def by_channels(move) -> bool:
+    """Whether a move copies one channel of many pixels after the other."""
+    return host_plans.host_plan(move).by_channels
+
+
+def pixels_to_planes(element_type, dimensions, order):
+    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order))
+    return relayout_move(shape.with_layout(None), shape)
+
+
+@pytest.mark.parametrize("element_type", ("u8", "bf16", "f32", "f64"))
+@pytest.mark.parametrize(("dimensions", "order", "widths"), [
+    ((3, 300_001), (1, 0), None), ((4, 2, 133_000), (2, 1, 0), None), ((4, 100, 3_000), (1, 2, 0), None),
+    ((2, 130_001, 3), (0, 1, 2), (2, 130_001, 4)), ((3, 200_001), (1, 0), (4, 200_005)),
+])
+def test_channels_one_after_the_other_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
+    """Several pieces of each channel, the last one cut off, with padding and without."""
+    shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
+    array = random_array(shape)
+    assert by_channels(pack_move(array.strides, shape)) == (element_type != "f64" or dimensions[-1] != 3)
+    pack_and_back(array, shape)
+
+
+@pytest.mark.parametrize(("element_type", "channels", "found"), [
+    ("u8", 2, True), ("u8", 32, True), ("u8", 33, False), ("bf16", 16, True), ("bf16", 17, False), ("f32", 8, True), ("f32", 9, False),
+    ("f64", 4, True), ("f64", 5, False), ("c128", 2, True), ("c128", 3, False)])
+def test_so_many_channels_are_written_one_after_the_other(element_type, channels, found):
+    pixels = 100_000
+    assert by_channels(pixels_to_planes(element_type, (channels, pixels), (1, 0))) == found
+    assert not by_channels(pixels_to_planes(element_type, (pixels, channels), (1, 0)))
+
+
+def test_channels_of_few_pixels_or_with_gaps_are_not_copied_one_after_the_other():
+    few, enough = (by_channels(pixels_to_planes("f32", (1000, 4, pixels), (0, 2, 1))) for pixels in (63, 64))
+    assert (few, enough) == (False, True)
+    shape = gl.Shape("f32", (8, 4, 1024))
+    dense, gaps = (by_channels(strided_move(shape, shape.byte_strides, (16384 * gap, 4 * gap, 16 * gap), shape.dimensions)) for gap in (1, 2))
+    assert (dense, gaps) == (True, False)
+
+
+@pytest.mark.parametrize(("channels", "element_type", "width", "found"), [
+    (3, "u8", 4, True), (3, "bf16", 8, True), (3, "f32", 4, True), (3, "f64", 4, False), (2, "f32", 4, False), (4, "u8", 5, False)])
+def test_records_of_three_channels_are_copied_so_into_longer_ones_and_back(channels, element_type, width, found):
+    shape = gl.Shape(element_type, (300_000, channels), gl.Layout((1, 0), padded_dimensions=(300_000, width)))
+    dense = shape.with_layout(None)
+    assert by_channels(relayout_move(dense, shape)) == by_channels(relayout_move(shape, dense)) == found
+
+
+@pytest.mark.parametrize("cut", [
+    lambda a: a[::-1, :, ::-1], lambda a: a[:, ::2], lambda a: a[..., ::3], lambda a: a.transpose(2, 0, 1),
+    lambda a: np.broadcast_to(a[:1], a.shape), lambda a: np.broadcast_to(a[..., :1], a.shape)],
+    ids=["negative", "every second", "every third", "transposed", "repeated major", "repeated minor"])
+@pytest.mark.parametrize("element_type", ["u8", "bf16", "f64", "c128"])
+def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, element_type):
+    whole = random_array(gl.Shape(element_type, (40, 60, 150)))
+    array = cut(whole)
+    shape = gl.Shape(element_type, array.shape, gl.Layout((1, 0, 2)))
+    buffer = gl.pack(array, shape)
+    assert buffer.tobytes() == expected_bytes(np.ascontiguousarray(array), shape)
+    if 0 not in array.strides:
+        target = cut(np.zeros_like(whole))
+        gl.unpack(buffer, shape, out=target)
+        assert target.tobytes() == array.tobytes()
+
+
+def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, request):
+    """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
+    for module, name, value in ((host_plans, "SMALL_BYTES", 0), (host_plans, "LONGEST_ELEMENT", 12), (host_plans, "RECORD_BYTES", 0),
+                                (cache_blocks, "LEAST_BYTES", 0), (cache_blocks, "SECOND_CACHE_BYTES", 0), (cache_blocks, "TILE_RUN", 3), (cache_blocks, "TILE_PIECES", 1000), (cache_blocks, "STREAMS", 1)):
+        monkeypatch.setattr(module, name, value)
+    host_plans.host_plan.cache_clear()                     # plans made with the real limits
+    request.addfinalizer(host_plans.host_plan.cache_clear)
+    tiled = 0
+    for dimensions, grown in itertools.product(((4, 5, 3), (2, 3, 2, 4), (7, 5)), (0, 1, 2)):
+        widths = tuple(size + grown * (dim % 2) for dim, size in enumerate(dimensions))
+        for order in itertools.permutations(range(len(dimensions))):
+            shape = gl.Shape("s32", dimensions, gl.Layout(order, padded_dimensions=widths, padding_value=-1))
+            array = np.arange(math.prod(dimensions), dtype=np.int32).reshape(dimensions)
+            move = strided_move(shape, array.strides, shape.byte_strides, widths)
+            target = np.full(shape.buffer_size, -2, np.int32)
+            NumpyBackend().move((Piece(move),), array, target)
+            assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
+            tiled += host_plans.host_plan(move).tile is not None
+    assert tiled > 30
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, request):
+    """Slabs, fills of everything and channels, cut along every axis that can be, in shares of every size."""
+    for name, value in (("SMALL_BYTES", 0), ("PIECE_BYTES", 24), ("SHARE_BYTES", 30)):
+        monkeypatch.setattr(host_plans, name, value)
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", str(threads))
+    host_plans.host_plan.cache_clear()
+    request.addfinalizer(host_plans.host_plan.cache_clear)
+    seen = set()
+    for whole, dimensions, grown in itertools.product((0, 1024), ((3, 200), (200, 3), (4, 5, 6), (2, 200, 3), (0, 5)), itertools.product((0, 1, 5), repeat=2)):
+        monkeypatch.setattr(host_plans, "FILL_WHOLE_BYTES", whole)
+        host_plans.host_plan.cache_clear()
+        widths = tuple(size + grown[dim % 2] for dim, size in enumerate(dimensions))
+        for order in itertools.permutations(range(len(dimensions))):
+            shape = gl.Shape("s16", dimensions, gl.Layout(order, padded_dimensions=widths, padding_value=-1))
+            array = np.arange(math.prod(dimensions), dtype=np.int16).reshape(dimensions)
+            guarded = np.full(shape.buffer_size + 8, -2, np.int16)
+            gl.pack(array, shape, out=guarded[4:-4])
+            assert guarded[4:-4].tobytes() == expected_bytes(array, shape), (dimensions, order, widths, whole)
+            assert (guarded[:4] == -2).all() and (guarded[-4:] == -2).all()
+            plan = host_plans.host_plan(pack_move(array.strides, shape))
+            seen.add((plan.by_channels, bool(plan.piece), plan.fills_first, bool(plan.fills), plan.share > 0))
+    assert {(True, True, True, True, True), (True, True, False, True, True), (False, True, True, True, True), (False, True, False, True, True)} <= seen
+
+
+def relayout_plan(text, order):
+    source = gl.parse_shape(text)
+    return host_plans.host_plan(relayout_move(source, source.with_layout(gl.Layout.from_major_to_minor(order))))
+
+
+@pytest.mark.parametrize(("text", "order", "tiled"), [
+    ("f32[16,16]", (1, 0), False), ("f32[256,256]", (1, 0), False), ("f32[256,512]", (1, 0), True), ("f32[256,513]", (1, 0), False), ("f32[515,513]", (1, 0), True),       # small
+    ("f32[12,100000]", (1, 0), False), ("f32[13,100000]", (1, 0), True),          # places that are read at once
+    ("c64[100000,1,1]", (1, 2, 0), False), ("f32[200000,3]", (1, 0), False), ("f32[200000,4]", (1, 0), True),  # a line holds enough of short records
+    ("u8[64,16384,64]", (0, 2, 1), False), ("u8[64,16385,64]", (0, 2, 1), True),  # what the second cache holds is not fetched twice
+    ("f32[64,4096,64]", (0, 2, 1), True),
+    ("u8[64,64,64,64]", (1, 3, 0, 2), True),
+])
+def test_a_copy_goes_in_tiles_where_it_would_read_in_too_many_places(text, order, tiled):
+    assert (relayout_plan(text, order).tile is not None) == tiled
+
+
+def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
+    for text in ("u8[8192,8192]", "f32[8192,8192]", "c128[4096,4096]", "c128[4095,4097]", "f32[32,32,32,32,32]", "f64[7,7,7,7,7,7,7,7]"):
+        source = gl.parse_shape(text)
+        move = relayout_move(source, source.with_layout(gl.Layout.ascending(source.rank)))
+        for threads in (1, 2, 4, 16):
+            plan = host_plans.host_plan(move, threads)
+            reach = sum((size - 1) * stride for size, stride in zip(plan.tile, plan.scratch)) + plan.itemsize
+            assert reach * threads <= 4 << 20, (text, threads)
+
+
+@pytest.mark.parametrize(("itemsize", "run"), [(1, 321), (2, 161), (4, 81), (8, 41), (16, 21)])
+def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
+    """Rows of 336 bytes begin 448 apart, and what lies beside them in the source does not follow on from them."""
+    shape = gl.Shape({1: "u8", 2: "u16", 4: "f32", 8: "f64", 16: "c128"}[itemsize], (run, 1600, 600))
+    for threads, order in itertools.product((2, 7, 16, 64), ((0, 1, 2), (1, 0, 2))):
+        source = [itemsize, itemsize * (run + 1), itemsize * (run + 1) * 1600]
+        target = gl.Layout(tuple(reversed(order)))
+        plan = host_plans.host_plan(strided_move(shape, source, shape.with_layout(target).byte_strides, shape.dimensions), threads)
+        assert plan.tile and cache_blocks.scratch_bytes(itemsize, plan.tile, plan.scratch) * threads <= 4 << 20
+
+
+def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():
+    for text, row in (("f32[4096,4096]", 0), ("f64[8191,8193]", 0), ("u8[8192,8192]", 0)):
+        source = gl.parse_shape(text)
+        plan = host_plans.host_plan(relayout_move(source, source.with_layout(gl.Layout.ascending(2))))
+        assert plan.scratch[1] % 128 == 64, text       # the axis that is minor in the target
+
+
+def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
+    scattered = gl.parse_shape("f32[300,160,160]{2,1,0:PD(304,192,192)}")
+    gathered = gl.parse_shape("f32[2880,2881]{1,0:PD(2880,3072)}")
+    single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
+    records = gl.parse_shape("f32[80000,3]{1,0:PD(80000,4)}")
+    plans = [host_plans.host_plan(pack_move(shape.with_layout(None).byte_strides, shape)) for shape in (scattered, gathered, single, records)]
+    assert [plan.fills_first for plan in plans] == [True, False, False, True]
+    assert [plan.by_channels for plan in plans] == [False, False, False, True]
+    assert all(plan.piece for plan in plans[:3])
+
+
+def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
+    plans = [host_plans.host_plan(gl.plan(text, "{0,1}").move) for text in ("u8[3000000,1000]", "f32[300,200]")]
+    assert [plan.most_threads for plan in plans] == [1024, 1]

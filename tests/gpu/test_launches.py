@@ -1,0 +1,180 @@
+"""What one call sends to the device, shown on a stand-in for CuPy that lists every allocation, copy, wait and launch.
+
+A prepared plan with `out` is one launch and nothing else; so it may be captured in a CUDA graph, and many threads may share it.
+"""
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.gpu.choose_kernel import kernel_plan
+from tests.support import executors, fake_cuda
+from tests.support.prepared import LAUNCH, expected, kinds, numbers, prepared
+
+pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing()))]
+
+FAMILIES = {"copy": ("f32[300]", "{0}"), "rows": ("f32[5,7,48]", "{2,0,1}"), "tile": ("f32[64,96]", "{0,1}"),
+            "tile, odd and padded": ("u8[61,37]", "{0,1:PD(64,40)PV(7)}"), "tile of many axes": ("f64[7,5,6,3,9]", "{1,3,2,0,4}"),
+            "gather": ("f32[2,3,2,3,2]", "{0,1,2,3,4}")}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_plan_with_out_is_one_launch_and_nothing_else(cupy, family):
+    plan, buffer, out = prepared(cupy, *FAMILIES[family])
+    assert kernel_plan(plan.move).family == family.partition(",")[0].partition(" ")[0]
+    buffer += 1
+    out[...] = 0
+    for _ in range(3):
+        assert plan(buffer, out) is out
+    assert kinds() == [LAUNCH] * 3
+    assert len(cupy.backend_module._blocks[2]._free) == 1            # the block of arguments came back every time
+    assert out.tolist() == expected(plan, buffer)
+
+
+def test_the_first_call_is_one_launch_too(cupy):
+    buffer, out = numbers(cupy, 12), cupy.empty(12, np.float32)
+    fake_cuda.calls.clear()
+    gl.relayout(buffer, "f32[3,4]", "{0,1}", out=out)
+    assert kinds() == [LAUNCH]
+
+
+def test_without_out_the_result_is_all_that_is_allocated(cupy):
+    plan, buffer, _ = prepared(cupy)
+    found = plan(buffer)
+    assert kinds() == ["allocate", LAUNCH] and found.tolist() == expected(plan, buffer)
+
+
+def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
+    plan, _, _ = prepared(cupy)
+    memory, room = numbers(cupy, 600), cupy.empty(600, np.float32)
+    for first in (0, 4, 1, 7, 13, 0, 1):
+        buffer, out = memory[first:first + 240], room[2 * first:2 * first + 240]
+        assert plan(buffer, out) is out
+        assert out.tolist() == expected(plan, buffer)
+    assert kinds()[-7:] == [LAUNCH] * 7
+    kept, = plan._repeated.values()
+    assert len(kept._starts) >= 3                                     # buffers at other phases; none in another's place
+
+
+def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
+    plan, _, _ = prepared(cupy)
+    memory, room = numbers(cupy, 1000), cupy.empty(1000, np.float32)
+    for length in range(240, 400):
+        room[...] = 0
+        plan(memory[:length], room[:length])
+        assert room[:240].tolist() == expected(plan, memory) and not room[240:].any()
+    kept, = plan._repeated.values()
+    assert 0 < len(kept._starts) <= kept.MOST
+
+
+def test_the_small_pieces_of_a_tiled_relayout_are_one_launch_each_time(cupy):
+    """30 rows are 4 tiles of 7 and 2 rows, 43 columns are 5 tiles of 8 and 3 columns, and the padding is a fifth piece."""
+    plan, buffer, out = prepared(cupy, "f32[30,43]{1,0:T(7,8)}", "{0,1:PV(3)L(32)}")
+    assert len(plan.pieces) > 4
+    for first in (0, 1):
+        buffer += first
+        fake_cuda.calls.clear()
+        assert plan(buffer, out) is out and plan(buffer, out) is out
+        assert kinds() == [LAUNCH] * 2 and out.tolist() == expected(plan, buffer)
+    memory, room = numbers(cupy, 5000), cupy.empty(5000, np.float32)
+    for first in (0, 1, 6, 0):
+        source, target = memory[first:first + plan.source.buffer_size], room[3 * first:3 * first + plan.target.buffer_size]
+        assert plan(source, target).tolist() == expected(plan, source)
+
+
+# ---- index conversion and lists of moves -------------------------------------------------------------------------
+
+PADDED = "f32[4,6]{0,1:PD(5,8)}"
+
+
+@pytest.mark.parametrize("mode", ["wrap", "clip"])
+def test_index_conversion_that_refuses_nothing_is_one_launch(cupy, mode):
+    index = cupy.asarray(np.array([[-1, 2, 9], [7, 0, -3]]))
+    out = cupy.empty(3, np.int64)
+    result = gl.linearize(np.array(index.view(np.ndarray)), PADDED, mode=mode).tolist()
+    fake_cuda.calls.clear()
+    assert gl.linearize(index, PADDED, mode=mode, out=out) is out
+    assert kinds() == [LAUNCH] and out.tolist() == result
+    fake_cuda.calls.clear()
+    assert gl.linearize(index, PADDED, mode=mode).tolist() == result
+    assert kinds() == ["allocate", LAUNCH]
+    fake_cuda.calls.clear()
+    assert gl.linearize((index[0], index[1]), PADDED, mode=mode).tolist() == result
+    assert kinds() == ["allocate", LAUNCH]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+@pytest.mark.parametrize("mode", ["wrap", "clip"])
+def test_index_arrays_that_broadcast_go_into_out_in_one_launch(cupy, mode, dtype):
+    rows, columns = np.array([[-1], [2], [9]], np.int8), np.array([7, 0, -3, 5, 1], np.int32)
+    expected_places = gl.linearize((rows, columns), PADDED, mode=mode)
+    given, out = (cupy.asarray(rows), cupy.asarray(columns)), cupy.asarray(np.zeros((3, 5), dtype))
+    fake_cuda.calls.clear()
+    assert gl.linearize(given, PADDED, mode=mode, out=out) is out
+    assert kinds() == [LAUNCH] and out.tolist() == expected_places.tolist()
+    shared = cupy.asarray(np.arange(-20, 20, dtype=np.int64))            # the result over one of its indices: those are copied first
+    expected_places = gl.linearize((np.arange(-18, 2), 1), PADDED, mode=mode).tolist()
+    assert gl.linearize((shared[2:22], 1), PADDED, mode=mode, out=shared[:20]).tolist() == expected_places
+    with pytest.raises(BufferError, match=r"^out has shape \(2,\), but the result has shape \(3, 5\)$"):
+        gl.linearize(given, PADDED, mode=mode, out=cupy.asarray(np.zeros(2, dtype)))
+
+
+def test_only_an_index_that_may_be_refused_costs_a_flag_and_a_wait(cupy):
+    index, linear = cupy.asarray(np.zeros((2, 3), np.int64)), cupy.asarray(np.array([0, 4, 6]))
+    looking = ["allocate", "memset", LAUNCH, "synchronize"]
+    for call, result in [(lambda: gl.linearize(index, PADDED), [0] * 3), (lambda: gl.linearize((index[0], index[1]), PADDED), [0] * 3),
+                         (lambda: gl.delinearize(linear, PADDED, padding="mark"), [[0, -1, 1], [0, -1, 1]])]:
+        fake_cuda.calls.clear()
+        assert call().tolist() == result
+        assert kinds() == ["allocate", *looking]
+
+
+def test_a_list_of_moves_with_outs_is_launches_alone(cupy):
+    plans = [gl.plan("f32[3,4]", "{0,1}"), gl.plan("f32[5,6]", "{0,1}"), gl.plan("u8[700,900]", "{0,1}")]
+    jobs = [(numbers(cupy, p.source.buffer_size, p.source.dtype), p.source, p.target) for p in plans]
+    outs = [cupy.empty(p.target.buffer_size, p.source.dtype) for p in plans]
+    for _ in range(2):
+        fake_cuda.calls.clear()
+        assert gl.relayout_many(jobs, out=outs) == outs
+        assert kinds() == [LAUNCH] * 2
+    assert [out.tolist() for out in outs] == [expected(p, job[0]) for p, job in zip(plans, jobs)]
+
+
+# ---- what is refused after a call that was right -------------------------------------------------------------------
+
+def refused(cupy, name, buffer, out):
+    """(buffer, out) with one thing wrong."""
+    with cupy.cuda.Device(1):
+        elsewhere = cupy.empty(240, np.float32)
+    memory = cupy.zeros(1000, np.uint8)
+    room = cupy.zeros(400, np.float32)
+    return {"short buffer": (buffer[:239], out), "short out": (buffer, out[:239]), "dtype": (buffer.view(np.int32), out),
+            "dtype of out": (buffer, out.view(np.uint32)), "rank": (buffer.reshape(12, 20), out),
+            "rank of out": (buffer, out.reshape(12, 20)),
+            "steps": (cupy.zeros(480, np.float32)[::2], out), "device": (buffer, elsewhere), "same memory": (buffer, buffer),
+            "overlap": (room[:240], room[160:]), "overlap from behind": (room[160:], room[:240]),
+            "misaligned": (memory[2:962].view(np.float32), out), "misaligned out": (buffer, memory[2:962].view(np.float32)),
+            "host out": (buffer, np.zeros(240, np.float32)), "host buffer": (np.zeros(240, np.float32), out),
+            "no array": (buffer, [0.0] * 240)}[name]
+
+
+@pytest.mark.parametrize("name", ["short buffer", "short out", "dtype", "dtype of out", "rank", "rank of out", "steps", "device",
+                                  "same memory", "overlap", "overlap from behind", "misaligned", "misaligned out", "host out",
+                                  "host buffer", "no array"])
+def test_a_call_that_cannot_be_is_refused_before_a_launch(cupy, name):
+    plan, buffer, out = prepared(cupy)
+    given = refused(cupy, name, buffer, out)
+    before = [np.array(array) for array in given]
+    fake_cuda.calls.clear()
+    with pytest.raises((BufferError, TypeError)):
+        plan(*given)
+    assert LAUNCH not in kinds()
+    assert all(np.array_equal(array, copy) for array, copy in zip(given, before))
+    assert plan(buffer, out).tolist() == expected(plan, buffer)
+
+
+def test_neighbours_that_touch_do_not_overlap(cupy):
+    plan, _, _ = prepared(cupy)
+    memory = numbers(cupy, 480)
+    for first, second in ((memory[:240], memory[240:]), (memory[240:], memory[:240])):
+        for _ in range(2):
+            assert plan(first, second).tolist() == expected(plan, first)

@@ -1,0 +1,154 @@
+"""Boxes of the many-axes tile: they have room in shared memory, both walks meet every element once, lanes keep apart."""
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from gpulayout.gpu.many_axes.plan import best_box, cut_axes
+from gpulayout.gpu.many_axes.shared_box import MAX_BOX_AXES, boxes, runs
+from gpulayout.gpu.parameters import BOX_DIGITS, BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
+from gpulayout.gpu.tile import flexible_tile, shared_elements
+from tests.support.kernel_cases import Case, backwards, many_axes, move_of, transposed
+from tests.support.random_moves import drawn
+
+
+def elements_of(move, width):
+    """The move's axes in elements."""
+    return [axis._replace(source_stride=axis.source_stride // width, target_stride=axis.target_stride // width) for axis in move.axes]
+
+
+def moves():
+    for width in (1, 2, 4, 8, 16):
+        for dimensions, order in (((2,) * 24, backwards(24)), ((3,) * 15, backwards(15)), ((8,) * 6, (5, 0, 4, 1, 3, 2)),
+                                  ((8,) * 4, backwards(4)), ((15,) * 6, (3, 5, 4, 1, 2, 0)), ((100_000, 3, 3), (0, 2, 1)),
+                                  ((1000, 5, 7, 7), (0, 2, 3, 1)), ((7, 5, 6, 3, 9, 11), (4, 0, 5, 2, 3, 1)), ((5, 300, 4), (2, 1, 0))):
+            axes = elements_of(transposed(width, dimensions, order), width)
+            yield pytest.param(axes, width, id=f"{width} bytes, {dimensions[:6]} {order[:6]}")
+
+
+ALL_MOVES = list(moves())
+
+
+def numbers(digits):
+    """(offset in memory, place in shared memory) of every number of these digits."""
+    offsets, places = np.zeros(1, int), np.zeros(1, int)
+    for digit in digits:
+        coordinates = np.arange(digit.size)[:, None]
+        offsets = (offsets + coordinates * digit.stride).ravel()
+        places = (places + coordinates * digit.step).ravel()
+    return offsets, places
+
+
+def met(walk):
+    """{(offset in memory, place in shared memory)} of the elements that a walk meets, as the kernel goes; none of them twice."""
+    lanes, rows = numbers(walk.lanes), numbers(walk.rows)
+    assert len(lanes[0]) == walk.lane_count and len(rows[0]) == walk.row_count
+    found = []
+    for first, last, count in ((0, walk.full, walk.lane_count), (walk.full, walk.row_count, walk.last_lanes)):
+        offsets, places = (row[first:last, None] + lane[:count] for row, lane in zip(rows, lanes))
+        for number, apart in enumerate(walk.apart):
+            found += zip((offsets.ravel() + number).tolist(), (places.ravel() + apart).tolist())
+    assert len(set(found)) == len(found)
+    return set(found)
+
+
+@pytest.mark.parametrize("axes, width", ALL_MOVES)
+def test_a_box_keeps_to_what_the_kernel_has_room_for(axes, width):
+    box, walks = best_box(axes, width, (0, 0))
+    taken = [k for k, size in enumerate(box.sizes) if size > 1]
+    assert sorted(box.read) == sorted(box.write) == taken and len(taken) <= MAX_BOX_AXES
+    assert sum(box.sizes[k] < axes[k].extent for k in taken) <= 2
+    assert all(size <= axis.extent for size, axis in zip(box.sizes, axes))
+    assert (box.source_run, box.target_run) == runs(axes, box.sizes)
+    assert min(box.source_run, box.target_run) * width >= 45 and box.elements >= 256
+    assert walks.entries * BOX_ENTRY_BYTES + walks.span * width <= BOX_SHARED_BYTES
+    for walk in (walks.read, walks.write):
+        assert len(walk.lanes) + len(walk.rows) <= BOX_DIGITS
+        assert 0 < walk.last_lanes <= walk.lane_count <= BOX_LANES and 0 < walk.full <= walk.row_count
+
+
+@pytest.mark.parametrize("axes, width", ALL_MOVES)
+def test_both_walks_meet_every_element_once_and_at_the_same_place(axes, width):
+    box, walks = best_box(axes, width, (0, 0))
+    coordinates = list(itertools.product(*map(range, box.sizes)))
+    places = [sum(map(math.prod, zip(each, walks.steps))) for each in coordinates]
+    assert len(set(places)) == len(places) and 0 == min(places) <= max(places) < walks.span
+    for walk, strides in ((walks.read, [axis.source_stride for axis in axes]), (walks.write, [axis.target_stride for axis in axes])):
+        assert met(walk) == {(sum(map(math.prod, zip(each, strides))), place) for each, place in zip(coordinates, places)}
+
+
+@pytest.mark.parametrize("axes, width", ALL_MOVES)
+def test_lanes_of_all_rows_meet_in_no_bank(axes, width):
+    """Every row is looked at, not the first alone, and every element of what is put together to a word.
+
+    Squares of 3 x 3 that are turned are an exception for 8 and 16 bytes, where 16 and 8 lanes are served together: a part of
+    9 and a part of 7 lanes, which fill all banks on one side, meet in a bank on the other with every step that was tried.
+    """
+    _, walks = best_box(axes, width, (0, 0))
+    word, served = max(4 // width, 1), 128 // max(width, 4)
+    for walk, pieces in ((walks.read, (0,)), (walks.write, walks.write.apart)):
+        lanes, rows = numbers(walk.lanes)[1], numbers(walk.rows)[1]
+        degrees = []
+        for row, apart, first in itertools.product(rows, pieces, range(0, len(lanes), served)):
+            banks = np.unique((row + apart + lanes[first:first + served]) // word) % served
+            degrees.append(np.bincount(banks).max())
+        squares = width >= 8 and [axis.extent for axis in axes] == [3, 3, 100_000]
+        assert np.mean(degrees) <= (1.5 if squares else 1.10), (walk, np.mean(degrees))
+
+
+def test_no_box_for_what_is_too_small_or_has_no_contiguous_axis():
+    assert not list(boxes(elements_of(transposed(4, (5, 7, 7), (2, 1, 0)), 4), 4))
+    assert not list(boxes(move_of(1, [(100, 100, 2, 1), (100, 100, 200, 100)]).axes, 1))
+    assert not list(boxes(move_of(1, [(100, 100, 100, 2), (100, 100, 1, 200)]).axes, 1))
+
+
+def test_small_elements_are_moved_in_words_where_runs_are_whole_words():
+    for width, dimensions, phases, pieces in ((1, (2,) * 22, (0, 0), (4, 4)), (2, (8,) * 6, (0, 0), (2, 2)), (1, (3,) * 18, (0, 0), (1, 1)),
+                                              (1, (2,) * 22, (2, 0), (1, 4)), (1, (2,) * 22, (0, 2), (4, 1)), (4, (2,) * 22, (0, 0), (1, 1))):
+        axes = elements_of(transposed(width, dimensions, backwards(len(dimensions))), width)
+        _, walks = best_box(axes, width, phases)
+        assert (len(walks.read.apart), len(walks.write.apart)) == pieces, (width, dimensions, phases)
+
+
+def bounded_digits(case):
+    """(digit with a bound, size of the tile along its axis) of both walks."""
+    axes, width = case.plan.axes, case.plan.element_bytes
+    found = best_box(axes, width, (case.source_phase, case.target_phase))
+    if found:
+        box, walks = found
+        sizes = [box.sizes[k] for k in cut_axes(axes, box)]
+        for digit in itertools.chain(*(side for walk in (walks.read, walks.write) for side in (walk.lanes, walk.rows))):
+            if digit.bound is not None:
+                yield digit, sizes[digit.cut] if digit.cut in (0, 1) else 0
+
+
+def test_lanes_up_to_a_bound_are_a_whole_number():
+    """The kernel takes places left * lanes / 4, where places are left from the tile's first place and whole units on."""
+    seen = set()
+    chosen = [*many_axes(1), *many_axes(2), *(drawn("many axes", width, number) for width in (1, 2) for number in range(100))]
+    for digit, tile in itertools.chain.from_iterable(map(bounded_digits, chosen)):
+        assert [places * digit.lanes % 4 for places in (digit.bound, digit.unit, tile)] == [0, 0, 0], digit
+        seen.add((digit.lanes < 4 * BOX_LANES, digit.unit > 1, tile > 0))
+    assert {(True, True, True), (True, True, False), (False, False, True), (False, False, False)} <= seen
+
+
+@pytest.mark.parametrize("width", (1, 2))
+def test_a_tile_of_two_axes_that_ends_inside_a_word_leaves_a_place_in_shared_memory(width):
+    """Words put what is behind the last element there."""
+    words, cut_off = 4 // width, 0
+    for short, steps, piece in itertools.product(range(1, 140), ((1, 1), (1, words), (words, 1), (words, words)), (1, words)):
+        for extents in ((short, 10**6), (10**6, short), *((short, other) for other in range(60, 130))):
+            found = flexible_tile(width, *extents, steps, piece)
+            if found and found[0] * found[1] % words:
+                assert found[1] * found[2] < shared_elements(width), extents
+                cut_off += 1
+    assert cut_off > 100
+
+
+def test_words_are_whole_or_single_elements():
+    """Also where runs in the target are half a word long."""
+    axes = [(2, 2, 64, 1), (8, 8, 8, 4), (8, 8, 1, 32), (2, 2, 128, 256)]
+    for width, wanted in ((1, 1), (2, 4)):
+        plan = Case("half words", move_of(width, axes)).plan
+        assert plan.file == "tile_nd.cu" and dict(plan.macros)["GPL_WRITE_BYTES"] == wanted

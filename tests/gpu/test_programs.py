@@ -1,0 +1,73 @@
+"""Whole programs on the GPU: the demo, the small launches that ci/gpu has watched, the benchmarks, and per-thread default streams."""
+import json
+
+import pytest
+
+from gpulayout.api import backends
+from gpulayout.gpu.kernel_source import kernel_files
+from tests.support import on_gpu
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def _gpu():
+    if problem := backends.gpu_problem():
+        pytest.skip(problem)
+
+
+def test_the_demo_runs_on_both_and_every_result_is_equal():
+    found = json.loads(on_gpu.run("-m", "gpulayout", "demo", "--quick", "--json"))
+    assert {timing["backend"] for timing in found["timings"]} == {"numpy", "cupy"}
+    assert all(timing["equal"] for timing in found["timings"])
+
+
+def test_the_small_launches_reach_every_kernel_file():
+    said = on_gpu.run("ci/small_launches.py", "--backend", "cupy")
+    assert "right everywhere" in said
+    assert set(said.rpartition("kernel files: ")[2].strip().split(", ")) == set(kernel_files())
+
+
+@pytest.mark.parametrize("only", ["pack f32 8191", "convert_linear rank 3 int32"])
+def test_the_benchmarks_run(tmp_path, only):
+    file = tmp_path / "figures.json"
+    on_gpu.run("-m", "benchmarks", "--backend", "cupy", "--quick", "--rounds", "1", "--no-ttc", "--only", only, "--json", file)
+    found = json.loads(file.read_text())
+    assert found["finished"] and not found["not_run"] and found["cases"]
+    assert all(record["runs"] and all(run["rounds"] == 1 for run in record["runs"]) for record in found["cases"])
+
+
+PER_THREAD = """
+import threading
+import cupy, numpy as np
+import gpulayout as gl
+
+plan, failed = gl.plan("f32[40,70]", "{0,1:PD(41,70)PV(3)}"), []
+assert cupy.cuda.get_current_stream().ptr == cupy.cuda.runtime.streamPerThread
+
+def work(number):
+    try:
+        for turn in range(10):
+            values = np.random.default_rng([number, turn]).random(2800, np.float32)
+            buffer = cupy.asarray(values)
+            out = cupy.empty(plan.target.buffer_size, np.float32)
+            plan(buffer, out)
+            fresh = plan(buffer)
+            del buffer
+            places = gl.linearize((cupy.arange(40), 3), plan.target)
+            assert places.get().tolist() == [row + 41 * 3 for row in range(40)]
+            assert out.get().tobytes() == fresh.get().tobytes() == plan(values).tobytes()
+    except BaseException as error:
+        failed.append(error)
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not failed, failed
+print("right")
+"""
+
+
+def test_threads_with_default_streams_of_their_own(tmp_path):
+    (tmp_path / "threads.py").write_text(PER_THREAD)
+    assert on_gpu.run(tmp_path / "threads.py", CUPY_CUDA_PER_THREAD_DEFAULT_STREAM="1") == "right\n"

@@ -1,0 +1,278 @@
+"""Every kernel compiles for every architecture without a warning, fits its budget, and its machine code is what it should be.
+
+No GPU and no driver is needed.  The full product of files, macros and architectures is thousands of builds, so it is cut:
+all accesses and both offset widths on every architecture for one number of axes, all numbers of axes on one.
+"""
+import itertools
+import re
+
+import pytest
+
+from gpulayout.gpu.channels import MOST_CHANNELS, chunks_of, most_registers, registers
+from gpulayout.gpu.kernel_source import kernel_files, kernel_text
+from gpulayout.gpu.many import JOBS
+from gpulayout.gpu.parameters import AXES_VARIANTS
+from gpulayout.gpu.tile import FIXED_TILES
+from tests.support import nvrtc
+from tests.support.kernel_cases import BLOCK, FILES, MOVE_FILES, ONLY_WIDTHS, WIDTHS
+from tests.support.nvrtc import CompileError
+from tests.support.random_moves import AIMS, drawn
+
+pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
+needs_disassembler = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+MOST_REGISTERS = 64          # 256 threads of 64 registers: four blocks on a multiprocessor
+
+
+def steps(least, most):
+    """Powers of two."""
+    return [size for size in (1, 2, 4, 8, 16) if least <= size <= most]
+
+
+def accesses(file, width, bits=32):
+    """The access macros that planning can ask for, for one element size."""
+    if file == "copy.cu":
+        return [{"GPL_LOAD_BYTES": load} for load in steps(width, 16)]
+    if file == "rows.cu":
+        return [{"GPL_VECTOR_BYTES": vector, "GPL_LOAD_BYTES": load}
+                for vector in reversed(steps(width, 16)) for load in steps(width, vector)]
+    if file in ("tile_any.cu", "tile_nd.cu"):
+        pieces = sorted({width, max(width, 4)})
+        return [{"GPL_READ_BYTES": read, "GPL_WRITE_BYTES": write} for read, write in itertools.product(pieces, repeat=2)]
+    if file == "channels.cu":
+        return [{"GPL_CHANNELS": channels, "GPL_PLANES": planes, "GPL_CHUNKS": chunks, "GPL_TO_PLANES": to_planes}
+                for channels in range(2, MOST_CHANNELS + 1) if registers(width, channels) <= most_registers(width, bits)
+                for planes in range(1, channels + 1) for chunks in range(1, chunks_of(width, channels, 10**6, bits) + 1) for to_planes in (0, 1)]
+    return [{}]
+
+
+def variants(file, widths=WIDTHS, axes=4, bits=(32, 64), all_accesses=True):
+    """The macros of a file for moves, with one number of axes; or only the narrowest and the widest accesses."""
+    for width, index_bits in itertools.product(sorted({*widths} & {*ONLY_WIDTHS.get(file, WIDTHS)}), bits):
+        found = accesses(file, width, index_bits)
+        for access in found if all_accesses else {id(each): each for each in (found[0], found[-1])}.values():
+            yield {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": index_bits, "GPL_AXES": 1 if file == "copy.cu" else axes, **access}
+
+
+def index_variants(types, axes=(4,)):
+    for (given, signed, result), (bits, digits), count in itertools.product(types, ((32, 32), (64, 32), (64, 64)), axes):
+        yield {"GPL_INDEX_BITS": bits, "GPL_DIGIT_BITS": digits, "GPL_AXES": count,
+               "GPL_IN_BYTES": given, "GPL_IN_SIGNED": signed, "GPL_OUT_BYTES": result}
+
+
+def check_budget(file, architecture, macros):
+    """CompileError and AssertionError for what must not be; registers by kernel."""
+    found = nvrtc.compiled(kernel_text(file), architecture, macros, file).usage
+    assert set(found) == set(FILES[file])
+    for kernel, usage in found.items():
+        where = (kernel, architecture, macros, usage)
+        assert usage.spill_bytes == 0 and usage.stack_bytes == 0, where
+        assert usage.registers <= MOST_REGISTERS, where
+        assert usage.shared_bytes <= 17408, where                     # four blocks fit the 100 KB of the smallest of them, and more
+    return {kernel: usage.registers for kernel, usage in found.items()}
+
+
+def test_all_files_are_known_here():
+    assert set(kernel_files()) == set(FILES)
+
+
+def test_real_plans_ask_for_these_variants_only():
+    for kind, aim in AIMS.items():
+        for width, number in itertools.product(aim.widths, range(50)):
+            plan = drawn(kind, width, number).plan
+            macros = dict(plan.macros)
+            assert macros in variants(plan.file, axes=macros["GPL_AXES"])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("file", MOVE_FILES)
+def test_every_move_kernel_fits_every_architecture(file, architecture):
+    """All variants on the oldest architecture, Hopper and the newest; those between them with two widths and 64-bit offsets,
+    which take most registers."""
+    more = {} if architecture in ("sm_75", "sm_90", "sm_120") else {"widths": (2, 8), "bits": (64,)}
+    for macros in variants(file, all_accesses=False, **more):
+        check_budget(file, architecture, macros)
+
+
+@pytest.mark.parametrize("file", ("copy.cu", "rows.cu", "tile_any.cu", "tile_nd.cu"))
+def test_every_move_kernel_fits_with_every_width_of_access(file):
+    for macros in variants(file, bits=(32,)):
+        check_budget(file, "sm_90", macros)
+
+
+@pytest.mark.parametrize("axes", AXES_VARIANTS)
+def test_every_number_of_axes_fits(axes):
+    """With 64-bit offsets, which take most registers."""
+    for file in sorted({*MOVE_FILES} - {"copy.cu"}):
+        for macros in variants(file, widths=(1, 16), axes=axes, bits=(64,), all_accesses=False):
+            check_budget(file, ("sm_75", "sm_90", "sm_120")[axes % 3], macros)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_kernel_for_many_moves_fits_every_architecture(architecture):
+    for width, (axes, jobs) in itertools.product(WIDTHS, JOBS.items()):
+        check_budget("many.cu", architecture, {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": 32, "GPL_AXES": axes, "GPL_JOBS": jobs})
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_index_kernels_fit_every_architecture(architecture):
+    for macros in index_variants([(8, 1, 8)]):
+        check_budget("index.cu", architecture, macros)
+
+
+def test_index_kernels_fit_for_all_types():
+    types = [*itertools.product((1, 2, 4, 8), (0, 1), (8,)), *itertools.product((8,), (1,), (1, 2, 4))]
+    for macros in index_variants(types, axes=(1,)):
+        check_budget("index.cu", "sm_90", macros)
+
+
+def test_index_kernels_fit_for_every_number_of_axes():
+    for macros in index_variants([(4, 0, 8)], axes=AXES_VARIANTS[::2]):
+        check_budget("index.cu", "sm_80", macros)
+
+
+# ---- machine code -----------------------------------------------------------------------------------------------
+
+def opcodes(file, macros, architecture, text=None):
+    """The instructions of a file's only kernel, without operands."""
+    cubin = nvrtc.compiled(text or kernel_text(file), architecture, macros, file).cubin
+    return [instruction.split()[0] for instruction in nvrtc.instructions(cubin, FILES[file][0])]
+
+
+def of_kind(found, kind):
+    return [opcode for opcode in found if opcode.split(".")[0] == kind]
+
+
+def whole_tile(width, architecture, bits=32):
+    """The instructions of the path of whole tiles alone, which is what nearly every block runs."""
+    text = re.sub("^  else gpl_(load|store)_tile<false>.*$", "", kernel_text("tile.cu"), flags=re.MULTILINE)
+    assert "<false>" not in text
+    return opcodes("tile.cu", {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 2}, architecture, text)
+
+
+def elements_per_thread(width):
+    tile_a, tile_b = FIXED_TILES[width]
+    return tile_a * tile_b // BLOCK
+
+
+@needs_disassembler
+@pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
+@pytest.mark.parametrize("width", WIDTHS)
+def test_accesses_of_16_bytes_are_single_instructions(width, architecture):
+    base = {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": 32, "GPL_AXES": 4}
+    narrow = 2 if width == 16 else 0                                       # head and tail of the copy are elements
+    for file, macros, more in (("copy.cu", {"GPL_LOAD_BYTES": 16}, narrow),
+                               ("rows.cu", {"GPL_LOAD_BYTES": 16, "GPL_VECTOR_BYTES": 16}, 4 if width == 16 else 0)):
+        found = opcodes(file, base | macros, architecture)
+        for kind in ("LDG", "STG"):
+            assert 4 <= sum(".128" in opcode for opcode in of_kind(found, kind)) <= 4 + more, (file, kind)
+        assert not of_kind(found, "LDL") + of_kind(found, "STL"), file
+
+
+@needs_disassembler
+@pytest.mark.parametrize("load", (1, 2, 4, 8))
+def test_misaligned_runs_are_read_16_bytes_at_a_time_and_shifted_later(load):
+    """All reads of a thread, two vectors for each of two chunks, are under way before the first chunk is stored."""
+    base = {"GPL_ELEMENT_BYTES": load, "GPL_INDEX_BITS": 32, "GPL_AXES": 4, "GPL_LOAD_BYTES": load}
+    for file, more in (("copy.cu", {}), ("rows.cu", {"GPL_VECTOR_BYTES": 16})):
+        found = opcodes(file, base | more, "sm_90")
+        wide = [i for i, opcode in enumerate(found) if opcode.startswith("LDG") and ".128" in opcode]
+        stores = [i for i, opcode in enumerate(found) if opcode.startswith("STG") and ".128" in opcode]
+        assert len(wide) >= (2 if load == 8 else 4) and len(stores) == 2 and wide[-1] < stores[0], (file, wide, stores)
+        shifts = [i for i, opcode in enumerate(found) if opcode.startswith("SHF.R.W")]
+        assert len(shifts) == (8 if load < 4 else 0) and all(i > wide[-1] for i in shifts), (file, shifts)
+
+
+# Of one thread for one element, everything counted.  A GPU that moves 16 bytes per cycle and multiprocessor, as the
+# fastest do, can issue about 15 instructions per byte of the element in that time.
+MOST_INSTRUCTIONS = {1: 4, 2: 7, 4: 8, 8: 14, 16: 40}
+
+
+@needs_disassembler
+@pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
+@pytest.mark.parametrize("width", WIDTHS)
+def test_whole_tiles_move_16_bytes_at_a_time_in_few_instructions(width, architecture):
+    found, elements = whole_tile(width, architecture), elements_per_thread(width)
+    for kind in ("LDG", "STG", "STS"):
+        assert [".128" in opcode for opcode in of_kind(found, kind)] == [True] * (elements * width // 16), kind
+    kinds = [opcode.split(".")[0] for opcode in found]
+    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")     # all loads are under way first
+    assert kinds.count("LDS") == elements * width // max(width, 4)                        # words, never parts of words
+    assert "LDL" not in kinds and "STL" not in kinds
+    assert sum(kind not in ("NOP", "BRA") for kind in kinds) / elements <= MOST_INSTRUCTIONS[width]
+
+
+def whole_box(width, pieces, architecture, bits=32, *changes):
+    """The instructions of a whole box's reading and of its writing, for the rows of a thread that are under way together:
+    from barrier to barrier, what a thread does once and the loop around them included."""
+    text = kernel_text("tile_nd.cu")
+    for right, wrong in changes:
+        assert right in text
+        text = text.replace(right, wrong)
+    text, paths = re.subn(r"^    if \(whole && inside\) (gpl_walk.*)\n    else gpl_walk.*$", r"    if (whole && inside) \1", text, flags=re.MULTILINE)
+    text, tails = re.subn(r"^    if \(.*count & [124]\)+ side.*$", "", text, flags=re.MULTILINE)
+    assert (paths, tails) == (2, 3)
+    found = opcodes("tile_nd.cu", {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4, "GPL_READ_BYTES": pieces,
+                                   "GPL_WRITE_BYTES": pieces}, architecture, text)
+    kinds = [opcode.split(".")[0] for opcode in found]
+    first, second = [i for i, kind in enumerate(kinds) if kind == "BAR"]
+    return kinds[first:second], [kind for kind in kinds[second:] if kind not in ("NOP", "BRA")]
+
+
+# Of one thread for one element on both sides, with 8 elements or words a side (4 of 16 bytes): 12 for the element itself, a
+# share of what a thread does once, and the loops.  At 15 instructions for a byte, single elements of 4 bytes or more are no
+# slower than a copy, small ones in words neither; single small elements are.
+MOST_IN_A_BOX = {(1, 1): 26, (2, 2): 24, (1, 4): 8.5, (2, 4): 14, (4, 4): 24, (8, 8): 24, (16, 16): 36}
+
+
+@needs_disassembler
+@pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
+@pytest.mark.parametrize("width, pieces", MOST_IN_A_BOX)
+def test_a_box_takes_few_instructions_however_many_axes_it_has(width, pieces, architecture):
+    rows, elements = 4 if width == 16 else 8, pieces // width
+    reading, writing = whole_box(width, pieces, architecture)
+    assert [reading.count(kind) for kind in ("LDG", "STS")] == [rows, rows]
+    assert max(i for i, kind in enumerate(reading) if kind == "LDG") < reading.index("STS")      # all loads are under way first
+    assert writing.count("STG") == rows
+    assert max(i for i, kind in enumerate(writing) if kind == "LDS") < writing.index("STG")
+    assert sum(map(len, (reading, writing))) / (rows * elements) <= MOST_IN_A_BOX[width, pieces], (len(reading), len(writing))
+
+
+@needs_disassembler
+def test_a_division_for_every_element_is_seen():
+    slower = "entry[i] = row[i * GPL_WARPS];", "entry[i] = row[(i + lane) % (threadIdx.x + i + 3) * GPL_WARPS];"
+    reading, writing = whole_box(4, 4, "sm_90", 32, slower)
+    assert (len(reading) + len(writing)) / 8 > MOST_IN_A_BOX[4, 4]
+
+
+# ---- broken twins -----------------------------------------------------------------------------------------------
+
+def test_a_warning_is_an_error():
+    text = kernel_text("gather.cu").replace("gpl_element value[GPL_ITEMS];", "gpl_element value[GPL_ITEMS]; int never_used;")
+    with pytest.raises(CompileError, match="never_used"):
+        nvrtc.compiled(text, "sm_90", {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4})
+
+
+def test_a_kernel_that_needs_a_stack_is_seen():
+    """An array in registers whose index is known at run time only goes to memory."""
+    text = kernel_text("gather.cu").replace("gpl_uint to[GPL_ITEMS];", """gpl_uint to[GPL_ITEMS], many[64];
+  for (int i = 0; i < 64; ++i) many[i] = move.head * i;
+  for (int i = 0; i < move.head; ++i) many[move.axis[i & 3].bound & 63] += i;""")
+    text = text.replace("= value[k];", "= value[k] + many[to[k] & 63];")
+    usage = nvrtc.compiled(text, "sm_90", {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4}).usage["gpl_gather"]
+    assert usage.stack_bytes > 0
+
+
+def test_spills_are_seen():
+    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 64, "GPL_AXES": 4, "GPL_VECTOR_BYTES": 16, "GPL_LOAD_BYTES": 1}
+    text = kernel_text("rows.cu").replace("> GPL_LOAD_BYTES ? 2 : 4)", "> GPL_LOAD_BYTES ? 12 : 4)")
+    assert nvrtc.compiled(text, "sm_90", macros).usage["gpl_rows"].spill_bytes > 0
+
+
+@needs_disassembler
+def test_narrow_accesses_are_seen():
+    text = kernel_text("rows.cu").replace("*(typename GplWord<BYTES>::type*)to = chunk.word;",
+                                          "for (int i = 0; i < elements; ++i) to[i] = chunk.element[i];")
+    macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4, "GPL_VECTOR_BYTES": 16, "GPL_LOAD_BYTES": 16}
+    found = opcodes("rows.cu", macros, "sm_90", text)
+    assert not any(".128" in opcode for opcode in of_kind(found, "STG"))

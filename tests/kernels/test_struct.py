@@ -1,0 +1,193 @@
+"""The parameter structs have the same bytes on the host and in C++: every field arrives with the value that was packed.
+
+A small program is compiled from the kernels' own headers.  It prints sizes and offsets, and kernels echo every field.
+"""
+import math
+
+import numpy as np
+import pytest
+
+from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.gpu.many import JOBS
+from gpulayout.gpu.parameters import (
+    AXES_VARIANTS,
+    BOX_DIGITS,
+    BoxOrder,
+    axes_variant,
+    divisor,
+    pack_box,
+    pack_index_table,
+    pack_job,
+    pack_many,
+    pack_move,
+    reciprocal,
+    with_pointers,
+)
+from tests.support.simt import host_module, toolchain
+
+REASON = toolchain.missing()
+pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
+AXES = (1, 2, 3, 4, 8, 64)
+MOST_PARAMETER_BYTES = 4096          # what every CUDA version passes to a kernel
+
+ECHO_MOVE = """
+__device__ void put(unsigned long long*& to, gpl_uint value) { *to++ = value; }
+__device__ void put(unsigned long long*& to, const GplDivisor& by) { put(to, by.value), put(to, by.multiplier), put(to, by.shift); }
+extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplMove move) {
+  *to++ = sizeof move;
+  for (int i = 0; i < 4; ++i) *to++ = move.pad[i];
+  put(to, move.total), put(to, move.head), put(to, move.pitch), put(to, move.low), put(to, move.high);
+  put(to, move.count[0]), put(to, move.count[1]), put(to, move.tile[0]), put(to, move.tile[1]);
+  for (int i = 0; i < GPL_AXES; ++i) {
+    put(to, move.axis[i].extent), put(to, move.axis[i].bound);
+    put(to, move.axis[i].source_stride), put(to, move.axis[i].target_stride);
+  }
+}
+"""
+ECHO_MANY = """
+__device__ void put(unsigned long long*& to, gpl_uint value) { *to++ = value; }
+extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplMany many) {
+  *to++ = sizeof many;
+  for (int j = 0; j < GPL_JOBS; ++j) put(to, many.first[j]);
+  for (int j = 0; j < GPL_JOBS; ++j) {
+    const GplJob& job = many.job[j];
+    *to++ = (unsigned long long)job.source, *to++ = (unsigned long long)job.target;
+    for (int i = 0; i < 4; ++i) *to++ = job.pad[i];
+    put(to, job.total);
+    for (int i = 0; i < GPL_AXES; ++i) {
+      put(to, job.axis[i].extent.value), put(to, job.axis[i].extent.multiplier), put(to, job.axis[i].extent.shift);
+      put(to, job.axis[i].bound), put(to, job.axis[i].source_stride), put(to, job.axis[i].target_stride);
+    }
+  }
+}
+"""
+ECHO_TABLE = """
+extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplIndexTable table) {
+  *to++ = sizeof table;
+  *to++ = table.count, *to++ = table.size, *to++ = table.rank, *to++ = table.mode, *to++ = table.padded, *to++ = table.low_digits;
+  *to++ = table.minus_low, *to++ = table.multiplier, *to++ = table.shift;
+  for (int i = 0; i < GPL_AXES; ++i) {
+    *to++ = table.digit[i].minus_extent, *to++ = table.digit[i].multiplier, *to++ = table.digit[i].shift;
+    *to++ = table.digit[i].bound, *to++ = table.digit[i].stride, *to++ = table.digit[i].row;
+  }
+}
+"""
+ECHO_BOX = """
+__device__ void put(unsigned long long*& to, const GplOrder& order) {
+  *to++ = order.lanes, *to++ = order.last_lanes, *to++ = order.full, *to++ = order.rows;
+  *to++ = order.lane_digits, *to++ = order.digits, *to++ = order.first, *to++ = order.checked;
+  for (int i = 0; i < GPL_DIGITS; ++i) {
+    const GplDigit& digit = order.digit[i];
+    *to++ = digit.size.value, *to++ = digit.size.multiplier, *to++ = digit.size.shift;
+    *to++ = digit.step, *to++ = digit.cut, *to++ = digit.unit, *to++ = digit.lanes, *to++ = digit.stride, *to++ = digit.bound;
+  }
+}
+extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplBoxMove nd) {
+  *to++ = sizeof nd, *to++ = nd.move.total;
+  put(to, nd.order[0]), put(to, nd.order[1]);
+  for (int i = 0; i < 4; ++i) *to++ = nd.apart[i];
+  *to++ = nd.entries, *to++ = nd.box;
+}
+"""
+
+
+def echoed(text, macros, parameters, count):
+    """`count` numbers: the struct's size, then its fields in their order, as a kernel sees them."""
+    fields = np.zeros(count, np.uint64)
+    host_module.load(text, ("echo",), macros).kernel("echo")(1, 1, (fields.ctypes.data, parameters))
+    return fields.tolist()
+
+
+@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("axes", AXES)
+def test_a_move_arrives_field_by_field(axes, bits):
+    mask = 2**bits - 1
+    loops = [(1000 + i, 900 + i, -(17 + i), 2**(bits - 2) - i) for i in range(axes)]
+    parameters = pack_move(bits, b"\x01\x02\x03\x04", (2**(bits - 1) - 1, 12, 13, -14, 15), (1001, 7), (129, 3), loops)
+    expected = [len(parameters), *[0x04030201] * 4, 2**(bits - 1) - 1, 12, 13, -14 & mask, 15,
+                *divisor(1001, bits), *divisor(7, bits), *divisor(129, 32), *divisor(3, 32)]
+    for extent, bound, source_stride, target_stride in loops:
+        expected += [*divisor(extent, bits), bound, source_stride & mask, target_stride]
+    macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": bits, "GPL_AXES": axes}
+    assert echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, len(expected)) == expected
+    assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
+
+
+@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("axes", (1, 2, 8, 32))
+def test_a_box_arrives_field_by_field(axes, bits):
+    digits = [(2 + i, 10 - i, i % 3, 1 + i, 30 - i, -7 - i, None if i == 1 else 2**(bits - 2) + i) for i in range(5)]
+    orders = [BoxOrder(30, 20, 50, 60, True, (digits[:2], digits[2:])), BoxOrder(32, 32, 77, 77, False, (digits[4:], digits[:4]))]
+    parameters = pack_move(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
+    parameters += pack_box(bits, orders, (0, 40, 80, 120))
+    expected, mask = [len(parameters), 77], 2**bits - 1
+    for first, order in zip((64, 64 + 60), orders):
+        expected += [*order[:4], len(order.digits[0]), 5, first, order.checked]
+        for size, *numbers, stride, bound in [*order.digits[0], *order.digits[1], *[(1, 0, 2, 1, 128, 0, None)] * (BOX_DIGITS - 5)]:
+            expected += [*divisor(size, 32), *numbers, stride & mask, mask if bound is None else bound]
+    expected += [0, 40, 80, 120, 64 + 60 + 77, (64 + 60 + 77) * 16]
+    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": bits, "GPL_AXES": axes, "GPL_READ_BYTES": 1, "GPL_WRITE_BYTES": 1}
+    assert echoed(kernel_text("tile_nd.cu") + ECHO_BOX, macros, parameters, len(expected)) == expected
+    assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
+
+
+@pytest.mark.parametrize("index_bits, digit_bits", [(32, 32), (64, 32), (64, 64)])
+@pytest.mark.parametrize("axes", AXES)
+def test_an_index_table_arrives_field_by_field(axes, index_bits, digit_bits):
+    digits = [(1000 + i, 900 + i, 2**(index_bits - 2) - i, 5 + i) for i in range(axes)]
+    parameters = pack_index_table(digit_bits, (2**40, 2**33, 3), min(axes, 2), digits)
+    low = math.prod(extent for extent, _, _, _ in digits[:2])
+    expected = [len(parameters), 2**40, 2**33, axes, 3, 1, min(axes, 2), 2**64 - low, *reciprocal(low, 64)[1:]]
+    for extent, bound, stride, dim in digits:
+        expected += [2**digit_bits - extent, *reciprocal(extent, digit_bits)[1:], bound, stride, dim * 2**40]
+    macros = {"GPL_INDEX_BITS": index_bits, "GPL_DIGIT_BITS": digit_bits, "GPL_AXES": axes,
+              "GPL_IN_BYTES": 8, "GPL_IN_SIGNED": 1, "GPL_OUT_BYTES": 8}
+    assert echoed(kernel_text("index.cu") + ECHO_TABLE, macros, parameters, len(expected)) == expected
+    assert len(parameters) + 24 <= MOST_PARAMETER_BYTES
+
+
+@pytest.mark.parametrize("used", (1, 2, None))
+@pytest.mark.parametrize("variant", JOBS)
+def test_many_moves_arrive_field_by_field(variant, used):
+    capacity = JOBS[variant]
+    used = used or capacity
+    loops = [[(1000 + j, 900 + i, -(17 + i), 2**30 - j) for i in range(1 + j % variant)] for j in range(used)]
+    jobs = [pack_job(bytes([1, 2, 3, j]), 2**20 + j, axes, variant) for j, axes in enumerate(loops)]
+    pointers = [(2**48 + 16 * j, 2**63 + 32 * j) for j in range(used)]
+    parameters = with_pointers(pack_many([5 * j for j in range(used)], jobs, capacity), capacity, pointers)
+    expected = [len(parameters), *[5 * j for j in range(used)], *[2**31 - 1] * (capacity - used)]
+    for j, axes in enumerate(loops):
+        expected += [*pointers[j], *[0x030201 + (j << 24)] * 4, 2**20 + j]
+        for extent, bound, source_stride, target_stride in [*axes, *[(1, 1, 0, 0)] * (variant - len(axes))]:
+            expected += [*divisor(extent, 32), bound, source_stride & 2**32 - 1, target_stride]
+    expected += [0] * (capacity - used) * (7 + 6 * variant)
+    macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": variant, "GPL_JOBS": capacity}
+    assert echoed(kernel_text("many.cu") + ECHO_MANY, macros, parameters, len(expected)) == expected
+    assert MOST_PARAMETER_BYTES - len(parameters[capacity * 4:]) // capacity - 4 < len(parameters) <= MOST_PARAMETER_BYTES
+
+
+@pytest.mark.parametrize("count", (1, 5, 7, 9, 33))
+def test_unused_axes_are_loops_of_one_that_lead_nowhere(count):
+    variant = axes_variant(count)
+    parameters = pack_move(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
+    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": variant}
+    fields = echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, 22 + 6 * variant)
+    assert fields[22 + 6 * count:] == [*divisor(1, 32), 1, 0, 0] * (variant - count)
+    assert variant in AXES_VARIANTS
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("gpl_uint bound, source_stride, target_stride;", "gpl_uint source_stride, bound, target_stride;"),
+    ("  GplDivisor tile[2];", "  gpl_uint forgotten; GplDivisor tile[2];"),
+    ("unsigned int pad[4];", "unsigned int pad[5];"),
+])
+def test_a_changed_struct_is_seen(right, wrong):
+    text = kernel_text("move.cuh")
+    assert right in text
+    parameters = pack_move(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 3, 4, 5)])
+    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": 1}
+    expected = echoed(text + ECHO_MOVE, macros, parameters, 28)
+    try:
+        assert echoed(text.replace(right, wrong) + ECHO_MOVE, macros, parameters, 28) != expected
+    except ValueError as error:
+        assert "the kernel's struct has" in str(error)

@@ -1,0 +1,374 @@
+"""Memory of other libraries, with hand-made DLPack capsules and `__cuda_array_interface__`: shared, never a copy, never against a flag.
+
+The same tests run over NumPy's memory, over the imitation of CuPy, and on a GPU.
+"""
+import gc
+import types
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from ci.gpu_gate import needs_devices
+from gpulayout.api import arrays
+from tests.support.foreign import COPIED, READ_ONLY, Interface, OldProducer, Producer, UsedProducer, address_of
+
+SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
+MOVED = [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
+FLOATS = np.arange(6, dtype=np.float32)
+
+
+def refused(call, text, error=BufferError):
+    with pytest.raises(error) as caught:
+        call()
+    assert text in str(caught.value)
+    return str(caught.value)
+
+
+def offers(place):
+    """How an array of this place can be offered."""
+    return [Producer, OldProducer] if place.on_host else [Producer, OldProducer, Interface]
+
+
+def given_up(producer):
+    """Whether every capsule a producer gave was deleted, once."""
+    gc.collect()
+    return producer.made > 0 and producer.deleted == producer.made
+
+
+# ---- what is shared ------------------------------------------------------------------------------------------------
+
+def test_memory_is_read_and_written_in_place(place):
+    for offer in offers(place):
+        buffer, out = place.array(FLOATS), place.array(np.zeros(6, np.float32))
+        given = offer(out)
+        assert gl.relayout(offer(buffer), SOURCE, TARGET, out=given) is given
+        assert place.host(out).tolist() == MOVED
+        opened = arrays.open_array(given, "out", writing=True)[1]
+        assert address_of(opened) == address_of(out) and opened.shape == (6,) and opened.dtype == np.float32
+
+
+def test_strides_offsets_and_orders(place):
+    array = place.array(np.arange(120, dtype=np.int16).reshape(5, 4, 6))
+    parts = [array, array[1:4, ::2, ::3], array[::-2, ::-1, 1::2], array.transpose(2, 0, 1), array[2:3, 1:2, 3:4], array[:, 0:0]]
+    for offer in offers(place):
+        for part in parts:
+            shape = gl.Shape("s16", part.shape, gl.Layout((1, 0, 2)))
+            found, expected = gl.pack(offer(part), shape), gl.pack(np.array(place.host(part)), shape)
+            assert place.host(found).tobytes() == expected.tobytes(), (offer, part.shape)
+            if part.size:
+                out = offer(part)
+                assert gl.unpack(found, shape, out=out) is out
+    assert place.host(array).ravel().tolist() == list(range(120))
+
+
+def test_the_byte_offset_of_a_capsule_counts_and_missing_strides_are_c_order(place):
+    array = place.array(np.arange(10, dtype=np.float32))
+    for version in ((1, 0), (1, 3), None):
+        producer = Producer(array, version, byte_offset=8, shape=(2, 3), strides=None, ndim=2)
+        assert place.host(gl.pack(producer, TARGET)).tolist() == [2, 5, 3, 6, 4, 7]
+
+
+@pytest.mark.parametrize("element_type, code", [
+    ("s8", 0), ("u64", 1), ("f16", 2), ("f64", 2), ("c64", 5), ("c128", 5), ("pred", 6), ("bf16", 4), ("f8e3m4", 7), ("f8e4m3", 8),
+    ("f8e4m3b11fnuz", 9), ("f8e4m3fn", 10), ("f8e4m3fnuz", 11), ("f8e5m2", 12), ("f8e5m2fnuz", 13), ("f8e8m0fnu", 14)])
+def test_every_dtype_of_dlpack_that_is_an_element_type(place, element_type, code):
+    shape = gl.Shape(element_type, (2, 3), gl.Layout((0, 1)))
+    raw = np.arange(6 * shape.itemsize, dtype=np.uint8) % (2 if element_type == "pred" else 251)
+    array = place.array(raw.view(f"u{shape.itemsize}") if shape.itemsize <= 8 else raw.view(np.complex128))
+    found = gl.pack(Producer(array.reshape(2, 3), code=code), shape)
+    expected = gl.pack(raw.view(shape.dtype).reshape(2, 3), shape)
+    assert place.host(found).tobytes() == expected.tobytes()
+    assert found.dtype in (shape.dtype, shape.element_type.carrier if shape.element_type.is_extended else None)
+    assert gl.shape_of(Producer(array, code=code)).itemsize == shape.itemsize
+
+
+def test_scalars_and_empty_arrays_need_no_strides_and_no_address(place):
+    for offer in offers(place):
+        assert place.host(gl.pack(offer(place.array(np.float64(7.5))), "f64[]")).tolist() == [7.5]
+    empty = place.array(np.zeros((0, 3), np.float32))
+    padded = "f32[0,3]{0,1:PD(2,3)PV(1)}"
+    nowhere = [Producer(empty, data=0), OldProducer(empty, data=0), Producer(empty, data=0, strides=None)]
+    for producer in nowhere + ([] if place.on_host else [Interface(empty, data=(0, False)), Interface(empty, strides=None)]):
+        assert place.host(gl.pack(producer, padded)).tolist() == [1.0] * 6
+
+
+def test_a_capsule_is_given_up_once_when_nothing_uses_the_memory_any_more(place):
+    for offer in (Producer, OldProducer):
+        producer, out = offer(place.array(FLOATS)), offer(place.array(np.zeros(6, np.float32)))
+        gl.relayout(producer, SOURCE, TARGET, out=out)
+        assert given_up(producer) and given_up(out)
+        view = gl.view(producer, TARGET)
+        part = view[1:]
+        del view
+        gc.collect()
+        assert producer.made == producer.deleted + 1
+        assert place.host(part).tolist() == [[1.0, 3.0, 5.0]]
+        del part
+        assert given_up(producer)
+
+
+def test_the_newest_version_is_asked_for_and_a_producer_from_before_versions_is_asked_again(place):
+    new, old = Producer(place.array(FLOATS)), OldProducer(place.array(FLOATS))
+    stream = None if place.on_host else 1
+    gl.relayout(new, SOURCE, TARGET)
+    gl.relayout(old, SOURCE, TARGET)
+    assert new.asked == {"stream": stream, "max_version": (1, 0)} and old.asked == {"stream": stream}
+    assert new.made == old.made == 1
+
+
+# ---- what is refused -----------------------------------------------------------------------------------------------
+
+def test_read_only_memory_is_read_and_not_written(place):
+    memory = place.array(FLOATS)
+    frozen = [Producer(memory, flags=READ_ONLY)]
+    if not place.on_host:
+        frozen.append(Interface(memory, data=(address_of(memory), True)))
+    for given in frozen:
+        assert place.host(gl.relayout(given, SOURCE, TARGET)).tolist() == MOVED
+        calls = [lambda: gl.relayout(memory.copy(), SOURCE, TARGET, out=given), lambda: gl.plan(SOURCE, TARGET)(memory.copy(), given),
+                 lambda: gl.pack(memory.copy().reshape(2, 3), TARGET, out=given),
+                 lambda: gl.relayout_many([(memory.copy(), SOURCE, TARGET)], out=[given])]
+        for call in calls:
+            message = refused(call, "out is read-only: it cannot be written to")
+            assert message.removeprefix("job 0: ") == "out is read-only: it cannot be written to"
+    assert given_up(frozen[0])
+    assert place.host(memory).tolist() == FLOATS.tolist()
+    if place.on_host:
+        assert not gl.view(frozen[0], TARGET).flags.writeable
+
+
+def test_a_copy_is_refused(place):
+    memory = place.array(FLOATS)
+    copied = Producer(memory, flags=COPIED)
+    for role, call in (("buffer", lambda: gl.relayout(copied, SOURCE, TARGET)),
+                       ("out", lambda: gl.relayout(memory.copy(), SOURCE, TARGET, out=copied))):
+        refused(call, f"{role} (tests.support.foreign.Producer) cannot be used without a copy: its __dlpack__ made a copy")
+    assert given_up(copied) and place.host(memory).tolist() == FLOATS.tolist()
+
+
+@pytest.mark.parametrize("offer", [Producer, OldProducer])
+@pytest.mark.parametrize("module, library", [("jaxlib._jax", "JAX"), ("jax", "JAX"), ("tensorflow.python", "TensorFlow")])
+def test_arrays_of_libraries_whose_arrays_never_change_are_not_written(place, module, library, offer):
+    kind = type("Array", (offer,), {"__module__": module})
+    given = kind(place.array(FLOATS))
+    refused(lambda: gl.relayout(place.array(FLOATS), SOURCE, TARGET, out=given), f"out is read-only: {library} arrays never change")
+    assert given.made == 0
+    assert place.host(gl.relayout(given, SOURCE, TARGET)).tolist() == MOVED
+
+
+LIES = [({"version": (2, 0)}, "its DLPack version is 2.0, and 1 is the newest that is known here"),
+        ({"ndim": -1}, "its capsule has -1 dimensions, and 64 is the limit"), ({"ndim": 65}, "its capsule has 65 dimensions"),
+        ({"shape": (-6,)}, "its shape is (-6,): a size is negative"), ({"data": 0}, "its address is 0x0"),
+        ({"code": 3}, "its DLPack dtype, code 3 with 32 bits and 1 lanes, is not one of NumPy's; a type NumPy or CuPy lacks"),
+        ({"code": 17, "bits": 4}, "code 17 with 4 bits and 1 lanes"), ({"lanes": 4}, "code 2 with 32 bits and 4 lanes"),
+        ({"lanes": 0}, "code 2 with 32 bits and 0 lanes"), ({"bits": 31}, "code 2 with 31 bits"), ({"code": 255}, "code 255 with 32 bits"),
+        ({"device_type": 8}, "its capsule holds memory of a device of DLPack type 8, unlike its __dlpack_device__")]
+
+
+@pytest.mark.parametrize("lie, text", LIES)
+def test_capsules_that_no_array_can_have(place, lie, text):
+    producer = Producer(place.array(FLOATS), **lie)
+    for role, call in (("buffer", lambda: gl.relayout(producer, SOURCE, TARGET)),
+                       ("out", lambda: gl.relayout(place.array(FLOATS), SOURCE, TARGET, out=producer))):
+        refused(call, f"{role} (tests.support.foreign.Producer) cannot be used without a copy: ")
+        refused(call, text)
+    assert given_up(producer)
+
+
+def test_what_is_no_capsule_or_is_used_already(place):
+    used = UsedProducer(place.array(FLOATS))
+    refused(lambda: gl.relayout(used, SOURCE, TARGET), "its __dlpack__ gave a PyCapsule, not a DLPack capsule that is still to be used")
+    assert given_up(used)
+    none = Producer(place.array(FLOATS))
+    none.capsule = lambda: None
+    refused(lambda: gl.relayout(none, SOURCE, TARGET), "its __dlpack__ gave a NoneType, not a DLPack capsule")
+
+
+def test_a_producer_whose_own_type_error_is_not_about_versions_is_heard(place):
+    class Failing(Producer):
+        def __dlpack__(self, **options):
+            raise TypeError("no way")
+
+    refused(lambda: gl.relayout(Failing(place.array(FLOATS)), SOURCE, TARGET), "cannot be used without a copy: no way")
+
+
+@pytest.mark.parametrize("error", [KeyError, RuntimeError, ZeroDivisionError])
+@pytest.mark.parametrize("name", ["__dlpack__", "__dlpack_device__", "__cuda_array_interface__"])
+def test_attributes_that_raise_when_they_are_read(cp, name, error):
+    class Failing(Interface if name.startswith("__cuda") else Producer):
+        def __getattribute__(self, asked):
+            if asked == name and "array" in object.__getattribute__(self, "__dict__"):
+                raise error("because of that")
+            return super().__getattribute__(asked)
+
+    refused(lambda: gl.relayout(Failing(cp.asarray(FLOATS)), SOURCE, TARGET), "because of that")
+
+
+def test_half_of_dlpack_beside_an_interface_is_passed_over(cp):
+    class Half(Interface):
+        __dlpack__ = None
+
+    assert gl.relayout(Half(cp.asarray(FLOATS)), SOURCE, TARGET).get().tolist() == MOVED
+
+
+@pytest.mark.parametrize("device", [None, (), (2,), ("cuda", 0), (2, None), (2, 0, 0)])
+def test_devices_that_are_no_pair_of_numbers(place, device):
+    producer = Producer(place.array(FLOATS))
+    producer.device = device
+    refused(lambda: gl.relayout(producer, SOURCE, TARGET), "buffer (Producer) cannot say where it lives: ")
+
+
+def test_classes_are_no_arrays():
+    for given in (np.ndarray, np.float32, Producer):
+        refused(lambda: gl.relayout(given, SOURCE, TARGET), f"buffer is the class {given.__name__}: it must be an array", TypeError)
+
+
+# ---- devices -------------------------------------------------------------------------------------------------------
+
+def second_device(cp):
+    count = cp.cuda.runtime.getDeviceCount()
+    if count < 2:
+        pytest.skip(needs_devices(2, count))
+    return cp.cuda.Device(1)
+
+
+@pytest.mark.parametrize("offer", [Producer, OldProducer, Interface])
+def test_memory_of_a_device_that_is_not_current_is_shared(cp, offer):
+    with second_device(cp):
+        buffer, out = cp.asarray(FLOATS), cp.zeros(6, np.float32)
+        cp.cuda.get_current_stream().synchronize()
+    opened = arrays.open_array(offer(out), "out", writing=True)[1]
+    assert address_of(opened) == address_of(out) and opened.device.id == 1
+    gl.relayout(offer(buffer), SOURCE, TARGET, out=offer(out))
+    result = gl.relayout(offer(buffer), SOURCE, TARGET)
+    assert result.device.id == 1 and cp.cuda.runtime.getDevice() == 0
+    with cp.cuda.Device(1):
+        assert cp.asnumpy(out).tolist() == cp.asnumpy(result).tolist() == MOVED
+
+
+def test_memory_on_another_device_than_it_is_said_to_be(cp):
+    with second_device(cp):
+        array = cp.asarray(FLOATS)
+    refused(lambda: gl.relayout(Producer(array, device=(2, 0)), SOURCE, TARGET),
+            f"it is said to be on cuda:0, and its address {address_of(array):#x} is on cuda:1")
+
+
+def test_memory_that_all_devices_share_is_used_on_the_device_it_is_said_to_be_on(cupy, monkeypatch):
+    array = cupy.asarray(FLOATS)
+    for kind in (1, 3):                              # pinned and managed memory, which only a real device has
+        shared = types.SimpleNamespace(type=kind, device=0, devicePointer=address_of(array))
+        monkeypatch.setattr(cupy.cuda.runtime, "pointerGetAttributes", lambda address: shared)
+        assert arrays.open_array(Producer(array, device=(13, 1)), "buffer")[1].device.id == 1
+        assert arrays.open_array(Interface(array), "buffer")[1].device.id == 0
+
+
+@pytest.mark.parametrize("number", [-1, 99, 2**40])
+def test_devices_that_are_not_there(cp, number):
+    producer = Producer(cp.asarray(FLOATS))
+    producer.device = (2, number)
+    refused(lambda: gl.relayout(producer, SOURCE, TARGET), "buffer (tests.support.foreign.Producer) cannot be used without a copy: ")
+    assert producer.made == 0 and cp.cuda.runtime.getDevice() == 0
+
+
+def test_host_memory_said_to_be_cudas(cp):
+    for given in (Producer(FLOATS, device=(2, 0)), Producer(FLOATS, device=(13, 0)), Interface(FLOATS)):
+        refused(lambda: gl.relayout(given, SOURCE, TARGET), f"its address {address_of(FLOATS):#x} is not CUDA memory")
+        refused(lambda: gl.relayout(cp.asarray(FLOATS), SOURCE, TARGET, out=given), " is not CUDA memory")
+
+
+def test_an_object_with_both_protocols_is_taken_by_dlpack(cp):
+    class Both(Producer):
+        __cuda_array_interface__ = None
+
+    both = Both(cp.asarray(FLOATS))
+    assert gl.relayout(both, SOURCE, TARGET).get().tolist() == MOVED and both.made == 1
+
+
+def test_a_current_stream_is_what_a_producer_is_told(cp):
+    producer = Producer(cp.asarray(FLOATS))
+    with cp.cuda.Stream(non_blocking=True) as stream:
+        gl.relayout(producer, SOURCE, TARGET)
+        assert producer.asked["stream"] == stream.ptr
+        stream.synchronize()
+
+
+# ---- __cuda_array_interface__ --------------------------------------------------------------------------------------
+
+GARBAGE = [({"shape": None}, "shape is None in its __cuda_array_interface__: it must be a tuple of integers"), ({"shape": "6"}, "shape is '6' in"),
+           ({"shape": (6.0,)}, "shape is (6.0,) in"), ({"shape": 6}, "shape is 6 in"), ({"shape": {6}}, "shape is {6} in"),
+           ({"shape": (-6,)}, "its shape is (-6,): a size is negative"),
+           ({"strides": (4, 4)}, "its strides (4, 4) are not as many as its sizes (6,)"), ({"strides": ("4",)}, "strides is ('4',) in"),
+           ({"strides": ()}, "its strides () are not as many"), ({"strides": 4}, "strides is 4 in"),
+           ({"typestr": "garbage"}, "its typestr 'garbage' is not the dtype of booleans"), ({"typestr": None}, "its typestr None is not"),
+           ({"typestr": 4}, "its typestr 4 is not"), ({"typestr": "|O"}, "its typestr '|O' is not"), ({"typestr": "<V4"}, "its typestr '<V4' is not"),
+           ({"typestr": "<M8[s]"}, "is not the dtype of"), ({"typestr": "f4,f4"}, "is not the dtype of"), ({"typestr": "<U1"}, "is not the dtype of"),
+           ({"typestr": ">f4"}, "its typestr '>f4' is a big-endian dtype"), ({"data": 0}, "data is 0 in its __cuda_array_interface__: it must be"),
+           ({"data": None}, "data is None in"), ({"data": (1,)}, "data is (1,) in"), ({"data": ("x", False)}, "data is ('x',) in"),
+           ({"data": (0, False)}, "its address is 0x0"), ({"data": (-8, False)}, "its address is -0x8"), ({"data": (None, False)}, "data is (None,) in"),
+           ({"data": (2**70, False)}, "its address is 0x400000000000000000"), ({"mask": 1}, "it has a mask, which would be lost"),
+           ({"stream": 0}, "stream is 0 in its __cuda_array_interface__: the default streams are 1 and 2 there"), ({"stream": -1}, "stream is -1 in"),
+           ({"stream": "x"}, "stream is ('x',) in"), ({"stream": 1.5}, "stream is (1.5,) in")]
+
+
+@pytest.mark.parametrize("garbage, text", GARBAGE)
+def test_interfaces_that_no_array_can_have(cp, garbage, text):
+    array = cp.asarray(FLOATS)
+    given = Interface(array, **garbage)
+    for role, call in (("buffer", lambda: gl.relayout(given, SOURCE, TARGET)),
+                       ("out", lambda: gl.relayout(cp.asarray(FLOATS), SOURCE, TARGET, out=given))):
+        refused(call, f"{role} (tests.support.foreign.Interface) cannot be used without a copy: ")
+        refused(call, text)
+    assert cp.asnumpy(array).tolist() == FLOATS.tolist()
+
+
+def test_interfaces_that_lack_something(cp):
+    array = cp.asarray(FLOATS)
+    for field in ("shape", "typestr", "data"):
+        refused(lambda: gl.relayout(Interface(array, without=[field]), SOURCE, TARGET), f"its __cuda_array_interface__ lacks {field!r}")
+    assert gl.relayout(Interface(array, without=["strides", "version"]), SOURCE, TARGET).get().tolist() == MOVED
+    assert gl.relayout(Interface(array, shape=[6], strides=[np.int64(4)], data=[address_of(array), 0]), SOURCE, TARGET).get().tolist() == MOVED
+    given = Interface(array)
+    for interface in (None, [], "x"):
+        given.__cuda_array_interface__ = interface
+        refused(lambda: gl.relayout(given, SOURCE, TARGET), "its __cuda_array_interface__ is a")
+
+
+def test_the_stream_of_an_interface_is_waited_for(cp, monkeypatch):
+    array, waited = cp.asarray(FLOATS), []
+    synchronize = cp.cuda.runtime.streamSynchronize
+    monkeypatch.setattr(cp.cuda.runtime, "streamSynchronize", lambda stream: (waited.append(stream), synchronize(stream)))
+    own = cp.cuda.Stream(non_blocking=True)
+    for stream in (None, 1, 2, own.ptr):
+        assert gl.relayout(Interface(array, stream=stream), SOURCE, TARGET).get().tolist() == MOVED
+    assert waited == [1, 2, own.ptr]
+    monkeypatch.setenv("CUPY_CUDA_ARRAY_INTERFACE_SYNC", "0")
+    gl.relayout(Interface(array, stream=1), SOURCE, TARGET)
+    assert len(waited) == 3
+
+
+# ---- what CuPy has beside arrays -----------------------------------------------------------------------------------
+
+def test_memory_that_is_no_array_is_told_how_to_become_one(cp):
+    array = cp.asarray(FLOATS)
+    pointer = cp.cuda.MemoryPointer(cp.cuda.UnownedMemory(address_of(array), 24, array, 0), 0)
+    advice = "is a MemoryPointer: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__; " \
+             "cupy.ndarray(shape, dtype, pointer) is the array at a MemoryPointer"
+    for role, call in (("buffer", lambda: gl.relayout(pointer, SOURCE, TARGET)), ("array", lambda: gl.shape_of(pointer)),
+                       ("out", lambda: gl.relayout(array, SOURCE, TARGET, out=pointer))):
+        assert refused(call, advice, TypeError) == f"{role} {advice}"
+    assert gl.relayout(cp.ndarray((6,), np.float32, pointer), SOURCE, TARGET).get().tolist() == MOVED
+    for given in (cp.cuda.Stream(), cp.cuda.Device(0), cp.cuda):
+        refused(lambda: gl.relayout(given, SOURCE, TARGET), "it must be a NumPy or CuPy array", TypeError)
+
+
+def test_a_sparse_matrix_is_told_how_to_become_an_array():
+    matrix = type("csr_matrix", (), {"__module__": "cupyx.scipy.sparse._csr"})()
+    refused(lambda: gl.relayout(matrix, SOURCE, TARGET), "; .toarray() of a sparse matrix is an array", TypeError)
+
+
+def test_classes_derived_from_cupys_arrays_are_cupys(cp):
+    array = cp.asarray(FLOATS)
+    derived = array.view(type=type("Mine", (type(array),), {}))
+    assert arrays.open_array(derived, "out", writing=True)[1] is derived
+    assert gl.relayout(derived, SOURCE, TARGET).get().tolist() == MOVED

@@ -1,0 +1,143 @@
+"""Packed moves for the tests of both backends: drawn at random, at addresses of every phase, and what must come out."""
+import dataclasses
+import functools
+import math
+import random
+
+import numpy as np
+
+from gpulayout.gpu import choose_kernel
+from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.moves.move import Axis, Move, coalesce
+from gpulayout.moves.packed_move import BitsMove, packed_move
+from tests.support import packed_reference
+from tests.support.kernel_cases import BLOCK, forced_bits
+from tests.support.simt.record import FRESH, Buffer, Record
+
+WIDTHS = tuple((source, target) for source in (1, 2, 4, 8) for target in (1, 2, 4, 8)
+               if source == target < 8 or (source == 8) != (target == 8))
+
+
+@dataclasses.dataclass(frozen=True)
+class BitsCase:
+    """A move of slots between two addresses; `axes` are the loops that it was made of, minor first in the target."""
+
+    name: str
+    axes: tuple
+    slots: int
+    pad: int
+    widths: tuple
+    phases: tuple = (0, 0)
+    index_bits: int = 32
+
+    @functools.cached_property
+    def move(self):
+        """A BitsMove, or the Move of bytes that does the same."""
+        joined, made_of = coalesce([Axis(*axis) for axis in self.axes], [(number,) for number in range(len(self.axes))])
+        return packed_move(Move(joined, 1, bytes([self.pad]), made_of), *self.widths, self.slots)
+
+    @functools.cached_property
+    def span(self):
+        """The lowest slot of the source, and one past the highest."""
+        reaches = [(bound - 1) * stride for _, bound, stride, _ in self.axes]
+        return sum(min(reach, 0) for reach in reaches), sum(max(reach, 0) for reach in reaches) + 1
+
+    @functools.cached_property
+    def source(self):
+        """The source's bytes: noise, in the bits that nobody may read too."""
+        low, high = self.span
+        return np.frombuffer(random.Random(self.name).randbytes(-(-(high - low) * self.widths[0] // 8)), np.uint8)
+
+    @property
+    def source_offset(self):
+        """Bytes from the beginning of the source to where the move begins to count."""
+        return -self.span[0] * self.widths[0] // 8
+
+    @functools.cached_property
+    def expected(self):
+        """The target's bytes; of bytes between places, FRESH."""
+        source_bits, target_bits = self.widths
+        low, high = self.span
+        values = packed_reference.unpacked(self.source, source_bits, high - low) & (1 << min(self.widths)) - 1
+        pad = self.pad & (1 << min(self.widths)) - 1
+        if target_bits < 8:
+            return packed_reference.packed(packed_reference.moved(self.axes, self.slots, pad, lambda slot: values[slot - low]), target_bits)
+        far = sum((extent - 1) * stride for extent, _, _, stride in self.axes) + 1
+        result = np.full(far, FRESH, np.uint8)
+        places = [(extent, extent, 0, stride) for extent, _, _, stride in self.axes]
+        written = packed_reference.moved(places, far, 0, lambda _: 1).astype(bool)
+        result[written] = packed_reference.moved(self.axes, far, pad, lambda slot: values[slot - low])[written]
+        return result
+
+    @functools.cached_property
+    def plan(self):
+        with forced_bits(self.index_bits):
+            return choose_kernel.kernel_plan.__wrapped__(self.move, *self.phases)
+
+    def record(self, text=None, **changes):
+        """The launch, written down, with buffers of exact length."""
+        plan, before = self.plan, self.source_offset
+        source = Buffer(len(self.source), (self.phases[0] - before) % 16, self.source.tobytes(), False, before)
+        target = Buffer(len(self.expected), self.phases[1])
+        return dataclasses.replace(Record(text or kernel_text(plan.file), dict(plan.macros), plan.kernel, plan.grid, (BLOCK,),
+                                          (source, target, plan.parameters)), **changes)
+
+
+def drawn(widths, number, rank=None):
+    """Case `number` of a pair of widths: small extents around bytes and words, padding, gaps, tails, any orders."""
+    rng = random.Random(f"{widths} {number} {rank}")
+    rank = rng.randint(0, 4) if rank is None else rank
+    some, more = ((1, 2, 3, 4, 5, 7, 8, 9), (0, 0, 0, 1, 2, 5)) if rank < 4 else ((2, 2, 2, 3), (0, 0, 0, 0, 1))
+    extents = [rng.choice(some) for _ in range(rank)]
+    if 0 < rank < 4 and rng.random() < 0.4:
+        extents[0] = rng.choice((15, 16, 17, 31, 32, 33, 64, 100, 131))
+    padded = [extent + rng.choice(more) for extent in extents]
+    gap = 3 if widths[1] == 8 and rng.random() < 0.3 else 1                     # an array with strides of its own
+    runs = rng.random() < 0.5                                                   # the same minor dimension on both sides
+    source, target = (_strides(rng, padded, step, runs) for step in (1, gap))
+    if widths[0] == 8:
+        source = [stride * rng.choice((1, 1, -1)) for stride in source]
+    axes = sorted(zip(padded, extents, source, target), key=lambda axis: (axis[3], axis[0]))
+    slots = math.prod(padded) + (rng.choice((0, 0, 1, 3, 9)) if widths[1] < 8 else 0)
+    return BitsCase(f"bits_cases.drawn({widths}, {number}, {rank})", tuple(axes), slots, rng.randrange(256), widths,
+                    (rng.randrange(16), rng.randrange(16)), 64 if rng.random() < 0.2 else 32)
+
+
+def packed_cases(widths, count, rank=None):
+    """The first `count` cases that are not moves of whole bytes."""
+    found, number = [], 0
+    while len(found) < count:
+        case = drawn(widths, number, rank)
+        number += 1
+        if type(case.move) is BitsMove:
+            found.append(case)
+    return found
+
+
+def _strides(rng, sizes, step, first_is_minor):
+    strides, order = [0] * len(sizes), rng.sample(range(len(sizes)), len(sizes))
+    for dim in sorted(order, key=lambda dim: first_is_minor and dim > 0):
+        strides[dim], step = step, step * sizes[dim]
+    return strides
+
+
+def turns(bits):
+    """Matrices, batches and tiles in square blocks of a word, with padding and gaps; sizes that 8 divides in every way or not."""
+    side = 32 // bits
+    for number, (rows, columns, batch, pads) in enumerate(((8, 4, 1, 0), (1, 1, 3, 0), (5, 3, 2, 1), (1, 40, 2, 0), (26, 2, 1, 2), (7, 11, 1, 0))):
+        a, b, wide = rows * side, columns * side, (rows + pads) * side
+        axes = ((wide, a, b, 1), (b, b, 1, wide), (batch, batch, a * b, wide * b))
+        for bits_of_index in (32, 64):
+            phases = 4 * number % 16, 8 * number % 16
+            yield BitsCase(f"turn {number} of {bits} bits, index {bits_of_index}", axes, wide * b * batch, 0x5A, (bits, bits), phases, bits_of_index)
+    padded = ((2 * side, 2 * side, 3 * side, 1), (4 * side, 3 * side, 1, 2 * side), (3, 2, 6 * side * side, 8 * side * side))
+    yield BitsCase(f"turn of {bits} bits, padded", padded, 24 * side * side, 0xFF, (bits, bits))
+
+
+def rows(widths):
+    """Rows of whole words at every bit and phase, the last of which end where the source does; and a long one."""
+    for phase in range(0, 16, 3):
+        axes = (64, 64, 1, 1), (3, 3, 65 + 2 * phase, 64)
+        yield BitsCase(f"rows at {phase}", axes, 192, 0, widths, (phase, 0))
+        yield BitsCase(f"rows to {phase}", axes, 192, 0, widths, (0, phase))
+    yield BitsCase("a run of many blocks", ((8195, 8195, 1, 1),), 8195, 0, widths, (1, 2))

@@ -1,0 +1,41 @@
+"""Faults that the stand-in must catch, each beside its sound twin; and the stand-in without a check, which must miss them."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.standin import faults, libraries
+from tests.support.standin.twins import EAGER, TWINS
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.standin
+
+
+def outcomes(*arguments):
+    """What `python -m tests.support.standin.faults` prints."""
+    done = subprocess.run([sys.executable, "-m", "tests.support.standin.faults", *arguments], cwd=ROOT, capture_output=True, text=True,
+                          timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_fault_is_caught_and_its_sound_twin_is_right():
+    assert outcomes() == {name: ["right", twin.outcome] for name, twin in TWINS.items()}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_without_what_catches_it_a_fault_is_missed(name):
+    assert outcomes(name) == TWINS[name].outcome_on_twin != TWINS[name].outcome
+
+
+def test_every_program_has_a_twin():
+    assert set(faults.PROGRAMS) == set(TWINS)
+
+
+def test_a_replacement_whose_line_is_gone_is_refused():
+    file, line, other = EAGER
+    with pytest.raises(ValueError, match=r"^work.cpp has 0 times "):
+        libraries.build((), [(file, line + "gone", other)])

@@ -1,0 +1,97 @@
+"""`docs/xla-names.md` names every function of XLA that counts, and names of ours that exist."""
+import builtins
+import inspect
+import json
+import pathlib
+import re
+
+import pytest
+
+import gpulayout as gl
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TEXT = (ROOT.parent / "docs" / "xla-names.md").read_text(encoding="utf-8")
+NAMES = json.loads((ROOT / "data" / "xla_names.json").read_text(encoding="utf-8"))
+VERDICTS = {"core", "useful", "out of scope"}
+
+
+def read_rows(text):
+    """(class, XLA's names, what is here, differences) of every row of every table."""
+    rows, section = [], ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            section = line[3:].split(":")[0]
+        if line.startswith("|") and not line.startswith(("| XLA ", "|---")):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            assert len(cells) == 3, line
+            rows.append((section, re.findall(r"`([^`]+)`", cells[0]), cells[1], cells[2]))
+    return rows
+
+
+ROWS = read_rows(TEXT)
+BY_NAME = {(section, name): here for section, names, here, _ in ROWS for name in names}
+
+
+def find(dotted):
+    """The object of a name such as gl.linearize, Layout.minor or isinstance; None when there is none."""
+    head, *rest = dotted.removeprefix("gl.").split(".")
+    found = getattr(gl, head, None if dotted.startswith("gl.") else getattr(builtins, head, None))
+    for name in rest:
+        fields = getattr(found, "__dataclass_fields__", {})
+        found = fields.get(name) or getattr(found, name, None)
+    return found
+
+
+def ours(cell):
+    """Every name of ours in a cell: what stands first in backticks, and whatever is dotted."""
+    found = []
+    for code in re.findall(r"`([^`]+)`", cell):
+        found += [re.match(r"\w+(?:\.\w+)*", code)[0], *re.findall(r"\b(?:gl|[A-Z]\w+)(?:\.\w+)+", code)]
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.parametrize("section", NAMES)
+def test_every_name_of_xla_stands_in_its_table(section):
+    assert set(NAMES[section]) <= VERDICTS
+    for verdict, names in NAMES[section].items():
+        for name in names:
+            assert (section, name) in BY_NAME, name
+            here = BY_NAME[section, name]
+            assert ours(here) or (here == "out of scope" and verdict == "out of scope"), (name, here)
+
+
+def test_every_name_of_ours_exists():
+    named = [(names, name) for _, names, here, _ in ROWS for name in ours(here)]
+    missing = [(names, name) for names, name in named if find(name) is None]
+    assert len(named) > 200 and missing == []
+
+
+def test_code_in_the_remarks_is_ours_too():
+    """Whatever begins with `gl.` or one of our classes, anywhere in the text."""
+    classes = "gl|Shape|Layout|Tile|SplitConfig|TupleShape|ElementType"
+    named = {name for code in re.findall(r"`([^`\n]+)`", TEXT) for name in re.findall(rf"\b(?:{classes})(?:\.\w+)+", code)}
+    assert len(named) > 100 and [name for name in sorted(named) if find(name) is None] == []
+
+
+def test_no_name_of_xla_stands_twice():
+    found = [(section, name) for section, names, _, _ in ROWS for name in names]
+    assert [key for key in found if found.count(key) > 1] == [] and len(found) > 250
+
+
+def test_every_row_says_what_is_here():
+    assert [names for _, names, here, _ in ROWS if not names or not (ours(here) or here == "out of scope")] == []
+
+
+def test_every_function_of_the_model_is_mentioned():
+    """What is public and carries XLA's meaning is on the page: everything of the model but how it is read and made."""
+    own = {"parse_array_shape", "find_shapes", "least_waste", "stride_table"}
+    public = {name for name in gl.__all__ if name.islower() and inspect.isfunction(getattr(gl, name)) and
+              {"layout", "xla"} & {*pathlib.Path(inspect.unwrap(getattr(gl, name)).__code__.co_filename).parts}}
+    assert len(public) > 50
+    assert [name for name in sorted(public - own) if f"gl.{name}`" not in TEXT and f"gl.{name}(" not in TEXT] == []
+
+
+@pytest.mark.parametrize("cell, missing", [("`gl.no_such_name`", "gl.no_such_name"), ("`Shape.no_such_name`", "Shape.no_such_name"),
+                                           ("`isinstance(shape, gl.NoShape)`", "gl.NoShape"), ("`no_such_builtin(shape)`", "no_such_builtin")])
+def test_a_name_that_is_not_there_is_found_out(cell, missing):
+    assert [name for name in ours(cell) if find(name) is None] == [missing]

@@ -1,0 +1,33 @@
+"""Shapes by the thousand through text and both dialects of the protos."""
+import pytest
+
+import gpulayout as gl
+from gpulayout.xla.protos import messages
+from tests.support.random_shapes import random_shapes
+
+pytest.importorskip("google.protobuf", reason="the extra `proto` (protobuf) is not installed")
+
+XLA, FIRST = messages.DIALECTS
+
+
+def plain(shape):
+    """What the first protos can say of a shape: order, padding with a named value, static sizes."""
+    if isinstance(shape, gl.TupleShape):
+        return gl.TupleShape([plain(part) for part in shape.shapes])
+    if not isinstance(shape, gl.Shape):
+        return gl.OpaqueShape() if isinstance(shape, gl.TokenShape) else plain(shape.shape) if isinstance(shape, gl.BufferShape) else shape
+    sizes = [7 if size is gl.UNBOUNDED else size for size in shape.dimensions]
+    layout, padded = shape.layout, gl.UNBOUNDED not in shape.dimensions
+    value = layout.padding_value if isinstance(layout.padding_value, gl.PaddingValue) else None
+    return gl.Shape(shape.element_type, sizes, gl.Layout(layout.minor_to_major, padded_dimensions=layout.padded_dimensions or None if padded else None,
+                                                         padding_value=value))
+
+
+def test_many_shapes_go_through_text_and_both_protos():
+    """As many as GPULAYOUT_TEST_SHAPES says, through each: text, today's protos, the first ones."""
+    for shape in random_shapes(11, padding=False, combine=False):
+        again = gl.shape_from_proto(gl.shape_to_proto(gl.parse_shape(str(shape)), XLA), XLA)
+        assert again == shape and str(again) == str(shape)
+    for shape in map(plain, random_shapes(12)):
+        again = gl.shape_from_proto(gl.shape_to_proto(gl.parse_shape(str(shape)), FIRST), FIRST)
+        assert again == shape and str(again) == str(shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gpulayout.cpu.packed_plan import host_bits
+from gpulayout.cpu.packed_plan import packed_plan_of
 from gpulayout.cpu.plan import host_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.launch import KernelPlan
@@ -16,7 +16,7 @@ from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move, Pieces
-from gpulayout.moves.packed_move import BitsMove
+from gpulayout.moves.packed_move import PackedMove
 
 # The letters of XLA's shapes document, dimension 0 first.
 _LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
@@ -55,7 +55,7 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
-        unit = "places" if isinstance(move, BitsMove) else "bytes"
+        unit = "places" if isinstance(move, PackedMove) else "bytes"
         lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {axis.source_stride} {unit} in the source, "
                      f"{axis.target_stride} in the target")
     if same_buffer(source, target):
@@ -102,20 +102,20 @@ def _numpy(move: Move) -> str:
         return "nothing to do"
     if not move.element_count:
         return f"one fill of {counted(move.place_count, 'place')}"
-    if isinstance(move, BitsMove):
+    if isinstance(move, PackedMove):
         return _numpy_bits(move)
     if isinstance(move, LookupMove):
         return f"{counted(move.place_count, 'place')} looked up one by one" + ", then packed" * (move.target_bits < 8)
     plan = host_plan(move)
-    text = f"one np.copyto over {_axes(len(plan.block.shape))}"
-    if plan.tile:
-        text = f"tiles of {_tile(plan.tile)}, through a scratch array"
+    text = f"one np.copyto over {_axes(len(plan.slab.shape))}"
+    if plan.cache_block:
+        text = f"cache blocks of {_tile(plan.cache_block)}, through a scratch array"
     elif plan.by_channels:
-        text = f"{counted(plan.block.shape[-1], 'channel')} one after the other, over {_axes(len(plan.block.shape))}"
+        text = f"{counted(plan.slab.shape[-1], 'channel')} one after the other, over {_axes(len(plan.slab.shape))}"
     if plan.itemsize > move.itemsize:
         text += f", elements of {plan.itemsize} bytes"
     text += f" and {counted(len(plan.fills), 'fill')} of padding" if plan.fills else ""
-    text += f", {counted(-(-plan.count // plan.piece), 'piece')} one after the other" if plan.piece else ""
+    text += f", {counted(-(-plan.count // plan.chunk), 'chunk')} one after the other" if plan.chunk else ""
     return text + (f"; worth up to {plan.most_threads} threads" if plan.most_threads > 1 else "")
 
 
@@ -131,8 +131,8 @@ def _gpu_tile(plan: KernelPlan) -> str:
     return _tile(plan.tile[::-1])
 
 
-def _numpy_bits(move: BitsMove) -> str:
-    plan = host_bits(move)
+def _numpy_bits(move: PackedMove) -> str:
+    plan = packed_plan_of(move)
     if plan.turn:
         return f"{plan.turn.side} x {plan.turn.side} blocks turned in tiles of up to {counted(plan.chunk, 'element')}"
     way = "looked up one by one" if plan.looked_up else "spread to bytes by shifts" if move.source_bits < 8 else "copied"

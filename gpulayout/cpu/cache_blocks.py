@@ -1,7 +1,7 @@
-"""Which copies NumPy does better in tiles, and their sizes; all lists of axes are minor first in the target.
+"""Which copies NumPy does better in cache blocks, and their sizes; all lists of axes are minor first in the target.
 
 Where the minor axes of source and target differ, the elements of a run in the target come from as many places of the source.
-A CPU fetches ahead where memory is read on and on, in a few places at once; for all else it waits.  So tiles are read
+A CPU fetches ahead where memory is read on and on, in a few places at once; for all else it waits.  So cache blocks are read
 along the source into a small scratch array, and written along the target from there.
 """
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from gpulayout.moves.move import Axis
 
-TILE_RUN = 256               # elements of a tile along the target, and at least so many along the source
-LONG_RUN = 1024              # elements along the source that are enough, once the tile has TILE_BYTES
-TILE_BYTES = 1 << 19
-TILE_PIECES = 16             # so many tiles at least, if they have TILE_RUN x TILE_RUN elements
-LEAST_BYTES = 1 << 18        # up to here no tiles
+BLOCK_RUN = 256               # elements of a block along the target, and at least so many along the source
+LONG_RUN = 1024              # elements along the source that are enough, once the block has BLOCK_BYTES
+BLOCK_BYTES = 1 << 19
+LEAST_BLOCKS = 16             # so many cache blocks at least, if they have BLOCK_RUN x BLOCK_RUN elements
+LEAST_BYTES = 1 << 18        # up to here no cache blocks
 SCRATCH_BYTES = 4 << 20      # of all threads together
 STREAMS = 12                 # so many places a CPU reads on and on at once
 SHORT_RECORD = 16            # bytes; of shorter ones a line holds enough elements for a copy in the order of the target
@@ -26,7 +26,7 @@ LINE_BYTES = 64
 LEAST_ROW = 256              # bytes; shorter rows of a scratch array, and of twice as many where they are one run, are not set apart
 
 
-def needs_tiles(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int]) -> bool:
+def needs_cache_blocks(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int]) -> bool:
     """Whether a copy in the order of the target would read the source in too many places at once.
 
     Up to a megabyte the second cache holds all of it, and only lines that push each other out of the first are too many.
@@ -44,53 +44,53 @@ def needs_tiles(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int]
     return run > STREAMS and step >= SHORT_RECORD and not cached
 
 
-def tile_extents(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], threads: int) -> tuple[int, ...]:
-    """At least TILE_RUN elements along the target and along the source, over several axes if need be, then more along the
+def cache_block_extents(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], threads: int) -> tuple[int, ...]:
+    """At least BLOCK_RUN elements along the target and along the source, over several axes if need be, then more along the
     source, so that few calls of NumPy do it: between two of them threads wait for each other."""
     most = SCRATCH_BYTES * 4 // 5 // max(threads, 2) // itemsize              # a fifth for gaps between rows
-    wanted = min(max(math.prod(axis.bound for axis in axes) // TILE_PIECES, TILE_RUN**2), 4 * TILE_RUN**2, most)
-    tile = [1] * len(axes)
+    wanted = min(max(math.prod(axis.bound for axis in axes) // LEAST_BLOCKS, BLOCK_RUN**2), 4 * BLOCK_RUN**2, most)
+    block = [1] * len(axes)
     for order in (range(len(axes)), source_order):
         covered = 1
         for k in order:
-            tile[k] = max(tile[k], min(axes[k].bound, math.ceil(TILE_RUN / covered)))
-            covered *= tile[k]
-            if covered >= TILE_RUN:
+            block[k] = max(block[k], min(axes[k].bound, math.ceil(BLOCK_RUN / covered)))
+            covered *= block[k]
+            if covered >= BLOCK_RUN:
                 break
     run = 1
     for k in source_order:
-        enough = max(min(wanted, LONG_RUN * math.prod(tile) // (run * tile[k])), TILE_BYTES // itemsize)
-        tile[k] = min(axes[k].bound, max(tile[k] * min(wanted, enough) // math.prod(tile), tile[k]))
-        run *= tile[k]
-    while math.prod(tile) > most:
-        longest = tile.index(max(tile))
-        tile[longest] = max(tile[longest] * most // math.prod(tile), 1)
-    while scratch_bytes(itemsize, tile, scratch_strides(itemsize, axes, source_order, tile)) > SCRATCH_BYTES // max(threads, 2):
-        longest = tile.index(max(tile))                  # rows of 328 bytes begin 448 apart, which is more than a fifth
-        tile[longest] = max(tile[longest] * 7 // 8, 1)
-    return tuple(tile)
+        enough = max(min(wanted, LONG_RUN * math.prod(block) // (run * block[k])), BLOCK_BYTES // itemsize)
+        block[k] = min(axes[k].bound, max(block[k] * min(wanted, enough) // math.prod(block), block[k]))
+        run *= block[k]
+    while math.prod(block) > most:
+        longest = block.index(max(block))
+        block[longest] = max(block[longest] * most // math.prod(block), 1)
+    while scratch_bytes(itemsize, block, scratch_strides(itemsize, axes, source_order, block)) > SCRATCH_BYTES // max(threads, 2):
+        longest = block.index(max(block))                  # rows of 328 bytes begin 448 apart, which is more than a fifth
+        block[longest] = max(block[longest] * 7 // 8, 1)
+    return tuple(block)
 
 
-def scratch_strides(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], tile: Sequence[int]) -> tuple[int, ...]:
+def scratch_strides(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], block: Sequence[int]) -> tuple[int, ...]:
     """Bytes between neighbours in the scratch array: dense in the order of the source, but the first rows of some length
     begin an odd number of lines apart.  Rows a power of two apart would share few sets of the cache.
 
-    f32 tiles of 256 rows of 1024: rows are 4096 bytes, and begin 65 lines = 4160 bytes apart.
+    f32 cache blocks of 256 rows of 1024: rows are 4096 bytes, and begin 65 lines = 4160 bytes apart.
     """
     strides, step, whole = [0] * len(axes), itemsize, True
     for k, above in zip(source_order, [*source_order[1:], None]):
         strides[k] = step
-        step *= tile[k]
-        chained = above is not None and tile[k] == axes[k].bound and axes[above].source_stride == axes[k].source_stride * axes[k].bound
+        step *= block[k]
+        chained = above is not None and block[k] == axes[k].bound and axes[above].source_stride == axes[k].source_stride * axes[k].bound
         if whole and step >= LEAST_ROW * (2 if chained else 1):
             step, whole = (-(-step // LINE_BYTES) | 1) * LINE_BYTES, False
     return tuple(strides)
 
 
-def scratch_bytes(itemsize: int, tile: Sequence[int], strides: Sequence[int]) -> int:
+def scratch_bytes(itemsize: int, block: Sequence[int], strides: Sequence[int]) -> int:
     """Bytes of a scratch array of these extents and strides.
 
     >>> scratch_bytes(4, (3, 5), (4, 16))
     76
     """
-    return sum((size - 1) * stride for size, stride in zip(tile, strides)) + itemsize
+    return sum((size - 1) * stride for size, stride in zip(block, strides)) + itemsize

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpulayout.cpu.packed_plan import Box, HostBits, boxes, host_bits, parts, whole_bytes, written
+from gpulayout.cpu.packed_plan import PackedPlan, Stretch, packed_plan_of, parts, stretches, whole_bytes, written
 from gpulayout.cpu.threads import share, thread_count
 from gpulayout.cpu.views import Memory, word_of
-from gpulayout.moves.packed_move import BitsMove
+from gpulayout.moves.packed_move import PackedMove
 
 _BYTE = word_of(1)
 
 
-def move_bits(move: BitsMove, source_offset: int, target_offset: int, source: np.ndarray, target: np.ndarray) -> None:
+def move_packed(move: PackedMove, source_offset: int, target_offset: int, source: np.ndarray, target: np.ndarray) -> None:
     """Carry out a packed move that begins so many bytes after the first element of each array."""
     if move.slots:
-        plan = host_bits(move)
+        plan = packed_plan_of(move)
         threads = min(thread_count(), plan.chunks(move))
         if threads > 1:
-            plan = host_bits(move, threads)
+            plan = packed_plan_of(move, threads)
         reading, writing = Memory(source, source_offset), Memory(target, target_offset)
         if plan.turn:
             move_turned(move, plan, reading, writing)
@@ -30,7 +30,7 @@ def move_bits(move: BitsMove, source_offset: int, target_offset: int, source: np
             share(functools.partial(_move_chunks, move, plan, reading, writing), plan.chunks(move), 1)
 
 
-def _move_chunks(move: BitsMove, plan: HostBits, reading: Memory, writing: Memory, first: int, last: int) -> None:
+def _move_chunks(move: PackedMove, plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
     scratch = None if plan.in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)    # a whole number of bytes when packed
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
@@ -40,40 +40,40 @@ def _move_chunks(move: BitsMove, plan: HostBits, reading: Memory, writing: Memor
         scratch[end - begin:] = 0
         _read_chunk(move, plan, reading, begin, end, scratch[:end - begin])
         found, done = packed(scratch, move.target_bits), 0
-        for block in written(move, begin, end):
-            count = math.prod(block.shape)
-            writing.view(_BYTE, block.shape, block.target_offset, block.target_strides)[...] = found[done:done + count].reshape(block.shape)
+        for slab in written(move, begin, end):
+            count = math.prod(slab.shape)
+            writing.view(_BYTE, slab.shape, slab.target_offset, slab.target_strides)[...] = found[done:done + count].reshape(slab.shape)
             done += count
 
 
-def _read_chunk(move: BitsMove, plan: HostBits, reading: Memory, begin: int, end: int, elements: np.ndarray) -> None:
+def _read_chunk(move: PackedMove, plan: PackedPlan, reading: Memory, begin: int, end: int, elements: np.ndarray) -> None:
     """The elements of the slots begin..end-1, one in each byte, and the pad where there are none."""
     mask = (1 << move.bits) - 1
     if move.is_padded:
         elements[...] = move.pad[0]
-    for box in boxes(move, begin, end):
-        if 0 in box.inside:
+    for stretch in stretches(move, begin, end):
+        if 0 in stretch.inside:
             continue
-        places = np.ndarray(box.inside[::-1], _BYTE, elements, box.place, move.steps[::-1])
-        if run := whole_bytes(move, box):
+        places = np.ndarray(stretch.inside[::-1], _BYTE, elements, stretch.place, move.steps[::-1])
+        if run := whole_bytes(move, stretch):
             _spread(reading.view(_BYTE, run.shape, run.target_offset, run.target_strides), places, move.source_bits)
         elif plan.looked_up:
-            _look_up(move, reading, box, places)
+            _look_up(move, reading, stretch, places)
         elif move.source_bits == 8:
             strides = tuple([axis.source_stride for axis in reversed(move.axes)])
-            np.bitwise_and(reading.view(_BYTE, places.shape, box.source, strides), mask, out=places)
+            np.bitwise_and(reading.view(_BYTE, places.shape, stretch.source, strides), mask, out=places)
         else:
-            for part in parts(move, box):
-                block = part.source
-                read = reading.view(_BYTE, block.shape, block.target_offset, block.target_strides)
+            for part in parts(move, stretch):
+                slab = part.source
+                read = reading.view(_BYTE, slab.shape, slab.target_offset, slab.target_strides)
                 np.right_shift(read, part.shift, out=places[part.elements[::-1]])
             places &= mask
 
 
-def _look_up(move: BitsMove, reading: Memory, box: Box, places: np.ndarray) -> None:
-    """The elements of a box, each by the number of its slot."""
-    slots = np.array(box.source)
-    for axis, size in zip(move.axes, box.inside):
+def _look_up(move: PackedMove, reading: Memory, stretch: Stretch, places: np.ndarray) -> None:
+    """The elements of a stretch, each by the number of its slot."""
+    slots = np.array(stretch.source)
+    for axis, size in zip(move.axes, stretch.inside):
         slots = slots + (np.arange(size) * axis.source_stride).reshape(-1, *[1] * slots.ndim)
     places[...] = slots_at(reading.view(_BYTE, (move.source_span[1],), 0, (1,)), slots, move.source_bits)
 
@@ -124,21 +124,21 @@ def packed(values: np.ndarray, bits: int) -> np.ndarray:
 
 # ---- moves in square blocks of slots: rows of many blocks at once are swapped as kernels/bits_turn.cu swaps words ----
 
-def move_turned(move: BitsMove, plan: HostBits, reading: Memory, writing: Memory) -> None:
-    """Carry out a move whose plan has blocks, tile by tile; the axes of arrays are those of the blocks, major first."""
-    share(functools.partial(_turn_tiles, move, plan, reading, writing), plan.chunks(move), 1)
+def move_turned(move: PackedMove, plan: PackedPlan, reading: Memory, writing: Memory) -> None:
+    """Carry out a move whose plan has blocks, cache block by cache block; the axes of arrays are those of the blocks, major first."""
+    share(functools.partial(_turn_cache_blocks, move, plan, reading, writing), plan.chunks(move), 1)
 
 
-def _turn_tiles(move: BitsMove, plan: HostBits, reading: Memory, writing: Memory, first: int, last: int) -> None:
-    turn, tile, unit = plan.turn, plan.tile, plan.turn.unit_bytes
+def _turn_cache_blocks(move: PackedMove, plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
+    turn, cache_block, unit = plan.turn, plan.cache_block, plan.turn.unit_bytes
     word = word_of(unit)
     pad = word.type(move.pad[0] * ((1 << 8 * unit) - 1) // ((1 << move.bits) - 1))
     steps = [[unit * axis[side] for axis in turn.axes] for side in (2, 3)]
     strides = [tuple(reversed(side)) for side in steps]
-    scratch = np.empty((turn.side + 1, math.prod(tile)), word)
-    corners = itertools.product(*(range(0, axis.extent, step) for axis, step in zip(turn.axes, tile)))
+    scratch = np.empty((turn.side + 1, math.prod(cache_block)), word)
+    corners = itertools.product(*(range(0, axis.extent, step) for axis, step in zip(turn.axes, cache_block)))
     for corner in itertools.islice(corners, first, last):
-        sizes = [min(axis.extent - start, step) for axis, start, step in zip(turn.axes, corner, tile)]
+        sizes = [min(axis.extent - start, step) for axis, start, step in zip(turn.axes, corner, cache_block)]
         inside = [max(min(axis.bound - start, size), 0) for axis, start, size in zip(turn.axes, corner, sizes)]
         from_start, to_start = (sum(map(int.__mul__, corner, side)) for side in steps)
         places = [writing.view(word, tuple(sizes[::-1]), to_start + q * unit * turn.target_pitch, strides[1]) for q in range(turn.side)]

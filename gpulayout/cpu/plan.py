@@ -4,12 +4,12 @@ NumPy copies in the order of the target, an element at a time.  What makes that 
 
 - Runs that stay together on both sides are short.  A run of up to 512 bytes moves as one element of that many bytes:
   f32[1024,512,16] with its first two dimensions exchanged moves as [1024,512] elements of 64 bytes.
-- The minor axes differ.  Then tiles go through a scratch array; see `host_tiles`.
+- The minor axes differ.  Then cache blocks go through a scratch array; see `cache_blocks`.
 - There are few channels, minor in the target (3 planes to RGB).  NumPy's innermost loop ends before it has begun, so one
-  channel after the other is copied, in pieces that stay in the cache until all channels are there.
-- There is padding.  Written on its own it is fetched and written back once more, so it is filled piece by piece as well.
+  channel after the other is copied, in chunks that stay in the cache until all channels are there.
+- There is padding.  Written on its own it is fetched and written back once more, so it is filled chunk by chunk as well.
 
-Large moves are shared by threads: tile by tile, or cut along one axis.
+Large moves are shared by threads: block by block, or cut along one axis.
 """
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpulayout.cpu.cache_blocks import NEAR_BYTES, needs_tiles, scratch_strides, tile_extents
-from gpulayout.moves.move import Axis, Block, Move, Piece, Pieces
+from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block_extents, needs_cache_blocks, scratch_strides
+from gpulayout.moves.move import Axis, Move, Piece, Pieces, Slab
 
 MOST_THREADS = 1024          # that anyone may ask for
 SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save
 LONGEST_ELEMENT = 512        # bytes of a run that is moved as one element
 FILL_WHOLE_BYTES = 1024      # with less than this per run of padding, filling everything takes less time than the runs
 RECORD_BYTES = 32            # records of up to so many are written one channel after the other
-PIECE_BYTES = 3 << 19        # of the target in a piece
+CHUNK_BYTES = 3 << 19        # of the target in a chunk
 SHORT_RUN = 64               # of pixels, from which on a loop over them beats one over the channels
 SHARE_BYTES = 1 << 19        # read or filled, from which on a thread is worth its start
 
@@ -35,39 +35,39 @@ SHARE_BYTES = 1 << 19        # read or filled, from which on a thread is worth i
 class Fill(NamedTuple):
     """Places that get the padding value.
 
-    block    their box, axes as in the move, major first
-    share    the least number of places along the major axis for a thread, where it is not filled piece by piece; 0 for none
+    slab     their places, axes as in the move, major first
+    share    the least number of places along the major axis for a thread, where it is not filled chunk by chunk; 0 for none
     """
 
-    block: Block
+    slab: Slab
     share: int
 
 
 @dataclass(frozen=True)
 class HostPlan:
-    """One copy, and fills of padding.  Work is counted in places along one axis, or in tiles; threads share it.
+    """One copy, and fills of padding.  Work is counted in places along one axis, or in cache blocks; threads share it.
 
     itemsize       bytes of an element as NumPy moves it: several of the caller's where they stay together
-    block          all elements as one strided copy, axes major first
+    slab           all elements as one strided copy, axes major first
     by_channels    whether the last axis is copied one place after the other
-    tile           extents of the boxes that go through a scratch array; None copies directly
-    scratch        strides of that array in bytes, axes as in the block
-    cut, fill_cut  the axis that work without tiles is cut along, as an axis of the block and of the fills
-    piece          places along it that are filled and copied before the next ones; 0 takes a thread's share at once
-    count          places along it, or tiles
+    cache_block    extents of what goes through a scratch array; None copies directly
+    scratch        strides of that array in bytes, axes as in the slab
+    cut, fill_cut  the axis that work without cache blocks is cut along, as an axis of the slab and of the fills
+    chunk          places along it that are filled and copied before the next ones; 0 takes a thread's share at once
+    count          places along it, or cache blocks
     share          the least number of them for a thread; 0 leaves all to the caller
-    fills          the places that get the padding value: piece by piece, but all at once beside tiles
+    fills          the places that get the padding value: chunk by chunk, but all at once beside cache blocks
     fills_first    the fills cover elements too; else they come after the copy, while new memory is still in the cache
     """
 
     itemsize: int
-    block: Block
+    slab: Slab
     by_channels: bool
-    tile: tuple[int, ...] | None
+    cache_block: tuple[int, ...] | None
     scratch: tuple[int, ...] | None
     cut: int
     fill_cut: int
-    piece: int
+    chunk: int
     count: int
     share: int
     fills: tuple[Fill, ...]
@@ -85,13 +85,13 @@ def host_plan(move: Move, threads: int = 1) -> HostPlan:
     by_channels = _goes_by_channels(move)
     itemsize, axes = _long_elements(move, not by_channels)
     order = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
-    tile = scratch = None
-    if not by_channels and move.bytes_read > SMALL_BYTES and needs_tiles(itemsize, axes, order):
-        tile = tile_extents(itemsize, axes, order, threads)
-        scratch = scratch_strides(itemsize, axes, order, tile)[::-1]
-    block = Block(tuple(axis.bound for axis in reversed(axes)), tuple(axis.source_stride for axis in reversed(axes)), 0,
+    block = scratch = None
+    if not by_channels and move.bytes_read > SMALL_BYTES and needs_cache_blocks(itemsize, axes, order):
+        block = cache_block_extents(itemsize, axes, order, threads)
+        scratch = scratch_strides(itemsize, axes, order, block)[::-1]
+    slab = Slab(tuple(axis.bound for axis in reversed(axes)), tuple(axis.source_stride for axis in reversed(axes)), 0,
                   tuple(axis.target_stride for axis in reversed(axes)))
-    return HostPlan(itemsize, block, by_channels, tile and tile[::-1], scratch, *_Cut.of(move, axes, tile, by_channels), *_fills(move))
+    return HostPlan(itemsize, slab, by_channels, block and block[::-1], scratch, *_Cut.of(move, axes, block, by_channels), *_fills(move))
 
 
 def _goes_by_channels(move: Move) -> bool:
@@ -131,25 +131,25 @@ class _Cut(NamedTuple):
 
     cut: int
     fill_cut: int
-    piece: int
+    chunk: int
     count: int
     share: int
 
     @staticmethod
-    def of(move: Move, axes: Sequence[Axis], tile: tuple[int, ...] | None, by_channels: bool) -> _Cut:
+    def of(move: Move, axes: Sequence[Axis], block: tuple[int, ...] | None, by_channels: bool) -> _Cut:
         weight = max(move.bytes_read, move.bytes_written)
-        if tile:
-            count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, tile))
+        if block:
+            count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, block))
             return _Cut(0, 0, 0, count, _share(count, weight))
         if not axes:
             return _Cut(0, 0, 0, 0, 0)
-        pieces = weight > PIECE_BYTES and (by_channels or move.is_padded)
-        fine = PIECE_BYTES if pieces else weight // 64
+        chunked = weight > CHUNK_BYTES and (by_channels or move.is_padded)
+        fine = CHUNK_BYTES if chunked else weight // 64
         # Never the channels: there are up to RECORD_BYTES of them, and SHORT_RUN pixels or more.
         k = next((k for k in reversed(range(len(axes))) if axes[k].bound * fine >= weight), max(range(len(axes)), key=lambda k: axes[k].bound))
         count = axes[k].extent
         return _Cut(len(axes) - 1 - k, len(move.axes) - 1 - move.axes.index(axes[k]),
-                    max(PIECE_BYTES * count // weight, 1) if pieces else 0, count,
+                    max(CHUNK_BYTES * count // weight, 1) if chunked else 0, count,
                     _share(count, weight) if weight >= 2 * SHARE_BYTES else 0)
 
 
@@ -165,7 +165,7 @@ def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
     """
     slabs, whole = move.padding_slabs, _are_scattered([move], [Piece(move)])
     if whole:
-        slabs = (Block(tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.block.target_strides),)
+        slabs = (Slab(tuple(axis.extent for axis in reversed(move.axes)), (), 0, move.slab.target_strides),)
     return tuple(Fill(slab, _fill_share(move, slab)) for slab in slabs), whole
 
 
@@ -195,6 +195,6 @@ def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
     return runs > 1 and sum(piece.move.bytes_written for piece in pieces) < FILL_WHOLE_BYTES * runs
 
 
-def _fill_share(move: Move, slab: Block) -> int:
+def _fill_share(move: Move, slab: Slab) -> int:
     weight = math.prod(slab.shape) * move.itemsize
     return _share(slab.shape[0], weight) if weight >= 2 * SHARE_BYTES else 0

@@ -11,7 +11,7 @@ import numpy as np
 from gpulayout.cpu.cache_blocks import scratch_bytes
 from gpulayout.cpu.index import convert
 from gpulayout.cpu.lookup import move_lookup
-from gpulayout.cpu.packed_run import move_bits
+from gpulayout.cpu.packed_run import move_packed
 from gpulayout.cpu.plan import Fill, HostPlan, host_pieces, host_plan
 from gpulayout.cpu.threads import share, thread_count, wanted_threads
 from gpulayout.cpu.views import strided_view, word_of
@@ -21,7 +21,7 @@ from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.backend import Job
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move, Pieces
-from gpulayout.moves.packed_move import BitsMove
+from gpulayout.moves.packed_move import PackedMove
 
 
 class _Described:
@@ -71,8 +71,8 @@ class NumpyBackend:
         if len(pieces) > 1:
             wanted_threads()                     # a wrong number is refused before the first piece writes
         for move, source_offset, target_offset in pieces if len(pieces) == 1 else host_pieces(pieces):
-            if type(move) is BitsMove:
-                move_bits(move, source_offset, target_offset, source, target)
+            if type(move) is PackedMove:
+                move_packed(move, source_offset, target_offset, source, target)
                 continue
             if type(move) is LookupMove:
                 move_lookup(move, source, target)
@@ -80,13 +80,13 @@ class NumpyBackend:
             plan = host_plan(move)
             if plan.share:
                 plan = host_plan(move, thread_count())
-            word, block = word_of(plan.itemsize), plan.block
-            reading = strided_view(source, word, block.shape, source_offset, block.source_strides)
-            writing = strided_view(target, word, block.shape, target_offset, block.target_strides)
+            word, slab = word_of(plan.itemsize), plan.slab
+            reading = strided_view(source, word, slab.shape, source_offset, slab.source_strides)
+            writing = strided_view(target, word, slab.shape, target_offset, slab.target_strides)
             fills = _fills(move, plan, target, target_offset) if plan.fills else ()
-            if plan.tile:
-                _copy_tiled(reading, writing, plan, fills)
-            elif plan.piece or plan.share:
+            if plan.cache_block:
+                _copy_blocked(reading, writing, plan, fills)
+            elif plan.chunk or plan.share:
                 share(functools.partial(_copy_part, reading, writing, plan, fills), plan.count, plan.share)
             else:
                 _copy_whole(reading, writing, plan, fills)
@@ -112,7 +112,7 @@ class _Padding(NamedTuple):
 def _fills(move: Move, plan: HostPlan, target: np.ndarray, offset: int) -> list[_Padding]:
     word = word_of(move.itemsize)
     pad = np.frombuffer(move.pad, word)[0]
-    return [_Padding(strided_view(target, word, fill.block.shape, offset + fill.block.target_offset, fill.block.target_strides), pad, fill)
+    return [_Padding(strided_view(target, word, fill.slab.shape, offset + fill.slab.target_offset, fill.slab.target_strides), pad, fill)
             for fill in plan.fills]
 
 
@@ -131,18 +131,18 @@ def _copy_whole(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: S
 
 
 def _copy_part(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding], first: int, last: int) -> None:
-    """What lies between two coordinates of the axis that threads share, piece by piece."""
+    """What lies between two coordinates of the axis that threads share, chunk by chunk."""
     before, fill_before = (slice(None),) * plan.cut, (slice(None),) * plan.fill_cut
-    for start in range(first, last, plan.piece or last - first):
-        stop = min(start + (plan.piece or last), last)
+    for start in range(first, last, plan.chunk or last - first):
+        stop = min(start + (plan.chunk or last), last)
         part = (*before, slice(start, stop))
         padding = [_Padding(places[(*fill_before, slice(start, stop))], pad, fill) for places, pad, fill in fills]
         _copy_whole(source[part], target[part], plan, padding)
 
 
-def _copy_tiled(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding]) -> None:
-    """Tiles that threads share, and padding before or after all of them."""
-    copy = functools.partial(share, functools.partial(_copy_tiles, source, target, plan), plan.count, plan.share)
+def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding]) -> None:
+    """Cache blocks that threads share, and padding before or after all of them."""
+    copy = functools.partial(share, functools.partial(_copy_blocks, source, target, plan), plan.count, plan.share)
     fill = [functools.partial(share, functools.partial(_fill_part, places, pad), len(places), fill.share) for places, pad, fill in fills]
     for work in (*fill, copy) if plan.fills_first else (copy, *fill):
         work()
@@ -152,13 +152,13 @@ def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> No
     places[first:last] = pad
 
 
-def _copy_tiles(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: int, last: int) -> None:
-    """Some of the tiles, each in runs of the source into a scratch array and in runs of the target out of it."""
-    corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.tile)))
-    memory = np.empty(scratch_bytes(plan.itemsize, plan.tile, plan.scratch), np.uint8)
-    scratch = np.ndarray(plan.tile, source.dtype, memory, 0, plan.scratch)
+def _copy_blocks(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: int, last: int) -> None:
+    """Some of the cache blocks, each in runs of the source into a scratch array and in runs of the target out of it."""
+    corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.cache_block)))
+    memory = np.empty(scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch), np.uint8)
+    scratch = np.ndarray(plan.cache_block, source.dtype, memory, 0, plan.scratch)
     for corner in itertools.islice(corners, first, last):
-        box = tuple([slice(start, start + step) for start, step in zip(corner, plan.tile)])
+        box = tuple([slice(start, start + step) for start, step in zip(corner, plan.cache_block)])
         part = source[box]
         kept = scratch[tuple([slice(size) for size in part.shape])]
         kept[...] = part

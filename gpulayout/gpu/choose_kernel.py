@@ -9,7 +9,7 @@ Families, the fastest first:
              it has two axes, or where those are short, as many as make runs
     gather   the rest: one place after the other
     bits     packed elements that do not move as whole bytes
-    lookup   tiles that cut the array into too many boxes, or cut bytes in two
+    lookup   tiles that cut the array into too many regions, or cut bytes in two
 
 A plan depends on the pointers only through their remainder modulo 16, so it can be cached.
 """
@@ -24,25 +24,25 @@ from gpulayout.gpu.element_width import Work, widened
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
 from gpulayout.gpu.lookup import lookup_plan
 from gpulayout.gpu.many_axes.plan import many_axes_plan
-from gpulayout.gpu.packed import bits_plan
+from gpulayout.gpu.packed import packed_kernel_plan
 from gpulayout.gpu.tile import smallest_useful_tile, tile_plan
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
-from gpulayout.moves.packed_move import BitsMove
+from gpulayout.moves.packed_move import PackedMove
 
 _GATHER = Kernel("gather", "gather.cu", "gpl_gather")
 
 
 @functools.lru_cache(maxsize=4096)
-def kernel_plan(move: Move | BitsMove | LookupMove, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
+def kernel_plan(move: Move | PackedMove | LookupMove, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
     """The launch for a move between two addresses with these remainders modulo 16; None when there is nothing to write.
 
     BufferError when a stride is not a whole number of elements, or an address not a multiple of the element.
     """
     if not move.place_count:
         return None
-    if isinstance(move, BitsMove):
-        return bits_plan(move, source_phase, target_phase)
+    if isinstance(move, PackedMove):
+        return packed_kernel_plan(move, source_phase, target_phase)
     if isinstance(move, LookupMove):
         return lookup_plan(move, source_phase, target_phase)
     work = widened(move, source_phase, target_phase)

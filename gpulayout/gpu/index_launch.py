@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 
 from gpulayout.gpu.launch import ITEMS, MAX_GRID_X, THREADS
-from gpulayout.gpu.parameters import axes_variant, pack_index_program, pack_index_table
+from gpulayout.gpu.parameters import axes_variant, index_program_struct, index_table_struct
 from gpulayout.moves.index_plan import IndexPlan
 from gpulayout.moves.index_program import MOST_STEPS, MOST_TERMS, IndexProgram
 
@@ -23,8 +23,8 @@ def parameters(plan: IndexPlan | IndexProgram, count: int, mode: str) -> bytes:
     """The bytes of the parameter struct for `count` indices."""
     scalars = count, plan.size, MODES[mode]
     if isinstance(plan, IndexProgram):
-        return pack_index_program(plan.index_bits, (*scalars, plan.has_bounds), plan.steps, (MOST_STEPS, MOST_TERMS))
-    return pack_index_table(plan.digit_bits, scalars, plan.low_digits, plan.kernel_digits)
+        return index_program_struct(plan.index_bits, (*scalars, plan.has_bounds), plan.steps, (MOST_STEPS, MOST_TERMS))
+    return index_table_struct(plan.digit_bits, scalars, plan.low_digits, plan.kernel_digits)
 
 
 def grid(count: int) -> tuple[int, int]:

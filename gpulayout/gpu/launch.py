@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpulayout.gpu.element_width import Work
-from gpulayout.gpu.parameters import axes_variant, pack_move
+from gpulayout.gpu.parameters import axes_variant, move_struct
 from gpulayout.moves.index_width import index_bits
 from gpulayout.moves.move import Axis
 
@@ -63,7 +63,7 @@ def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int,
     macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
     low, high = work.move.source_span
     scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1), low // work.width, high // work.width)
-    parameters = pack_move(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
+    parameters = move_struct(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(*kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.launch import ITEMS, THREADS
-from gpulayout.gpu.parameters import pack_job, pack_many, with_pointers
+from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.layout.cached import cached_property
 from gpulayout.moves.move import Axis, Move
 
@@ -52,7 +52,7 @@ class SmallMove:
     @cached_property
     def packed(self) -> dict[int, bytes]:
         """The job's bytes without its pointers, for each number of axes that it can be compiled for."""
-        return {variant: pack_job(self.pad, self.total, self.axes, variant) for variant in JOBS if variant >= len(self.axes)}
+        return {variant: job_struct(self.pad, self.total, self.axes, variant) for variant in JOBS if variant >= len(self.axes)}
 
 
 @dataclass(frozen=True)
@@ -128,5 +128,5 @@ def _launch(width: int, variant: int, part: Sequence[tuple[int, SmallMove]]) -> 
         first_blocks.append(blocks)
         blocks += small.blocks
     macros = (("GPL_ELEMENT_BYTES", width), ("GPL_INDEX_BITS", 32), ("GPL_AXES", variant), ("GPL_JOBS", JOBS[variant]))
-    template = pack_many(first_blocks, [small.packed[variant] for _, small in part], JOBS[variant])
+    template = many_struct(first_blocks, [small.packed[variant] for _, small in part], JOBS[variant])
     return SharedLaunch(tuple(place for place, _ in part), macros, (blocks, 1), template)

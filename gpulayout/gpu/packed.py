@@ -7,7 +7,7 @@ from dataclasses import replace
 from gpulayout.gpu.element_width import Work
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
 from gpulayout.moves.move import Axis
-from gpulayout.moves.packed_move import BitsMove
+from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import Turn, tiled, turned
 
 AXES = (4, 8, 64)            # numbers of axes that are compiled: few, for there are nine pairs of widths beside
@@ -17,7 +17,7 @@ _DENSE = Kernel("bits", "bits.cu", "gpl_bits")
 _ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any")
 
 
-def bits_plan(move: BitsMove, source_phase: int, target_phase: int) -> KernelPlan | None:
+def packed_kernel_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan | None:
     """The launch; None when there is nothing to write.  Buffers of packed elements may begin at any byte."""
     if not move.slots:
         return None
@@ -36,7 +36,7 @@ def bits_plan(move: BitsMove, source_phase: int, target_phase: int) -> KernelPla
     return replace(plan, axes=move.axes)
 
 
-def _turn_plan(move: BitsMove, turn: Turn) -> KernelPlan:
+def _turn_plan(move: PackedMove, turn: Turn) -> KernelPlan:
     """The launch of a move in blocks; its pad fills whole words."""
     axes = tiled(turn.axes)
     pad = bytes([move.pad[0] * (255 // ((1 << move.bits) - 1))])
@@ -54,7 +54,7 @@ def _filled(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return (*axes, *[Axis(1, 1, 0, 0)] * (count - len(axes)))
 
 
-def _why(move: BitsMove) -> str:
+def _why(move: PackedMove) -> str:
     """What keeps the elements from moving as whole bytes."""
     if move.source_bits != move.target_bits:
         packed, other = ("source", "target") if move.source_bits < move.target_bits else ("target", "source")

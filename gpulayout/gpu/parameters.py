@@ -36,7 +36,7 @@ def axes_variant(count: int) -> int:
     return next(variant for variant in AXES_VARIANTS if variant >= count)
 
 
-def pack_move(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[int], tile: Sequence[int],
+def move_struct(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[int], tile: Sequence[int],
               axes: Sequence[tuple[int, int, int, int]]) -> bytes:
     """The bytes of a `GplMove`.
 
@@ -53,7 +53,7 @@ def pack_move(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[in
     return _aligned(_pattern(pad) + _words(words, bits), 16)
 
 
-def pack_job(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]], variant: int) -> bytes:
+def job_struct(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]], variant: int) -> bytes:
     """The bytes of a `GplJob` of `variant` axes; both pointers, its first 16 bytes, are 0."""
     words = [total]
     for extent, bound, source_stride, target_stride in [*axes, *[(1, 1, 0, 0)] * (variant - len(axes))]:
@@ -61,8 +61,8 @@ def pack_job(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]], 
     return _aligned(bytes(16) + _pattern(pad) + _words(words, 32), 8)
 
 
-def pack_many(first_blocks: Sequence[int], jobs: Sequence[bytes], capacity: int) -> bytes:
-    """The bytes of a `GplMany` of `capacity` jobs, all from `pack_job` with one variant; unused ones begin after any block."""
+def many_struct(first_blocks: Sequence[int], jobs: Sequence[bytes], capacity: int) -> bytes:
+    """The bytes of a `GplMany` of `capacity` jobs, all from `job_struct` with one variant; unused ones begin after any block."""
     unused = capacity - len(jobs)
     first = _aligned(_words([*first_blocks, *[_LARGEST] * unused], 32), 8)
     return first + b"".join(jobs) + bytes(unused * len(jobs[0]))
@@ -76,7 +76,7 @@ def with_pointers(many: bytes, capacity: int, pointers: Sequence[tuple[int, int]
     return words.tobytes()
 
 
-def pack_box(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> bytes:
+def box_struct(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> bytes:
     """The bytes that follow the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first, and what they share.
 
     apart   bytes between the elements of a written piece, from its first
@@ -93,7 +93,7 @@ def pack_box(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> byt
     return _aligned(data + struct.pack("<6I", *apart, *[0] * (4 - len(apart)), first, first * BOX_ENTRY_BYTES), 16)
 
 
-def pack_index_table(bits: int, scalars: Sequence[int], low_digits: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:
+def index_table_struct(bits: int, scalars: Sequence[int], low_digits: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:
     """The bytes of a `GplIndexTable`.
 
     bits      of the numbers that digits are taken from: 32 or 64
@@ -110,7 +110,7 @@ def pack_index_table(bits: int, scalars: Sequence[int], low_digits: int, digits:
     return head
 
 
-def pack_index_program(bits: int, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
+def index_program_struct(bits: int, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
     """The bytes of a `GplProgram` with room for `most` steps and terms.
 
     bits      of the numbers: 32 or 64
@@ -121,7 +121,7 @@ def pack_index_program(bits: int, scalars: Sequence[int], steps: Sequence, most:
     return struct.pack("<2Q4I", count, size, len(steps), mode, has_bounds, 0) + _pack_steps(bits, steps, most, count)
 
 
-def pack_lookup(bits: int, pad: bytes, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
+def lookup_struct(bits: int, pad: bytes, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
     """The bytes of a `GplLookup`; scalars are total, head, whether the target has strides of its own."""
     return _pattern(pad) + struct.pack("<Q4I", *scalars[:2], scalars[2], len(steps), 0) + _pack_steps(bits, steps, most, 1)
 

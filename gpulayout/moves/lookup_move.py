@@ -1,4 +1,4 @@
-"""A move that looks every place up: for tiles that cut an array into too many boxes, or cut bytes in two.
+"""A move that looks every place up: for tiles that cut an array into too many regions, or cut bytes in two.
 
 Every place of the target has a number, its linear index there.  The steps of an index program make of it the place of its
 element in the source, or tell that it is padding:
@@ -22,8 +22,8 @@ from gpulayout.moves.index_program import IndexProgram, place_program
 from gpulayout.moves.move import Piece, Pieces, span
 
 
-class NotInBoxes(Exception):
-    """Why a move can't be made of boxes, in which both sides are strides."""
+class NotInRegions(Exception):
+    """Why a move can't be made of regions, in which both sides are strides."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class LookupMove(Frozen):
     pad            one padding element; the low bits of a byte where a side is packed
     element_count  elements that are read; every one is written once
     source_span    byte offsets from the first element: lowest read, and one past the highest; target_span likewise
-    why            what kept the move from being a few boxes
+    why            what kept the move from being a few regions
     """
 
     program: IndexProgram
@@ -48,7 +48,7 @@ class LookupMove(Frozen):
     target_span: tuple[int, int]
     why: str
 
-    axes: ClassVar = ()                              # of boxes, which other moves have
+    axes: ClassVar = ()                              # of regions, which other moves have
     dimensions: ClassVar = ()
 
     def __hash__(self) -> int:

@@ -42,8 +42,8 @@ class Axis(NamedTuple):
         return self.bound < self.extent
 
 
-class Block(NamedTuple):
-    """A strided box of places: shape and strides major first, strides and offset in bytes."""
+class Slab(NamedTuple):
+    """Places that strides reach: shape and strides major first, strides and offset in bytes."""
 
     shape: tuple[int, ...]
     source_strides: tuple[int, ...]
@@ -97,14 +97,14 @@ class Move(Frozen):
         return self.place_count * self.itemsize
 
     @cached_property
-    def block(self) -> Block:
+    def slab(self) -> Slab:
         """All elements, as one strided copy."""
         shape = tuple(axis.bound for axis in reversed(self.axes))
-        return Block(shape, tuple(axis.source_stride for axis in reversed(self.axes)), 0,
+        return Slab(shape, tuple(axis.source_stride for axis in reversed(self.axes)), 0,
                      tuple(axis.target_stride for axis in reversed(self.axes)))
 
     @cached_property
-    def padding_slabs(self) -> tuple[Block, ...]:
+    def padding_slabs(self) -> tuple[Slab, ...]:
         """All padding, every place once: for each padded axis the part past its bound.
 
         Axes more major than it are taken up to their bound, more minor ones to their extent.  Extents 3 x 5 with
@@ -117,7 +117,7 @@ class Move(Frozen):
                 upper = [above.bound for above in self.axes[k + 1:]]
                 shape = tuple(reversed([*lower, axis.extent - axis.bound, *upper]))
                 if math.prod(shape):
-                    slabs.append(Block(shape, (), axis.bound * axis.target_stride, self.block.target_strides))
+                    slabs.append(Slab(shape, (), axis.bound * axis.target_stride, self.slab.target_strides))
         return tuple(slabs)
 
     @cached_property

@@ -19,7 +19,7 @@ from gpulayout.moves.move import Axis, Move, coalesce
 
 
 @dataclass(frozen=True)
-class BitsMove(Frozen):
+class PackedMove(Frozen):
     """A coalesced move between sides of which at least one is packed.  Immutable and hashable.
 
     axes          minor first in the target, strides in slots
@@ -106,7 +106,7 @@ def _span(loops: list[tuple[int, int]], start: int, bits: int) -> tuple[int, int
     return (start + low) * bits // 8, -(-(start + high + 1) * bits // 8)
 
 
-def packed_move(unit: Move, source_bits: int, target_bits: int, slots: int | None = None, start: int = 0) -> Move | BitsMove:
+def packed_move(unit: Move, source_bits: int, target_bits: int, slots: int | None = None, start: int = 0) -> Move | PackedMove:
     """The move between whole buffers that does with packed elements what `unit` does with elements of one byte.
 
     unit    strides in slots; into a packed side it leaves no gaps
@@ -115,16 +115,16 @@ def packed_move(unit: Move, source_bits: int, target_bits: int, slots: int | Non
     """
     slots = unit.place_count if slots is None else slots
     in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if slots == unit.place_count and not start else None
-    return in_bytes or BitsMove(_reaching(unit.axes, slots), slots, source_bits, target_bits,
+    return in_bytes or PackedMove(_reaching(unit.axes, slots), slots, source_bits, target_bits,
                                 _pad(unit, source_bits, target_bits), unit.dimensions, start)
 
 
-def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | BitsMove | None:
+def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | PackedMove | None:
     """The same for a part of a target, in which other parts write too; None unless it writes whole bytes alone."""
     if not _has_whole_bytes(unit, target_bits, target=True):
         return None
     in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if not start or not unit.element_count else None
-    return in_bytes or BitsMove(unit.axes or (Axis(1, 1, 1, 1),), unit.place_count, source_bits, target_bits,
+    return in_bytes or PackedMove(unit.axes or (Axis(1, 1, 1, 1),), unit.place_count, source_bits, target_bits,
                                 _pad(unit, source_bits, target_bits), unit.dimensions, start)
 
 

@@ -13,7 +13,7 @@ import math
 from typing import NamedTuple
 
 from gpulayout.moves.move import Axis
-from gpulayout.moves.packed_move import BitsMove
+from gpulayout.moves.packed_move import PackedMove
 
 TILE = 8                     # units along the target that lanes of a warp write side by side: a sector of 32 bytes
 
@@ -34,7 +34,7 @@ class Turn(NamedTuple):
     target_pitch: int
 
 
-def turned(move: BitsMove, unit_bits: int) -> Turn | None:
+def turned(move: PackedMove, unit_bits: int) -> Turn | None:
     """The move in blocks; None where it is none of whole units, or both sides have the same minor axis."""
     side = unit_bits // move.bits
     minor, *others = move.axes

@@ -18,7 +18,7 @@ from dataclasses import replace
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.lookup_move import NotInBoxes, pack_lookup, relayout_lookup, unpack_lookup
+from gpulayout.moves.lookup_move import NotInRegions, pack_lookup, relayout_lookup, unpack_lookup
 from gpulayout.moves.move import (
     Axis,
     Move,
@@ -31,8 +31,8 @@ from gpulayout.moves.move import (
     strided_move,
     unpack_move,
 )
-from gpulayout.moves.packed_move import BitsMove, packed_move, packed_part
-from gpulayout.moves.regions import Box, array_side, element_boxes, regions, shape_side
+from gpulayout.moves.packed_move import PackedMove, packed_move, packed_part
+from gpulayout.moves.regions import Region, array_side, element_regions, regions, shape_side
 from gpulayout.moves.supported import check_storable, is_plain
 
 LEAST_PIECES, MOST_PIECES = 64, 1 << 16
@@ -54,7 +54,7 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
     sides = [shape_side(shape, 1 if packed else shape.itemsize) for shape in (source, target)]
     try:
         return _pieces(target, regions(*sides), source.bits_per_element, target.bits_per_element)
-    except NotInBoxes as why:
+    except NotInRegions as why:
         return relayout_lookup(source, target, why)
 
 
@@ -70,7 +70,7 @@ def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
         return (Piece(pack_move(array_strides, shape)),)
     try:
         return _pieces(shape, regions(array_side(shape.dimensions, array_strides), shape_side(shape, shape.itemsize)), *bits)
-    except NotInBoxes as why:
+    except NotInRegions as why:
         return pack_lookup(array_strides, shape, why)
 
 
@@ -83,10 +83,10 @@ def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
         return whole_piece(strided_move(shape, shape.strides, array_strides, shape.dimensions), *bits)
     if is_plain(shape):
         return (Piece(unpack_move(shape, array_strides)),)
-    elements = element_boxes(shape_side(shape, shape.itemsize), array_side(shape.dimensions, array_strides))
+    elements = element_regions(shape_side(shape, shape.itemsize), array_side(shape.dimensions, array_strides))
     try:
         return _pieces(shape, ((part, True) for part in elements), *bits)
-    except NotInBoxes as why:
+    except NotInRegions as why:
         return unpack_lookup(shape, array_strides, why)
 
 
@@ -107,7 +107,7 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
     table, zero = stride_table(shape), [0] * shape.rank
     strides = tuple(shape.itemsize * table.linear_of([*zero[:dim], int(size > 1), *zero[dim + 1:]])
                     for dim, size in enumerate(shape.dimensions))
-    for part in element_boxes(array_side(shape.dimensions, strides), shape_side(shape, shape.itemsize)):
+    for part in element_regions(array_side(shape.dimensions, strides), shape_side(shape, shape.itemsize)):
         (start, *steps), (place, *place_steps) = part.rows
         if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):
             raise LayoutError(f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} cannot be said by strides: neighbours "
@@ -115,24 +115,24 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
     return strides
 
 
-def _pieces(shape: Shape, boxes: Iterable[tuple[Box, bool]], source_bits: int, target_bits: int) -> Pieces:
+def _pieces(shape: Shape, parts: Iterable[tuple[Region, bool]], source_bits: int, target_bits: int) -> Pieces:
     """The pieces that copy elements and fill padding: those that copy come first, and the larger ones.
 
-    Boxes are in bytes, or in slots where a side has less than 8 bits for an element.  NotInBoxes where they are too many.
+    Regions are in bytes, or in slots where a side has less than 8 bits for an element.  NotInRegions where they are too many.
     """
     most = min(max(shape.buffer_size // PLACES_A_PIECE, LEAST_PIECES), MOST_PIECES)
     kinds: dict[bool, list[Piece]] = {True: [], False: []}
-    for part, is_element in boxes:
+    for part, is_element in parts:
         if len(kinds[is_element]) == most:
-            raise NotInBoxes(f"places are looked up one by one: tiles cut the array into more than {most} pieces")
+            raise NotInRegions(f"places are looked up one by one: tiles cut the array into more than {most} pieces")
         kinds[is_element].append(_piece(shape, part))
     copies, fills = joined(kinds[True]), joined(kinds[False])
     found = packed_pieces(copies, fills, source_bits, target_bits, shape) if min(source_bits, target_bits) < 8 else absorbed(copies, fills)
     return tuple(sorted(found or [nothing(shape)], key=lambda piece: (not piece.move.element_count, -piece.move.place_count)))
 
 
-def _piece(shape: Shape, part: Box) -> Piece:
-    """The move of a box with two rows, in bytes: the place in the source, and in the target."""
+def _piece(shape: Shape, part: Region) -> Piece:
+    """The move of a region with two rows, in bytes: the place in the source, and in the target."""
     (source_offset, *source_steps), (target_offset, *target_steps) = part.rows
     axes = [Axis(extent, extent, *steps) for extent, *steps in zip(part.extents, source_steps, target_steps)]
     order = sorted(range(len(axes)), key=lambda loop: (abs(target_steps[loop]), part.extents[loop]))
@@ -255,14 +255,14 @@ def whole_piece(unit: Move, source_bits: int, target_bits: int, slots: int | Non
 def packed_pieces(copies: Iterable[Piece], fills: Iterable[Piece], source_bits: int, target_bits: int, target: Shape) -> list[Piece]:
     """Pieces in slots, which write every place of `target` once, as pieces in bytes; fills are the places of padding.
 
-    NotInBoxes where two pieces of elements would have to write one byte.
+    NotInRegions where two pieces of elements would have to write one byte.
     """
     per_source, per_target = 8 // source_bits, 8 // target_bits
     found = []
     for unit in [*copies, *map(as_fill, fills)]:
         whole = _with_whole_bytes(unit, per_target)
         if whole is None:
-            raise NotInBoxes(f"elements of {target_bits} bits are looked up one by one: a run of the target begins at place "
+            raise NotInRegions(f"elements of {target_bits} bits are looked up one by one: a run of the target begins at place "
                              f"{_first_inside(unit, per_target)}, inside of a byte")
         if whole.move.place_count:
             part = packed_part(whole.move, source_bits, target_bits, whole.source_offset % per_source)
@@ -272,10 +272,10 @@ def packed_pieces(copies: Iterable[Piece], fills: Iterable[Piece], source_bits: 
     return found
 
 
-def _last_part(whole: Piece, source_bits: int, target_bits: int, target: Shape) -> Move | BitsMove:
+def _last_part(whole: Piece, source_bits: int, target_bits: int, target: Shape) -> Move | PackedMove:
     """The piece whose last run ends with the buffer, inside of a byte."""
     if len(whole.move.axes) > 1:
-        raise NotInBoxes(f"elements of {target_bits} bits are looked up one by one: rows are padded at the end of the target, whose "
+        raise NotInRegions(f"elements of {target_bits} bits are looked up one by one: rows are padded at the end of the target, whose "
                          f"{target.buffer_size} places are no whole bytes")
     run = replace(whole.move, axes=(whole.move.axes[0]._replace(extent=target.buffer_size - whole.target_offset),))
     return packed_move(run, source_bits, target_bits, start=whole.source_offset % (8 // source_bits))

@@ -1,13 +1,13 @@
-"""A box: loops over a part of an array, and numbers that grow evenly with every loop.
+"""A region: loops over a part of an array, and numbers that grow evenly with every loop.
 
-A row is a number that belongs to each coordinate of the box, such as an index, a digit of a linear index or a place in memory:
+A row is a number that belongs to each coordinate of the region, such as an index, a digit of a linear index or a place in memory:
 
     row = (start, step of loop 0, step of loop 1, ...)         start + step0 * i0 + step1 * i1 + ...,  0 <= i < extent
 
 Tiles divide rows: place `e // 8` of the tile, `e % 8` within it.  Neither grows evenly along a loop of 20, so the loop is
-split: 20 coordinates are 2 whole tiles, a box of loops (2, 8) with quotient (0, 1, 0) and remainder (0, 0, 1), and a rest
-of 4, a box of one loop with quotient (2, 0) and remainder (0, 1).  Divided by what two layouts ask for, one tile after the
-other, an array falls into few boxes, and in each of them both layouts are plain strides.
+split: 20 coordinates are 2 whole tiles, a region of loops (2, 8) with quotient (0, 1, 0) and remainder (0, 0, 1), and a rest
+of 4, a region of one loop with quotient (2, 0) and remainder (0, 1).  Divided by what two layouts ask for, one tile after the
+other, an array falls into few regions, and in each of them both layouts are plain strides.
 """
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from gpulayout.layout.stride_table import stride_table
 Row = tuple[int, ...]
 
 
-class Box(NamedTuple):
+class Region(NamedTuple):
     """Extents of the loops, the rows, and which logical dimensions each loop is made of, minor first."""
 
     extents: tuple[int, ...]
     rows: tuple[Row, ...]
     dimensions: tuple[tuple[int, ...], ...]
 
-    def with_rows(self, rows: Sequence[Row]) -> Box:
+    def with_rows(self, rows: Sequence[Row]) -> Region:
         return self._replace(rows=tuple(rows))
 
-    def part(self, loop: int, first: int, last: int) -> Box:
-        """The box from one coordinate of a loop up to, not including, another."""
+    def part(self, loop: int, first: int, last: int) -> Region:
+        """The region from one coordinate of a loop up to, not including, another."""
         extents = (*self.extents[:loop], last - first, *self.extents[loop + 1:])
         rows = self.rows if not first else tuple([(row[0] + first * row[loop + 1], *row[1:]) for row in self.rows])
-        return Box(extents, rows, self.dimensions)
+        return Region(extents, rows, self.dimensions)
 
-    def split(self, loop: int, size: int) -> Box:
-        """The same box with a loop of n * size coordinates as two: n, and within it `size`."""
+    def split(self, loop: int, size: int) -> Region:
+        """The same region with a loop of n * size coordinates as two: n, and within it `size`."""
         extents = (*self.extents[:loop], self.extents[loop] // size, size, *self.extents[loop + 1:])
         rows = tuple([(*row[:loop + 1], row[loop + 1] * size, *row[loop + 1:]) for row in self.rows])
-        return Box(extents, rows, (*self.dimensions[:loop + 1], *self.dimensions[loop:]))
+        return Region(extents, rows, (*self.dimensions[:loop + 1], *self.dimensions[loop:]))
 
 
-def box(extents: Sequence[int], starts: Sequence[int] = ()) -> Box:
-    """A box of an array, one row per dimension: its coordinate, from `starts` on.  Loops of one coordinate are left out.
+def region(extents: Sequence[int], starts: Sequence[int] = ()) -> Region:
+    """A region of an array, one row per dimension: its coordinate, from `starts` on.  Loops of one coordinate are left out.
 
-    >>> box((3, 1, 2)).rows
+    >>> region((3, 1, 2)).rows
     ((0, 1, 0), (0, 0, 0), (0, 0, 1))
     """
     loops = [dim for dim, extent in enumerate(extents) if extent != 1]
     starts = starts or (0,) * len(extents)
     rows = tuple((start, *(int(loop == dim) for loop in loops)) for dim, start in enumerate(starts))
-    return Box(tuple(extents[dim] for dim in loops), rows, tuple((dim,) for dim in loops))
+    return Region(tuple(extents[dim] for dim in loops), rows, tuple((dim,) for dim in loops))
 
 
 def plus(row: Row, other: Row, factor: int) -> Row:
@@ -63,8 +63,8 @@ def plus(row: Row, other: Row, factor: int) -> Row:
     return tuple([step + factor * more for step, more in zip(row, other)])
 
 
-def fused(whole: Box) -> Box:
-    """The same box in fewer loops: a loop that steps exactly over another one in every row joins it; those of one coordinate go."""
+def fused(whole: Region) -> Region:
+    """The same region in fewer loops: a loop that steps exactly over another one in every row joins it; those of one coordinate go."""
     starts, *columns = zip(*whole.rows)
     loops = [loop for loop in zip(whole.extents, columns, whole.dimensions) if loop[0] != 1]
     found = True
@@ -78,11 +78,11 @@ def fused(whole: Box) -> Box:
                 found = True
                 break
     extents, columns, dimensions = zip(*loops) if loops else ((), (), ())
-    return Box(extents, tuple(zip(starts, *columns)), dimensions)
+    return Region(extents, tuple(zip(starts, *columns)), dimensions)
 
 
-def cut(whole: Box, number: int, size: int) -> Iterator[Box]:
-    """Boxes that together are the whole, in each of which row `number`, divided by `size`, grows evenly."""
+def cut(whole: Region, number: int, size: int) -> Iterator[Region]:
+    """Regions that together are the whole, in each of which row `number`, divided by `size`, grows evenly."""
     waiting = [whole]
     while waiting:
         part = waiting.pop()
@@ -93,8 +93,8 @@ def cut(whole: Box, number: int, size: int) -> Iterator[Box]:
             yield part
 
 
-def _cut_once(whole: Box, number: int, size: int) -> tuple[Box, ...]:
-    """The box in two, or with a loop split, on the way to rows that divide evenly; nothing when this one does.
+def _cut_once(whole: Region, number: int, size: int) -> tuple[Region, ...]:
+    """The region in two, or with a loop split, on the way to rows that divide evenly; nothing when this one does.
 
     It does when the steps that are not multiples of `size` never lead from one tile into the next: 16 i + j for i < 5, j < 8
     and size 8 has the quotient 2 i and the remainder j.  Else the loop of the longest such step is split:
@@ -121,8 +121,8 @@ def _cut_once(whole: Box, number: int, size: int) -> tuple[Box, ...]:
     return whole.part(loop, 0, ahead), whole.part(loop, ahead, extent)
 
 
-def split_below(whole: Box, number: int, size: int) -> Iterator[tuple[Box, bool]]:
-    """Boxes that together are the whole, and whether row `number` is below `size` in them, everywhere or nowhere; no step is negative."""
+def split_below(whole: Region, number: int, size: int) -> Iterator[tuple[Region, bool]]:
+    """Regions that together are the whole, and whether row `number` is below `size` in them, everywhere or nowhere; no step is negative."""
     start, *steps = whole.rows[number]
     reach = sum([step * (extent - 1) for step, extent in zip(steps, whole.extents)])
     if start + reach < size or start >= size:
@@ -147,7 +147,7 @@ def divided(row: Row, size: int) -> tuple[Row, Row]:
 # ---- regions of a move, read from the stride tables of its two sides ----------------------------------
 #
 # A table tells a place from coordinates, one value after the other: a value is cut at the steps of its digits, and each digit goes
-# into the sum it belongs to.  f32[20,256]{1,0:T(8,128)} reads the rows (i, j) of a box, cuts i by 8 and j by 128, and adds up
+# into the sum it belongs to.  f32[20,256]{1,0:T(8,128)} reads the rows (i, j) of a region, cuts i by 8 and j by 128, and adds up
 # i // 8 * 2048 + j // 128 * 1024 + i % 8 * 128 + j % 128: the place.  An array with strides cuts nothing.
 # 
 # The other way round a table has a loop for every digit, and each coordinate is a sum over the loops.  Where a coordinate, or a number
@@ -172,12 +172,12 @@ class Side(NamedTuple):
             rows[value] = (0,) * length
         return tuple(rows)
 
-    def places(self, boxes: Iterable[Box], carried: int) -> Iterator[Box]:
-        """The boxes with the place in memory as the last row, after the `carried` first rows, which stay; the others are as started."""
+    def places(self, parts: Iterable[Region], carried: int) -> Iterator[Region]:
+        """The regions with the place in memory as the last row, after the `carried` first rows, which stay; the others are as started."""
         for value, shares in enumerate(self.table.shares):
             for share in shares:
-                boxes = _taken(boxes, carried + value, carried + share.into, share.step, share.stride)
-        for whole in boxes:
+                parts = _taken(parts, carried + value, carried + share.into, share.step, share.stride)
+        for whole in parts:
             yield whole.with_rows((*whole.rows[:carried], self.place(whole.rows[-1])))
 
     def place(self, linear: Row) -> Row:
@@ -196,38 +196,38 @@ def array_side(dimensions: tuple[int, ...], strides: Sequence[int]) -> Side:
     return Side(StrideTable(tuple(digits), dimensions, 0), 1)
 
 
-def regions(source: Side, target: Side) -> Iterator[tuple[Box, bool]]:
-    """Boxes of all places of a buffer, the target, and whether they hold elements; rows are the place in the source, and in the target.
+def regions(source: Side, target: Side) -> Iterator[tuple[Region, bool]]:
+    """Regions of all places of a buffer, the target, and whether they hold elements; rows are the place in the source, and in the target.
 
     The loops of the target's digits need no cut for the target itself.  But where a number joins coordinates, these would have to be
     taken out of it and put together again: there the loops are those of the array.
     """
     rank, is_separable = len(target.table.dimensions), target.table.is_separable
     if not is_separable:
-        yield from ((part, True) for part in element_boxes(source, target))
+        yield from ((part, True) for part in element_regions(source, target))
     for part, is_element in _all_places(target.table):
         place = target.place(part.rows[0])
         if not is_element:
-            yield fused(Box(part.extents, ((0,) * len(place), place), ((),) * len(part.extents))), False
+            yield fused(Region(part.extents, ((0,) * len(place), place), ((),) * len(part.extents))), False
         elif is_separable:
             whole = fused(part.with_rows((place, *source.started(part.rows[1:1 + rank], len(place)))))
             yield from ((fused(found.with_rows(found.rows[::-1])), True) for found in source.places((whole,), 1))
 
 
-def element_boxes(source: Side, target: Side) -> Iterator[Box]:
-    """Boxes of all elements of an array, each with two rows: the place in the source, and in the target."""
+def element_regions(source: Side, target: Side) -> Iterator[Region]:
+    """Regions of all elements of an array, each with two rows: the place in the source, and in the target."""
     if 0 in source.table.dimensions:
         return
-    whole = box(source.table.dimensions)
+    whole = region(source.table.dimensions)
     waiting = target.started(whole.rows, 1 + len(whole.extents))
     whole = fused(whole.with_rows((*waiting, *source.started(whole.rows, 1 + len(whole.extents)))))
     for part in source.places((whole,), len(waiting)):
         yield from target.places((fused(part.with_rows((part.rows[-1], *part.rows[:-1]))),), 1)
 
 
-def _taken(boxes: Iterable[Box], row: int, into: int, step: int, factor: int) -> Iterator[Box]:
-    """The boxes with the quotient of a row by `step`, times `factor`, added to another row; the remainder is left."""
-    for whole in boxes:
+def _taken(parts: Iterable[Region], row: int, into: int, step: int, factor: int) -> Iterator[Region]:
+    """The regions with the quotient of a row by `step`, times `factor`, added to another row; the remainder is left."""
+    for whole in parts:
         if not any(whole.rows[row]):
             yield whole
             continue
@@ -236,15 +236,15 @@ def _taken(boxes: Iterable[Box], row: int, into: int, step: int, factor: int) ->
             outer, inner = divided(rows[row], step)
             rows = list(rows)
             rows[row], rows[into] = inner, plus(rows[into], outer, factor)
-            yield Box(extents, tuple(rows), dimensions)
+            yield Region(extents, tuple(rows), dimensions)
 
 
-def _all_places(table: StrideTable) -> Iterator[tuple[Box, bool]]:
-    """Boxes of all places, with the place and all values as rows, and whether they hold elements."""
+def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
+    """Regions of all places, with the place and all values as rows, and whether they hold elements."""
     loops = [digit for digit in table.digits if digit.extent != 1]
     rows = [(0, *[digit.stride for digit in loops]),
             *[(0, *[digit.step * (digit.dim == value) for digit in loops]) for value in range(len(table.sizes))]]
-    whole = Box(tuple([digit.extent for digit in loops]), tuple(rows), tuple([_dimensions(digit, table) for digit in loops]))
+    whole = Region(tuple([digit.extent for digit in loops]), tuple(rows), tuple([_dimensions(digit, table) for digit in loops]))
     if table.buffer_size:
         for part, is_place in split_below(whole, 0, table.buffer_size):             # the tail may end inside of a turn of the last digit
             if is_place and 0 in table.dimensions:
@@ -254,7 +254,7 @@ def _all_places(table: StrideTable) -> Iterator[tuple[Box, bool]]:
 
 
 def _checked_first(table: StrideTable) -> list[int]:
-    """All values in an order that makes few boxes: before each value the numbers that it is a part of, which are cut for it.
+    """All values in an order that makes few regions: before each value the numbers that it is a part of, which are cut for it.
 
     What is always 0 comes first, its padding is the largest; then the coordinates, the one with the most major digit first.
     """
@@ -270,8 +270,8 @@ def _checked_first(table: StrideTable) -> list[int]:
     return found
 
 
-def _taken_apart(whole: Box, table: StrideTable, values: Sequence[int]) -> Iterator[tuple[Box, bool]]:
-    """The box in parts that hold elements or padding, one value after the other; a number goes into the values it is made of."""
+def _taken_apart(whole: Region, table: StrideTable, values: Sequence[int]) -> Iterator[tuple[Region, bool]]:
+    """The region in parts that hold elements or padding, one value after the other; a number goes into the values it is made of."""
     if not values:
         yield whole, True
         return
@@ -280,7 +280,7 @@ def _taken_apart(whole: Box, table: StrideTable, values: Sequence[int]) -> Itera
         if not is_inside:
             yield part, False
             continue
-        parts: Iterable[Box] = (part,)
+        parts: Iterable[Region] = (part,)
         number = value - len(table.dimensions)
         for digit in reversed(table.numbers[number]) if number >= 0 else ():
             parts = _taken(parts, value + 1, digit.dim + 1, digit.stride, digit.step)

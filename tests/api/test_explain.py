@@ -69,8 +69,8 @@ def test_plans_at_the_ends_of_the_scale(source, target, lines):
 @pytest.mark.parametrize("source, target, said", [
     ("f32[1003,4001]", "{0,1}", "tile of 64 x 32 elements (minor in the target last)"),         # 32 along the 1003
     ("u8[1000,1000,3]", "{1,0,2}", "tile of 3 channels x 1024 pixels"), ("u8[3,1000,1000]", "{0,2,1}", "tile of 3 channels x 1024 pixels"),
-    ("u8[9,300000]", "{0,1}", "numpy    9 channels one after the other, over 2 axes, 2 pieces one after the other"),
-    ("f32[40,40,40,41]", "{0,1,2,3}", "tiles of 41 x 14 x 7 x 40 elements (minor in the target last), through a scratch array")])
+    ("u8[9,300000]", "{0,1}", "numpy    9 channels one after the other, over 2 axes, 2 chunks one after the other"),
+    ("f32[40,40,40,41]", "{0,1,2,3}", "cache blocks of 41 x 14 x 7 x 40 elements (minor in the target last), through a scratch array")])
 def test_it_is_said_which_size_of_a_tile_is_which(source, target, said):
     assert said in explained(source, target)
 

@@ -45,7 +45,7 @@ def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
 def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    assert host_plans.host_plan(pack_move(array.strides, shape)).tile
+    assert host_plans.host_plan(pack_move(array.strides, shape)).cache_block
     pack_and_back(array, shape)
 
 
@@ -131,7 +131,7 @@ def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, elem
 def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, request):
     """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
     for module, name, value in ((host_plans, "SMALL_BYTES", 0), (host_plans, "LONGEST_ELEMENT", 12), (host_plans, "RECORD_BYTES", 0),
-                                (cache_blocks, "LEAST_BYTES", 0), (cache_blocks, "SECOND_CACHE_BYTES", 0), (cache_blocks, "TILE_RUN", 3), (cache_blocks, "TILE_PIECES", 1000), (cache_blocks, "STREAMS", 1)):
+                                (cache_blocks, "LEAST_BYTES", 0), (cache_blocks, "SECOND_CACHE_BYTES", 0), (cache_blocks, "BLOCK_RUN", 3), (cache_blocks, "LEAST_BLOCKS", 1000), (cache_blocks, "STREAMS", 1)):
         monkeypatch.setattr(module, name, value)
     host_plans.host_plan.cache_clear()                     # plans made with the real limits
     request.addfinalizer(host_plans.host_plan.cache_clear)
@@ -145,14 +145,14 @@ def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, request):
             target = np.full(shape.buffer_size, -2, np.int32)
             NumpyBackend().move((Piece(move),), array, target)
             assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
-            tiled += host_plans.host_plan(move).tile is not None
+            tiled += host_plans.host_plan(move).cache_block is not None
     assert tiled > 30
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, request):
     """Slabs, fills of everything and channels, cut along every axis that can be, in shares of every size."""
-    for name, value in (("SMALL_BYTES", 0), ("PIECE_BYTES", 24), ("SHARE_BYTES", 30)):
+    for name, value in (("SMALL_BYTES", 0), ("CHUNK_BYTES", 24), ("SHARE_BYTES", 30)):
         monkeypatch.setattr(host_plans, name, value)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", str(threads))
     host_plans.host_plan.cache_clear()
@@ -170,7 +170,7 @@ def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, reques
             assert guarded[4:-4].tobytes() == expected_bytes(array, shape), (dimensions, order, widths, whole)
             assert (guarded[:4] == -2).all() and (guarded[-4:] == -2).all()
             plan = host_plans.host_plan(pack_move(array.strides, shape))
-            seen.add((plan.by_channels, bool(plan.piece), plan.fills_first, bool(plan.fills), plan.share > 0))
+            seen.add((plan.by_channels, bool(plan.chunk), plan.fills_first, bool(plan.fills), plan.share > 0))
     assert {(True, True, True, True, True), (True, True, False, True, True), (False, True, True, True, True), (False, True, False, True, True)} <= seen
 
 
@@ -188,7 +188,7 @@ def relayout_plan(text, order):
     ("u8[64,64,64,64]", (1, 3, 0, 2), True),
 ])
 def test_a_copy_goes_in_tiles_where_it_would_read_in_too_many_places(text, order, tiled):
-    assert (relayout_plan(text, order).tile is not None) == tiled
+    assert (relayout_plan(text, order).cache_block is not None) == tiled
 
 
 def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
@@ -197,7 +197,7 @@ def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
         move = relayout_move(source, source.with_layout(gl.Layout.ascending(source.rank)))
         for threads in (1, 2, 4, 16):
             plan = host_plans.host_plan(move, threads)
-            reach = sum((size - 1) * stride for size, stride in zip(plan.tile, plan.scratch)) + plan.itemsize
+            reach = sum((size - 1) * stride for size, stride in zip(plan.cache_block, plan.scratch)) + plan.itemsize
             assert reach * threads <= 4 << 20, (text, threads)
 
 
@@ -209,7 +209,7 @@ def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
         source = [itemsize, itemsize * (run + 1), itemsize * (run + 1) * 1600]
         target = gl.Layout(tuple(reversed(order)))
         plan = host_plans.host_plan(strided_move(shape, source, shape.with_layout(target).byte_strides, shape.dimensions), threads)
-        assert plan.tile and cache_blocks.scratch_bytes(itemsize, plan.tile, plan.scratch) * threads <= 4 << 20
+        assert plan.cache_block and cache_blocks.scratch_bytes(itemsize, plan.cache_block, plan.scratch) * threads <= 4 << 20
 
 
 def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():
@@ -227,7 +227,7 @@ def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
     plans = [host_plans.host_plan(pack_move(shape.with_layout(None).byte_strides, shape)) for shape in (scattered, gathered, single, records)]
     assert [plan.fills_first for plan in plans] == [True, False, False, True]
     assert [plan.by_channels for plan in plans] == [False, False, False, True]
-    assert all(plan.piece for plan in plans[:3])
+    assert all(plan.chunk for plan in plans[:3])
 
 
 def test_no_plan_is_worth_more_threads_than_may_be_asked_for():

@@ -5,7 +5,7 @@ import pytest
 
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.packed import AXES
-from gpulayout.moves.packed_move import BitsMove
+from gpulayout.moves.packed_move import PackedMove
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.support import nvrtc
 from tests.support.bits_cases import WIDTHS, BitsCase, drawn, packed_cases, rows, turns
@@ -175,7 +175,7 @@ def test_whole_bytes_are_moved_as_bytes():
     seen = 0
     for number in range(2000):
         case = drawn((4, 4), number)
-        if type(case.move) is not BitsMove:
+        if type(case.move) is not PackedMove:
             assert case.move.itemsize == 1 and case.move.bytes_written == case.expected.size
             seen += 1
     assert seen >= 60

@@ -7,7 +7,7 @@ import pytest
 
 from gpulayout.gpu.division import reciprocal
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.parameters import pack_index_program
+from gpulayout.gpu.parameters import index_program_struct
 from gpulayout.moves.index_program import MOST_SLOTS, MOST_STEPS, MOST_TERMS, Quotient, Step, Term
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.kernels.test_struct import MOST_PARAMETER_BYTES, echoed
@@ -49,7 +49,7 @@ def test_a_program_arrives_field_by_field(bits):
     steps = (Step(2, (), 900, None, None, (Quotient(1, 5), Quotient(7, -9))),
              Step(None, (Term(None, 12, 3), Term(15, 1, -1)), None, 3, None, ()),
              Step(None, (Term(None, 1, 1),), 2**(bits - 2), None, 4, ()))
-    parameters = pack_index_program(bits, (2**40, 2**33, 3, True), steps, (MOST_STEPS, MOST_TERMS))
+    parameters = index_program_struct(bits, (2**40, 2**33, 3, True), steps, (MOST_STEPS, MOST_TERMS))
     expected = [len(parameters), MOST_SLOTS, 2**40, 2**33, 3, 3, 1, 900, 2 * 2**40, 0, 2, 0, 1, 0, 2**64 - 1, 0, 2, 0, 4, 0, 0,
                 2**(bits - 2), 4 * 2**40, 1, 0, 0, 0, 1, *[0] * 7 * (MOST_STEPS - 3)]
     for source, step, weight in ((0, 1, 5), (0, 7, -9), (0, 12, 3), (16, 1, -1), (0, 1, 1)):

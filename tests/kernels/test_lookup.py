@@ -5,7 +5,7 @@ import pytest
 
 from gpulayout.gpu.division import reciprocal
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.parameters import pack_lookup
+from gpulayout.gpu.parameters import lookup_struct
 from gpulayout.moves.index_program import MOST_SLOTS, MOST_STEPS, MOST_TERMS, Quotient, Step, Term
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.kernels.test_struct import MOST_PARAMETER_BYTES, echoed
@@ -40,7 +40,7 @@ def macros(width, bits, source=8, target=8):
 @pytest.mark.parametrize("bits", (32, 64))
 def test_a_lookup_arrives_field_by_field(bits):
     steps = (Step(None, (Term(None, 12, 3),), 7, 2, None, (Quotient(7, -9),)), Step(None, (Term(2, 1, 1),), None, None, -24, ()))
-    parameters = pack_lookup(bits, b"\1\2\3\4", (2**40 + 5, 3, True), steps, (MOST_STEPS, MOST_TERMS))
+    parameters = lookup_struct(bits, b"\1\2\3\4", (2**40 + 5, 3, True), steps, (MOST_STEPS, MOST_TERMS))
     expected = [len(parameters), *[0x04030201] * 4, 2**40 + 5, 3, 1, 2, 2**64 - 24, 1, 1, reciprocal(7, bits)[1], 2**bits - 9, 3]
     assert echoed(kernel_text(FILE) + ECHO, macros(4, bits), parameters, len(expected)) == expected
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES

@@ -14,11 +14,11 @@ from gpulayout.gpu.parameters import (
     BOX_DIGITS,
     BoxOrder,
     axes_variant,
+    box_struct,
     divisor,
-    pack_box,
-    pack_index_table,
-    pack_job,
-    pack_many,
+    index_table_struct,
+    job_struct,
+    many_struct,
     pack_move,
     reciprocal,
     with_pointers,
@@ -119,7 +119,7 @@ def test_a_box_arrives_field_by_field(axes, bits):
     digits = [(2 + i, 10 - i, i % 3, 1 + i, 30 - i, -7 - i, None if i == 1 else 2**(bits - 2) + i) for i in range(5)]
     orders = [BoxOrder(30, 20, 50, 60, True, (digits[:2], digits[2:])), BoxOrder(32, 32, 77, 77, False, (digits[4:], digits[:4]))]
     parameters = pack_move(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
-    parameters += pack_box(bits, orders, (0, 40, 80, 120))
+    parameters += box_struct(bits, orders, (0, 40, 80, 120))
     expected, mask = [len(parameters), 77], 2**bits - 1
     for first, order in zip((64, 64 + 60), orders):
         expected += [*order[:4], len(order.digits[0]), 5, first, order.checked]
@@ -135,7 +135,7 @@ def test_a_box_arrives_field_by_field(axes, bits):
 @pytest.mark.parametrize("axes", AXES)
 def test_an_index_table_arrives_field_by_field(axes, index_bits, digit_bits):
     digits = [(1000 + i, 900 + i, 2**(index_bits - 2) - i, 5 + i) for i in range(axes)]
-    parameters = pack_index_table(digit_bits, (2**40, 2**33, 3), min(axes, 2), digits)
+    parameters = index_table_struct(digit_bits, (2**40, 2**33, 3), min(axes, 2), digits)
     low = math.prod(extent for extent, _, _, _ in digits[:2])
     expected = [len(parameters), 2**40, 2**33, axes, 3, 1, min(axes, 2), 2**64 - low, *reciprocal(low, 64)[1:]]
     for extent, bound, stride, dim in digits:
@@ -152,9 +152,9 @@ def test_many_moves_arrive_field_by_field(variant, used):
     capacity = JOBS[variant]
     used = used or capacity
     loops = [[(1000 + j, 900 + i, -(17 + i), 2**30 - j) for i in range(1 + j % variant)] for j in range(used)]
-    jobs = [pack_job(bytes([1, 2, 3, j]), 2**20 + j, axes, variant) for j, axes in enumerate(loops)]
+    jobs = [job_struct(bytes([1, 2, 3, j]), 2**20 + j, axes, variant) for j, axes in enumerate(loops)]
     pointers = [(2**48 + 16 * j, 2**63 + 32 * j) for j in range(used)]
-    parameters = with_pointers(pack_many([5 * j for j in range(used)], jobs, capacity), capacity, pointers)
+    parameters = with_pointers(many_struct([5 * j for j in range(used)], jobs, capacity), capacity, pointers)
     expected = [len(parameters), *[5 * j for j in range(used)], *[2**31 - 1] * (capacity - used)]
     for j, axes in enumerate(loops):
         expected += [*pointers[j], *[0x030201 + (j << 24)] * 4, 2**20 + j]

@@ -151,7 +151,7 @@ def check_slabs(move):
 
 def check_block(move):
     """The block is every element once."""
-    block = move.block
+    block = move.slab
     pairs_of_block = [(sum(c * stride for c, stride in zip(counters, block.target_strides)),
                        sum(c * stride for c, stride in zip(counters, block.source_strides)))
                       for counters in itertools.product(*map(range, block.shape))]
@@ -220,7 +220,7 @@ def test_moves_are_frozen_hashable_values():
     assert move == same and hash(move) == hash(same) and len({move, same}) == 1
     assert relayout_move(source, target) is move
     assert move != relayout_move(source, Shape("f32", (2, 3), target.layout.replace(padding_value=1)))
-    move.block, move.padding_slabs                      # worked out once, and no part of the value
+    move.slab, move.padding_slabs                      # worked out once, and no part of the value
     assert move == same and pickle.loads(pickle.dumps(move)) == move
     with pytest.raises(dataclasses.FrozenInstanceError):
         move.itemsize = 8

@@ -13,7 +13,7 @@ from gpulayout.cpu import packed_plan, packed_run
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
-from gpulayout.moves.packed_move import BitsMove
+from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.pieces import relayout_pieces
 from tests.support import packed_reference
 from tests.support.executors import guarded, guards_intact, source_buffer
@@ -190,7 +190,7 @@ def test_other_minor_dimensions(executor, monkeypatch, name, dimensions, target_
     monkeypatch.setattr(packed_plan, "_TURNED_BYTES", 2000)
     monkeypatch.setattr(packed_plan, "_TURNED_RUN", 4)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
-    packed_plan.host_bits.cache_clear()
+    packed_plan.packed_plan_of.cache_clear()
     packed = f"E({BITS[name]})"
     source = gl.parse_shape(name + dimensions % packed)
     target = source.with_layout(target_text % packed)
@@ -200,7 +200,7 @@ def test_other_minor_dimensions(executor, monkeypatch, name, dimensions, target_
         gl.relayout(buffer, source, target, out=out)
         assert executor.host(out).tolist() == buffer_of(target).tolist()
         assert guards_intact(executor, memory, 8, target.nbytes)
-    packed_plan.host_bits.cache_clear()
+    packed_plan.packed_plan_of.cache_clear()
 
 
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
@@ -208,7 +208,7 @@ def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypat
     """The last of several chunks ends inside of a byte."""
     monkeypatch.setattr(packed_plan, "_CHUNK", 64)
     monkeypatch.setattr(packed_plan, "_FAR_CHUNK", 64)
-    packed_plan.host_bits.cache_clear()
+    packed_plan.packed_plan_of.cache_clear()
     packed = f"E({BITS[name]})"
     for sizes, order in (("[7,19]", "1,0"), ("[7,19]", "0,1"), ("[201]", "0")):
         source = gl.parse_shape(f"{name}{sizes}{{{order}:{packed}}}")
@@ -217,7 +217,7 @@ def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypat
         assert target.buffer_size * BITS[name] % 8
         found = gl.relayout(source_buffer(executor, buffer_of(source)), source, target)
         assert executor.host(found).tolist() == buffer_of(target).tolist(), str(target)
-    packed_plan.host_bits.cache_clear()
+    packed_plan.packed_plan_of.cache_clear()
 
 
 def test_which_moves_are_turned():
@@ -226,7 +226,7 @@ def test_which_moves_are_turned():
                                  ("u4[256,512]{1,0:E(4)}", "{0,1}", 0), ("u4[256,5,512]{2,1,0:E(4)}", "{2,0,1:PD(256,5,513)E(4)}", 0),
                                  ("u2[130,514]{1,0:E(2)}", "{0,1:E(2)}", 0), ("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}", 4)):
         move = gl.plan(source, target).move
-        turn = packed_plan.host_bits(move).turn
+        turn = packed_plan.packed_plan_of(move).turn
         assert (turn.side if turn else 0) == side, (source, target)
         kernel = "bits_turn.cu" if turn and all(size % (32 // move.bits) == 0 for size in gl.parse_shape(source).dimensions) else None
         assert kernel is None or kernel_plan(move).file == kernel
@@ -280,8 +280,8 @@ def test_new_buffers_are_bytes(executor):
 
 @pytest.mark.parametrize("source, target, kind", [
     ("s4[64,64]{1,0:E(4)}", "{1,0:PD(64,80)E(4)}", Move), ("s4[64,6,4]{2,1,0:E(4)}", "{2,0,1:E(4)}", Move), ("u2[9,4]{1,0:E(2)}", "{1,0:E(2)}", Move),
-    ("s4[64,5]{1,0:E(4)}", "{1,0:PD(64,6)E(4)}", BitsMove), ("u2[9,6]{1,0:E(2)}", "{1,0:PD(9,8)E(2)}", BitsMove),
-    ("s4[256,512]{1,0:T(8,128)E(4)}", "{1,0:T(64,128)E(4)}", Move), ("s4[64,64]{1,0:E(4)}", "{0,1:E(4)}", BitsMove), ("s4[6]{0:E(4)}", "{0}", BitsMove),
+    ("s4[64,5]{1,0:E(4)}", "{1,0:PD(64,6)E(4)}", PackedMove), ("u2[9,6]{1,0:E(2)}", "{1,0:PD(9,8)E(2)}", PackedMove),
+    ("s4[256,512]{1,0:T(8,128)E(4)}", "{1,0:T(64,128)E(4)}", Move), ("s4[64,64]{1,0:E(4)}", "{0,1:E(4)}", PackedMove), ("s4[6]{0:E(4)}", "{0}", PackedMove),
 ])
 def test_what_stays_together_in_whole_bytes_is_moved_as_bytes(source, target, kind):
     plan = gl.plan(source, target)

@@ -9,7 +9,7 @@ import numpy as np
 from gpulayout.gpu import choose_kernel
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.move import Axis, Move, coalesce
-from gpulayout.moves.packed_move import BitsMove, packed_move
+from gpulayout.moves.packed_move import PackedMove, packed_move
 from tests.support import packed_reference
 from tests.support.kernel_cases import BLOCK, forced_bits
 from tests.support.simt.record import FRESH, Buffer, Record
@@ -32,7 +32,7 @@ class BitsCase:
 
     @functools.cached_property
     def move(self):
-        """A BitsMove, or the Move of bytes that does the same."""
+        """A PackedMove, or the Move of bytes that does the same."""
         joined, made_of = coalesce([Axis(*axis) for axis in self.axes], [(number,) for number in range(len(self.axes))])
         return packed_move(Move(joined, 1, bytes([self.pad]), made_of), *self.widths, self.slots)
 
@@ -109,7 +109,7 @@ def packed_cases(widths, count, rank=None):
     while len(found) < count:
         case = drawn(widths, number, rank)
         number += 1
-        if type(case.move) is BitsMove:
+        if type(case.move) is PackedMove:
             found.append(case)
     return found
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.many_axes.shared_box import Box
-from gpulayout.gpu.many_axes.warp_lanes import FEW, REST, UNCUT, Digit, Walk, conflicts, walk
+from gpulayout.gpu.many_axes.shared_box import SharedBox
+from gpulayout.gpu.many_axes.warp_lanes import FEW, REST, UNCUT, LaneDigit, Walk, conflicts, walk
 from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.moves.move import Axis
 
@@ -48,7 +48,7 @@ class _Side(NamedTuple):
 
     axes: tuple[int, ...]
     run: int
-    digits: tuple[Digit, ...]
+    digits: tuple[LaneDigit, ...]
     width: int
     word: int
     reads: bool
@@ -59,7 +59,7 @@ class _Side(NamedTuple):
         return walk(digits, self.width, self.word, self.reads, self.aligned)
 
 
-def box_walks(axes: Sequence[Axis], box: Box, cut: Sequence[int], width: int, phases: tuple[int, int]) -> Walks | None:
+def box_walks(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, phases: tuple[int, int]) -> Walks | None:
     """Steps with which lanes meet in no bank, or the fewest do; None when shared memory has no room.
 
     cut     the two axes that may be cut
@@ -76,7 +76,7 @@ def box_walks(axes: Sequence[Axis], box: Box, cut: Sequence[int], width: int, ph
     return best
 
 
-def _tried(box: Box, steps: tuple[int, ...], sides: Sequence[_Side]) -> tuple[Walks | None, tuple[bool, float]]:
+def _tried(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_Side]) -> tuple[Walks | None, tuple[bool, float]]:
     """What steps lead to, and what that costs, lanes that meet first; infinite when shared memory has no room for it."""
     width = sides[0].width
     span = 1 + sum([(size - 1) * step for size, step in zip(box.sizes, steps)])
@@ -92,7 +92,7 @@ def _tried(box: Box, steps: tuple[int, ...], sides: Sequence[_Side]) -> tuple[Wa
     return found, (not found.is_apart, cost)
 
 
-def _side(axes: Sequence[Axis], box: Box, cut: Sequence[int], width: int, side: str, phase: int) -> _Side:
+def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, side: str, phase: int) -> _Side:
     reads, word = side == "source", max(_WORD // width, 1)
     strides = [axis.source_stride if reads else axis.target_stride for axis in axes]
     digits = []
@@ -101,7 +101,7 @@ def _side(axes: Sequence[Axis], box: Box, cut: Sequence[int], width: int, side: 
         bound = axis.bound if reads else axis.extent
         is_cut = size < axis.extent
         plain = bound == axis.extent and axis.extent % size == 0
-        digits.append(Digit(size, strides[k], 0, list(cut).index(k) if is_cut else UNCUT, bound=None if plain else bound))
+        digits.append(LaneDigit(size, strides[k], 0, list(cut).index(k) if is_cut else UNCUT, bound=None if plain else bound))
     # Between tiles: axes outside of the box, and pieces of cut ones.
     between = [stride * size for stride, size, axis in zip(strides, box.sizes, axes) if size < axis.extent]
     words = phase % _WORD == 0 and all(step % word == 0 for step in between)
@@ -112,7 +112,7 @@ def _side(axes: Sequence[Axis], box: Box, cut: Sequence[int], width: int, side: 
 
 # ---- steps -----------------------------------------------------------------------------------------------
 
-def _steps(box: Box, sides: Sequence[_Side]) -> Iterator[tuple[int, ...]]:
+def _steps(box: SharedBox, sides: Sequence[_Side]) -> Iterator[tuple[int, ...]]:
     """Steps to try, the most promising first: the run of one side as it is, then the other axes in the order of the other
     side, with gaps that keep lanes apart; then a gap before each of the first two of these axes; then one gap anywhere."""
     orders = []

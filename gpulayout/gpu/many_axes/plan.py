@@ -9,9 +9,9 @@ from dataclasses import replace
 from gpulayout.gpu.element_width import Work
 from gpulayout.gpu.launch import Kernel, KernelPlan, planned
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
-from gpulayout.gpu.many_axes.shared_box import Box, boxes, runs
+from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, runs
 from gpulayout.gpu.many_axes.warp_lanes import Walk
-from gpulayout.gpu.parameters import BoxOrder, axes_variant, pack_box, pack_move
+from gpulayout.gpu.parameters import BoxOrder, axes_variant, box_struct, move_struct
 from gpulayout.moves.move import Axis
 
 _RUN_BYTES = 64              # two sectors: below, a tile of many axes is tried
@@ -35,7 +35,7 @@ def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
     return _box_plan(work, *chosen, f"a tile of two axes would have runs of {shortest} bytes" if found else "two axes fill no tile")
 
 
-def best_box(axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest: int = 0) -> tuple[Box, Walks] | None:
+def best_box(axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest: int = 0) -> tuple[SharedBox, Walks] | None:
     """The box that moves fewest bytes, or one that moves few more and keeps lanes apart; None when none is worth it.
 
     shortest   bytes of the runs that it has to be better than, by half
@@ -52,13 +52,13 @@ def best_box(axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest
     return chosen
 
 
-def cut_axes(axes: Sequence[Axis], box: Box) -> list[int]:
+def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
     """The two axes that may be cut: those that are, or else outer ones."""
     sizes = box.sizes
     return sorted(range(len(axes)), key=lambda k: (sizes[k] == axes[k].extent, sizes[k] == 1, abs(axes[k].target_stride)))[:2]
 
 
-def _box_plan(work: Work, box: Box, walks: Walks, why: str) -> KernelPlan:
+def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     """The struct's first two axes are those that are cut, then come the outer ones; whole axes are in the walks alone."""
     axes, sizes = work.axes, box.sizes
     cut = cut_axes(axes, box)
@@ -72,9 +72,9 @@ def _box_plan(work: Work, box: Box, walks: Walks, why: str) -> KernelPlan:
     plan = planned(work, _TILE_ND, writes, total, total=total)
     loops = [axes[k] if sizes[k] < axes[k].extent else Axis(1, 1, 0, 0) for k in [*cut, *outer]]
     tile = [sizes[k] if sizes[k] < axes[k].extent else 1 for k in cut]
-    parameters = pack_move(plan.index_bits, work.move.pad, (total, 0, 1, 0, 0), counts, tile, loops)
+    parameters = move_struct(plan.index_bits, work.move.pad, (total, 0, 1, 0, 0), counts, tile, loops)
     orders = [_order(walk, work.width) for walk in (walks.read, walks.write)]
-    parameters += pack_box(plan.index_bits, orders, [place * work.width for place in walks.write.apart])
+    parameters += box_struct(plan.index_bits, orders, [place * work.width for place in walks.write.apart])
     macros = {**dict(plan.macros), "GPL_AXES": axes_variant(len(loops)), "GPL_READ_BYTES": reads, "GPL_WRITE_BYTES": writes}
     return replace(plan, parameters=parameters, macros=tuple(macros.items()), tile=tuple(sizes[k] for k in box.write),
                    runs=(box.source_run, box.target_run), lanes=(walks.read.lane_count, walks.write.lane_count))

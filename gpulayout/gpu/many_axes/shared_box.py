@@ -20,7 +20,7 @@ _SECTOR = 32                 # bytes that memory moves at once
 _WRITE_WEIGHT = 1.25         # a sector that is written in part is read as well
 
 
-class Box(NamedTuple):
+class SharedBox(NamedTuple):
     """A box, its axes in the order of the source and of the target, its runs: elements that follow one another in memory,
     and about how many times its bytes are moved."""
 
@@ -53,7 +53,7 @@ class _Run(NamedTuple):
     cost: float
 
 
-def boxes(axes: Sequence[Axis], width: int) -> Iterator[Box]:
+def boxes(axes: Sequence[Axis], width: int) -> Iterator[SharedBox]:
     """Boxes worth a block, those that touch fewest sectors in vain first.
 
     2^10 elements of 4 bytes reversed, of which 1024 fit a box: it is whole, and its runs are all of memory:
@@ -125,11 +125,11 @@ def _run_order(axes: Sequence[Axis], strides: Sequence[int], side: str) -> tuple
     return tuple(order)
 
 
-def _box(axes: Sequence[Axis], sizes: dict[int, int], sides: Sequence[_Side], cost: float) -> Box:
+def _box(axes: Sequence[Axis], sizes: dict[int, int], sides: Sequence[_Side], cost: float) -> SharedBox:
     """Axes that stay where they are come last in an order."""
     walks = [tuple(sorted(sizes, key=lambda k: (side.strides[k] or math.inf, axes[k].extent))) for side in sides]
     lengths = [_run_length(axes, sizes, side.order) for side in sides]
-    return Box(tuple([sizes.get(k, 1) for k in range(len(axes))]), *walks, *lengths, cost)
+    return SharedBox(tuple([sizes.get(k, 1) for k in range(len(axes))]), *walks, *lengths, cost)
 
 
 def _run_length(axes: Sequence[Axis], sizes: dict[int, int], order: Sequence[int]) -> int:

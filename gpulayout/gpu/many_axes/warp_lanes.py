@@ -13,10 +13,10 @@ from gpulayout.gpu.parameters import BOX_LANES as LANES
 REST = 3                     # what a row costs besides its access to shared memory, in such accesses
 FEW = 1.1                    # lanes that want different words of one bank, on average: good enough
 _POOR = 0.75                 # of the lanes: with fewer at work, other ways to split are tried
-UNCUT = 2                    # in Digit.cut: neither of the two axes that may be cut
+UNCUT = 2                    # in LaneDigit.cut: neither of the two axes that may be cut
 
 
-class Digit(NamedTuple):
+class LaneDigit(NamedTuple):
     """A piece of an axis, or several axes that follow one another on this side and in shared memory.
 
     stride   of one coordinate in the side's memory
@@ -35,7 +35,7 @@ class Digit(NamedTuple):
     lanes: int = 4 * LANES
     bound: int | None = None
 
-    def part(self, size: int, by: int) -> Digit:
+    def part(self, size: int, by: int) -> LaneDigit:
         """Every `by`-th coordinate, `size` of them."""
         return self._replace(size=size, stride=self.stride * by, step=self.step * by, unit=self.unit * by)
 
@@ -46,8 +46,8 @@ class Walk(NamedTuple):
     The first `full` rows have `lanes` lanes, the others, in which a split axis ends, `last_lanes`.
     """
 
-    lanes: tuple[Digit, ...]
-    rows: tuple[Digit, ...]
+    lanes: tuple[LaneDigit, ...]
+    rows: tuple[LaneDigit, ...]
     lane_count: int
     last_lanes: int
     full: int
@@ -65,17 +65,17 @@ class Walk(NamedTuple):
         return (self.full * self.lane_count + (self.row_count - self.full) * self.last_lanes) / (self.row_count * LANES)
 
 
-def walk(digits: Sequence[Digit], width: int, word: int, together: bool, aligned: bool) -> Walk:
+def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, aligned: bool) -> Walk:
     """The walk over a box of these digits, minor first, of elements of `width` bytes.
 
     word       elements to be moved at a time where digits allow it
     together   True when these must be neighbours in shared memory too
     aligned    True when runs begin at sectors, and rows should
 
-    >>> found = walk([Digit(64, 1, 1), Digit(2, 1000, 65)], 4, 1, True, True)
+    >>> found = walk([LaneDigit(64, 1, 1), LaneDigit(2, 1000, 65)], 4, 1, True, True)
     >>> found.lane_count, found.full, [digit.size for digit in found.rows]
     (32, 4, [2, 2])
-    >>> found = walk([Digit(49, 1, 1), Digit(5, 49, 58)], 4, 1, True, False)      # 25 lanes, then 24
+    >>> found = walk([LaneDigit(49, 1, 1), LaneDigit(5, 49, 58)], 4, 1, True, False)      # 25 lanes, then 24
     >>> found.lane_count, found.last_lanes, found.full, found.row_count
     (25, 24, 5, 10)
     """
@@ -92,7 +92,7 @@ def walk(digits: Sequence[Digit], width: int, word: int, together: bool, aligned
     return best
 
 
-def _orders(digits: Sequence[Digit], sectors: int) -> Iterator[Sequence[Digit]]:
+def _orders(digits: Sequence[LaneDigit], sectors: int) -> Iterator[Sequence[LaneDigit]]:
     """Digits minor first, and other orders that leave runs of `sectors` lanes as they are: another digit, or the upper half
     of one, follows them; or, where 32 lanes are no good part of a long run, a part of it that is."""
     yield digits
@@ -115,7 +115,7 @@ def _orders(digits: Sequence[Digit], sectors: int) -> Iterator[Sequence[Digit]]:
                 yield [digits[0].part(size, 1), *digits[1:], digits[0].part(length // size, size)]
 
 
-def _laid_out(left: Sequence[Digit], apart: tuple[int, ...], aligned: bool) -> Walk:
+def _laid_out(left: Sequence[LaneDigit], apart: tuple[int, ...], aligned: bool) -> Walk:
     """Lanes are the most minor digits and as much of the next one as there is room for."""
     taken, lane_count = 0, 1
     while taken < len(left) and lane_count * left[taken].size <= LANES:
@@ -139,20 +139,20 @@ def _laid_out(left: Sequence[Digit], apart: tuple[int, ...], aligned: bool) -> W
     return Walk(lanes, rows, lane_count, last, full, count, apart)
 
 
-def _merged(digits: Sequence[Digit]) -> list[Digit]:
+def _merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
     """Digits that follow one another on the side and in shared memory are one."""
-    found: list[Digit] = []
+    found: list[LaneDigit] = []
     for digit in digits:
         if found:
             size, stride, step, _, _, _, bound = found[-1]
             if digit.stride == size * stride and digit.step == size * step and digit.bound is None is bound:
-                found[-1] = Digit(size * digit.size, stride, step)
+                found[-1] = LaneDigit(size * digit.size, stride, step)
                 continue
         found.append(digit)
     return found
 
 
-def _pieces(digits: list[Digit], word: int, together: bool) -> tuple[tuple[int, ...], list[Digit]]:
+def _pieces(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple[int, ...], list[LaneDigit]]:
     """(where the elements of a piece lie, the digits of pieces): single elements where words are not possible."""
     apart, left, missing, stride = [0], list(digits), word, 1
     while missing > 1 and left:
@@ -177,7 +177,7 @@ def conflicts(found: Walk, width: int) -> float:
 
     Elements smaller than a word may begin anywhere in it: the average over all of these too, where a row's place may vary.
 
-    >>> [conflicts(walk([Digit(32, 1, step)], 4, 1, True, True), 4) for step in (1, 32)]
+    >>> [conflicts(walk([LaneDigit(32, 1, step)], 4, 1, True, True), 4) for step in (1, 32)]
     [1.0, 32.0]
     """
     served, word = 128 // max(width, 4), max(4 // width, 1)             # lanes that fill all banks, elements of a bank

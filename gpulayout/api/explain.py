@@ -1,15 +1,13 @@
 """A move in words: what was merged, which kernel was chosen and why not a faster one, and the bytes."""
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from gpulayout.cpu.packed_plan import packed_plan_of
 from gpulayout.cpu.plan import host_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.many import Request, many_plan
-from gpulayout.gpu.traffic import expected_fraction, requests
+from gpulayout.gpu.traffic import described
 from gpulayout.layout.checks import counted
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
@@ -61,7 +59,7 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
     if same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: nothing would have to move")
     lines.append(f"  numpy    {_numpy(move)}")
-    lines += _gpu(kernel_plan(move))
+    lines += described(kernel_plan(move))
     return Explanation("\n".join(lines))
 
 
@@ -124,13 +122,6 @@ def _tile(major_first: Sequence[int]) -> str:
     return f"{' x '.join(map(str, major_first))} elements (minor in the target last)"
 
 
-def _gpu_tile(plan: KernelPlan) -> str:
-    if plan.family == "channels":                    # whichever of the two is minor in the target
-        pixels, channels = plan.tile
-        return f"{channels} channels x {pixels} pixels"
-    return _tile(plan.tile[::-1])
-
-
 def _numpy_bits(move: PackedMove) -> str:
     plan = packed_plan_of(move)
     if plan.turn:
@@ -141,22 +132,3 @@ def _numpy_bits(move: PackedMove) -> str:
 
 def _axes(number: int) -> str:
     return f"{number} {'axis' if number == 1 else 'axes'}"
-
-
-def _gpu(plan: KernelPlan | None) -> list[str]:
-    if plan is None:
-        return ["  gpu      no launch: nothing to write"]
-    tile = f", tile of {_gpu_tile(plan)}" if plan.tile else ""
-    lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
-             f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
-             f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]
-    if plan.family in ("bits", "lookup"):
-        return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
-    source, target = requests(plan)
-    met = [f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})" for side, name in ((source, "read"), (target, "written")) if side]
-    lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(met)}")
-    if math.prod(plan.grid) == 1:
-        lines.append("    expected: the launch takes longer than the bytes")
-    else:
-        lines.append(f"    expected: about {expected_fraction(plan):.2f} of the speed of a plain copy, judged by the sectors: an estimate")
-    return lines + [f"    why not faster: {reason}" for reason in plan.reasons]

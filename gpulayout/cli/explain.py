@@ -68,7 +68,7 @@ def _numpy(move: Move | PackedMove | LookupMove) -> dict | None:
         return None
     if isinstance(move, PackedMove):
         plan = packed_plan_of(move)
-        return {"chunk": plan.chunk, "looked_up": plan.looked_up, "blocks": plan.turn and plan.turn.side, "tile": plan.tile or None}
+        return {"chunk": plan.chunk, "looked_up": plan.looked_up, "blocks": plan.turn and plan.turn.side, "tile": plan.cache_block or None}
     if isinstance(move, LookupMove):
         return {"looked_up": True}
     host = host_plan(move)
@@ -80,7 +80,7 @@ def _numpy(move: Move | PackedMove | LookupMove) -> dict | None:
 
 def _traffic(kernel: KernelPlan) -> dict:
     """Sectors per request of both sides, and what they let one expect; nothing is measured, nor estimated for single bits and look-ups."""
-    if kernel.family in ("bits", "lookup"):
+    if not kernel.kind.is_estimated:
         return {}
     sides = zip(("read", "written"), requests(kernel))
     return {"sectors_per_request": {name: side and {"touched": side.sectors, "ideal": side.ideal} for name, side in sides},

@@ -5,17 +5,17 @@ import math
 from dataclasses import replace
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work
-from gpulayout.gpu.launch import THREADS, Kernel, KernelPlan, common_step, offset_bits, planned
+from gpulayout.gpu.launch import SHARED_TILE_BYTES, THREADS, Access, Kernel, KernelPlan, common_step, offset_bits, planned
 from gpulayout.moves.move import Axis
 
 MOST_CHANNELS = 16
 _WARP = 32
 _MOST_CHUNKS = 8
-_CHANNELS = Kernel("channels", "channels.cu", "gpl_channels")
+_CHANNELS = Kernel("channels", "channels.cu", "gpl_channels", shared_bytes=SHARED_TILE_BYTES, tile_text="{1} channels x {0} pixels")
 
 
-def channel_plan(work: Work) -> KernelPlan | Work:
-    """The plan, or the work with the reason why there is none; none is needed where there are no pixels.
+def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
+    """The plan, if any, and the work with the reason why there is none; no reason is needed where there are no pixels.
 
     The work's axes are the target's minor axis, the source's minor axis, then the others.
     """
@@ -27,19 +27,21 @@ def channel_plan(work: Work) -> KernelPlan | Work:
     pixel, channel = (minor, source_minor) if to_planes else (source_minor, minor)
     channels = pixel.source_stride if to_planes else pixel.target_stride
     if channels < 2 or not (to_planes or to_pixels):
-        return work
+        return None, work
     axes, bits = (pixel, channel, *others), offset_bits(work.axes)
     why = _too_large_or_short(work.width, channels, pixel.extent, bits) or _misaligned(work, channel, channels, to_planes)
     if why:
-        return work.because(f"no exchange in registers: {why}")
+        return None, work.because(f"no exchange in registers: {why}")
     chunks, chunk = chunks_of(work.width, channels, pixel.extent, bits), chunk_pixels(work.width)
     spans = math.ceil(pixel.extent / (chunks * chunk))
     total = spans * math.prod(axis.extent for axis in others)
     macros = (("GPL_CHANNELS", channels), ("GPL_PLANES", channel.bound), ("GPL_CHUNKS", chunks), ("GPL_TO_PLANES", int(to_planes)))
-    plan = planned(work._replace(axes=axes), _CHANNELS,
-                   max(work.width, 4) if to_planes else vector_bytes(work.width, channels), math.ceil(total * _WARP / THREADS),
-                   total=total, counts=(spans, 1), tile=(chunks * chunk, channels), accesses=macros)
-    return replace(plan, runs=(channels * pixel.bound, pixel.extent) if to_planes else (pixel.bound, channels * pixel.extent))
+    pixels, planes = vector_bytes(work.width, channels), max(work.width, 4)                 # bytes of an access on either side
+    plan = planned(work._replace(axes=axes), _CHANNELS, planes if to_planes else pixels, math.ceil(total * _WARP / THREADS),
+                   total=total, counts=(spans, 1), tile=(chunks * chunk, channels), variant=macros)
+    if to_planes:                                            # channels without a plane are read and dropped
+        return replace(plan, reads=Access(pixels, channel.bound / channels), runs=(channels * pixel.bound, pixel.extent)), work
+    return replace(plan, reads=Access(planes), runs=(pixel.bound, channels * pixel.extent)), work
 
 
 def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> str | None:

@@ -30,7 +30,7 @@ from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 
-_GATHER = Kernel("gather", "gather.cu", "gpl_gather")
+_GATHER = Kernel("gather", "gather.cu", "gpl_gather", wasted=1)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -39,12 +39,11 @@ def kernel_plan(move: Move | PackedMove | LookupMove, source_phase: int = 0, tar
 
     BufferError when a stride is not a whole number of elements, or an address not a multiple of the element.
     """
-    if not move.place_count:
-        return None
-    if isinstance(move, PackedMove):
-        return packed_kernel_plan(move, source_phase, target_phase)
-    if isinstance(move, LookupMove):
-        return lookup_plan(move, source_phase, target_phase)
+    return _PLANNERS[type(move)](move, source_phase, target_phase) if move.place_count else None
+
+
+def _whole_bytes_plan(move: Move, source_phase: int, target_phase: int) -> KernelPlan:
+    """The launch for elements of whole bytes between strides."""
     work = widened(move, source_phase, target_phase)
     minor = work.axes[0]
     if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:
@@ -59,12 +58,13 @@ def kernel_plan(move: Move | PackedMove | LookupMove, source_phase: int = 0, tar
     others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
     work = work._replace(axes=(minor, work.axes[source_minor], *others)).because(
         f"no rows: neighbours in the target are {abs(minor.source_stride) * work.width} bytes apart in the source")
-    work = channel_plan(work)
-    if isinstance(work, KernelPlan):
-        return work
-    found = many_axes_plan(work, tile_plan(work))
+    found, work = channel_plan(work)
+    found = found or many_axes_plan(work, tile_plan(work))
     return found or _gather(work.because(f"no tile: the runs of {work.axes[1].extent} and {minor.extent} elements are "
                                          f"too short to fill {smallest_useful_tile()} places of shared memory"))
+
+
+_PLANNERS = {Move: _whole_bytes_plan, PackedMove: packed_kernel_plan, LookupMove: lookup_plan}
 
 
 def _why_rows(work: Work) -> str:

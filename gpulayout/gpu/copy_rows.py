@@ -7,8 +7,8 @@ from gpulayout.gpu.element_width import VECTOR_BYTES, Work
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, common_step, planned
 
 _LONG_ROW = 64               # bytes from which on a row is worth vectors that do not start where it does
-_COPY = Kernel("copy", "copy.cu", "gpl_copy")
-_ROWS = Kernel("rows", "rows.cu", "gpl_rows")
+_COPY = Kernel("copy", "copy.cu", "gpl_copy", in_vectors=True)
+_ROWS = Kernel("rows", "rows.cu", "gpl_rows", in_vectors=True)
 
 
 def copy_plan(work: Work) -> KernelPlan:
@@ -21,7 +21,7 @@ def copy_plan(work: Work) -> KernelPlan:
     head = min(-work.target_phase % VECTOR_BYTES // work.width, total)
     chunks = (total - head) // (VECTOR_BYTES // work.width)
     return planned(work, _COPY, VECTOR_BYTES, math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES))) or 1, total=total, head=head,
-                 accesses=(("GPL_LOAD_BYTES", load),))
+                 variant=(("GPL_LOAD_BYTES", load),))
 
 
 def rows_plan(work: Work) -> KernelPlan:
@@ -41,7 +41,7 @@ def rows_plan(work: Work) -> KernelPlan:
     chunks = math.ceil((row_bytes + max(vector - aligned, 0)) / vector)
     total = chunks * math.prod(axis.extent for axis in others)
     return planned(work, _ROWS, vector, math.ceil(total / (THREADS * _items(load, vector))), total=total, counts=(chunks, 1),
-                 accesses=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)))
+                 variant=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)))
 
 
 def _items(load: int, vector: int) -> int:

@@ -14,12 +14,45 @@ from gpulayout.moves.move import Axis
 THREADS = 256
 ITEMS = 4                    # pieces of work per thread in copy, rows and gather
 MAX_GRID_X = 2**31 - 1
+SHARED_BYTES = 1 << 20       # written by a move that shares a launch: beyond, a launch is little beside the bytes
+SHARED_TILE_BYTES = 1 << 16  # where a launch of its own would read in runs and the gather does not
+
+
+class Kernel(NamedTuple):
+    """A kernel of kernels/, and what planning has to know of its family.
+
+    shared_bytes   a move that writes no more than this may share a launch with others, which gathers; 0 keeps its own launch
+    in_tiles       lanes follow the minor axis of each side through a tile, not the axes one after the other
+    in_vectors     accesses are whole aligned vectors, even where a run begins inside one
+    wasted         what a sector touched in part costs, in sectors: neighbours mostly complete it out of the cache, about half stays;
+                   sectors of a gather are not completed
+    is_estimated   the memory traffic can be told from the plan
+    tile_text      what the sizes of a tile are, minor first; "" writes them major first, as elements
+    """
+
+    family: str
+    file: str
+    name: str
+    shared_bytes: int = SHARED_BYTES
+    in_tiles: bool = False
+    in_vectors: bool = False
+    wasted: float = 0.5
+    is_estimated: bool = True
+    tile_text: str = ""
+
+
+class Access(NamedTuple):
+    """What a lane reads or writes at a time: its bytes, and the share of them that is wanted."""
+
+    nbytes: int
+    useful: float = 1
 
 
 @dataclass(frozen=True)
 class KernelPlan:
     """One launch, ready but for the two pointers.
 
+    kind          the kernel
     axes          in elements of `element_bytes`, which may be several of the caller's elements taken together
     vector_bytes  of one access to the target; reasons say where reads are narrower
     grid          blocks; every block has 256 threads
@@ -28,11 +61,11 @@ class KernelPlan:
     reasons       what kept the plan from a faster family or wider accesses, one sentence each
     runs          elements that follow one another in the source and in the target, where they are not those of the tile
     lanes         of a warp that read, and that write, at a time
+    reads         of a lane at a time, as far as they tell how the source's memory is met
+    writes        likewise, to the target
     """
 
-    family: str
-    file: str
-    kernel: str
+    kind: Kernel
     macros: tuple[tuple[str, int], ...]
     grid: tuple[int, int]
     parameters: bytes
@@ -42,30 +75,41 @@ class KernelPlan:
     axes: tuple[Axis, ...]
     tile: tuple[int, ...] | None
     reasons: tuple[str, ...]
+    reads: Access
+    writes: Access
     runs: tuple[int, int] | None = None
     lanes: tuple[int, int] = (32, 32)
 
+    @property
+    def family(self) -> str:
+        return self.kind.family
 
-class Kernel(NamedTuple):
-    """A kernel: its family, its file in kernels/, its name there."""
+    @property
+    def file(self) -> str:
+        return self.kind.file
 
-    family: str
-    file: str
-    name: str
+    @property
+    def kernel(self) -> str:
+        return self.kind.name
 
 
-def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int, accesses: tuple[tuple[str, int], ...] = (),
+def tile_kernel(file: str, name: str) -> Kernel:
+    """A kernel of the family that goes through shared memory."""
+    return Kernel("tile", file, name, shared_bytes=SHARED_TILE_BYTES, in_tiles=True)
+
+
+def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int, variant: tuple[tuple[str, int], ...] = (),
           tile: tuple[int, int] | None = None, **numbers) -> KernelPlan:
-    """The plan; `numbers` are further fields of the parameter struct: head, pitch, counts; and `reach`,
-    an offset that the axes do not tell."""
+    """The plan; `variant` are macros of this kernel alone, and `numbers` further fields of the parameter struct: head, pitch, counts; and
+    `reach`, an offset that the axes do not tell."""
     axes = work.axes
     bits = index_bits(*reaches(axes), numbers.get("reach", 0))
-    macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *accesses)
+    macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *variant)
     low, high = work.move.source_span
     scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1), low // work.width, high // work.width)
     parameters = move_struct(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
-    return KernelPlan(*kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons)
+    return KernelPlan(kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons, Access(vector), Access(vector))
 
 
 def offset_bits(axes: Sequence[Axis]) -> int:

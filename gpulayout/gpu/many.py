@@ -17,8 +17,6 @@ from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.layout.cached import cached_property
 from gpulayout.moves.move import Axis, Move
 
-MOST_BYTES = 1 << 20         # written by a small move: beyond, a launch is little beside the bytes
-MOST_TILE_BYTES = 1 << 16    # where a launch of its own would read in runs and the gather does not
 JOBS = {2: 44, 4: 29}        # number of axes compiled for -> jobs that fit 4 KB of parameters
 _MOST_AXES = max(JOBS)
 
@@ -114,9 +112,7 @@ def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
 def small_move(move: Move, source_phase: int, target_phase: int) -> SmallMove | None:
     """The move as a job of a shared launch; None when it needs no launch or one of its own."""
     plan = kernel_plan(move, source_phase, target_phase)
-    if not plan or plan.family in ("bits", "lookup") or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:
-        return None
-    if move.bytes_written > (MOST_TILE_BYTES if plan.family in ("channels", "tile") else MOST_BYTES):
+    if not plan or move.bytes_written > plan.kind.shared_bytes or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:
         return None
     axes = sorted(plan.axes, key=lambda axis: (abs(axis.target_stride), axis.extent))      # tiles begin with two of their own
     return SmallMove(plan.element_bytes, tuple(axes), move.pad)

@@ -12,9 +12,9 @@ from gpulayout.moves.packed_turn import Turn, tiled, turned
 
 AXES = (4, 8, 64)            # numbers of axes that are compiled: few, for there are nine pairs of widths beside
 _WORD = 4                    # bytes that a thread writes
-_TURN = Kernel("bits", "bits_turn.cu", "gpl_bits_turn")
-_DENSE = Kernel("bits", "bits.cu", "gpl_bits")
-_ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any")
+_TURN = Kernel("bits", "bits_turn.cu", "gpl_bits_turn", shared_bytes=0, is_estimated=False)
+_DENSE = Kernel("bits", "bits.cu", "gpl_bits", shared_bytes=0, is_estimated=False)
+_ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any", shared_bytes=0, is_estimated=False)
 
 
 def packed_kernel_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan | None:
@@ -29,10 +29,10 @@ def packed_kernel_plan(move: PackedMove, source_phase: int, target_phase: int) -
     if move.is_dense:
         head = target_phase % _WORD
         words = math.ceil((head + move.bytes_written) / _WORD)
-        plan = planned(work, _DENSE, _WORD, math.ceil(words / THREADS), total=move.slots, head=head, pitch=move.start, accesses=widths)
+        plan = planned(work, _DENSE, _WORD, math.ceil(words / THREADS), total=move.slots, head=head, pitch=move.start, variant=widths)
     else:
         plan = planned(work, _ANY, 1, math.ceil(move.bytes_written / (THREADS * ITEMS)), total=move.bytes_written, pitch=move.start,
-                       accesses=widths)
+                       variant=widths)
     return replace(plan, axes=move.axes)
 
 
@@ -44,7 +44,7 @@ def _turn_plan(move: PackedMove, turn: Turn) -> KernelPlan:
                                                                      "registers: the minor axes of source and target differ",))
     blocks = math.prod(axis.extent for axis in axes)
     plan = planned(work, _TURN, _WORD, math.ceil(blocks / THREADS), total=blocks, pitch=turn.source_pitch, head=turn.target_pitch,
-                   reach=max(move.source_span[1], move.target_span[1]) // _WORD, accesses=(("GPL_SOURCE_BITS", move.bits),))
+                   reach=max(move.source_span[1], move.target_span[1]) // _WORD, variant=(("GPL_SOURCE_BITS", move.bits),))
     return replace(plan, axes=axes)
 
 

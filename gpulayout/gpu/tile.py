@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work
-from gpulayout.gpu.launch import Kernel, KernelPlan, common_step, planned
+from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, tile_kernel
 from gpulayout.moves.move import Axis
 
 _WORD = 4                    # bytes; smaller elements go through shared memory in words where they can
 _SHORT_RUN = 64              # elements up to which an axis is whole in every tile
 _LEAST_RUN = 64              # bytes; with shorter runs, or with less than 10 elements for each thread, a tile of words takes
 _LEAST_ELEMENTS = 2560       # more instructions for an element than a tile of any size
-_TILE = Kernel("tile", "tile.cu", "gpl_tile_vector")
-_TILE_ANY = Kernel("tile", "tile_any.cu", "gpl_tile_any")
-_TILE_WORDS = Kernel("tile", "tile_words.cu", "gpl_tile_words")
+_TILE = tile_kernel("tile.cu", "gpl_tile_vector")
+_TILE_ANY = tile_kernel("tile_any.cu", "gpl_tile_any")
+_TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
 
 # kernels/tile.cu: (along a, along b) by element bytes.  128 bytes or more both ways, 8 to 16 KB of shared memory.
 FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
@@ -71,8 +71,9 @@ def _flexible(work: Work, why: str) -> KernelPlan | None:
     if write < read:
         why = _misaligned(work, "target", a) or why
     sizes = f"accesses of {write} bytes" if read == write else f"reads of {read} bytes, writes of {write} bytes"
-    return _tiles(work.because(f"{sizes}: {why}"), _TILE_ANY, write, (tile_b, tile_a), pitch,
+    plan = _tiles(work.because(f"{sizes}: {why}"), _TILE_ANY, write, (tile_b, tile_a), pitch,
                   (("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)))
+    return replace(plan, reads=Access(read))
 
 
 def _dense(work: Work) -> tuple[bool, bool]:
@@ -107,10 +108,10 @@ def _piece(work: Work, side: str, across: Axis | None) -> int:
 
 
 def _tiles(work: Work, kernel: Kernel, vector: int, tile: tuple[int, int], pitch: int,
-           accesses: tuple[tuple[str, int], ...] = (), lead: int = 0) -> KernelPlan:
+           variant: tuple[tuple[str, int], ...] = (), lead: int = 0) -> KernelPlan:
     counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
-    return planned(work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, accesses=accesses)
+    return planned(work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, variant=variant)
 
 
 # ---- how large the tiles are: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----

@@ -15,14 +15,11 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.channels import vector_bytes
 from gpulayout.gpu.launch import KernelPlan
+from gpulayout.layout.checks import counted
 
 SECTOR = 32                  # bytes
 LANES = 32
-# Sectors that a request touches in part are mostly completed by its neighbours, out of the cache; about half of the cost
-# stays.  Sectors of a gather are not.
-_SHARED_COST = 0.5
 
 
 class Requests(NamedTuple):
@@ -94,7 +91,7 @@ def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> 
 def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     number, field, width = ("source", "target").index(side), f"{side}_stride", plan.element_bytes
     sizes = [axis.bound if side == "source" else axis.extent for axis in plan.axes]
-    access, useful = _accesses(plan)[number]
+    access, useful = (plan.reads, plan.writes)[number]
     if plan.runs:
         run = plan.runs[number]
         steps = [step for axis in plan.axes if (step := abs(getattr(axis, field))) >= run]
@@ -104,7 +101,7 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     start = math.gcd(SECTOR, phase, *(step * width for step in steps))
     if any(getattr(axis, field) == -1 for axis in plan.axes):              # such a run ends where the buffer begins
         start = width
-    if plan.family in ("copy", "rows") or access > width:                  # whole vectors or words, whatever they hold
+    if plan.kind.in_vectors or access > width:                  # whole vectors or words, whatever they hold
         start = max(start, min(access, SECTOR))
     lanes = min(plan.lanes[number], math.ceil(math.prod(sizes) * width / access))
     run_bytes = run * width
@@ -122,26 +119,14 @@ def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int
     nothing of a gather's and of what lies unwanted between what is wanted.  At most 1: no side has less than its ideal.
     """
     source, target = requests(plan, source_phase, target_phase)
-    shared = 1 if plan.family == "gather" else _SHARED_COST
-    sides = [(1 + shared * (side.excess * side.useful - 1)) / side.useful for side in (source, target) if side]
+    sides = [(1 + plan.kind.wasted * (side.excess * side.useful - 1)) / side.useful for side in (source, target) if side]
     return len(sides) / sum(sides)
-
-
-def _accesses(plan: KernelPlan) -> tuple[tuple[int, float], tuple[int, float]]:
-    """Bytes of one lane, and how much of them is wanted, reading and writing."""
-    macros, width = dict(plan.macros), plan.element_bytes
-    if plan.family == "channels":
-        pixels, planes = vector_bytes(width, macros["GPL_CHANNELS"]), max(width, 4)
-        if macros["GPL_TO_PLANES"]:                                        # channels without a plane are read and dropped
-            return (pixels, macros["GPL_PLANES"] / macros["GPL_CHANNELS"]), (planes, 1)
-        return (planes, 1), (pixels, 1)
-    return (macros.get("GPL_READ_BYTES", plan.vector_bytes), 1), (macros.get("GPL_WRITE_BYTES", plan.vector_bytes), 1)
 
 
 def _walks(plan: KernelPlan) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
     """The axes in the order in which lanes take them, on both sides, and how far each goes in one block."""
     extents = [axis.extent for axis in plan.axes]
-    if plan.family != "tile":
+    if not plan.kind.in_tiles:
         return range(len(extents)), range(len(extents)), extents
     sizes = [min(size, extent) for size, extent in zip(plan.tile, extents)] + [1] * (len(extents) - 2)
     return (1, 0), (0, 1), sizes
@@ -162,3 +147,31 @@ def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tup
             break
     others = [k for k in (*orders[number], *range(len(plan.axes))) if k not in inside]
     return run, [*(getattr(plan.axes[k], field) for k in dict.fromkeys(others)), *steps]
+
+
+# ---- a launch in words --------------------------------------------------------------------------------
+
+def described(plan: KernelPlan | None) -> list[str]:
+    """What a plan's launch does, how it meets memory, and why it is not faster; one fact per line."""
+    if plan is None:
+        return ["  gpu      no launch: nothing to write"]
+    tile = f", tile of {_tile_text(plan)}" if plan.tile else ""
+    lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
+             f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
+             f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]
+    if plan.kind.is_estimated:
+        source, target = requests(plan)
+        met = [f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})" for side, name in ((source, "read"), (target, "written")) if side]
+        lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(met)}")
+        if math.prod(plan.grid) == 1:
+            lines.append("    expected: the launch takes longer than the bytes")
+        else:
+            lines.append(f"    expected: about {expected_fraction(plan):.2f} of the speed of a plain copy, judged by the sectors: an estimate")
+    return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
+
+
+def _tile_text(plan: KernelPlan) -> str:
+    """The sizes of a tile, and which is which."""
+    if plan.kind.tile_text:
+        return plan.kind.tile_text.format(*plan.tile)
+    return f"{' x '.join(map(str, reversed(plan.tile)))} elements (minor in the target last)"

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.gpu.many import JOBS, MOST_BYTES, MOST_TILE_BYTES, Request, many_plan, small_move
+from gpulayout.gpu.launch import SHARED_BYTES, SHARED_TILE_BYTES
+from gpulayout.gpu.many import JOBS, Request, many_plan, small_move
 from gpulayout.gpu.run import CudaBackend
 from gpulayout.moves.move import relayout_move
 from tests import reference
@@ -153,12 +154,12 @@ SMALL = ("f32[8,8]", "f32[8,8]{0,1}")
 
 
 @pytest.mark.parametrize("source, target, why", [
-    (f"u8[{MOST_BYTES + 1}]", f"u8[{MOST_BYTES + 1}]", "too many bytes"),
+    (f"u8[{SHARED_BYTES + 1}]", f"u8[{SHARED_BYTES + 1}]", "too many bytes"),
     ("f32[128,129]", "f32[128,129]{0,1}", "long runs through shared memory"),
     ("u8[2,3,2,3,2,3]", "u8[2,3,2,3,2,3]{0,1,2,3,4,5}", "six axes"),
     ("u8[2,3]", "u8[2,3]{0,1:PD(2,3)}", None),
     ("u8[2,3]{0,1:PD(2147483647,3)}", "u8[2,3]{1,0}", "offsets of 64 bits"),
-    (f"u8[{MOST_BYTES}]", f"u8[{MOST_BYTES}]", None),
+    (f"u8[{SHARED_BYTES}]", f"u8[{SHARED_BYTES}]", None),
     ("f32[128,128]", "f32[128,128]{0,1}", None),
 ])
 def test_what_keeps_a_launch_of_its_own(source, target, why):
@@ -167,7 +168,7 @@ def test_what_keeps_a_launch_of_its_own(source, target, why):
     plan = many_plan(requests((source, target), SMALL, SMALL))
     if why:
         assert plan.alone == (0,) and plan.shared[0].members == (1, 2) and plan.launch_count == 2
-    assert MOST_TILE_BYTES == 128 * 128 * 4
+    assert SHARED_TILE_BYTES == 128 * 128 * 4
 
 
 def test_nothing_to_write_takes_no_launch_and_one_job_its_own_kernel():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpulayout.gpu.element_width import Work
-from gpulayout.gpu.launch import Kernel, KernelPlan, planned
+from gpulayout.gpu.launch import Access, KernelPlan, planned, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
 from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, runs
 from gpulayout.gpu.many_axes.warp_lanes import Walk
@@ -18,7 +18,7 @@ _RUN_BYTES = 64              # two sectors: below, a tile of many axes is tried
 _TRIES = 4                   # boxes, until one has room in shared memory
 _WORTH = 1.1                 # times the bytes that are moved, for lanes that do not meet in one bank
 _MOST_AXES = 32              # of the move, for which the struct has room: with more it has 2^33 places at least
-_TILE_ND = Kernel("tile", "tile_nd.cu", "gpl_tile_nd")
+_TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
 
 def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
@@ -76,7 +76,7 @@ def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     orders = [_order(walk, work.width) for walk in (walks.read, walks.write)]
     parameters += box_struct(plan.index_bits, orders, [place * work.width for place in walks.write.apart])
     macros = {**dict(plan.macros), "GPL_AXES": axes_variant(len(loops)), "GPL_READ_BYTES": reads, "GPL_WRITE_BYTES": writes}
-    return replace(plan, parameters=parameters, macros=tuple(macros.items()), tile=tuple(sizes[k] for k in box.write),
+    return replace(plan, parameters=parameters, macros=tuple(macros.items()), tile=tuple(sizes[k] for k in box.write), reads=Access(reads),
                    runs=(box.source_run, box.target_run), lanes=(walks.read.lane_count, walks.write.lane_count))
 
 

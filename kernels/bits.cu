@@ -59,7 +59,7 @@ GPL_KERNEL gpl_bits(const void* __restrict__ source, void* __restrict__ target, 
   const GplWalk walk = gpl_walk(to.slot + to.first, move);
   const bool run = to.first == 0 && to.last == GPL_WORD_SLOTS && move.axis[0].source_stride == 1 && walk.outer.inside &&
                    walk.minor < move.axis[0].bound && move.axis[0].bound - walk.minor >= GPL_WORD_SLOTS;
-  const unsigned word = run ? gpl_word_of_run(source, move.pitch + walk.outer.source + walk.minor, move)
+  const unsigned word = run ? gpl_word_of_run(source, move.first_slot + walk.outer.source + walk.minor, move)
                             : gpl_word_of_slots(source, walk, to.first, to.last, move);
   gpl_store_word(target, to, word, move);
 }

@@ -3,7 +3,7 @@
 // A slot is the place of one element: GPL_SOURCE_BITS wide in the source and GPL_TARGET_BITS in the target, 8 on a side that
 // is not packed.  Slot 0 is in the lowest bits of byte 0:
 //   bits 4: slot 5 is byte 5 / 2 = 2, bits 4..7           bits 1: slot 13 is byte 13 / 8 = 1, bit 5
-// Strides of a GplMove count slots; `pitch` is the slot of the source's first byte that the move begins at; `low` and `high`
+// Strides of a GplMove count slots; the move begins at slot `first_slot` of the source; `low` and `high`
 // are the source's memory in bytes.  Of an element only its low bits count; wider slots are filled up with zeros.
 //
 // Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4 8).
@@ -90,7 +90,7 @@ __device__ __forceinline__ GplWalk gpl_walk(gpl_uint number, const GplMove& move
 // The element there, or the pad.
 __device__ __forceinline__ unsigned gpl_value(const void* source, const GplWalk& walk, const GplMove& move) {
   if (!walk.outer.inside || walk.minor >= move.axis[0].bound) return move.pad[0] & GPL_VALUE_MASK;
-  return gpl_slot(source, move.pitch + walk.outer.source + walk.minor * move.axis[0].source_stride);
+  return gpl_slot(source, move.first_slot + walk.outer.source + walk.minor * move.axis[0].source_stride);
 }
 
 #endif

@@ -6,14 +6,14 @@
 //   half-words of rows p and p + 4, bytes of rows p and p + 2, nibbles of rows p and p + 1.
 //
 // `total` is the number of blocks, which the axes count: up to 8 along the target first, which fill a sector of it, then those
-// along the source.  Strides are words; rows of a block are `pitch` words apart in the source, and `head` in the target.
+// along the source.  Strides are words, and so are `source_step` and `target_step`, from one row of a block to the next.
 //
 // Macros: GPL_SOURCE_BITS (1 2 4), the same on both sides.
 #include "move.cuh"
 
 #define GPL_SIDE (32 / GPL_SOURCE_BITS)
 
-__device__ __forceinline__ void gpl_turn(unsigned (&row)[GPL_SIDE]) {
+__device__ __forceinline__ void gpl_transpose_bits(unsigned (&row)[GPL_SIDE]) {
 #pragma unroll
   for (int half = GPL_SIDE / 2; half > 0; half /= 2) {
     const int shift = half * GPL_SOURCE_BITS;
@@ -37,9 +37,9 @@ GPL_KERNEL gpl_bits_turn(const void* __restrict__ source, void* __restrict__ tar
   for (int p = 0; p < GPL_SIDE; ++p) row[p] = move.pad[0];
   if (block.inside) {
 #pragma unroll
-    for (int p = 0; p < GPL_SIDE; ++p) row[p] = *gpl_at(source, block.source + p * move.pitch);
-    gpl_turn(row);
+    for (int p = 0; p < GPL_SIDE; ++p) row[p] = *gpl_at(source, block.source + p * move.source_step);
+    gpl_transpose_bits(row);
   }
 #pragma unroll
-  for (int q = 0; q < GPL_SIDE; ++q) *gpl_at(target, block.target + q * move.head) = row[q];
+  for (int q = 0; q < GPL_SIDE; ++q) *gpl_at(target, block.target + q * move.target_step) = row[q];
 }

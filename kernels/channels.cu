@@ -13,13 +13,28 @@
 //            from lane (ODD * L + c) % 32: since ODD is odd, that is every lane once, and each offers what is wanted of it:
 //            lane s the k with (32 k + s) % ODD == c.  In the order 0, 32, 64, ... modulo ODD that is number c - s: the
 //            groups are turned by s % ODD places, one bit after the other, and then every step has its own register
-//   turn     E pixels of words become words of E pixels, byte by byte
+//   transpose  E pixels of words become words of E pixels, byte by byte
 //   write    word c goes to plane c: 32 lanes write 128 bytes in a row, or 256, or 512
-// From planes to pixels all is done backwards.
+// From planes to pixels all is done backwards; `collect` undoes `spread`.
 //
-// Example, u8 with 3 channels: E = 4, D = ODD = 3, EVEN = 1.  A lane reads words L, 32 + L and 64 + L; lane 5 takes
-// words 15, 16 and 17 from lanes 15, 16 and 17, which offer their first word in steps 0, 1 and 2.  Its 12 bytes
-// are pixels 20 to 23, and __byte_perm makes them 4 times red, 4 times green, 4 times blue.
+// Example, u8 with 3 channels: E = 4, D = ODD = 3, EVEN = 1, a chunk of 128 pixels r g b in 96 words.
+//
+//   memory             word 0          word 1          word 2          word 3               word 95
+//   (pixels)       | r0 g0 b0 r1 | g1 b1 r2 g2 | b2 r3 g3 b3 | r4 g4 b4 r5 |  ...  | b126 r127 g127 b127 |
+//
+//                            lane 0        lane 1        lane 5          lane 31
+//   read       part[0]       w0            w1            w5              w31           a row is 128 bytes of memory
+//              part[1]       w32           w33           w37             w63
+//              part[2]       w64           w65           w69             w95
+//
+//   spread     part[0]       w0            w3            w15             w93           a lane has its own 4 pixels
+//              part[1]       w1            w4            w16             w94           (lane 5 takes words 15, 16, 17
+//              part[2]       w2            w5            w17             w95            from lanes 15, 16, 17)
+//
+//   transpose  plane[0]      r0 .. r3      r4 .. r7      r20 .. r23      r124 .. r127  a row is 128 bytes of a plane
+//              plane[1]      g0 .. g3      g4 .. g7      g20 .. g23      g124 .. g127
+//              plane[2]      b0 .. b3      b4 .. b7      b20 .. b23      b124 .. b127
+//
 // Example, f32 with 16 channels: E = 1, D = EVEN = 16, 4 pieces of 16 bytes.  Lanes 0 to 3 read the 64 bytes of pixel 0,
 // then those of pixel 1, 2, 3; the square gives each its own pixel.
 //
@@ -103,7 +118,7 @@ __device__ __forceinline__ void gpl_spread(GplPixels& pixels, unsigned lane) {
 // Groups ODD * lane + c to groups 32 k + lane.  In step c, lane s gets one from the lane L with ODD * L + c == s modulo 32.
 // Odd numbers to the power of 8 are 1 modulo 32, so the 7th power of ODD turns the product around.
 #define GPL_INVERSE (GPL_ODD * GPL_ODD % 32 * GPL_ODD * GPL_ODD % 32 * GPL_ODD * GPL_ODD % 32 * GPL_ODD % 32)
-__device__ __forceinline__ void gpl_gather(GplPixels& pixels, unsigned lane) {
+__device__ __forceinline__ void gpl_collect(GplPixels& pixels, unsigned lane) {
 #if GPL_ODD > 1
   GplPixels taken;
 #pragma unroll
@@ -126,7 +141,7 @@ __device__ __forceinline__ void gpl_gather(GplPixels& pixels, unsigned lane) {
 #endif
 
 // __byte_perm picks 4 of the 8 bytes of two words, a digit of the selector for each.
-__device__ __forceinline__ void gpl_turn(GplPixels& pixels) {
+__device__ __forceinline__ void gpl_transpose_words(GplPixels& pixels) {
 #if GPL_E > 1
   const GplPixels before = pixels;
 #pragma unroll
@@ -199,7 +214,7 @@ __device__ __forceinline__ void gpl_move(const GplSpan& span, const GplMove& mov
                                                                          WHOLE ? GPL_PER_VECTOR : bound, move);
     }
 #pragma unroll
-  for (int h = 0; h < COUNT; ++h) gpl_square(pixels[h], span.lane), gpl_spread(pixels[h], span.lane), gpl_turn(pixels[h]);
+  for (int h = 0; h < COUNT; ++h) gpl_square(pixels[h], span.lane), gpl_spread(pixels[h], span.lane), gpl_transpose_words(pixels[h]);
   gpl_element* to = span.to;
 #pragma unroll
   for (int c = 0; c < GPL_PLANES; ++c, to += (gpl_int)move.axis[1].target_stride)
@@ -230,7 +245,7 @@ __device__ __forceinline__ void gpl_move(const GplSpan& span, const GplMove& mov
       else
         gpl_pad(move, pixels[h].plane[c].word);
 #pragma unroll
-  for (int h = 0; h < COUNT; ++h) gpl_turn(pixels[h]), gpl_gather(pixels[h], span.lane), gpl_square(pixels[h], span.lane);
+  for (int h = 0; h < COUNT; ++h) gpl_transpose_words(pixels[h]), gpl_collect(pixels[h], span.lane), gpl_square(pixels[h], span.lane);
 #pragma unroll
   for (int h = 0; h < COUNT; ++h)
 #pragma unroll

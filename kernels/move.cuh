@@ -56,8 +56,15 @@ struct GplAxis {
 struct __align__(16) GplMove {
   unsigned int pad[4];     // the pad's bytes, repeated to 16
   gpl_uint total;          // work items of the whole launch: what an item is, each kernel says
-  gpl_uint head;           // elements before the first aligned vector, in the contiguous copy
-  gpl_uint pitch;          // elements between rows of a tile in shared memory, where it is not fixed
+  union {
+    gpl_uint head;         // copy: elements before the first aligned vector; bits: bytes before the target in its first aligned word
+    gpl_uint target_step;  // bits_turn: words from one row of a block to the next in the target
+  };
+  union {
+    gpl_uint pitch;        // tile_any: elements between rows of a tile in shared memory
+    gpl_uint first_slot;   // bits, bits_any: where the move begins, counted from the slot in the source's lowest bits
+    gpl_uint source_step;  // bits_turn: words from one row of a block to the next in the source
+  };
   gpl_uint low, high;      // the source's memory in elements from its first one: the lowest, and one past the highest
   GplDivisor count[2];     // items along the first two axes, where a kernel cuts them into pieces
   GplDivisor tile[2];      // extents of a tile along the first two axes, for gpl_divide_small, where it is not fixed

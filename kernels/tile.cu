@@ -13,7 +13,7 @@
 // Without the xor those 8 lanes would meet in the same banks: rows are a multiple of 128 bytes long.
 //
 // A word of small elements holds P = 4 / element bytes columns of the tile, so N words are P chunks of the target,
-// one under the other; gpl_turn exchanges rows and columns in registers.
+// one under the other; gpl_words_to_chunks exchanges rows and columns in registers.
 //
 // Example, 2-byte elements: tile 64 x 64, N = 8, P = 2, 8 chunks a row, 8 KB.  A thread loads 2 chunks, and later
 // reads 8 words of 2 elements and turns them into 2 chunks of 8 elements.
@@ -64,7 +64,7 @@ __device__ __forceinline__ GplTile gpl_tile(gpl_uint number, const GplMove& move
 
 // N words, each of P elements, to P chunks of N elements: element p of word n becomes element n of chunk p.
 // __byte_perm picks 4 of the 8 bytes of two words: 0x5410 the lower halves, 0x7632 the upper ones.
-__device__ __forceinline__ void gpl_turn(const gpl_word (&word)[GPL_N], GplChunk<16> (&chunk)[GPL_P]) {
+__device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N], GplChunk<16> (&chunk)[GPL_P]) {
 #if GPL_ELEMENT_BYTES == 1
   unsigned(*out)[4] = (unsigned(*)[4])chunk;
 #pragma unroll
@@ -126,7 +126,7 @@ __device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const 
 #pragma unroll
     for (int i = 0; i < GPL_N; ++i) word[i] = ((const gpl_word*)(chunks + i * GPL_CHUNKS))[number % (16 / GPL_WORD_BYTES)];
     GplChunk<16> chunk[GPL_P];
-    gpl_turn(word, chunk);
+    gpl_words_to_chunks(word, chunk);
 #pragma unroll
     for (int p = 0; p < GPL_P; ++p) {
       const unsigned down = GPL_WORD_STEP(k) * GPL_P + p, right = GPL_COLUMN_STEP(k) * GPL_N;

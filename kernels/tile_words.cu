@@ -5,6 +5,15 @@
 // elements make a word.  Where a row begins inside a word is its phase, in elements: q(b) for a row of the source, p(a)
 // for one of the target.  Both come from the addresses themselves.
 //
+// Reading, u8: the row's elements a0, a1, ... as they lie in memory, with q = 3, and what becomes of them:
+//
+//   memory               | .  .  .  a0 | a1 a2 a3 a4 | a5 a6 a7 a8 |  ...  | a121 .. a124 |       32 aligned words
+//                          lane 0        lane 1        lane 2                lane 31
+//   shared memory, row r | .  .  .  a0 | a1 a2 a3 a4 | a5 a6 a7 a8 |  ...  | a121 .. a124 |       as they are, from word
+//                                                                                                32 r + r / E on
+//   banks, row 0           0             1             2             ...     31
+//          row 4           1             2             3             ...     0                    one further every E rows
+//
 //   reading:  row b enters shared memory as the 32 words that lie from the tile's first element on, as they are: element a
 //             is q(b) elements further on.  So 32 words hold 32 E - (E - 1) elements whatever q is: a tile is 125 elements
 //             of 1 byte along a, or 63 of 2 bytes; 128 or 64 where the host knows that all q are 0.

@@ -141,7 +141,7 @@ def _turn_cache_blocks(move: PackedMove, plan: PackedPlan, reading: Memory, writ
         sizes = [min(axis.extent - start, step) for axis, start, step in zip(turn.axes, corner, cache_block)]
         inside = [max(min(axis.bound - start, size), 0) for axis, start, size in zip(turn.axes, corner, sizes)]
         from_start, to_start = (sum(map(int.__mul__, corner, side)) for side in steps)
-        places = [writing.view(word, tuple(sizes[::-1]), to_start + q * unit * turn.target_pitch, strides[1]) for q in range(turn.side)]
+        places = [writing.view(word, tuple(sizes[::-1]), to_start + q * unit * turn.target_step, strides[1]) for q in range(turn.side)]
         if inside != sizes:
             for part in places:
                 part[...] = pad
@@ -149,7 +149,7 @@ def _turn_cache_blocks(move: PackedMove, plan: PackedPlan, reading: Memory, writ
             continue
         *rows, spare = (_in_source_order(plane, inside) for plane in scratch)
         for p, row in enumerate(rows):
-            row[...] = reading.view(word, tuple(inside[::-1]), from_start + p * unit * turn.source_pitch, strides[0])
+            row[...] = reading.view(word, tuple(inside[::-1]), from_start + p * unit * turn.source_step, strides[0])
         _turn(rows, move.bits, spare)
         part = tuple([slice(size) for size in reversed(inside)])
         for place, row in zip(places, rows):

@@ -98,15 +98,20 @@ def tile_kernel(file: str, name: str) -> Kernel:
     return Kernel("tile", file, name, shared_bytes=SHARED_TILE_BYTES, in_tiles=True)
 
 
+# Two words of the struct, which kernels use under names of their own (the unions of `GplMove`), and what they are elsewhere.
+WORDS_OF_KERNELS = ((("head", "target_step"), 0), (("pitch", "first_slot", "source_step"), 1))
+
+
 def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int, variant: tuple[tuple[str, int], ...] = (),
           tile: tuple[int, int] | None = None, **numbers) -> KernelPlan:
-    """The plan; `variant` are macros of this kernel alone, and `numbers` further fields of the parameter struct: head, pitch, counts; and
-    `reach`, an offset that the axes do not tell."""
+    """The plan; `variant` are macros of this kernel alone, and `numbers` further fields of the parameter struct: counts, one of
+    `WORDS_OF_KERNELS` each; and `reach`, an offset that the axes do not tell."""
     axes = work.axes
     bits = index_bits(*reaches(axes), numbers.get("reach", 0))
     macros = (("GPL_ELEMENT_BYTES", work.width), ("GPL_INDEX_BITS", bits), ("GPL_AXES", axes_variant(len(axes))), *variant)
     low, high = work.move.source_span
-    scalars = (total, numbers.get("head", 0), numbers.get("pitch", 1), low // work.width, high // work.width)
+    own = [next((numbers[name] for name in names if name in numbers), default) for names, default in WORDS_OF_KERNELS]
+    scalars = (total, *own, low // work.width, high // work.width)
     parameters = move_struct(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons, Access(vector), Access(vector))

@@ -29,9 +29,9 @@ def packed_kernel_plan(move: PackedMove, source_phase: int, target_phase: int) -
     if move.is_dense:
         head = target_phase % _WORD
         words = math.ceil((head + move.bytes_written) / _WORD)
-        plan = planned(work, _DENSE, _WORD, math.ceil(words / THREADS), total=move.slots, head=head, pitch=move.start, variant=widths)
+        plan = planned(work, _DENSE, _WORD, math.ceil(words / THREADS), total=move.slots, head=head, first_slot=move.start, variant=widths)
     else:
-        plan = planned(work, _ANY, 1, math.ceil(move.bytes_written / (THREADS * ITEMS)), total=move.bytes_written, pitch=move.start,
+        plan = planned(work, _ANY, 1, math.ceil(move.bytes_written / (THREADS * ITEMS)), total=move.bytes_written, first_slot=move.start,
                        variant=widths)
     return replace(plan, axes=move.axes)
 
@@ -43,7 +43,7 @@ def _turn_plan(move: PackedMove, turn: Turn) -> KernelPlan:
     work = Work(replace(move, pad=pad), _WORD, _filled(axes), 0, 0, (f"{turn.side} x {turn.side} blocks of {move.bits}-bit elements, turned in "
                                                                      "registers: the minor axes of source and target differ",))
     blocks = math.prod(axis.extent for axis in axes)
-    plan = planned(work, _TURN, _WORD, math.ceil(blocks / THREADS), total=blocks, pitch=turn.source_pitch, head=turn.target_pitch,
+    plan = planned(work, _TURN, _WORD, math.ceil(blocks / THREADS), total=blocks, source_step=turn.source_step, target_step=turn.target_step,
                    reach=max(move.source_span[1], move.target_span[1]) // _WORD, variant=(("GPL_SOURCE_BITS", move.bits),))
     return replace(plan, axes=axes)
 

@@ -40,7 +40,7 @@ def move_struct(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[
               axes: Sequence[tuple[int, int, int, int]]) -> bytes:
     """The bytes of a `GplMove`.
 
-    scalars   total, head, pitch, low, high; counts and tile are two extents each
+    scalars   total, the two words that kernels name in their own ways, low, high; counts and tile are two extents each
     axes      (extent, bound, source_stride, target_stride) in elements, minor first; filled up to a variant
     """
     words = [*scalars]

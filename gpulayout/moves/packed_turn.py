@@ -24,14 +24,14 @@ class Turn(NamedTuple):
     unit_bytes      of a unit
     side            slots of a unit, and so rows of a block on both sides
     axes            loops over blocks: the minor axis of the target, that of the source, and all others, minor first
-    source_pitch    from a row of a block to the next in the source; target_pitch likewise
+    source_step    from a row of a block to the next in the source; target_step likewise
     """
 
     unit_bytes: int
     side: int
     axes: tuple[Axis, ...]
-    source_pitch: int
-    target_pitch: int
+    source_step: int
+    target_step: int
 
 
 def turned(move: PackedMove, unit_bits: int) -> Turn | None:

@@ -73,8 +73,8 @@ def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(source_bits, tar
 
 
 @pytest.mark.parametrize("right, wrong", [pytest.param(*twin, marks=needs_simt) for twin in (
-    ("p * move.pitch", "p * move.head"), ("half > 0", "half > 1"), ("if (block.inside) {", "if (true) {"), ("~0u / ((1u << shift) + 1)", "~0u >> shift"),
-    ("q * move.head", "q * move.pitch"))])
+    ("p * move.source_step", "p * move.target_step"), ("half > 0", "half > 1"), ("if (block.inside) {", "if (true) {"), ("~0u / ((1u << shift) + 1)", "~0u >> shift"),
+    ("q * move.target_step", "q * move.source_step"))])
 def test_a_broken_turn_is_wrong(right, wrong):
     text = kernel_text("bits_turn.cu")
     assert right in text

@@ -148,9 +148,9 @@ MUTANTS = (
     Mutant("bits_turn.cu", "guard dropped", "  if (number >= move.total) return;\n", ""),
     Mutant("bits_turn.cu", "single slots not swapped", "half > 0; half", "half > 1; half"),
     Mutant("bits_turn.cu", "padding is read", "  if (block.inside) {\n", "  {\n"),
-    Mutant("bits_turn.cu", "rows of the source by the target's step", "p * move.pitch", "p * move.head"),
+    Mutant("bits_turn.cu", "rows of the source by the target's step", "p * move.source_step", "p * move.target_step"),
     Mutant("bits_turn.cu", "row of a block in 32 bits",
-           "*gpl_at(source, block.source + p * move.pitch)", "*gpl_at(source, (unsigned)(block.source + p * move.pitch))"),
+           "*gpl_at(source, block.source + p * move.source_step)", "*gpl_at(source, (unsigned)(block.source + p * move.source_step))"),
     Mutant("bits_turn.cu", "number of a block in 32 bits", "const gpl_uint number = gpl_block()", "const unsigned number = gpl_block()"),
 
     # ---- bits.cuh

@@ -47,9 +47,9 @@ def _words(work: Work, why: str) -> KernelPlan | None:
     width, (b, a) = work.width, work.axes[:2]
     if width >= _WORD or min(a.extent, b.extent) * width < _LEAST_RUN:
         return None
-    if any(_dense(work)) and _pieces(work) == (_WORD, _WORD):
+    if any(_dense(work)) and _access_bytes(work) == (_WORD, _WORD):
         return None
-    at_words = [_piece(work, side, across) == _WORD for side, across in (("source", b), ("target", a))]
+    at_words = [_side_access(work, side, across) == _WORD for side, across in (("source", b), ("target", a))]
     tile_a, tile_b, lead = word_tile(width, *at_words)
     if min(a.extent, tile_a) * min(b.extent, tile_b) < _LEAST_ELEMENTS:
         return None
@@ -60,8 +60,8 @@ def _words(work: Work, why: str) -> KernelPlan | None:
 def _flexible(work: Work, why: str) -> KernelPlan | None:
     """Tiles of any size.  Small elements are moved in words of 4 bytes on a side where all runs start at words."""
     width, (b, a) = work.width, work.axes[:2]
-    (dense_read, dense_write), (read, write) = _dense(work), _pieces(work)
-    # A side's runs are cut into its pieces: along its minor axis, or along the other where rows touch.
+    (dense_read, dense_write), (read, write) = _dense(work), _access_bytes(work)
+    # A side's runs are cut into its accesses: along its minor axis, or along the other where rows touch.
     step_a = 1 if dense_read else math.lcm(read, write if dense_write else width) // width
     step_b = 1 if dense_write else math.lcm(write, read if dense_read else width) // width
     found = flexible_tile(width, a.extent, b.extent, (step_a, step_b), write // width)
@@ -82,11 +82,11 @@ def _dense(work: Work) -> tuple[bool, bool]:
     return b.source_stride == a.extent == a.bound <= _SHORT_RUN, a.target_stride == b.extent <= _SHORT_RUN
 
 
-def _pieces(work: Work) -> tuple[int, int]:
+def _access_bytes(work: Work) -> tuple[int, int]:
     """Bytes that a lane reads and writes in a tile of any size."""
     b, a = work.axes[:2]
     dense_read, dense_write = _dense(work)
-    return _piece(work, "source", None if dense_read else b), _piece(work, "target", None if dense_write else a)
+    return _side_access(work, "source", None if dense_read else b), _side_access(work, "target", None if dense_write else a)
 
 
 def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
@@ -102,7 +102,7 @@ def _misaligned(work: Work, side: str, across: Axis) -> str | None:
     return next((why for why, distance in _starts(work, side, across).items() if distance % VECTOR_BYTES), None)
 
 
-def _piece(work: Work, side: str, across: Axis | None) -> int:
+def _side_access(work: Work, side: str, across: Axis | None) -> int:
     step = common_step([*_starts(work, side, across).values()], VECTOR_BYTES)
     return _WORD if work.width < _WORD <= step else work.width
 
@@ -131,11 +131,11 @@ def shared_elements(width: int) -> int:
     return tile_elements(width) // 16 * 17
 
 
-def pitch_of(width: int, along_a: int, along_b: int, piece: int = 1) -> int:
+def pitch_of(width: int, along_a: int, along_b: int, access: int = 1) -> int:
     """Elements between rows of shared memory: at least `along_a`, and such that columns fall into different banks.
 
-    Lanes that write read `along_b` rows, column after column, `piece` elements at a time.
-    - Many rows: lanes are `piece` rows apart.  These must be an odd number of banks, which are words of 4 bytes or,
+    Lanes that write read `along_b` rows, column after column, `access` elements at a time.
+    - Many rows: lanes are `access` rows apart.  These must be an odd number of banks, which are words of 4 bytes or,
       where they are larger, elements.
     - Few rows: lanes read a square, as many columns as the banks have room for.  Rows lie that many banks apart.
 
@@ -146,7 +146,7 @@ def pitch_of(width: int, along_a: int, along_b: int, piece: int = 1) -> int:
     if along_b < lanes:
         banks, apart = -(-along_a // word), -(-lanes // along_b)
         return (banks + (apart - banks) % lanes) * word
-    unit = max(word // piece, 1)
+    unit = max(word // access, 1)
     pitch = -(-along_a // unit)
     return (pitch + (pitch % 2 == 0)) * unit
 
@@ -170,12 +170,12 @@ def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple
             0 if target_at_words else elements - 1)
 
 
-def flexible_tile(width: int, extent_a: int, extent_b: int, steps: tuple[int, int] = (1, 1), piece: int = 1
+def flexible_tile(width: int, extent_a: int, extent_b: int, steps: tuple[int, int] = (1, 1), access: int = 1
                   ) -> tuple[int, int, int] | None:
     """(along a, along b, pitch) of a tile that fits shared memory, or None when the extents make none worth a block.
 
     steps   the tile's sizes are multiples of these, or 1 of them the whole extent
-    piece   elements that are written at a time, for the pitch
+    access  elements that are written at a time, for the pitch
 
     Runs of 128 to 256 bytes along a, then as much along b as fits, then more along a where b was short.  An axis that
     is cut is cut at multiples of 32 bytes, the sectors of memory:
@@ -185,13 +185,13 @@ def flexible_tile(width: int, extent_a: int, extent_b: int, steps: tuple[int, in
     step_a, step_b = steps
     run = max(min(256 // width, 128), 16) if width != 2 else 64
     along_a = min(_up(extent_a, step_a), run)
-    along_b = _longest(width, extent_b, step_b, lambda b: pitch_of(width, along_a, b, piece) * b, tile_elements(width) // along_a)
+    along_b = _longest(width, extent_b, step_b, lambda b: pitch_of(width, along_a, b, access) * b, tile_elements(width) // along_a)
     if along_b >= extent_b and along_a < extent_a:
-        along_a = _longest(width, extent_a, step_a, lambda a: pitch_of(width, a, along_b, piece) * along_b,
+        along_a = _longest(width, extent_a, step_a, lambda a: pitch_of(width, a, along_b, access) * along_b,
                            tile_elements(width) // along_b)
     if min(along_a, extent_a) * min(along_b, extent_b) < _SMALLEST:
         return None
-    return along_a, along_b, pitch_of(width, along_a, along_b, piece)
+    return along_a, along_b, pitch_of(width, along_a, along_b, access)
 
 
 def _longest(width: int, extent: int, step: int, shared: Callable[[int], int], most: int) -> int:

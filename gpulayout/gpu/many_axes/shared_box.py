@@ -42,7 +42,7 @@ class _Side(NamedTuple):
     strides: tuple[int, ...]
     order: tuple[int, ...]
     sector: int
-    piece: int
+    access: int
 
 
 class _Run(NamedTuple):
@@ -101,7 +101,7 @@ def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
 
 def _most_elements(sides: Sequence[_Side], width: int) -> int:
     """Elements for which shared memory has room, with the rows of both sides in the table: 2880 of 4 bytes."""
-    rows = sum([1 / side.piece for side in sides]) / _ROW
+    rows = sum([1 / side.access for side in sides]) / _ROW
     return int((BOX_SHARED_BYTES - 2 * BOX_LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
 
 

@@ -41,7 +41,7 @@ class LaneDigit(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Rows of up to 32 lanes; a lane moves a piece of `len(apart)` elements, which lie `apart` in shared memory.
+    """Rows of up to 32 lanes; a lane moves an access of `len(apart)` elements, which lie `apart` in shared memory.
 
     The first `full` rows have `lanes` lanes, the others, in which a split axis ends, `last_lanes`.
     """
@@ -79,7 +79,7 @@ def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, ali
     >>> found.lane_count, found.last_lanes, found.full, found.row_count
     (25, 24, 5, 10)
     """
-    apart, left = _pieces(_merged(digits), word, together)
+    apart, left = _accesses(_merged(digits), word, together)
     best, least = None, (True, math.inf)
     for order in _orders(left, max(64 // (width * len(apart)), 1) if aligned else LANES * LANES):
         found = _laid_out(order, apart, aligned)
@@ -152,7 +152,7 @@ def _merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
     return found
 
 
-def _pieces(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple[int, ...], list[LaneDigit]]:
+def _accesses(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple[int, ...], list[LaneDigit]]:
     """(where the elements of a piece lie, the digits of pieces): single elements where words are not possible."""
     apart, left, missing, stride = [0], list(digits), word, 1
     while missing > 1 and left:

@@ -1,1 +1,85 @@
-"""The rest of XLA's utilities for shapes: bitcasts, comparison, tuples, protos, programs as text."""
+"""The rest of XLA's utilities for shapes: bitcasts, comparison, tuples, protos, programs as text.
+
+`docs/xla-names.md` has XLA's name of each.  A function takes the text of a shape wherever it takes a shape.
+
+    is_bitcast, reshape_is_bitcast, align_layouts, ...          whether two shapes are the same bytes
+    shapes_equal, shapes_compatible, layouts_equal, ...         comparison, with parts left out
+    subshapes, subshape, map_arrays, leaf_shapes, ...           tuples of shapes
+    shape_to_proto, shape_from_proto, layout_to_proto, ...      the bytes of XLA's protos; need protobuf
+    find_shapes                                                 shapes in the text of a whole program
+    data_nbytes, max_split_size, least_waste, ...               sizes, and the order of dimensions that needs the fewest bytes
+    each_index, bump_indices, compare_indices, ...              logical indices without regard to layout
+"""
+from gpulayout.layout.strides import byte_strides_is_major_to_minor, layout_from_strides
+from gpulayout.layout.text import parse_array_shape
+from gpulayout.xla.bitcast import (
+    align_layouts,
+    bitcast_kind,
+    decompose_bitcast,
+    deduce_transpose_dimensions_for_bitcast,
+    is_bitcast,
+    is_decomposable_bitcast,
+    is_reshape_or_transpose_bitcast,
+    is_untiled,
+    normalized_transpose,
+    reshape_is_bitcast,
+    transpose_is_bitcast,
+    with_descending_layout_and_same_physical_layout,
+)
+from gpulayout.xla.compare import (
+    equal_structure,
+    layouts_equal,
+    layouts_in_shapes_equal,
+    same_dimensions,
+    same_element_type,
+    same_rank,
+    shapes_compatible,
+    shapes_compatible_kind,
+    shapes_equal,
+)
+from gpulayout.xla.hlo import FoundShape, find_shapes
+from gpulayout.xla.indices import bump_indices, compare_indices, each_index
+from gpulayout.xla.least_padding import least_waste
+from gpulayout.xla.protos.layout import layout_from_proto, layout_to_proto
+from gpulayout.xla.protos.shape import shape_from_proto, shape_to_proto
+from gpulayout.xla.reshape import (
+    dimensions_unmodified_by_reshape,
+    inserted_or_deleted_1_sized_dimensions,
+    reshape_leaves_dimensions_unmodified,
+)
+from gpulayout.xla.sizes import data_nbytes, max_elements_in_split, max_split_size, packed_factor_for_1d_interleaved_array
+from gpulayout.xla.trees import (
+    copy_layout_between_shapes,
+    has_custom_element_size_in_bits,
+    has_element_type,
+    index_is_valid,
+    is_leaf_index,
+    is_prefix,
+    leaf_shapes,
+    map_arrays,
+    maybe_tuple_shape,
+    subshape,
+    subshapes,
+    update_element_size_in_bits,
+    validate_layouts,
+    with_subshape,
+)
+from gpulayout.xla.types import can_upcast, higher_precision_element_type
+
+__all__ = [
+    "FoundShape", "align_layouts", "bitcast_kind", "bump_indices", "byte_strides_is_major_to_minor", "can_upcast",
+    "compare_indices", "copy_layout_between_shapes", "data_nbytes", "decompose_bitcast",
+    "deduce_transpose_dimensions_for_bitcast", "dimensions_unmodified_by_reshape", "each_index", "equal_structure",
+    "find_shapes", "has_custom_element_size_in_bits", "has_element_type", "higher_precision_element_type", "index_is_valid",
+    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "is_decomposable_bitcast", "is_leaf_index", "is_prefix",
+    "is_reshape_or_transpose_bitcast", "is_untiled", "layout_from_proto", "layout_from_strides", "layout_to_proto",
+    "layouts_equal", "layouts_in_shapes_equal", "leaf_shapes", "least_waste", "map_arrays", "max_elements_in_split",
+    "max_split_size", "maybe_tuple_shape", "normalized_transpose", "packed_factor_for_1d_interleaved_array",
+    "parse_array_shape", "reshape_is_bitcast", "reshape_leaves_dimensions_unmodified", "same_dimensions",
+    "same_element_type", "same_rank", "shape_from_proto", "shape_to_proto", "shapes_compatible", "shapes_compatible_kind",
+    "shapes_equal", "subshape", "subshapes", "transpose_is_bitcast", "update_element_size_in_bits", "validate_layouts",
+    "with_descending_layout_and_same_physical_layout", "with_subshape",
+]
+
+for _public in [globals()[name] for name in __all__]:
+    _public.__module__ = __name__

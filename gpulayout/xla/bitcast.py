@@ -69,7 +69,7 @@ def deduce_transpose_dimensions_for_bitcast(source: Shape, target: Shape) -> tup
     XLA: `DeduceTransposeDimensionsForBitcast`, which finds none when dimensions of size 1 stand in other places of the
     two layouts; here they are free, as in `transpose_is_bitcast`.
 
-    >>> deduce_transpose_dimensions_for_bitcast(Shape("f32", (1, 5)), Shape("f32", (5, 1)))
+    >>> deduce_transpose_dimensions_for_bitcast("f32[1,5]", "f32[5,1]")
     (1, 0)
     """
     if source.rank != target.rank:

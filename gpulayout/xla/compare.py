@@ -48,7 +48,7 @@ def shapes_equal(first: AnyShape | str, second: AnyShape | str, *, ignore_layout
 
     Tuples are equal when their elements are.
 
-    >>> shapes_equal(Shape("f32", (2, 3)), Shape("bf16", (2, 3)), ignore_float_precision=True)
+    >>> shapes_equal("f32[2,3]", "bf16[2,3]", ignore_float_precision=True)
     True
     """
     first, second = as_any_shape(first, "first"), as_any_shape(second, "second")
@@ -80,7 +80,7 @@ def shapes_compatible(first: AnyShape | str, second: AnyShape | str, *, ignore_e
 
     XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.
 
-    >>> shapes_compatible(Shape("f32", (3, 2), Layout((0, 1))), Shape("f32", (3, 2)))
+    >>> shapes_compatible("f32[3,2]{0,1}", "f32[3,2]")
     True
     """
     return shapes_equal(first, second, ignore_layout=True, ignore_dynamic_dimensions=True, ignore_element_type=ignore_element_type,

@@ -20,6 +20,7 @@ def bump_indices(shape: Shape, index: Iterable[int]) -> tuple[int, ...] | None:
 
     IndexError for an index that is not in the array.
 
+    >>> from gpulayout import Shape
     >>> shape = Shape("f32", (2, 3))
     >>> bump_indices(shape, (0, 2)), bump_indices(shape, (1, 2))
     ((1, 0), None)

@@ -119,6 +119,7 @@ def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | s
 def map_arrays(function: Callable[[Shape], Shape], shape: AnyShape | str) -> AnyShape:
     """The tree with `function` applied to every array, those in buffers too: what XLA's functions do that take tuples.
 
+    >>> from gpulayout import Shape
     >>> str(map_arrays(Shape.with_default_order, "(f32[2,3]{0,1}, token[])"))
     '(f32[2,3]{1,0}, token[])'
     """

@@ -43,7 +43,7 @@ def test_a_type_can_be_upcast_exactly_when_all_its_values_are_values_of_the_othe
     for target in ElementType:
         expected = source is target or (not (source.is_floating and not (target.is_floating or target.is_complex))
                                         and holds_all(target, found))
-        assert gl.can_upcast(source, target) == expected, (source, target)
+        assert gl.xla.can_upcast(source, target) == expected, (source, target)
 
 
 @pytest.mark.parametrize("source, target, expected", [
@@ -52,36 +52,36 @@ def test_a_type_can_be_upcast_exactly_when_all_its_values_are_values_of_the_othe
     ("u64", "s64", False), ("s64", "s64", True), ("f32", "s64", False),
 ])
 def test_wide_types(source, target, expected):
-    assert gl.can_upcast(source, target) == expected
+    assert gl.xla.can_upcast(source, target) == expected
 
 
 def test_of_two_types_the_one_that_holds_the_other_is_higher():
     ties = []
     for first, second in itertools.combinations(ElementType, 2):
         try:
-            higher = gl.higher_precision_element_type(first, second)
+            higher = gl.xla.higher_precision_element_type(first, second)
         except gl.LayoutError:
             ties.append((str(first), str(second)))
-            assert not (gl.can_upcast(second, first) and first.is_floating)
+            assert not (gl.xla.can_upcast(second, first) and first.is_floating)
             continue
-        assert higher in (first, second) and higher is gl.higher_precision_element_type(second, first)
+        assert higher in (first, second) and higher is gl.xla.higher_precision_element_type(second, first)
         for lower, upper in ((first, second), (second, first)):
-            if gl.can_upcast(lower, upper):
+            if gl.xla.can_upcast(lower, upper):
                 assert higher is upper
     assert ties == [("pred", "u1"), ("f8e5m2", "f8e5m2fnuz"), ("f8e4m3", "f8e4m3fnuz")]
-    assert all(gl.higher_precision_element_type(member, member) is member for member in ElementType)
+    assert all(gl.xla.higher_precision_element_type(member, member) is member for member in ElementType)
 
 
 def test_two_types_of_one_precision_have_no_higher_one():
     with pytest.raises(gl.LayoutError) as caught:
-        gl.higher_precision_element_type("pred", "u1")
+        gl.xla.higher_precision_element_type("pred", "u1")
     assert str(caught.value) == "element types pred and u1 have the same precision: neither is the higher one"
 
 
 @pytest.mark.parametrize("first, second, higher", [("f16", "bf16", "bf16"), ("s64", "f16", "f16"), ("c64", "f64", "c64"), ("u8", "s8", "s8"),
                                                    ("u16", "s8", "u16"), ("f8e4m3fn", "f8e5m2", "f8e5m2"), ("c64", "c128", "c128")])
 def test_the_higher_precision_is_that_of_xla(first, second, higher):
-    assert gl.higher_precision_element_type(first, second) == higher
+    assert gl.xla.higher_precision_element_type(first, second) == higher
 
 
 def test_kinds_of_types():

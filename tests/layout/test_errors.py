@@ -223,7 +223,7 @@ ERRORS = {
         "permutation (0, 2) is not an ordering of dimensions 0..1 for layout {0,1}: dimension 2 does not exist"),
     "a permutation that is a set": (lambda: SHAPE.permute_dimensions({0, 1}), LayoutTypeError,
         "permutation {0, 1} is not a sequence of integers for f32[2,3]{1,0}: a set has no order"),
-    "normalizing no permutation": (lambda: gl.normalized_transpose((2, 3), (0, 0)), LayoutError,
+    "normalizing no permutation": (lambda: gl.xla.normalized_transpose((2, 3), (0, 0)), LayoutError,
         "permutation (0, 0) is not an ordering of dimensions 0..1 for dimensions (2, 3): dimension 0 appears twice"),
     "inserting in front of -1": (lambda: SHAPE.insert_dimension(-1, 4), LayoutError,
         "at -1 is out of range for f32[2,3]{1,0}: a new dimension stands at 0..2"),
@@ -236,19 +236,19 @@ ERRORS = {
         "sizes 4 is not a sequence of integers for f32[2,3]{1,0}: it is an int"),
     "a layout of another shape": (lambda: SHAPE.with_layout(gl.parse_shape("f32[123,42,7]{2,0,1}").layout), LayoutError,
         "minor_to_major (2, 0, 1) has 3 entries for f32[2,3]: the shape has 2 dimensions"),
-    "aligning with a negative size": (lambda: gl.align_layouts(SHAPE, (-6,)), LayoutError,
+    "aligning with a negative size": (lambda: gl.xla.align_layouts(SHAPE, (-6,)), LayoutError,
         "dimensions (-6,) has a negative size: dimension 0 is -6"),
 
     # indices
-    "an index outside": (lambda: gl.bump_indices(SHAPE, (2, 0)), IndexError,
+    "an index outside": (lambda: gl.xla.bump_indices(SHAPE, (2, 0)), IndexError,
         "index (2, 0) is out of bounds for f32[2,3]{1,0}: coordinate 2 of dimension 0 is not in 0..1"),
-    "an index into nothing": (lambda: gl.bump_indices(Shape("f32", (0,)), (0,)), IndexError,
+    "an index into nothing": (lambda: gl.xla.bump_indices(Shape("f32", (0,)), (0,)), IndexError,
         "index (0,) is out of bounds for f32[0]{0}: coordinate 0 of dimension 0 is impossible, the dimension is empty"),
-    "an index of another rank": (lambda: gl.bump_indices(SHAPE, (0,)), IndexError,
+    "an index of another rank": (lambda: gl.xla.bump_indices(SHAPE, (0,)), IndexError,
         "index (0,) has 1 coordinate for f32[2,3]{1,0}: the shape has 2 dimensions"),
     "an index of floats": (lambda: SHAPE.index_in_bounds((1.0, 0)), LayoutTypeError,
         "index (1.0, 0) is not all integers for f32[2,3]{1,0}: entry 0 is 1.0, a float"),
-    "indices of two arrays": (lambda: gl.compare_indices((0,), (0, 1)), LayoutError,
+    "indices of two arrays": (lambda: gl.xla.compare_indices((0,), (0, 1)), LayoutError,
         "first (0,) and second (0, 1) are not indices of one array: they have 1 and 2 coordinates"),
 
     # two shapes

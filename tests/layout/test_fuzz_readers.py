@@ -52,8 +52,8 @@ def test_a_proto_reader_that_crashes_is_found(reader, monkeypatch):
 
 def test_lost_unknown_fields_are_found(reader, monkeypatch):
     if reader == "proto":
-        real = gl.shape_to_proto
-        monkeypatch.setattr(gl, "shape_to_proto", lambda shape, dialect, into=b"": real(shape, dialect))
+        real = gl.xla.shape_to_proto
+        monkeypatch.setattr(gl.xla, "shape_to_proto", lambda shape, dialect, into=b"": real(shape, dialect))
         findings("proto")
 
 

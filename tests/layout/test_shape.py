@@ -83,9 +83,9 @@ def test_bump_walks_all_indices_in_logical_order_whatever_the_layout():
                 walked, index = [], (0,) * len(dims)
                 while index is not None:
                     walked.append(index)
-                    index = gl.bump_indices(shape, index)
+                    index = gl.xla.bump_indices(shape, index)
                 assert walked == list(logical_indices(dims))
-                assert all(gl.compare_indices(before, after) == -1 and gl.compare_indices(after, before) == 1
+                assert all(gl.xla.compare_indices(before, after) == -1 and gl.xla.compare_indices(after, before) == 1
                            for before, after in itertools.pairwise(walked))
 
 

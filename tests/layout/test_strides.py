@@ -4,7 +4,8 @@ import itertools
 import numpy as np
 import pytest
 
-from gpulayout import Layout, LayoutError, Shape, layout_from_strides, shape_of
+from gpulayout import Layout, LayoutError, Shape, shape_of
+from gpulayout.xla import layout_from_strides
 
 DIMS = [dims for rank in range(4) for dims in itertools.product((1, 2, 3), repeat=rank)]
 

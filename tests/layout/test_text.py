@@ -22,7 +22,7 @@ def test_a_shape_s_text_reads_back_as_the_same_shape(shape):
     found = gl.parse_shape(str(shape))
     assert found == shape and str(found) == str(shape) and hash(found) == hash(shape) and repr(found) == repr(shape)
     if isinstance(shape, Shape):
-        assert found.padding_bytes == shape.padding_bytes and gl.parse_array_shape(str(shape)) == shape
+        assert found.padding_bytes == shape.padding_bytes and gl.xla.parse_array_shape(str(shape)) == shape
 
 
 numbers = st.sampled_from(PAD_NAMES) | st.integers(-2**70, 2**70) | st.floats() | st.complex_numbers() | st.booleans()

@@ -136,16 +136,16 @@ def test_only_arrays_are_laid_out(text):
 
 
 def test_every_function_of_a_shape_takes_its_text_and_refuses_what_is_none():
-    parameters = {name: [*inspect.signature(value).parameters.values()] for name, value in vars(gl).items()
-                  if name in gl.__all__ and inspect.isfunction(value)}
+    parameters = {name: [*inspect.signature(value).parameters.values()] for name, value in (vars(gl) | vars(gl.xla)).items()
+                  if name in (*gl.__all__, *gl.xla.__all__) and inspect.isfunction(value)}
     doors = {name: found for name, found in parameters.items() if found and found[0].annotation in ("Shape", "Shape | str")}
     assert len(doors) > 20 and {"least_waste", "is_bitcast", "plan"} <= set(doors)
     for name, (first, *others) in doors.items():
         needed = [None for parameter in others if parameter.default is parameter.empty]
         with pytest.raises(TypeError, match=f"^{first.name} must be a Shape or its text, not TokenShape"):
-            getattr(gl, name)(gl.TokenShape(), *needed)
+            getattr(gl if name in gl.__all__ else gl.xla, name)(gl.TokenShape(), *needed)
         with pytest.raises(ShapeTextError, match="^expected the shape of one array, "):
-            getattr(gl, name)("token[]", *needed)
+            getattr(gl if name in gl.__all__ else gl.xla, name)("token[]", *needed)
 
 
 def test_layout_text_is_checked_too():

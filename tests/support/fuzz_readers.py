@@ -50,15 +50,15 @@ def check_proto(data):
 
 def _check_proto(data, dialect):
     try:
-        shape = gl.shape_from_proto(data, dialect)
+        shape = gl.xla.shape_from_proto(data, dialect)
     except gl.LayoutError as error:
         assert len(str(error)) < LONGEST_MESSAGE, error
         return False
     assert gl.parse_shape(str(shape)) == shape
-    written = gl.shape_to_proto(shape, dialect)
-    assert gl.shape_from_proto(written, dialect) == shape and not unknown(written), written
-    kept = gl.shape_to_proto(shape, dialect, into=data)
-    assert gl.shape_from_proto(kept, dialect) == shape and unknown(kept) == unknown(data), kept
+    written = gl.xla.shape_to_proto(shape, dialect)
+    assert gl.xla.shape_from_proto(written, dialect) == shape and not unknown(written), written
+    kept = gl.xla.shape_to_proto(shape, dialect, into=data)
+    assert gl.xla.shape_from_proto(kept, dialect) == shape and unknown(kept) == unknown(data), kept
     return True
 
 

@@ -52,7 +52,7 @@ def linear_roundtrip(given):
 
 def bump_to_the_end(given):
     shape, index, sequence = shape_of(given), tuple(given["start"]), []
-    while (index := gl.bump_indices(shape, index)) is not None:
+    while (index := gl.xla.bump_indices(shape, index)) is not None:
         sequence.append(list(index))
     return {"sequence": sequence, "then": False}
 
@@ -81,7 +81,7 @@ def padding_value_fill(given):
 
 def strides_to_layout(given):
     try:
-        layout = gl.layout_from_strides(given["dims"], given["byte_strides"], itemsize=4, padding=False)
+        layout = gl.xla.layout_from_strides(given["dims"], given["byte_strides"], itemsize=4, padding=False)
     except LayoutError:
         return None
     return {"minor_to_major": list(layout.minor_to_major)}
@@ -89,32 +89,32 @@ def strides_to_layout(given):
 
 def decompose_bitcast(given):
     source, target = both(given)
-    kind = gl.bitcast_kind(source, target)
+    kind = gl.xla.bitcast_kind(source, target)
     if kind == "reshape":
         return {"kind": kind}
     if kind == "transpose":
-        return {"kind": kind, "dims": list(gl.deduce_transpose_dimensions_for_bitcast(source, target))}
-    first, _, middle, second = gl.decompose_bitcast(source, target)
+        return {"kind": kind, "dims": list(gl.xla.deduce_transpose_dimensions_for_bitcast(source, target))}
+    first, _, middle, second = gl.xla.decompose_bitcast(source, target)
     return {"kind": "trt", "transpose1": list(first), "mid": list(middle.dimensions), "transpose2": list(second)}
 
 
 def transpose_is_bitcast(given):
-    return gl.transpose_is_bitcast(*both(given), given["permutation"], ignore_element_type=given["ignore_element_type"])
+    return gl.xla.transpose_is_bitcast(*both(given), given["permutation"], ignore_element_type=given["ignore_element_type"])
 
 
 def align_layouts(given):
-    found = gl.align_layouts(shape_of(given["in"]), given["result_dims"])
+    found = gl.xla.align_layouts(shape_of(given["in"]), given["result_dims"])
     return found and list(found.layout.minor_to_major)
 
 
 def normalized_transpose(given):
-    sizes, permutation = gl.normalized_transpose(given["in_dims"], given["permutation"])
+    sizes, permutation = gl.xla.normalized_transpose(given["in_dims"], given["permutation"])
     return {"dims": list(sizes), "permutation": list(permutation)}
 
 
 def layout_equal(given):
     ignored = [name for name in given["ignore"] if name != "all_but_minor_to_major"]
-    return gl.layouts_equal(given["lhs"], given["rhs"], ignore=ignored, minor_to_major_only=ignored != given["ignore"])
+    return gl.xla.layouts_equal(given["lhs"], given["rhs"], ignore=ignored, minor_to_major_only=ignored != given["ignore"])
 
 
 def delete_from_layout(given):
@@ -137,15 +137,15 @@ def validate_layout(given):
 
 
 def transpose_is_bitcast_tiled(given):
-    return gl.transpose_is_bitcast(given["in"], given["result"], given["permutation"])
+    return gl.xla.transpose_is_bitcast(given["in"], given["result"], given["permutation"])
 
 
 def shape_equal(given):
     options = {"fp_precision": "ignore_float_precision"}
     ignored = {options[name]: True for name in given["ignore"]}
     first, second = gl.parse_shape(given["lhs"]), gl.parse_shape(given["rhs"])
-    assert ignored or (first == second) == gl.shapes_equal(first, second)
-    return gl.shapes_equal(first, second, **ignored)
+    assert ignored or (first == second) == gl.xla.shapes_equal(first, second)
+    return gl.xla.shapes_equal(first, second, **ignored)
 
 
 def primitive_type(given):
@@ -186,8 +186,8 @@ OPERATIONS = {
     "bump_indices": bump_to_the_end,
     "dimension_stride": lambda g: shape_of(g).stride(g["dim"]),
     "index_in_bounds": lambda g: shape_of(g).index_in_bounds(g["index"]),
-    "compare_indices": lambda g: gl.compare_indices(g["lhs"], g["rhs"]),
-    "for_each_index_count": lambda g: gl.each_index(shape_of(g)).shape[1],
+    "compare_indices": lambda g: gl.xla.compare_indices(g["lhs"], g["rhs"]),
+    "for_each_index_count": lambda g: gl.xla.each_index(shape_of(g)).shape[1],
     "padded_memory": padded_memory,
     "padded_byte_size": lambda g: shape_of(g).nbytes,
     "is_padded": lambda g: shape_of(g).is_padded,
@@ -205,8 +205,8 @@ OPERATIONS = {
     "tiled_delinearize": index_of_row,
     "tiled_memory": tiled_memory,
     "physical_dims": lambda g: list(shape_of(g).physical_dimensions),
-    "is_untiled": lambda g: gl.is_untiled(shape_of({"dims": g["physical_dims"], "tiles": g["tiles"]})),
-    "byte_strides_is_major_to_minor": lambda g: gl.byte_strides_is_major_to_minor(g["byte_strides"], g["dims"], g["type"]),
+    "is_untiled": lambda g: gl.xla.is_untiled(shape_of({"dims": g["physical_dims"], "tiles": g["tiles"]})),
+    "byte_strides_is_major_to_minor": lambda g: gl.xla.byte_strides_is_major_to_minor(g["byte_strides"], g["dims"], g["type"]),
     "strides_to_layout": strides_to_layout,
     "default_layout": lambda g: list(Shape("f32", (1,) * g["rank"]).layout.minor_to_major),
     "descending_layout": lambda g: list(Layout.descending(g["rank"]).minor_to_major),
@@ -223,8 +223,8 @@ OPERATIONS = {
     "move_dim_to_major_shape": lambda g: str(shape_of(g).move_dimension_to_major(g["dim"])),
     "set_to_default_layout": lambda g: str(shape_of(g).with_default_order()),
     "host_shape": lambda g: {"is_host": shape_of(g).is_host_shape, "host": str(shape_of(g).as_host_shape())},
-    "max_split_size": lambda g: gl.max_split_size(shape_of(g), g["dim"]),
-    "max_elements_in_split": lambda g: gl.max_elements_in_split(shape_of(g)),
+    "max_split_size": lambda g: gl.xla.max_split_size(shape_of(g), g["dim"]),
+    "max_elements_in_split": lambda g: gl.xla.max_elements_in_split(shape_of(g)),
     "change_element_type": lambda g: str(shape_of(g).with_element_type(g["type"])),
     "layout_delete_dimension": delete_from_layout,
     "delete_dimensions": lambda g: row_of(shape_of(g).delete_dimensions(g["delete"])),
@@ -237,11 +237,11 @@ OPERATIONS = {
     "reorder_logical": lambda g: row_of(shape_of(g).permute_dimensions(g["permutation"])),
     "transpose_is_bitcast": transpose_is_bitcast,
     "transpose_is_bitcast_tiled": transpose_is_bitcast_tiled,
-    "reshape_is_bitcast_tiled": lambda g: gl.reshape_is_bitcast(g["in"], g["result"]),
-    "reshape_is_bitcast": lambda g: gl.reshape_is_bitcast(*both(g)),
-    "deduce_transpose": lambda g: (found := gl.deduce_transpose_dimensions_for_bitcast(*both(g))) and list(found),
+    "reshape_is_bitcast_tiled": lambda g: gl.xla.reshape_is_bitcast(g["in"], g["result"]),
+    "reshape_is_bitcast": lambda g: gl.xla.reshape_is_bitcast(*both(g)),
+    "deduce_transpose": lambda g: (found := gl.xla.deduce_transpose_dimensions_for_bitcast(*both(g))) and list(found),
     "decompose_bitcast": decompose_bitcast,
-    "descending_same_physical": lambda g: list(gl.with_descending_layout_and_same_physical_layout(shape_of(g)).dimensions),
+    "descending_same_physical": lambda g: list(gl.xla.with_descending_layout_and_same_physical_layout(shape_of(g)).dimensions),
     "align_layouts": align_layouts,
     "normalized_transpose": normalized_transpose,
     "elements_in": lambda g: shape_of(g).element_count,
@@ -251,14 +251,14 @@ OPERATIONS = {
     "get_dimension": lambda g: shape_of(g).dimension(g["dim"]),
     "has_degenerate_dims": lambda g: shape_of(g).has_degenerate_dimensions,
     "effectively_most_major": lambda g: shape_of(g).is_effectively_most_major_dimension(g["dim"]),
-    "dims_unmodified_by_reshape": lambda g: [list(pair) for pair in gl.dimensions_unmodified_by_reshape(g["in"], g["out"])],
-    "inserted_or_deleted_1s": lambda g: gl.inserted_or_deleted_1_sized_dimensions(g["pre"], g["post"]) is not None,
+    "dims_unmodified_by_reshape": lambda g: [list(pair) for pair in gl.xla.dimensions_unmodified_by_reshape(g["in"], g["out"])],
+    "inserted_or_deleted_1s": lambda g: gl.xla.inserted_or_deleted_1_sized_dimensions(g["pre"], g["post"]) is not None,
     "last_dim_is_minor_most": lambda g: gl.parse_shape(g["shape"]).last_dimension_is_minor_most,
     "shape_equal": shape_equal,
     "layout_equal": layout_equal,
-    "layouts_in_shapes_equal": lambda g: gl.layouts_in_shapes_equal(g["lhs"], g["rhs"]),
-    "compatible": lambda g: gl.shapes_compatible(gl.parse_shape(g["lhs"]), gl.parse_shape(g["rhs"])),
-    "copy_layout": lambda g: gl.copy_layout_between_shapes(g["src"], g["dst"]),
+    "layouts_in_shapes_equal": lambda g: gl.xla.layouts_in_shapes_equal(g["lhs"], g["rhs"]),
+    "compatible": lambda g: gl.xla.shapes_compatible(gl.parse_shape(g["lhs"]), gl.parse_shape(g["rhs"])),
+    "copy_layout": lambda g: gl.xla.copy_layout_between_shapes(g["src"], g["dst"]),
     "validate_layout": validate_layout,
     "make_shape": lambda g: shape_of(g) and "ok",
     "print_layout": lambda g: str(layout_of(g)),

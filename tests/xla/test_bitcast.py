@@ -38,7 +38,7 @@ def factorings(count, max_rank=3):
 def test_reshape_is_bitcast_exactly_when_every_place_agrees(count):
     known = list(shapes(factorings(count)))
     for source, target in itertools.product(known, repeat=2):
-        assert gl.reshape_is_bitcast(source, target) == (places(source) == places(target)), (source, target)
+        assert gl.xla.reshape_is_bitcast(source, target) == (places(source) == places(target)), (source, target)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4])
@@ -48,7 +48,7 @@ def test_padded_shapes_are_bitcasts_exactly_when_every_place_agrees(count):
     for source, target in itertools.product(known, repeat=2):
         same = places(source) == places(target)
         agreeing += same and source.is_padded and source != target
-        assert gl.reshape_is_bitcast(source, target) == same, (source, target)
+        assert gl.xla.reshape_is_bitcast(source, target) == same, (source, target)
         assert gl.is_bitcast(source, target) == (same and source.dimensions == target.dimensions)
     assert agreeing                                     # the law is not tested on trivial pairs alone
 
@@ -65,7 +65,7 @@ def test_transpose_is_bitcast_exactly_when_every_place_agrees():
                     # The target's element k is the source's element expected[k].
                     wanted = np.frombuffer(places(target), np.int64)
                     wanted = expected[wanted] if expected.size else wanted
-                    assert gl.transpose_is_bitcast(source, target, permutation) == np.array_equal(held, wanted)
+                    assert gl.xla.transpose_is_bitcast(source, target, permutation) == np.array_equal(held, wanted)
 
 
 def test_padding_must_hold_the_same_bytes():
@@ -82,13 +82,13 @@ def test_element_types_count_by_name_or_by_width():
     f32, s32, f16 = (Shape(name, (2, 3)) for name in ("f32", "s32", "f16"))
     assert not gl.is_bitcast(f32, s32) and gl.is_bitcast(f32, s32, ignore_element_type=True)
     assert not gl.is_bitcast(f32, f16, ignore_element_type=True)
-    assert gl.transpose_is_bitcast(f32, s32.permute_dimensions((1, 0)), (1, 0), ignore_element_type=True)
-    assert not gl.transpose_is_bitcast(f32, s32.permute_dimensions((1, 0)), (1, 0))
-    assert gl.reshape_is_bitcast(f32, Shape("s32", (6,)), ignore_element_type=True)
+    assert gl.xla.transpose_is_bitcast(f32, s32.permute_dimensions((1, 0)), (1, 0), ignore_element_type=True)
+    assert not gl.xla.transpose_is_bitcast(f32, s32.permute_dimensions((1, 0)), (1, 0))
+    assert gl.xla.reshape_is_bitcast(f32, Shape("s32", (6,)), ignore_element_type=True)
 
 
 def test_different_numbers_of_elements_are_no_bitcast():
-    assert not gl.reshape_is_bitcast(Shape("u8", (6,)), Shape("u8", (5,), Layout((0,), padded_dimensions=(6,))))
+    assert not gl.xla.reshape_is_bitcast(Shape("u8", (6,)), Shape("u8", (5,), Layout((0,), padded_dimensions=(6,))))
 
 
 # ---- what is found -------------------------------------------------------------------------------
@@ -98,31 +98,31 @@ def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dims)
     candidates = sorted(set(itertools.permutations(dims)))
     for source in shapes([dims], extras=(0,)):
         for target in shapes(candidates):
-            found = gl.deduce_transpose_dimensions_for_bitcast(source, target)
-            exists = any(gl.transpose_is_bitcast(source, target, permutation)
+            found = gl.xla.deduce_transpose_dimensions_for_bitcast(source, target)
+            exists = any(gl.xla.transpose_is_bitcast(source, target, permutation)
                          for permutation in itertools.permutations(range(len(dims))))
             assert (found is not None) == exists, (source, target)
-            assert found is None or gl.transpose_is_bitcast(source, target, found)
+            assert found is None or gl.xla.transpose_is_bitcast(source, target, found)
 
 
 def test_no_transpose_between_different_ranks():
-    assert gl.deduce_transpose_dimensions_for_bitcast(Shape("u8", (6,)), Shape("u8", (6, 1))) is None
+    assert gl.xla.deduce_transpose_dimensions_for_bitcast(Shape("u8", (6,)), Shape("u8", (6, 1))) is None
 
 
 def test_the_descending_shape_of_the_same_buffer_has_its_places_in_order():
     for source in shapes([(2, 3), (2, 1, 3), (2, 3, 4)], extras=(0, 1)):
-        found = gl.with_descending_layout_and_same_physical_layout(source)
+        found = gl.xla.with_descending_layout_and_same_physical_layout(source)
         assert found.layout.is_descending and found.nbytes == source.nbytes
-        assert gl.transpose_is_bitcast(source, found, source.layout.major_to_minor)
+        assert gl.xla.transpose_is_bitcast(source, found, source.layout.major_to_minor)
 
 
 def test_a_bitcast_is_decomposed_into_three_that_move_nothing():
     for source, target in itertools.product(shapes([(2, 3), (2, 1, 3), (6,)]), shapes([(3, 2), (2, 3, 1)])):
-        first_permutation, first, middle, second_permutation = gl.decompose_bitcast(source, target)
-        assert gl.transpose_is_bitcast(source, first, first_permutation)
-        assert gl.reshape_is_bitcast(first, middle)
-        assert gl.transpose_is_bitcast(middle, target, second_permutation)
-        assert gl.is_decomposable_bitcast(source, target)
+        first_permutation, first, middle, second_permutation = gl.xla.decompose_bitcast(source, target)
+        assert gl.xla.transpose_is_bitcast(source, first, first_permutation)
+        assert gl.xla.reshape_is_bitcast(first, middle)
+        assert gl.xla.transpose_is_bitcast(middle, target, second_permutation)
+        assert gl.xla.is_decomposable_bitcast(source, target)
 
 
 @pytest.mark.parametrize("source, target, kind", [
@@ -130,13 +130,13 @@ def test_a_bitcast_is_decomposed_into_three_that_move_nothing():
     ("f32[2,3,4]{0,1,2}", "f32[4,6]{0,1}", "transpose, reshape, transpose"), ("f32[4,2]{0,1:T(2,2)}", "f32[2,4]{1,0:T(2,2)}", "transpose"),
 ])
 def test_the_simplest_kind_of_a_bitcast(source, target, kind):
-    assert gl.bitcast_kind(source, target) == kind
-    assert gl.is_reshape_or_transpose_bitcast(source, target, ignore_element_type=True) == (kind in ("reshape", "transpose"))
+    assert gl.xla.bitcast_kind(source, target) == kind
+    assert gl.xla.is_reshape_or_transpose_bitcast(source, target, ignore_element_type=True) == (kind in ("reshape", "transpose"))
 
 
 def test_a_reshape_or_transpose_of_another_type_is_told_apart():
-    assert not gl.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]")
-    assert gl.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]", ignore_element_type=True)
+    assert not gl.xla.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]")
+    assert gl.xla.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]", ignore_element_type=True)
 
 
 @pytest.mark.parametrize("source, target, message", [
@@ -147,39 +147,39 @@ def test_a_reshape_or_transpose_of_another_type_is_told_apart():
 ])
 def test_what_cannot_be_decomposed_is_refused(source, target, message):
     with pytest.raises(LayoutError) as caught:
-        gl.decompose_bitcast(gl.parse_shape(source), gl.parse_shape(target))
+        gl.xla.decompose_bitcast(gl.parse_shape(source), gl.parse_shape(target))
     assert str(caught.value) == message
-    assert not gl.is_decomposable_bitcast(source, target)
+    assert not gl.xla.is_decomposable_bitcast(source, target)
 
 
 def test_what_is_no_bitcast_has_no_kind():
     for source, target in (("f32[2,3]", "f32[7]"), ("f32[2,2]{0,1:PD(3,2)}", "f32[2,2]{1,0:PD(3,2)}")):
         with pytest.raises(LayoutError, match="cannot be"):
-            gl.bitcast_kind(source, target)
+            gl.xla.bitcast_kind(source, target)
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 6, 8])
 def test_layouts_are_aligned_exactly_when_some_order_is_a_bitcast(count):
     for source in shapes(factorings(count)):
         for dims in factorings(count):
-            found = gl.align_layouts(source, dims)
+            found = gl.xla.align_layouts(source, dims)
             exists = any(places(source) == places(target) for target in shapes([dims]))
             assert (found is not None) == exists, (source, dims)
             if found is not None:
                 assert places(found) == places(source) and found.dimensions == dims
-    assert gl.align_layouts(Shape("u8", (count,)), (count + 1,)) is None
+    assert gl.xla.align_layouts(Shape("u8", (count,)), (count + 1,)) is None
 
 
 def test_a_padded_shape_is_aligned_with_itself_alone():
     shape = Shape("u8", (2, 3), Layout((0, 1), padded_dimensions=(3, 3)))
-    assert gl.align_layouts(shape, (2, 3)) is shape
-    assert gl.align_layouts(shape, (3, 2)) is None and gl.align_layouts(shape, (2, 3, 1)) is None
+    assert gl.xla.align_layouts(shape, (2, 3)) is shape
+    assert gl.xla.align_layouts(shape, (3, 2)) is None and gl.xla.align_layouts(shape, (2, 3, 1)) is None
 
 
 @pytest.mark.parametrize("dims", [(2, 3), (2, 3, 4), (1, 2, 1, 3), (2, 3, 4, 5), (0, 2), ()])
 def test_a_normalized_transpose_moves_the_same_elements_in_as_few_dimensions_as_possible(dims):
     for permutation in itertools.permutations(range(len(dims))):
-        sizes, order = gl.normalized_transpose(dims, permutation)
+        sizes, order = gl.xla.normalized_transpose(dims, permutation)
         source_sizes = [0] * len(order)
         for position, dim in enumerate(order):
             source_sizes[dim] = sizes[position]
@@ -188,7 +188,7 @@ def test_a_normalized_transpose_moves_the_same_elements_in_as_few_dimensions_as_
         np.testing.assert_array_equal(numbers.reshape(source_sizes).transpose(order).reshape(-1), expected)
         assert 1 not in sizes
         assert all(after != before + 1 for before, after in itertools.pairwise(order))
-        assert gl.normalized_transpose(dims, [dim - len(dims) for dim in permutation]) == (sizes, order)
+        assert gl.xla.normalized_transpose(dims, [dim - len(dims) for dim in permutation]) == (sizes, order)
 
 
 # ---- reshapes by dimension -----------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_dimensions_are_unmodified_when_their_coordinate_is():
     """Against the coordinates of all elements; of size-1 dimensions only those with as many elements in front are paired."""
     for count in (1, 4, 6, 8, 12):
         for source, target in itertools.product(factorings(count), repeat=2):
-            pairs = gl.dimensions_unmodified_by_reshape(source, target)
+            pairs = gl.xla.dimensions_unmodified_by_reshape(source, target)
             before, after = np.indices(source).reshape(-1, count), np.indices(target).reshape(-1, count)
             same = {(i, j) for i, j in itertools.product(range(len(source)), range(len(target)))
                     if source[i] == target[j] and np.array_equal(before[i], after[j])}
@@ -205,13 +205,13 @@ def test_dimensions_are_unmodified_when_their_coordinate_is():
             assert large == {pair for pair in same if source[pair[0]] > 1}
             assert set(pairs) <= same and list(pairs) == sorted(pairs)
             assert len({i for i, _ in pairs}) == len({j for _, j in pairs}) == len(pairs)
-    assert gl.dimensions_unmodified_by_reshape((2, 0, 3), (2, 3, 0)) == ((0, 0),)
+    assert gl.xla.dimensions_unmodified_by_reshape((2, 0, 3), (2, 3, 0)) == ((0, 0),)
 
 
 def test_inserted_and_deleted_dimensions_of_size_1():
     for count in (0, 1, 4, 6):
         for source, target in itertools.product(factorings(count), repeat=2):
-            found = gl.inserted_or_deleted_1_sized_dimensions(source, target)
+            found = gl.xla.inserted_or_deleted_1_sized_dimensions(source, target)
             plain = [[size for size in dims if size != 1] for dims in (source, target)]
             assert (found is not None) == (plain[0] == plain[1])
             if found is not None:
@@ -224,5 +224,5 @@ def test_inserted_and_deleted_dimensions_of_size_1():
 
 def test_a_reshape_keeps_the_number_of_elements():
     with pytest.raises(LayoutError) as caught:
-        gl.dimensions_unmodified_by_reshape((2, 3), (7,))
+        gl.xla.dimensions_unmodified_by_reshape((2, 3), (7,))
     assert str(caught.value) == "target (7,) is no reshape of source (2, 3): 7 elements are not 6"

@@ -19,7 +19,7 @@ DUMPS = sorted((pathlib.Path(__file__).resolve().parents[1] / "data" / "hlo").gl
 
 def texts(text):
     """The parts of a text that are found to be shapes, each of which reads as the shape that was found."""
-    found = list(gl.find_shapes(text))
+    found = list(gl.xla.find_shapes(text))
     assert all(gl.parse_shape(text[one.start:one.end]) == one.shape for one in found)
     return [text[one.start:one.end] for one in found]
 
@@ -67,14 +67,14 @@ def test_tuples_in_one_another_are_found_up_to_the_limit():
 def test_arrays_and_tuples_have_any_length():
     array = "f32[" + "1," * 50_000 + "1" + " " * 70_000 + "]"
     assert texts(f"= {array} s8[]") == [array, "s8[]"]
-    [whole] = gl.find_shapes(f"= ({', '.join(['f32[2]'] * 20000)})")
+    [whole] = gl.xla.find_shapes(f"= ({', '.join(['f32[2]'] * 20000)})")
     assert len(whole.shape) == 20000
 
 
 @pytest.mark.parametrize("text", [b"f32[2]", None, 2])
 def test_text_is_a_str(text):
     with pytest.raises(TypeError, match="the text to find shapes in must be a str, not"):
-        gl.find_shapes(text)
+        gl.xla.find_shapes(text)
 
 
 # ---- where ----------------------------------------------------------------------------------------
@@ -91,9 +91,9 @@ def test_every_shape_in_noise_is_found_at_its_place(parts):
     for noise, before, shape, after in parts:
         text += f"{noise}\n{before}"
         line, column = text.count("\n") + 1, len(text) - text.rfind("\n")
-        expected.append(gl.FoundShape(shape, len(text), len(text) + len(str(shape)), line, column))
+        expected.append(gl.xla.FoundShape(shape, len(text), len(text) + len(str(shape)), line, column))
         text += f"{shape}{after}"
-    assert list(gl.find_shapes(text)) == expected
+    assert list(gl.xla.find_shapes(text)) == expected
 
 
 @pytest.mark.parametrize("text", CORPUS["text"])
@@ -102,7 +102,7 @@ def test_texts_that_are_shapes_are_found_whole(text):
         shape = gl.parse_shape(text)
     except gl.ShapeTextError:
         return
-    assert [found.shape for found in gl.find_shapes(f"\n= {text}\n")] == [shape]
+    assert [found.shape for found in gl.xla.find_shapes(f"\n= {text}\n")] == [shape]
 
 
 # ---- against the definition -------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_the_longest_part_that_reads_is_found(text):
 @settings(max_examples=300)
 def test_any_text_gives_shapes_in_order_and_nothing_else(text):
     end = 0
-    for found in gl.find_shapes(text):
+    for found in gl.xla.find_shapes(text):
         assert end <= found.start < found.end <= len(text)
         end = found.end
 
@@ -173,14 +173,14 @@ def test_hostile_text_takes_steps_linear_in_its_length(piece, monkeypatch):
     for text in (piece * (SIZE // len(piece)), "= (" + piece * (SIZE // len(piece)) + ")"):
         for pattern in counted.values():
             pattern.characters = pattern.matches = 0
-        assert all(found.start < found.end for found in gl.find_shapes(text))
+        assert all(found.start < found.end for found in gl.xla.find_shapes(text))
         assert sum(pattern.characters for pattern in counted.values()) <= 8 * len(text)
         assert sum(pattern.matches for pattern in counted.values()) <= 8 * len(text)
 
 
 def test_a_long_text_of_one_line_has_every_position():
     text = "f32[2]{0} add(%a), " * 50_000
-    found = list(gl.find_shapes(text))
+    found = list(gl.xla.find_shapes(text))
     assert len(found) == 50_000 and (found[-1].line, found[-1].column) == (1, len(text) - 19 + 1)
 
 
@@ -198,7 +198,7 @@ def test_the_results_of_a_program_are_those_of_its_instructions(path):
     expected = instructions(text)
     assert len(expected) == len(re.findall(" = ", text)) > 4
     assert [found.shape for found in find_results(text)] == [shape for shape, opcode in expected if opcode not in NO_MEMORY]
-    everywhere = [found.shape for found in gl.find_shapes(text)]
+    everywhere = [found.shape for found in gl.xla.find_shapes(text)]
     assert len(everywhere) > len(expected) and all(shape in everywhere for shape, _ in expected)
 
 

@@ -26,7 +26,7 @@ from tests.support.strategies import tiles
     ("f32[0,5]{0,1:T(8,128)}", "f32[0,5]{0,1:T(8,128)}", 0), ("f32[<=16,256]{0,1:T(8,128)}", "f32[<=16,256]{1,0:T(8,128)}", 16384),
 ])
 def test_the_least_wasteful_order(text, expected, nbytes):
-    least = gl.least_waste(gl.parse_shape(text))
+    least = gl.xla.least_waste(gl.parse_shape(text))
     assert (str(least), least.nbytes) == (expected, nbytes)
 
 
@@ -49,7 +49,7 @@ def tiled_shapes(draw, max_rank=5):
 @given(tiled_shapes())
 @settings(max_examples=150)
 def test_no_order_needs_fewer_bytes(shape):
-    least = gl.least_waste(shape)
+    least = gl.xla.least_waste(shape)
     assert least.nbytes == min(other.nbytes for other in in_every_order(shape))
     assert least.with_layout(shape.layout) == shape and least.layout.replace(minor_to_major=shape.layout.minor_to_major) == shape.layout
     assert least == shape or least.nbytes < shape.nbytes
@@ -61,7 +61,7 @@ def test_exchanges_alone_never_need_more_bytes_and_end(shape, most):
     under = min(reach(shape.layout.tiles), shape.rank)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(least_padding, "MOST_SIZES", most)
-        least = gl.least_waste(shape)
+        least = gl.xla.least_waste(shape)
     assert least.nbytes <= shape.nbytes and (least == shape or under)
     assert least.with_layout(shape.layout) == shape
 
@@ -69,9 +69,9 @@ def test_exchanges_alone_never_need_more_bytes_and_end(shape, most):
 def test_exchanges_find_what_one_after_the_other_helps(monkeypatch):
     monkeypatch.setattr(least_padding, "MOST_SIZES", 30)
     shape = gl.parse_shape("f32[3,5,8,128]{0,1,2,3:T(8,128)}")                    # 12 choices; 15 may be tried
-    assert gl.least_waste(shape).nbytes == shape.unpadded_nbytes
+    assert gl.xla.least_waste(shape).nbytes == shape.unpadded_nbytes
     monkeypatch.setattr(least_padding, "MOST_SIZES", 23)                                  # 11 may be tried, so exchanges: 5 at a time
-    assert gl.least_waste(shape).nbytes == shape.unpadded_nbytes < shape.nbytes
+    assert gl.xla.least_waste(shape).nbytes == shape.unpadded_nbytes < shape.nbytes
 
 
 @pytest.mark.parametrize("touched, rank", [(2, 100), (3, 19), (4, 9), (5, 7)])
@@ -84,17 +84,17 @@ def test_a_bounded_number_of_orders_is_tried_of_many_dimensions(monkeypatch):
     tried = []
     monkeypatch.setattr(least_padding, "_exchanges", lambda minor, order: (tried.append(found) or found for found in exchanges(minor, order)))
     shape = Shape("u8", [1] * 6000 + [2, 200], Layout(range(6002), tiles=((8, 128),)))
-    least = gl.least_waste(shape)
+    least = gl.xla.least_waste(shape)
     assert least.nbytes <= shape.nbytes and 0 < len(tried) <= least_padding.MOST_SIZES // 2
 
 
 def test_splits_go_with_their_dimension():
     shape = Shape("f32", (16, 256), Layout((0, 1), tiles=((8, 128),), split_configs=(SplitConfig(0, (100,)), SplitConfig(1, (3, 8)))))
-    least = gl.least_waste(shape)
+    least = gl.xla.least_waste(shape)
     assert least.layout.split_configs == (SplitConfig(1, (100,)), SplitConfig(0, (3, 8)))
-    assert [gl.max_split_size(least, dim) for dim in (0, 1)] == [gl.max_split_size(shape, dim) for dim in (0, 1)] == [8, 156]
+    assert [gl.xla.max_split_size(least, dim) for dim in (0, 1)] == [gl.xla.max_split_size(shape, dim) for dim in (0, 1)] == [8, 156]
 
 
 def test_a_size_without_a_bound_has_no_answer():
     with pytest.raises(LayoutError, match=r"dimension 1 is unbounded"):
-        gl.least_waste(gl.parse_shape("f32[2,?]{0,1:T(8,128)}"))
+        gl.xla.least_waste(gl.parse_shape("f32[2,?]{0,1:T(8,128)}"))

@@ -45,15 +45,15 @@ def data(hexadecimal):
     ("f32[2,3]{1,0:SC(0:1)(1:1,2)}", XLA, "100b 1a020203 2a160a020100 800101 8a0103120101 8a010608011202 0102 32020000"),
 ])
 def test_the_bytes_of_a_shape(text, dialect, hexadecimal):
-    assert gl.shape_to_proto(text, dialect).hex() == data(hexadecimal).hex()
-    assert str(gl.shape_from_proto(data(hexadecimal), dialect)) == str(gl.parse_shape(text))
+    assert gl.xla.shape_to_proto(text, dialect).hex() == data(hexadecimal).hex()
+    assert str(gl.xla.shape_from_proto(data(hexadecimal), dialect)) == str(gl.parse_shape(text))
 
 
 def test_every_element_type_has_its_number():
     for element_type in gl.ElementType:
-        written = gl.shape_to_proto(gl.Shape(element_type, (2,)))
+        written = gl.xla.shape_to_proto(gl.Shape(element_type, (2,)))
         assert written[:2] == bytes([2 << 3, element_type.proto_number])
-        assert gl.shape_from_proto(written).element_type is element_type
+        assert gl.xla.shape_from_proto(written).element_type is element_type
 
 
 @pytest.mark.parametrize("hexadecimal, text", [
@@ -66,7 +66,7 @@ def test_every_element_type_has_its_number():
     ("1005 100b 1a020203", "f32[2,3]{1,0}"),                                 # what stands last counts
 ])
 def test_other_ways_to_say_the_same(hexadecimal, text):
-    assert str(gl.shape_from_proto(data(hexadecimal))) == text
+    assert str(gl.xla.shape_from_proto(data(hexadecimal))) == text
 
 
 # ---- round trips -----------------------------------------------------------------------------------
@@ -74,28 +74,28 @@ def test_other_ways_to_say_the_same(hexadecimal, text):
 @ROUND_TRIPS
 @given(proto_strategies.shapes(XLA))
 def test_round_trip_today(shape):
-    written = gl.shape_to_proto(shape, XLA)
-    again = gl.shape_from_proto(written, XLA)
-    assert again == shape and str(again) == str(shape) and gl.shape_to_proto(again, XLA) == written
+    written = gl.xla.shape_to_proto(shape, XLA)
+    again = gl.xla.shape_from_proto(written, XLA)
+    assert again == shape and str(again) == str(shape) and gl.xla.shape_to_proto(again, XLA) == written
     assert gl.parse_shape(str(shape)) == shape
 
 
 @ROUND_TRIPS
 @given(proto_strategies.shapes(FIRST))
 def test_round_trip_in_2017(shape):
-    written = gl.shape_to_proto(shape, FIRST)
-    again = gl.shape_from_proto(written, FIRST)
-    assert again == shape and str(again) == str(shape) and gl.shape_to_proto(again, FIRST) == written
+    written = gl.xla.shape_to_proto(shape, FIRST)
+    again = gl.xla.shape_from_proto(written, FIRST)
+    assert again == shape and str(again) == str(shape) and gl.xla.shape_to_proto(again, FIRST) == written
     assert gl.parse_shape(str(shape)) == shape
 
 
 @pytest.mark.parametrize("text", ["{}", "{0,1}", "{1,0:T(8,128)(2,1)L(4)E(4)S(1)SC(0:1)M(16)}", "{:T(256)}"])
 def test_round_trip_of_a_layout(text):
     layout = gl.parse_layout(text)
-    again = gl.layout_from_proto(gl.layout_to_proto(layout))
+    again = gl.xla.layout_from_proto(gl.xla.layout_to_proto(layout))
     assert again == layout and str(again) == text
-    shape = gl.shape_to_proto(gl.Shape("s4", (4,) * layout.rank, layout))
-    assert gl.layout_to_proto(layout) == next(value for number, _, value in wire.decode(shape) if number == 5)
+    shape = gl.xla.shape_to_proto(gl.Shape("s4", (4,) * layout.rank, layout))
+    assert gl.xla.layout_to_proto(layout) == next(value for number, _, value in wire.decode(shape) if number == 5)
 
 
 # ---- unknown fields --------------------------------------------------------------------------------
@@ -114,35 +114,35 @@ def with_unknown_fields(written):
 
 def test_unknown_fields_stay_at_every_depth():
     shape = gl.parse_shape("f32[4,8]{1,0:T(2,4)(2,1)SC(0:1)}")
-    full = with_unknown_fields(gl.shape_to_proto(shape))
+    full = with_unknown_fields(gl.xla.shape_to_proto(shape))
     unknown = wire.unknown_fields(wire.decode(full, "ShapeProto"), "ShapeProto")
     assert [path for path, *_ in unknown] == [(), (5, 17, 0), (5, 6, 0), (5, 6, 1), (5,)]
-    assert gl.shape_from_proto(full) == shape
+    assert gl.xla.shape_from_proto(full) == shape
     for changed in (shape, shape.with_element_type("bf16"), gl.parse_shape("f32[4,8]{0,1:T(4,4)(2,1)L(2)SC(1:1)}")):
-        kept = gl.shape_to_proto(changed, into=full)
-        assert gl.shape_from_proto(kept) == changed
+        kept = gl.xla.shape_to_proto(changed, into=full)
+        assert gl.xla.shape_from_proto(kept) == changed
         assert wire.unknown_fields(wire.decode(kept, "ShapeProto"), "ShapeProto") == unknown
-    fewer = gl.shape_to_proto("f32[4,8]{1,0:T(2,4)}", into=full)             # the second tile is gone, and what stood in it
+    fewer = gl.xla.shape_to_proto("f32[4,8]{1,0:T(2,4)}", into=full)             # the second tile is gone, and what stood in it
     assert len(wire.unknown_fields(wire.decode(fewer, "ShapeProto"), "ShapeProto")) == 3
-    assert gl.shape_to_proto(gl.shape_from_proto(full)) == gl.shape_to_proto(shape)
+    assert gl.xla.shape_to_proto(gl.xla.shape_from_proto(full)) == gl.xla.shape_to_proto(shape)
     layout = next(value for number, _, value in wire.decode(full, "ShapeProto") if number == 5)
-    kept = wire.decode(gl.layout_to_proto(gl.parse_layout("{0}"), into=wire.encode(layout)), "LayoutProto")
-    assert kept == [*wire.decode(gl.layout_to_proto(gl.parse_layout("{0}"))), layout[-1]]
+    kept = wire.decode(gl.xla.layout_to_proto(gl.parse_layout("{0}"), into=wire.encode(layout)), "LayoutProto")
+    assert kept == [*wire.decode(gl.xla.layout_to_proto(gl.parse_layout("{0}"))), layout[-1]]
 
 
 def test_a_message_may_become_another_kind_of_shape():
-    full = with_unknown_fields(gl.shape_to_proto("f32[<=4,8]{1,0:T(2,4)}"))
+    full = with_unknown_fields(gl.xla.shape_to_proto("f32[<=4,8]{1,0:T(2,4)}"))
     for text in ("(f32[2], b(s8[3]))", "token[]", "opaque[]", "b(f32[<=4,8])", "()", "s4[]"):
-        kept = gl.shape_to_proto(text, into=full)
-        assert gl.shape_from_proto(kept) == gl.parse_shape(text)
-        assert gl.shape_from_proto(gl.shape_to_proto("f32[2,3]{0,1}", into=kept)) == gl.parse_shape("f32[2,3]{0,1}")
+        kept = gl.xla.shape_to_proto(text, into=full)
+        assert gl.xla.shape_from_proto(kept) == gl.parse_shape(text)
+        assert gl.xla.shape_from_proto(gl.xla.shape_to_proto("f32[2,3]{0,1}", into=kept)) == gl.parse_shape("f32[2,3]{0,1}")
         assert ((), 104, 2, b"not known") in wire.unknown_fields(wire.decode(kept, "ShapeProto"), "ShapeProto")
 
 
 def test_a_message_that_cannot_be_read_cannot_be_written_into():
     for hexadecimal, dialect in (("0a020000", XLA), ("0a0100 1801", XLA), ("0a0100 2002", FIRST), ("0a0100 3a00", FIRST)):
         with pytest.raises(gl.LayoutError):
-            gl.layout_to_proto(gl.parse_layout("{0}"), dialect, into=data(hexadecimal))
+            gl.xla.layout_to_proto(gl.parse_layout("{0}"), dialect, into=data(hexadecimal))
 
 
 # ---- what is refused -------------------------------------------------------------------------------
@@ -196,10 +196,10 @@ REFUSED = {
 @pytest.mark.parametrize("hexadecimal", REFUSED)
 def test_bytes_that_are_no_shape(hexadecimal):
     with pytest.raises(gl.LayoutError) as error:
-        gl.shape_from_proto(data(hexadecimal))
+        gl.xla.shape_from_proto(data(hexadecimal))
     assert str(error.value).startswith(REFUSED[hexadecimal])
     with pytest.raises(gl.LayoutError):
-        gl.shape_to_proto("f32[2]", into=data(hexadecimal) or b"\x10\x00")
+        gl.xla.shape_to_proto("f32[2]", into=data(hexadecimal) or b"\x10\x00")
 
 
 @pytest.mark.parametrize("text, dialect, message", [
@@ -216,32 +216,32 @@ def test_bytes_that_are_no_shape(hexadecimal):
 ])
 def test_what_a_dialect_cannot_say(text, dialect, message):
     with pytest.raises(gl.LayoutError) as error:
-        gl.shape_to_proto(text, dialect)
+        gl.xla.shape_to_proto(text, dialect)
     assert str(error.value) == message
 
 
 def test_a_dialect_refuses_the_fields_of_the_other():
-    today = gl.shape_to_proto("f32[2]{0:T(4)}")
+    today = gl.xla.shape_to_proto("f32[2]{0:T(4)}")
     with pytest.raises(gl.LayoutError, match=r"^ShapeProto.is_dynamic_dimension, field 6, does not exist in the dialect '2017'"):
-        gl.shape_from_proto(today, FIRST)
+        gl.xla.shape_from_proto(today, FIRST)
     with pytest.raises(gl.LayoutError, match=r"^LayoutProto.tiles, field 6, does not exist in the dialect '2017'"):
-        gl.layout_from_proto(gl.layout_to_proto(gl.parse_layout("{0:T(4)}")), FIRST)
+        gl.xla.layout_from_proto(gl.xla.layout_to_proto(gl.parse_layout("{0:T(4)}")), FIRST)
     with pytest.raises(gl.LayoutError, match="of protos is not one of"):
-        gl.shape_from_proto(today, "today")
+        gl.xla.shape_from_proto(today, "today")
 
 
 def test_a_message_is_bounded_and_of_bytes():
     long = data("100b 1a0101 8206") + wire.varint(messages.MAX_BYTES) + bytes(messages.MAX_BYTES)
     with pytest.raises(gl.LayoutError, match=f"^ShapeProto of {len(long)} bytes is longer than {messages.MAX_BYTES}$"):
-        gl.shape_from_proto(long)
-    assert gl.shape_from_proto(bytearray(data(PLAIN))) == gl.shape_from_proto(memoryview(data(PLAIN))) == gl.parse_shape("f32[2,3]")
+        gl.xla.shape_from_proto(long)
+    assert gl.xla.shape_from_proto(bytearray(data(PLAIN))) == gl.xla.shape_from_proto(memoryview(data(PLAIN))) == gl.parse_shape("f32[2,3]")
     for wrong in ("100b", None, [16, 11]):
         with pytest.raises(TypeError, match="^ShapeProto must be bytes, not "):
-            gl.shape_from_proto(wrong)
-    for write, value in ((gl.shape_to_proto, None), (gl.layout_to_proto, 3), (gl.layout_to_proto, gl.parse_shape("f32[2]"))):
+            gl.xla.shape_from_proto(wrong)
+    for write, value in ((gl.xla.shape_to_proto, None), (gl.xla.layout_to_proto, 3), (gl.xla.layout_to_proto, gl.parse_shape("f32[2]"))):
         with pytest.raises(TypeError, match=" must be a shape or its text, | is not a Layout: "):
             write(value)
-    assert gl.layout_to_proto("{0,1:T(8,128)}") == gl.layout_to_proto(gl.parse_layout("{0,1:T(8,128)}"))
+    assert gl.xla.layout_to_proto("{0,1:T(8,128)}") == gl.xla.layout_to_proto(gl.parse_layout("{0,1:T(8,128)}"))
 
 
 def test_tuples_end_at_a_depth():
@@ -250,11 +250,11 @@ def test_tuples_end_at_a_depth():
         for _ in range(depth):
             written = wire.encode([[2, 0, 13], [4, 2, written]])
         return written
-    assert str(gl.shape_from_proto(nested(64))) == "(" * 64 + "f32[2,3]{1,0}" + ")" * 64
+    assert str(gl.xla.shape_from_proto(nested(64))) == "(" * 64 + "f32[2,3]{1,0}" + ")" * 64
     with pytest.raises(gl.LayoutError, match=r": tuples in one another are more than 64, the limit$"):
-        gl.shape_from_proto(nested(65))
+        gl.xla.shape_from_proto(nested(65))
     with pytest.raises(gl.LayoutError, match="^ShapeProto of 991 bytes is no message that protobuf can read: "):
-        gl.shape_from_proto(nested(200))
+        gl.xla.shape_from_proto(nested(200))
 
 
 # ---- protobuf --------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_another_library_may_bring_messages_of_the_same_name():
     file.message_type.add(name="LayoutProto").field.add(name="something_else", number=1, type=9, label=1)
     descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
     messages._factory.cache_clear()
-    assert gl.layout_from_proto(data("0a020001")) == gl.parse_layout("{0,1}")
+    assert gl.xla.layout_from_proto(data("0a020001")) == gl.parse_layout("{0,1}")
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("xla.ShapeProto")
 
@@ -273,7 +273,7 @@ def test_another_library_may_bring_messages_of_the_same_name():
 def test_protobuf_is_named_where_it_is_missing_and_loaded_when_it_is_used():
     script = ("import sys, gpulayout as gl; assert not any(name.startswith('google') for name in sys.modules)\n"
               "sys.modules['google.protobuf'] = None\n"
-              "try: gl.shape_to_proto('f32[2]')\n"
+              "try: gl.xla.shape_to_proto('f32[2]')\n"
               "except ImportError as error: print(error)")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
     assert done.stdout.startswith("protos need protobuf, which cannot be imported (")
@@ -284,6 +284,6 @@ def test_protobuf_is_named_where_it_is_missing_and_loaded_when_it_is_used():
 def test_layouts_longer_than_200_characters_are_cut_off_in_messages(rank, length):
     text = f"{{{','.join(map(str, reversed(range(rank))))}:T(*,4)}}"
     with pytest.raises(gl.LayoutError) as error:
-        gl.shape_to_proto(f"f32[{','.join(['1'] * rank)}]{text}")
+        gl.xla.shape_to_proto(f"f32[{','.join(['1'] * rank)}]{text}")
     shown = text if len(text) <= 200 else text[:197] + "..."
     assert len(shown) == length and str(error.value) == f"tiles of layout {shown} cannot be said in protos: XLA reads no '*' there"

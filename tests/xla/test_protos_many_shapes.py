@@ -26,8 +26,8 @@ def plain(shape):
 def test_many_shapes_go_through_text_and_both_protos():
     """As many as GPULAYOUT_TEST_SHAPES says, through each: text, today's protos, the first ones."""
     for shape in random_shapes(11, padding=False, combine=False):
-        again = gl.shape_from_proto(gl.shape_to_proto(gl.parse_shape(str(shape)), XLA), XLA)
+        again = gl.xla.shape_from_proto(gl.xla.shape_to_proto(gl.parse_shape(str(shape)), XLA), XLA)
         assert again == shape and str(again) == str(shape)
     for shape in map(plain, random_shapes(12)):
-        again = gl.shape_from_proto(gl.shape_to_proto(gl.parse_shape(str(shape)), FIRST), FIRST)
+        again = gl.xla.shape_from_proto(gl.xla.shape_to_proto(gl.parse_shape(str(shape)), FIRST), FIRST)
         assert again == shape and str(again) == str(shape)

@@ -23,7 +23,7 @@ def test_the_messages_are_those_of_xla():
 @given(proto_strategies.shapes("xla"))
 def test_xla_writes_and_reads_the_same_bytes(shape):
     text = str(shape)
-    written = gl.shape_to_proto(shape)
+    written = gl.xla.shape_to_proto(shape)
     assert written == oracle.shape_to_proto(text)
     assert str(oracle.shape_from_proto(written)) == text
 
@@ -31,7 +31,7 @@ def test_xla_writes_and_reads_the_same_bytes(shape):
 @settings(max_examples=100)
 @given(proto_strategies.arrays("xla"))
 def test_xla_writes_and_reads_the_same_layouts(shape):
-    layout = gl.layout_to_proto(shape.layout)
+    layout = gl.xla.layout_to_proto(shape.layout)
     assert layout == oracle.layout_to_proto(str(shape))
     assert gl.parse_layout(oracle.layout_from_proto(layout)) == shape.layout
 
@@ -41,7 +41,7 @@ def test_xla_writes_and_reads_the_same_layouts(shape):
 def test_xla_reads_the_first_dialect_without_its_padding(shape):
     """A known difference: XLA passes over the fields that it took out, and reads a padded array as one without padding."""
     unpadded = shape.with_layout(shape.layout.replace(padded_dimensions=None, padding_value=None))
-    assert str(oracle.shape_from_proto(gl.shape_to_proto(shape, "2017"))) == str(unpadded)
+    assert str(oracle.shape_from_proto(gl.xla.shape_to_proto(shape, "2017"))) == str(unpadded)
 
 
 # What XLA reads without a word and this library refuses, and the text of what XLA makes of it.
@@ -61,14 +61,14 @@ def test_what_only_xla_reads(hexadecimal):
     data = bytes.fromhex(hexadecimal)
     assert str(oracle.shape_from_proto(data)) == ONLY_XLA[hexadecimal]
     with pytest.raises(gl.LayoutError):
-        gl.shape_from_proto(data)
+        gl.xla.shape_from_proto(data)
 
 
 def test_xla_writes_a_combined_dimension_and_cannot_read_it():
     text = "f32[2,3]{1,0:T(*,3)}"
     with pytest.raises(gl.LayoutError, match="XLA reads no '\\*' there"):
-        gl.shape_to_proto(text)
+        gl.xla.shape_to_proto(text)
     with pytest.raises(Exception, match="dimension >= 0"):
         oracle.layout_from_proto(oracle.layout_to_proto(text))
     with pytest.raises(gl.LayoutError, match="^ShapeProto.layout: tile "):
-        gl.shape_from_proto(oracle.shape_to_proto(text))
+        gl.xla.shape_from_proto(oracle.shape_to_proto(text))

@@ -28,7 +28,7 @@ def test_the_data_end_with_the_element_that_lies_last(sizes):
     behind = 0
     for order, tiles in itertools.product(itertools.permutations(range(len(sizes))), itertools.product(FIRST, SECOND)):
         shape = Shape("u8", sizes, Layout(order, tiles=[tile for tile in tiles if tile]))
-        assert gl.data_nbytes(shape) == places(shape), shape
+        assert gl.xla.data_nbytes(shape) == places(shape), shape
         last = int(gl.stride_table(shape).linear_of([size - 1 for size in sizes])) + 1
         behind += places(shape) > last
     assert behind                                       # the last index is not always the last place
@@ -39,14 +39,14 @@ def test_parts_of_parts_that_lie_the_other_way_round(tiles):
     """Later tiles put a remainder's quotient above a quotient's remainder, more than once."""
     for size in range(1, 60):
         shape = Shape("u8", (size,), Layout((0,), tiles=tiles))
-        assert gl.data_nbytes(shape) == places(shape)
+        assert gl.xla.data_nbytes(shape) == places(shape)
 
 
 @settings(max_examples=150, deadline=None)
 @given(dimensions(max_rank=4, max_elements=600), st.data())
 def test_the_data_of_generated_shapes(sizes, data):
     shape = Shape("u8", sizes, data.draw(tiled_layouts(sizes)))
-    assert gl.data_nbytes(shape) == places(shape)
+    assert gl.xla.data_nbytes(shape) == places(shape)
 
 
 def test_data_of_many_elements_take_no_time():
@@ -55,16 +55,16 @@ def test_data_of_many_elements_take_no_time():
     assert element_loops(shape) is None
     near_the_end = itertools.product(range(1099511627777 - 9, 1099511627777), range(3))
     last = max(gl.stride_table(shape).linear_of(index) for index in near_the_end)
-    assert gl.data_nbytes(shape) == last + 1
+    assert gl.xla.data_nbytes(shape) == last + 1
     many = Shape("u8", (2**40 - 2,), Layout((0,), tiles=[(3,)] + [(2,)] * 40))               # 41 cuts, one in the other
-    assert element_loops(many) is None and gl.data_nbytes(many) == gl.stride_table(many).linear_of((2**40 - 3,)) + 1      # none of them changes an order
+    assert element_loops(many) is None and gl.xla.data_nbytes(many) == gl.stride_table(many).linear_of((2**40 - 3,)) + 1      # none of them changes an order
 
 
 def test_data_of_many_elements_in_combined_dimensions_take_no_time():
     """Places repeat after 100 elements and after 100 rows: 10^4 elements are looked at, not 10^10."""
     shape = gl.parse_shape("u8[100000,99999]{1,0:T(*,100)(30)(3,7)}")
     window = np.meshgrid(np.arange(99_000, 100_000), np.arange(99_700, 99_999), indexing="ij")
-    assert element_loops(shape) is None and gl.data_nbytes(shape) == int(np.max(gl.stride_table(shape).linear_of(window))) + 1
+    assert element_loops(shape) is None and gl.xla.data_nbytes(shape) == int(np.max(gl.stride_table(shape).linear_of(window))) + 1
 
 
 @pytest.mark.parametrize("text, data, logical, whole", [
@@ -74,5 +74,5 @@ def test_data_of_many_elements_in_combined_dimensions_take_no_time():
 ])
 def test_three_sizes_of_one_shape(text, data, logical, whole):
     shape = gl.parse_shape(text)
-    assert (gl.data_nbytes(shape), shape.unpadded_nbytes, shape.nbytes) == (data, logical, whole)
+    assert (gl.xla.data_nbytes(shape), shape.unpadded_nbytes, shape.nbytes) == (data, logical, whole)
     assert math.prod(shape.dimensions) == shape.extent_product

@@ -55,7 +55,7 @@ def test_shapes_are_bitcasts_exactly_when_all_places_agree():
     for one, other in itertools.product(wide, repeat=2):
         if one.element_count != other.element_count:
             continue
-        found = gl.reshape_is_bitcast(one, other)
+        found = gl.xla.reshape_is_bitcast(one, other)
         kinds[found] += 1
         assert found == (one.buffer_size == other.buffer_size and np.array_equal(places(one), places(other))), (one, other)
         if one.dimensions == other.dimensions:
@@ -76,7 +76,7 @@ def test_shapes_are_bitcasts_exactly_when_all_places_agree():
 def test_tilings_that_are_no_nest_of_loops(one, other, same):
     one, other = gl.parse_shape(one), gl.parse_shape(other)
     assert None in (element_loops(one), element_loops(other)) and one.buffer_size == other.buffer_size or not same
-    assert gl.reshape_is_bitcast(one, other) == np.array_equal(places(one), places(other)) == same
+    assert gl.xla.reshape_is_bitcast(one, other) == np.array_equal(places(one), places(other)) == same
 
 
 @pytest.mark.parametrize("one, other, same", [
@@ -84,10 +84,10 @@ def test_tilings_that_are_no_nest_of_loops(one, other, same):
     ("f32[3,3]{1,0:T(*,4)(3)}", "f32[3,3]{1,0:T(*,4)(3)M(8)}", True), ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", False),
 ])
 def test_past_the_limit_only_what_is_written_the_same_is_the_same(one, other, same, monkeypatch):
-    assert gl.reshape_is_bitcast(one, other)
+    assert gl.xla.reshape_is_bitcast(one, other)
     monkeypatch.setattr(same_places, "CHUNK", 4)
     monkeypatch.setattr(same_places, "MOST", 4)
-    assert gl.reshape_is_bitcast(one, other) == same
+    assert gl.xla.reshape_is_bitcast(one, other) == same
 
 
 @pytest.mark.parametrize("one, other, same", [
@@ -97,7 +97,7 @@ def test_past_the_limit_only_what_is_written_the_same_is_the_same(one, other, sa
 def test_separable_tilings_are_compared_one_dimension_at_a_time(one, other, same, monkeypatch):
     """A period of one is 8 rows and 128 columns: few numbers in each dimension, but more indices than are looked at."""
     monkeypatch.setattr(same_places, "MOST", 300)
-    assert gl.reshape_is_bitcast(one, other) == same
+    assert gl.xla.reshape_is_bitcast(one, other) == same
 
 
 UNEVEN = [[(4,), (3,)], [(4,), (3,), (1,)], [(4,), (3,), (3, 3)], [(8,), (3,)], [(3, 5)], [(3, 5), (2, 2)], [(3, 5), (2, 2), (1,)], [("*", 7)],
@@ -110,7 +110,7 @@ def test_dimensions_longer_than_their_periods_are_compared_as_if_to_the_end():
               for order in list(itertools.permutations(range(len(dimensions))))[::-3 if len(dimensions) == 3 else 1] for tiles in UNEVEN]
     kinds = {True: 0, False: 0}
     for one, other in itertools.product(shapes, shapes[::2]):
-        found = gl.reshape_is_bitcast(one, other)
+        found = gl.xla.reshape_is_bitcast(one, other)
         kinds[found] += 1
         assert found == np.array_equal(places(one), places(other)), (one, other)
     assert {shape.buffer_size for shape in shapes} == {3000} and min(kinds.values()) > 50
@@ -136,7 +136,7 @@ def test_after_a_period_every_place_has_moved_by_one_distance(shape, run, elemen
     ("f32[8]{0:T(4)(3)L(36)}", "f32[8]{0:T(4)(3)(3,3)L(36)}", False),                 # 6 or 9 places for each tile, the first is the same
 ])
 def test_large_arrays_are_compared_as_far_as_they_differ(one, other, same):
-    assert gl.reshape_is_bitcast(one, other) == gl.reshape_is_bitcast(other, one) == same
+    assert gl.xla.reshape_is_bitcast(one, other) == gl.xla.reshape_is_bitcast(other, one) == same
 
 
 @pytest.mark.parametrize("dimensions", [(4, 8), (2, 4), (4, 4), (2, 1, 4), (2, 2, 2)], ids=str)
@@ -151,11 +151,11 @@ def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dimen
             np.array_equal(places(source)[numbers.transpose(permutation).reshape(-1)], places(target))
             for permutation in itertools.permutations(range(len(dimensions)))
             if numbers.transpose(permutation).shape == target.dimensions)
-        found = gl.deduce_transpose_dimensions_for_bitcast(source, target)
+        found = gl.xla.deduce_transpose_dimensions_for_bitcast(source, target)
         found_some += exists
         assert (found is not None) == exists, (source, target)
-        assert found is None or gl.transpose_is_bitcast(source, target, found)
-        assert gl.is_reshape_or_transpose_bitcast(source, target) == (exists or gl.reshape_is_bitcast(source, target))
+        assert found is None or gl.xla.transpose_is_bitcast(source, target, found)
+        assert gl.xla.is_reshape_or_transpose_bitcast(source, target) == (exists or gl.xla.reshape_is_bitcast(source, target))
     assert found_some > 50
 
 
@@ -198,12 +198,12 @@ def test_same_bytes_exactly_when_the_independent_model_says_so(dimensions):
 
 
 def test_tiles_that_change_nothing():
-    assert gl.is_untiled("f32[2,4]{1,0:T(1,2)(1,1)}") and gl.is_untiled("f32[7]{0}") and not gl.is_untiled("f32[7]{0:T(2)}")
+    assert gl.xla.is_untiled("f32[2,4]{1,0:T(1,2)(1,1)}") and gl.xla.is_untiled("f32[7]{0}") and not gl.xla.is_untiled("f32[7]{0:T(2)}")
 
 
 def test_decompositions_and_alignments_of_tiles_say_no():
     with pytest.raises(gl.LayoutError, match="tiled elements have no row-major order"):
-        gl.decompose_bitcast("f32[16,128]{1,0:T(8,128)}", "f32[2048]")
-    assert gl.align_layouts("f32[16,128]{1,0:T(8,128)}", (2048,)) is None
-    assert str(gl.align_layouts("s4[6,4]{0,1:E(4)S(2)}", (2, 3, 4))) == "s4[2,3,4]{1,0,2:E(4)S(2)}"
-    assert str(gl.with_descending_layout_and_same_physical_layout("f32[16,9]{0,1:T(8,128)}")) == "f32[9,16]{1,0:T(8,128)}"
+        gl.xla.decompose_bitcast("f32[16,128]{1,0:T(8,128)}", "f32[2048]")
+    assert gl.xla.align_layouts("f32[16,128]{1,0:T(8,128)}", (2048,)) is None
+    assert str(gl.xla.align_layouts("s4[6,4]{0,1:E(4)S(2)}", (2, 3, 4))) == "s4[2,3,4]{1,0,2:E(4)S(2)}"
+    assert str(gl.xla.with_descending_layout_and_same_physical_layout("f32[16,9]{0,1:T(8,128)}")) == "f32[9,16]{1,0:T(8,128)}"

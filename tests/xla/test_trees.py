@@ -14,29 +14,29 @@ INDICES = [(), (0,), (0, 0), (0, 1), (1,), (2,), (3,), (4,)]
 @settings(max_examples=60, deadline=None)
 @given(all_shapes())
 def test_every_shape_stands_where_its_index_leads(shape):
-    found = list(gl.subshapes(shape))
+    found = list(gl.xla.subshapes(shape))
     assert found[0] == ((), shape) and [index for index, _ in found] == sorted(index for index, _ in found)
-    assert all(gl.subshape(shape, index) is part and gl.index_is_valid(shape, index) for index, part in found)
-    after = [index for index, _ in gl.subshapes(shape, post_order=True)]
+    assert all(gl.xla.subshape(shape, index) is part and gl.xla.index_is_valid(shape, index) for index, part in found)
+    after = [index for index, _ in gl.xla.subshapes(shape, post_order=True)]
     assert sorted(after) == [index for index, _ in found]
-    assert all(gl.is_prefix(after[later], after[earlier]) == (after[later] == after[earlier][:len(after[later])])
+    assert all(gl.xla.is_prefix(after[later], after[earlier]) == (after[later] == after[earlier][:len(after[later])])
                for later in range(len(after)) for earlier in range(later))
-    assert not any(gl.is_prefix(after[earlier], after[later]) for later in range(len(after)) for earlier in range(later))
-    leaves = [part for _, part in gl.leaf_shapes(shape)]
+    assert not any(gl.xla.is_prefix(after[earlier], after[later]) for later in range(len(after)) for earlier in range(later))
+    leaves = [part for _, part in gl.xla.leaf_shapes(shape)]
     assert leaves == (list(shape.leaves()) if isinstance(shape, TupleShape) else [shape])
-    assert [index for index, _ in found if gl.is_leaf_index(shape, index)] == [index for index, _ in gl.leaf_shapes(shape)]
-    assert gl.map_arrays(lambda array: array, shape) == shape
-    assert gl.equal_structure(shape, shape) and gl.shapes_compatible_kind(shape, shape)
+    assert [index for index, _ in found if gl.xla.is_leaf_index(shape, index)] == [index for index, _ in gl.xla.leaf_shapes(shape)]
+    assert gl.xla.map_arrays(lambda array: array, shape) == shape
+    assert gl.xla.equal_structure(shape, shape) and gl.xla.shapes_compatible_kind(shape, shape)
 
 
 def test_indices_of_a_tree():
-    assert [index for index, _ in gl.subshapes(TREE)] == INDICES
-    assert [index for index, _ in gl.subshapes(TREE, post_order=True)] == [(0, 0), (0, 1), (0,), (1,), (2,), (3,), (4,), ()]
-    assert [index for index, _ in gl.leaf_shapes(TREE)] == [(0, 0), (0, 1), (1,), (3,), (4,)]
+    assert [index for index, _ in gl.xla.subshapes(TREE)] == INDICES
+    assert [index for index, _ in gl.xla.subshapes(TREE, post_order=True)] == [(0, 0), (0, 1), (0,), (1,), (2,), (3,), (4,), ()]
+    assert [index for index, _ in gl.xla.leaf_shapes(TREE)] == [(0, 0), (0, 1), (1,), (3,), (4,)]
     assert [(index, str(array)) for index, array in arrays(TREE)] == [((0, 0), "f32[2,3]{0,1}"), ((0, 1), "s4[3]{0:E(4)}"),
                                                                       ((3,), "bf16[4]{0}")]
-    assert not gl.index_is_valid(TREE, (5,)) and not gl.index_is_valid(TREE, (1, 0)) and not gl.index_is_valid(TREE, (-1,))
-    assert not gl.is_leaf_index(TREE, (2,)) and gl.is_leaf_index(TREE, (3,))
+    assert not gl.xla.index_is_valid(TREE, (5,)) and not gl.xla.index_is_valid(TREE, (1, 0)) and not gl.xla.index_is_valid(TREE, (-1,))
+    assert not gl.xla.is_leaf_index(TREE, (2,)) and gl.xla.is_leaf_index(TREE, (3,))
 
 
 @pytest.mark.parametrize("index, message", [
@@ -47,7 +47,7 @@ def test_indices_of_a_tree():
 ])
 def test_an_index_that_leads_nowhere(index, message):
     tree = TupleShape((TupleShape((TupleShape((Shape("f32", ()),)), TokenShape())),))
-    for function in (gl.subshape, gl.is_leaf_index, lambda *args: gl.with_subshape(*args, TokenShape())):
+    for function in (gl.xla.subshape, gl.xla.is_leaf_index, lambda *args: gl.xla.with_subshape(*args, TokenShape())):
         with pytest.raises(IndexError) as caught:
             function(tree, index)
         assert str(caught.value) == message
@@ -55,29 +55,29 @@ def test_an_index_that_leads_nowhere(index, message):
 
 def test_what_is_no_shape_is_refused_at_once():
     with pytest.raises(TypeError, match="shape must be a shape or its text, not int"):
-        gl.subshapes(3)
+        gl.xla.subshapes(3)
     with pytest.raises(gl.ShapeTextError):
-        gl.subshapes("(f32[2]")
+        gl.xla.subshapes("(f32[2]")
 
 
 def test_a_shape_is_put_into_a_tree_at_every_index():
     for place in INDICES:
-        changed = gl.with_subshape(TREE, place, "u8[7]")
-        assert str(gl.subshape(changed, place)) == "u8[7]{0}"
-        for index, part in gl.subshapes(TREE):
-            if not gl.is_prefix(index, place) and not gl.is_prefix(place, index):
-                assert gl.subshape(changed, index) is part
+        changed = gl.xla.with_subshape(TREE, place, "u8[7]")
+        assert str(gl.xla.subshape(changed, place)) == "u8[7]{0}"
+        for index, part in gl.xla.subshapes(TREE):
+            if not gl.xla.is_prefix(index, place) and not gl.xla.is_prefix(place, index):
+                assert gl.xla.subshape(changed, index) is part
     assert str(TREE) == "((f32[2,3]{0,1}, s4[3]{0:E(4)}), token[], (), b(bf16[4]{0}), opaque[])"
 
 
 def test_tuples_are_cut_and_appended_to():
     assert str(TREE[1:4]) == "(token[], (), b(bf16[4]{0}))" and TREE[4] == OpaqueShape() and TREE[5:] == TupleShape(())
     assert str(TREE[:2].append(TokenShape())[1:]) == "(token[], token[])"
-    assert gl.maybe_tuple_shape([TREE]) is TREE and gl.maybe_tuple_shape(["f32[]", TREE[1]]) == gl.parse_shape("(f32[], token[])")
+    assert gl.xla.maybe_tuple_shape([TREE]) is TREE and gl.xla.maybe_tuple_shape(["f32[]", TREE[1]]) == gl.parse_shape("(f32[], token[])")
     with pytest.raises(LayoutTypeError, match=r"shapes 'f32\[2\]' is one text: give a sequence of shapes"):
-        gl.maybe_tuple_shape("f32[2]")
+        gl.xla.maybe_tuple_shape("f32[2]")
     with pytest.raises(TypeError, match="shapes entry 1 must be a shape or its text, not int"):
-        gl.maybe_tuple_shape(["f32[]", 3])
+        gl.xla.maybe_tuple_shape(["f32[]", 3])
 
 
 @pytest.mark.parametrize("entry, kind", [(3, "an int"), ("f32[2]", "a str"), (None, "a NoneType"), ([], "a list")])
@@ -98,37 +98,37 @@ def test_elements_of_all_arrays_are_counted():
 # ---- all arrays together ---------------------------------------------------------------------------
 
 def test_arrays_are_changed_wherever_they_stand():
-    assert str(gl.map_arrays(Shape.with_default_order, TREE)) == (
+    assert str(gl.xla.map_arrays(Shape.with_default_order, TREE)) == (
         "((f32[2,3]{1,0}, s4[3]{0:E(4)}), token[], (), b(bf16[4]{0}), opaque[])")
-    assert str(gl.update_element_size_in_bits("(s4[3], b(u2[3]), f32[2]{0:E(32)}, pred[2])", True)) == (
+    assert str(gl.xla.update_element_size_in_bits("(s4[3], b(u2[3]), f32[2]{0:E(32)}, pred[2])", True)) == (
         "(s4[3]{0:E(4)}, b(u2[3]{0:E(2)}), f32[2]{0}, pred[2]{0})")
-    assert str(gl.update_element_size_in_bits("(s4[3]{0:E(4)S(1)}, u8[2]{0:E(8)})", False)) == "(s4[3]{0:S(1)}, u8[2]{0})"
+    assert str(gl.xla.update_element_size_in_bits("(s4[3]{0:E(4)S(1)}, u8[2]{0:E(8)})", False)) == "(s4[3]{0:S(1)}, u8[2]{0})"
 
 
 def test_questions_about_all_arrays():
-    assert gl.has_element_type(TREE, "bf16") and gl.has_element_type(TREE, "s4") and not gl.has_element_type(TREE, "f16")
-    assert gl.has_custom_element_size_in_bits(TREE) and not gl.has_custom_element_size_in_bits("(f32[], b(s4[3]))")
-    assert gl.has_custom_element_size_in_bits("b(f32[2]{0:E(32)})") and not gl.has_custom_element_size_in_bits("token[]")
+    assert gl.xla.has_element_type(TREE, "bf16") and gl.xla.has_element_type(TREE, "s4") and not gl.xla.has_element_type(TREE, "f16")
+    assert gl.xla.has_custom_element_size_in_bits(TREE) and not gl.xla.has_custom_element_size_in_bits("(f32[], b(s4[3]))")
+    assert gl.xla.has_custom_element_size_in_bits("b(f32[2]{0:E(32)})") and not gl.xla.has_custom_element_size_in_bits("token[]")
 
 
 def test_layouts_of_a_tree_are_checked_and_the_bad_one_is_named():
-    gl.validate_layouts(TREE)
+    gl.xla.validate_layouts(TREE)
     with pytest.raises(LayoutError) as caught:
-        gl.validate_layouts("(f32[2], (token[], b(f32[2]{0:E(4)})))")
+        gl.xla.validate_layouts("(f32[2], (token[], b(f32[2]{0:E(4)})))")
     assert str(caught.value) == ("element_size_in_bits 4 is no size that f32 is stored in for f32[2]{0:E(4)}: it is one of 0, 32; "
                                  "it stands at (1, 1) of (f32[2]{0}, (token[], b(f32[2]{0:E(4)})))")
     with pytest.raises(LayoutError) as caught:
-        gl.validate_layouts("f32[2]{0:E(4)}")
+        gl.xla.validate_layouts("f32[2]{0:E(4)}")
     assert str(caught.value).endswith("it is one of 0, 32")
 
 
 def test_layouts_are_copied_to_a_tree_of_the_same_structure():
     target = "((u8[7,8], u8[9]), token[], (), b(u8[1]), opaque[])"
-    copied = gl.copy_layout_between_shapes(TREE, target)
+    copied = gl.xla.copy_layout_between_shapes(TREE, target)
     assert str(copied) == "((u8[7,8]{0,1}, u8[9]{0:E(4)}), token[], (), b(u8[1]{0}), opaque[])"
-    assert gl.layouts_in_shapes_equal(copied, TREE) and not gl.layouts_in_shapes_equal(target, TREE)
-    assert gl.layouts_in_shapes_equal(target, TREE, minor_to_major_only=True) is False
-    assert gl.layouts_in_shapes_equal("(s4[3]{0:E(4)}, (u8[]))", "(u8[4], (u8[]))", minor_to_major_only=True)
+    assert gl.xla.layouts_in_shapes_equal(copied, TREE) and not gl.xla.layouts_in_shapes_equal(target, TREE)
+    assert gl.xla.layouts_in_shapes_equal(target, TREE, minor_to_major_only=True) is False
+    assert gl.xla.layouts_in_shapes_equal("(s4[3]{0:E(4)}, (u8[]))", "(u8[4], (u8[]))", minor_to_major_only=True)
 
 
 @pytest.mark.parametrize("source, target, message", [
@@ -139,7 +139,7 @@ def test_layouts_are_copied_to_a_tree_of_the_same_structure():
 ])
 def test_layouts_that_cannot_be_copied(source, target, message):
     with pytest.raises(LayoutError) as caught:
-        gl.copy_layout_between_shapes(source, target)
+        gl.xla.copy_layout_between_shapes(source, target)
     assert str(caught.value) == message
 
 
@@ -153,30 +153,30 @@ def test_layouts_that_cannot_be_copied(source, target, message):
     ("(f32[2])", "f32[2]", False, False, False, False), ("token[]", "opaque[]", False, False, False, False),
 ])
 def test_compatible_shapes(first, second, compatible, without_type, without_precision, kind):
-    assert gl.shapes_compatible(first, second) == compatible
-    assert gl.shapes_compatible(first, second, ignore_element_type=True) == without_type
-    assert gl.shapes_compatible(first, second, ignore_float_precision=True) == without_precision
-    assert gl.shapes_compatible_kind(first, second) == kind
+    assert gl.xla.shapes_compatible(first, second) == compatible
+    assert gl.xla.shapes_compatible(first, second, ignore_element_type=True) == without_type
+    assert gl.xla.shapes_compatible(first, second, ignore_float_precision=True) == without_precision
+    assert gl.xla.shapes_compatible_kind(first, second) == kind
 
 
 def test_buffers_are_of_another_kind_unless_they_are_ignored():
-    assert not gl.shapes_compatible_kind("b(f32[2])", "u8[3]")
-    assert gl.shapes_compatible_kind("b(f32[2])", "u8[3]", ignore_buffer=True)
-    assert not gl.shapes_compatible_kind("b(f32[2])", "u8[3,1]", ignore_buffer=True)
+    assert not gl.xla.shapes_compatible_kind("b(f32[2])", "u8[3]")
+    assert gl.xla.shapes_compatible_kind("b(f32[2])", "u8[3]", ignore_buffer=True)
+    assert not gl.xla.shapes_compatible_kind("b(f32[2])", "u8[3,1]", ignore_buffer=True)
 
 
 def test_arrays_compared_by_one_thing():
-    assert gl.same_dimensions("f32[2,?]", "u8[2,5]{0,1}") and not gl.same_dimensions("f32[2,?]", "u8[3,5]")
-    assert not gl.same_dimensions("f32[2]", "f32[2,2]") and gl.same_dimensions("f32[]", "s8[]")
-    assert gl.same_rank("f32[2,3]", "f32[7,7]") and not gl.same_rank("f32[2]", "f32[]")
-    assert gl.same_element_type("f32[2]", "f32[]") and not gl.same_element_type("f32[2]", "s32[2]", ignore_float_precision=True)
-    for function in (gl.same_dimensions, gl.same_rank, gl.same_element_type):
+    assert gl.xla.same_dimensions("f32[2,?]", "u8[2,5]{0,1}") and not gl.xla.same_dimensions("f32[2,?]", "u8[3,5]")
+    assert not gl.xla.same_dimensions("f32[2]", "f32[2,2]") and gl.xla.same_dimensions("f32[]", "s8[]")
+    assert gl.xla.same_rank("f32[2,3]", "f32[7,7]") and not gl.xla.same_rank("f32[2]", "f32[]")
+    assert gl.xla.same_element_type("f32[2]", "f32[]") and not gl.xla.same_element_type("f32[2]", "s32[2]", ignore_float_precision=True)
+    for function in (gl.xla.same_dimensions, gl.xla.same_rank, gl.xla.same_element_type):
         with pytest.raises(TypeError, match="first must be a Shape or its text, not TupleShape"):
             function(TREE, "f32[2]")
 
 
 def test_structures_of_tuples():
-    assert gl.equal_structure("(f32[], (f32[2], ()))", "(b(u8[]), (token[], ()))")
+    assert gl.xla.equal_structure("(f32[], (f32[2], ()))", "(b(u8[]), (token[], ()))")
     for other in ("(f32[], f32[2], ())", "((f32[2], ()), f32[])", "(f32[], (f32[2], f32[]))", "f32[]", "(f32[])"):
-        assert not gl.equal_structure("(f32[], (f32[2], ()))", other)
-    assert gl.equal_structure(BufferShape(Shape("f32", ())), "token[]") and not gl.equal_structure("()", "token[]")
+        assert not gl.xla.equal_structure("(f32[], (f32[2], ()))", other)
+    assert gl.xla.equal_structure(BufferShape(Shape("f32", ())), "token[]") and not gl.xla.equal_structure("()", "token[]")

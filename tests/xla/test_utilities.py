@@ -29,7 +29,7 @@ def visited(shape, base, count, increment):
 def test_every_index_comes_in_the_order_of_the_layout(dimensions):
     for order in itertools.permutations(range(len(dimensions))):
         shape = Shape("u8", dimensions, Layout(order))
-        found = gl.each_index(shape)
+        found = gl.xla.each_index(shape)
         assert found.dtype == np.int64 and found.shape == (shape.rank, shape.element_count)
         assert found.T.tolist() == visited(shape, (0,) * shape.rank, dimensions, (1,) * shape.rank)
         if shape.rank and shape.element_count:
@@ -40,11 +40,11 @@ def test_parts_of_the_indices_with_steps():
     for order in itertools.permutations(range(3)):
         shape = Shape("u8", (5, 4, 6), Layout(order))
         for base, count, increment in itertools.product([(0, 0, 0), (1, 2, 0)], [(4, 2, 6), (0, 1, 5), (3, 0, 0)], [(1, 1, 1), (2, 1, 3)]):
-            found = gl.each_index(shape, base, count, increment)
+            found = gl.xla.each_index(shape, base, count, increment)
             assert found.T.tolist() == visited(shape, base, count, increment)
-    pinned = gl.each_index("u8[5,4]", base=(2, 0), count=(0, 4), increment=(0, 1))
+    pinned = gl.xla.each_index("u8[5,4]", base=(2, 0), count=(0, 4), increment=(0, 1))
     assert pinned.tolist() == [[2, 2, 2, 2], [0, 1, 2, 3]]
-    assert gl.each_index("u8[5]", base=(3,)).tolist() == [[3, 4]]
+    assert gl.xla.each_index("u8[5]", base=(3,)).tolist() == [[3, 4]]
 
 
 @pytest.mark.parametrize("arguments, kind, message", [
@@ -59,12 +59,12 @@ def test_parts_of_the_indices_with_steps():
 ])
 def test_indices_that_cannot_be_visited(arguments, kind, message):
     with pytest.raises(kind) as caught:
-        gl.each_index("u8[5,4]", **arguments)
+        gl.xla.each_index("u8[5,4]", **arguments)
     assert str(caught.value) == message
 
 
 def test_a_count_past_the_end_is_no_matter_where_no_step_lands_there():
-    assert gl.each_index("u8[5]", count=(6,), increment=(4,)).tolist() == [[0, 4]]
+    assert gl.xla.each_index("u8[5]", count=(6,), increment=(4,)).tolist() == [[0, 4]]
 
 
 # ---- edits -----------------------------------------------------------------------------------------
@@ -124,12 +124,12 @@ def test_strides_are_row_major_exactly_when_numpy_calls_the_array_contiguous():
     for dimensions in [(), (3,), (1,), (0, 2), (2, 3), (1, 3), (3, 1), (2, 1, 3), (1, 1)]:
         for choice in itertools.product([2, 4, 6, 12, 24, 99], repeat=len(dimensions)):
             array = np.lib.stride_tricks.as_strided(np.zeros(1000, np.float16), dimensions, choice)
-            found = gl.byte_strides_is_major_to_minor(choice, dimensions, "f16")
+            found = gl.xla.byte_strides_is_major_to_minor(choice, dimensions, "f16")
             seen.add(found)
             assert found == array.flags.c_contiguous, (dimensions, choice)
     assert seen == {True, False}
     with pytest.raises(LayoutError, match=r"byte_strides \(4,\) has 1 entry for 2 dimensions \(2, 3\)"):
-        gl.byte_strides_is_major_to_minor((4,), (2, 3), "f32")
+        gl.xla.byte_strides_is_major_to_minor((4,), (2, 3), "f32")
 
 
 def test_strides_as_if_nothing_were_packed():
@@ -142,7 +142,7 @@ def test_strides_as_if_nothing_were_packed():
 
 @pytest.mark.parametrize("text, factor", [("bf16[2048]{0:T(1024)(128)(2,1)}", 2), ("s8[4096]{0:T(1024)(128)(4,1)}", 4)])
 def test_the_factor_of_interleaved_arrays(text, factor):
-    assert gl.packed_factor_for_1d_interleaved_array(text) == factor
+    assert gl.xla.packed_factor_for_1d_interleaved_array(text) == factor
     shape = gl.parse_shape(text)                        # elements 128 apart lie together
     assert gl.linearize(np.arange(factor)[None] * 128, shape).tolist() == list(range(factor))
 
@@ -154,19 +154,19 @@ def test_the_factor_of_interleaved_arrays(text, factor):
 ])
 def test_arrays_that_are_not_interleaved(text, named):
     with pytest.raises(LayoutError) as caught:
-        gl.packed_factor_for_1d_interleaved_array(text)
+        gl.xla.packed_factor_for_1d_interleaved_array(text)
     assert str(caught.value) == (f"{named} of {gl.parse_shape(text)} are not those of an interleaved array: "
                                  "one dimension with tiles T(a)(b)(k,1)")
 
 
 def test_dimensions_that_a_reshape_leaves_alone_are_found_in_the_order_asked():
     source, target = (2, 3, 5, 7, 6), (6, 5, 1, 7, 2, 3)
-    assert gl.reshape_leaves_dimensions_unmodified(source, target, (2, 3)) == (1, 3)
-    assert gl.reshape_leaves_dimensions_unmodified(source, target, (3,)) == (3,)
-    assert gl.reshape_leaves_dimensions_unmodified(source, target, ()) == ()
-    assert gl.reshape_leaves_dimensions_unmodified(source, target, (2, 4)) is None
+    assert gl.xla.reshape_leaves_dimensions_unmodified(source, target, (2, 3)) == (1, 3)
+    assert gl.xla.reshape_leaves_dimensions_unmodified(source, target, (3,)) == (3,)
+    assert gl.xla.reshape_leaves_dimensions_unmodified(source, target, ()) == ()
+    assert gl.xla.reshape_leaves_dimensions_unmodified(source, target, (2, 4)) is None
     with pytest.raises(LayoutError, match=r"dimension 5 is out of range for source \(2, 3, 5, 7, 6\): there are 5 dimensions"):
-        gl.reshape_leaves_dimensions_unmodified(source, target, (5,))
+        gl.xla.reshape_leaves_dimensions_unmodified(source, target, (5,))
 
 
 def test_memory_spaces_have_names():

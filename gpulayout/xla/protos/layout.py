@@ -40,6 +40,7 @@ def layout_to_proto(layout: Layout | str, dialect: str = "xla", *, into: bytes =
     tiles and split configurations too.  LayoutError names what the dialect cannot say: padding today; tiles and all later
     properties in 2017; a number as padding value and tiles with `*` in both.  Needs the extra `proto`.
 
+    >>> from gpulayout import Layout
     >>> layout_to_proto(Layout((0, 1), padded_dimensions=(3, 5), padding_value="lowest"), "2017").hex(" ")
     '0a 02 00 01 12 02 03 05 18 03'
     """

@@ -1,0 +1,150 @@
+"""gl.transpose against indices worked out name by name, on every executor."""
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpulayout as gl
+
+DTYPES = ("bool", "int8", "float16", "float32", "float64", "complex128", "datetime64[s]", "S2", "V16")
+
+
+def numbered(shape, dtype="int32"):
+    """An array whose elements all have other bytes, as far as their width allows."""
+    dtype = np.dtype(dtype)
+    if dtype == bool:
+        return np.arange(math.prod(shape)).reshape(shape) % 3 == 0
+    wide = np.arange(math.prod(shape) * dtype.itemsize, dtype=np.uint32) * 2654435761 >> 24
+    return wide.astype(np.uint8).view(dtype).reshape(shape)
+
+
+def expected(array, before, after, sizes):
+    """Element by element: `before` and `after` are lists of names for every axis, `sizes` by name."""
+    names = list(sizes)
+    result = np.empty([math.prod(sizes[name] for name in group) for group in after], array.dtype)
+    for values in itertools.product(*(range(size) for size in sizes.values())):
+        index = dict(zip(names, values))
+        places = []
+        for side in (before, after):
+            place = []
+            for group in side:
+                number = 0
+                for name in group:
+                    number = number * sizes[name] + index[name]
+                place.append(number)
+            places.append(tuple(place))
+        result[places[1]] = array[places[0]]
+    return result
+
+
+def text(groups):
+    return " ".join(f"({' '.join(group)})" if len(group) != 1 else group[0] for group in groups)
+
+
+@st.composite
+def rearrangements(draw):
+    """(before, after, sizes): up to five names, each side in groups of its own."""
+    names = draw(st.lists(st.sampled_from("abcdexyz"), max_size=5, unique=True))
+    sizes = {name: draw(st.sampled_from((1, 2, 3, 4, 5))) for name in names}
+    sides = []
+    for order in (names, draw(st.permutations(names))):
+        groups, rest = [], list(order)
+        while rest:
+            count = draw(st.integers(1, len(rest)))
+            groups.append(rest[:count])
+            rest = rest[count:]
+        sides.append(groups)
+    return *sides, sizes
+
+
+@given(rearrangements())
+def test_patterns_move_every_element_where_its_names_say(found):
+    before, after, sizes = found
+    array = numbered([math.prod(sizes[name] for name in group) for group in before])
+    result = gl.transpose(array, f"{text(before)} -> {text(after)}", **sizes)
+    assert np.array_equal(result, expected(array, before, after, sizes)) and result.flags.c_contiguous
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))) + [(0, -1, 1, 2)])
+def test_orders_of_numbers_are_those_of_numpy(executor, order):
+    array = numbered((3, 4, 2, 5), "float32")
+    result = gl.transpose(executor.array(array), order)
+    assert executor.host(result).tobytes() == np.ascontiguousarray(array.transpose(order)).tobytes() and result.shape == array.transpose(order).shape
+
+
+@pytest.mark.parametrize("pattern, sizes", [("h w c -> c h w", {}), ("(h w) k c -> c k w h", {"h": 2}), ("h w c d -> (d c) h w", {}),
+                                            ("... c -> c ...", {}), ("a ... -> ... a", {}), ("h ... -> (...) h", {})])
+def test_patterns_on_every_executor(executor, pattern, sizes):
+    shape = (4, 3, 5, 2)[:pattern.partition("->")[0].replace("(h w)", "h").count(" ")] if "..." not in pattern else (4, 3, 5)
+    array = numbered(shape)
+    names = {"h w c -> c h w": (2, 0, 1), "... c -> c ...": (2, 0, 1), "a ... -> ... a": (1, 2, 0)}
+    result = executor.host(gl.transpose(executor.array(array), pattern, **sizes))
+    if pattern in names:
+        assert np.array_equal(result, array.transpose(names[pattern]))
+    elif "(...)" in pattern:
+        assert np.array_equal(result, array.reshape(4, 15).T)
+    elif "(h w)" in pattern:
+        assert np.array_equal(result, array.reshape(2, 2, 3, 5).transpose(3, 2, 1, 0))
+    else:
+        assert np.array_equal(result, array.transpose(3, 2, 0, 1).reshape(10, 4, 3))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_width_of_element_and_any_strides(dtype):
+    array = numbered((4, 6, 10), dtype)
+    for source in (array, array[::-1, ::2, 1::3], array.T, np.broadcast_to(array[:1], (7, 6, 10)), array[:0], array[0, 0, 0]):
+        result = gl.transpose(source)
+        assert result.tobytes() == np.ascontiguousarray(source.T).tobytes() and result.dtype == array.dtype and result.shape == source.T.shape
+
+
+def test_an_output_is_written_and_returned():
+    array, out = numbered((3, 4)), np.zeros((4, 3), np.int32)
+    assert gl.transpose(array, "a b -> b a", out=out) is out and np.array_equal(out, array.T)
+
+
+def test_sizes_of_0_and_1():
+    assert gl.transpose(np.zeros((0, 4), "f4"), "(a b) c -> c b a", a=3).shape == (4, 0, 3)
+    assert gl.transpose(np.ones((2, 1), "f4"), "a 1 -> 1 a 1").shape == (1, 2, 1)
+    assert gl.transpose(np.float32(3)[()] * np.ones(()), "->").shape == ()
+
+
+@pytest.mark.parametrize("axes, sizes, message", [
+    ("h w c", {}, "axes 'h w c' is not a pattern such as 'h w c -> c h w': it has 0 arrows"),
+    ("h w -> w h", {}, "axes 'h w -> w h' names 2 axes on the left: the array has 3"),
+    ("h w c -> h w", {}, "axes 'h w c -> h w' has no c on the right: both sides name the same axes, since no element is dropped or repeated"),
+    ("h w c -> h w c d", {}, "axes 'h w c -> h w c d' has no d on the left: both sides name the same axes, since no element is dropped or repeated"),
+    ("h h c -> c h h", {}, "axes 'h h c -> c h h' names h twice on the left"),
+    ("h (w c -> c h w", {}, "axes 'h (w c -> c h w' has parentheses that do not fit: '(' stands alone"),
+    ("h w) c -> c h w", {}, "axes 'h w) c -> c h w' has parentheses that do not fit: ')' stands alone or in another pair"),
+    ("h (...) -> (...) h", {}, "axes 'h (...) -> (...) h' takes ... apart: the axes without a name stand alone on the left"),
+    ("h, w, c -> c h w", {}, "axes 'h, w, c -> c h w' is not a pattern such as 'h w c -> c h w': it has ',' in it"),
+    ("(a b) w c -> a b w c", {}, "axes '(a b) w c -> a b w c' does not say the sizes of a and b: give one of them, a=..."),
+    ("(a b) w c -> a b w c", {"a": 3}, "axes '(a b) w c -> a b w c' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 3 x b"),
+    ("h w c -> c h w", {"h": 5}, "axes 'h w c -> c h w' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 5"),
+    ("h w c -> c h w", {"n": 5}, "size n belongs to no axis of 'h w c -> c h w'"),
+    ("1 w c -> c w", {}, "axes '1 w c -> c w' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 1"),
+    ((0, 1, 1), {}, "axes (0, 1, 1) is not an ordering of dimensions 0..2 for an array of shape (4, 5, 6): dimension 1 appears twice"),
+])
+def test_what_does_not_fit_is_refused(axes, sizes, message):
+    with pytest.raises(gl.LayoutError) as error:
+        gl.transpose(np.zeros((4, 5, 6), "f4"), axes, **sizes)
+    assert str(error.value) == message
+
+
+def test_other_errors():
+    with pytest.raises(TypeError, match="^sizes h belong to a pattern"):
+        gl.transpose(np.zeros((2, 3)), (1, 0), h=2)
+    with pytest.raises(TypeError, match="^array has dtype object, of 8 bytes"):
+        gl.transpose(np.zeros((2, 3), object))
+    with pytest.raises(TypeError, match="^array has dtype .*, of 12 bytes"):
+        gl.transpose(np.zeros((2, 3), "V12"))
+    with pytest.raises(TypeError, match="^out has dtype float64, but array has float32$"):
+        gl.transpose(np.zeros((2, 3), "f4"), out=np.zeros((3, 2)))
+    with pytest.raises(BufferError, match="^out has shape"):
+        gl.transpose(np.zeros((2, 3), "f4"), out=np.zeros((2, 3), "f4"))
+    square = np.zeros((3, 3), "f4")
+    with pytest.raises(BufferError, match="overlap in memory"):
+        gl.transpose(square, out=square)

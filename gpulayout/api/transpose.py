@@ -24,8 +24,8 @@ from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array
 
 CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}         # bytes of an element -> a type of that width
-_TOKEN = re.compile(r"\s*(\.\.\.|[A-Za-z_]\w*|[()1])")
-_REST = "..."
+_TOKEN = re.compile(r"\.\.\.|[A-Za-z_]\w*|~?\w+|\S")
+_NAME = re.compile(r"~\d+|[A-Za-z_]\w*|\.\.\.")
 Groups = list[list[str]]         # for every axis the names of the axes that it is made of
 
 
@@ -90,59 +90,56 @@ def _rearranged(pattern: str, shape: Sequence[int], strides: Sequence[int], size
 
 
 def _sides(pattern: str, rank: int) -> tuple[Groups, Groups]:
-    """Both sides of a pattern, with `...` written out as names for as many axes as there are."""
+    """Both sides of a pattern, with `...` written out as names, ~0 ~1 and so on, for as many axes as there are."""
+    if "~" in pattern:                                       # it begins names of our own
+        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has '~' in it")
     sides = pattern.split("->")
     if len(sides) != 2:
         raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {checks.counted(len(sides) - 1, 'arrow')}")
-    before, after = (_groups(side, pattern) for side in sides)
     if re.search(r"\([^)]*\.\.\.", sides[0]):
         raise LayoutError(f"axes {pattern!r} takes ... apart: the axes without a name stand alone on the left")
-    spare = rank - len(before) + 1
-    rest = [f"{_REST}{number}" for number in range(spare)] if [_REST] in before and spare >= 0 else []
-    before, after = ([written for group in side for written in _written_out(group, rest)] for side in (before, after))
-    names = [[name for group in side for name in group if name != "1"] for side in (before, after)]
+    rest = " ".join(f"~{number}" for number in range(rank + 1 - len(_groups(sides[0], pattern))))
+    before, after = (_groups(side.replace("...", rest), pattern) for side in sides)
+    names = [[name for group in side for name in group] for side in (before, after)]
     for side, found in zip(("left", "right"), names):
-        twice = next((name for name in found if found.count(name) > 1), None)
+        seen: set[str] = set()
+        twice = next((name for name in found if name in seen or seen.add(name)), None)
         if twice:
-            raise LayoutError(f"axes {pattern!r} names {twice.rstrip('0123456789')} twice on the {side}")
+            raise LayoutError(f"axes {pattern!r} names {_shown(twice)} twice on the {side}")
     for one, other, side in ((*names, "right"), (*names[::-1], "left")):
-        lost = next((name for name in one if name not in other), None)
+        known = set(other)
+        lost = next((name for name in one if name not in known), None)
         if lost:
-            raise LayoutError(f"axes {pattern!r} has no {lost} on the {side}: both sides name the same axes, since no element is dropped or repeated")
+            raise LayoutError(f"axes {pattern!r} has no {_shown(lost)} on the {side}: both sides name the same axes, since no element is dropped or repeated")
     if len(before) != rank:
         raise LayoutError(f"axes {pattern!r} names {len(before)} {'axis' if len(before) == 1 else 'axes'} on the left: the array has {rank}")
     return before, after
 
 
+def _shown(name: str) -> str:
+    return "..." if name.startswith("~") else name
+
+
 def _groups(side: str, pattern: str) -> Groups:
-    """The axes of one side: a name is a list of itself, parentheses a list of names, and 1 an axis of one element."""
+    """The axes of one side: a name is a list of itself, parentheses a list of names; 1 is an axis of no names, so of one element."""
     groups: Groups = []
-    inside, position = False, 0
-    while side[position:].strip():
-        found = _TOKEN.match(side, position)
-        if not found:
-            raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {side[position:].strip()[0]!r} in it")
-        token, position = found[1], found.end()
+    inside = False
+    for token in _TOKEN.findall(side):
         if token in "()":
             if inside == (token == "("):
                 raise LayoutError(f"axes {pattern!r} has parentheses that do not fit: {token!r} stands alone or in another pair")
             inside = token == "("
             if inside:
                 groups.append([])
+        elif token != "1" and not _NAME.fullmatch(token):
+            raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {token!r} in it")
         elif inside:
-            groups[-1].append(token)
+            groups[-1] += [token] * (token != "1")
         else:
-            groups.append([token])
+            groups.append([token] * (token != "1"))
     if inside:
         raise LayoutError(f"axes {pattern!r} has parentheses that do not fit: '(' stands alone")
     return groups
-
-
-def _written_out(group: list[str], rest: list[str]) -> Groups:
-    """The group with names for `...`, which alone is several axes and in parentheses several of one."""
-    if group == [_REST]:
-        return [[name] for name in rest]
-    return [[written for name in group for written in (rest if name == _REST else [name] if name != "1" else [])]]
 
 
 def _taken_apart(pattern: str, groups: Groups, shape: Sequence[int], strides: Sequence[int], sizes: dict[str, int]

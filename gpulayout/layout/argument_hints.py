@@ -1,37 +1,38 @@
 """Arguments one step away from right ones, such as Tile(8, 128): the error says what to write instead."""
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import numbers
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutTypeError
 
 Made = TypeVar("Made")
-Slip = Callable[[type, tuple, dict], str | None]
+Slip = Callable[[type, tuple[Any, ...], dict[str, Any]], str | None]
 
 
 def corrects(slip: Slip) -> Callable[[type[Made]], type[Made]]:
     """A decorator for classes: LayoutTypeError when `slip` has something to say about the arguments of the constructor."""
     def decorate(made: type[Made]) -> type[Made]:
-        init = made.__init__
+        init: Callable[..., None] = made.__init__
 
         @functools.wraps(init)
-        def __init__(self, *values, **fields):
+        def __init__(self: Any, *values: Any, **fields: Any) -> None:
             problem = slip(made, values, fields)
             if problem:
                 raise LayoutTypeError(problem)
             init(self, *values, **fields)
 
-        made.__init__ = __init__
+        made.__init__ = __init__                             # type: ignore[method-assign]
         return made
     return decorate
 
 
-def of_one_sequence(made: type, values: tuple, fields: dict) -> str | None:
+def of_one_sequence(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
     """The slip of a class whose only argument without a name is a sequence.
 
     >>> from gpulayout import Tile
@@ -42,11 +43,11 @@ def of_one_sequence(made: type, values: tuple, fields: dict) -> str | None:
     """
     if len(values) < 2:
         return None
-    field = next(iter(made.__dataclass_fields__))
+    field = next(iter(dataclasses.fields(made))).name
     return f"{field} of a {made.__name__} must be one sequence, not {len(values)} arguments: write gl.{made.__name__}({checks.shown(values)})"
 
 
-def of_layout(made: type, values: tuple, fields: dict) -> str | None:
+def of_layout(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
     """Dimension numbers one by one, other fields without their names, or text."""
     if not values or isinstance(values[0], numbers.Integral):
         return of_one_sequence(made, values, fields)
@@ -58,7 +59,7 @@ def of_layout(made: type, values: tuple, fields: dict) -> str | None:
     return None
 
 
-def of_shape(made: type, values: tuple, fields: dict) -> str | None:
+def of_shape(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
     """Sizes one by one, or the text of a whole shape."""
     if len(values) == 1 and isinstance(values[0], str) and "[" in values[0]:
         text = checks.value_text(values[0])

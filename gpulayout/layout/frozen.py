@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 
 class Frozen:
@@ -10,13 +11,13 @@ class Frozen:
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _fields(self) -> dict:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}          # type: ignore[arg-type]
 
     # Pickle and copy keep the fields alone: everything else is worked out anew, as a hash differs from process to process.
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return self._fields()
 
-    def __setstate__(self, state: dict) -> None:
-        self.__init__(**state)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)                               # type: ignore[misc]

@@ -12,8 +12,9 @@ at the high end of each dimension.  With widths (3, 5) the second example become
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_layout
@@ -22,7 +23,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, scalar_key, value_text
 from gpulayout.layout.split_config import SplitConfig, as_split_configs
-from gpulayout.layout.tile import Tile, as_tiles, reach
+from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
 
 # The least and the greatest value of every field that is one number.  XLA keeps the memory space in a signed byte.
 _NUMBERS = {
@@ -70,7 +71,17 @@ class Layout(Frozen):
     index_type: ElementType | None = field(default=None, kw_only=True)
     pointer_type: ElementType | None = field(default=None, kw_only=True)
 
-    def __post_init__(self):
+    if TYPE_CHECKING:                                        # what a caller may write; the fields say what they become
+        def __init__(self, minor_to_major: Iterable[int], *, padded_dimensions: Iterable[int] | None = None,
+                     padding_value: PaddingValue | Scalar | str | None = None, tiles: Iterable[Tile | Iterable[int | Combine | str]] = (),
+                     tail_padding_alignment: int = 1, element_size_in_bits: int = 0, memory_space: int = 0,
+                     split_configs: Iterable[SplitConfig] = (), dynamic_shape_metadata_prefix_bytes: int = 0,
+                     index_type: ElementType | str | None = None, pointer_type: ElementType | str | None = None) -> None: ...
+
+        _key: tuple[object, ...]
+        _hash: int
+
+    def __post_init__(self) -> None:
         order = checks.permutation("minor_to_major", self.minor_to_major)
         widths = _padded_dimensions(self.padded_dimensions, order)
         self._set("minor_to_major", order)
@@ -108,7 +119,7 @@ class Layout(Frozen):
         return Layout(range(checks.count("rank", rank)))
 
     @staticmethod
-    def from_major_to_minor(major_to_minor: Iterable[int], **fields) -> Layout:
+    def from_major_to_minor(major_to_minor: Iterable[int], **fields: Any) -> Layout:
         """The layout whose dimensions run in the given order, most major first (as JAX writes it).
 
         >>> Layout.from_major_to_minor((0, 3, 1, 2)).minor_to_major
@@ -179,7 +190,7 @@ class Layout(Frozen):
     # Tiles belong to physical positions.  An edit that only renames dimensions keeps them; one that would put other
     # dimensions under the tiles is refused, because the result would be the layout of other bytes.
 
-    def replace(self, **fields) -> Layout:
+    def replace(self, **fields: Any) -> Layout:
         """A copy with some fields replaced."""
         return type(self)(**self._fields() | fields)
 
@@ -247,7 +258,8 @@ class Layout(Frozen):
             raise LayoutError(f"tiles {''.join(map(str, self.tiles))} would change their meaning by {edit}{self._context}: they "
                               f"touch the {checks.counted(touched, 'most minor dimension')}; drop them first, with replace(tiles=())")
 
-    def _rebuild(self, order, widths_of, splits=None) -> Layout:
+    def _rebuild(self, order: Iterable[int], widths_of: Callable[[tuple[int, ...]], Iterable[int]],
+                 splits: Iterable[SplitConfig] | None = None) -> Layout:
         widths = self.padded_dimensions
         return self.replace(minor_to_major=tuple(order), split_configs=self.split_configs if splits is None else tuple(splits),
                             padded_dimensions=None if widths is None else tuple(widths_of(widths)))
@@ -289,7 +301,7 @@ def _number(field: str, value: object, least: int, most: int) -> int:
     return found
 
 
-def _padded_dimensions(value: object, order: tuple[int, ...]) -> tuple[int, ...] | None:
+def _padded_dimensions(value: Any, order: tuple[int, ...]) -> tuple[int, ...] | None:
     """One width for every dimension, or None."""
     if value is None:
         return None

@@ -9,6 +9,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import as_layout
 from gpulayout.layout.padding import canonical_scalar, pad_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 _BYTE = np.dtype(np.uint8)
 
@@ -47,10 +51,16 @@ class Shape(Frozen):
 
     element_type: ElementType
     dimensions: tuple[int | Unbounded, ...]
-    layout: Layout | None = None
-    dynamic_dimensions: tuple[bool, ...] = field(default=None, kw_only=True)
+    layout: Layout = None                                    # type: ignore[assignment]
+    dynamic_dimensions: tuple[bool, ...] = field(default=None, kw_only=True)         # type: ignore[arg-type]
 
-    def __post_init__(self):
+    if TYPE_CHECKING:                                        # what a caller may write; the fields say what they become
+        def __init__(self, element_type: str | DTypeLike, dimensions: Iterable[int | Unbounded], layout: Layout | str | None = None, *,
+                     dynamic_dimensions: Iterable[bool] | None = None) -> None: ...
+
+        _hash: int
+
+    def __post_init__(self) -> None:
         self._set("element_type", ElementType.of(self.element_type))
         self._set("dimensions", checked_dimensions(self.dimensions))
         self._set("dynamic_dimensions", checked_flags(self.dynamic_dimensions, self.dimensions))
@@ -301,7 +311,7 @@ class Shape(Frozen):
 
     # ---- edits: each gives a new shape -----------------------------------------------------------------
 
-    def replace(self, **fields) -> Shape:
+    def replace(self, **fields: Any) -> Shape:
         """A copy with some fields replaced."""
         return type(self)(**self._fields() | fields)
 

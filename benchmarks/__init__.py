@@ -1,1 +1,1 @@
-"""Benchmarks: what to run (cases), who runs it (numpy_side, cuda_side), the clocks, and the report."""
+"""Benchmarks: what is moved (cases), who moves it (peers), where and how it is timed (the sides, the clocks), one run and one report."""

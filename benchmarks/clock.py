@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.contender import Contender
+from benchmarks.peers.contender import Contender
 
 
 class Samples(NamedTuple):
@@ -87,11 +87,20 @@ class Effort(NamedTuple):
     rounds          samples per contender
     sample_seconds  about how long one sample takes
     calls           the fewest and the most calls in a sample
+    small_calls     the same of a small case, which takes four times as many rounds
     """
 
     rounds: int
     sample_seconds: float
     calls: tuple[int, int]
+    small_calls: tuple[int, int] = (1000, 5000)
+
+    def quick(self) -> Effort:
+        """Enough to show that everything runs."""
+        return self._replace(calls=(1, 3), small_calls=(10, 20))
+
+    def of_small_calls(self) -> Effort:
+        return Effort(4 * self.rounds, 5e-3, self.small_calls)
 
 
 def take_turns(contenders: Sequence[Contender], clock_of: Callable[[Contender], Any], effort: Effort, statistic: str) -> list[Samples]:

@@ -1,9 +1,15 @@
-"""The `side` fixture and the work that all benchmark files share."""
+"""The `side` and `measure` fixtures that the bench_*.py files share."""
 import pytest
 
+from benchmarks.cases.select import quick
 from benchmarks.numpy_side import NumpySide
-from benchmarks.report import family
+from benchmarks.record import kernel_of
+from benchmarks.recorder import find, prepared
 from gpulayout.api.backends import gpu_problem
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="benchmarks of tiny arrays: shows that everything runs, not how fast")
 
 
 def pytest_configure(config):
@@ -20,35 +26,45 @@ def cuda_side():
     return CudaSide()
 
 
+@pytest.fixture(scope="session")
+def numpy_side():
+    return NumpySide()
+
+
 @pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
 def side(request):
     """Where the arrays live: NumPy's on the CPU, CuPy's on a GPU."""
-    side = NumpySide() if request.param == "numpy" else request.getfixturevalue("cuda_side")
+    side = request.getfixturevalue("numpy_side" if request.param == "numpy" else "cuda_side")
     yield side
     side.release()
 
 
 @pytest.fixture
-def measure(benchmark, side):
-    """measure(case, contender name, output): checks that all contenders agree, then times the one."""
-    def measure(case, name, output):
+def measure(benchmark, side, request):
+    """measure(section, case, contender's name on the CPU, output): checks that all contenders agree, then times the one."""
+    def measure(section, case, name, output):
+        if request.config.getoption("--quick"):
+            case, = quick([case])
         reason = side.why_not(case)
         if reason:
             pytest.skip(reason)
-        contender = next((c for c in side.prepare(case).contenders if (c.name, c.output) == (name.format(side.name), output)), None)
-        if contender is None:
-            pytest.skip(f"no {name.format(side.name)} with {output} output")
-        clock = side.clock
+        found = prepared(side, section, case)
+        contender = find(found, name.replace("numpy", side.name), output)
+        benchmark.group = f"{case.name}, {output} output"
+        plan = kernel_of(case)
+        benchmark.extra_info.update(backend=side.name, contender=contender.name, family=plan.family if plan else "index", output=output,
+                                    bytes_moved=case.bytes_moved)
+        if section == "small":
+            benchmark(contender.call, 0)
+            return
 
         def run():
             contender.call(0)
-            clock.synchronize()
+            side.clock.synchronize()
 
-        benchmark.group = f"{side.name}: {case.name}, {output} output"
-        copy = min(clock.sample(ceiling, 1) for _ in range(5) for ceiling in side.ceilings(case))
         benchmark.pedantic(run, rounds=5, warmup_rounds=1)
-        seconds = benchmark.stats.stats.median if benchmark.stats else None       # none with --benchmark-disable
-        benchmark.extra_info.update(backend=side.name, family=family(case), output=output, bytes_moved=case.bytes_moved)
-        if seconds:
+        if benchmark.stats:                                                       # there are none with --benchmark-disable
+            seconds = benchmark.stats.stats.median
+            copy = min(side.clock.sample(each, 1) for _ in range(5) for each in found.contenders if each.output == "copy")
             benchmark.extra_info.update(gb_per_s=case.bytes_moved / seconds / 1e9, fraction_of_copy=copy / seconds)
     return measure

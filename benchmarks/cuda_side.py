@@ -1,4 +1,4 @@
-"""The benchmarks on a GPU: CuPy arrays and CUDA events; peers.py has the libraries this one is measured beside.
+"""The benchmarks on a GPU: CuPy arrays and CUDA events, beside the libraries that peers/stages.py finds.
 
 Everything runs on one stream of our own, which CuPy and PyTorch are told to use.  JAX keeps its streams to itself: it is
 timed by wall clock over many calls.
@@ -12,29 +12,19 @@ from collections.abc import Sequence
 import cupy
 
 import gpulayout as gl
-from benchmarks import peers
-from benchmarks.cases import Case, MoveCase
+from benchmarks.cases.case import Case
+from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES, LEFT_OUT
+from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort, EventClock, Samples, WallClock, take_turns
-from benchmarks.contender import (
-    OURS,
-    Contender,
-    Prepared,
-    Refused,
-    agreeing,
-    array_contenders,
-    for_sweep,
-    in_turn,
-    input_and_output,
-    reason_of,
-    scrambled,
-)
-from benchmarks.goals import PREPARED_CALL
-from benchmarks.gpu_cases import GPU_CASES, GPU_SMALL_CASES, LEFT_OUT
-from benchmarks.peers import words
-from benchmarks.ttc import TTC_CASES
+from benchmarks.peers import stages
+from benchmarks.peers.agreement import agreeing
+from benchmarks.peers.arrays import array_contenders, as_copy, small_calls
+from benchmarks.peers.contender import OURS, Contender, Prepared, Refused, for_sweep, in_turn, reason_of
+from benchmarks.peers.inputs import input_and_output, scrambled
+from benchmarks.peers.words import words
 
 LEAD_BYTES = 1 << 28         # of one copy in front of a sample, 0.1 ms and more
-SMALL_CALLS = 500            # of a small case in one sample: the launch queue holds about a thousand, so the host never waits
+SMALL_CALLS = (500, 500)     # of a small case in one sample: the launch queue holds about a thousand, so the host never waits
 HOST_SECONDS = 40e-6         # of one call at most, to be covered by such copies
 
 # JAX would take most of the memory at once, and never gives back what it took; torch.compile would start a pool of processes.
@@ -45,13 +35,11 @@ ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_
 class CudaSide:
     """How cases are prepared and timed on the current CUDA device."""
 
-    name = "cupy"
-    cases: Sequence[Case] = GPU_CASES
-    small_cases: Sequence[MoveCase] = GPU_SMALL_CASES
-    sweep: Sequence[MoveCase] = TTC_CASES
-    left_out = LEFT_OUT
-    effort = Effort(5, 8e-3, (1, 50))
-    full_effort = Effort(7, 20e-3, (2, 50))
+    name, statistic = "cupy", "median"
+    cases: dict[str, Sequence[Case]] = {"small": GPU_SMALL_CASES, "cases": GPU_CASES, "ttc": TTC_CASES}
+    with_peers, notes, left_out = True, {}, LEFT_OUT
+    effort = Effort(5, 8e-3, (1, 50), SMALL_CALLS)
+    full_effort = Effort(7, 20e-3, (2, 50), SMALL_CALLS)
 
     def __init__(self):
         for name, value in ENVIRONMENT.items():
@@ -59,10 +47,10 @@ class CudaSide:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
         self.missing: dict[str, str] = {}
-        self.torch, jax = (peers.optional(name, self.missing) for name in ("torch", "jax"))
+        self.torch, jax = (stages.on_gpu(name, self.missing) for name in ("torch", "jax"))
         if self.torch is not None:
             self.torch.cuda.set_stream(self.torch.cuda.ExternalStream(self.stream.ptr))
-        self.stages = peers.load(self.torch, jax, self.missing)
+        self.stages = stages.load(self.torch, jax, self.missing)
         self.events = EventClock(cupy, self.stream, self._lead)
         self.wall = self.clock = WallClock(cupy.cuda.runtime.deviceSynchronize)
         self.host = WallClock(cupy.cuda.runtime.deviceSynchronize, host_only=True)
@@ -89,23 +77,24 @@ class CudaSide:
         cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, cupy.cuda.runtime.memcpyDeviceToDevice,
                                       self.stream.ptr)
 
-    def prepare(self, case: Case, stage: int = 0, sweep: bool = False) -> Prepared:
-        """The contenders of a stage, checked against each other; those of CuPy itself belong to the first."""
+    def prepare(self, section: str, case: Case, stage: int = 0) -> Prepared:
+        """The contenders of a stage, checked against each other; CuPy's own and the plain copies belong to the first."""
         pairs = [input_and_output(cupy, case, seed) for seed in range(self._pairs(case))]
-        contenders, refused = array_contenders(cupy, case, pairs), []
+        contenders, refused = array_contenders(cupy, case, pairs) if section != "small" else self._small(case, *pairs[0]), []
         checked_alone = {contender.name for contender in contenders} - {OURS} if stage else set()
-        for peer in self.stages[stage].peers:
+        for peer in self.stages[stage].peers if section != "small" else ():
             try:
                 contenders += peer(case, pairs)
             except Exception as error:
                 refused.append(Refused(getattr(peer, "__name__", type(peer).__name__), reason_of(error)))
-        if sweep and not stage:
+        if section == "ttc" and not stage:
             contenders = for_sweep(contenders)
         self.stream.synchronize()
         kept, disagreeing = agreeing(cupy, case, contenders, pairs)
-        return Prepared([c for c in kept if c.name not in checked_alone], refused + disagreeing)
+        copies = [] if stage or section == "small" else self.copies(case)
+        return Prepared([*copies, *(c for c in kept if c.name not in checked_alone)], refused + disagreeing)
 
-    def ceilings(self, case: Case) -> list[Contender]:
+    def copies(self, case: Case) -> list[Contender]:
         """Plain copies that read and write as many bytes: the driver's, and our own kernel's.  The faster one counts."""
         count = max(case.bytes_moved // 2, 1)
         buffers = [(scrambled(cupy, -(-count // 4), seed).view(cupy.uint8)[:count], cupy.ones(count, cupy.uint8))
@@ -114,29 +103,18 @@ class CudaSide:
         return [Contender("cudaMemcpyAsync", "copy", in_turn(buffers, self._copy)),
                 Contender(f"{OURS} copy kernel", "copy", in_turn(buffers, plan))]
 
-    def prepare_small(self, case: MoveCase) -> list[Contender]:
+    def _small(self, case: Case, given: cupy.ndarray, out: cupy.ndarray) -> list[Contender]:
         """Single small calls: how long the host is busy with each."""
-        given, out = input_and_output(cupy, case, seed=1)
-        buffer, source, target = given.reshape(-1), case.source, case.target
-        plan = gl.plan(source, target)
-        view = given.transpose(case.order) if case.order else given
-        shaped = out.reshape(view.shape)
-        contenders = [
-            Contender("cupy.copyto", "call", lambda i: cupy.copyto(shaped, view)),
-            Contender(PREPARED_CALL, "call", lambda i: plan(buffer, out)),
-            Contender(f"{OURS} relayout(buffer, source, target, out=out)", "call",
-                      lambda i: gl.relayout(buffer, source, target, out=out)),
-        ]
+        contenders = small_calls(cupy, case, given, out)
         if self.torch is not None:
-            to, view_of = words(self.torch.from_dlpack, shaped), words(self.torch.from_dlpack, view)
-            contenders.append(Contender("torch copy_", "call", lambda i: to.copy_(view_of)))
+            view, to = (words(self.torch.from_dlpack, array) for array in as_copy(case, given, out))
+            contenders.append(Contender("torch copy_", "call", lambda i: to.copy_(view)))
         return contenders
 
     def take(self, contenders: Sequence[Contender], effort: Effort) -> list[Samples]:
-        return take_turns(contenders, lambda contender: self.wall if contender.wait else self.events, effort, "median")
-
-    def take_small(self, contenders: Sequence[Contender], effort: Effort) -> list[Samples]:
-        return take_turns(contenders, lambda _: self.host, Effort(4 * effort.rounds, 5e-3, (SMALL_CALLS, SMALL_CALLS)), "best")
+        if contenders[0].output == "call":
+            return take_turns(contenders, lambda _: self.host, effort, "best")
+        return take_turns(contenders, lambda contender: self.wall if contender.wait else self.events, effort, self.statistic)
 
     def release(self) -> None:
         """Give memory back before the next case."""
@@ -144,3 +122,6 @@ class CudaSide:
         cupy.get_default_memory_pool().free_all_blocks()
         if self.torch is not None:
             self.torch.cuda.empty_cache()
+
+    def close(self) -> None:
+        """Leave the process as it was: nothing to do."""

@@ -1,111 +1,202 @@
-"""What the figures of a GPU run must reach.  Fractions are of the run's own copy ceiling, counting bytes read and bytes written.
+"""What the figures of a run must reach: the CPU's goals, a GPU's, and the judgement of both.
 
-A case holds its own fraction (`goal`); what is said of a whole run is said here.
+A ratio is the peer's time over this library's, so 2 is twice as fast and below 1 the peer wins.  A fraction is of the run's own plain
+copy; the fraction that is wanted of a single case stands in the case.
 """
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-PREPARED_CALL = "gpulayout plan(buffer, out)"                    # the contender's name
+from benchmarks.cases.cpu_goals import CHANNELS, LONG_ROWS, REVERSAL, TWO_DIMENSIONS
+from benchmarks.cases.wanted import TTC_ROW
+from benchmarks.peers.contender import PREPARED_CALL, UNPLANNED_CALL
+from benchmarks.record import Record, above_first, best_peer, fraction_of, mean, ratio, time_of
 
-ALIGNED = {1: 0.92, 2: 0.92, 4: 0.95, 8: 0.95, 16: 0.95}         # 2-D transposes by element bytes, both extents whole vectors
-ODD = {1: 0.60, 2: 0.75, 4: 0.85, 8: 0.85}                       # with extents that are not
-ATTENTION = 0.95
-THREE_CHANNELS = 0.90
-PACKING = 0.92                                                   # of bytes read and bytes written once
-TILES = 0.85                                                     # whole tiles, to them and from them
-INDEX = 0.88
-TTC_ROW, TTC_MEAN = 0.75, 0.92                                   # every one of the 57, and their geometric mean
+COPY, NAIVE, TORCH, JAX = "numpy.copyto of one run", "numpy.copyto", "torch copy_", "jax.jit"
+MEGABYTE = 1e6
 PEER_ROW, PEER_MEAN = 0.97, 1.3                                  # the best peer's time over ours: on every row, and its geometric mean
+TTC_MEAN = 0.92
 HOST_US = 5.0                                                    # at most, of host time for one call of a prepared plan with `out`
 
-_VECTOR = 16
+
+class Figure(NamedTuple):
+    """A number, and the case it comes from where it is one case's."""
+
+    value: float
+    case: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f}" + f" ({self.case})" * bool(self.case)
 
 
-def transpose_goal(itemsize: int, rows: int, columns: int) -> float | None:
-    """The goal of a 2-D transpose; None where a side is no longer than a vector, which is no tile's work."""
-    if min(rows, columns) * itemsize <= _VECTOR:
-        return None
-    aligned = rows * itemsize % _VECTOR == 0 and columns * itemsize % _VECTOR == 0
-    return (ALIGNED if aligned else ODD).get(itemsize)
+class Goal(NamedTuple):
+    """One line of the table: figures with one thread and with all, and the bounds they must keep; None: none is set or measured.
 
+    On a GPU there is one figure.
+    """
 
-class Verdict(NamedTuple):
-    """What was measured against what is wanted; `met` is None where there is nothing to compare."""
-
+    against: str
     what: str
-    found: float | None
-    wanted: float
+    found: Sequence[Figure | None]
+    bounds: Sequence[float | None]
     at_most: bool = False
 
     @property
-    def met(self) -> bool | None:
-        if self.found is None:
-            return None
-        return self.found <= self.wanted if self.at_most else self.found >= self.wanted
+    def missed(self) -> list[bool]:
+        """Of each figure that can be judged."""
+        return [missed for _, missed in self._judged()]
 
-    def __str__(self) -> str:
-        found = "not measured" if self.found is None else f"{self.found:.2f}"
-        return f"{self.what}: {found}, wanted {'at most ' * self.at_most}{self.wanted:.2f}" + ", MISSED" * (self.met is False)
+    @property
+    def verdict(self) -> str:
+        """"met", "missed", or with how many threads it was missed."""
+        missed = [words for words, missed in self._judged() if missed]
+        if not self.missed:
+            return "not measured"
+        if not missed:
+            return "met"
+        return "**missed**" if all(self.missed) else f"**missed** {missed[0]}"
+
+    def _judged(self) -> list[tuple[str, bool]]:
+        return [(words, found.value > bound if self.at_most else found.value < bound)
+                for found, bound, words in zip(self.found, self.bounds, ("with one thread", "with all threads"))
+                if found is not None and bound is not None]
 
 
-def case_verdicts(record: dict[str, Any]) -> list[Verdict]:
-    """What a case's record says of the case's goal and of its peers."""
-    found, name = [], record["case"]
-    if record.get("goal"):
-        found.append(Verdict(f"{name}: of a copy", fraction_of(record), record["goal"]))
+def least(figures: Sequence[Figure]) -> Figure | None:
+    """The smallest, None of nothing."""
+    return min(figures, default=None)
+
+
+def most(figures: Sequence[Figure]) -> Figure | None:
+    """The largest, None of nothing."""
+    return max(figures, default=None)
+
+
+def middle(figures: Sequence[Figure]) -> Figure | None:
+    """The geometric mean, None of nothing."""
+    return Figure(mean([figure.value for figure in figures])) if figures else None
+
+
+class Wanted(NamedTuple):
+    """One line of what is wanted.
+
+    against  what it is measured against; {cases} is how many of the section's cases there are
+    figure   of a record and a number of threads: what is judged, None where it was not measured
+    summary  what stands for all cases: least, most or middle
+    bounds   with one thread and with all; None: none is set
+    chosen   the records that count
+    """
+
+    against: str
+    what: str
+    section: str
+    figure: Callable[[Record, int], float | None]
+    summary: Callable[[Sequence[Figure]], Figure | None]
+    bounds: Sequence[float | None]
+    chosen: Callable[[Record], bool] = lambda record: True
+    at_most: bool = False
+
+
+def _over(peer: str, output: str = "warm", peer_output: str | None = None, peer_threads: int | None = None) -> Callable[[Record, int], float | None]:
+    return lambda record, threads: ratio(record, peer, output, threads, peer_output, peer_threads)
+
+
+def _scratch(record: Record, threads: int) -> float | None:
+    return next((entry["bytes"] / MEGABYTE for entry in record["scratch"] if entry["threads"] == threads), None)
+
+
+def _flat(itemsizes: range) -> Callable[[Record], bool]:
+    return lambda record: record["group"] == TWO_DIMENSIONS and record["itemsize"] in itemsizes
+
+
+def _indices(kind: str, peer: str, warm: float, fresh: float) -> list[Wanted]:
+    against = f"`{peer.replace('numpy', 'np')}`, 10M int64, ranks 3, 4, 6"
+    return [Wanted(against, f"{words} output at least {bound}", "index", _over(peer, output, "fresh", 1), least, (bound, bound),
+                   lambda record: record["kind"] == kind) for output, words, bound in (("warm", "warm", warm), ("fresh", "new", fresh))]
+
+
+_COPYTO = "`np.copyto(dst, src.transpose(p))`, {cases}"
+_TORCH = "torch `dst.copy_(src.permute(p))`, {cases}"
+_JAX = "jax `jnp.transpose` jitted, new output on both sides, {cases}"
+_PLAIN = "a plain copy of as many bytes in as many threads"
+_CALLS = "small arrays (1 KB), µs above `np.copyto`"
+
+CPU_GOALS: Sequence[Wanted] = (
+    Wanted(_COPYTO, "never below 0.95", "relayout", _over(NAIVE, peer_threads=1), least, (0.95, 0.95)),
+    Wanted(_COPYTO, "geometric mean at least 2.2 with one thread, 3.8 with two", "relayout", _over(NAIVE, peer_threads=1), middle, (2.2, 3.8)),
+    Wanted(_COPYTO, "2-D of 4 bytes and more at least 3", "relayout", _over(NAIVE, peer_threads=1), least, (3.0, 3.0), _flat(range(4, 17))),
+    Wanted(_COPYTO, "2-D of 1 and 2 bytes at least 4", "relayout", _over(NAIVE, peer_threads=1), least, (4.0, 4.0), _flat(range(1, 3))),
+    Wanted(_COPYTO, "reversal of 32^5 at least 10", "relayout", _over(NAIVE, peer_threads=1), least, (10.0, 10.0),
+           lambda record: record["case"] == REVERSAL),
+    Wanted(_TORCH, "geometric mean at least 1.3 with one thread, 1.75 with two", "relayout", _over(TORCH), middle, (1.3, 1.75)),
+    Wanted(_TORCH, "no case below 0.8 with two", "relayout", _over(TORCH), least, (None, 0.8)),
+    Wanted(_JAX, "never below 1.0", "relayout", _over(JAX, "fresh"), least, (None, 1.0)),
+    Wanted(_JAX, "geometric mean at least 1.5", "relayout", _over(JAX, "fresh"), middle, (None, 1.5)),
+    Wanted(_PLAIN, "pack and unpack with long rows at least 0.85", "padding", _over(COPY, "warm", "copy"), least, (0.85, 0.85),
+           lambda record: record["group"] == LONG_ROWS),
+    Wanted(_PLAIN, "channels-last 3 to 4 at least 0.45", "padding", _over(COPY, "warm", "copy"), least, (0.45, 0.45),
+           lambda record: record["group"] == CHANNELS and record["kind"] == "pack"),
+    *_indices("delinearize", "numpy.unravel_index", 3.0, 2.0),
+    *_indices("linearize", "numpy.ravel_multi_index", 1.7, 1.3),
+    Wanted(_CALLS, "planned call with `out=` at most 3", "small", lambda record, count: above_first(record, PREPARED_CALL, count), most,
+           (3.0, 3.0), at_most=True),
+    Wanted(_CALLS, "`gl.relayout` at most 8", "small", lambda record, count: above_first(record, UNPLANNED_CALL, count), most,
+           (8.0, 8.0), at_most=True),
+    Wanted("new allocation, MB beyond the output, {cases}", "at most 4", "relayout", _scratch, most, (4.0, 4.0), at_most=True),
+)
+
+
+def _host_us(record: Record, threads: int) -> float | None:
+    seconds = time_of(record, PREPARED_CALL, "call", threads)
+    return None if seconds is None else seconds * 1e6
+
+
+def _best(record: Record, threads: int = 0) -> float | None:
     peer = best_peer(record)
+    return peer and peer["against"]
+
+
+def _of_copy(record: Record, threads: int) -> float | None:
+    return fraction_of(record)
+
+
+def _ttc(element_type: str) -> list[Wanted]:
+    return [Wanted(f"a copy, TTC {element_type}, {{cases}}", f"{words} at least {bound}", "ttc", _of_copy, summary, (bound,),
+                   lambda record: record["case"].startswith(element_type + " "))
+            for words, summary, bound in (("geometric mean", middle, TTC_MEAN), ("every one", least, TTC_ROW))]
+
+
+# Packed elements are left out of the mean: no peer's own kernel moves them, so they would make it easier.
+GPU_GOALS: Sequence[Wanted] = (
+    Wanted("host time of one call, µs", f"prepared plan at most {HOST_US}", "small", _host_us, most, (HOST_US,), at_most=True),
+    *_ttc("f32"), *_ttc("f64"),
+    Wanted("best peer, {cases}", f"geometric mean at least {PEER_MEAN}", "cases", _best, middle, (PEER_MEAN,),
+           lambda record: record["group"] != "packed"),
+    Wanted("best peer, TTC, {cases}", f"geometric mean at least {PEER_MEAN}", "ttc", _best, middle, (PEER_MEAN,)),
+)
+
+
+def goals(found: Record) -> list[Goal]:
+    """All lines, in the order in which they were set.  A plain run on a CPU has none, and one of tiny arrays is not judged."""
+    wanted = CPU_GOALS if "counts" in found else GPU_GOALS if found["machine"].get("gpu") else ()
+    return [_judge(found, one) for one in wanted]
+
+
+def _judge(found: Record, wanted: Wanted) -> Goal:
+    records = [record for record in found[wanted.section] if wanted.chosen(record)]
+    columns = [[Figure(value, record["case"]) for record in records if (value := wanted.figure(record, count)) is not None]
+               for count in found.get("counts", (0,))]
+    here = len(found[wanted.section])
+    listed = found.get("listed", {}).get(wanted.section, here)
+    cases = f"{listed} cases" if here == listed else f"{here} of {listed} cases"
+    return Goal(wanted.against.format(cases=cases), wanted.what, [wanted.summary(column) for column in columns], wanted.bounds, wanted.at_most)
+
+
+def case_goals(record: Record) -> list[Goal]:
+    """What is wanted of a single case on a GPU: its own fraction of a copy, and no peer that is faster."""
+    fraction, peer = fraction_of(record), best_peer(record)
+    found = [Goal(record["case"], "of a copy", [fraction and Figure(fraction)], [record["goal"]])] if record.get("goal") else []
     if peer:
-        found.append(Verdict(f"{name}: {peer['contender']} ({peer['output']})", peer["against"], PEER_ROW))
+        found.append(Goal(record["case"], f"{peer['contender']} ({peer['output']})", [Figure(peer["against"])], [PEER_ROW]))
     return found
-
-
-def run_verdicts(cases: Sequence[dict[str, Any]], ttc: Sequence[dict[str, Any]], small: Sequence[dict[str, Any]]) -> list[Verdict]:
-    """What the whole run says: the slowest prepared call, the 57 transpositions by element type, and all peers together.
-
-    Packed elements are left out of the mean of the instances: no peer's own kernel moves them, so they would make it easier.
-    """
-    calls = [run["best_us"] for record in small for run in record["runs"] if run["contender"] == PREPARED_CALL]
-    found = [Verdict("host time of one call of a prepared plan, us", max(calls, default=None), HOST_US, at_most=True)]
-    for element_type, fractions in ttc_fractions(ttc).items():
-        found += [Verdict(f"TTC {element_type}, geometric mean of a copy", mean(fractions), TTC_MEAN),
-                  Verdict(f"TTC {element_type}, least of a copy", min(fractions), TTC_ROW)]
-    instances = [record for record in cases if record.get("group") != "packed"]
-    for what, records in (("instances", instances), ("TTC", ttc)):
-        peers = [peer["against"] for record in records if (peer := best_peer(record))]
-        if records:
-            found.append(Verdict(f"{what}: geometric mean of the best peer's time over ours", mean(peers), PEER_MEAN))
-    return found
-
-
-def ttc_fractions(records: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
-    """Fractions of a copy by element type, in the order of the list."""
-    found: dict[str, list[float]] = {}
-    for record in records:
-        fraction = fraction_of(record)
-        if fraction is not None:
-            found.setdefault(record["case"].split()[0], []).append(fraction)
-    return found
-
-
-def mean(values: Sequence[float]) -> float | None:
-    """The geometric mean, None of nothing.
-
-    >>> round(mean([0.5, 2.0]), 6)
-    1.0
-    """
-    return statistics.geometric_mean(values) if values else None
-
-
-def fraction_of(record: dict[str, Any]) -> float | None:
-    """This library's fraction of a plain copy, into memory that was written before."""
-    return next((run["fraction_of_copy"] for run in record["runs"]
-                 if run["output"] == "warm" and "against" not in run and "fraction_of_copy" in run), None)
-
-
-def best_peer(record: dict[str, Any], output: str | None = None) -> dict[str, Any] | None:
-    """The run of the fastest other contender, against ours with the same kind of output; of any kind when none is named."""
-    peers = [run for run in record["runs"] if "against" in run and output in (None, run["output"])]
-    return min(peers, key=lambda run: run["against"], default=None)

@@ -17,13 +17,13 @@ PACKAGES = ("numpy", "ml_dtypes")
 PEER_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "torch", "jax", "jaxlib", "triton", "nvidia-cublas", "nvidia-cuda-nvrtc")
 
 
-def machine(backend: str, peers: bool = False) -> dict[str, Any]:
-    """All of it, as plain data; with the versions of the peers on a GPU, and where they take part."""
+def machine(backend: str, peers: bool) -> dict[str, Any]:
+    """All of it, as plain data; with the versions of the peers where they take part."""
     found = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": _commit(),
         "gpulayout": __version__, "python": platform.python_version(), "platform": platform.platform(), "cpu": _cpu_model(),
         "cores": os.cpu_count(), "threads": thread_count(),
-        "packages": _versions(*PACKAGES, *(PEER_PACKAGES if peers or backend == "cupy" else ())),
+        "packages": _versions(*PACKAGES, *(PEER_PACKAGES if peers else ())),
     }
     return found | (_gpu() if backend == "cupy" else {})
 

@@ -3,26 +3,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-import gpulayout as gl
-from benchmarks.cases import SMALL_CASES, Case, MoveCase
+from benchmarks.cases.case import Case
+from benchmarks.cases.cpu import CPU_CASES, SMALL_CASES
+from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort, Samples, WallClock, take_turns
-from benchmarks.contender import OURS, Contender, Prepared, agreeing, array_contenders, for_sweep, input_and_output
-from benchmarks.cpu_cases import CPU_CASES
-from benchmarks.goals import PREPARED_CALL
-from benchmarks.peers import Stage
-from benchmarks.ttc import TTC_CASES
+from benchmarks.peers.agreement import agreeing
+from benchmarks.peers.arrays import array_contenders, small_calls
+from benchmarks.peers.contender import Contender, Prepared, for_sweep
+from benchmarks.peers.inputs import input_and_output
+from benchmarks.peers.stages import Stage
+
+COPY = "numpy.copyto of one run"
 
 
 class NumpySide:
     """How cases are prepared and timed on the CPU."""
 
-    name = "numpy"
-    cases: Sequence[Case] = CPU_CASES
-    small_cases: Sequence[MoveCase] = SMALL_CASES
-    sweep: Sequence[MoveCase] = TTC_CASES
+    name, statistic = "numpy", "best"
+    cases: dict[str, Sequence[Case]] = {"small": SMALL_CASES, "cases": CPU_CASES, "ttc": TTC_CASES}
+    with_peers = False               # other libraries take part
+    notes: dict[str, Any] = {}       # what a run's file says beside its figures
     left_out: dict[str, str] = {}
     missing: dict[str, str] = {}
     stages = [Stage("numpy")]
@@ -35,37 +39,25 @@ class NumpySide:
         wanted = 6 * case.bytes_allocated
         return None if wanted < free else f"needs {wanted >> 20} MiB of memory, {free >> 20} are free"
 
-    def prepare(self, case: Case, stage: int = 0, sweep: bool = False) -> Prepared:
-        """All contenders, checked against each other."""
-        pairs = [input_and_output(np, case, seed=1)]
-        contenders = array_contenders(np, case, pairs)
-        return Prepared(*agreeing(np, case, for_sweep(contenders) if sweep else contenders, pairs))
+    def prepare(self, section: str, case: Case, stage: int = 0) -> Prepared:
+        """All contenders, checked against each other, after the plain copy that they are measured by."""
+        given, out = input_and_output(np, case, seed=1)
+        if section == "small":
+            return Prepared(*agreeing(np, case, small_calls(np, case, given, out), [(given, out)]))
+        contenders = array_contenders(np, case, [(given, out)])
+        kept, refused = agreeing(np, case, for_sweep(contenders) if section == "ttc" else contenders, [(given, out)])
+        return Prepared([*self.copies(case), *kept], refused)
 
-    def ceilings(self, case: Case) -> list[Contender]:
+    def copies(self, case: Case) -> list[Contender]:
         """A plain copy that reads and writes as many bytes as the case."""
         source, target = np.ones((2, max(case.bytes_moved // 2, 1)), np.uint8)
-        return [Contender("numpy.copyto of one run", "copy", lambda i: np.copyto(target, source))]
-
-    def prepare_small(self, case: MoveCase) -> list[Contender]:
-        """Single small calls, with all that can be prepared beforehand prepared."""
-        given, out = input_and_output(np, case, seed=1)
-        buffer, source, target = given.reshape(-1), case.source, case.target
-        plan, texts = gl.plan(source, target), (str(source), str(target))
-        view = given.transpose(case.order) if case.order else given
-        shaped = out.reshape(view.shape)
-        return [
-            Contender("numpy.copyto", "call", lambda i: np.copyto(shaped, view)),
-            Contender(PREPARED_CALL, "call", lambda i: plan(buffer, out)),
-            Contender(f"{OURS} relayout(buffer, source, target, out=out)", "call",
-                      lambda i: gl.relayout(buffer, source, target, out=out)),
-            Contender(f"{OURS} relayout with texts", "call", lambda i: gl.relayout(buffer, *texts, out=out)),
-        ]
+        return [Contender(COPY, "copy", lambda i: np.copyto(target, source))]
 
     def take(self, contenders: Sequence[Contender], effort: Effort) -> list[Samples]:
-        return take_turns(contenders, lambda _: self.clock, effort, "best")
-
-    def take_small(self, contenders: Sequence[Contender], effort: Effort) -> list[Samples]:
-        return take_turns(contenders, lambda _: self.clock, Effort(4 * effort.rounds, 5e-3, (1000, 5000)), "best")
+        return take_turns(contenders, lambda _: self.clock, effort, self.statistic)
 
     def release(self) -> None:
         """Give memory back before the next case."""
+
+    def close(self) -> None:
+        """Leave the process as it was."""

@@ -1,151 +1,207 @@
-"""One record per case, and the table of all figures."""
+"""A run in Markdown tables that line up in a terminal too: what was reached, a row per case, and what is not there."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from benchmarks.cases import Case, IndexCase, MoveCase
-from benchmarks.clock import Samples
-from benchmarks.contender import OURS, Contender
-from benchmarks.goals import best_peer
-from gpulayout import Shape
-from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.launch import KernelPlan
-from gpulayout.gpu.traffic import expected_fraction
-from gpulayout.moves.pieces import pack_pieces, relayout_pieces, unpack_pieces
+from benchmarks.goals import COPY, JAX, MEGABYTE, NAIVE, TORCH, Figure, Goal, case_goals, goals, least, middle
+from benchmarks.peers.contender import OURS
+from benchmarks.record import Record, above_first, best_peer, fraction_of, ratio, seconds_of, time_of
 
-SCHEMA = 2
-# A ratio below this is a loss: the noise of one measurement on a shared machine is a few per cent.
-LOSS = 0.95
+NAMED = ("numpy", "torch", "jax")
+WIDTH = 108                      # characters of a line that is no row of a table
+LISTED = 6                       # entries of one kind that are named; the file has them all
+EVEN = 1.0                       # a ratio below it is a loss and stands in bold letters
+
+Cells = list[tuple[str, str]]    # the heading of each column, and the text in it
 
 
-def case_record(case: Case, backend: str, contenders: Sequence[Contender], samples: Sequence[Samples]) -> dict[str, Any]:
-    """What was moved, how fast, and how that stands to a plain copy of as many bytes and to the best peer.
-
-    `against` is how many times faster this library is than the contender: below 1 the contender wins.
-    """
-    copy = min((s.typical for c, s in zip(contenders, samples) if c.output == "copy"), default=None)
-    ours = {c.output: s for c, s in zip(contenders, samples) if c.name == OURS}
-    runs = []
-    for contender, sample in zip(contenders, samples):
-        run = {"contender": contender.name, "output": contender.output, "median_s": sample.median, "best_s": sample.best,
-               "rounds": len(sample.seconds), "gb_per_s": round(case.bytes_moved / sample.typical / 1e9, 3)}
-        if copy and contender.output != "copy":
-            run["fraction_of_copy"] = round(copy / sample.typical, 4)
-        if contender.name != OURS and contender.output in ours:
-            run["against"] = round(sample.typical / ours[contender.output].typical, 3)
-        runs.append(run)
-    plan = kernel_of(case)
-    return {"case": case.name, "group": case.group, "work": _work(case), "backend": backend, "family": family(case),
-            "kernel": plan.kernel if plan else None, "expected_fraction": round(expected_fraction(plan), 3) if plan else None,
-            "goal": case.goal, "bytes_moved": case.bytes_moved, "copy_s": copy, "statistic": samples[0].statistic, "runs": runs}
+def report(found: Record) -> list[str]:
+    """The lines of all tables, each with a blank line before it, after what the figures depend on."""
+    lines = [_heading(found)]
+    if found["quick"]:
+        lines += ["", "Tiny arrays: no measure of speed, nothing is judged."]
+    lines += ["", "A ratio is the peer's time over ours; in bold letters where the peer is faster."]
+    sections = [_table([_goal(found, goal) for goal in goals(found)]),
+                *(_table([row(found, record) for record in found.get(section, ())]) for section, row in _ROWS.items()), _sweep(found)]
+    for section in (*sections, _missed(found), _absent(found)):
+        lines += ["", *section] if section else []
+    return lines
 
 
-def add_stage(record: dict[str, Any], later: dict[str, Any]) -> None:
-    """The peers of a later stage join a record: each against what this library took beside it, in that stage."""
-    for run in later["runs"]:
-        if "against" in run:
-            if record["copy_s"]:
-                run["fraction_of_copy"] = round(record["copy_s"] / run[later["statistic"] + "_s"], 4)
-            record["runs"].append(run)
+def _heading(found: Record) -> str:
+    machine = found["machine"]
+    gpu, packages = machine.get("gpu"), machine.get("packages", {})
+    named = [f"{name} {version}" for name, version in packages.items() if name in NAMED or (gpu and name.startswith("cupy"))]
+    statistic = f"{found['statistic']} of " if "statistic" in found else ""
+    parts = [", ".join([*([gpu] if gpu else []), machine["cpu"], f"{machine['cores']} cores",
+                        f"{found['counts'][-1] if 'counts' in found else machine['threads']} threads at most"]),
+             ", ".join([f"Python {machine['python']}", *named]), f"commit {machine['commit']}, {machine['date'][:10]}",
+             f"{statistic}{found['effort']['rounds'] if 'effort' in found else found['rounds']} rounds, {found['seconds']:.0f} s"]
+    if "peak_memory_bytes" in found:
+        parts[-1] += f", at most {found['peak_memory_bytes'] / 1e9:.1f} GB"
+    if found.get("only"):
+        parts.append(f"only cases with \"{found['only']}\"")
+    return "; ".join(parts if found["finished"] else [*parts, "not finished"])
 
 
-def _work(case: Case) -> str:
-    return f"{case.kind} {case.target}" if case.kind in ("pack", "unpack", "linearize", "delinearize") else \
-        f"{case.kind} {case.source} -> {case.target}"
+# ---- rows ------------------------------------------------------------------------------------------------------
+
+def _goal(found: Record, goal: Goal) -> Cells:
+    names = _headings(found, "measured") if "counts" in found else ["measured"]
+    return [("against", goal.against), ("must reach", goal.what), *((name, str(figure or "")) for name, figure in zip(names, goal.found)),
+            ("met or missed", "" if found["quick"] else goal.verdict)]
 
 
-def kernel_of(case: Case) -> KernelPlan | None:
-    """The largest launch of a move whose buffers are aligned; None for index conversion, which has one kernel per direction."""
-    if isinstance(case, IndexCase):
-        return None
-    if case.kind == "relayout":
-        move = relayout_pieces(case.source, case.target)[0].move
-    elif case.kind == "unpack":
-        move = unpack_pieces(case.target, case.source.byte_strides)[0].move
-    else:
-        move = pack_pieces(_input_strides(case), case.target)[0].move
-    return kernel_plan(move)
+def _case(found: Record, record: Record) -> Cells:
+    """A row of the lists without a number of threads: ours in warm memory, and the best peer with either kind of output."""
+    seconds, fraction, peer = time_of(record, OURS, "warm"), fraction_of(record), best_peer(record)
+    goal = record["goal"] if _is_judged(found) else None
+    mark = "" if goal is None or fraction is None else "+" if fraction >= goal else "-"
+    digits = 1 if seconds is not None and seconds < 1e-4 else 0
+    return [("case", record["case"]), ("µs", _number(seconds, digits, 1e6)), ("copy", _number(fraction)), ("goal", _number(goal) + mark),
+            *((output, _bold(_against(record, output))) for output in ("warm", "fresh")), ("best peer", peer["contender"] if peer else "")]
 
 
-def _input_strides(case: MoveCase) -> tuple[int, ...]:
-    if not case.cut_from:
-        return case.source.byte_strides
-    held = Shape(case.element_type, case.cut_from).byte_strides
-    return tuple(-step if dim in case.backward else step for dim, step in enumerate(held))
-
-
-def family(case: Case) -> str:
-    """The kernel family of a case."""
-    plan = kernel_of(case)
-    return plan.family if plan else "index"
-
-
-def small_record(case: MoveCase, backend: str, contenders: Sequence[Contender], samples: Sequence[Samples]) -> dict[str, Any]:
-    """Microseconds per small call; `over_peer_us` is what this library adds to the first contender's time."""
-    peer = samples[0]
-    runs = [{"contender": c.name, "median_us": round(s.median * 1e6, 3), "best_us": round(s.best * 1e6, 3),
-             "over_peer_us": round((s.best - peer.best) * 1e6, 3)} for c, s in zip(contenders, samples)]
-    return {"case": case.name, "group": case.group, "work": _work(case), "backend": backend, "bytes_moved": case.bytes_moved,
-            "runs": runs}
-
-
-# ---- verdicts ------------------------------------------------------------------------------------------------
-
-def losses(records: Sequence[dict[str, Any]]) -> list[str]:
-    """The cases in which a peer is faster, worst first."""
-    found = []
-    for record in records:
-        for output in ("warm", "fresh"):
-            peer = best_peer(record, output)
-            if peer and peer["against"] < LOSS:
-                ratio = peer["against"]
-                found.append((ratio, f"{record['case']}, {output} output: {ratio:.2f} of {peer['contender']}"))
-    return [text for _, text in sorted(found)]
-
-
-def table(records: Sequence[dict[str, Any]], small: Sequence[dict[str, Any]], quick: bool = False) -> str:
-    """Text: one line per case, then the small calls, then the losses; there are none to speak of among tiny arrays."""
-    lines = _aligned([_HEADER, *map(_row, records)], 2) if records else []
-    if small:
-        rows = [("one small call, microseconds", "best", "more than the peer")]
-        for record in small:
-            rows += [(f"{record['case']} ({record['bytes_moved']} bytes)", "", "")]
-            rows += [(f"  {run['contender']}", f"{run['best_us']:.2f}", f"{run['over_peer_us']:.2f}") for run in record["runs"]]
-        lines += ["", *_aligned(rows, 1)]
-    if quick:
-        return "\n".join(lines)
-    lost = losses(records)
-    lines += ["", f"best peer: its time over ours, 1.00 is even.  Below {LOSS}: {len(lost) or 'none'}"]
-    return "\n".join(lines + [f"  {text}" for text in lost])
-
-
-_HEADER = ("case", "family", "MB", "|", "warm GB/s", "of copy", "best peer", "|", "fresh GB/s", "best peer")
-
-
-def _row(record: dict[str, Any]) -> tuple[str, ...]:
-    warm, fresh = (next((r for r in record["runs"] if r["contender"] == OURS and r["output"] == output), None)
-                   for output in ("warm", "fresh"))
-    fraction = f"{warm['fraction_of_copy']:.0%}" if warm and "fraction_of_copy" in warm else "-"
-    return (record["case"], record["family"], f"{record['bytes_moved'] / 1e6:.1f}", "|", _speed(warm), fraction, _ratio(record, "warm"),
-            "|", _speed(fresh), _ratio(record, "fresh"))
-
-
-def _aligned(rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Lines of columns, each as wide as its widest text; the first `left` ones begin at the left, the others end at the right.
-
-    >>> _aligned([("case", "MB"), ("f32 16x16", "0.1")], 1)
-    ['case       MB', 'f32 16x16 0.1']
-    """
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return [" ".join(text.ljust(width) if k < left else text.rjust(width) for k, (text, width) in enumerate(zip(row, widths))).rstrip()
-            for row in rows]
-
-
-def _speed(run: dict[str, Any] | None) -> str:
-    return f"{run['gb_per_s']:.2f}" if run else "-"
-
-
-def _ratio(record: dict[str, Any], output: str) -> str:
+def _against(record: Record, output: str) -> float | None:
     peer = best_peer(record, output)
-    return f"{peer['against']:.2f}" if peer else "-"
+    return peer and peer["against"]
+
+
+def _relayout(found: Record, record: Record) -> Cells:
+    counts = found["counts"]
+    return [("relayout", record["case"]), _moved(record), *_milliseconds(found, record, "warm", "ms"),
+            *_ratios(found, "np.copyto over ours", [ratio(record, NAIVE, "warm", count, peer_threads=1) for count in counts]),
+            *_ratios(found, "torch over ours", [ratio(record, TORCH, "warm", count) for count in counts]),
+            (f"jax over ours {_headings(found)[-1]}, new outputs", _bold(ratio(record, JAX, "fresh", counts[-1]))),
+            ("MB beyond the output", _number(max((entry["bytes"] for entry in record["scratch"]), default=0), 1, 1 / MEGABYTE))]
+
+
+def _padding(found: Record, record: Record) -> Cells:
+    (first, last), (one, many) = found["counts"], _headings(found)
+    plain = _plain(record, "warm")
+    copies = {f"of a copy {one}": (first, first), f"of a copy, both {many}": (last, last), f"{many}, of a copy {one}": (last, 1)}
+    return [("padding", record["case"]), _moved(record), *_milliseconds(found, record, "warm", "ms"),
+            *((name, _number(ratio(record, COPY, "warm", count, "copy", copying))) for name, (count, copying) in copies.items()),
+            *_ratios(found, "plain way over ours", [ratio(record, plain, "warm", count, peer_threads=1) for count in found["counts"]]),
+            ("plain way", plain)]
+
+
+def _index(found: Record, record: Record) -> Cells:
+    plain = _plain(record, "fresh")
+    return [("indices", record["case"]), ("peer", plain), *_milliseconds(found, record, "warm", "ms, warm output,"),
+            *_milliseconds(found, record, "fresh", "ms, new output,"),
+            *(cell for output, words in (("warm", "peer over ours, warm,"), ("fresh", "new,"))
+              for cell in _ratios(found, words, [ratio(record, plain, output, count, "fresh", 1) for count in found["counts"]]))]
+
+
+def _small(found: Record, record: Record) -> Cells:
+    """The plain copy's time, and what every other contender takes more."""
+    peer = record["runs"][0]
+    others = dict.fromkeys((run["contender"], run.get("threads", 0)) for each in found["small"] for run in each["runs"][1:])
+    return [("one small call, µs (+: more)", record["case"]), (peer["contender"], _number(seconds_of(record, peer), 2, 1e6)),
+            *((f"+ {_short(name)}{_threads(', ', count)}", _number(above_first(record, name, count))) for name, count in others)]
+
+
+_ROWS = {"cases": _case, "relayout": _relayout, "padding": _padding, "index": _index, "small": _small}
+
+
+def _sweep(found: Record) -> list[str]:
+    """The tensor transpositions: one row for each element type."""
+    types: dict[str, list[Record]] = {}
+    for record in found.get("ttc", ()):
+        types.setdefault(record["case"].split()[0], []).append(record)
+    rows = []
+    for element_type, records in types.items():
+        fractions = [Figure(fraction, record["case"]) for record in records if (fraction := fraction_of(record)) is not None]
+        peers = [Figure(peer["against"], record["case"]) for record in records if (peer := best_peer(record))]
+        least_peer = min((peer.value for peer in peers), default=None)
+        rows.append([("tensor transpositions", f"TTC {element_type}, {len(records)} transpositions"), ("of copy, mean", str(middle(fractions) or "")),
+                     ("least", str(least(fractions) or "")), ("best peer, mean", str(middle(peers) or "")), ("least", _number(least_peer))])
+    return _table(rows)
+
+
+# ---- what falls short ------------------------------------------------------------------------------------------
+
+def _is_judged(found: Record) -> bool:
+    """The goals of single cases are a GPU's, and a run of tiny arrays is no measure of speed."""
+    return bool(found["machine"].get("gpu")) and not found["quick"]
+
+
+def _missed(found: Record) -> list[str]:
+    """The goals of single cases that were missed on a GPU, worst first."""
+    if not _is_judged(found):
+        return []
+    judged = [goal for section in ("cases", "ttc") for record in found[section] for goal in case_goals(record) if goal.missed]
+    missed = sorted((goal for goal in judged if any(goal.missed)), key=lambda goal: goal.found[0].value / goal.bounds[0])
+    return [f"Goals of single cases: {len(judged) - len(missed)} of {len(judged)} met" + ", missed:" * bool(missed),
+            *_listed([f"- {goal.against}: {goal.what}: {goal.found[0]}, wanted {goal.bounds[0]:.2f}" for goal in missed])]
+
+
+def _absent(found: Record) -> list[str]:
+    """What has no figures, and why."""
+    lines = [f"- peer not there: {name}: {why}" for name, why in found["peers_missing"].items()]
+    lines += [f"- peer not timed for want of time: {name}, {len(cases)} cases" for name, cases in found.get("peers_not_timed", {}).items()]
+    lines += _listed([f"- peer refused: {one['peer']} on {one['case']}: {one['reason']}" for one in found["peers_refused"]])
+    lines += _listed([f"- not run: {entry['case']}: {entry['reason']}" for entry in found["not_run"]])
+    return [line[:WIDTH] for line in lines + [f"- left out: {name}: {why}" for name, why in found.get("left_out", {}).items()]]
+
+
+def _listed(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= LISTED else [*lines[:LISTED], f"- and {len(lines) - LISTED} more"]
+
+
+# ---- cells -----------------------------------------------------------------------------------------------------
+
+def _threads(words: str, count: int) -> str:
+    return f"{words}with 1 thread" if count == 1 else f"{words}with {count}" if count else ""
+
+
+def _headings(found: Record, words: str = "") -> list[str]:
+    """One for each number of threads; what they have in common is said once."""
+    first, last = found["counts"][0], found["counts"][-1]
+    return [_threads(f"{words} " if words else "", first), _threads("", last)]
+
+
+def _moved(record: Record) -> tuple[str, str]:
+    return "MB moved", _number(record["bytes_moved"], 1, 1 / MEGABYTE)
+
+
+def _milliseconds(found: Record, record: Record, output: str, words: str) -> Cells:
+    return [(name, _number(time_of(record, OURS, output, count), 1, 1e3)) for name, count in zip(_headings(found, words), found["counts"])]
+
+
+def _ratios(found: Record, words: str, ratios: Sequence[float | None]) -> Cells:
+    return list(zip(_headings(found, words), map(_bold, ratios)))
+
+
+def _plain(record: Record, output: str) -> str:
+    return next(run["contender"] for run in record["runs"] if run["output"] == output and run["contender"] != OURS)
+
+
+def _short(contender: str) -> str:
+    return contender.partition("(")[0].removeprefix(f"{OURS} ")
+
+
+def _number(value: float | None, digits: int = 2, scale: float = 1.0) -> str:
+    return "" if value is None else f"{value * scale:.{digits}f}"
+
+
+def _bold(value: float | None) -> str:
+    text = _number(value)
+    return f"**{text}**" if value is not None and float(text) < EVEN else text
+
+
+def _table(rows: Sequence[Cells]) -> list[str]:
+    """Columns as wide as their widest text, but for the last.
+
+    >>> print(*_table([[("case", "f32 16x16"), ("MB", "0.1")]]), sep="\\n")
+    case     |MB
+    ---------|---
+    f32 16x16|0.1
+    """
+    if not rows:
+        return []
+    texts = [[name for name, _ in rows[0]], *([text for _, text in row] for row in rows)]
+    widths = [max(3, *map(len, column)) for column in zip(*texts)][:-1] + [0]
+    texts.insert(1, ["-" * (width or 3) for width in widths])
+    return ["|".join(text.ljust(width) for text, width in zip(row, widths)) for row in texts]

@@ -11,45 +11,60 @@ from __future__ import annotations
 
 import json
 import pathlib
+import resource
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.cases import Case
-from benchmarks.clock import Effort
-from benchmarks.contender import OURS, Refused, reason_of
+from benchmarks.cases.case import Case
+from benchmarks.cases.select import named, quick
 from benchmarks.machine import machine
-from benchmarks.report import SCHEMA, add_stage, case_record, small_record
+from benchmarks.peers.contender import Refused, reason_of
+from benchmarks.record import SCHEMA, add_stage, case_record
 
 SAVE_EVERY = 5.0                 # seconds; what was measured survives when the run is ended from outside
 
 
 class Run:
-    """Figures as they come in, with a deadline.
+    """Figures as they come in, with a deadline.  Each case has one record; a case that cannot run is listed with its reason.
 
-    side    where the arrays live: NumpySide or CudaSide
-    file    written again and again while the run goes on; None keeps everything in memory
+    side        where the arrays live and who takes part: NumpySide, GoalsSide or CudaSide
+    only        cases whose name contains this text
+    tiny        small arrays: shows that everything runs, not how fast
+    full        more samples, and all peers on the long list
+    sweep       with the long list of tensor transpositions
+    file        written again and again while the run goes on; None keeps everything in memory
     """
 
-    def __init__(self, side: Any, effort: Effort, time_limit: float, file: pathlib.Path | None, **notes: Any):
-        self.side, self.effort, self.file = side, effort, file
+    def __init__(self, side: Any, rounds: int | None = None, only: str = "", tiny: bool = False, full: bool = False, sweep: bool = True,
+                 time_limit: float = 3600, file: pathlib.Path | None = None):
+        self.side, self.full, self.file = side, full, file
+        effort = side.full_effort if full else side.effort
+        self.effort = (effort.quick() if tiny else effort)._replace(rounds=rounds or effort.rounds)
+        self.lists = wanted_cases(side, only, sweep)
+        if tiny:
+            self.lists = {section: cases if section == "small" else quick(cases) for section, cases in self.lists.items()}
         self.begin = time.monotonic()
         self.deadline = self.begin + time_limit
         self._saved = 0.0
         self.found: dict[str, Any] = {
-            "schema": SCHEMA, "machine": machine(side.name), "time_limit_s": time_limit, "effort": effort._asdict(), **notes,
-            "finished": False, "small": [], "cases": [], "ttc": [], "not_run": [], "peers_refused": [],
+            "schema": SCHEMA, "machine": machine(side.name, side.with_peers), "time_limit_s": time_limit,
+            "effort": self.effort._asdict(), "statistic": side.statistic, "quick": tiny, "full": full, "only": only, "finished": False,
+            **side.notes, **{section: [] for section in self.lists}, "not_run": [], "peers_refused": [],
             "peers_not_timed": {}, "peers_missing": dict(side.missing), "left_out": dict(side.left_out)}
 
-    def all(self, small: Sequence[Case], cases: Sequence[Case], sweep: Sequence[Case], full: bool) -> dict[str, Any]:
+    def all(self) -> dict[str, Any]:
         """Everything, in the order above; what was found comes back."""
-        self._each("small", small, self._small)
-        self._each("cases", cases, self._first_stage)
-        self._each("ttc", sweep, self._sweep)
-        for stage in range(1, len(self.side.stages)):
-            self._later("cases", cases, stage)
-        for stage in range(1, len(self.side.stages) if full else 0):
-            self._later("ttc", sweep, stage)
+        try:
+            for section, cases in self.lists.items():
+                for case in cases:
+                    self._first(section, case)
+            for section in ("cases", "ttc") if self.full else ("cases",):
+                for stage in range(1, len(self.side.stages)):
+                    self._later(section, stage)
+        finally:
+            self.side.close()
         self.found["finished"] = True
         self.save()
         return self.found
@@ -57,59 +72,53 @@ class Run:
     def save(self) -> None:
         """What there is so far."""
         self.found["seconds"] = round(time.monotonic() - self.begin, 1)
+        self.found["peak_memory_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024      # Linux counts in KiB
         if self.file:
             half = self.file.with_suffix(".part")
             half.write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
             half.replace(self.file)
         self._saved = time.monotonic()
 
-    def _each(self, section: str, cases: Sequence[Case], work: Any) -> None:
-        """One case after the other; what cannot run is listed with its reason, and the others go on."""
-        for case in cases:
-            reason = self._out_of_time() or self.side.why_not(case)
-            failed = False
-            if not reason:
-                try:
-                    work(section, case)
-                except Exception as error:       # one case that fails must not take the figures of the others with it
-                    reason, failed = reason_of(error), True
-                self._let_go()
-            if reason:
-                self.found["not_run"].append({"section": section, "case": case.name, "reason": reason, "failed": failed})
+    def _first(self, section: str, case: Case) -> None:
+        """A case's record; what cannot run is listed with its reason, and the others go on."""
+        begin = time.monotonic()
+        reason, failed = self._out_of_time() or self.side.why_not(case), False
+        if not reason:
+            try:
+                self.found[section].append(self._measured(section, case))
+            except Exception as error:       # one case that fails must not take the figures of the others with it
+                reason, failed = reason_of(error), True
+            self._let_go()
+        if reason:
+            self.found["not_run"].append({"section": section, "case": case.name, "reason": reason, "failed": failed})
+        print(f"{case.name}: {reason or f'{time.monotonic() - begin:.1f} s'}", file=sys.stderr, flush=True)
 
-    def _small(self, section: str, case: Case) -> None:
-        contenders = self.side.prepare_small(case)
-        self.found[section].append(small_record(case, self.side.name, contenders, self.side.take_small(contenders, self.effort)))
-
-    def _first_stage(self, section: str, case: Case, sweep: bool = False) -> None:
-        ceilings = self.side.ceilings(case)
-        prepared = self.side.prepare(case, 0, sweep)
-        contenders = ceilings + prepared.contenders
-        self.found[section].append(case_record(case, self.side.name, contenders, self.side.take(contenders, self.effort)))
+    def _measured(self, section: str, case: Case, stage: int = 0) -> dict[str, Any] | None:
+        """The record of a case at a stage; None of a later one whose peers do not know the work."""
+        prepared = self.side.prepare(section, case, stage)
         self._note(case, prepared.refused)
+        if all(contender.is_ours for contender in prepared.contenders):
+            return None
+        effort = self.effort.of_small_calls() if section == "small" else self.effort
+        samples = self.side.take(prepared.contenders, effort)
+        return case_record(case, self.side.name, prepared.contenders, samples) | prepared.more
 
-    def _sweep(self, section: str, case: Case) -> None:
-        self._first_stage(section, case, sweep=True)
-
-    def _later(self, section: str, cases: Sequence[Case], stage: int) -> None:
+    def _later(self, section: str, stage: int) -> None:
         """One stage of peers on the cases that have a record.  A stage ends early when its slowest case would not fit again."""
         self.save()              # what comes now runs the compilers of others
         records = {record["case"]: record for record in self.found[section]}
         name, slowest = self.side.stages[stage].name, 0.0
-        for case in (case for case in cases if case.name in records):
+        for case in (case for case in self.lists[section] if case.name in records):
             begin = time.monotonic()
             if self._out_of_time(slowest):
                 self.found["peers_not_timed"].setdefault(name, []).append(case.name)
                 continue
             try:
-                prepared = self.side.prepare(case, stage)
-                self._note(case, prepared.refused)
-                if any(contender.name != OURS for contender in prepared.contenders):
-                    samples = self.side.take(prepared.contenders, self.effort)
-                    add_stage(records[case.name], case_record(case, self.side.name, prepared.contenders, samples))
+                later = self._measured(section, case, stage)
+                if later:
+                    add_stage(records[case.name], later)
             except Exception as error:           # the row stands without this stage
                 self._note(case, [Refused(name, reason_of(error))])
-            prepared = None                      # lets go of the arrays
             self._let_go()
             slowest = max(slowest, time.monotonic() - begin)
 
@@ -123,3 +132,8 @@ class Run:
         self.side.release()
         if time.monotonic() - self._saved > SAVE_EVERY:
             self.save()
+
+
+def wanted_cases(side: Any, only: str = "", sweep: bool = True) -> dict[str, list[Case]]:
+    """A side's lists by section, those cases that have the wanted text in their name."""
+    return {section: named(cases, only) if sweep or section != "ttc" else [] for section, cases in side.cases.items()}

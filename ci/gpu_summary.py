@@ -1,11 +1,11 @@
-"""The short table at the end of ci/gpu, and summary.json: what passed, how long it took, and the benchmarks' digest."""
+"""The short table at the end of ci/gpu, and summary.json: what passed, how long it took, and the benchmarks' tables."""
 from __future__ import annotations
 
 import json
 import pathlib
 import sys
 
-from benchmarks.digest import digest
+from benchmarks.report import report
 
 
 def main(folder: pathlib.Path) -> int:
@@ -13,7 +13,7 @@ def main(folder: pathlib.Path) -> int:
     parts = [_part(line, folder) for line in (folder / "parts.tsv").read_text(encoding="utf-8").splitlines()]
     found = _json(folder / "benchmarks.json")
     ran = any(part["name"] == "benchmarks" for part in parts)
-    figures = digest(found) if found else ["no benchmark figures were written"] if ran else []
+    figures = report(found) if found else ["no benchmark figures were written"] if ran else []
     passed = bool(parts) and all(part["status"] == 0 for part in parts)
     summary = {"passed": passed, "parts": parts, "machine": found and found["machine"], "benchmarks": figures}
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from benchmarks import cases as case_lists
-from benchmarks.cases import IndexCase, large_transpose
-from benchmarks.contender import input_and_output
-from benchmarks.cpu_cases import CPU_CASES
-from benchmarks.goals import transpose_goal
-from benchmarks.gpu_cases import GPU_CASES, GPU_SMALL_CASES, LEFT_OUT
-from benchmarks.peers import as_matrices
-from benchmarks.report import kernel_of
-from benchmarks.ttc import TRANSPOSITIONS, TTC_CASES, ttc_case, ttc_cases
+from benchmarks.cases.build import large_transpose
+from benchmarks.cases.case import IndexCase
+from benchmarks.cases.cpu import CPU_CASES
+from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES, LEFT_OUT
+from benchmarks.cases.select import quick
+from benchmarks.cases.ttc import TRANSPOSITIONS, TTC_CASES, ttc_case, ttc_cases
+from benchmarks.cases.wanted import transpose_goal
+from benchmarks.peers.inputs import input_and_output
+from benchmarks.record import kernel_of
 
 # ---- the 57 ------------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ def test_a_case_with_tiles_is_a_permutation_for_the_peers():
     there, back = (case for case in GPU_CASES if case.group == "tiles" and case.element_type == "f16")
     assert str(there.target) == str(back.source) == "f16[8192,8192]{1,0:T(8,128)(2,1)}" and str(there.source) == "f16[8192,8192]{1,0}"
     assert there.dimensions == (1024, 4, 2, 64, 128) and there.goal == back.goal == 0.85 and there.bytes_moved == 4 * 8192**2
-    for case in case_lists.quick([there, back]):
+    for case in quick([there, back]):
         given = np.arange(math.prod(case.dimensions), dtype=np.uint16).view(np.float16)
         moved = gl.relayout(given, case.source, case.target)
         assert moved.tobytes() == given.reshape(case.dimensions).transpose(case.order).tobytes()
@@ -129,10 +129,10 @@ def test_packed_cases_are_relayouts(name, source, target):
 
 @pytest.mark.parametrize("listed", [GPU_CASES, CPU_CASES, TTC_CASES], ids=["GPU", "CPU", "TTC"])
 def test_quick_cases_are_small_and_of_the_same_kind(listed):
-    for case, small in zip(listed, case_lists.quick(listed)):
+    for case, small in zip(listed, quick(listed)):
         assert type(small) is type(case) and (small.name, small.order) == (case.name, case.order)
         assert small.bytes_allocated < 2e6
-        assert isinstance(case, case_lists.MoveCase) or "odd" not in case.name or small.element_count % 2
+        assert "packed, odd" not in case.name or math.prod(small.dimensions) % 2
 
 
 @pytest.mark.parametrize(("name", "matrices"), [
@@ -140,7 +140,7 @@ def test_quick_cases_are_small_and_of_the_same_kind(listed):
     ("f16 attention BSHD to BHSD 8x4096x32x128", None), ("f16 attention K transposed 8x32x4096x128", (256, 4096, 128)),
     ("pack f32 8191x8191 in 8191x8192", None), ("u4 32768x32768, packed", None), ("f64 3^18 cyclic", (1, 3**17, 3))])
 def test_which_cases_are_matrices(name, matrices):
-    assert as_matrices(next(case for case in GPU_CASES if case.name == name)) == matrices
+    assert next(case for case in GPU_CASES if case.name == name).as_matrices() == matrices
 
 
 # ---- the inputs --------------------------------------------------------------------------------------------
@@ -155,13 +155,13 @@ def test_where_a_peer_computes_the_inputs_are_ordinary_numbers(element_type):
 
 def test_unpacked_elements_lie_in_the_low_bits_and_packed_ones_everywhere():
     for bits, name in ((4, "u4"), (1, "u1")):
-        unpacked, packed = (input_and_output(np, case, seed=1) for case in case_lists.quick(GPU_CASES) if case.name[-14:] == f"{name} 32768x32768")
+        unpacked, packed = (input_and_output(np, case, seed=1) for case in quick(GPU_CASES) if case.name[-14:] == f"{name} 32768x32768")
         assert unpacked[0].shape == packed[1].shape == (unpacked[1].size * 8 // bits,) and packed[0].shape == unpacked[1].shape
         assert len(np.unique(unpacked[0])) == 2**bits == unpacked[0].max() + 1 and len(np.unique(packed[0])) == 256
 
 
 def test_a_strided_case_gets_a_view_into_a_larger_array():
-    cut, rows, flipped = (case_lists.quick([case])[0] for case in GPU_CASES if case.group == "strided")
+    cut, rows, flipped = (quick([case])[0] for case in GPU_CASES if case.group == "strided")
     given, out = input_and_output(np, cut, seed=1)
     assert given.shape == cut.dimensions and given.strides[-2] == 4 * cut.cut_from[-1] and out.size == given.size
     assert [step > 0 for step in input_and_output(np, rows, seed=1)[0].strides] == [False, False, True]

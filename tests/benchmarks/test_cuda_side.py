@@ -10,18 +10,21 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import cases as case_lists
-from benchmarks import peers
+from benchmarks.cases import select
+from benchmarks.cases.build import transpose
+from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES
+from benchmarks.cases.select import quick
+from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort
-from benchmarks.contender import OURS
-from benchmarks.gpu_cases import GPU_CASES
-from benchmarks.ttc import TTC_CASES
+from benchmarks.peers import stages
+from benchmarks.peers.contender import OURS
 from tests.support import executors, fake_gpu
 
 # Peers and their compilers warn of much that is theirs.
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing())),
               pytest.mark.filterwarnings("ignore")]
-OVER_CUPY = ("benchmarks.cuda_side", "benchmarks.peers_geam", "benchmarks.peers_triton")          # modules that import it, or read the environment
+# Modules that import CuPy, or read the environment.
+OVER_CUPY = ("benchmarks.cuda_side", "benchmarks.peers.geam", "benchmarks.peers.triton_peer")
 KINDS = ("f32 8192x8192", "u8 NCHW to NHWC 64x3x1024x1024", "c128 8192x8192", "pack f32 8191x8191 in 8191x8192",
          "unpack f32 8191x8191 in 8191x8192", "f32 63x70x1001, all backwards", "f32 255x10x24x35 out of rows of 40",
          "pack u4 32768x32768", "u4 16385x65537, packed, odd", "unpack u1 32768x32768", "convert_linear rank 3 int32")
@@ -44,16 +47,14 @@ def cuda_side(monkeypatch, installed, cupy):
             missing[name] = "not in this test"
         return installed.get(name)
 
-    monkeypatch.setattr(peers, "optional", optional)
-    monkeypatch.setattr(case_lists, "QUICK_ELEMENTS", 2000)
+    monkeypatch.setattr(stages, "on_gpu", optional)
+    monkeypatch.setattr(select, "QUICK_ELEMENTS", 2000)
     module = importlib.import_module("benchmarks.cuda_side")
     monkeypatch.setattr(module, "LEAD_BYTES", 1 << 12)
     monkeypatch.setattr(module, "HOST_SECONDS", 0.0)
-    monkeypatch.setattr(module, "SMALL_CALLS", 2)
     monkeypatch.setattr(module.CudaSide, "effort", Effort(2, 1e-4, (1, 2)))
-    monkeypatch.setattr(module.CudaSide, "cases", [case for case in GPU_CASES if case.name in KINDS])
-    monkeypatch.setattr(module.CudaSide, "sweep", [TTC_CASES[3], TTC_CASES[57 + 9]])
-    monkeypatch.setattr(module.CudaSide, "small_cases", module.CudaSide.small_cases[:2])
+    monkeypatch.setattr(module.CudaSide, "cases", {"small": GPU_SMALL_CASES[:2], "cases": [case for case in GPU_CASES if case.name in KINDS],
+                                                   "ttc": [TTC_CASES[3], TTC_CASES[57 + 9]]})
     yield module
     for name, found in before.items():
         sys.modules.pop(name, None)
@@ -77,7 +78,7 @@ def test_every_kind_of_case_runs_beside_cupy(cuda_side, tmp_path, capsys):
     assert found["finished"] and not found["not_run"] and not found["peers_refused"]
     assert [record["case"] for record in found["cases"]] == [case.name for case in GPU_CASES if case.name in KINDS]
     assert names_of(found["cases"][0]) == [
-        ("cudaMemcpyAsync", "copy"), ("gpulayout copy kernel", "copy"), (OURS, "warm"), ("cupy.copyto", "warm"), (OURS, "fresh"),
+        ("cudaMemcpyAsync", "copy"), ("gpulayout copy kernel", "copy"), (OURS, "warm"), (OURS, "fresh"), ("cupy.copyto", "warm"),
         ("cupy.ascontiguousarray", "fresh"), ("cupy.cublas.geam", "warm"), ("cupy.asfortranarray", "fresh")]
     for record in found["cases"] + found["ttc"]:
         ours = [run for run in record["runs"] if run["contender"] == OURS]
@@ -87,7 +88,7 @@ def test_every_kind_of_case_runs_beside_cupy(cuda_side, tmp_path, capsys):
     assert found["machine"]["gpu"] == "host memory" and found["machine"]["commit"] and "cuda_driver" in found["machine"]
     assert found["peers_missing"]["torch"] == "not in this test" and "not installed" in found["peers_missing"]["nvmath"]
     printed = capsys.readouterr().out
-    assert "TTC f32, 1 transpositions" in printed and "left out: " in printed and "no measure of speed" in printed
+    assert "\nTTC f32, 1 transpositions|" in printed and "- left out: " in printed and "no measure of speed" in printed
 
 
 def test_a_peer_that_cannot_be_loaded_is_named_and_one_that_fails_is_refused(cuda_side, tmp_path, monkeypatch):
@@ -95,9 +96,8 @@ def test_a_peer_that_cannot_be_loaded_is_named_and_one_that_fails_is_refused(cud
         raise OSError("no such library")
 
     monkeypatch.setitem(sys.modules, "cupy.cublas", None)
-    load = peers.load
-    monkeypatch.setattr(peers, "load", lambda *args: [peers.Stage(stage.name, (*stage.peers, broken_peer)) for stage in load(*args)])
-    monkeypatch.setattr(cuda_side.CudaSide, "sweep", [])
+    load = stages.load
+    monkeypatch.setattr(stages, "load", lambda *args: [stages.Stage(stage.name, (*stage.peers, broken_peer)) for stage in load(*args)])
     found = figures(tmp_path, "--only", "f32 8192")
     assert found["peers_missing"]["cupy.cublas"].startswith("ModuleNotFoundError: ")
     assert found["peers_refused"] == [{"case": "f32 8192x8192", "peer": "broken_peer", "reason": "OSError: no such library"}]
@@ -106,7 +106,7 @@ def test_a_peer_that_cannot_be_loaded_is_named_and_one_that_fails_is_refused(cud
 
 def test_a_full_run_takes_more_samples(cuda_side, tmp_path, monkeypatch):
     monkeypatch.setattr(cuda_side.CudaSide, "full_effort", Effort(3, 1e-4, (1, 2)))
-    monkeypatch.setattr(cuda_side.CudaSide, "cases", [])
+    monkeypatch.setitem(cuda_side.CudaSide.cases, "cases", [])
     found = figures(tmp_path, "--full")
     assert found["full"] and {run["rounds"] for record in found["ttc"] for run in record["runs"]} == {3}
 
@@ -136,7 +136,7 @@ def test_buffers_take_turns_until_the_cache_has_forgotten_them(cuda_side):
 def test_the_ceiling_copies_as_many_bytes_between_aligned_random_buffers(cuda_side):
     side, copied = cuda_side.CudaSide(), []
     side._copy = lambda source, target: copied.append((source, target))
-    side.ceilings(case_lists.transpose("odd", "u8", 31, 33))[0].call(0)
+    side.copies(transpose("odd", "u8", 31, 33))[0].call(0)
     (source, target), = copied
     assert source.nbytes == target.nbytes == 31 * 33 and source.data.ptr % 16 == target.data.ptr % 16 == 0
     assert len(np.unique(source)) > 200
@@ -173,25 +173,23 @@ def jax(installed):
     return jax
 
 
-
-
 def test_torch_agrees_on_every_kind(torch, cuda_side):
     side = cuda_side.CudaSide()
-    found = {case.name: side.prepare(small) for case, small in zip(side.cases, case_lists.quick(side.cases))}
+    found = {case.name: side.prepare("cases", small) for case, small in zip(side.cases["cases"], quick(side.cases["cases"]))}
     assert not [one for prepared in found.values() for one in prepared.refused]
     torchs = {name: [c.name for c in prepared.contenders if c.name.startswith("torch")] for name, prepared in found.items()}
     assert [torchs.pop(name) for name in KINDS[-4:]] == [[]] * 4           # packed elements and indices
     assert torchs.pop("f32 63x70x1001, all backwards") == ["torch flip"]
     assert torchs.pop("pack f32 8191x8191 in 8191x8192") == ["torch fill_ and copy_", "torch pad"]
     assert set(map(tuple, torchs.values())) == {("torch copy_", "torch contiguous")}
-    assert [c.name for c in side.prepare(case_lists.quick(side.sweep)[0], sweep=True).contenders] == [OURS, "torch copy_"]
+    assert [c.name for c in side.prepare("ttc", quick(side.cases["ttc"])[0]).contenders[2:]] == [OURS, "torch copy_"]
 
 
 def test_torch_compile_agrees(torch, cuda_side):
     side = cuda_side.CudaSide()
     number = [stage.name for stage in side.stages].index("torch.compile")
-    case, = (case for case in case_lists.quick(GPU_CASES) if case.name == "pack f32 8191x8191 in 8191x8192")
-    prepared = side.prepare(case, number)
+    case, = (case for case in quick(GPU_CASES) if case.name == "pack f32 8191x8191 in 8191x8192")
+    prepared = side.prepare("cases", case, number)
     assert not prepared.refused
     assert [c.name for c in prepared.contenders] == [OURS, OURS, "torch.compile fill_ and copy_", "torch.compile pad"]
 
@@ -200,7 +198,7 @@ def test_triton_agrees_wherever_matrices_are_transposed(torch, cuda_side):
     pytest.importorskip("triton", reason="Triton is not installed")
     side = cuda_side.CudaSide()
     number = [stage.name for stage in side.stages].index("triton")
-    found = [side.prepare(case, number) for case in case_lists.quick(side.cases)]
+    found = [side.prepare("cases", case, number) for case in quick(side.cases["cases"])]
     assert not [one for prepared in found for one in prepared.refused]
     # Both 2-D cases have four kernels beside the two of ours; 16-byte elements and the other kinds have none.
     assert [len(prepared.contenders) for prepared in found] == [6, 2, 6, 2, 2, 2, 2, 2, 2, 2, 2]
@@ -209,6 +207,6 @@ def test_triton_agrees_wherever_matrices_are_transposed(torch, cuda_side):
 def test_jax_agrees_on_every_dense_kind(jax, cuda_side):
     side = cuda_side.CudaSide()
     number = [stage.name for stage in side.stages].index("jax")
-    found = [side.prepare(case, number) for case in case_lists.quick(side.cases)]
+    found = [side.prepare("cases", case, number) for case in quick(side.cases["cases"])]
     assert not [one for prepared in found for one in prepared.refused]
     assert [sum(c.name == "jax.jit" for c in prepared.contenders) for prepared in found] == [1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 0]

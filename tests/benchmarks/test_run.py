@@ -7,16 +7,20 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import contender as contenders_module
-from benchmarks import goal_run
 from benchmarks import run as run_module
-from benchmarks.cases import SMALL_CASES, named, permute, transpose
+from benchmarks.cases.build import permute, transpose
+from benchmarks.cases.cpu import CPU_CASES, SMALL_CASES
+from benchmarks.cases.gpu import GPU_CASES
+from benchmarks.cases.select import named, quick
+from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort, EventClock, Samples, WallClock, take_turns
-from benchmarks.contender import OURS, Contender, Prepared, Refused, agreeing, array_contenders, for_sweep, input_and_output
-from benchmarks.cpu_cases import CPU_CASES
-from benchmarks.peers import Stage
+from benchmarks.goals_side import GoalsSide
+from benchmarks.peers.agreement import agreeing
+from benchmarks.peers.arrays import array_contenders
+from benchmarks.peers.contender import OURS, Contender, Prepared, Refused, for_sweep, reason_of
+from benchmarks.peers.inputs import input_and_output
+from benchmarks.peers.stages import Stage
 from benchmarks.run import Run
-from benchmarks.ttc import TTC_CASES
 
 CASES = [transpose(f"f32 {n}x{n}", "f32", n, n) for n in (4, 8, 16)]
 SWEEP = [permute("f32 2,3,4 order 0 2 1", "f32", (2, 3, 4), (1, 0, 2))]
@@ -25,26 +29,25 @@ SWEEP = [permute("f32 2,3,4 order 0 2 1", "f32", (2, 3, 4), (1, 0, 2))]
 class Side:
     """A side on a clock of its own: preparing a case takes a second, in a later stage `compiling` seconds."""
 
-    name, left_out, missing = "numpy", {"tiles": "not yet"}, {"elsewhere": "not installed"}
+    name, statistic, with_peers, notes = "numpy", "median", False, {}
+    left_out, missing = {"tiles": "not yet"}, {"elsewhere": "not installed"}
+    effort = full_effort = Effort(3, 1e-3, (1, 2))
 
     def __init__(self, monkeypatch, compiling=10.0):
-        self.now, self.compiling, self.prepared, self.free = 0.0, compiling, [], 1e9
+        self.now, self.compiling, self.prepared, self.free, self.closed = 0.0, compiling, [], 1e9, 0
+        self.cases = {"small": [], "cases": CASES, "ttc": SWEEP}
         self.stages = [Stage("ready"), Stage("slow")]
         monkeypatch.setattr(run_module, "time", types.SimpleNamespace(monotonic=lambda: self.now))
 
     def why_not(self, case):
         return None if case.bytes_allocated < self.free else "too large"
 
-    def ceilings(self, case):
-        return [Contender("copy", "copy", lambda i: None)]
-
-    def prepare(self, case, stage=0, sweep=False):
+    def prepare(self, section, case, stage=0):
         self.now += self.compiling if stage else 1.0
-        self.prepared.append((case.name, stage, sweep))
+        self.prepared.append((section, case.name, stage))
         peer = Contender("slow peer" if stage else "peer", "warm", lambda i: None)
-        return Prepared([Contender(OURS, "warm", lambda i: None), peer], [])
-
-    prepare_small = None
+        copies = [] if stage else [Contender("copy", "copy", lambda i: None)]
+        return Prepared([*copies, Contender(OURS, "warm", lambda i: None), peer], [])
 
     def take(self, contenders, effort):
         seconds = {"copy": 0.9, OURS: 1.0, "peer": 2.0, "slow peer": 0.5}
@@ -53,27 +56,34 @@ class Side:
     def release(self):
         pass
 
+    def close(self):
+        self.closed += 1
 
-def run_all(side, time_limit, file=None, full=False, cases=CASES):
-    return Run(side, Effort(3, 1e-3, (1, 2)), time_limit, file, quick=False, full=full).all([], cases, SWEEP, full)
+
+def run_all(side, time_limit=1000, **options):
+    return Run(side, time_limit=time_limit, **options).all()
+
+
+def not_run(found):
+    return [(entry["case"], entry["reason"], entry["failed"]) for entry in found["not_run"]]
 
 
 def test_rows_come_before_peers_that_compile(monkeypatch):
     side = Side(monkeypatch)
-    found = run_all(side, time_limit=1000)
+    found = run_all(side)
     names = [case.name for case in CASES]
-    assert side.prepared == [(name, 0, False) for name in names] + [(SWEEP[0].name, 0, True)] + [(name, 1, False) for name in names]
+    assert side.prepared == [*(("cases", name, 0) for name in names), ("ttc", SWEEP[0].name, 0), *(("cases", name, 1) for name in names)]
     first = found["cases"][0]
     assert [(run["contender"], run.get("against"), run.get("fraction_of_copy")) for run in first["runs"]] == [
         ("copy", None, None), (OURS, None, 0.9), ("peer", 2.0, 0.45), ("slow peer", 0.5, 1.8)]
-    assert found["finished"] and not found["not_run"] and not found["peers_not_timed"]
+    assert found["finished"] and not found["not_run"] and not found["peers_not_timed"] and side.closed == 1
     assert found["left_out"] == {"tiles": "not yet"} and found["peers_missing"] == {"elsewhere": "not installed"}
 
 
 def test_a_full_run_goes_on_with_the_long_list(monkeypatch):
     side = Side(monkeypatch)
-    found = run_all(side, time_limit=1000, full=True)
-    assert side.prepared[-1] == (SWEEP[0].name, 1, False) and found["ttc"][0]["runs"][-1]["contender"] == "slow peer"
+    found = run_all(side, full=True)
+    assert side.prepared[-1] == ("ttc", SWEEP[0].name, 1) and found["ttc"][0]["runs"][-1]["contender"] == "slow peer"
 
 
 def test_a_time_limit_costs_peers_before_rows(monkeypatch):
@@ -87,33 +97,32 @@ def test_a_time_limit_costs_peers_before_rows(monkeypatch):
 def test_rows_that_the_time_limit_leaves_out_are_named(monkeypatch):
     found = run_all(Side(monkeypatch), time_limit=1.5)
     assert [record["case"] for record in found["cases"]] == ["f32 4x4", "f32 8x8"]
-    assert [(entry["case"], entry["reason"], entry["failed"]) for entry in found["not_run"]] == [
+    assert not_run(found) == [
         ("f32 16x16", "the time limit was reached", False), (SWEEP[0].name, "the time limit was reached", False)]
 
 
 def test_a_case_that_does_not_fit_is_named_with_the_reason(monkeypatch):
     side = Side(monkeypatch)
     side.free = 1000
-    found = run_all(side, time_limit=1000)
-    assert [(entry["case"], entry["reason"], entry["failed"]) for entry in found["not_run"]] == [("f32 16x16", "too large", False)]
+    found = run_all(side)
+    assert not_run(found) == [("f32 16x16", "too large", False)]
     assert [record["case"] for record in found["cases"]] == ["f32 4x4", "f32 8x8"]
 
 
 def test_a_case_that_fails_leaves_the_others_and_counts_as_failed(monkeypatch):
     side = Side(monkeypatch)
     prepare = side.prepare
-    side.prepare = lambda case, stage=0, sweep=False: 1 / 0 if (case.name, stage) == ("f32 8x8", 0) else prepare(case, stage, sweep)
-    found = run_all(side, time_limit=1000)
-    assert [(entry["case"], entry["reason"], entry["failed"]) for entry in found["not_run"]] == [
-        ("f32 8x8", "ZeroDivisionError: division by zero", True)]
+    side.prepare = lambda section, case, stage: 1 / 0 if (case.name, stage) == ("f32 8x8", 0) else prepare(section, case, stage)
+    found = run_all(side)
+    assert not_run(found) == [("f32 8x8", "ZeroDivisionError: division by zero", True)]
     assert [record["case"] for record in found["cases"]] == ["f32 4x4", "f32 16x16"]
 
 
 def test_a_stage_that_fails_leaves_the_row(monkeypatch):
     side = Side(monkeypatch)
     prepare = side.prepare
-    side.prepare = lambda case, stage=0, sweep=False: 1 / 0 if stage else prepare(case, stage, sweep)
-    found = run_all(side, time_limit=1000)
+    side.prepare = lambda section, case, stage: 1 / 0 if stage else prepare(section, case, stage)
+    found = run_all(side)
     assert len(found["cases"]) == 3 and not found["not_run"]
     assert found["peers_refused"][0] == {"case": "f32 4x4", "peer": "slow", "reason": "ZeroDivisionError: division by zero"}
 
@@ -122,7 +131,7 @@ def test_figures_are_in_the_file_while_the_run_goes_on(monkeypatch, tmp_path):
     side, file, seen = Side(monkeypatch), tmp_path / "figures.json", []
     release = side.release
     side.release = lambda: (release(), seen.append(json.loads(file.read_text()) if file.exists() else None))
-    found = run_all(side, time_limit=1000, file=file)
+    found = run_all(side, file=file)
     assert any(half and not half["finished"] and half["cases"] for half in seen)
     assert json.loads(file.read_text()) == json.loads(json.dumps(found)) and list(tmp_path.iterdir()) == [file]
 
@@ -144,7 +153,7 @@ def test_a_name_that_no_case_has_is_a_usage_error(text, options, tmp_path, capsy
     shown = message.split("some of the names: ")[1].strip().strip("'").split("', '")
     every = [case.name for case in ([*SMALL_CASES, *CPU_CASES, *TTC_CASES] if "--ttc" in options else
                                     [*SMALL_CASES, *CPU_CASES] if "--backend" in options else
-                                    [case for cases in goal_run.LISTS.values() for case in cases])]
+                                    [case for cases in GoalsSide.cases.values() for case in cases])]
     assert 4 <= len(shown) <= 8 and set(shown) <= set(every) and f" {len(set(every))} cases " in message
 
 
@@ -219,8 +228,6 @@ def test_the_sweep_keeps_ours_and_the_last_peer(prepared):
 
 @pytest.mark.parametrize("group", ["strided", "padding", "index", "2-D", "packed"])
 def test_ours_and_the_plain_way_agree_on_every_kind(group):
-    from benchmarks.cases import quick
-    from benchmarks.gpu_cases import GPU_CASES
     for case in [case for case in quick(GPU_CASES) if case.group == group]:
         pairs = [input_and_output(np, case, seed=1)]
         kept, refused = agreeing(np, case, array_contenders(np, case, pairs), pairs)
@@ -267,5 +274,5 @@ def test_wall_time_waits_for_the_last_output():
 
 
 def test_reasons_are_one_line():
-    assert contenders_module.reason_of(ValueError("first\nsecond")) == "ValueError: first"
-    assert contenders_module.reason_of(ValueError()) == "ValueError: no message"
+    assert reason_of(ValueError("first\nsecond")) == "ValueError: first"
+    assert reason_of(ValueError()) == "ValueError: no message"

@@ -3,8 +3,8 @@ caches of a usual machine.
 """
 from __future__ import annotations
 
-from benchmarks.cases import Case, index_cases, padded, permute, tiled, transpose
-from benchmarks.packed_cases import packed_cases
+from benchmarks.cases.build import index_cases, packed_cases, padded, permute, tiled, transpose
+from benchmarks.cases.case import Case, MoveCase
 from gpulayout import PaddingValue
 
 CPU_CASES: list[Case] = [
@@ -38,4 +38,13 @@ CPU_CASES: list[Case] = [
     *(transpose(f"f32 {n}x{n}", "f32", n, n, group="ladder") for n in (128, 256, 512, 1024)),
     *packed_cases((8192, 4096), odd=(4097, 8193)),
     *index_cases(1 << 21),
+]
+
+# Single calls, where planning and checks weigh more than the bytes.
+SMALL_CASES: list[MoveCase] = [
+    MoveCase("f32 256, copy", "small", "f32", (256,)),
+    transpose("f32 16x16", "f32", 16, 16, group="small"),
+    permute("f32 4x4x4x4 reversed", "f32", (4, 4, 4, 4), (3, 2, 1, 0), group="small"),
+    permute("f16 8x8x8", "f16", (8, 8, 8), (0, 2, 1), group="small"),
+    transpose("f64 8x16", "f64", 8, 16, group="small"),
 ]

@@ -4,10 +4,21 @@ Half-precision cases are f16: a kernel moves bytes, so bf16 is the same work.
 """
 from __future__ import annotations
 
-from benchmarks.cases import SMALL_CASES, Case, MoveCase, column_major, index_cases, large_transpose, padded, permute, strided, tiled, transpose
-from benchmarks.goals import ALIGNED, ATTENTION, ODD, PACKING, THREE_CHANNELS
-from benchmarks.packed_cases import packed_cases
-from benchmarks.ttc import ttc_case
+from benchmarks.cases.build import (
+    column_major,
+    index_cases,
+    large_transpose,
+    packed_cases,
+    padded,
+    permute,
+    strided,
+    tiled,
+    transpose,
+)
+from benchmarks.cases.case import Case, MoveCase
+from benchmarks.cases.cpu import SMALL_CASES
+from benchmarks.cases.ttc import ttc_case
+from benchmarks.cases.wanted import ALIGNED, ATTENTION, ODD, PACKING, THREE_CHANNELS
 from gpulayout import PaddingValue
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from benchmarks.cases import Case
-from benchmarks.contender import Contender, in_turn
-from benchmarks.peers import as_matrices, words
+from benchmarks.cases.case import Case, MoveCase
+from benchmarks.peers.contender import Contender, in_turn
+from benchmarks.peers.words import words
 
 TILES, WARPS = (64, 128), (4, 8)
 
@@ -38,7 +38,7 @@ class TritonPeer:
         self.torch = torch
 
     def __call__(self, case: Case, pairs: list[tuple]) -> list[Contender]:
-        found = as_matrices(case)
+        found = case.as_matrices() if isinstance(case, MoveCase) else None
         if found is None or case.source.itemsize > 8:
             return []
         batch, rows, columns = found

@@ -4,11 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from benchmarks.cases import Case, MoveCase
-from benchmarks.contender import Contender, in_turn
-from benchmarks.peers import WORDS, words
+from benchmarks.cases.case import Case, MoveCase
+from benchmarks.peers.contender import Contender, in_turn
+from benchmarks.peers.words import pad_word, words
 
 
 class EagerTorch:
@@ -34,14 +32,9 @@ class CompiledTorch:
                            lambda name, work: (f"torch.compile {name}", self.torch.compile(work, dynamic=False)))
 
 
-def pad_word(case: MoveCase) -> Any:
-    """The padding element as a number of the word type."""
-    return np.frombuffer(case.target.padding_bytes, WORDS[case.target.itemsize])[0].item()
-
-
 def _contenders(torch: Any, case: Case, pairs: list[tuple], prepared: Callable) -> list[Contender]:
     """prepared   (what it calls, function of input and output) -> (name, function to time)"""
-    if not isinstance(case, MoveCase):
+    if not isinstance(case, MoveCase) or case.packed:
         return []
     # A tensor has no negative strides, and handing one over ends the process: what walks backwards is handed over forwards.
     forwards = [(given[_reversed(case)] if case.backward else given, out) for given, out in pairs]

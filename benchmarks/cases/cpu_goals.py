@@ -1,9 +1,11 @@
 """What the CPU's figures are judged by: relayouts of 64 MB an array and more (one of 51), padding, ten million indices."""
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
-from benchmarks.cases import IndexCase, MoveCase, padded, permute, transpose
+from benchmarks.cases.build import padded, permute, transpose
+from benchmarks.cases.case import IndexCase, MoveCase
 
 REVERSAL = "f32 32^5 reversed"
 TWO_DIMENSIONS, LONG_ROWS, CHANNELS = "2-D", "long rows", "channels"
@@ -40,7 +42,7 @@ RELAYOUTS: Sequence[MoveCase] = (
 
 
 def _padding(group: str, name: str, dimensions: tuple[int, ...], widths: tuple[int, ...]) -> list[MoveCase]:
-    return [MoveCase(**vars(case) | {"group": group}) for case in padded(name, "f32", dimensions, widths)]
+    return [dataclasses.replace(case, group=group) for case in padded(name, "f32", dimensions, widths)]
 
 
 PADDINGS: Sequence[MoveCase] = (

@@ -6,8 +6,9 @@ sets of sizes, about 200 MB of float32 each: even, with a long first dimension o
 """
 from __future__ import annotations
 
-from benchmarks.cases import MoveCase, column_major
-from benchmarks.goals import TTC_ROW
+from benchmarks.cases.build import column_major
+from benchmarks.cases.case import MoveCase
+from benchmarks.cases.wanted import TTC_ROW
 
 TRANSPOSITIONS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((7264, 7264), (1, 0)),

@@ -1,13 +1,12 @@
 """JAX as a peer: XLA's compiled function.  It allocates its output, so it stands beside the fresh ones."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from benchmarks.cases import Case, MoveCase
-from benchmarks.contender import Contender, in_turn
-from benchmarks.packed_cases import PackedCase
-from benchmarks.peers import words
-from benchmarks.peers_torch import pad_word
+from benchmarks.cases.case import Case, MoveCase
+from benchmarks.peers.contender import Contender, in_turn
+from benchmarks.peers.words import pad_word, words
 
 
 class JaxPeer:
@@ -20,11 +19,10 @@ class JaxPeer:
         self.jax = jax
 
     def __call__(self, case: Case, pairs: list[tuple]) -> list[Contender]:
-        packed = isinstance(case, PackedCase)
-        if not (packed or isinstance(case, MoveCase)) or case.kind == "strided":
+        if not isinstance(case, MoveCase) or case.kind == "strided":
             return []
         items = [(words(self.jax.dlpack.from_dlpack, given),) for given, _ in pairs]
-        work = self.jax.jit(lambda given: _packed(self.jax, case, given) if packed else _work(self.jax.numpy, case, given))
+        work = self.jax.jit(lambda given: _packed(self.jax, case, given) if case.packed else _work(self.jax.numpy, case, given))
         # JAX hands out arrays that are still being computed, on streams it keeps to itself; they are computed in order.
         return [Contender("jax.jit", "fresh", in_turn(items, work), wait=lambda output: output.block_until_ready())]
 
@@ -38,16 +36,16 @@ def _work(jnp: Any, case: MoveCase, given: Any) -> Any:
     return jnp.pad(given, margins, constant_values=pad_word(case))
 
 
-def _packed(jax: Any, case: PackedCase, given: Any) -> Any:
+def _packed(jax: Any, case: MoveCase, given: Any) -> Any:
     """XLA packs u4 with element 0 in the low bits, as E(4) says; bits have functions of their own."""
     jnp, bitcast = jax.numpy, jax.lax.bitcast_convert_type
     if case.bits == 1:
         return (jnp.packbits if case.packed == "target" else jnp.unpackbits)(given, bitorder="little")
     if case.packed != "target":
-        given = bitcast(given, jnp.uint4).reshape(-1)[:case.element_count]
+        given = bitcast(given, jnp.uint4).reshape(-1)[:math.prod(case.dimensions)]
     if case.order:
         given = given.reshape(case.dimensions).transpose(case.order).reshape(-1)
     if case.packed == "source":
         return given.astype(jnp.uint8)
-    given = jnp.pad(given.astype(jnp.uint4), (0, case.element_count % 2))
+    given = jnp.pad(given.astype(jnp.uint4), (0, math.prod(case.dimensions) % 2))
     return bitcast(given.reshape(-1, 2), jnp.uint8)

@@ -1,0 +1,179 @@
+"""The CPU beside NumPy, PyTorch and JAX, with one thread and with all: what the CPU's figures are judged by.
+
+NumPy copies in one thread, this library and PyTorch in as many as they are told, JAX in as many as there are cores.
+"""
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+import gpulayout as gl
+from benchmarks.cases.case import Case
+from benchmarks.cases.cpu import SMALL_CASES
+from benchmarks.cases.cpu_goals import INDICES, PADDINGS, RELAYOUTS
+from benchmarks.clock import Effort
+from benchmarks.numpy_side import COPY, NumpySide
+from benchmarks.peers import stages
+from benchmarks.peers.agreement import agreeing
+from benchmarks.peers.arrays import array_contenders, small_calls
+from benchmarks.peers.contender import Contender, Prepared
+from benchmarks.peers.inputs import input_and_output
+from benchmarks.peers.jax_peer import JaxPeer
+from benchmarks.peers.torch_peer import EagerTorch
+from gpulayout.cpu.threads import VARIABLE, thread_count
+
+QUIET = 5e-3                     # seconds: threads of a peer wait for more work in a loop for a while, and hold a core
+
+
+class GoalsSide(NumpySide):
+    """This library, NumPy, and those of PyTorch and JAX that are installed.
+
+    counts   numbers of threads that are measured
+    missing  by name, why a peer is not there
+    """
+
+    statistic, with_peers = "median", True
+    cases: dict[str, Sequence[Case]] = {"small": SMALL_CASES, "relayout": RELAYOUTS, "padding": PADDINGS, "index": INDICES}
+    effort = full_effort = Effort(7, 2e-3, (1, 20))
+
+    def __init__(self, counts: Sequence[int] = ()):
+        self.before, self.missing = os.environ.get(VARIABLE), {}
+        self.counts = tuple(counts) or (1, thread_count())
+        self.notes = {"counts": list(self.counts), "listed": {section: len(cases) for section, cases in self.cases.items()}}
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")                        # on a GPU it would be another contest
+        self.torch, self.jax = (stages.optional(name, self.missing) for name in ("torch", "jax"))
+        if self.jax:
+            self.jax.config.update("jax_enable_x64", True)                   # or elements of 8 bytes would lose half of them
+        self._others: dict[int, ThreadPoolExecutor] = {}
+
+    def prepare(self, section: str, case: Case, stage: int = 0) -> Prepared:
+        given, out = input_and_output(np, case, seed=1)
+        pairs = [(given, out)]
+        plain = small_calls(np, case, given, out) if section == "small" else array_contenders(np, case, pairs)
+        both = section in ("small", "index")                 # NumPy converts indices into new memory alone
+        found = self._beside(plain if both else [c for c in plain if c.output == "warm"])
+        if section == "relayout":
+            found += self._libraries(case, pairs, plain)
+        kept, refused = agreeing(np, case, found, pairs)
+        copies = self.copies(case) if section == "padding" else []
+        return Prepared([*copies, *kept], refused, self._scratch(case, given.reshape(-1)) if section == "relayout" else {})
+
+    def _beside(self, plain: Sequence[Contender]) -> list[Contender]:
+        """NumPy in its one thread, then ours with every number of threads."""
+        return [*(_alone(c) for c in plain if not c.is_ours), *self._each(c for c in plain if c.is_ours)]
+
+    def _libraries(self, case: Case, pairs: list[tuple], plain: Sequence[Contender]) -> list[Contender]:
+        """Of a relayout: PyTorch into warm memory, and JAX, which always allocates, beside ours into fresh memory."""
+        found = []
+        if self.torch:
+            found += self._each(c for c in EagerTorch(self.torch)(case, pairs) if c.output == "warm")
+        if self.jax:
+            fresh = [c for c in plain if c.is_ours and c.output == "fresh"]
+            found += self._each([*fresh, *map(_blocking, JaxPeer(self.jax)(case, pairs))], self.counts[-1:])
+        return found
+
+    def copies(self, case: Case) -> list[Contender]:
+        """Plain copies that read and write as many bytes as the case: each thread copies one part."""
+        source, target = np.ones((2, max(case.bytes_moved // 2, 1)), np.uint8)
+        return [self._with(Contender(COPY, "copy", lambda i, count=count: self._copy(source, target, count)), count)
+                for count in dict.fromkeys(self.counts)]
+
+    def release(self) -> None:
+        gc.collect()
+        if self.jax:
+            self.jax.clear_caches()
+
+    def close(self) -> None:
+        if self.before is None:
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = self.before
+
+    def set_threads(self, count: int) -> None:
+        """So many threads for everyone who can be told."""
+        os.environ[VARIABLE] = str(count)
+        if self.torch:
+            self.torch.set_num_threads(count)
+
+    def _scratch(self, case: Case, buffer: np.ndarray) -> dict[str, Any]:
+        plan, found = gl.plan(case.source, case.target), []
+        for count in dict.fromkeys(self.counts):
+            self.set_threads(count)
+            found.append({"threads": count, "bytes": scratch_bytes(lambda: plan(buffer))})
+        return {"scratch": found}
+
+    def _each(self, contenders: Any, counts: Sequence[int] = ()) -> list[Contender]:
+        """Each of them with every number of threads."""
+        return [self._with(contender, count) for contender in contenders for count in dict.fromkeys(counts or self.counts)]
+
+    def _with(self, contender: Contender, count: int) -> Contender:
+        return contender._replace(threads=count, ready=functools.partial(self._settle, contender, count))
+
+    def _settle(self, contender: Contender, count: int) -> None:
+        self.set_threads(count)
+        _rest(contender)
+
+    def _copy(self, source: np.ndarray, target: np.ndarray, count: int) -> None:
+        if count == 1:
+            return np.copyto(target, source)
+        if count not in self._others:
+            self._others[count] = ThreadPoolExecutor(count - 1)
+        ends = [len(source) * part // count for part in range(count + 1)]
+        parts = [slice(*both) for both in zip(ends, ends[1:])]
+        running = [self._others[count].submit(np.copyto, target[part], source[part]) for part in parts[1:]]
+        np.copyto(target[parts[0]], source[parts[0]])
+        for each in running:
+            each.result()
+
+
+def scratch_bytes(call: Callable[[], np.ndarray]) -> int:
+    """The most memory that a call held at any time, beyond what was there before and the output it gives back.
+
+    >>> scratch_bytes(lambda: np.zeros(10**6, np.uint8)) < 2000
+    True
+    """
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        output = call()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return peak - before - output.nbytes
+
+
+def _alone(peer: Contender) -> Contender:
+    """In one thread; a pause before it, as before everyone else."""
+    return peer._replace(threads=1, ready=functools.partial(_rest, peer))
+
+
+def _rest(contender: Contender) -> None:
+    """What goes before every sample.
+
+    Under a hypervisor that takes back what is free for seconds, new memory costs up to six times as much the first time.  So a
+    contender that writes new memory does it once before, and gets back the memory that it has just freed.
+    """
+    if contender.output == "fresh":
+        contender.call(0)
+    time.sleep(QUIET)
+
+
+def _blocking(peer: Contender) -> Contender:
+    """JAX's calls one after the other, each until its output is there, in the order of dimensions that it is compared in."""
+    def call(i: int) -> np.ndarray:
+        output = peer.call(i)
+        peer.wait(output)
+        seen = np.asarray(output)        # of the same memory
+        if not seen.flags.c_contiguous:
+            raise ValueError(f"the output lies in memory with the strides {seen.strides}")
+        return seen
+
+    return peer._replace(call=call, wait=None)

@@ -1,0 +1,68 @@
+"""Who takes part in a measurement."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.cases.case import Case
+
+OURS = "gpulayout"
+PREPARED_CALL = f"{OURS} plan(buffer, out)"
+UNPLANNED_CALL = f"{OURS} relayout(buffer, source, target, out=out)"
+
+
+class Contender(NamedTuple):
+    """One way to do a case's work.
+
+    call     does it once; the argument counts calls, so that buffers can take turns; gives back the output
+    output   what it is compared with: "warm" writes memory that was written before, "fresh" allocates every time, "call" is a
+             single small call into warm memory, "copy" a plain copy of as many bytes
+    wait     waits for an output that is made on a stream of its own, where the events of ours do not see it; None for ours
+    threads  how many may take part; 0: as it is
+    ready    sees to it that so many do, before a sample and outside its time
+    """
+
+    name: str
+    output: str
+    call: Callable[[int], Any]
+    wait: Callable[[Any], None] | None = None
+    threads: int = 0
+    ready: Callable[[], None] = lambda: None
+
+    @property
+    def is_ours(self) -> bool:
+        return self.name.partition(" ")[0] == OURS
+
+
+Peer = Callable[[Case, list[tuple]], list[Contender]]        # none where it does not know the work
+
+
+class Refused(NamedTuple):
+    """A peer that does not take part in a case, and why."""
+
+    peer: str
+    reason: str
+
+
+class Prepared(NamedTuple):
+    """Contenders that agree, the peers that do not take part, and what was found besides."""
+
+    contenders: list[Contender]
+    refused: list[Refused]
+    more: dict[str, Any] = {}
+
+
+def in_turn(items: Sequence[tuple], work: Callable) -> Callable[[int], Any]:
+    """Call number i works on the i-th of the items, over and over."""
+    return lambda i: work(*items[i % len(items)])
+
+
+def for_sweep(contenders: Sequence[Contender]) -> list[Contender]:
+    """Ours and one peer, both into warm memory: what a long list of cases has time for.  The last peer is PyTorch's where it is there."""
+    warm = [contender for contender in contenders if contender.output == "warm"]
+    return [next(c for c in warm if c.is_ours), [c for c in warm if not c.is_ours][-1]]
+
+
+def reason_of(error: Exception) -> str:
+    """One line."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0][:200]}"

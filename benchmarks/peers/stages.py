@@ -1,0 +1,81 @@
+"""The libraries this one is measured beside, and in which order their figures are taken.
+
+Peers that compile something for every case come in later stages, so that a run that is short of time leaves them out, and no row.
+"""
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from benchmarks.peers.contender import Peer, reason_of
+
+OPTIONAL = {"nvmath": "nvmath-python, whose strided copy is of the same kind", "cutensor": "cuTENSOR's permutations"}
+
+
+class Stage(NamedTuple):
+    """Peers that are measured together with ours; `name` names them."""
+
+    name: str
+    peers: tuple[Peer, ...] = ()
+
+
+def load(torch: Any, jax: Any, missing: dict[str, str]) -> list[Stage]:
+    """All stages; `missing` gets a line for everything that is not there.
+
+    torch, jax   the modules, or None
+    """
+    first = _if_it_loads("cupy.cublas", _geam, missing)
+    compiled: list[Stage] = []
+    if jax is not None:
+        from benchmarks.peers.jax_peer import JaxPeer
+        compiled.append(Stage("jax", (JaxPeer(jax),)))
+    if torch is not None:
+        from benchmarks.peers.torch_peer import CompiledTorch, EagerTorch
+        first.append(EagerTorch(torch))
+        compiled += [Stage("triton", (peer,)) for peer in _if_it_loads("triton", lambda: _triton(torch), missing)]
+        compiled.append(Stage("torch.compile", (CompiledTorch(torch),)))
+    for name, what in OPTIONAL.items():
+        missing[name] = f"{what}: " + ("installed, but no contender is written for it" if importlib.util.find_spec(name) else "not installed")
+    return [Stage("cupy and torch eager", tuple(first)), *compiled]
+
+
+def optional(name: str, missing: dict[str, str]) -> Any:
+    """A module, or None with a line in `missing`."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:       # broken installations fail in any way they like
+        missing[name] = reason_of(error)
+        return None
+
+
+def on_gpu(name: str, missing: dict[str, str]) -> Any:
+    """PyTorch or JAX where it finds a GPU, or None with a line in `missing`."""
+    module = optional(name, missing)
+    try:
+        usable = module and (module.cuda.is_available() if name == "torch" else any(d.platform == "gpu" for d in module.devices()))
+    except Exception as error:       # a peer that cannot start is a peer that is not there
+        missing[name] = reason_of(error)
+        return None
+    if module and not usable:
+        missing[name] = "finds no GPU"
+    return module if usable else None
+
+
+def _if_it_loads(name: str, make: Callable[[], Peer], missing: dict[str, str]) -> list[Peer]:
+    try:
+        return [make()]
+    except Exception as error:
+        missing[name] = reason_of(error)
+        return []
+
+
+def _geam() -> Peer:
+    from benchmarks.peers.geam import geam
+    return geam
+
+
+def _triton(torch: Any) -> Peer:
+    from benchmarks.peers.triton_peer import TritonPeer
+    return TritonPeer(torch)

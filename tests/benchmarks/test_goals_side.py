@@ -1,0 +1,173 @@
+"""The run that is judged by the CPU's goals: its list, who takes part with how many threads, and what it records."""
+import json
+import math
+import os
+import types
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import goals_side
+from benchmarks.cases.cpu_goals import INDICES, PADDINGS, RELAYOUTS, REVERSAL
+from benchmarks.clock import WallClock
+from benchmarks.goals import COPY, JAX, NAIVE, TORCH
+from benchmarks.goals_side import GoalsSide, scratch_bytes
+from benchmarks.peers.agreement import agreeing
+from benchmarks.peers.contender import OURS, PREPARED_CALL, UNPLANNED_CALL, Contender
+from benchmarks.run import Run
+
+
+def missing(name, found):
+    found[name] = f"no {name}"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """No pauses, no peers that happen to be installed, and no setting of threads that survives."""
+    monkeypatch.setattr(goals_side, "QUIET", 0)
+    monkeypatch.setattr("benchmarks.peers.stages.optional", missing)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "2")
+
+
+def tiny(only, side=None, **options):
+    return Run(side or GoalsSide((1, 2)), 1, only, tiny=True, **options).all()
+
+
+def test_the_list_is_27_relayouts_of_large_arrays():
+    assert len(RELAYOUTS) == len({case.name for case in RELAYOUTS}) == 27
+    sizes = [case.source.nbytes for case in RELAYOUTS]
+    # 64 million bytes and more, but for NCHW to NHWC in f16: 51
+    assert sorted(sizes)[0] == 2 * 32 * 64 * 112 * 112 and sorted(sizes)[1] >= 64e6 and max(sizes) == 2**29
+    assert [case.name for case in RELAYOUTS if case.dimensions == (32,) * 5 and case.order == (4, 3, 2, 1, 0)] == [REVERSAL]
+    assert sorted(case.source.itemsize for case in RELAYOUTS if case.group == "2-D") == [1, 1, 2, 2, 4, 4, 4, 8, 8, 16]
+
+
+def test_padding_and_indices_are_those_of_the_goals():
+    assert [(case.kind, case.group) for case in PADDINGS] == [
+        ("pack", "long rows"), ("unpack", "long rows")] * 2 + [("pack", "channels"), ("unpack", "channels")]
+    assert {(case.kind, len(case.dimensions), case.count) for case in INDICES} == {
+        (kind, rank, 10**7) for kind in ("linearize", "delinearize") for rank in (3, 4, 6)}
+    assert all(math.prod(case.dimensions) < 2**32 for case in INDICES)
+
+
+def test_a_run_of_tiny_arrays_fills_every_table(tmp_path, capsys):
+    file = tmp_path / "goals.json"
+    assert command.main(["--cpu-goals", "--quick", "--rounds", "1", "--json", str(file)]) == 0
+    printed, progress = capsys.readouterr()
+    found = json.loads(file.read_text())
+    assert [len(found[section]) for section in ("small", "relayout", "padding", "index")] == [5, 27, 6, 6]
+    assert found["finished"] and not found["not_run"] and not found["peers_refused"] and found["peak_memory_bytes"] > 1e6
+    taking_part = {section: {(run["contender"], run["output"], run["threads"]) for run in found[section][0]["runs"]}
+                   for section in ("small", "relayout", "padding", "index")}
+    both = {(OURS, "warm", 1), (OURS, "warm", 2)}
+    assert taking_part == {
+        "small": {(NAIVE, "call", 1)} | {(call, "call", count) for count in (1, 2)
+                                         for call in (PREPARED_CALL, UNPLANNED_CALL, f"{OURS} relayout with texts")},
+        "relayout": {*both, (NAIVE, "warm", 1)},
+        "padding": {*both, ("numpy fill and assign", "warm", 1), (COPY, "copy", 1), (COPY, "copy", 2)},
+        "index": {*both, (OURS, "fresh", 1), (OURS, "fresh", 2), ("numpy.unravel_index", "fresh", 1)}}
+    assert [entry["threads"] for entry in found["relayout"][0]["scratch"]] == [1, 2]
+    assert "nothing is judged" in printed and "**missed" not in printed and "|met\n" not in printed
+    assert "- peer not there: torch: no torch" in printed and sum(line.startswith("---") for line in printed.splitlines()) == 5
+    assert len(progress.splitlines()) == 45 and "f32 32^5 reversed: " in progress
+    assert command.main(["--tables", str(file)]) == 0 and capsys.readouterr().out == printed
+
+
+def test_the_number_of_threads_is_set_before_every_call_and_put_back_at_the_end(monkeypatch):
+    seen = []
+    monkeypatch.setattr(goals_side, "scratch_bytes", lambda call: seen.append(os.environ["GPULAYOUT_NUM_THREADS"]) or 0)
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
+    assert GoalsSide().counts == (1, 3)
+    side = GoalsSide((1, 2))
+    found = tiny("reversed", side)
+    assert seen == ["1", "2"] and os.environ["GPULAYOUT_NUM_THREADS"] == "3"
+    assert [record["case"] for record in found["relayout"]] == [REVERSAL] and not found["padding"]
+    contender = side._each([Contender(OURS, "warm", lambda i: os.environ["GPULAYOUT_NUM_THREADS"])])[0]
+    contender.ready()
+    assert contender.call(0) == "1"
+
+
+def test_a_contender_is_made_ready_before_the_check_and_before_every_sample_outside_its_time(monkeypatch):
+    happened, given = [], np.arange(4)
+    monkeypatch.setattr("benchmarks.clock.time", types.SimpleNamespace(perf_counter=lambda: happened.append("clock") or 0.0))
+    contender = Contender(NAIVE, "warm", lambda i: happened.append("call") or given.copy(), ready=lambda: happened.append("ready"))
+    agreeing(np, RELAYOUTS[0], [contender], [(given, np.zeros(4, int))])
+    WallClock().sample(contender, 2)
+    assert happened == ["ready", "call", "ready", "clock", "call", "call", "clock"]
+
+
+def test_new_memory_is_written_once_before_it_counts():
+    called = []
+    for output in ("warm", "fresh"):
+        contender = Contender(OURS, output, lambda i, output=output: called.append(output))
+        for settled in (*GoalsSide()._each([contender], [2]), goals_side._alone(contender)):
+            settled.ready()
+    assert called == ["fresh", "fresh"]
+
+
+def test_a_case_that_fails_leaves_the_others(monkeypatch, capsys):
+    prepare = GoalsSide.prepare
+    monkeypatch.setattr(GoalsSide, "prepare", lambda self, section, case, stage: 1 / 0 if case.kind == "pack" else prepare(self, section, case))
+    assert command.main(["--cpu-goals", "--quick", "--rounds", "1", "--only", "planes in 4"]) == 1
+    printed = capsys.readouterr().out
+    assert "- not run: pack f32 3 planes in 4, 32x3x512x512: ZeroDivisionError: division by zero" in printed
+    assert "\nunpack f32 3 planes in 4, 32x3x512x512|" in printed
+
+
+@pytest.mark.parametrize(("only", "function", "wrong", "who"), [
+    ("planes in 4", "pack", lambda given, shape, out=None: out, f"{OURS} (warm)"),
+    ("16x16", "relayout", lambda buffer, source, target, out: out, f"{UNPLANNED_CALL} (call)")])
+def test_a_result_that_differs_fails_the_case(only, function, wrong, who, monkeypatch):
+    monkeypatch.setattr(f"benchmarks.peers.arrays.gl.{function}", wrong)
+    found = tiny(only)
+    (entry,) = found["not_run"]
+    assert entry["failed"] and f"{who} gives another result than numpy" in entry["reason"] and not found["small"]
+
+
+def test_nothing_starts_after_the_time_limit():
+    found = tiny("", time_limit=-1)
+    assert len(found["not_run"]) == 44 and {entry["reason"] for entry in found["not_run"]} == {"the time limit was reached"}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_copy_in_parts_copies_everything(count):
+    source, target = np.arange(1001, dtype=np.uint16).view("u1"), np.zeros(2002, np.uint8)
+    GoalsSide((1, count))._copy(source, target, count)
+    assert np.array_equal(source, target)
+
+
+def test_scratch_is_what_a_call_holds_beyond_its_output():
+    def call():
+        scratch = np.empty(3_000_000, np.uint8)
+        return scratch[:1_000_000].copy()
+    assert 3_000_000 <= scratch_bytes(call) < 3_010_000
+
+
+def test_jax_must_give_the_order_that_is_compared():
+    class Lazy:
+        ready = False
+
+        def block_until_ready(self):
+            self.ready = True
+
+        def __array__(self, dtype=None, copy=None):
+            assert self.ready
+            return self.values
+
+    output = Lazy()
+    call = goals_side._blocking(Contender(JAX, "fresh", lambda i: output, wait=lambda one: one.block_until_ready())).call
+    output.values = np.zeros((2, 3))
+    assert call(0) is output.values
+    output.values = np.zeros((2, 3)).T
+    with pytest.raises(ValueError, match="strides"):
+        call(0)
+
+
+def test_pytorch_is_told_the_number_of_threads():
+    told, side = [], GoalsSide((1, 2))
+    side.torch = types.SimpleNamespace(set_num_threads=told.append)
+    side._each([Contender(TORCH, "warm", None)], [2])[0].ready()
+    side.set_threads(1)
+    assert told == [2, 1]

@@ -1,6 +1,7 @@
 """Checks that several values of the model share: whole numbers, permutations, dimension numbers."""
 import operator
 from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
 
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
@@ -18,7 +19,7 @@ def number_text(number: int) -> str:
     return str(number) if bits <= _MOST_BITS else f"{'-' if number < 0 else ''}2^{bits - 1}..."
 
 
-def shown(values: Sequence) -> str:
+def shown(values: Sequence[Any]) -> str:
     """A sequence as an error message shows it: a tuple, cut off when it is very long.
 
     >>> shown([2, 10**1000]), shown(range(100))
@@ -63,7 +64,7 @@ def whole_number(field: str, value: object, context: str = "") -> int:
     return found
 
 
-def whole_numbers(field: str, values: Iterable, context: str = "", *, ordered: bool = True) -> tuple[int, ...]:
+def whole_numbers(field: str, values: Iterable[Any], context: str = "", *, ordered: bool = True) -> tuple[int, ...]:
     """`values` as a tuple of ints; the first one that is not an integer is named.
 
     Text and mappings are refused, and sets too where the order counts: Layout({0, 1}) looks like the text form, but
@@ -83,10 +84,10 @@ def whole_numbers(field: str, values: Iterable, context: str = "", *, ordered: b
         entry = found.index(None)
         raise LayoutTypeError(f"{field} {shown(values)} is not all integers{context}: entry {entry} is "
                               f"{value_text(values[entry])}, {type_text(values[entry])}")
-    return found
+    return found                                             # type: ignore[return-value]
 
 
-def _index(value: object) -> int | None:
+def _index(value: Any) -> int | None:
     """An integer as an int; None for everything else, bool included (NumPy's own bools refuse to be an index)."""
     try:
         return None if isinstance(value, bool) else operator.index(value)
@@ -94,7 +95,7 @@ def _index(value: object) -> int | None:
         return None
 
 
-def sizes(field: str, values: Iterable, context: str = "") -> tuple[int, ...]:
+def sizes(field: str, values: Iterable[Any], context: str = "") -> tuple[int, ...]:
     """`values` as a tuple of ints in 0..2^63-1."""
     found = whole_numbers(field, values, context)
     for dim, size in enumerate(found):
@@ -131,7 +132,7 @@ def product(numbers: Iterable[int]) -> int:
 
 # ---- dimension numbers ---------------------------------------------------------------------------
 
-def permutation(field: str, values: Iterable, rank: int | None = None, context: str = "", *,
+def permutation(field: str, values: Iterable[Any], rank: int | None = None, context: str = "", *,
                 from_end: bool = False) -> tuple[int, ...]:
     """`values` as an ordering of dimensions 0..rank-1; a rank of None is as many as there are values.
 
@@ -164,7 +165,7 @@ def dimension_number(value: object, rank: int, context: str = "", field: str = "
     return number % rank
 
 
-def dimension_numbers(values: Iterable, rank: int, context: str = "") -> tuple[int, ...]:
+def dimension_numbers(values: Iterable[Any], rank: int, context: str = "") -> tuple[int, ...]:
     """Distinct dimension numbers, negative ones counted from the end; their order does not matter, so sets are taken."""
     given = whole_numbers("dimensions", values, context, ordered=False)
     found = tuple(dimension_number(value, rank, context) for value in given)

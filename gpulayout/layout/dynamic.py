@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -26,15 +27,16 @@ class Unbounded(enum.Enum):
     def __repr__(self) -> str:
         return "UNBOUNDED"
 
-    def __reduce_ex__(self, protocol: object) -> str:
+    def __reduce_ex__(self, protocol: object) -> str:               # type: ignore[override]
         """Pickled as the name `gpulayout.UNBOUNDED`."""
         return "UNBOUNDED"
 
 
-UNBOUNDED = Unbounded.UNBOUNDED
+# Typed as Any, and sizes as int: code that never meets a shape without a bound need not say so.
+UNBOUNDED: Any = Unbounded.UNBOUNDED
 
 
-def checked_dimensions(values: Iterable, context: str = "") -> tuple[int | Unbounded, ...]:
+def checked_dimensions(values: Iterable[Any], context: str = "") -> tuple[int, ...]:
     """`values` as a tuple of sizes or `UNBOUNDED`."""
     if isinstance(values, (tuple, list)) and any(value is UNBOUNDED for value in values):
         sizes = iter(checks.sizes("dimensions", [0 if value is UNBOUNDED else value for value in values], context))
@@ -42,7 +44,7 @@ def checked_dimensions(values: Iterable, context: str = "") -> tuple[int | Unbou
     return checks.sizes("dimensions", values, context)
 
 
-def checked_flags(flags: Iterable[bool] | None, dimensions: Sequence[int | Unbounded]) -> tuple[bool, ...]:
+def checked_flags(flags: Iterable[bool] | None, dimensions: Sequence[int]) -> tuple[bool, ...]:
     """One flag for every dimension, True where its size is dynamic; None marks those without a bound."""
     unbounded = tuple(size is UNBOUNDED for size in dimensions)
     if flags is None:
@@ -59,6 +61,6 @@ def checked_flags(flags: Iterable[bool] | None, dimensions: Sequence[int | Unbou
     return tuple(flags)
 
 
-def size_text(size: int | Unbounded, is_dynamic: bool) -> str:
+def size_text(size: int, is_dynamic: bool) -> str:
     """A size as it stands in a shape's text: `5`, `<=5` or `?`."""
     return f"<={size}" if is_dynamic and size is not UNBOUNDED else str(size)

@@ -5,6 +5,7 @@ Kernels never see a type, only its number of bytes (1, 2, 4, 8 or 16); a type is
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -172,7 +173,7 @@ _DTYPES = {
 _BY_DTYPE = {dtype: member for member, dtype in _DTYPES.items()}
 
 
-def _of_dtype(value: object) -> ElementType:
+def _of_dtype(value: Any) -> ElementType:
     if value is None:
         raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
     try:

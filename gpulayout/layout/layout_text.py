@@ -18,6 +18,9 @@ parts of sparse layouts, are refused.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutTypeError
@@ -25,7 +28,9 @@ from gpulayout.layout.layout import SPARSE_TYPES, Layout
 from gpulayout.layout.padding import NAMES, PaddingValue, Scalar, parse_scalar
 from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.text_reader import Reader
-from gpulayout.layout.tile import COMBINE, Tile
+from gpulayout.layout.tile import COMBINE, Combine, Tile
+
+Property = Callable[[Reader, int], dict[str, Any]]          # reads one property of a layout of so many dimensions
 
 MAX_SCALAR = 320             # characters of a pad value: an integer as large as the largest double has 309
 
@@ -60,7 +65,8 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
     """The layout that begins at the reader's brace."""
     start = reader.position
     reader.mark("{")
-    order, fields = [], {}
+    order: list[int] = []
+    fields: dict[str, Any] = {}
     if not reader.ahead(":") and not (may_be_empty and reader.ahead("}")):
         order = reader.number_list("a dimension number")
     if reader.accept(":"):
@@ -102,7 +108,7 @@ def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar
     raise reader.error(f"padding value {raw[:32]!r} is neither a number nor one of {', '.join(NAMES)}", position)
 
 
-def _dense_levels(reader: Reader, rank: int) -> dict:
+def _dense_levels(reader: Reader, rank: int) -> dict[str, Any]:
     """D(D,D) says that both dimensions are dense, which they always are here."""
     reader.mark("(")
     for dim in range(rank):
@@ -123,7 +129,8 @@ def _tiles(reader: Reader, rank: int) -> dict[str, list[Tile]]:
 
 def _tile(reader: Reader) -> Tile:
     reader.mark("(")
-    entries, position = [], reader.position
+    entries: list[int | Combine] = []
+    position = reader.position
     while True:
         position = reader.position
         entries.append(COMBINE if reader.accept("*") else reader.number("a tile size", least=1))
@@ -136,7 +143,7 @@ def _tile(reader: Reader) -> Tile:
 
 
 def _split_configs(reader: Reader, rank: int) -> dict[str, list[SplitConfig]]:
-    configs = []
+    configs: list[SplitConfig] = []
     while not configs or reader.ahead("("):
         start = reader.position
         reader.mark("(")
@@ -148,7 +155,7 @@ def _split_configs(reader: Reader, rank: int) -> dict[str, list[SplitConfig]]:
     return {"split_configs": configs}
 
 
-def _number(field: str, what: str, least: int = 0, most: int | None = None):
+def _number(field: str, what: str, least: int = 0, most: int | None = None) -> Property:
     """A reader of one number in parentheses."""
     def read(reader: Reader, rank: int) -> dict[str, int]:
         reader.mark("(")
@@ -158,7 +165,7 @@ def _number(field: str, what: str, least: int = 0, most: int | None = None):
     return read
 
 
-def _type(field: str):
+def _type(field: str) -> Property:
     """A reader of one type name in parentheses."""
     def read(reader: Reader, rank: int) -> dict[str, ElementType]:
         reader.mark("(")
@@ -170,7 +177,7 @@ def _type(field: str):
     return read
 
 
-PROPERTIES = {
+PROPERTIES: dict[str, Property] = {
     "PD": _padded_dimensions,
     "PV": _padding_value,
     "D": _dense_levels,

@@ -171,8 +171,8 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
         return int(limits.min if lowest else limits.max)
     if element_type.holds(math.inf):
         return -math.inf if lowest else math.inf
-    limits = ml_dtypes.finfo(element_type.dtype)
-    return float(limits.min if lowest else limits.max)
+    finite = ml_dtypes.finfo(element_type.dtype)
+    return float(finite.min if lowest else finite.max)
 
 
 def _encode(element_type: ElementType, number: Scalar) -> bytes:

@@ -18,7 +18,7 @@ from gpulayout.layout.argument_hints import corrects, of_shape
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.consistency import check_layout, check_size, check_storage
 from gpulayout.layout.digits import cuts
-from gpulayout.layout.dynamic import UNBOUNDED, Unbounded, checked_dimensions, checked_flags, size_text
+from gpulayout.layout.dynamic import UNBOUNDED, checked_dimensions, checked_flags, size_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
@@ -50,12 +50,12 @@ class Shape(Frozen):
     """
 
     element_type: ElementType
-    dimensions: tuple[int | Unbounded, ...]
+    dimensions: tuple[int, ...]
     layout: Layout = None                                    # type: ignore[assignment]
     dynamic_dimensions: tuple[bool, ...] = field(default=None, kw_only=True)         # type: ignore[arg-type]
 
     if TYPE_CHECKING:                                        # what a caller may write; the fields say what they become
-        def __init__(self, element_type: str | DTypeLike, dimensions: Iterable[int | Unbounded], layout: Layout | str | None = None, *,
+        def __init__(self, element_type: str | DTypeLike, dimensions: Iterable[int], layout: Layout | str | None = None, *,
                      dynamic_dimensions: Iterable[bool] | None = None) -> None: ...
 
         _hash: int

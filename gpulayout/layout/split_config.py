@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -26,7 +27,10 @@ class SplitConfig(Frozen):
     dimension: int
     split_indices: tuple[int, ...]
 
-    def __post_init__(self):
+    if TYPE_CHECKING:                                        # what a caller may write
+        def __init__(self, dimension: int, split_indices: Iterable[int]) -> None: ...
+
+    def __post_init__(self) -> None:
         self._set("dimension", checks.count("split_configs dimension", self.dimension))
         points = checks.sizes("split_indices", self.split_indices)
         if not points:

@@ -9,7 +9,7 @@ layout only when a number or a colon follows.  The reader takes linear time, and
 """
 from __future__ import annotations
 
-from gpulayout.layout.dynamic import UNBOUNDED, Unbounded
+from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout_text import read_layout
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, OpaqueShape, TokenShape, TupleShape
@@ -101,7 +101,7 @@ def _array(reader: Reader) -> Shape:
     return reader.built(start, lambda: Shape(element_type, dimensions, layout, dynamic_dimensions=dynamic))
 
 
-def _size(reader: Reader) -> tuple[int | Unbounded, bool]:
+def _size(reader: Reader) -> tuple[int, bool]:
     """A size, and whether it is dynamic."""
     if reader.accept("?"):
         return UNBOUNDED, True

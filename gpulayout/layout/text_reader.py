@@ -49,7 +49,7 @@ class Reader:
                 return taken
             self._next = match.end()
             if match.lastgroup != "skip":
-                self.kind, self.value = match.lastgroup, match.group()
+                self.kind, self.value = match.lastgroup or "", match.group()
                 return taken
 
     def ahead(self, mark: str) -> bool:
@@ -102,7 +102,7 @@ class Reader:
         """The raw text between parentheses, which hold a pad value without any, and where it starts."""
         if not self.ahead("("):
             raise self.error("expected '('")
-        start, close = self._next, _NO_PARENTHESES.match(self.text, self._next).end()
+        start, close = self._next, _NO_PARENTHESES.match(self.text, self._next).end()           # type: ignore[union-attr]
         if not self.text.startswith(")", close):
             raise self.error("expected ')'", close)
         self.go(close + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_one_sequence
@@ -30,7 +31,7 @@ class Combine(enum.Enum):
     def __repr__(self) -> str:
         return "COMBINE"
 
-    def __reduce_ex__(self, protocol: object) -> str:
+    def __reduce_ex__(self, protocol: object) -> str:               # type: ignore[override]
         """Pickled as the name `gpulayout.COMBINE`."""
         return "COMBINE"
 
@@ -59,7 +60,10 @@ class Tile(Frozen):
 
     dimensions: tuple[int | Combine, ...]
 
-    def __post_init__(self):
+    if TYPE_CHECKING:                                        # what a caller may write
+        def __init__(self, dimensions: Iterable[int | Combine | str]) -> None: ...
+
+    def __post_init__(self) -> None:
         given = self.dimensions
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
             hint = f", write ({given},)" if isinstance(given, int) else ""

@@ -36,7 +36,7 @@ def _heading(found: Record) -> str:
     parts = [", ".join([*([gpu] if gpu else []), machine["cpu"], f"{machine['cores']} cores",
                         f"{found['counts'][-1] if 'counts' in found else machine['threads']} threads at most"]),
              ", ".join([f"Python {machine['python']}", *named]), f"commit {machine['commit']}, {machine['date'][:10]}",
-             f"{statistic}{found['effort']['rounds'] if 'effort' in found else found['rounds']} rounds, {found['seconds']:.0f} s"]
+             f"{statistic}{found.get('rounds') or found['effort']['rounds']} rounds, {found['seconds']:.0f} s"]
     if "peak_memory_bytes" in found:
         parts[-1] += f", at most {found['peak_memory_bytes'] / 1e9:.1f} GB"
     if found.get("only"):

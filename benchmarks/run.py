@@ -50,7 +50,7 @@ class Run:
         self._saved = 0.0
         self.found: dict[str, Any] = {
             "schema": SCHEMA, "machine": machine(side.name, side.with_peers), "time_limit_s": time_limit,
-            "effort": self.effort._asdict(), "statistic": side.statistic, "quick": tiny, "full": full, "only": only, "finished": False,
+            "effort": self.effort._asdict(), "rounds": self.effort.rounds, "statistic": side.statistic, "quick": tiny, "full": full, "only": only, "finished": False,
             **side.notes, **{section: [] for section in self.lists}, "not_run": [], "peers_refused": [],
             "peers_not_timed": {}, "peers_missing": dict(side.missing), "left_out": dict(side.left_out)}
 

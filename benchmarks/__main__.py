@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         side = _side(options)
         sweep = side.name == "cupy" if options.ttc is None else options.ttc
         _check_only(parser, side, options.only, sweep)
-        found = Run(side, options.rounds, options.only, options.quick, options.full, sweep, options.time_limit, options.json).all()
+        found = Run(side(), options.rounds, options.only, options.quick, options.full, sweep, options.time_limit, options.json).all()
     print("\n".join(report(found)))
     if options.json:
         print(f"written to {options.json}", file=sys.stderr)
@@ -68,17 +68,18 @@ def _file(name: str) -> pathlib.Path:
 
 
 def _side(options: argparse.Namespace) -> Any:
+    """The class; to make one imports the peers."""
     if options.cpu_goals:
         from benchmarks.goals_side import GoalsSide
-        return GoalsSide()
+        return GoalsSide
     problem = gpu_problem() if options.backend != "numpy" else None
     if options.backend == "numpy" or (options.backend == "auto" and problem):
         from benchmarks.numpy_side import NumpySide
-        return NumpySide()
+        return NumpySide
     if problem:
         sys.exit(f"no benchmark on the GPU: {problem}")
     from benchmarks.cuda_side import CudaSide
-    return CudaSide()
+    return CudaSide
 
 
 if __name__ == "__main__":

@@ -1,14 +1,20 @@
-"""The CPU's list: relayout, pack and unpack, whole and packed elements, beside the plain ways, into warm memory and into fresh.
+"""The CPU's list beside the plain ways: relayout, pack and unpack of whole and of packed elements; and single small calls.
 
     pytest benchmarks/bench_cases.py --benchmark-group-by=group --benchmark-columns=median,min,rounds
 """
 import pytest
 
 from benchmarks.cases.case import MoveCase
-from benchmarks.cases.cpu import CPU_CASES
+from benchmarks.cases.cpu import CPU_CASES, SMALL_CASES
 from benchmarks.recorder import ways
 
 
-@pytest.mark.parametrize(("case", "name", "output"), ways(case for case in CPU_CASES if isinstance(case, MoveCase)))
+@pytest.mark.parametrize(("case", "name", "output"), ways("cases", (case for case in CPU_CASES if isinstance(case, MoveCase))))
 def test_move(measure, case, name, output):
     measure("cases", case, name, output)
+
+
+@pytest.mark.parametrize(("case", "name", "output"), ways("small", SMALL_CASES))
+def test_small_call(measure, case, name, output):
+    """Planning and checks weigh more than the bytes.  On a GPU it is the host's time alone."""
+    measure("small", case, name, output)

@@ -9,6 +9,6 @@ from benchmarks.cases.cpu import CPU_CASES
 from benchmarks.recorder import ways
 
 
-@pytest.mark.parametrize(("case", "name", "output"), ways(case for case in CPU_CASES if isinstance(case, IndexCase)))
+@pytest.mark.parametrize(("case", "name", "output"), ways("cases", (case for case in CPU_CASES if isinstance(case, IndexCase))))
 def test_index_conversion(measure, case, name, output):
     measure("cases", case, name, output)

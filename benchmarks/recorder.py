@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,19 +15,15 @@ from benchmarks.peers.contender import Contender, Prepared
 from benchmarks.peers.inputs import input_and_output
 
 
-def ways(cases: Iterable[Case]) -> list[Any]:
+def ways(section: str, cases: Iterable[Case]) -> list[Any]:
     """(case, contender's name, output) of each; what contenders there are a tiny case tells as well."""
-    return _ways(cases, lambda case, given, out: array_contenders(np, case, [(given, out)]))
-
-
-def small_ways(cases: Iterable[Case]) -> list[Any]:
-    """The same of small calls."""
-    return _ways(cases, functools.partial(small_calls, np))
-
-
-def _ways(cases: Iterable[Case], contenders: Callable[..., list[Contender]]) -> list[Any]:
-    return [pytest.param(case, contender.name, contender.output, id=f"{case.name}, {contender.name}, {contender.output}")
-            for case in cases for tiny in quick([case]) for contender in contenders(tiny, *input_and_output(np, tiny, seed=1))]
+    found = []
+    for case in cases:
+        tiny, = quick([case])
+        pair = input_and_output(np, tiny, seed=1)
+        contenders = small_calls(np, tiny, *pair) if section == "small" else array_contenders(np, tiny, [pair])
+        found += [pytest.param(case, one.name, one.output, id=f"{case.name}, {one.name}, {one.output}") for one in contenders]
+    return found
 
 
 @functools.lru_cache(1)          # the ways of one case come one after the other
@@ -38,7 +34,7 @@ def prepared(side: Any, section: str, case: Case) -> Prepared:
 
 def find(found: Prepared, name: str, output: str) -> Contender:
     """One of them; the test is skipped where it was refused."""
-    for one in found.refused:
-        if one.peer == name:
-            pytest.skip(f"{name} is refused: {one.reason}")
+    refused = [f"{name} is refused: {one.reason}" for one in found.refused if one.peer == name]
+    if refused:
+        pytest.skip(refused[0])
     return next(contender for contender in found.contenders if (contender.name, contender.output) == (name, output))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.goals import COPY, JAX, MEGABYTE, NAIVE, TORCH, Figure, Goal, case_goals, goals, least, middle
+from benchmarks.goals import COPY, JAX, MEGABYTE, NAIVE, TORCH, Figure, Goal, case_goals, goals, middle
 from benchmarks.peers.contender import OURS
 from benchmarks.record import Record, above_first, best_peer, fraction_of, ratio, seconds_of, time_of
 
@@ -36,7 +36,7 @@ def _heading(found: Record) -> str:
     parts = [", ".join([*([gpu] if gpu else []), machine["cpu"], f"{machine['cores']} cores",
                         f"{found['counts'][-1] if 'counts' in found else machine['threads']} threads at most"]),
              ", ".join([f"Python {machine['python']}", *named]), f"commit {machine['commit']}, {machine['date'][:10]}",
-             f"{statistic}{found['effort']['rounds'] if 'effort' in found else found['rounds']} rounds, {found['seconds']:.0f} s"]
+             f"{statistic}{found.get('rounds') or found['effort']['rounds']} rounds, {found['seconds']:.0f} s"]
     if "peak_memory_bytes" in found:
         parts[-1] += f", at most {found['peak_memory_bytes'] / 1e9:.1f} GB"
     if found.get("only"):
@@ -116,7 +116,7 @@ def _sweep(found: Record) -> list[str]:
         peers = [Figure(peer["against"], record["case"]) for record in records if (peer := best_peer(record))]
         least_peer = min((peer.value for peer in peers), default=None)
         rows.append([("tensor transpositions", f"TTC {element_type}, {len(records)} transpositions"), ("of copy, mean", str(middle(fractions) or "")),
-                     ("least", str(least(fractions) or "")), ("best peer, mean", str(middle(peers) or "")), ("least", _number(least_peer))])
+                     ("least", str(min(fractions, default=""))), ("best peer, mean", str(middle(peers) or "")), ("least", _number(least_peer))])
     return _table(rows)
 
 
@@ -131,7 +131,7 @@ def _missed(found: Record) -> list[str]:
     """The goals of single cases that were missed on a GPU, worst first."""
     if not _is_judged(found):
         return []
-    judged = [goal for section in ("cases", "ttc") for record in found[section] for goal in case_goals(record) if goal.missed]
+    judged = [goal for section in ("cases", "ttc") for record in found[section] for goal in case_goals(record) if goal.missed != [None]]
     missed = sorted((goal for goal in judged if any(goal.missed)), key=lambda goal: goal.found[0].value / goal.bounds[0])
     return [f"Goals of single cases: {len(judged) - len(missed)} of {len(judged)} met" + ", missed:" * bool(missed),
             *_listed([f"- {goal.against}: {goal.what}: {goal.found[0]}, wanted {goal.bounds[0]:.2f}" for goal in missed])]

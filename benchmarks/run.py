@@ -42,17 +42,15 @@ class Run:
         self.side, self.full, self.file = side, full, file
         effort = side.full_effort if full else side.effort
         self.effort = (effort.quick() if tiny else effort)._replace(rounds=rounds or effort.rounds)
-        self.lists = wanted_cases(side, only, sweep)
-        if tiny:
-            self.lists = {section: cases if section == "small" else quick(cases) for section, cases in self.lists.items()}
+        self.lists = {section: quick(cases) if tiny else cases for section, cases in wanted_cases(side, only, sweep).items()}
         self.begin = time.monotonic()
         self.deadline = self.begin + time_limit
         self._saved = 0.0
         self.found: dict[str, Any] = {
-            "schema": SCHEMA, "machine": machine(side.name, side.with_peers), "time_limit_s": time_limit,
-            "effort": self.effort._asdict(), "statistic": side.statistic, "quick": tiny, "full": full, "only": only, "finished": False,
-            **side.notes, **{section: [] for section in self.lists}, "not_run": [], "peers_refused": [],
-            "peers_not_timed": {}, "peers_missing": dict(side.missing), "left_out": dict(side.left_out)}
+            "schema": SCHEMA, "machine": machine(side.name, side.with_peers), "time_limit_s": time_limit, "effort": self.effort._asdict(),
+            "rounds": self.effort.rounds, "statistic": side.statistic, "quick": tiny, "full": full, "only": only, "finished": False,
+            **side.notes, **{section: [] for section in self.lists}, "not_run": [], "peers_refused": [], "peers_not_timed": {},
+            "peers_missing": dict(side.missing), "left_out": dict(side.left_out)}
 
     def all(self) -> dict[str, Any]:
         """Everything, in the order above; what was found comes back."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from benchmarks.cases.case import Case, IndexCase
 
-
 QUICK_ELEMENTS = 40_000
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from benchmarks.peers.contender import Peer, reason_of
@@ -26,15 +25,24 @@ def load(torch: Any, jax: Any, missing: dict[str, str]) -> list[Stage]:
 
     torch, jax   the modules, or None
     """
-    first = _if_it_loads("cupy.cublas", _geam, missing)
+    first: list[Peer] = []
     compiled: list[Stage] = []
+    try:
+        from benchmarks.peers.geam import geam
+        first.append(geam)
+    except Exception as error:       # broken installations fail in any way they like
+        missing["cupy.cublas"] = reason_of(error)
     if jax is not None:
         from benchmarks.peers.jax_peer import JaxPeer
         compiled.append(Stage("jax", (JaxPeer(jax),)))
     if torch is not None:
         from benchmarks.peers.torch_peer import CompiledTorch, EagerTorch
         first.append(EagerTorch(torch))
-        compiled += [Stage("triton", (peer,)) for peer in _if_it_loads("triton", lambda: _triton(torch), missing)]
+        try:
+            from benchmarks.peers.triton_peer import TritonPeer
+            compiled.append(Stage("triton", (TritonPeer(torch),)))
+        except Exception as error:
+            missing["triton"] = reason_of(error)
         compiled.append(Stage("torch.compile", (CompiledTorch(torch),)))
     for name, what in OPTIONAL.items():
         missing[name] = f"{what}: " + ("installed, but no contender is written for it" if importlib.util.find_spec(name) else "not installed")
@@ -45,7 +53,7 @@ def optional(name: str, missing: dict[str, str]) -> Any:
     """A module, or None with a line in `missing`."""
     try:
         return importlib.import_module(name)
-    except Exception as error:       # broken installations fail in any way they like
+    except Exception as error:
         missing[name] = reason_of(error)
         return None
 
@@ -61,21 +69,3 @@ def on_gpu(name: str, missing: dict[str, str]) -> Any:
     if module and not usable:
         missing[name] = "finds no GPU"
     return module if usable else None
-
-
-def _if_it_loads(name: str, make: Callable[[], Peer], missing: dict[str, str]) -> list[Peer]:
-    try:
-        return [make()]
-    except Exception as error:
-        missing[name] = reason_of(error)
-        return []
-
-
-def _geam() -> Peer:
-    from benchmarks.peers.geam import geam
-    return geam
-
-
-def _triton(torch: Any) -> Peer:
-    from benchmarks.peers.triton_peer import TritonPeer
-    return TritonPeer(torch)

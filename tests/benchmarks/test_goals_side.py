@@ -1,6 +1,5 @@
 """The run that is judged by the CPU's goals: its list, who takes part with how many threads, and what it records."""
 import json
-import math
 import os
 import types
 
@@ -11,7 +10,7 @@ from benchmarks import __main__ as command
 from benchmarks import goals_side
 from benchmarks.cases.cpu_goals import INDICES, PADDINGS, RELAYOUTS, REVERSAL
 from benchmarks.clock import WallClock
-from benchmarks.goals import COPY, JAX, NAIVE, TORCH
+from benchmarks.goals import COPY, JAX, NAIVE
 from benchmarks.goals_side import GoalsSide, scratch_bytes
 from benchmarks.peers.agreement import agreeing
 from benchmarks.peers.contender import OURS, PREPARED_CALL, UNPLANNED_CALL, Contender
@@ -35,21 +34,16 @@ def tiny(only, side=None, **options):
     return Run(side or GoalsSide((1, 2)), 1, only, tiny=True, **options).all()
 
 
-def test_the_list_is_27_relayouts_of_large_arrays():
-    assert len(RELAYOUTS) == len({case.name for case in RELAYOUTS}) == 27
-    sizes = [case.source.nbytes for case in RELAYOUTS]
-    # 64 million bytes and more, but for NCHW to NHWC in f16: 51
-    assert sorted(sizes)[0] == 2 * 32 * 64 * 112 * 112 and sorted(sizes)[1] >= 64e6 and max(sizes) == 2**29
-    assert [case.name for case in RELAYOUTS if case.dimensions == (32,) * 5 and case.order == (4, 3, 2, 1, 0)] == [REVERSAL]
+def test_the_list_is_what_the_goals_were_set_for():
+    sizes = sorted(case.source.nbytes for case in RELAYOUTS)
+    assert len({case.name for case in RELAYOUTS}) == len(sizes) == 27
+    assert sizes[0] == 2 * 32 * 64 * 112 * 112 and sizes[1] >= 64e6 and sizes[-1] == 2**29           # the first is NCHW to NHWC in f16
     assert sorted(case.source.itemsize for case in RELAYOUTS if case.group == "2-D") == [1, 1, 2, 2, 4, 4, 4, 8, 8, 16]
-
-
-def test_padding_and_indices_are_those_of_the_goals():
+    assert [case.dimensions for case in RELAYOUTS if case.name == REVERSAL] == [(32,) * 5]
     assert [(case.kind, case.group) for case in PADDINGS] == [
         ("pack", "long rows"), ("unpack", "long rows")] * 2 + [("pack", "channels"), ("unpack", "channels")]
     assert {(case.kind, len(case.dimensions), case.count) for case in INDICES} == {
         (kind, rank, 10**7) for kind in ("linearize", "delinearize") for rank in (3, 4, 6)}
-    assert all(math.prod(case.dimensions) < 2**32 for case in INDICES)
 
 
 def test_a_run_of_tiny_arrays_fills_every_table(tmp_path, capsys):
@@ -84,9 +78,12 @@ def test_the_number_of_threads_is_set_before_every_call_and_put_back_at_the_end(
     found = tiny("reversed", side)
     assert seen == ["1", "2"] and os.environ["GPULAYOUT_NUM_THREADS"] == "3"
     assert [record["case"] for record in found["relayout"]] == [REVERSAL] and not found["padding"]
-    contender = side._each([Contender(OURS, "warm", lambda i: os.environ["GPULAYOUT_NUM_THREADS"])])[0]
-    contender.ready()
-    assert contender.call(0) == "1"
+    told = []
+    side.torch = types.SimpleNamespace(set_num_threads=told.append)
+    for contender in side._each([Contender(OURS, "warm", lambda i: seen.append(os.environ["GPULAYOUT_NUM_THREADS"]))]):
+        contender.ready()
+        contender.call(0)
+    assert seen[2:] == ["1", "2"] and told == [1, 2]                 # PyTorch is told too
 
 
 def test_a_contender_is_made_ready_before_the_check_and_before_every_sample_outside_its_time(monkeypatch):
@@ -107,28 +104,14 @@ def test_new_memory_is_written_once_before_it_counts():
     assert called == ["fresh", "fresh"]
 
 
-def test_a_case_that_fails_leaves_the_others(monkeypatch, capsys):
-    prepare = GoalsSide.prepare
-    monkeypatch.setattr(GoalsSide, "prepare", lambda self, section, case, stage: 1 / 0 if case.kind == "pack" else prepare(self, section, case))
-    assert command.main(["--cpu-goals", "--quick", "--rounds", "1", "--only", "planes in 4"]) == 1
-    printed = capsys.readouterr().out
-    assert "- not run: pack f32 3 planes in 4, 32x3x512x512: ZeroDivisionError: division by zero" in printed
-    assert "\nunpack f32 3 planes in 4, 32x3x512x512|" in printed
-
-
 @pytest.mark.parametrize(("only", "function", "wrong", "who"), [
     ("planes in 4", "pack", lambda given, shape, out=None: out, f"{OURS} (warm)"),
     ("16x16", "relayout", lambda buffer, source, target, out: out, f"{UNPLANNED_CALL} (call)")])
 def test_a_result_that_differs_fails_the_case(only, function, wrong, who, monkeypatch):
     monkeypatch.setattr(f"benchmarks.peers.arrays.gl.{function}", wrong)
     found = tiny(only)
-    (entry,) = found["not_run"]
-    assert entry["failed"] and f"{who} gives another result than numpy" in entry["reason"] and not found["small"]
-
-
-def test_nothing_starts_after_the_time_limit():
-    found = tiny("", time_limit=-1)
-    assert len(found["not_run"]) == 44 and {entry["reason"] for entry in found["not_run"]} == {"the time limit was reached"}
+    (entry,) = found["not_run"]                                       # and the others go on
+    assert found["finished"] and entry["failed"] and f"{who} gives another result than numpy" in entry["reason"] and not found["small"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -163,11 +146,3 @@ def test_jax_must_give_the_order_that_is_compared():
     output.values = np.zeros((2, 3)).T
     with pytest.raises(ValueError, match="strides"):
         call(0)
-
-
-def test_pytorch_is_told_the_number_of_threads():
-    told, side = [], GoalsSide((1, 2))
-    side.torch = types.SimpleNamespace(set_num_threads=told.append)
-    side._each([Contender(TORCH, "warm", None)], [2])[0].ready()
-    side.set_threads(1)
-    assert told == [2, 1]

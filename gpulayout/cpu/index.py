@@ -1,18 +1,17 @@
 """Index conversion on the CPU, in blocks that stay in the cache: which indices are refused, and threads.
 
-What is computed is in `numpy_index_program`.
+What is computed is in `index_run`.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
 
 from gpulayout.cpu.index_run import Scratch, linear_of, padding_of
 from gpulayout.cpu.threads import share
-from gpulayout.moves.index_plan import IndexPlan
 from gpulayout.moves.index_program import IndexProgram
-from gpulayout.moves.strided_program import strided_program
 
 BLOCK_BYTES = 1 << 19        # of one array: half of a usual second-level cache
 SHARE = 1 << 18              # indices from which on another thread is worth its start
@@ -20,12 +19,16 @@ SHARE = 1 << 18              # indices from which on another thread is worth its
 _CHECKED = {"raise": "checked", "mark": "mark checked"}        # that all indices are in the buffer, and for "raise" not in padding
 
 
-def convert(plan: IndexPlan | IndexProgram, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
+def convert(program: IndexProgram, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
     """See `Backend.convert`."""
     if checked:
         mode = _CHECKED.get(mode, mode)
-    program = plan if isinstance(plan, IndexProgram) else strided_program(plan)
-    run = _to_linear if program.direction == "linearize" else _from_linear
+    is_logical = program.direction == "linearize"
+    count = math.prod(given.shape[1:]) if is_logical else given.size
+    given = given.reshape((program.rank, count) if is_logical else (count,))
+    if result is not None:
+        result = result.reshape((program.rank, count) if program.direction == "delinearize" else (count,))
+    run = _to_linear if is_logical else _from_linear
     block = BLOCK_BYTES // max(4, given.itemsize, 0 if result is None else result.itemsize)
     offenders = []
 
@@ -38,18 +41,18 @@ def convert(plan: IndexPlan | IndexProgram, given: np.ndarray, result: np.ndarra
                 offenders.append(start + offender)
                 return
 
-    share(convert_part, given.shape[-1], SHARE)
+    share(convert_part, count, SHARE)
     return min(offenders, default=None)
 
 
 def _to_linear(program: IndexProgram, scratch: Scratch, index: np.ndarray, linear: np.ndarray | None, mode: str) -> int | None:
-    loads = [step for step in program.steps if step.load is not None]
+    loads = [each for each in program.instructions if each.load is not None]
     if mode == "raise":
-        offender = _first_outside((index[step.load], step.bound) for step in loads)
+        offender = _first_outside((index[each.load], each.bound) for each in loads)
         if offender is not None:
             return offender
     if linear is not None:
-        linear_of(program, scratch, [_inside(index[step.load], step.bound, mode) for step in loads], linear)
+        linear_of(program, scratch, [_inside(index[each.load], each.bound, mode) for each in loads], linear)
     return None
 
 

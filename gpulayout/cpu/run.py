@@ -37,6 +37,7 @@ class NumpyBackend:
     """Carries out moves with `np.copyto` on strided views, and index conversion in cache-sized blocks."""
 
     name = "numpy"
+    max_operands = 0                     # NumPy would make a temporary array for every operand: they are stacked instead
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         return dlpack.dlpack_memory(given, (dlpack.CPU, dlpack.PINNED))
@@ -66,6 +67,9 @@ class NumpyBackend:
 
     def strided(self, array: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
+
+    def contiguous(self, array: np.ndarray) -> np.ndarray:
+        return array if array.flags.c_contiguous else array.copy()
 
     def move(self, pieces: Pieces, source: np.ndarray, target: np.ndarray) -> None:
         if len(pieces) > 1:

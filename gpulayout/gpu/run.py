@@ -6,17 +6,17 @@ the very same kernel files on the CPU.  Nothing here knows which.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from gpulayout.gpu import index_launch
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.many import ManyPlan, Request, many_plan
 from gpulayout.moves.backend import Job
-from gpulayout.moves.index_plan import IndexPlan
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.move import Move, Pieces
 
@@ -61,6 +61,8 @@ class CudaBackend:
 
     Launches are kept once they are prepared: a plan that was used before is looked up and started.
     """
+
+    max_operands = 0                     # a subclass that has `linearize_broadcast` says how many it takes
 
     def __init__(self, runtime: Runtime):
         self.runtime = runtime
@@ -133,14 +135,14 @@ class CudaBackend:
             starts.append((self._mover(*requests[place][1:], device), addresses[place]))
         return starts
 
-    def convert(self, plan: IndexPlan | IndexProgram, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
+    def convert(self, program: IndexProgram, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
         """See `Backend.convert`: one launch, and no flag and no synchronisation unless an index can be refused."""
-        count = given.shape[-1]
+        count = math.prod(given.shape[1:]) if program.direction == "linearize" else given.size
         if not count:
             return None
         addresses = _aligned_address(self, "index", given), 0 if result is None else _aligned_address(self, "out", result)
         device = self.runtime.place(given)[1]
-        start = self._converter(plan, count, mode, np.dtype(given.dtype), 8 if result is None else result.itemsize, device)
+        start = self._converter(program, count, mode, np.dtype(given.dtype), 8 if result is None else result.itemsize, device)
         if mode in ("wrap", "clip"):                         # in these modes every index has a place
             start(*addresses, 0)
             return None
@@ -149,10 +151,9 @@ class CudaBackend:
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
 
-    def _prepared_conversion(self, plan: IndexPlan | IndexProgram, count: int, mode: str, dtype: np.dtype, result_bytes: int, device: int) -> Start:
-        macros = index_launch.macros(plan, dtype.itemsize, dtype.kind == "i", result_bytes)
-        launch = Launch(plan.file, plan.kernel, macros, index_launch.grid(count), index_launch.parameters(plan, count, mode), 3)
-        return self.runtime.prepare(device, launch)
+    def _prepared_conversion(self, program: IndexProgram, count: int, mode: str, dtype: np.dtype, result_bytes: int, device: int) -> Start:
+        launch = index_launch(program, count, mode, (dtype.itemsize, dtype.kind == "i"), result_bytes)
+        return self.runtime.prepare(device, Launch(*launch, 3))
 
 
 class Repeated:

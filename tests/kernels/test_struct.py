@@ -19,7 +19,7 @@ from gpulayout.gpu.parameters import (
     index_table_struct,
     job_struct,
     many_struct,
-    pack_move,
+    move_struct,
     reciprocal,
     with_pointers,
 )
@@ -103,7 +103,7 @@ def echoed(text, macros, parameters, count):
 def test_a_move_arrives_field_by_field(axes, bits):
     mask = 2**bits - 1
     loops = [(1000 + i, 900 + i, -(17 + i), 2**(bits - 2) - i) for i in range(axes)]
-    parameters = pack_move(bits, b"\x01\x02\x03\x04", (2**(bits - 1) - 1, 12, 13, -14, 15), (1001, 7), (129, 3), loops)
+    parameters = move_struct(bits, b"\x01\x02\x03\x04", (2**(bits - 1) - 1, 12, 13, -14, 15), (1001, 7), (129, 3), loops)
     expected = [len(parameters), *[0x04030201] * 4, 2**(bits - 1) - 1, 12, 13, -14 & mask, 15,
                 *divisor(1001, bits), *divisor(7, bits), *divisor(129, 32), *divisor(3, 32)]
     for extent, bound, source_stride, target_stride in loops:
@@ -118,7 +118,7 @@ def test_a_move_arrives_field_by_field(axes, bits):
 def test_a_box_arrives_field_by_field(axes, bits):
     digits = [(2 + i, 10 - i, i % 3, 1 + i, 30 - i, -7 - i, None if i == 1 else 2**(bits - 2) + i) for i in range(5)]
     orders = [BoxOrder(30, 20, 50, 60, True, (digits[:2], digits[2:])), BoxOrder(32, 32, 77, 77, False, (digits[4:], digits[:4]))]
-    parameters = pack_move(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
+    parameters = move_struct(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
     parameters += box_struct(bits, orders, (0, 40, 80, 120))
     expected, mask = [len(parameters), 77], 2**bits - 1
     for first, order in zip((64, 64 + 60), orders):
@@ -169,7 +169,7 @@ def test_many_moves_arrive_field_by_field(variant, used):
 @pytest.mark.parametrize("count", (1, 5, 7, 9, 33))
 def test_unused_axes_are_loops_of_one_that_lead_nowhere(count):
     variant = axes_variant(count)
-    parameters = pack_move(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
+    parameters = move_struct(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": variant}
     fields = echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, 22 + 6 * variant)
     assert fields[22 + 6 * count:] == [*divisor(1, 32), 1, 0, 0] * (variant - count)
@@ -184,7 +184,7 @@ def test_unused_axes_are_loops_of_one_that_lead_nowhere(count):
 def test_a_changed_struct_is_seen(right, wrong):
     text = kernel_text("move.cuh")
     assert right in text
-    parameters = pack_move(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 3, 4, 5)])
+    parameters = move_struct(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 3, 4, 5)])
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": 1}
     expected = echoed(text + ECHO_MOVE, macros, parameters, 28)
     try:

@@ -19,30 +19,43 @@ SHARE = 1 << 18              # indices from which on another thread is worth its
 _CHECKED = {"raise": "checked", "mark": "mark checked"}        # that all indices are in the buffer, and for "raise" not in padding
 
 
-def convert(program: IndexProgram, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
-    """See `Backend.convert`."""
-    if checked:
-        mode = _CHECKED.get(mode, mode)
-    is_logical = program.direction == "linearize"
-    count = math.prod(given.shape[1:]) if is_logical else given.size
-    given = given.reshape((program.rank, count) if is_logical else (count,))
-    if result is not None:
-        result = result.reshape((program.rank, count) if program.direction == "delinearize" else (count,))
-    run = _to_linear if is_logical else _from_linear
-    block = BLOCK_BYTES // max(4, given.itemsize, 0 if result is None else result.itemsize)
-    offenders = []
+class HostConversion:
+    """One index conversion: `Conversion` of the CPU."""
 
-    def convert_part(first: int, last: int) -> None:
-        scratch = Scratch(program, min(last - first, block))
-        for start in range(first, last, block):
-            part = slice(start, min(start + block, last))
-            offender = run(program, scratch, given[..., part], None if result is None else result[..., part], mode)
-            if offender is not None:
-                offenders.append(start + offender)
-                return
+    __slots__ = ("_program",)
 
-    share(convert_part, count, SHARE)
-    return min(offenders, default=None)
+    def __init__(self, program: IndexProgram):
+        self._program = program
+
+    def convert(self, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
+        """See `Conversion.convert`; arrays that are not C-contiguous are copied."""
+        program = self._program
+        if checked:
+            mode = _CHECKED.get(mode, mode)
+        is_logical = program.direction == "linearize"
+        count = math.prod(given.shape[1:]) if is_logical else given.size
+        given = given.reshape((program.rank, count) if is_logical else (count,))
+        if result is not None:
+            result = result.reshape((program.rank, count) if program.direction == "delinearize" else (count,))
+        run = _to_linear if is_logical else _from_linear
+        block = BLOCK_BYTES // max(4, given.itemsize, 0 if result is None else result.itemsize)
+        offenders = []
+
+        def convert_part(first: int, last: int) -> None:
+            scratch = Scratch(program, min(last - first, block))
+            for start in range(first, last, block):
+                part = slice(start, min(start + block, last))
+                offender = run(program, scratch, given[..., part], None if result is None else result[..., part], mode)
+                if offender is not None:
+                    offenders.append(start + offender)
+                    return
+
+        share(convert_part, count, SHARE)
+        return min(offenders, default=None)
+
+    def again(self, given: np.ndarray, result: np.ndarray, mode: str) -> bool:
+        """See `Conversion.again`: the checks of NumPy arrays take no longer than it takes to recognise a call."""
+        return False
 
 
 def _to_linear(program: IndexProgram, scratch: Scratch, index: np.ndarray, linear: np.ndarray | None, mode: str) -> int | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpulayout.cpu.cache_blocks import scratch_bytes
-from gpulayout.cpu.index import convert
+from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.lookup import move_lookup
 from gpulayout.cpu.packed_run import move_packed
 from gpulayout.cpu.plan import Fill, HostPlan, host_pieces, host_plan
@@ -37,7 +37,6 @@ class NumpyBackend:
     """Carries out moves with `np.copyto` on strided views, and index conversion in cache-sized blocks."""
 
     name = "numpy"
-    max_operands = 0                     # NumPy would make a temporary array for every operand: they are stacked instead
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         return dlpack.dlpack_memory(given, (dlpack.CPU, dlpack.PINNED))
@@ -69,7 +68,9 @@ class NumpyBackend:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
 
     def contiguous(self, array: np.ndarray) -> np.ndarray:
-        return array if array.flags.c_contiguous else array.copy()
+        return array                             # indices are read wherever they lie
+
+    max_operands, linearize_broadcast = 0, None          # index arrays that broadcast are stacked first
 
     def move(self, pieces: Pieces, source: np.ndarray, target: np.ndarray) -> None:
         if len(pieces) > 1:
@@ -102,7 +103,7 @@ class NumpyBackend:
                 self.move(job.pieces, job.source, job.target)
         return carry_out
 
-    convert = staticmethod(convert)
+    prepare_conversion = HostConversion
 
 
 class _Padding(NamedTuple):

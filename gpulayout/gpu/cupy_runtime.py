@@ -21,7 +21,8 @@ from gpulayout.gpu.argument_blocks import ArgumentBlocks
 from gpulayout.gpu.elementwise import MAX_OPERANDS, linearize_scalars, linearize_text
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import THREADS
-from gpulayout.gpu.run import NO_OFFENDER, CudaBackend, Launch, Start
+from gpulayout.gpu.run import CudaBackend
+from gpulayout.gpu.runtime import NO_OFFENDER, Launch, Start
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import DLPACK, ForeignMemory, cuda_interface_memory, offers

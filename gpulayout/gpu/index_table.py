@@ -97,7 +97,7 @@ def _place_and_extent(instruction: Instruction, size: int) -> tuple[int, int]:
     if not terms:
         return 0, 1
     (register, place, weight), *others = terms
-    if register is not None or weight != 1 or instruction.register is not None:
+    if register is not None or weight != 1:
         return 0, 0
     if not others:
         return place, -(-size // place)

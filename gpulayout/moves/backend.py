@@ -23,6 +23,20 @@ class Job(NamedTuple):
     target: Array
 
 
+class Conversion(Protocol):
+    """What a backend made of the program of an index conversion, so that no call has to look it up."""
+
+    def convert(self, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
+        """Convert index arrays and return the flat position of the first index that cannot be converted, or None.
+
+        given, result   (...) for linear indices, (rank, ...) for logical ones, C-contiguous
+        A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
+        """
+
+    def again(self, given: Array, result: Array, mode: str) -> bool:
+        """Carry out a call that needs no check, for one like it was carried out before; False when it has to go through the checks."""
+
+
 class Backend(Protocol):
     """The two implementations are `numpy_backend.NumpyBackend` and `cuda_launch.CudaBackend`."""
 
@@ -67,12 +81,8 @@ class Backend(Protocol):
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """What carries out all these jobs between arrays of one device; whatever can be refused is refused here."""
 
-    def convert(self, program: IndexProgram, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
-        """Convert index arrays and return the flat position of the first index that cannot be converted, or None.
-
-        given, result   (...) for linear indices, (rank, ...) for logical ones, C-contiguous
-        A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
-        """
+    def prepare_conversion(self, program: IndexProgram) -> Conversion:
+        """What carries the program out, as often as wanted and from any thread."""
 
     def linearize_broadcast(self, program: IndexProgram, operands: Sequence[Array], result: Array, mode: str) -> int | None:
         """`convert` for one index array per dimension: they broadcast, in one pass and without copies.  The program is a dot product."""

@@ -5,7 +5,6 @@ a sum of theirs.  A conversion between two layouts does both.
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +19,6 @@ MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16        # 4 KB of ker
 MOST_VALUES = 256                                                  # dimensions and numbers, most of which need no instruction
 
 
-@functools.lru_cache(maxsize=4096)
 def linearize_program(shape: Shape) -> IndexProgram:
     """Logical index to linear index."""
     table, builder = _checked_table(shape), _Builder()
@@ -29,7 +27,6 @@ def linearize_program(shape: Shape) -> IndexProgram:
     return _checked(IndexProgram("linearize", builder.instructions(sums), shape.rank, shape.buffer_size, shape.buffer_size), shape, table.is_strided)
 
 
-@functools.lru_cache(maxsize=4096)
 def delinearize_program(shape: Shape) -> IndexProgram:
     """Linear index to logical index."""
     table, builder = _checked_table(shape), _Builder()
@@ -39,7 +36,6 @@ def delinearize_program(shape: Shape) -> IndexProgram:
     return _checked(IndexProgram("delinearize", builder.instructions({}), shape.rank, shape.buffer_size, shape.buffer_size), shape, table.is_strided)
 
 
-@functools.lru_cache(maxsize=4096)
 def convert_program(source: Shape, target: Shape) -> IndexProgram:
     """Linear index in `source` to linear index in `target`; LayoutError unless both describe the same logical array."""
     check_same_array(source, target)

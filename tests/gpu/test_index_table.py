@@ -112,7 +112,7 @@ def test_only_the_digits_of_the_whole_index_make_a_table():
     assert index_table(program(low, low, high)) is None
     assert index_table(program((Term(None, 1, 1), Term(None, 4, -3)), high)) is None        # no digit
     assert index_table(program((Term(0, 1, 1), Term(None, 4, -4)), high)) is None           # of another number
-    assert index_table(program((Term(None, 1, 2), Term(None, 4, -8)), high)) is None
+    assert index_table(program(low, (Term(None, 4, 2),))) is None                           # twice the digit
     assert index_table(program(low, high, adds=((Quotient(2, 1),),))) is None               # a quotient of it is added
 
 

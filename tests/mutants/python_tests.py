@@ -41,7 +41,7 @@ TESTS = (
     ("gpu/packed.py", ALL, _files("moves/packed api/explain kernels/bits")),
     ("gpu/lookup.py", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
     ("gpu/many.py", ALL, (*_files("api/many kernels/many kernels/struct"), "tests/kernels/test_random.py::test_random_moves_are_right_in_shared_launches")),
-    ("gpu/index_*", ALL, (*INDICES, *_files("kernels/index_program kernels/struct kernels/sparse"))),
+    ("gpu/index_*", ALL, (*INDICES, *_files("gpu/index_table gpu/index_run kernels/index_program kernels/struct kernels/sparse"))),
     ("gpu/traffic.py", ALL, (*PLANNING, *_files("kernels/trace cpu/plan"))),
     ("gpu/parameters.py", ALL, (*KERNELS, *_files("kernels/index_program kernels/lookup moves/index_conversion moves/index_tiled"))),
     ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),

@@ -26,11 +26,11 @@ needs_sanitizers = pytest.mark.skipif(toolchain.sanitizers_missing() is not None
 
 ECHO = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplProgram program) {
-  *to++ = sizeof program, *to++ = GPL_KEPT;
-  *to++ = program.count, *to++ = program.size, *to++ = program.steps, *to++ = program.mode, *to++ = program.padded;
-  for (int s = 0; s < GPL_STEPS; ++s) {
-    const GplStep& step = program.list.step[s];
-    *to++ = step.bound, *to++ = step.row, *to++ = step.terms, *to++ = step.adds, *to++ = step.slot, *to++ = step.loads, *to++ = step.stores;
+  *to++ = sizeof program, *to++ = GPL_REGISTERS;
+  *to++ = program.count, *to++ = program.size, *to++ = program.instructions, *to++ = program.mode, *to++ = program.padded;
+  for (int i = 0; i < GPL_INSTRUCTIONS; ++i) {
+    const GplInstruction& each = program.list.instruction[i];
+    *to++ = each.bound, *to++ = each.row, *to++ = each.terms, *to++ = each.adds, *to++ = each.keep, *to++ = each.loads, *to++ = each.stores;
   }
   for (int t = 0; t < GPL_TERMS; ++t) {
     const GplTerm& term = program.list.term[t];
@@ -126,7 +126,7 @@ def test_nothing_is_written_for_a_bad_index_among_good_ones():
 @pytest.mark.simt
 @pytest.mark.parametrize("right, wrong", [
     ("((k) * GPL_THREADS < left)", "((k) * GPL_THREADS <= left)"),
-    ("index + step.row", "index + step.row + program.count"),
+    ("index + instruction.row", "index + instruction.row + program.count"),
     ("kept[term[t].source - 1]", "kept[term[t].source + 15]"),
 ])
 def test_accesses_out_of_bounds_are_caught(right, wrong):
@@ -140,8 +140,8 @@ def test_accesses_out_of_bounds_are_caught(right, wrong):
 @pytest.mark.parametrize("right, wrong, direction", [
     ("<< k;\n  return outside;\n}\n\n__device__ __forceinline__ void gpl_keep", "<< k;\n  return 0;\n}\n\n__device__ __forceinline__ void gpl_keep", "delinearize"),
     ("if (term.shift == GPL_WHOLE)", "if (true)", "linearize"),
-    ("term += step.adds;", "", "convert_linear"),
-    ("if (!step.slot) return;", "return;", "convert_linear"),
+    ("term += instruction.adds;", "", "convert_linear"),
+    ("if (!instruction.keep) return;", "return;", "convert_linear"),
     ("outside |= (unsigned)(coordinate >= bound) << k;", "", "linearize"),
 ])
 def test_a_kernel_that_converts_wrong_is_seen(right, wrong, direction):

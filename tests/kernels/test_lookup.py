@@ -26,8 +26,8 @@ ECHO = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplLookup lookup) {
   *to++ = sizeof lookup;
   for (int i = 0; i < 4; ++i) *to++ = lookup.pad[i];
-  *to++ = lookup.total, *to++ = lookup.head, *to++ = lookup.apart, *to++ = lookup.steps;
-  *to++ = lookup.list.step[1].row, *to++ = lookup.list.step[1].stores, *to++ = lookup.list.step[0].adds;
+  *to++ = lookup.total, *to++ = lookup.head, *to++ = lookup.apart, *to++ = lookup.instructions;
+  *to++ = lookup.list.instruction[1].row, *to++ = lookup.list.instruction[1].stores, *to++ = lookup.list.instruction[0].adds;
   *to++ = lookup.list.term[1].multiplier, *to++ = lookup.list.term[1].weight, *to++ = lookup.list.term[2].source;
 }
 """
@@ -81,8 +81,8 @@ def test_elements_of_all_widths_are_right(name):
     ("<< (begin + k) * GPL_TARGET_BITS", "<< k * GPL_TARGET_BITS", PACKED),
     ("outside >> k & 1 ? lookup.pad[0] & GPL_VALUE_MASK :", "", PACKED),
     ("if (outside >> k & 1) gpl_pad(lookup, value[k]);\n    else", "", UNPACKED),
-    ("term += step.adds;", "", UNPACKED),
-    ("gpl_keep(step, number, kept);\n#pragma", "#pragma", UNPACKED),
+    ("term += instruction.adds;", "", UNPACKED),
+    ("gpl_keep(instruction, number, kept);\n#pragma", "#pragma", UNPACKED),
 ])
 def test_a_broken_twin_is_wrong(right, wrong, texts):
     text = kernel_text(FILE)

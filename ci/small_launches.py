@@ -13,8 +13,9 @@ import numpy as np
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.kernel_source import kernel_files
+from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.many import Request, many_plan
-from gpulayout.moves.index_plan import linearize_plan
+from gpulayout.moves.index_builder import linearize_program
 from gpulayout.moves.move import relayout_move
 
 # dimensions, source order and target order (most major first), target widths, elements before the buffers begin
@@ -145,7 +146,7 @@ def _convert(xp, dtype: str, text: str) -> str:
     converted = gl.convert_linear(narrow, source, target)
     if not (np.array_equal(_host(there), index) and np.array_equal(_host(converted), np.arange(index.shape[1]))):
         sys.exit(f"index conversion of {source} with {dtype} is wrong")
-    return linearize_plan(source).file
+    return index_launch(linearize_program(source), index.shape[1], "raise", (narrow.itemsize, True), 8).file
 
 
 def _host(array) -> np.ndarray:

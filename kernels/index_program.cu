@@ -1,8 +1,9 @@
-// Index conversion of tiled layouts: a thread carries out a short list of steps for four indices.
+// Index conversion of tiled layouts: a thread carries out the instructions of a program for four indices.
+// Programs in which every coordinate is one digit go to index.cu, whose head says why.
 //
-// A step makes one number, see steps.cuh.  Coordinates are loaded, and those that come out are stored.
+// An instruction computes one number, see instructions.cuh.  Coordinates are loaded, and those that come out are stored.
 //
-// Example, f32[16,256]{1,0:T(8,128)} to linear indices: two steps, row and column, each loaded and added as two quotients.
+// Example, f32[16,256]{1,0:T(8,128)} to linear indices: two instructions, row and column, each loaded and added as two quotients.
 //   (9, 130): 9 * 128 + 9 / 8 * 1024 + 130 + 130 / 128 * 896 = 3202
 //
 // An index that cannot be converted writes nothing but its own position into *offender, the least one wins; the host
@@ -11,16 +12,16 @@
 // Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64), GPL_IN_BYTES, GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
 #define GPL_AXES 1
 #include "index.cuh"
-#include "steps.cuh"
+#include "instructions.cuh"
 
 struct GplProgram {
   unsigned long long count;               // indices to convert
   unsigned long long size;                // linear indices from here on do not exist
-  unsigned steps;
+  unsigned instructions;
   unsigned mode;                          // a GplMode
   unsigned padded;                        // 1 when a sum may be past its bound
   unsigned unused;
-  GplSteps list;
+  GplInstructions list;
 };
 
 // Coordinates of one dimension, and which of them are out of bounds.
@@ -38,31 +39,31 @@ __device__ __forceinline__ unsigned gpl_load(const gpl_in* from, unsigned left, 
   return outside;
 }
 
-// All steps; which indices are past a bound of any of them.  LOADS: some are loaded from `index`; `result`, unless it is 0,
-// gets a row of coordinates for every step with a row, -1 in `padding`, and nothing for indices that are bad.
+// All instructions; which indices are past a bound of any of them.  LOADS: some are loaded from `index`; `result`, unless it is 0,
+// gets a row of coordinates for every instruction that stores one, -1 in `padding`, and nothing for indices that are bad.
 template <bool LOADS>
 __device__ __forceinline__ unsigned gpl_carry_out(const GplProgram& program, const gpl_in* index, const gpl_numbers& given, unsigned left,
                                                   gpl_numbers& sum, gpl_out* result = 0, unsigned bad = 0, unsigned padding = 0) {
-  gpl_numbers kept[GPL_KEPT];
+  gpl_numbers kept[GPL_REGISTERS];
   const GplTerm* term = program.list.term;
   unsigned outside = 0;
 #pragma unroll 1
-  for (int s = 0; s < (int)program.steps; ++s) {
-    const GplStep& step = program.list.step[s];
+  for (int i = 0; i < (int)program.instructions; ++i) {
+    const GplInstruction& instruction = program.list.instruction[i];
     gpl_numbers number;
-    if (LOADS && step.loads) outside |= gpl_load(index + step.row, left, step.bound, program.mode, number);
-    else outside |= gpl_sum_up(step, term, given, kept, number);
-    term += step.terms;
-    gpl_keep(step, number, kept);
+    if (LOADS && instruction.loads) outside |= gpl_load(index + instruction.row, left, instruction.bound, program.mode, number);
+    else outside |= gpl_sum_up(instruction, term, given, kept, number);
+    term += instruction.terms;
+    gpl_keep(instruction, number, kept);
 #pragma unroll 1
-    for (int t = 0; t < step.adds; ++t) gpl_add(sum, number, term[t]);
-    term += step.adds;
-    if (!LOADS && result && step.stores) {
+    for (int t = 0; t < instruction.adds; ++t) gpl_add(sum, number, term[t]);
+    term += instruction.adds;
+    if (!LOADS && result && instruction.stores) {
       gpl_out coordinate[GPL_ITEMS];
 #pragma unroll
       for (int k = 0; k < GPL_ITEMS; ++k) coordinate[k] = padding >> k & 1 ? (gpl_out)-1 : (gpl_out)number[k];
-      if (GPL_HAS_ALL && !bad) gpl_write<true>(coordinate, result + step.row, left, bad);
-      else gpl_write<false>(coordinate, result + step.row, left, bad);
+      if (GPL_HAS_ALL && !bad) gpl_write<true>(coordinate, result + instruction.row, left, bad);
+      else gpl_write<false>(coordinate, result + instruction.row, left, bad);
     }
   }
   return outside;

@@ -1,6 +1,6 @@
 // Moves that look every place up: tiles that cut an array into too many boxes, or a packed target inside of bytes.
 //
-// The steps of steps.cuh make of the number of a place where its element is in the source, or find a number past its bound: the
+// The instructions of a program make of the number of a place where its element is in the source, or find a number past its bound: the
 // place is padding.  Numbers are linear indices of the target; where that is an array with strides of its own, they count its
 // elements row-major, and every stored coordinate is a part of the offset.
 //   s4[4,6]{1,0:T(2,3)E(4)} out of s4[4,6]{1,0:E(4)}: place 3 is element (1, 0), slot 6, the low bits of byte 3
@@ -11,35 +11,35 @@
 // Macros: those of bits.cuh; GPL_SOURCE_BITS and GPL_TARGET_BITS are 8 on a side that is not packed, whatever the element.
 #define GPL_AXES 1
 #include "bits.cuh"
-#include "steps.cuh"
+#include "instructions.cuh"
 
 struct GplLookup {
   unsigned int pad[4];                    // the pad's bytes, repeated to 16
   unsigned long long total;               // places
   unsigned int head;                      // bytes before a packed target in its first aligned word
   unsigned int apart;                     // 1 when the target has strides of its own
-  unsigned int steps, unused;
-  GplSteps list;
+  unsigned int instructions, unused;
+  GplInstructions list;
 };
 
 // Where the elements of four places are in the source, and in a target with strides; which of the places are padding.
 __device__ __forceinline__ unsigned gpl_look_up(const GplLookup& lookup, const gpl_numbers& given, gpl_numbers& source, gpl_numbers& target) {
-  gpl_numbers kept[GPL_KEPT];
+  gpl_numbers kept[GPL_REGISTERS];
   const GplTerm* term = lookup.list.term;
   unsigned outside = 0;
 #pragma unroll 1
-  for (int s = 0; s < (int)lookup.steps; ++s) {
-    const GplStep& step = lookup.list.step[s];
+  for (int i = 0; i < (int)lookup.instructions; ++i) {
+    const GplInstruction& instruction = lookup.list.instruction[i];
     gpl_numbers number;
-    outside |= gpl_sum_up(step, term, given, kept, number);
-    term += step.terms;
-    gpl_keep(step, number, kept);
+    outside |= gpl_sum_up(instruction, term, given, kept, number);
+    term += instruction.terms;
+    gpl_keep(instruction, number, kept);
 #pragma unroll 1
-    for (int t = 0; t < step.adds; ++t) gpl_add(source, number, term[t]);
-    term += step.adds;
-    if (!step.stores) continue;
+    for (int t = 0; t < instruction.adds; ++t) gpl_add(source, number, term[t]);
+    term += instruction.adds;
+    if (!instruction.stores) continue;
 #pragma unroll
-    for (int k = 0; k < GPL_ITEMS; ++k) target[k] += number[k] * (gpl_uint)step.row;
+    for (int k = 0; k < GPL_ITEMS; ++k) target[k] += number[k] * (gpl_uint)instruction.row;
   }
   return outside;
 }

@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gpulayout.api import arrays
-from gpulayout.api.index_operands import INT64, integers, open_operands, stacked
+from gpulayout.api.index_conversion import conversion, linear_message
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, out_of_bounds_text, type_text, value_text
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.backend import Array, Backend
-from gpulayout.moves.index_plan import IndexPlan, convert_plan, delinearize_plan, linearize_plan
 
 
 def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any = None) -> Any:
@@ -55,15 +52,8 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
             if isinstance(coordinate, (numbers.Number, np.bool_, str, bytes, type(None))) and not _is_int(coordinate):
                 raise TypeError(f"index[{dim}] is {value_text(coordinate)}, {type_text(coordinate)}: indices are whole numbers")
         if not all(isinstance(coordinate, (tuple, list)) for coordinate in index):
-            return _linearize_operands(index, shape, mode, out)
-    backend, given = arrays.open_array_like(index, "index", None)
-    given = integers(given, "index")
-    if given.ndim == 0 or given.shape[0] != shape.rank:
-        found = f"shape {tuple(given.shape)}"
-        raise IndexError(f"index has {found}, but {shape} has {counted(shape.rank, 'dimension')}: the first axis must be {shape.rank} "
-                         "(points in rows go in as index.T)")
-    plan = linearize_plan(shape)
-    return _convert(plan, shape, backend, given, given.shape[1:], mode, out)
+            return conversion("linearize", shape).broadcast(index, mode, out)
+    return conversion("linearize", shape)(index, mode, out)
 
 
 def delinearize(linear: Any, shape: Shape | str, *, padding: str = "raise", out: Any = None) -> Any:
@@ -89,9 +79,7 @@ def delinearize(linear: Any, shape: Shape | str, *, padding: str = "raise", out:
         raise ValueError(f"padding {padding!r} is not one of 'raise', 'mark'")
     if _is_int(linear) and out is None:
         return _delinearize_one(operator.index(linear), shape, padding)
-    backend, given = arrays.open_array_like(linear, "linear", None)
-    given = integers(given, "linear")
-    return _convert(delinearize_plan(shape), shape, backend, given, (shape.rank, *given.shape), padding, out)
+    return conversion("delinearize", shape)(linear, padding, out)
 
 
 def convert_linear(linear: Any, source: Shape | str, target: Shape | Layout | str, *, out: Any = None) -> Any:
@@ -110,77 +98,10 @@ def convert_linear(linear: Any, source: Shape | str, target: Shape | Layout | st
     """
     source = as_shape(source, "source")
     target = as_shape(target, "target", like=source)
-    plan = convert_plan(source, target)
+    between = conversion("convert_linear", source, target)
     if _is_int(linear) and out is None:
         return stride_table(target).linear_of(_delinearize_one(operator.index(linear), source, "raise"))
-    backend, given = arrays.open_array_like(linear, "linear", None)
-    given = integers(given, "linear")
-    return _convert(plan, source, backend, given, given.shape, "raise", out)
-
-
-# ---- arrays of indices ---------------------------------------------------------------------------------------
-
-def _convert(plan: IndexPlan, shape: Shape, backend: Backend, given: Array, result_shape: tuple[int, ...], mode: str, out: Any) -> Array:
-    """Convert, in one pass; with the caller's `out` and something to check, the check is a pass of its own before."""
-    count = int(np.prod(given.shape[1:] if plan.direction == "linearize" else given.shape, dtype=object))
-    flat = backend.contiguous(given) if hasattr(backend, "contiguous") else given
-    flat = flat.reshape((plan.rank, count) if plan.direction == "linearize" else (count,))
-    if count and plan.direction == "linearize" and mode != "raise" and shape.is_zero_element_array:
-        raise IndexError(f"index cannot be brought into {shape} with mode {mode!r}: it has no elements")
-    result, checked = _result(plan, shape, backend, given, result_shape, mode, out)
-    target = result.reshape((plan.rank, count) if plan.direction == "delinearize" else (count,))
-    offender = backend.convert(plan, flat, None, mode) if checked else None
-    if offender is None:
-        offender = backend.convert(plan, flat, target, mode, checked)
-    if offender is not None:
-        raise _index_error(plan, shape, flat, offender, given)
-    return result if out is None else out
-
-
-def _result(plan, shape, backend, given, result_shape, mode, out) -> tuple[Array, bool]:
-    """The array to write, and whether the indices must be checked before: the caller's memory is not touched in vain."""
-    if out is None:
-        return backend.empty(tuple(result_shape), INT64, given), False
-    result = _opened_out(plan, shape, backend, given, result_shape, mode, out)
-    arrays.check_no_overlap(backend, given, result, ("index", "out"))
-    return result, mode in ("raise", "mark")
-
-
-def _opened_out(plan, shape, backend, given, result_shape, mode, out) -> Array:
-    out_backend, result = arrays.open_array(out, "out", writing=True)
-    arrays.check_shape(result, tuple(result_shape), "out")
-    _check_result_dtype(result.dtype, plan, shape, mode)
-    arrays.check_same_device(backend, given, out_backend, result, ("index", "out"))
-    return result
-
-
-def _linearize_operands(operands: Sequence, shape: Shape, mode: str, out: Any) -> Array:
-    """One index array per dimension: they broadcast against each other."""
-    backend, values, result_shape = open_operands(operands, shape)
-    plan = linearize_plan(shape)
-    as_they_are = isinstance(plan, IndexPlan) and shape.rank <= getattr(backend, "max_operands", 0) and not shape.is_zero_element_array
-    if as_they_are and out is None:
-        result = backend.empty(result_shape, INT64, values[0])
-        if backend.linearize_broadcast(plan, values, result, mode) is None:
-            return result
-    elif as_they_are and mode != "raise":              # an index that is refused would be found with `out` half written
-        result = _opened_out(plan, shape, backend, values[0], result_shape, mode, out)
-        if not any(arrays.may_overlap(backend, value, result) for value in values):
-            backend.linearize_broadcast(plan, values, result, mode)
-            return out
-    together = stacked(backend, values, result_shape, shape, mode)
-    return _convert(plan, shape, backend, together, result_shape, mode, out)
-
-
-def _check_result_dtype(dtype: np.dtype, plan: IndexPlan, shape: Shape, mode: str) -> None:
-    if dtype.kind not in "iu" or not dtype.isnative:
-        raise TypeError(f"out has dtype {dtype}: linear and logical indices are native integers")
-    sizes = shape.dimensions if plan.direction == "delinearize" else [plan.reach]
-    largest = max([*sizes, 1]) - 1
-    if np.iinfo(dtype).max < largest:
-        raise TypeError(f"out has dtype {dtype}, which cannot hold {largest}")
-    if mode == "mark" and dtype.kind == "u":
-        raise TypeError(f"out has dtype {dtype}, which cannot hold -1, the mark of padding")
+    return between(linear, "raise", out)
 
 
 # ---- single indices --------------------------------------------------------------------------------------------
@@ -202,36 +123,11 @@ def _linearize_one(index: Sequence[int], shape: Shape, mode: str) -> int:
 
 def _delinearize_one(linear: int, shape: Shape, padding: str) -> tuple[int, ...]:
     if not 0 <= linear < shape.buffer_size:
-        raise IndexError(_linear_message(linear, shape, ""))
+        raise IndexError(linear_message(linear, shape, ""))
     table = stride_table(shape)
     values = table.values_of(linear)
     if all(value < size for value, size in zip(values, table.sizes)):
         return tuple(values[:shape.rank])
     if padding == "mark":
         return (-1,) * shape.rank
-    raise IndexError(_linear_message(linear, shape, ""))
-
-
-# ---- messages --------------------------------------------------------------------------------------------------
-
-def _index_error(plan: IndexPlan, shape: Shape, flat: Array, offender: int, given: Array) -> IndexError:
-    """The error for the index at a flat position, which is fetched from the device if need be."""
-    logical = plan.direction == "linearize"
-    lead = given.shape[1:] if logical else given.shape
-    place = "" if not lead else f" at position {_position(offender, lead)}"
-    if not logical:
-        return IndexError(_linear_message(int(flat[offender]), shape, place))
-    index = tuple(int(flat[dim, offender]) for dim in range(plan.rank))
-    dim = next(d for d in range(plan.rank) if not 0 <= index[d] < shape.dimensions[d])
-    return IndexError(out_of_bounds_text(index, dim, shape.dimensions[dim], shape, place))
-
-
-def _position(offender: int, lead: tuple[int, ...]) -> str:
-    position = tuple(int(i) for i in np.unravel_index(offender, lead))
-    return str(position[0]) if len(position) == 1 else str(position)
-
-
-def _linear_message(linear: int, shape: Shape, place: str) -> str:
-    if not 0 <= linear < shape.buffer_size:
-        return f"linear index {linear}{place} is out of bounds for {shape}: its buffer has {shape.buffer_size} places"
-    return f"linear index {linear}{place} is padding of {shape}: {stride_table(shape).why_padding(linear)}"
+    raise IndexError(linear_message(linear, shape, ""))

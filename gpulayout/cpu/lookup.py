@@ -29,7 +29,7 @@ class HostLookup(NamedTuple):
 def host_lookup(move: LookupMove, threads: int = 1) -> HostLookup:
     """The plan of a look-up for NumPy, with up to so many threads."""
     threads = max(min(threads, move.place_count // SHARE), 1)
-    place_bytes = move.program.index_bits // 8 * (move.program.slots + 10) + 2 * move.itemsize
+    place_bytes = move.program.index_bits // 8 * (move.program.registers + 10) + 2 * move.itemsize
     block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8
     count = -(-move.place_count // block)
     return HostLookup(block, count, -(-count // threads))

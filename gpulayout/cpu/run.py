@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpulayout.cpu.cache_blocks import scratch_bytes
-from gpulayout.cpu.index import convert
+from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.lookup import move_lookup
 from gpulayout.cpu.packed_run import move_packed
 from gpulayout.cpu.plan import Fill, HostPlan, host_pieces, host_plan
@@ -67,6 +67,11 @@ class NumpyBackend:
     def strided(self, array: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
 
+    def contiguous(self, array: np.ndarray) -> np.ndarray:
+        return array                             # indices are read wherever they lie
+
+    max_operands, linearize_broadcast = 0, None          # index arrays that broadcast are stacked first
+
     def move(self, pieces: Pieces, source: np.ndarray, target: np.ndarray) -> None:
         if len(pieces) > 1:
             wanted_threads()                     # a wrong number is refused before the first piece writes
@@ -98,7 +103,7 @@ class NumpyBackend:
                 self.move(job.pieces, job.source, job.target)
         return carry_out
 
-    convert = staticmethod(convert)
+    prepare_conversion = HostConversion
 
 
 class _Padding(NamedTuple):

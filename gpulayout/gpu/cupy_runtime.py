@@ -18,15 +18,15 @@ import cupy
 import numpy as np
 
 from gpulayout.gpu.argument_blocks import ArgumentBlocks
-from gpulayout.gpu.elementwise import MAX_OPERANDS, linearize_text
-from gpulayout.gpu.index_launch import MODES
+from gpulayout.gpu.elementwise import MAX_OPERANDS, linearize_scalars, linearize_text
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import THREADS
-from gpulayout.gpu.run import NO_OFFENDER, CudaBackend, Launch, Start
+from gpulayout.gpu.run import CudaBackend
+from gpulayout.gpu.runtime import NO_OFFENDER, Launch, Start
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import DLPACK, ForeignMemory, cuda_interface_memory, offers
-from gpulayout.moves.index_plan import IndexPlan
+from gpulayout.moves.index_program import IndexProgram
 
 DEFAULT_STREAM = 1                   # the name of stream 0 in DLPack, where 0 has no meaning
 _launch_kernel = cupy.cuda.driver.launchKernel
@@ -138,15 +138,13 @@ class CupyBackend(CudaBackend):
         with array.device:
             return cupy.ascontiguousarray(array)
 
-    def linearize_broadcast(self, plan: IndexPlan, operands: Sequence[cupy.ndarray], result: cupy.ndarray, mode: str) -> int | None:
+    def linearize_broadcast(self, program: IndexProgram, operands: Sequence[cupy.ndarray], result: cupy.ndarray, mode: str) -> int | None:
         """`convert` for one index array per dimension: they broadcast, in one pass and without copies."""
         with result.device:
             looks = mode == "raise"
             # In the other modes the kernel never touches its flag, and any memory will do.
             flag = self.runtime.new_flag(result.data.device_id)[0] if looks else cupy.ndarray((1,), cupy.uint64, result.data)
-            bounds = {digit.dim: (digit.bound, digit.stride) for digit in plan.digits}
-            numbers = [np.uint64(number) for dim in range(plan.rank) for number in bounds[dim]]
-            _broadcast_kernel(plan.rank)(*operands, *numbers, np.uint64(MODES[mode]), result, flag)
+            _broadcast_kernel(program.rank)(*operands, *linearize_scalars(program, mode), result, flag)
         if not looks:
             return None
         offender = self.runtime.read_flag(flag)

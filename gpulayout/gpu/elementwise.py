@@ -7,6 +7,11 @@ from __future__ import annotations
 import functools
 import string
 
+import numpy as np
+
+from gpulayout.gpu.index_launch import MODES
+from gpulayout.moves.index_program import IndexProgram
+
 # CuPy wants one upper-case letter for a type that the call decides; L is the result's.
 _LETTERS = string.ascii_uppercase.replace("L", "")
 MAX_OPERANDS = len(_LETTERS)
@@ -25,3 +30,10 @@ def linearize_text(rank: int) -> tuple[str, str, str]:
     operation = ("bool valid = true;\nunsigned long long c, sum = 0;\n" + terms +
                  "if (valid) linear = sum;\nelse atomicMin(&offender[0], (unsigned long long)i);")
     return ", ".join(inputs), "L linear, raw uint64 offender", operation
+
+
+@functools.lru_cache(maxsize=1024)
+def linearize_scalars(program: IndexProgram, mode: str) -> tuple[np.uint64, ...]:
+    """What follows the operands: bound and stride of every dimension, and the mode.  The program is a dot product."""
+    pairs = ((each.bound, each.adds[0].weight if each.adds else 0) for each in program.instructions)
+    return (*(np.uint64(number) for pair in pairs for number in pair), np.uint64(MODES[mode]))

@@ -1,33 +1,45 @@
-"""How index conversion is launched: the compile-time variant, the parameter struct and the grid of a plan's kernel."""
+"""How an index conversion is launched: the kernel, the compile-time variant, the parameter struct and the grid.
+
+A program that is digits goes to kernels/index.cu as a table, any other one to kernels/index_program.cu as it is.
+"""
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+from gpulayout.gpu.index_table import index_table
 from gpulayout.gpu.launch import ITEMS, MAX_GRID_X, THREADS
 from gpulayout.gpu.parameters import axes_variant, index_program_struct, index_table_struct
-from gpulayout.moves.index_plan import IndexPlan
-from gpulayout.moves.index_program import MOST_STEPS, MOST_TERMS, IndexProgram
+from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
+from gpulayout.moves.index_program import IndexProgram
 
 MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}          # as GplMode in kernels/coordinate.cuh
 
 
-def macros(plan: IndexPlan | IndexProgram, in_bytes: int, in_signed: bool, out_bytes: int) -> tuple[tuple[str, int], ...]:
-    """The compile-time variant for these index types."""
-    types = (("GPL_IN_BYTES", in_bytes), ("GPL_IN_SIGNED", int(in_signed)), ("GPL_OUT_BYTES", out_bytes))
-    if isinstance(plan, IndexProgram):
-        return ("GPL_INDEX_BITS", plan.index_bits), *types
-    return ("GPL_INDEX_BITS", plan.index_bits), ("GPL_DIGIT_BITS", plan.digit_bits), ("GPL_AXES", axes_variant(max(len(plan.digits), 1))), *types
+class IndexLaunch(NamedTuple):
+    """A launch of a kernel that takes the given indices, the result, a flag and the parameters."""
+
+    file: str
+    kernel: str
+    macros: tuple[tuple[str, int], ...]
+    grid: tuple[int, int]
+    parameters: bytes
 
 
-def parameters(plan: IndexPlan | IndexProgram, count: int, mode: str) -> bytes:
-    """The bytes of the parameter struct for `count` indices."""
-    scalars = count, plan.size, MODES[mode]
-    if isinstance(plan, IndexProgram):
-        return index_program_struct(plan.index_bits, (*scalars, plan.has_bounds), plan.steps, (MOST_STEPS, MOST_TERMS))
-    return index_table_struct(plan.digit_bits, scalars, plan.low_digits, plan.kernel_digits)
+def index_launch(program: IndexProgram, count: int, mode: str, given: tuple[int, bool], result_bytes: int) -> IndexLaunch:
+    """The launch for `count` indices; `given` is how many bytes an index has that comes in, and whether it is signed."""
+    table, scalars = index_table(program), (count, program.size, MODES[mode])
+    macros = (("GPL_INDEX_BITS", program.index_bits), ("GPL_IN_BYTES", given[0]), ("GPL_IN_SIGNED", int(given[1])), ("GPL_OUT_BYTES", result_bytes))
+    if table is None:
+        parameters = index_program_struct(program.index_bits, (*scalars, program.has_bounds), program.instructions, (MOST_INSTRUCTIONS, MOST_TERMS))
+        return IndexLaunch("index_program.cu", f"gpl_{program.direction}_program", macros, _grid(count), parameters)
+    variant = axes_variant(max(len(table.digits), 1))
+    macros = (macros[0], ("GPL_DIGIT_BITS", table.digit_bits), ("GPL_AXES", variant), *macros[1:])
+    parameters = index_table_struct(table.digit_bits, scalars, table.low_digits, table.digits)
+    return IndexLaunch("index.cu", f"gpl_{program.direction}", macros, _grid(count), parameters)
 
 
-def grid(count: int) -> tuple[int, int]:
-    """Blocks of 256 threads for `count` indices, 4 in a thread."""
+def _grid(count: int) -> tuple[int, int]:
+    """Blocks of 256 threads, 4 indices in a thread."""
     blocks = math.ceil(count / (THREADS * ITEMS))
     return min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X)

@@ -6,7 +6,7 @@ import math
 from gpulayout.gpu.element_width import check_whole_elements
 from gpulayout.gpu.launch import ITEMS, MAX_GRID_X, THREADS, Access, Kernel, KernelPlan
 from gpulayout.gpu.parameters import lookup_struct
-from gpulayout.moves.index_program import MOST_STEPS, MOST_TERMS
+from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.lookup_move import LookupMove
 
 _WORD = 4                    # bytes that a thread writes of a packed target
@@ -23,6 +23,7 @@ def lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> Kerne
     blocks, written = math.ceil(items / THREADS), _WORD if packed else move.itemsize
     macros = (("GPL_ELEMENT_BYTES", move.itemsize), ("GPL_INDEX_BITS", program.index_bits),
               ("GPL_SOURCE_BITS", min(move.source_bits, 8)), ("GPL_TARGET_BITS", min(move.target_bits, 8)))
-    parameters = lookup_struct(program.index_bits, move.pad, (move.place_count, head, move.is_apart), program.steps, (MOST_STEPS, MOST_TERMS))
+    parameters = lookup_struct(program.index_bits, move.pad, (move.place_count, head, move.is_apart), program.instructions,
+                               (MOST_INSTRUCTIONS, MOST_TERMS))
     return KernelPlan(_LOOKUP, macros, (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X)), parameters,
                       move.itemsize, written, program.index_bits, (), None, (move.why,), Access(move.itemsize), Access(written))

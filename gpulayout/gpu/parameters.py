@@ -98,49 +98,49 @@ def index_table_struct(bits: int, scalars: Sequence[int], low_digits: int, digit
 
     bits      of the numbers that digits are taken from: 32 or 64
     scalars   count, size, mode
-    digits    (extent, bound, stride, dim), most minor first; `low_digits` of them are the lower part of an index that is split
+    digits    (extent, bound, stride, row), most minor first; `low_digits` of them are the lower part of an index that is split
     """
     count, size, mode = scalars
     extents = [max(extent, 1) for extent, _, _, _ in digits]
     padded = any(bound < extent for extent, bound, _, _ in digits)
     low, *low_magic = reciprocal(math.prod(extents[:low_digits]), 64)
     head = _words([count, size], 64) + _words([len(digits), mode, padded, low_digits], 32) + _words([-low, *low_magic], 64)
-    for (_, bound, stride, dim), extent in zip(_filled(digits, (1, 1, 0, 0)), _filled(extents, 1)):
-        head += _words([-extent, *reciprocal(extent, bits)[1:], bound], bits) + _words([stride, dim * count], 64)
+    for (_, bound, stride, row), extent in zip(_filled(digits, (1, 1, 0, 0)), _filled(extents, 1)):
+        head += _words([-extent, *reciprocal(extent, bits)[1:], bound], bits) + _words([stride, row * count], 64)
     return head
 
 
-def index_program_struct(bits: int, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
-    """The bytes of a `GplProgram` with room for `most` steps and terms.
+def index_program_struct(bits: int, scalars: Sequence[int], instructions: Sequence, most: tuple[int, int]) -> bytes:
+    """The bytes of a `GplProgram` with room for `most` instructions and terms.
 
-    bits      of the numbers: 32 or 64
-    scalars   count, size, mode, whether sums may be past their bounds
-    steps     see `index_program.Step`; a step's terms are followed by what it adds to the result
+    bits           of the numbers: 32 or 64
+    scalars        count, size, mode, whether sums may be past their bounds
+    instructions   see `index_program.Instruction`; the terms of one are followed by what it adds to the result
     """
     count, size, mode, has_bounds = scalars
-    return struct.pack("<2Q4I", count, size, len(steps), mode, has_bounds, 0) + _pack_steps(bits, steps, most, count)
+    return struct.pack("<2Q4I", count, size, len(instructions), mode, has_bounds, 0) + _instructions(bits, instructions, most, count)
 
 
-def lookup_struct(bits: int, pad: bytes, scalars: Sequence[int], steps: Sequence, most: tuple[int, int]) -> bytes:
+def lookup_struct(bits: int, pad: bytes, scalars: Sequence[int], instructions: Sequence, most: tuple[int, int]) -> bytes:
     """The bytes of a `GplLookup`; scalars are total, head, whether the target has strides of its own."""
-    return _pattern(pad) + struct.pack("<Q4I", *scalars[:2], scalars[2], len(steps), 0) + _pack_steps(bits, steps, most, 1)
+    return _pattern(pad) + struct.pack("<Q4I", *scalars[:2], scalars[2], len(instructions), 0) + _instructions(bits, instructions, most, 1)
 
 
-def _pack_steps(bits: int, steps: Sequence, most: tuple[int, int], row_length: int) -> bytes:
-    """The bytes of a `GplSteps`; what is loaded or stored is a multiple of `row_length`."""
+def _instructions(bits: int, instructions: Sequence, most: tuple[int, int], row_length: int) -> bytes:
+    """The bytes of a `GplInstructions`; what is loaded or stored is a multiple of `row_length`."""
     data, terms = b"", []
-    for load, sums, bound, slot, store, adds in steps:
+    for load, sums, bound, register, store, adds in instructions:
         row = (store if load is None else load) or 0
         data += struct.pack("<2Q3H2B", _MASK64 if bound is None else bound, row * row_length & _MASK64, len(sums), len(adds),
-                            0 if slot is None else slot + 1, load is not None, store is not None)
+                            0 if register is None else register + 1, load is not None, store is not None)
         terms += [*sums, *[(None, *quotient) for quotient in adds]]
     return data.ljust(24 * most[0], b"\0") + b"".join(_term(bits, *term) for term in terms).ljust((bits // 4 + 8) * most[1], b"\0")
 
 
-def _term(bits: int, slot: int | None, step: int, weight: int) -> bytes:
-    """A `GplTerm`; a step of 1 has a shift that says so, and is no division."""
-    _, multiplier, shift = reciprocal(step, bits)
-    return _words([multiplier, weight], bits) + struct.pack("<2I", 0 if slot is None else slot + 1, 255 if step == 1 else shift)
+def _term(bits: int, register: int | None, divisor: int, weight: int) -> bytes:
+    """A `GplTerm`; a divisor of 1 has a shift that says so: nothing is divided."""
+    _, multiplier, shift = reciprocal(divisor, bits)
+    return _words([multiplier, weight], bits) + struct.pack("<2I", 0 if register is None else register + 1, 255 if divisor == 1 else shift)
 
 
 def _pattern(pad: bytes) -> bytes:

@@ -8,52 +8,15 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-import numpy as np
-
-from gpulayout.gpu import index_launch
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.index_run import IndexLaunches
 from gpulayout.gpu.many import ManyPlan, Request, many_plan
+from gpulayout.gpu.runtime import Launch, Runtime, Start
 from gpulayout.moves.backend import Job
-from gpulayout.moves.index_plan import IndexPlan
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.move import Move, Pieces
-
-NO_OFFENDER = 2**64 - 1
-
-
-class Launch(NamedTuple):
-    """A launch as it was planned: all but the `pointers`, which are the kernel's first arguments; the struct is its last."""
-
-    file: str
-    kernel: str
-    macros: tuple[tuple[str, int], ...]
-    grid: tuple[int, int]
-    parameters: bytes
-    pointers: int
-
-
-Start = Callable[..., None]          # starts a prepared launch; called with the addresses for its pointers
-
-
-class Runtime(Protocol):
-    """What launching needs from the runtime of a device."""
-
-    def prepare(self, device: int, launch: Launch) -> Start:
-        """What starts the launch on a device, on the stream that is current there: as often as wanted, from any thread.
-
-        All that takes time or memory is done here, so that starting it allocates nothing and waits for nothing.
-        """
-
-    def place(self, array: Any) -> tuple[int, int]:
-        """Device address of the first element of an array, and the number of its device."""
-
-    def new_flag(self, device: int) -> tuple[Any, int]:
-        """A 64-bit word holding NO_OFFENDER, and its address."""
-
-    def read_flag(self, flag: Any) -> int:
-        """Wait for the launches before it and return the word."""
 
 
 class CudaBackend:
@@ -66,7 +29,6 @@ class CudaBackend:
         self.runtime = runtime
         self._mover = functools.lru_cache(maxsize=4096)(self._prepared_move)
         self._pieces_mover = functools.lru_cache(maxsize=1024)(self._prepared_pieces)
-        self._converter = functools.lru_cache(maxsize=1024)(self._prepared_conversion)
 
     def address(self, array: Any) -> int:
         return self.runtime.place(array)[0]
@@ -133,26 +95,9 @@ class CudaBackend:
             starts.append((self._mover(*requests[place][1:], device), addresses[place]))
         return starts
 
-    def convert(self, plan: IndexPlan | IndexProgram, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
-        """See `Backend.convert`: one launch, and no flag and no synchronisation unless an index can be refused."""
-        count = given.shape[-1]
-        if not count:
-            return None
-        addresses = _aligned_address(self, "index", given), 0 if result is None else _aligned_address(self, "out", result)
-        device = self.runtime.place(given)[1]
-        start = self._converter(plan, count, mode, np.dtype(given.dtype), 8 if result is None else result.itemsize, device)
-        if mode in ("wrap", "clip"):                         # in these modes every index has a place
-            start(*addresses, 0)
-            return None
-        flag, flag_address = self.runtime.new_flag(device)
-        start(*addresses, flag_address)
-        offender = self.runtime.read_flag(flag)
-        return None if offender == NO_OFFENDER else offender
-
-    def _prepared_conversion(self, plan: IndexPlan | IndexProgram, count: int, mode: str, dtype: np.dtype, result_bytes: int, device: int) -> Start:
-        macros = index_launch.macros(plan, dtype.itemsize, dtype.kind == "i", result_bytes)
-        launch = Launch(plan.file, plan.kernel, macros, index_launch.grid(count), index_launch.parameters(plan, count, mode), 3)
-        return self.runtime.prepare(device, launch)
+    def prepare_conversion(self, program: IndexProgram) -> IndexLaunches:
+        """See `Backend.prepare_conversion`."""
+        return IndexLaunches(program, self.runtime)
 
 
 class Repeated:
@@ -195,14 +140,6 @@ class Repeated:
 
 
 _form = operator.attrgetter("dtype", "shape", "strides")
-
-
-def _aligned_address(backend: CudaBackend, role: str, array: Any) -> int:
-    address, itemsize = backend.address(array), array.itemsize
-    if address % itemsize:
-        raise BufferError(f"{role} address is {address % itemsize} past a multiple of {itemsize}: indices of {itemsize} bytes must "
-                          f"be aligned to {itemsize}")
-    return address
 
 
 def _phases(move: Move, from_address: int, to_address: int) -> tuple[int, int]:

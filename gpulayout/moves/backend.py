@@ -8,7 +8,7 @@ import numpy as np
 
 from gpulayout.layout.shape import Shape
 from gpulayout.memory.foreign_memory import ForeignMemory
-from gpulayout.moves.index_plan import IndexPlan
+from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.move import Pieces
 
 Array = Any          # a NumPy or a CuPy array
@@ -23,10 +23,25 @@ class Job(NamedTuple):
     target: Array
 
 
+class Conversion(Protocol):
+    """What a backend made of the program of an index conversion, so that no call has to look it up."""
+
+    def convert(self, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
+        """Convert index arrays and return the flat position of the first index that cannot be converted, or None.
+
+        given, result   (...) for linear indices, (rank, ...) for logical ones, C-contiguous
+        A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
+        """
+
+    def again(self, given: Array, result: Array, mode: str) -> bool:
+        """Carry out a call that needs no check, for one like it was carried out before; False when it has to go through the checks."""
+
+
 class Backend(Protocol):
     """The two implementations are `numpy_backend.NumpyBackend` and `cuda_launch.CudaBackend`."""
 
     name: str
+    max_operands: int        # index arrays that `linearize_broadcast` takes; 0 where the backend has no such call
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         """What an array of another library says of its memory, which is this backend's; any exception when it is not."""
@@ -55,6 +70,9 @@ class Backend(Protocol):
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """A view of the same memory with other strides, in bytes."""
 
+    def contiguous(self, array: Array) -> Array:
+        """The array itself if it is C-contiguous, else a copy that is."""
+
     def move(self, pieces: Pieces, source: Array, target: Array) -> None:
         """Carry out all pieces; offsets count from the element of each array whose coordinates are all 0."""
 
@@ -63,9 +81,8 @@ class Backend(Protocol):
     def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """What carries out all these jobs between arrays of one device; whatever can be refused is refused here."""
 
-    def convert(self, plan: IndexPlan, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
-        """Convert flat index arrays and return the position of the first index that cannot be, or None.
+    def prepare_conversion(self, program: IndexProgram) -> Conversion:
+        """What carries the program out, as often as wanted and from any thread."""
 
-        given, result   (n,) for linear indices, (rank, n) for logical ones, C-contiguous
-        A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
-        """
+    def linearize_broadcast(self, program: IndexProgram, operands: Sequence[Array], result: Array, mode: str) -> int | None:
+        """`convert` for one index array per dimension: they broadcast, in one pass and without copies.  The program is a dot product."""

@@ -1,12 +1,12 @@
 """A move that looks every place up: for tiles that cut an array into too many regions, or cut bytes in two.
 
-Every place of the target has a number, its linear index there.  The steps of an index program make of it the place of its
+Every place of the target has a number, its linear index there.  The instructions of an index program make of it the place of its
 element in the source, or tell that it is padding:
 
     s4[4,6]{1,0:T(2,3)E(4)} out of s4[4,6]{1,0:E(4)}:  place 9 of the target is element (1, 3), place 1 * 6 + 3 = 9 of the source;
                                                        place 3 is element (1, 0), place 6
 
-An array that is unpacked to has no linear index: there elements are numbered row-major, and the steps make the place of each
+An array that is unpacked to has no linear index: there elements are numbered row-major, and the instructions make the place of each
 coordinate beside it.  Places are slots where a side is packed, else bytes from its first element.
 """
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import ClassVar
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.index_program import IndexProgram, place_program
+from gpulayout.moves.index_builder import place_program
+from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.move import Piece, Pieces, span
 
 
@@ -30,8 +31,8 @@ class NotInRegions(Exception):
 class LookupMove(Frozen):
     """A move of which every place is looked up.  Immutable and hashable.
 
-    program        from the number of a place to the place in the source; steps that store make the place in a target with strides
-                   of its own
+    program        from the number of a place to the place in the source; instructions that store make the place in a target with
+                   strides of its own
     source_bits    of a slot: 1, 2 or 4 where the side is packed, else those of the whole element; target_bits likewise
     pad            one padding element; the low bits of a byte where a side is packed
     element_count  elements that are read; every one is written once
@@ -94,13 +95,13 @@ class LookupMove(Frozen):
     @cached_property
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What places of the source, and of the target, are multiples of, where the side is not packed."""
-        steps = self.program.steps
-        apart = tuple(step.store for step in steps if step.store is not None)
-        return tuple(add.weight for step in steps for add in step.adds) if self.source_bits >= 8 else (), apart
+        instructions = self.program.instructions
+        apart = tuple(each.store for each in instructions if each.store is not None)
+        return tuple(add.weight for each in instructions for add in each.adds) if self.source_bits >= 8 else (), apart
 
 
 def relayout_lookup(source: Shape, target: Shape, why: object) -> Pieces:
-    """From a buffer of `source` to a buffer of `target`; LayoutError where that takes too many steps."""
+    """From a buffer of `source` to a buffer of `target`; LayoutError where that takes too many instructions."""
     return _lookup(target, source, (source.bits_per_element, target.bits_per_element), (0, source.nbytes), (0, target.nbytes), why)
 
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.cpu.index_operations import Node, bit_fields, chains, digits_of, divided, host_program, limit_in_place, with_registers
-from gpulayout.moves.index_plan import convert_plan, delinearize_plan, linearize_plan
-from gpulayout.moves.index_program import IndexProgram
-from gpulayout.moves.strided_program import strided_program
+from gpulayout.cpu.index_operations import host_program
+from gpulayout.cpu.index_registers import Node, with_registers
+from gpulayout.cpu.index_sums import bit_fields, digits_of, divided, limit_in_place
+from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 
 WORD = 2**32 - 1
 VALUES = range(0, 5000, 7)
@@ -82,13 +82,6 @@ def test_columns_in_tiles_are_divided_and_limited_in_place_whatever_the_number_o
     assert divided([(1, 1), (4, -3), (16, -4)], 2) is None                 # value % 4 + value // 4 % 4: two odd digits carry
 
 
-def test_chains_hold_every_term_once_and_divide():
-    terms = [(weight, number) for number, weight in enumerate((896, -128, 1, -31744, 128, 7, -1))]
-    found = chains(terms)
-    assert sorted(term for chain in found for term in chain) == sorted(terms)
-    assert all(above[0] % below[0] == 0 for chain in found for above, below in zip(chain, chain[1:]))
-
-
 # ---- programs ---------------------------------------------------------------------------------------------------------
 
 OPERATIONS = {"add": operator.add, "subtract": operator.sub, "divide": operator.floordiv, "multiply": operator.mul,
@@ -119,23 +112,19 @@ SHAPES = ["f32[16,300]{1,0:T(8,128)}", "bf16[13,21]{1,0:T(8,4)(2,1)}", "f32[9,11
           "f32[5,6,7]{0,2,1:PD(5,6,8)}", "f32[3,1,5]", "f32[]", "f32[3,0,2]"]
 
 
-def program_of(plan):
-    return plan if isinstance(plan, IndexProgram) else strided_program(plan)
-
-
 @pytest.mark.parametrize("text", SHAPES)
 @pytest.mark.parametrize("is_direct", (True, False))
 def test_every_place_is_told_and_every_element_is_found(text, is_direct):
     shape = gl.parse_shape(text)
     table, dense = gl.stride_table(shape), gl.stride_table(shape.with_layout(None))
-    back, there = program_of(delinearize_plan(shape)), program_of(linearize_plan(shape))
-    to_dense = program_of(convert_plan(shape, shape.with_layout(None)))
-    from_dense = program_of(convert_plan(shape.with_layout(None), shape))
+    back, there = delinearize_program(shape), linearize_program(shape)
+    to_dense = convert_program(shape, shape.with_layout(None))
+    from_dense = convert_program(shape.with_layout(None), shape)
     for bits in (32, 64):
         result_bytes = bits // 8 if is_direct else 2
         checks = host_program(back, bits, True, 4, 0)
-        tells, converts = (host_program(plan, bits, True, 4, result_bytes) for plan in (back, to_dense))
-        finds, fills = (host_program(plan, bits, False, 4, result_bytes) for plan in (there, from_dense))
+        tells, converts = (host_program(program, bits, True, 4, result_bytes) for program in (back, to_dense))
+        finds, fills = (host_program(program, bits, False, 4, result_bytes) for program in (there, from_dense))
         assert not checks.rows and tells.rows == (shape.rank if is_direct else 0) and {checks.bits, finds.bits} == {bits}
         for place in range(shape.buffer_size):
             is_padding = table.is_padding(place)
@@ -148,23 +137,23 @@ def test_every_place_is_told_and_every_element_is_found(text, is_direct):
                 assert carried_out(finds, index, 1, bits)[0] == [place] == carried_out(fills, [linear], 1, bits)[0]
 
 
-def count(plan):
-    return sum(op.kind != "load" for op in host_program(plan, 32, True, 4, 4).ops)
+def count(program):
+    return sum(op.kind != "load" for op in host_program(program, 32, True, 4, 4).ops)
 
 
 def test_tiles_of_powers_of_two_move_bits():
     """9 operations for 4 digits, 12 for 5: one or two for each, and one for all but the first of each coordinate."""
     for text, wanted in (("f32[4096,4096]{1,0:T(8,128)}", 9), ("bf16[4096,4096]{1,0:T(8,128)(2,1)}", 12)):
-        plan = delinearize_plan(gl.parse_shape(text))
-        kinds = {op.kind for op in host_program(plan, 32, True, 4, 4).ops}
-        assert count(plan) == wanted and kinds == {"load", "shift_right", "mask", "add"}
+        program = delinearize_program(gl.parse_shape(text))
+        kinds = {op.kind for op in host_program(program, 32, True, 4, 4).ops}
+        assert count(program) == wanted and kinds == {"load", "shift_right", "mask", "add"}
 
 
 def test_a_result_is_not_computed_to_check_it():
-    whole, cut = (delinearize_plan(gl.parse_shape(f"f32[4096,{size}]{{1,0:T(8,128)}}")) for size in (4096, 3999))
+    whole, cut = (delinearize_program(gl.parse_shape(f"f32[4096,{size}]{{1,0:T(8,128)}}")) for size in (4096, 3999))
     assert host_program(whole, 32, True, 4, 0).ops == ()
     assert [op.kind for op in host_program(cut, 32, True, 4, 0).ops] == ["load", "mask", "past"]
-    in_24_tiles = delinearize_plan(gl.parse_shape("f32[4096,2999]{1,0:T(8,128)}"))
+    in_24_tiles = delinearize_program(gl.parse_shape("f32[4096,2999]{1,0:T(8,128)}"))
     kinds = [op.kind for op in host_program(in_24_tiles, 32, True, 4, 0).ops]
     assert kinds == ["load", "divide", "multiply", "subtract", "mask", "past"]
 
@@ -172,26 +161,26 @@ def test_a_result_is_not_computed_to_check_it():
 def test_conversions_do_not_go_by_the_coordinates():
     shape = gl.parse_shape("f32[4096,4096]{1,0:T(8,128)}")
     dense, narrow = shape.with_layout(None), shape.with_layout(gl.Layout((1, 0), tiles=[(16, 64)]))
-    assert [count(convert_plan(*pair)) for pair in ((shape, dense), (dense, shape), (shape, narrow))] == [7, 7, 13]
+    assert [count(convert_program(*pair)) for pair in ((shape, dense), (dense, shape), (shape, narrow))] == [7, 7, 13]
 
 
-def test_weights_are_factored():
+def test_a_sum_takes_an_operation_for_each_quotient_weight_and_plus():
     """row * 128 + row // 8 * 31744 + column + column // 128 * 896: 8 operations for 3 sums, 2 quotients and 3 weights."""
-    assert count(linearize_plan(gl.parse_shape("f32[4096,4096]{1,0:T(8,128)}"))) == 8
+    assert count(linearize_program(gl.parse_shape("f32[4096,4096]{1,0:T(8,128)}"))) == 8
 
 
 def test_layouts_without_tiles_are_programs_too():
     """Each dimension but the last is a quotient, a product and a difference, unless bits are moved."""
     shape = gl.parse_shape("f32[5,6,7]{0,2,1:PD(5,6,8)}")
-    there, back = (host_program(program_of(plan(shape)), 32, False, 4, 4) for plan in (linearize_plan, delinearize_plan))
+    there, back = (host_program(program(shape), 32, False, 4, 4) for program in (linearize_program, delinearize_program))
     assert [op.kind for op in back.ops] == ["load", "divide", "multiply", "subtract", "divide", "shift_left", "subtract"]
-    assert [op.kind for op in there.ops] == ["load", "shift_left", "load", "add", "multiply", "load", "add"]
+    assert [op.kind for op in there.ops] == ["load", "multiply", "load", "multiply", "add", "load", "add"]
 
 
 def test_what_is_not_divided_stays_as_wide_as_it_is():
-    untiled, tiled = (linearize_plan(gl.parse_shape(text)) for text in ("f32[16,256]", "f32[16,256]{1,0:T(8,128)}"))
+    untiled, tiled = (linearize_program(gl.parse_shape(text)) for text in ("f32[16,256]", "f32[16,256]{1,0:T(8,128)}"))
     for given_bytes, result_bytes, wanted in ((8, 8, 64), (4, 8, 32), (8, 4, 32)):
-        assert host_program(program_of(untiled), 32, False, given_bytes, result_bytes).bits == wanted
+        assert host_program(untiled, 32, False, given_bytes, result_bytes).bits == wanted
         assert host_program(tiled, 32, False, given_bytes, result_bytes).bits == 32
 
 
@@ -213,7 +202,7 @@ def test_a_row_that_another_is_made_of_stays_where_it_is():
 
 def test_the_largest_programs_are_small_ones():
     shape = gl.Shape("u8", (5,) * 8, gl.Layout(tuple(range(8)), tiles=[(3,) * 8, (2,) * 8]))
-    host = host_program(delinearize_plan(shape), 32, True, 4, 4)
+    host = host_program(delinearize_program(shape), 32, True, 4, 4)
     assert math.prod(shape.dimensions) < shape.buffer_size and len(host.ops) < 130 and host.registers - host.rows < 32
 
 

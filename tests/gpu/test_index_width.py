@@ -4,7 +4,7 @@ import pytest
 from gpulayout import Layout, Shape, parse_shape
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.parameters import AXES_VARIANTS, axes_variant
-from gpulayout.moves.index_plan import convert_plan, delinearize_plan, linearize_plan
+from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.index_width import index_bits
 from gpulayout.moves.move import Axis, Move, pack_move, relayout_move, unpack_move
 
@@ -87,11 +87,11 @@ def test_transposes_of_huge_shapes(text, bits):
 @pytest.mark.parametrize("size, bits", AT_THE_EDGE)
 def test_linear_indices_count_the_places_of_the_buffer(size, bits):
     for shape in (Shape("c128", (size,)), Shape("u8", (2,), Layout((0,), padded_dimensions=(size,)))):
-        assert linearize_plan(shape).index_bits == delinearize_plan(shape).index_bits == bits
+        assert linearize_program(shape).index_bits == delinearize_program(shape).index_bits == bits
 
 
 @pytest.mark.parametrize("size, bits", AT_THE_EDGE)
 def test_converting_counts_the_places_of_both_buffers(size, bits):
     small, large = Shape("u8", (2,)), Shape("u8", (2,), Layout((0,), padded_dimensions=(size,)))
-    assert convert_plan(small, large).index_bits == convert_plan(large, small).index_bits == bits
-    assert convert_plan(small, small).index_bits == 32
+    assert convert_program(small, large).index_bits == convert_program(large, small).index_bits == bits
+    assert convert_program(small, small).index_bits == 32

@@ -5,7 +5,7 @@ import pytest
 
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import ITEMS
-from gpulayout.moves.index_plan import KERNELS
+from gpulayout.moves.index_program import DIRECTIONS
 from tests.support import nvrtc
 
 pytestmark = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
@@ -28,7 +28,7 @@ def index_instructions(direction, rank, index_bytes, architecture="sm_90", digit
     macros = {"GPL_INDEX_BITS": 8 * index_bytes, "GPL_DIGIT_BITS": digit_bits, "GPL_AXES": rank,
               "GPL_IN_BYTES": index_bytes, "GPL_IN_SIGNED": 1, "GPL_OUT_BYTES": index_bytes}
     cubin = nvrtc.compiled(change(kernel_text("index.cu")), architecture, macros, "index.cu").cubin
-    return [kind for kind in (each.split()[0].split(".")[0] for each in nvrtc.instructions(cubin, KERNELS[direction])) if kind != "NOP"]
+    return [kind for kind in (each.split()[0].split(".")[0] for each in nvrtc.instructions(cubin, f"gpl_{direction}")) if kind != "NOP"]
 
 
 def index_bytes_moved(direction, rank, index_bytes):
@@ -37,7 +37,7 @@ def index_bytes_moved(direction, rank, index_bytes):
 
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("index_bytes", (4, 8))
-@pytest.mark.parametrize("direction", KERNELS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
 def test_an_index_takes_no_more_instructions_than_its_bytes_leave_time_for(direction, index_bytes, architecture):
     """64-bit linear indices where an index has 8 bytes: those are split.  No division routine is called in either case."""
     for rank in (3, 6):
@@ -56,7 +56,7 @@ def test_an_index_takes_few_instructions(direction, index_bytes, most):
 
 
 def test_only_wrapped_coordinates_are_divided_by_a_routine():
-    for direction in KERNELS:
+    for direction in DIRECTIONS:
         found = index_instructions(direction, 6, 8, change=lambda text: text)
         assert ("CALL" in found) == (direction == "linearize")
 

@@ -8,7 +8,9 @@ import pytest
 from gpulayout.gpu.division import reciprocal
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.parameters import index_program_struct
-from gpulayout.moves.index_program import MOST_SLOTS, MOST_STEPS, MOST_TERMS, Quotient, Step, Term
+from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
+from gpulayout.moves.index_builder import MOST_REGISTERS as PROGRAM_REGISTERS
+from gpulayout.moves.index_program import Instruction, Quotient, Term
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.kernels.test_struct import MOST_PARAMETER_BYTES, echoed
 from tests.support import nvrtc
@@ -24,11 +26,11 @@ needs_sanitizers = pytest.mark.skipif(toolchain.sanitizers_missing() is not None
 
 ECHO = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplProgram program) {
-  *to++ = sizeof program, *to++ = GPL_KEPT;
-  *to++ = program.count, *to++ = program.size, *to++ = program.steps, *to++ = program.mode, *to++ = program.padded;
-  for (int s = 0; s < GPL_STEPS; ++s) {
-    const GplStep& step = program.list.step[s];
-    *to++ = step.bound, *to++ = step.row, *to++ = step.terms, *to++ = step.adds, *to++ = step.slot, *to++ = step.loads, *to++ = step.stores;
+  *to++ = sizeof program, *to++ = GPL_REGISTERS;
+  *to++ = program.count, *to++ = program.size, *to++ = program.instructions, *to++ = program.mode, *to++ = program.padded;
+  for (int i = 0; i < GPL_INSTRUCTIONS; ++i) {
+    const GplInstruction& each = program.list.instruction[i];
+    *to++ = each.bound, *to++ = each.row, *to++ = each.terms, *to++ = each.adds, *to++ = each.keep, *to++ = each.loads, *to++ = each.stores;
   }
   for (int t = 0; t < GPL_TERMS; ++t) {
     const GplTerm& term = program.list.term[t];
@@ -46,12 +48,12 @@ def macros(bits=32, given=8, signed=1, result=8):
 @pytest.mark.simt
 @pytest.mark.parametrize("bits", (32, 64))
 def test_a_program_arrives_field_by_field(bits):
-    steps = (Step(2, (), 900, None, None, (Quotient(1, 5), Quotient(7, -9))),
-             Step(None, (Term(None, 12, 3), Term(15, 1, -1)), None, 3, None, ()),
-             Step(None, (Term(None, 1, 1),), 2**(bits - 2), None, 4, ()))
-    parameters = index_program_struct(bits, (2**40, 2**33, 3, True), steps, (MOST_STEPS, MOST_TERMS))
-    expected = [len(parameters), MOST_SLOTS, 2**40, 2**33, 3, 3, 1, 900, 2 * 2**40, 0, 2, 0, 1, 0, 2**64 - 1, 0, 2, 0, 4, 0, 0,
-                2**(bits - 2), 4 * 2**40, 1, 0, 0, 0, 1, *[0] * 7 * (MOST_STEPS - 3)]
+    instructions = (Instruction(2, (), 900, None, None, (Quotient(1, 5), Quotient(7, -9))),
+                    Instruction(None, (Term(None, 12, 3), Term(15, 1, -1)), None, 3, None, ()),
+                    Instruction(None, (Term(None, 1, 1),), 2**(bits - 2), None, 4, ()))
+    parameters = index_program_struct(bits, (2**40, 2**33, 3, True), instructions, (MOST_INSTRUCTIONS, MOST_TERMS))
+    expected = [len(parameters), PROGRAM_REGISTERS, 2**40, 2**33, 3, 3, 1, 900, 2 * 2**40, 0, 2, 0, 1, 0, 2**64 - 1, 0, 2, 0, 4, 0, 0,
+                2**(bits - 2), 4 * 2**40, 1, 0, 0, 0, 1, *[0] * 7 * (MOST_INSTRUCTIONS - 3)]
     for source, step, weight in ((0, 1, 5), (0, 7, -9), (0, 12, 3), (16, 1, -1), (0, 1, 1)):
         _, multiplier, shift = reciprocal(step, bits)
         expected += [multiplier, weight % 2**bits, source, 255 if step == 1 else shift]
@@ -67,7 +69,7 @@ def check_budget(architecture, given):
     assert set(usage) == set(FILES[FILE])
     for kernel, used in usage.items():
         # Kept numbers are the only ones with an address: 4 of each, in local memory that the cache holds.
-        assert used.spill_bytes == 0 and used.stack_bytes <= 4 * MOST_SLOTS * given["GPL_INDEX_BITS"] // 8 + 64, (kernel, architecture, used)
+        assert used.spill_bytes == 0 and used.stack_bytes <= 4 * PROGRAM_REGISTERS * given["GPL_INDEX_BITS"] // 8 + 64, (kernel, architecture, used)
         assert used.registers <= MOST_REGISTERS and used.shared_bytes == 0, (kernel, architecture, used)
 
 
@@ -103,10 +105,10 @@ TYPES = ((np.int8, np.int8, 32), (np.uint16, np.int32, 64), (np.int64, np.int64,
 @pytest.mark.parametrize("mode", ("asan_ubsan", "tsan_grid"))
 def test_the_kernels_are_clean_and_right(mode):
     chosen = [case for types in TYPES for case in tiled_index_cases(*types)]
-    assert {case.plan.file for case in chosen} == {FILE} and max(case.plan.slots for case in chosen) > 0
+    assert {case.launch.file for case in chosen} == {FILE} and max(case.program.registers for case in chosen) > 0
     for case, result in zip(chosen, runner.run([case.record() for case in chosen], mode)):
-        assert result.reports == (), (case.direction, case.macros)
-        assert case.is_right(result.buffers), (case.direction, case.macros)
+        assert result.reports == (), (case.direction, case.launch.macros)
+        assert case.is_right(result.buffers), (case.direction, case.launch.macros)
 
 
 @needs_sanitizers
@@ -124,7 +126,7 @@ def test_nothing_is_written_for_a_bad_index_among_good_ones():
 @pytest.mark.simt
 @pytest.mark.parametrize("right, wrong", [
     ("((k) * GPL_THREADS < left)", "((k) * GPL_THREADS <= left)"),
-    ("index + step.row", "index + step.row + program.count"),
+    ("index + instruction.row", "index + instruction.row + program.count"),
     ("kept[term[t].source - 1]", "kept[term[t].source + 15]"),
 ])
 def test_accesses_out_of_bounds_are_caught(right, wrong):
@@ -138,8 +140,8 @@ def test_accesses_out_of_bounds_are_caught(right, wrong):
 @pytest.mark.parametrize("right, wrong, direction", [
     ("<< k;\n  return outside;\n}\n\n__device__ __forceinline__ void gpl_keep", "<< k;\n  return 0;\n}\n\n__device__ __forceinline__ void gpl_keep", "delinearize"),
     ("if (term.shift == GPL_WHOLE)", "if (true)", "linearize"),
-    ("term += step.adds;", "", "convert_linear"),
-    ("if (!step.slot) return;", "return;", "convert_linear"),
+    ("term += instruction.adds;", "", "convert_linear"),
+    ("if (!instruction.keep) return;", "return;", "convert_linear"),
     ("outside |= (unsigned)(coordinate >= bound) << k;", "", "linearize"),
 ])
 def test_a_kernel_that_converts_wrong_is_seen(right, wrong, direction):

@@ -6,7 +6,9 @@ import pytest
 from gpulayout.gpu.division import reciprocal
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.parameters import lookup_struct
-from gpulayout.moves.index_program import MOST_SLOTS, MOST_STEPS, MOST_TERMS, Quotient, Step, Term
+from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
+from gpulayout.moves.index_builder import MOST_REGISTERS as PROGRAM_REGISTERS
+from gpulayout.moves.index_program import Instruction, Quotient, Term
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.kernels.test_struct import MOST_PARAMETER_BYTES, echoed
 from tests.support import nvrtc
@@ -24,8 +26,8 @@ ECHO = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplLookup lookup) {
   *to++ = sizeof lookup;
   for (int i = 0; i < 4; ++i) *to++ = lookup.pad[i];
-  *to++ = lookup.total, *to++ = lookup.head, *to++ = lookup.apart, *to++ = lookup.steps;
-  *to++ = lookup.list.step[1].row, *to++ = lookup.list.step[1].stores, *to++ = lookup.list.step[0].adds;
+  *to++ = lookup.total, *to++ = lookup.head, *to++ = lookup.apart, *to++ = lookup.instructions;
+  *to++ = lookup.list.instruction[1].row, *to++ = lookup.list.instruction[1].stores, *to++ = lookup.list.instruction[0].adds;
   *to++ = lookup.list.term[1].multiplier, *to++ = lookup.list.term[1].weight, *to++ = lookup.list.term[2].source;
 }
 """
@@ -39,8 +41,8 @@ def macros(width, bits, source=8, target=8):
 @pytest.mark.simt
 @pytest.mark.parametrize("bits", (32, 64))
 def test_a_lookup_arrives_field_by_field(bits):
-    steps = (Step(None, (Term(None, 12, 3),), 7, 2, None, (Quotient(7, -9),)), Step(None, (Term(2, 1, 1),), None, None, -24, ()))
-    parameters = lookup_struct(bits, b"\1\2\3\4", (2**40 + 5, 3, True), steps, (MOST_STEPS, MOST_TERMS))
+    instructions = (Instruction(None, (Term(None, 12, 3),), 7, 2, None, (Quotient(7, -9),)), Instruction(None, (Term(2, 1, 1),), None, None, -24, ()))
+    parameters = lookup_struct(bits, b"\1\2\3\4", (2**40 + 5, 3, True), instructions, (MOST_INSTRUCTIONS, MOST_TERMS))
     expected = [len(parameters), *[0x04030201] * 4, 2**40 + 5, 3, 1, 2, 2**64 - 24, 1, 1, reciprocal(7, bits)[1], 2**bits - 9, 3]
     assert echoed(kernel_text(FILE) + ECHO, macros(4, bits), parameters, len(expected)) == expected
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
@@ -79,8 +81,8 @@ def test_elements_of_all_widths_are_right(name):
     ("<< (begin + k) * GPL_TARGET_BITS", "<< k * GPL_TARGET_BITS", PACKED),
     ("outside >> k & 1 ? lookup.pad[0] & GPL_VALUE_MASK :", "", PACKED),
     ("if (outside >> k & 1) gpl_pad(lookup, value[k]);\n    else", "", UNPACKED),
-    ("term += step.adds;", "", UNPACKED),
-    ("gpl_keep(step, number, kept);\n#pragma", "#pragma", UNPACKED),
+    ("term += instruction.adds;", "", UNPACKED),
+    ("gpl_keep(instruction, number, kept);\n#pragma", "#pragma", UNPACKED),
 ])
 def test_a_broken_twin_is_wrong(right, wrong, texts):
     text = kernel_text(FILE)
@@ -117,7 +119,7 @@ def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong, texts):
 
 def check_budget(architecture, given):
     used = nvrtc.compiled(kernel_text(FILE), architecture, given, FILE).usage["gpl_lookup"]
-    assert used.spill_bytes == 0 and used.stack_bytes <= 4 * MOST_SLOTS * given["GPL_INDEX_BITS"] // 8 + 64, (architecture, given, used)
+    assert used.spill_bytes == 0 and used.stack_bytes <= 4 * PROGRAM_REGISTERS * given["GPL_INDEX_BITS"] // 8 + 64, (architecture, given, used)
     assert used.registers <= MOST_REGISTERS and used.shared_bytes == 0, (architecture, given, used)
 
 

@@ -105,5 +105,6 @@ def test_random_indices_are_converted(given_type, result_type):
         result, offender = random_indices.converted(case, host_module.ORDERS[number % 3])
         assert np.array_equal(result, case.expected), case.name
         assert offender == (np.argmax(case.is_bad) if case.is_bad.any() else 2**64 - 1), case.name
-        seen.update((case.kernel, (case.macros["GPL_INDEX_BITS"], case.macros["GPL_DIGIT_BITS"]), bool(case.is_bad.any())))
+        macros = dict(case.launch.macros)
+        seen.update((case.launch.kernel, (macros["GPL_INDEX_BITS"], macros["GPL_DIGIT_BITS"]), bool(case.is_bad.any())))
     assert len(seen) == len(FILES["index.cu"]) + 3 + 2 and min(seen.values()) >= PLANS // 5 // 20, seen

@@ -35,8 +35,8 @@ def test_every_family_is_clean_and_right(width, bits, mode):
 def test_index_kernels_are_clean_and_right_for_all_types(mode):
     chosen = [case for number, types in enumerate(INDEX_TYPES) for case in index_cases(*types, low_digits=number % 3)]
     for case, result in zip(chosen, runner.run([case.record() for case in chosen], mode)):
-        assert result.reports == (), (case.direction, case.macros)
-        assert case.is_right(result.buffers), (case.direction, case.macros)
+        assert result.reports == (), (case.direction, case.launch.macros)
+        assert case.is_right(result.buffers), (case.direction, case.launch.macros)
 
 
 # ---- broken twins -----------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.gpu import index_launch
+from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import ITEMS
-from gpulayout.moves.index_plan import KERNELS, convert_plan, delinearize_plan, linearize_plan
+from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.pieces import relayout_pieces, unpack_pieces
 from tests.support.kernel_cases import BLOCK, FILES, Case, backwards, forced_bits, move_of, transposed
 from tests.support.lookup_cases import few_pieces
@@ -191,20 +191,21 @@ def conversions():
     column = np.arange(70003 - 3000, 70003)
     place, turned = row * 70017 + column, column * 70001 + row
     assert place.min() > BIG
-    yield "linearize", linearize_plan(SHAPE), np.stack([row, column]), place[None]
-    yield "delinearize", delinearize_plan(SHAPE), place, np.stack([row, column])
-    yield "convert_linear", convert_plan(SHAPE, TURNED), place, turned[None]
+    yield "linearize", linearize_program(SHAPE), np.stack([row, column]), place[None]
+    yield "delinearize", delinearize_program(SHAPE), place, np.stack([row, column])
+    yield "convert_linear", convert_program(SHAPE, TURNED), place, turned[None]
 
 
-def converted(plan, direction, given, rows, mode="raise", count=None, dtype=np.int64):
+def converted(program, given, rows, mode="raise", count=None, dtype=np.int64):
     """The result of a conversion; only its last four blocks run when the arrays are longer than what is given."""
     count, width = count or given.shape[-1], np.dtype(dtype).itemsize
     source = sparse_bytes(width * count * (given.size // given.shape[-1])).view(dtype).reshape(*given.shape[:-1], count)
     source[..., -given.shape[-1]:] = given
     result, offender = sparse_bytes(width * count * rows).view(dtype).reshape(rows, count), np.array([2**64 - 1], np.uint64)
-    kernel = host_module.load(kernel_text("index.cu"), FILES["index.cu"], dict(index_launch.macros(plan, width, True, width))).kernel(KERNELS[direction])
+    launch = index_launch(program, count, mode, (width, True), width)
+    kernel = host_module.load(kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(launch.kernel)
     blocks = -(-count // (BLOCK * ITEMS))
-    kernel(index_launch.grid(count), BLOCK, (source.ctypes.data, result.ctypes.data, offender.ctypes.data, index_launch.parameters(plan, count, mode)),
+    kernel(launch.grid, BLOCK, (source.ctypes.data, result.ctypes.data, offender.ctypes.data, launch.parameters),
            first=max(blocks - 4, 0), last=blocks)
     return result[:, -given.shape[-1]:], int(offender[0])
 
@@ -212,8 +213,8 @@ def converted(plan, direction, given, rows, mode="raise", count=None, dtype=np.i
 @pytest.mark.parametrize("bits, is_right", [(64, True), (32, False)])
 def test_indices_of_huge_buffers_are_converted(bits, is_right):
     with forced_bits(bits):
-        for direction, plan, given, expected in conversions():
-            result, offender = converted(plan, direction, given, len(expected))
+        for direction, program, given, expected in conversions():
+            result, offender = converted(program, given, len(expected))
             assert (np.array_equal(result, expected) and offender == 2**64 - 1) == is_right, direction
 
 
@@ -222,12 +223,12 @@ def test_more_than_2_to_the_32_indices_are_converted(count, dtype, sizes):
     shape = gl.Shape("u8", sizes, gl.Layout((0, 1)))
     logical = np.indices(shape.dimensions).reshape(2, -1)
     places = logical[0] + sizes[0] * logical[1]
-    for direction, plan, given, expected in (("linearize", linearize_plan(shape), logical, places[None]),
-                                             ("delinearize", delinearize_plan(shape), places, logical)):
-        assert plan.index_bits == 32
-        result, offender = converted(plan, direction, given, len(expected), count=count, dtype=dtype)
+    for direction, program, given, expected in (("linearize", linearize_program(shape), logical, places[None]),
+                                             ("delinearize", delinearize_program(shape), places, logical)):
+        assert program.index_bits == 32
+        result, offender = converted(program, given, len(expected), count=count, dtype=dtype)
         assert np.array_equal(result, expected) and offender == 2**64 - 1, direction
-        broken, offender = converted(plan, direction, given + (2000 if dtype == np.int64 else 100), len(expected), count=count, dtype=dtype)
+        broken, offender = converted(program, given + (2000 if dtype == np.int64 else 100), len(expected), count=count, dtype=dtype)
         assert offender == count - given.shape[-1], direction
 
 

@@ -1,13 +1,11 @@
-"""Stride tables and index plans: their digits, read by hand, give the places of the definition."""
+"""Stride tables: their digits, read by hand, give the places of the definition."""
 import itertools
-import math
 
 import pytest
 
 import gpulayout as gl
-from gpulayout import Digit, Layout, LayoutError, Shape, stride_table
-from gpulayout.moves.index_plan import IndexDigit, convert_plan, delinearize_plan, linearize_plan
-from tests.reference import logical_indices, numbers_in_places, place_of
+from gpulayout import Digit, Layout, Shape, stride_table
+from tests.reference import logical_indices, numbers_in_places
 
 DIMS = [(), (1,), (3,), (2, 3), (1, 3), (2, 1, 2), (2, 3, 2)]
 
@@ -57,47 +55,3 @@ def test_tables_are_values():
     assert stride_table(shape) is stride_table(gl.parse_shape(str(shape)))
     assert hash(stride_table(shape)) == hash(stride_table(shape.with_element_type("s32")))
     assert stride_table(shape) == stride_table(shape.with_element_type("s32"))
-
-
-# ---- index plans ---------------------------------------------------------------------------------
-
-def run_digits(plan, linear):
-    """(sum of coordinate * stride, is it padding?) of a linear index, digit by digit."""
-    total, padding = 0, False
-    for digit in plan.digits:
-        linear, coordinate = divmod(linear, digit.extent)
-        total, padding = total + coordinate * digit.stride, padding or coordinate >= digit.bound
-    return total, padding
-
-
-@pytest.mark.parametrize("dims", DIMS)
-def test_convert_plans_keep_every_place_in_as_few_digits_as_possible(dims):
-    for source, target in itertools.product(shapes(dims), repeat=2):
-        plan = convert_plan(source, target)
-        assert plan.size == source.buffer_size == math.prod(digit.extent for digit in plan.digits)
-        reads = {place_of(index, source.layout.minor_to_major, source.buffer_dimensions):
-                 place_of(index, target.layout.minor_to_major, target.buffer_dimensions) for index in logical_indices(dims)}
-        for linear in range(source.buffer_size):
-            found, padding = run_digits(plan, linear)
-            assert padding == (linear not in reads) and (padding or found == reads[linear]), (source, target, linear)
-        if source == target and not source.is_padded:
-            assert len(plan.digits) <= 1
-
-
-@pytest.mark.parametrize("dims", DIMS)
-def test_digits_of_logical_indices_are_those_of_the_table(dims):
-    for shape in shapes(dims):
-        expected = tuple(IndexDigit(digit.extent, dims[digit.dim], digit.stride, digit.dim)
-                         for digit in stride_table(shape).digits)
-        assert linearize_plan(shape).digits == delinearize_plan(shape).digits == expected
-        assert linearize_plan(shape).size == linearize_plan(shape).reach == shape.buffer_size
-
-
-def test_more_digits_than_fit_are_refused():
-    shape = Shape("u8", (1,) * 65)
-    with pytest.raises(LayoutError) as caught:
-        linearize_plan(shape)
-    ones = ",".join(["1"] * 65)
-    order = ",".join(map(str, range(64, -1, -1)))
-    assert str(caught.value) == f"u8[{ones}]{{{order}}} has 65 digits: 64 is the limit for index conversion"
-    assert convert_plan(shape, shape.with_layout(Layout.ascending(65))).digits == ()          # all of them were dropped

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.gpu.division import multiplied, reciprocal
+from gpulayout.gpu.index_table import index_table, low_part
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.moves.index_plan import convert_plan, delinearize_plan, low_part
+from gpulayout.moves.index_builder import convert_program, delinearize_program
 from tests.support.executors import simt_missing
 from tests.support.index_cases import index_cases
 from tests.support.simt import host_module
@@ -87,8 +88,8 @@ def test_a_broken_cut_is_seen(broken):
 ])
 def test_digits_are_taken_in_32_bits_where_a_cut_allows(sizes, bits):
     shape = gl.Shape("u8", sizes)
-    for plan in (delinearize_plan(shape), convert_plan(shape, gl.Shape("u8", sizes, gl.Layout.ascending(len(sizes))))):
-        assert (plan.index_bits, plan.digit_bits) == bits
+    for program in (delinearize_program(shape), convert_program(shape, gl.Shape("u8", sizes, gl.Layout.ascending(len(sizes))))):
+        assert (program.index_bits, index_table(program).digit_bits) == bits
 
 
 # ---- the kernels ----------------------------------------------------------------------------------------------------

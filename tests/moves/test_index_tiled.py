@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.moves.index_plan import convert_plan, delinearize_plan, linearize_plan
-from gpulayout.moves.index_program import MOST_SLOTS, MOST_STEPS, MOST_TERMS, IndexProgram
+from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_REGISTERS, MOST_TERMS, convert_program, delinearize_program, linearize_program
 from tests.support.command_line import run
 from tests.support.index_cases import numbers_of
 from tests.support.kernel_cases import forced_bits
@@ -259,7 +258,7 @@ def test_the_widest_numbers_serve_small_shapes_too(executor):
     with forced_bits(64):
         for text in ("f32[301,5]{1,0:T(8,128)(2,1)}", "f32[30,7]{0,1:T(4,3)(2)L(50)}", "f32[3,5,7]{2,0,1:T(2,*,3)}"):
             shape = gl.parse_shape(text)
-            assert linearize_plan(shape).index_bits == delinearize_plan(shape).index_bits == 64
+            assert linearize_program(shape).index_bits == delinearize_program(shape).index_bits == 64
             check_all_places(executor, shape)
 
 
@@ -337,35 +336,30 @@ def test_the_command_line_converts_tiled_indices_and_names_what_tiles_leave_empt
 
 # ---- plans ------------------------------------------------------------------------------------------------------------
 
-def test_what_strides_can_say_is_planned_as_before():
-    for text in ("f32[3,5]{0,1:L(8)}", "f32[3,5]{1,0:T(1)}", "f32[8]{0:T(8)}"):
-        assert not isinstance(delinearize_plan(gl.parse_shape(text)), IndexProgram), text
-
-
 def test_dividing_tiles_need_few_quotients_and_nothing_kept():
     """A quotient for every digit on the way there, one or two on the way back."""
     shape = gl.parse_shape("bf16[16,256]{1,0:T(8,128)(2,1)}")
-    there, back = linearize_plan(shape), delinearize_plan(shape)
-    assert [step.adds for step in there.steps] == [((1, 1), (2, 254), (8, 1024)), ((1, 2), (128, 768))]
-    assert all(step.bound is None for step in back.steps) and not back.has_bounds
-    assert [len(step.terms) for step in back.steps] == [5, 4]
-    assert there.slots == back.slots == convert_plan(shape, shape.with_layout(None)).slots == 0
+    there, back = linearize_program(shape), delinearize_program(shape)
+    assert [each.adds for each in there.instructions] == [((1, 1), (2, 254), (8, 1024)), ((1, 2), (128, 768))]
+    assert all(each.bound is None for each in back.instructions) and not back.has_bounds
+    assert [len(each.terms) for each in back.instructions] == [5, 4]
+    assert there.registers == back.registers == convert_program(shape, shape.with_layout(None)).registers == 0
 
 
 def test_only_what_may_be_past_its_size_is_checked():
-    steps = delinearize_plan(gl.parse_shape("f32[16,300]{1,0:T(8,128)}")).steps
-    assert [(step.store, step.bound) for step in steps] == [(0, None), (1, 300)]
-    there = linearize_plan(gl.parse_shape("f32[9,5,26]{2,1,0:T(*,4)(3)}")).steps        # by a number of joined dimensions
-    assert {step.bound is None for step in there if step.load is None} == {True}
-    assert [step.bound for step in there if step.load is not None] == [9, 5, 26]
+    back = delinearize_program(gl.parse_shape("f32[16,300]{1,0:T(8,128)}")).instructions
+    assert [(each.store, each.bound) for each in back] == [(0, None), (1, 300)]
+    there = linearize_program(gl.parse_shape("f32[9,5,26]{2,1,0:T(*,4)(3)}")).instructions        # by a number of joined dimensions
+    assert {each.bound is None for each in there if each.load is None} == {True}
+    assert [each.bound for each in there if each.load is not None] == [9, 5, 26]
 
 
 @pytest.mark.parametrize("rank, tile, needed", [
-    (40, [(3,) * 20, (2,) * 20], f"119 quotients: {MOST_TERMS}"), (17, [("*",) * 16 + (3,)], f"17 numbers at once: {MOST_SLOTS}"),
-    (57, [("*",) * 56 + (3,)], f"58 numbers: {MOST_STEPS}")])
+    (40, [(3,) * 20, (2,) * 20], f"119 quotients: {MOST_TERMS}"), (17, [("*",) * 16 + (3,)], f"17 numbers at once: {MOST_REGISTERS}"),
+    (57, [("*",) * 56 + (3,)], f"58 numbers: {MOST_INSTRUCTIONS}")])
 def test_programs_longer_than_a_launch_can_pass_are_refused(rank, tile, needed):
     shape = gl.Shape("u8", (2,) * rank, gl.Layout(tuple(range(rank)), tiles=tile))
-    plan = delinearize_plan if "quotients" in needed else linearize_plan
+    plan = delinearize_program if "quotients" in needed else linearize_program
     with pytest.raises(gl.LayoutError) as caught:
         plan(shape)
     assert str(caught.value) == f"{shape} needs {needed} is the limit for index conversion of tiled layouts"
@@ -381,6 +375,6 @@ def test_thousands_of_dimensions_are_refused_before_a_program_is_made_of_them(ca
         call(shape)
 
 
-def test_many_dimensions_of_size_1_need_no_steps():
+def test_many_dimensions_of_size_1_need_no_instructions():
     shape = gl.Shape("u8", [1] * 250 + [6], gl.Layout(range(250, -1, -1), tiles=((2, 4), (2, 1))))
     assert gl.convert_linear(np.arange(6), shape.with_layout(None), shape).tolist() == [0, 2, 4, 6, 8, 10]

@@ -213,9 +213,9 @@ MUTANTS = (
            "begin + k < to.last ? to.slot + begin + k : to.slot + begin;", "to.slot + begin + k;", LEFT_OUT_LATER),
     Mutant("lookup.cu", "write guard dropped", "    if (GPL_IS_PLACE(k)) *(gpl_element*)", "    *(gpl_element*)"),
     Mutant("lookup.cu", "padding is read", "    if (outside >> k & 1) gpl_pad(lookup, value[k]);\n    else value", "    value"),
-    Mutant("lookup.cu", "weight of a stored coordinate in 32 bits", "number[k] * (gpl_uint)step.row;", "number[k] * (unsigned)step.row;"),
-    Mutant("lookup.cu", "numbers of the steps before not kept", "    gpl_keep(step, number, kept);\n", ""),
-    Mutant("lookup.cu", "steps read the terms of the first one", "    term += step.terms;\n", ""),
+    Mutant("lookup.cu", "weight of a stored coordinate in 32 bits", "number[k] * (gpl_uint)instruction.row;", "number[k] * (unsigned)instruction.row;"),
+    Mutant("lookup.cu", "numbers are not kept for later instructions", "    gpl_keep(instruction, number, kept);\n", ""),
+    Mutant("lookup.cu", "instructions read the terms of the first one", "    term += instruction.terms;\n", ""),
     Mutant("lookup.cu", "place in the source in 32 bits", "(const char*)source + (gpl_int)place", "(const char*)source + (int)place"),
 
     # ---- many.cu
@@ -250,12 +250,12 @@ MUTANTS = (
     Mutant("bits_any.cu", "minor coordinate not carried on within a byte", "++i, ++walk.minor)", "++i)"),
     Mutant("bits_any.cu", "place in the target in 32 bits", "  gpl_uint to[GPL_ITEMS];", "  unsigned to[GPL_ITEMS];"),
 
-    # ---- steps.cuh
-    Mutant("steps.cuh", "bound of a sum off by one", "number[k] >= step.bound", "number[k] > step.bound"),
-    Mutant("steps.cuh", "all terms are divided", "if (term.shift == GPL_WHOLE)", "if (false)"),
-    Mutant("steps.cuh", "all terms are of the given index",
+    # ---- instructions.cuh
+    Mutant("instructions.cuh", "bound of a sum off by one", "number[k] >= instruction.bound", "number[k] > instruction.bound"),
+    Mutant("instructions.cuh", "all terms are divided", "if (term.shift == GPL_WHOLE)", "if (false)"),
+    Mutant("instructions.cuh", "all terms are of the given index",
            "    if (term[t].source) gpl_add(number, kept[term[t].source - 1], term[t]);\n    else gpl_add", "    gpl_add"),
-    Mutant("steps.cuh", "sums in 32 bits", "typedef gpl_uint gpl_numbers[GPL_ITEMS];", "typedef unsigned gpl_numbers[GPL_ITEMS];"),
+    Mutant("instructions.cuh", "sums in 32 bits", "typedef gpl_uint gpl_numbers[GPL_ITEMS];", "typedef unsigned gpl_numbers[GPL_ITEMS];"),
 
     # ---- index_program.cu
     Mutant("index_program.cu", "padding of the source is no error", "  if (program.mode != GPL_MARK) bad |= padding;\n", ""),

@@ -7,7 +7,7 @@ from tests.mutants import trial
 from tests.mutants.kernel_table import MUTANTS
 
 HEADERS = {"shift.cuh": ("copy.cu", "rows.cu"), "gather.cuh": ("gather.cu", "many.cu"), "bits.cuh": ("bits.cu", "bits_any.cu", "lookup.cu"),
-           "steps.cuh": ("lookup.cu", "index_program.cu"), "index.cuh": ("index.cu", "index_program.cu"),
+           "instructions.cuh": ("lookup.cu", "index_program.cu"), "index.cuh": ("index.cu", "index_program.cu"),
            "coordinate.cuh": ("index.cu", "index_program.cu")}
 KINDS = {"copy.cu": "copy", "rows.cu": "rows", "tile.cu": "tile", "tile_any.cu": "odd tile", "tile_words.cu": "words", "channels.cu": "channels",
          "tile_nd.cu": "many axes", "gather.cu": "gather"}

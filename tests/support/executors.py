@@ -9,7 +9,8 @@ import numpy as np
 from gpulayout.api import backends
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.run import NO_OFFENDER, CudaBackend
+from gpulayout.gpu.run import CudaBackend
+from gpulayout.gpu.runtime import NO_OFFENDER
 from tests.support.kernel_cases import FILES
 from tests.support.simt import host_module, toolchain
 

@@ -4,9 +4,10 @@ import dataclasses
 import numpy as np
 
 import gpulayout as gl
-from gpulayout.gpu import index_launch
+from gpulayout.gpu.index_launch import IndexLaunch, index_launch
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.moves import index_plan, index_program
+from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
+from gpulayout.moves.index_program import IndexProgram
 from tests import reference
 from tests.support.kernel_cases import BLOCK, forced_bits, forced_part
 from tests.support.simt.record import FRESH, Buffer, Record
@@ -18,19 +19,19 @@ class IndexCase:
 
     direction: str
     given: np.ndarray               # (count,) or (rank, count)
-    plan: index_plan.IndexPlan | index_program.IndexProgram
+    program: IndexProgram
     expected: np.ndarray            # the result without its last column
-    macros: dict
-    parameters: bytes
+    launch: IndexLaunch
 
     def record(self, text=None):
         """The launch, written down; the offender's word is the last buffer."""
         count, result_bytes = self.given.shape[-1], self.expected.dtype.itemsize
-        rank = self.plan.rank if self.direction == "delinearize" else 1
+        rank = self.program.rank if self.direction == "delinearize" else 1
         given = Buffer(self.given.nbytes, content=self.given.tobytes(), writable=False)
         result, offender = Buffer(rank * count * result_bytes), Buffer(8, content=b"\xff" * 8)
-        return Record(text or kernel_text(self.plan.file), self.macros, self.plan.kernel, index_launch.grid(count),
-                      (BLOCK,), (given, result, offender, self.parameters))
+        launch = self.launch
+        return Record(text or kernel_text(launch.file), dict(launch.macros), launch.kernel, launch.grid, (BLOCK,),
+                      (given, result, offender, launch.parameters))
 
     def is_right(self, buffers):
         """True when the bytes after a run are the expected ones: the last index gave nothing but its position."""
@@ -54,9 +55,9 @@ def index_cases(given_type=np.int32, result_type=np.int64, bits=32, low_digits=1
     in_source = np.array([widths[2], widths[2] * widths[0], 1]) @ logical
     in_target = np.array([1, sizes[0], sizes[0] * sizes[1]]) @ logical
     padding, too_large = sizes[2], [[0], [0], [sizes[2]]]          # what the last index is
-    cases = {"linearize": (np.c_[logical, too_large], in_source[None], index_plan.linearize_plan(source)),
-             "delinearize": (np.r_[in_source, padding], logical, index_plan.delinearize_plan(source)),
-             "convert_linear": (np.r_[in_source, padding], in_target[None], index_plan.convert_plan(source, target))}
+    cases = {"linearize": (np.c_[logical, too_large], in_source[None], linearize_program(source)),
+             "delinearize": (np.r_[in_source, padding], logical, delinearize_program(source)),
+             "convert_linear": (np.r_[in_source, padding], in_target[None], convert_program(source, target))}
     with forced_bits(bits), forced_part(low_digits):
         yield from _cases(cases, given_type, result_type)
 
@@ -74,9 +75,9 @@ def tiled_index_cases(given_type=np.int32, result_type=np.int64, bits=32):
     logical = np.indices(sizes).reshape(3, -1)
     places = [numbers_of(shape).argsort(kind="stable")[-logical.shape[1]:] for shape in (source, target)]
     too_large = [[0], [0], [sizes[2]]]
-    cases = {"linearize": (np.c_[logical, too_large], places[0][None], index_plan.linearize_plan(source)),
-             "delinearize": (np.r_[places[0], 3], logical, index_plan.delinearize_plan(source)),
-             "convert_linear": (np.r_[places[0], 3], places[1][None], index_plan.convert_plan(source, target))}
+    cases = {"linearize": (np.c_[logical, too_large], places[0][None], linearize_program(source)),
+             "delinearize": (np.r_[places[0], 3], logical, delinearize_program(source)),
+             "convert_linear": (np.r_[places[0], 3], places[1][None], convert_program(source, target))}
     with forced_bits(bits):
         yield from _cases(cases, given_type, result_type)
 
@@ -89,7 +90,6 @@ def numbers_of(shape):
 
 
 def _cases(cases, given_type, result_type):
-    for direction, (given, expected, plan) in cases.items():
-        yield IndexCase(direction, given.astype(given_type), plan, expected.astype(result_type),
-                        dict(index_launch.macros(plan, given_type.itemsize, given_type.kind == "i", result_type.itemsize)),
-                        index_launch.parameters(plan, given.shape[-1], "raise"))
+    for direction, (given, expected, program) in cases.items():
+        launch = index_launch(program, given.shape[-1], "raise", (given_type.itemsize, given_type.kind == "i"), result_type.itemsize)
+        yield IndexCase(direction, given.astype(given_type), program, expected.astype(result_type), launch)

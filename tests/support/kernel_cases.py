@@ -11,11 +11,11 @@ from unittest import mock
 
 import numpy as np
 
-from gpulayout.gpu import choose_kernel, launch
+from gpulayout.gpu import choose_kernel, index_table, launch
 from gpulayout.gpu.channels import chunk_pixels
 from gpulayout.gpu.kernel_source import kernel_files, kernel_text
 from gpulayout.gpu.tile import FIXED_TILES
-from gpulayout.moves import index_plan, index_program
+from gpulayout.moves import index_program
 from gpulayout.moves.move import Axis, Move, coalesce
 from tests.support.simt.record import FRESH, Buffer, Record
 
@@ -29,13 +29,13 @@ BLOCK = 256
 
 def forced_bits(bits):
     """Within this context all plans that are not cached use offsets of `bits` bits."""
-    patches = [mock.patch.object(module, "index_bits", lambda *reaches: bits) for module in (launch, index_plan, index_program)]
+    patches = [mock.patch.object(module, "index_bits", lambda *reaches: bits) for module in (launch, index_program)]
     return _Both(*patches)
 
 
 def forced_part(low_digits):
     """Within this context index conversion splits 64-bit indices after so many digits; after 0, it takes digits in 64 bits."""
-    return mock.patch.object(index_plan, "low_part", lambda extents: low_digits)
+    return mock.patch.object(index_table, "low_part", lambda extents: low_digits)
 
 
 class _Both:

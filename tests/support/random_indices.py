@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 import gpulayout as gl
-from gpulayout.gpu import index_launch
+from gpulayout.gpu.index_launch import IndexLaunch, index_launch
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import ITEMS
-from gpulayout.moves.index_plan import KERNELS, convert_plan, delinearize_plan, linearize_plan
+from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
+from gpulayout.moves.index_program import DIRECTIONS
 from tests.support.kernel_cases import BLOCK, FILES, forced_bits, forced_part
 from tests.support.kernel_runs import content, source_memory, target_memory
 from tests.support.random_moves import SEED, near
@@ -25,13 +26,10 @@ MODES = {"linearize": ("raise", "wrap", "clip"), "delinearize": ("raise", "mark"
 
 
 class Conversion(NamedTuple):
-    """A launch of `kernel`, and what must come out: nothing for indices that are bad."""
+    """A launch, and what must come out: nothing for indices that are bad."""
 
     name: str
-    kernel: str
-    macros: dict
-    grid: tuple
-    parameters: bytes
+    launch: IndexLaunch
     given: np.ndarray               # (rows, count)
     expected: np.ndarray            # (rows, count) as it lies in memory afterwards
     is_bad: np.ndarray              # (count,)
@@ -40,25 +38,25 @@ class Conversion(NamedTuple):
 def drawn(given_type, result_type, number, seed=SEED):
     """Conversion `number` between two types of indices."""
     rng = random.Random(f"{given_type} {result_type} {number} {seed}")
-    direction = rng.choice(sorted(KERNELS))
+    direction = rng.choice(sorted(DIRECTIONS))
     mode = rng.choice(MODES[direction])
     source, target = _shapes(rng, most=100 if "8" in given_type + result_type else 6000)
-    plan = {"linearize": lambda: linearize_plan(source), "delinearize": lambda: delinearize_plan(source),
-            "convert_linear": lambda: convert_plan(source, target)}[direction]()
+    program = {"linearize": lambda: linearize_program(source), "delinearize": lambda: delinearize_program(source),
+               "convert_linear": lambda: convert_program(source, target)}[direction]()
     count = near(rng, 1, 32, BLOCK, ITEMS * BLOCK, 2 * ITEMS * BLOCK)
     kind = "wrong" if rng.random() < 0.3 else "places" if mode == "mark" else "elements"
     given = _given(np.random.default_rng(rng.randrange(2**32)), direction, source, count, np.dtype(given_type), kind)
     expected, is_bad = _reference(direction, mode, source, target, given)
-    bits, low_digits = rng.choice(((32, 0), (64, 0), *((64, low + 1) for low in range(len(plan.digits)))))
+    bits, low_digits = rng.choice(((32, 0), (64, 0), *((64, low + 1) for low in range(len(program.instructions)))))
     given_dtype, result_dtype = np.dtype(given_type), np.dtype(result_type)
     with forced_bits(bits), forced_part(low_digits):
-        macros = dict(index_launch.macros(plan, given_dtype.itemsize, given_dtype.kind == "i", result_dtype.itemsize))
-        parameters = index_launch.parameters(plan, count, mode)
+        launch = index_launch(program, count, mode, (given_dtype.itemsize, given_dtype.kind == "i"), result_dtype.itemsize)
+    assert launch.file == "index.cu"
     expected = np.atleast_2d(expected).astype(result_type)
     expected.view(np.uint8).reshape(*expected.shape, -1)[:, is_bad] = FRESH
     name = (f"random_indices.drawn({given_type!r}, {result_type!r}, {number}, {seed}) is {direction} of {source} to {target}, mode {mode}, "
             f"{count} indices, {bits} bits, lower part of {low_digits} digits")
-    return Conversion(name, KERNELS[direction], macros, index_launch.grid(count), parameters, given, expected, is_bad)
+    return Conversion(name, launch, given, expected, is_bad)
 
 
 def converted(case, order, text=None):
@@ -66,8 +64,9 @@ def converted(case, order, text=None):
     given, first = source_memory(np.frombuffer(case.given.tobytes(), np.uint8), 8)
     result, place = target_memory(case.expected.nbytes, 8)
     offender = np.array([2**64 - 1], np.uint64)
-    kernel = host_module.load(text or kernel_text("index.cu"), FILES["index.cu"], case.macros).kernel(case.kernel)
-    kernel(case.grid, BLOCK, (given.ctypes.data + first, result.ctypes.data + place, offender.ctypes.data, case.parameters), order)
+    launch = case.launch
+    kernel = host_module.load(text or kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(launch.kernel)
+    kernel(launch.grid, BLOCK, (given.ctypes.data + first, result.ctypes.data + place, offender.ctypes.data, launch.parameters), order)
     got = content(result, place, case.expected.nbytes, case.name).view(case.expected.dtype)
     return got.reshape(case.expected.shape), int(offender[0])
 

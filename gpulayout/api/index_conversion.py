@@ -1,0 +1,133 @@
+"""One index conversion of whole arrays: every check of a call, and what backends prepared for it."""
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from gpulayout.api import arrays
+from gpulayout.api.index_operands import INT64, integers, open_operands, stacked
+from gpulayout.layout.checks import counted, out_of_bounds_text
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
+from gpulayout.moves.backend import Array, Backend, Conversion
+from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
+
+
+class IndexConversion:
+    """One direction for one shape, or two: whose indices come in, `shape`, and where those of `convert_linear` go, `target`.
+
+    program    what is computed
+    prepared   what carries it out, by backend
+    """
+
+    __slots__ = ("shape", "program", "prepared")
+
+    def __init__(self, direction: str, shape: Shape, target: Shape | None = None):
+        if direction == "convert_linear":
+            self.program = convert_program(shape, target)
+        else:
+            self.program = (linearize_program if direction == "linearize" else delinearize_program)(shape)
+        self.shape = shape
+        self.prepared: dict[Backend, Conversion] = {}
+
+    @property
+    def role(self) -> str:
+        """What the given array is called."""
+        return "index" if self.program.direction == "linearize" else "linear"
+
+    def __call__(self, given: Any, mode: str, out: Any) -> Array:
+        """Convert an array, or what becomes one; `out` is returned as it was given."""
+        backend, array = arrays.open_array_like(given, self.role, None)
+        if type(out) is type(array) is not np.ndarray and self.on(backend).again(array, out, mode):
+            return out
+        array = integers(array, self.role)
+        if self.program.direction == "linearize" and (array.ndim == 0 or array.shape[0] != self.program.rank):
+            raise IndexError(f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(self.program.rank, 'dimension')}: the first axis "
+                             f"must be {self.program.rank} (points in rows go in as index.T)")
+        return self.run(backend, array, mode, out)
+
+    def broadcast(self, operands: Any, mode: str, out: Any) -> Array:
+        """Linearize one index array per dimension: they broadcast against each other."""
+        backend, values, result_shape = open_operands(operands, self.shape)
+        is_direct = self.program.is_dot_product and self.program.rank <= backend.max_operands and not self.shape.is_zero_element_array
+        if is_direct and out is None:
+            result = backend.empty(result_shape, INT64, values[0])
+            if backend.linearize_broadcast(self.program, values, result, mode) is None:
+                return result
+        elif is_direct and mode != "raise":            # an index that is refused would be found with `out` half written
+            result = self._opened_out(backend, values[0], result_shape, mode, out)
+            if not any(arrays.may_overlap(backend, value, result) for value in values):
+                backend.linearize_broadcast(self.program, values, result, mode)
+                return out
+        return self.run(backend, stacked(backend, values, result_shape, self.shape, mode), mode, out)
+
+    def on(self, backend: Backend) -> Conversion:
+        """What carries the program out on a backend."""
+        return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_conversion(self.program))
+
+    def run(self, backend: Backend, given: Array, mode: str, out: Any) -> Array:
+        """Convert, in one pass; with the caller's `out` and something to check, the check is a pass of its own before."""
+        result_shape = self._result_shape(given.shape)
+        if mode in ("wrap", "clip") and self.shape.is_zero_element_array and math.prod(result_shape):
+            raise IndexError(f"index cannot be brought into {self.shape} with mode {mode!r}: it has no elements")
+        if out is None:
+            result = backend.empty(result_shape, INT64, given)
+        else:
+            result = self._opened_out(backend, given, result_shape, mode, out)
+            arrays.check_no_overlap(backend, given, result, ("index", "out"))
+        checks_before = out is not None and mode in ("raise", "mark")          # the caller's memory is not touched in vain
+        given, conversion = backend.contiguous(given), self.on(backend)
+        offender = conversion.convert(given, None, mode) if checks_before else None
+        if offender is None:
+            offender = conversion.convert(given, result, mode, checks_before)
+        if offender is not None:
+            raise self._error(given, offender)
+        return result if out is None else out
+
+    def _result_shape(self, given: tuple[int, ...]) -> tuple[int, ...]:
+        if self.program.direction == "convert_linear":
+            return tuple(given)
+        return tuple(given[1:]) if self.program.direction == "linearize" else (self.program.rank, *given)
+
+    def _opened_out(self, backend: Backend, given: Array, result_shape: tuple[int, ...], mode: str, out: Any) -> Array:
+        out_backend, result = arrays.open_array(out, "out", writing=True)
+        arrays.check_shape(result, result_shape, "out")
+        self._check_result_dtype(result.dtype, mode)
+        arrays.check_same_device(backend, given, out_backend, result, ("index", "out"))
+        return result
+
+    def _check_result_dtype(self, dtype: np.dtype, mode: str) -> None:
+        if dtype.kind not in "iu" or not dtype.isnative:
+            raise TypeError(f"out has dtype {dtype}: linear and logical indices are native integers")
+        sizes = self.shape.dimensions if self.program.direction == "delinearize" else [self.program.reach]
+        largest = max([*sizes, 1]) - 1
+        if np.iinfo(dtype).max < largest:
+            raise TypeError(f"out has dtype {dtype}, which cannot hold {largest}")
+        if mode == "mark" and dtype.kind == "u":
+            raise TypeError(f"out has dtype {dtype}, which cannot hold -1, the mark of padding")
+
+    def _error(self, given: Array, offender: int) -> IndexError:
+        """The error for the index at a flat position, which is fetched from the device if need be."""
+        is_logical = self.program.direction == "linearize"
+        lead = given.shape[1:] if is_logical else given.shape
+        position = tuple(int(i) for i in np.unravel_index(offender, lead))
+        place = f" at position {position[0] if len(position) == 1 else position}" if lead else ""
+        if not is_logical:
+            return IndexError(linear_message(int(given[position]), self.shape, place))
+        index = tuple(int(given[(dim, *position)]) for dim in range(self.program.rank))
+        dim = next(d for d in range(self.program.rank) if not 0 <= index[d] < self.shape.dimensions[d])
+        return IndexError(out_of_bounds_text(index, dim, self.shape.dimensions[dim], self.shape, place))
+
+
+# Saves making the program, 30 to 300 us a call.  An entry takes some 4 KB, and what a GPU prepared for it up to 16 launches of 1 to 5 KB.
+conversion = functools.lru_cache(maxsize=1024)(IndexConversion)
+
+
+def linear_message(linear: int, shape: Shape, place: str) -> str:
+    """What is wrong with a linear index, at a place such as ` at position 3`."""
+    if not 0 <= linear < shape.buffer_size:
+        return f"linear index {linear}{place} is out of bounds for {shape}: its buffer has {shape.buffer_size} places"
+    return f"linear index {linear}{place} is padding of {shape}: {stride_table(shape).why_padding(linear)}"

@@ -1,0 +1,134 @@
+"""Sums of quotients as digits: what can be told from them with fewer operations than a quotient and a product for each term.
+
+A sum of value // divisor * weight whose divisors divide each other is a sum of digits, each with a weight of its own: the quotient's, and
+what the divisors below left over.  The columns of f32[4096,4096]{1,0:T(8,128)} are two digits of the place:
+
+    place - place // 128 * 128 + place // 1024 * 128 - place // 32768 * 4096 == place % 128 * 1 + place // 1024 % 32 * 128
+
+Digits are fields of bits when steps and weights are powers of two, and the sum moves them.  Those that move equally far take one
+shift and one mask, whatever lies between them:
+
+    column = place & 127 | place >> 3 & 3968
+"""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Digit(NamedTuple):
+    """value // step % extent * weight; an extent of 0 is no limit."""
+
+    step: int
+    extent: int
+    weight: int
+
+
+def digits_of(terms: Sequence[tuple[int, int]]) -> list[Digit]:
+    """The digits of a sum of terms (divisor, weight) by step, as long as the divisors divide each other; then come terms that are left.
+
+    >>> digits_of([(128, 1), (1024, -8), (32768, 8)])
+    [Digit(step=128, extent=8, weight=1), Digit(step=1024, extent=32, weight=0), Digit(step=32768, extent=0, weight=8)]
+    """
+    digits: list[Digit] = []
+    for divisor, weight in terms:
+        if digits:
+            below = digits[-1]
+            if divisor % below.step:
+                break
+            digits[-1] = below._replace(extent=divisor // below.step)
+            weight += below.weight * digits[-1].extent
+        digits.append(Digit(divisor, 0, weight))
+    return digits
+
+
+def bit_fields(terms: Sequence[tuple[int, int]], word: int) -> tuple[int, dict[int, int]]:
+    """How many terms (divisor, weight), in the order of their divisors, do nothing but move bits, and what moves: masks by shifts.
+
+    A field is value >> shift & mask, with a negative shift to the left; `word` is the word of ones.
+
+    >>> bit_fields([(1, 1), (128, -128), (1024, 128), (32768, -4096)], 2**32 - 1)
+    (4, {0: 127, 3: 3968})
+    >>> bit_fields([(1, 1), (128, -128), (1024, 128), (24576, -3072)], 2**32 - 1)
+    (3, {0: 127, 3: 4294967168})
+    """
+    fields = list(itertools.takewhile(_moves_bits, digits_of(terms)))
+    moves: dict[int, int] = {}
+    for number, (step, extent, weight) in enumerate(fields, 1):
+        if weight:
+            shift = step.bit_length() - weight.bit_length()
+            field = (extent * weight if number < len(fields) else word + 1) - weight       # the last one has no end
+            moves[shift] = moves.get(shift, 0) | field & word
+    return len(fields), moves
+
+
+def _moves_bits(digit: Digit) -> bool:
+    return digit.weight >= 0 and not digit.step & (digit.step - 1) and not digit.weight & (digit.weight - 1)
+
+
+def divided(terms: Sequence[tuple[int, int]], divisor: int) -> list[tuple[int, int]] | None:
+    """The sum of terms (divisor, weight) by step, divided, as such a sum; None where its digits tell of none.
+
+    Rows and columns in f32[4096,4096]{1,0:T(8,128)}, in tiles of 8 and 128:
+
+    >>> divided([(128, 1), (1024, -8), (32768, 8)], 8), divided([(1, 1), (128, -128), (1024, 128), (32768, -4096)], 128)
+    ([(32768, 1)], [(1024, 1), (32768, -32)])
+    """
+    digits, found, below = digits_of(terms), [], 0
+    if len(digits) < len(terms):
+        return None
+    for step, extent, weight in digits:
+        if weight % divisor == 0:
+            found.append(Digit(step, extent, weight // divisor))
+            continue
+        cut = divisor // weight
+        if weight < 0 or divisor % weight or extent % cut and extent > cut:
+            return None
+        below += (min(extent or cut, cut) - 1) * weight
+        if not 0 < extent <= cut:
+            found.append(Digit(step * cut, extent // cut, 1))
+    return _terms_of(found) if below < divisor else None
+
+
+def _terms_of(digits: Sequence[Digit]) -> list[tuple[int, int]]:
+    weights: dict[int, int] = {}
+    for step, extent, weight in digits:
+        weights[step] = weights.get(step, 0) + weight
+        if extent:
+            weights[step * extent] = weights.get(step * extent, 0) - weight * extent
+    return [(step, weight) for step, weight in sorted(weights.items()) if weight]
+
+
+class Limit(NamedTuple):
+    """value % modulus & mask >= least; a modulus of 0 is none."""
+
+    modulus: int
+    mask: int
+    least: int
+
+
+def limit_in_place(terms: Sequence[tuple[int, int]], bound: int, word: int) -> Limit | None:
+    """Where the sum of terms (divisor, weight) by step is not below a bound, told by its digits where they are; None where they cannot.
+
+    They are as good as the sum when they stand in the same order, and what lies between them is masked away.  A column of
+    f32[4096,3999]{1,0:T(8,128)} is padding, 3999 being 31 * 128 + 31, when place & 31 * 1024 + 127 >= 31 * 1024 + 31:
+
+    >>> limit_in_place([(1, 1), (128, -128), (1024, 128), (32768, -4096)], 3999, 2**32 - 1)
+    Limit(modulus=0, mask=31871, least=31775)
+    """
+    digits, limit, weight = digits_of(terms), Limit(0, 0, 0), 1
+    if len(digits) < len(terms):
+        return None
+    while digits and not digits[-1].weight:
+        digits.pop()
+    for number, (step, extent, digit_weight) in enumerate(digits, 1):
+        if digit_weight not in (0, weight) or step & (step - 1):
+            return None
+        if digit_weight:
+            is_last = number == len(digits)                       # the only one whose extent is not a power of two, or no limit
+            end = 0 if is_last and extent & (extent - 1) else step * extent
+            part = bound // weight if is_last else bound // weight % extent
+            limit = Limit(0 if end else step * extent, limit.mask | (end or word + 1) - step, limit.least + part * step)
+            weight *= extent
+    return limit if digits and limit.least <= word else None

@@ -1,0 +1,109 @@
+"""The table of kernels/index.cu: an index program in which every coordinate is one digit, as its digits.
+
+    f32[2,3]{0,1:PD(3,5)}   row = place - place // 3 * 3, column = place // 3   ->   digits of 3 and 5 places, most minor first
+
+Linear indices past 2^31 need 64 bits, and a 64-bit division takes three times the instructions of a 32-bit one.  So digits are cut
+into a lower and an upper part with fewer than 2^31 places each, one 64-bit division splits an index into these two numbers,
+and every digit is then taken in 32 bits: of 70001 x 30000 x 70003 places the lower part is 70001 x 30000, the upper 70003.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpulayout.moves.index_program import IndexProgram, Instruction
+
+
+class IndexDigit(NamedTuple):
+    """A digit of the linear index: its width, the logical size, the stride of the result, the row of its coordinates."""
+
+    extent: int
+    bound: int
+    stride: int
+    row: int
+
+
+class IndexTable(NamedTuple):
+    """The digits, most minor first, and in how many bits they are taken.
+
+    digit_bits   32 when the numbers that digits are taken from fit 31 bits: the linear indices, or both parts of them
+    low_digits   how many digits make the lower part of an index that is split in two; 0 when it is not
+    """
+
+    digits: tuple[IndexDigit, ...]
+    digit_bits: int
+    low_digits: int
+
+
+def index_table(program: IndexProgram) -> IndexTable | None:
+    """The program as a table; None when it is more than digits, each with one stride: a tiled layout."""
+    digits = _coordinates(program) if program.direction == "linearize" else _digits(program)
+    if digits is None:
+        return None
+    low_digits = low_part([digit.extent for digit in digits])
+    if program.index_bits == 32 or not low_digits:
+        return IndexTable(digits, program.index_bits, 0)
+    return IndexTable(digits, 32, low_digits)
+
+
+def low_part(extents: Sequence[int]) -> int:
+    """How many digits, minor first, make the lower of two parts that both have fewer than 2^31 places; 0 when none do.
+
+    The longest lower part is the best: a shorter one leaves more to the upper.
+
+    >>> low_part((70001, 30000, 70003)), low_part((2**31, 2)), low_part((2**8, 2**24, 2**8))
+    (2, 0, 0)
+    """
+    low = max(number for number in range(len(extents) + 1) if math.prod(extents[:number]) < 2**31)
+    return low if math.prod(extents[low:]) < 2**31 else 0
+
+
+def _coordinates(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
+    """The digits that given coordinates are, as wide as their sizes: nothing is divided by these."""
+    if not program.is_dot_product:
+        return None
+    digits = [IndexDigit(max(each.bound, 1), each.bound, _stride(each), each.load) for each in program.instructions]
+    return tuple(sorted(digits, key=lambda digit: digit.stride or program.size))
+
+
+def _digits(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
+    """The digits of the given linear index; None unless they are all of it, and each is a coordinate, or is added with a stride.
+
+    Digits of one place come last: nothing is left of the index by then, and a division by 1 is never asked for.
+    """
+    found, ones = [], []
+    for each in program.instructions:
+        place, extent = _place_and_extent(each, program.size)
+        if not extent or any(add.divisor > 1 for add in each.adds) or program.direction == "delinearize" and each.store is None:
+            return None
+        digit = IndexDigit(extent, extent if each.bound is None else each.bound, _stride(each), each.store or 0)
+        if each.terms:
+            found.append((place, digit))
+        else:
+            ones.append(digit)
+    found.sort()
+    expected = 1
+    for place, digit in found:
+        if place != expected:
+            return None
+        expected *= digit.extent
+    return (*(digit for _, digit in found), *ones) if expected >= program.size else None
+
+
+def _place_and_extent(instruction: Instruction, size: int) -> tuple[int, int]:
+    """The digit that the terms of an instruction are, index // place % extent; an extent of 0 when they are something else."""
+    terms = instruction.terms
+    if not terms:
+        return 0, 1
+    (register, place, weight), *others = terms
+    if register is not None or weight != 1:
+        return 0, 0
+    if not others:
+        return place, -(-size // place)
+    extent = -others[0].weight
+    return place, extent if others == [(None, place * extent, -extent)] else 0
+
+
+def _stride(instruction: Instruction) -> int:
+    return instruction.adds[0].weight if instruction.adds else 0

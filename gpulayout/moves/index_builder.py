@@ -1,0 +1,222 @@
+"""How the program of an index conversion is made: from the stride tables of the shapes, strided or tiled.
+
+Taking a linear index apart gives the coordinates as sums of its quotients; putting coordinates together gives a linear index as
+a sum of theirs.  A conversion between two layouts does both.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gpulayout.layout.digits import Digit, StrideTable
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
+from gpulayout.moves.index_program import IndexProgram, Instruction, Quotient, Term
+from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce
+
+MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16        # 4 KB of kernel parameters; registers are a thread's own memory
+MOST_VALUES = 256                                                  # dimensions and numbers, most of which need no instruction
+
+
+def linearize_program(shape: Shape) -> IndexProgram:
+    """Logical index to linear index."""
+    table, builder = _checked_table(shape), _Builder()
+    _check_digits(table, shape)
+    sums = builder.put_together(table, [builder.loaded(dim, size) for dim, size in enumerate(table.dimensions)])
+    return _checked(IndexProgram("linearize", builder.instructions(sums), shape.rank, shape.buffer_size, shape.buffer_size), shape, table.is_strided)
+
+
+def delinearize_program(shape: Shape) -> IndexProgram:
+    """Linear index to logical index."""
+    table, builder = _checked_table(shape), _Builder()
+    _check_digits(table, shape)
+    for dim, value in enumerate(builder.taken_apart(table)):
+        value.store = dim
+    return _checked(IndexProgram("delinearize", builder.instructions({}), shape.rank, shape.buffer_size, shape.buffer_size), shape, table.is_strided)
+
+
+def convert_program(source: Shape, target: Shape) -> IndexProgram:
+    """Linear index in `source` to linear index in `target`; LayoutError unless both describe the same logical array."""
+    check_same_array(source, target)
+    builder, tables = _Builder(), (_checked_table(source), _checked_table(target))
+    is_strided = all(table.is_strided for table in tables)
+    if is_strided:
+        table, strides = _merged(*tables)
+        _check_digits(table, source)
+        sums = _weighted(builder.taken_apart(table), strides)
+    else:
+        sums = builder.put_together(tables[1], builder.taken_apart(tables[0]))
+    return _checked(IndexProgram("convert_linear", builder.instructions(sums), source.rank, source.buffer_size,
+                                 max(source.buffer_size, target.buffer_size)), source, is_strided)
+
+
+def place_program(numbered: Shape, source: Shape | Sequence[int], unit: int, apart: Sequence[int], reach: int) -> IndexProgram:
+    """From the number of every place of `numbered` to the place in a source, which is a buffer or an array.
+
+    source   a shape, whose places are counted in `unit`s, or the strides of an array
+    apart    strides of the array that the elements of `numbered` go to, if it has its own: each coordinate stores a multiple of one
+    reach    how far apart places are on any side
+    """
+    builder = _Builder()
+    coordinates = builder.taken_apart(_checked_table(numbered))
+    if isinstance(source, Shape):
+        sums = {term: unit * weight for term, weight in builder.put_together(_checked_table(source), coordinates).items()}
+    else:
+        sums = _weighted(coordinates, source)
+    for value, stride in zip(coordinates, apart):
+        value.store = stride or None
+    return _checked(IndexProgram("lookup", builder.instructions(sums), numbered.rank, numbered.buffer_size, max(reach, numbered.buffer_size)),
+                    numbered, False)
+
+
+def _merged(source: StrideTable, target: StrideTable) -> tuple[StrideTable, Sequence[int]]:
+    """The digits of a linear index in as few as possible, each as a dimension of its own, and their strides in the target.
+
+    Dimensions that lie side by side in both are one digit: f32[4,6,8]{2,1,0} to {2,1,0:PD(4,6,9)} has digits of 8 and of 24 places.
+    """
+    strides = {digit.dim: digit.stride for digit in target.digits}
+    axes: Sequence[Axis] = [Axis(digit.extent, source.dimensions[digit.dim], strides[digit.dim], digit.stride) for digit in source.digits]
+    if not all(source.dimensions):
+        axes = [Axis(source.buffer_size, 0, 0, 1)]             # every place is padding
+    axes = coalesce(axes)[0]
+    digits = tuple(Digit(dim, 1, axis.extent, axis.target_stride) for dim, axis in enumerate(axes))
+    return StrideTable(digits, tuple(axis.bound for axis in axes), source.buffer_size), [axis.source_stride for axis in axes]
+
+
+# ---- limits --------------------------------------------------------------------------------------------------------
+
+def _checked_table(shape: Shape) -> StrideTable:
+    """The stride table; LayoutError where it has so many numbers that making the program, in quadratic time, is not worth it."""
+    table = stride_table(shape)
+    if not table.is_strided and len(table.sizes) > MOST_VALUES:
+        raise LayoutError(f"{shape} has {len(table.sizes)} dimensions and numbers: {MOST_VALUES} is the limit for index conversion of "
+                          "tiled layouts")
+    return table
+
+
+def _check_digits(table: StrideTable, shape: Shape) -> None:
+    """LayoutError for a strided table with more digits than a kernel takes."""
+    if table.is_strided and len(table.digits) > MAX_AXES:
+        raise LayoutError(f"{shape} has {len(table.digits)} digits: {MAX_AXES} is the limit for index conversion")
+
+
+def _checked(program: IndexProgram, shape: Shape, is_strided: bool) -> IndexProgram:
+    """The program; LayoutError for one that is longer than a launch can pass.  Those of strided tables are passed as digits."""
+    if is_strided:
+        return program
+    terms = sum(len(each.terms) + len(each.adds) for each in program.instructions)
+    for count, limit, what in ((len(program.instructions), MOST_INSTRUCTIONS, "numbers"), (terms, MOST_TERMS, "quotients"),
+                               (program.registers, MOST_REGISTERS, "numbers at once")):
+        if count > limit:
+            raise LayoutError(f"{shape} needs {count} {what}: {limit} is the limit for index conversion of tiled layouts")
+    return program
+
+
+# ---- sums of quotients ---------------------------------------------------------------------------------------------
+
+@dataclass(eq=False)
+class _Value:
+    """A number of the program; `terms` are weights by (value, divisor), and a value of None is the given linear index."""
+
+    size: int
+    load: int | None = None
+    terms: _Sum = field(default_factory=dict)
+    is_checked: bool = False
+    store: int | None = None
+
+
+_Sum = dict[tuple[_Value | None, int], int]
+
+
+class _Builder:
+    """Values in the order in which they are computed."""
+
+    def __init__(self):
+        self.values: list[_Value] = []
+
+    def loaded(self, dim: int, size: int) -> _Value:
+        """A given coordinate."""
+        return self._new(_Value(size, load=dim, is_checked=True))
+
+    def put_together(self, table: StrideTable, coordinates: Iterable[_Value]) -> _Sum:
+        """The terms of the linear index; the table's numbers are computed on the way."""
+        values = list(coordinates)
+        for digits, size in zip(table.numbers, table.sizes[len(table.dimensions):]):
+            values.append(self._new(_Value(size, terms=_pieces(digits, values))))
+        return _pieces(table.digits, values)
+
+    def taken_apart(self, table: StrideTable) -> list[_Value]:
+        """The coordinates of the given linear index.  Numbers come first, the last of them before all others."""
+        values = [_Value(size) for size in table.sizes]
+        rank, largest = len(table.dimensions), [0] * len(values)
+        numbers = [(value, value.size, digits) for value, digits in zip(values[rank:], table.numbers)]
+        for number, size, digits in [(None, table.buffer_size, table.digits), *numbers]:
+            for digit in digits:
+                _add_quotients(values[digit.dim].terms, (number, size), digit.stride, digit.extent, digit.step)
+                largest[digit.dim] += (digit.extent - 1) * digit.step
+        for value, most in zip(values, largest):
+            value.is_checked = most >= value.size
+        self.values += values[rank:][::-1] + values[:rank]
+        return values[:rank]
+
+    def instructions(self, sums: _Sum) -> tuple[Instruction, ...]:
+        """The instructions, with a register for every number that later ones need; after its last use the register is free again."""
+        self._write_sums_out()
+        places = {value: place for place, value in enumerate(self.values)}
+        last_use = {of: place for value, place in places.items() for of, _ in value.terms}
+        adds = {value: tuple(sorted(Quotient(divisor, weight) for (of, divisor), weight in sums.items() if of is value)) for value in places}
+        registers: dict[_Value, int] = {}
+        found = []
+        for value, place in places.items():
+            if value.load is None and not (value.is_checked or value.store is not None or adds[value] or value in last_use):
+                continue
+            terms = [Term(registers.get(of), divisor, weight) for (of, divisor), weight in value.terms.items()]
+            terms.sort(key=lambda term: (term.register is not None, term))
+            registers = {kept: register for kept, register in registers.items() if last_use[kept] > place}
+            if value in last_use:
+                registers[value] = min(set(range(len(registers) + 1)) - set(registers.values()))
+            found.append(Instruction(value.load, tuple(terms), value.size if value.is_checked else None, registers.get(value), value.store,
+                                     adds[value]))
+        return tuple(found)
+
+    def _new(self, value: _Value) -> _Value:
+        self.values.append(value)
+        return value
+
+    def _write_sums_out(self) -> None:
+        """Where a number is only ever needed whole, the terms that it is made of take its place, and it needs no register."""
+        for value in self.values:
+            users = [user for user in self.values if any(of is value for of, _ in user.terms)]
+            if value.load is None and all(divisor == 1 for user in users for of, divisor in user.terms if of is value):
+                for user in users:
+                    weight = user.terms.pop((value, 1))
+                    for term, other in value.terms.items():
+                        _add(user.terms, term, weight * other)
+
+
+def _weighted(values: Iterable[_Value], strides: Iterable[int]) -> _Sum:
+    """The sum of values times strides."""
+    return {(value, 1): stride for value, stride in zip(values, strides) if stride}
+
+
+def _pieces(digits: Sequence[Digit], values: Sequence[_Value]) -> _Sum:
+    """The terms of a number with these digits."""
+    terms: _Sum = {}
+    for digit in digits:
+        value = values[digit.dim]
+        _add_quotients(terms, (value, value.size), digit.step, digit.extent, digit.stride)
+    return terms
+
+
+def _add_quotients(terms: _Sum, value: tuple[_Value | None, int], step: int, extent: int, weight: int) -> None:
+    """Add value // step % extent * weight, as quotients; one of a divisor that the value does not reach is 0."""
+    number, size = value
+    _add(terms, (number, step), weight if step < size else 0)
+    _add(terms, (number, step * extent), -extent * weight if step * extent < size else 0)
+
+
+def _add(terms: _Sum, term: tuple[_Value | None, int], weight: int) -> None:
+    weight += terms.pop(term, 0)
+    if weight:
+        terms[term] = weight

@@ -1,0 +1,75 @@
+// The instructions of an index program, for four indices at once.
+//
+// An instruction computes one number: a coordinate that is loaded, or a sum of quotients value / divisor * weight, where the
+// value is the given linear index or what a register holds.  The number is then checked, kept in a register, added to the linear
+// index that comes out as quotient * weight, or stored as a coordinate; moves/index_program.py says which.  All threads carry out
+// the same instructions with operands from the parameters; nothing is divided by a divisor of 1.
+//
+// Registers of a program are an array of each thread in local memory.  Sums wrap: weights may be negative, and what comes out of a
+// place of the buffer fits the word.
+//
+// Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64).
+#ifndef GPL_INSTRUCTIONS_CUH
+#define GPL_INSTRUCTIONS_CUH
+#include "move.cuh"
+#define GPL_ITEMS 4
+#define GPL_INSTRUCTIONS 56
+#define GPL_TERMS 112
+#define GPL_REGISTERS 16                  // numbers that are kept at once
+#define GPL_WHOLE 255
+
+struct GplTerm {
+  gpl_uint multiplier, weight;
+  unsigned source;                        // 0 for the given linear index, else 1 + its register
+  unsigned shift;                         // GPL_WHOLE: no division
+};
+
+struct GplInstruction {
+  unsigned long long bound;               // all ones: the number is never past it
+  unsigned long long row;                 // where its coordinates begin in the array of logical indices, or their stride
+  unsigned short terms, adds;             // that follow those of the instruction before
+  unsigned short keep;                    // 0 when it is not kept, else 1 + its register
+  unsigned char loads, stores;            // 1 when it is loaded, when it is a result
+};
+
+struct GplInstructions {
+  GplInstruction instruction[GPL_INSTRUCTIONS];
+  GplTerm term[GPL_TERMS];
+};
+
+typedef gpl_uint gpl_numbers[GPL_ITEMS];
+
+// sum += value / divisor * weight
+__device__ __forceinline__ void gpl_add(gpl_numbers& sum, const gpl_numbers& value, const GplTerm& term) {
+  if (term.shift == GPL_WHOLE) {
+#pragma unroll
+    for (int k = 0; k < GPL_ITEMS; ++k) sum[k] += value[k] * term.weight;
+  } else {
+#pragma unroll
+    for (int k = 0; k < GPL_ITEMS; ++k) sum[k] += (GPL_MULHI(value[k], term.multiplier) >> term.shift) * term.weight;
+  }
+}
+
+// The terms of a number that is a sum, and which of the sums are past its bound.
+__device__ __forceinline__ unsigned gpl_sum_up(const GplInstruction& instruction, const GplTerm* term, const gpl_numbers& given,
+                                               const gpl_numbers (&kept)[GPL_REGISTERS], gpl_numbers& number) {
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) number[k] = 0;
+#pragma unroll 1
+  for (int t = 0; t < instruction.terms; ++t) {
+    if (term[t].source) gpl_add(number, kept[term[t].source - 1], term[t]);
+    else gpl_add(number, given, term[t]);
+  }
+  unsigned outside = 0;
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) outside |= (unsigned)(number[k] >= instruction.bound) << k;
+  return outside;
+}
+
+__device__ __forceinline__ void gpl_keep(const GplInstruction& instruction, const gpl_numbers& number, gpl_numbers (&kept)[GPL_REGISTERS]) {
+  if (!instruction.keep) return;
+#pragma unroll
+  for (int k = 0; k < GPL_ITEMS; ++k) kept[instruction.keep - 1][k] = number[k];
+}
+
+#endif

@@ -1,0 +1,99 @@
+"""Index conversion on the stand-in for CuPy: a call like one that passed every check is started at once, and any other is checked."""
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.api import arrays, index_conversion
+from gpulayout.gpu.index_run import IndexLaunches
+from tests.support import executors, fake_cuda
+from tests.support.prepared import LAUNCH, kinds
+
+pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing()))]
+SHAPES = ("f32[5,7]{0,1:PD(6,7)}", "f32[5,7]{1,0:T(3,4)}")
+
+
+@pytest.fixture(autouse=True)
+def _anew():
+    index_conversion.conversion.cache_clear()
+    yield
+    index_conversion.conversion.cache_clear()
+
+
+def indices(cupy, count=35, seed=0):
+    """Coordinates, most of them out of bounds."""
+    return cupy.asarray(np.random.default_rng(seed).integers(-20, 20, (2, count)))
+
+
+def wrapped(shape, index):
+    return [gl.linearize(point, shape, mode="wrap") for point in index.get().T.tolist()]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_repeated_call_is_one_launch_and_checks_nothing(cupy, shape, monkeypatch):
+    out = cupy.empty(35, np.int64)
+    gl.linearize(indices(cupy), shape, mode="wrap", out=out)
+    for name in ("check_shape", "check_same_device", "check_no_overlap"):
+        monkeypatch.delattr(arrays, name)
+    for seed in (1, 2):
+        index, out = indices(cupy, seed=seed), cupy.empty(35, np.int64)
+        fake_cuda.calls.clear()
+        assert gl.linearize(index, shape, mode="wrap", out=out) is out and kinds() == [LAUNCH]
+        assert out.tolist() == wrapped(shape, index)
+    with pytest.raises(AttributeError):                              # another mode is a call of another kind
+        gl.linearize(index, shape, mode="clip", out=out)
+
+
+def test_calls_of_other_kinds_are_checked_as_ever(cupy):
+    shape, index, memory = SHAPES[0], indices(cupy), cupy.empty(200, np.int64)
+    room = cupy.empty(100, np.int64)
+    for _ in range(2):                                               # the second one is remembered
+        gl.linearize(index, shape, mode="wrap", out=room[:35])
+    with cupy.cuda.Device(1):
+        elsewhere = cupy.empty(35, np.int64)
+    for out, error, message in ((room[:34], BufferError, "^out has shape"), (room[:70:2], BufferError, "is not C-contiguous$"),
+                                (cupy.empty(35, np.float64), TypeError, "^out has dtype float64"), (elsewhere, BufferError, "on cuda:1"),
+                                (cupy.empty(35, np.int32).view(np.uint8)[:35], BufferError, None)):
+        if message is None:                                          # a dtype that holds every place of the buffer is taken
+            assert gl.linearize(index, shape, mode="wrap", out=out).tolist() == wrapped(shape, index)
+            continue
+        with pytest.raises(error, match=message):
+            gl.linearize(index, shape, mode="wrap", out=out)
+    with pytest.raises(IndexError, match="must be 2"):
+        gl.linearize(indices(cupy)[:1], shape, mode="wrap", out=room[:35])
+    turned = cupy.asarray(np.ascontiguousarray(index.get().T)).T     # the same shape, and not contiguous
+    gl.linearize(turned, shape, mode="wrap", out=room[:35])
+    assert room[:35].tolist() == wrapped(shape, turned)
+    memory[:70] = index.reshape(-1)
+    inside = memory[:70].reshape(2, 35)
+    gl.linearize(inside, shape, mode="wrap", out=memory[100:135])
+    with pytest.raises(BufferError, match="^index and out overlap"):
+        gl.linearize(inside, shape, mode="wrap", out=memory[60:95])
+    assert memory[:70].tolist() == index.reshape(-1).tolist()
+
+
+def test_addresses_that_are_not_aligned_are_refused_after_calls_that_were(cupy):
+    shape, index, memory = SHAPES[0], indices(cupy), cupy.empty(35 * 8 + 8, np.uint8)
+    for _ in range(2):
+        gl.linearize(index, shape, mode="wrap", out=memory[:280].view(np.int64))
+    with pytest.raises(BufferError, match="^out address is 4 past a multiple of 8: indices of 8 bytes must be aligned to 8$"):
+        gl.linearize(index, shape, mode="wrap", out=memory[4:284].view(np.int64))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_indices_that_may_be_refused_are_looked_at_in_every_call(cupy, shape):
+    good, bad, out = cupy.asarray(np.array([[1, 2], [3, 4]])), cupy.asarray(np.array([[1, 5], [3, 4]])), cupy.empty(2, np.int64)
+    for _ in range(2):
+        gl.linearize(good, shape, out=out)
+    expected = out.tolist()
+    with pytest.raises(IndexError, match=r"^index \(5, 4\) at position 1 is out of bounds"):
+        gl.linearize(bad, shape, out=out)
+    assert out.tolist() == expected
+
+
+def test_ever_new_lengths_are_not_all_remembered(cupy):
+    backend = gl.api.backends.gpu_backend()
+    for count in range(1, 3 * IndexLaunches.MOST):
+        index, out = indices(cupy, count), cupy.empty(count, np.int64)
+        assert gl.linearize(index, SHAPES[0], mode="clip", out=out) is out
+    kept = index_conversion.conversion("linearize", gl.parse_shape(SHAPES[0])).prepared[backend]
+    assert 0 < len(kept._starts) <= IndexLaunches.MOST

@@ -14,19 +14,39 @@ from gpulayout.moves.move import Pieces
 Array = Any          # a NumPy or a CuPy array
 
 
+class Prepared(Protocol):
+    """What a backend made of the pieces of a transfer, so that no call has to look it up."""
+
+    pieces: Pieces
+
+    def carry_out(self, source: Array, target: Array, *, is_new: bool = False) -> None:
+        """Carry out all pieces; offsets count from the element of each array whose coordinates are all 0.
+
+        Both arrays passed every check; `is_new` says that the target is memory that was made for this call.
+        """
+
+    def again(self, source: Array, target: Array | None) -> Array | None:
+        """Carry out a call that needs no check, for one like it was carried out before, and give back its target.
+
+        A target of None is new memory.  None when the call has to go through the checks.
+        """
+
+
 class Job(NamedTuple):
     """One relayout of a list; `label` comes first in what is said against it: `job 3: `."""
 
     label: str
-    pieces: Pieces
+    prepared: Prepared
     source: Array
     target: Array
 
 
 class Backend(Protocol):
-    """The two implementations are `numpy_backend.NumpyBackend` and `cuda_launch.CudaBackend`."""
+    """The two implementations are `cpu.run.NumpyBackend` and `gpu.cupy_runtime.CupyBackend`, which has all that needs no CuPy from
+    `gpu.run.CudaBackend`."""
 
     name: str
+    max_operands: int            # index arrays that `linearize_broadcast` takes at most; 0 where there is none
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         """What an array of another library says of its memory, which is this backend's; any exception when it is not."""
@@ -55,13 +75,14 @@ class Backend(Protocol):
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """A view of the same memory with other strides, in bytes."""
 
-    def move(self, pieces: Pieces, source: Array, target: Array) -> None:
-        """Carry out all pieces; offsets count from the element of each array whose coordinates are all 0."""
+    def prepare(self, pieces: Pieces) -> Prepared:
+        """What carries these pieces out, as often as wanted and from any thread."""
 
-    # A backend of arrays whose checks cost more than starting the work also has `repeated(pieces)`; see `cuda_launch.Repeated`.
-
-    def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
+    def prepare_jobs(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """What carries out all these jobs between arrays of one device; whatever can be refused is refused here."""
+
+    def contiguous(self, array: Array) -> Array:
+        """The array as `convert` reads it: C-contiguous where it has to be."""
 
     def convert(self, plan: IndexPlan, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
         """Convert flat index arrays and return the position of the first index that cannot be, or None.
@@ -69,3 +90,7 @@ class Backend(Protocol):
         given, result   (n,) for linear indices, (rank, n) for logical ones, C-contiguous
         A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
         """
+
+    linearize_broadcast: Callable[[IndexPlan, Sequence[Array], Array, str], int | None] | None
+    """(plan, operands, result, mode): `convert` for one index array per dimension, of any shapes that broadcast, in one pass without
+    copies; None for a backend to which they are given stacked."""

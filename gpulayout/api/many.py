@@ -68,9 +68,9 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        transfer = plan(source, target).transfer
+        transfer = plan(source, target)
         backend, array = arrays.open_array(buffer, "buffer")
-        transfer.source.check(array, "buffer")
+        transfer.sides[0].check(array, "buffer")
         return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out))
     except Exception as error:             # of any kind: it stays the error that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])

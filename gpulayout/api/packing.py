@@ -3,9 +3,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpulayout.api import arrays
 from gpulayout.api.backends import default_backend
-from gpulayout.api.transfer import KEYS, ArraySide, BufferSide, Kept, Transfer
+from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
+from gpulayout.api.transfer import KEYS, Kept, Transfer
 from gpulayout.layout.arguments import as_shape, is_layout_alone
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
@@ -52,7 +55,7 @@ def pack(array: Any, shape: Shape | Layout | str, *, out: Any = None) -> Array:
         transfer = _pack_transfer(source, shape)
         if type(shape) in KEYS:
             _packs.keep(key, transfer, len(transfer.pieces))
-    return transfer.run(backend, source, out)
+    return transfer.run(backend, source, out) if type(source) is np.ndarray else transfer(source, out)
 
 
 def _whole_shape(shape: Shape | Layout | str, values: Any) -> Shape:
@@ -69,8 +72,9 @@ def _pack_transfer(array: Array, shape: Shape | Layout | str) -> Transfer:
         shape = as_shape(shape, like=Shape(array.dtype, array.shape))
     else:
         shape = as_shape(shape)
-        arrays.check_logical(array, shape, "array")
-    return Transfer(ArraySide(shape, array.strides), BufferSide(shape), pack_pieces(array.strides, shape))
+    side = ArraySide(shape, array.strides)
+    side.check(array, "array")
+    return Transfer(side, BufferSide(shape), pack_pieces(array.strides, shape))
 
 
 def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
@@ -88,10 +92,10 @@ def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
            [4, 5, 6]], dtype=int8)
     """
     if out is None:
-        return _unpack_transfer(shape, None)(buffer, None)
-    backend, source = arrays.open_array(buffer, "buffer")
-    opened = arrays.open_array(out, "out", writing=True)
-    return _unpack_transfer(shape, opened[1]).run(backend, source, out, opened)
+        return _unpack_transfer(shape, None)(buffer)
+    result = arrays.open_array(out, "out", writing=True)[1]
+    _unpack_transfer(shape, result)(buffer, result)
+    return out
 
 
 def _unpack_transfer(shape: Shape | str, out: Array | None) -> Transfer:
@@ -100,10 +104,10 @@ def _unpack_transfer(shape: Shape | str, out: Array | None) -> Transfer:
     transfer = _unpacks.get(key) if type(shape) in KEYS else None
     if transfer is None:
         whole = _array_shape(shape)
+        side = ArraySide(whole, contiguous_strides(whole) if out is None else out.strides)
         if out is not None:
-            arrays.check_logical(out, whole, "out")
-        strides = arrays.contiguous_strides(whole.dimensions, whole.itemsize) if out is None else out.strides
-        transfer = Transfer(BufferSide(whole), ArraySide(whole, strides), unpack_pieces(whole, strides))
+            side.check(out, "out")
+        transfer = Transfer(BufferSide(whole), side, unpack_pieces(whole, side.strides))
         if type(shape) in KEYS:
             _unpacks.keep(key, transfer, len(transfer.pieces))
     return transfer
@@ -122,7 +126,7 @@ def view(buffer: Any, shape: Shape | str) -> Array:
     shape = _array_shape(shape)
     strides = view_strides(shape)
     backend, source = arrays.open_array(buffer, "buffer")
-    arrays.check_buffer(source, shape, "buffer")
+    BufferSide(shape).check(source, "buffer")
     return backend.strided(source, shape.dimensions, strides)
 
 

@@ -5,11 +5,12 @@ have.  Everything that can be worked out before the arrays are there is worked o
 """
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gpulayout.api import arrays
+from gpulayout.api.sides import Side
 from gpulayout.layout.arguments import LONGEST_KEPT
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -17,96 +18,63 @@ from gpulayout.moves.backend import Array, Backend, Prepared
 from gpulayout.moves.move import Pieces
 
 
-class BufferSide(NamedTuple):
-    """A 1-D buffer of a shape."""
-
-    shape: Shape
-    role = "buffer"                      # what it is called where it is read
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether elements share bytes."""
-        return self.shape.is_packed
-
-    def check(self, array: Array, role: str) -> None:
-        """TypeError or BufferError for what cannot be this side."""
-        arrays.check_buffer(array, self.shape, role)
-
-    def empty(self, backend: Backend, dtype: np.dtype | None, like: Array) -> Array:
-        """New memory for this side; its own dtype when none is given."""
-        return backend.empty((self.shape.buffer_length,), dtype or backend.dtype_for(self.shape), like)
-
-
-class ArraySide(NamedTuple):
-    """A logical array of a shape's dimensions, with byte strides; elements that a buffer packs take a byte each."""
-
-    shape: Shape
-    strides: tuple[int, ...]
-    role = "array"
-    is_packed = False
-
-    def check(self, array: Array, role: str) -> None:
-        """As `BufferSide.check`."""
-        arrays.check_logical(array, self.shape, role)
-        if role == "out":
-            arrays.check_no_self_overlap(array, role)
-
-    def empty(self, backend: Backend, dtype: np.dtype | None, like: Array) -> Array:
-        """As `BufferSide.empty`, in C order."""
-        return backend.empty(self.shape.dimensions, dtype or backend.dtype_for(self.shape.with_layout(None)), like)
-
-
-Side = BufferSide | ArraySide
-
-
 class Transfer:
     """From one side to another.
 
-    pieces     moves between parts of both sides
-    prepared   what carries them out, by backend
+    sides      what is read, and what is written
+    pieces     moves between parts of both
+    prepared   what carries the pieces out: by backend, and by the type of CuPy's arrays, which all have one backend
     """
 
-    __slots__ = ("source", "target", "pieces", "prepared")
+    __slots__ = ("sides", "pieces", "prepared", "_keeps_dtype")
 
     def __init__(self, source: Side, target: Side, pieces: Pieces):
-        self.source, self.target, self.pieces = source, target, pieces
-        self.prepared: dict[Backend, Prepared] = {}
+        for name, value in zip(Transfer.__slots__, ((source, target), pieces, {}, source.is_packed == target.is_packed)):
+            object.__setattr__(self, name, value)        # plans are frozen
 
-    def __call__(self, given: Any, out: Any) -> Array:
-        """`out`, or a new array where `given` lives, with what was moved into it."""
-        if type(given) is np.ndarray:
-            return self.run(arrays.host_backend(), given, out)
-        return self.run(*arrays.open_array(given, self.source.role), out)
-
-    def run(self, backend: Backend, array: Array, out: Any, opened: tuple[Backend, Array] | None = None) -> Array:
-        """The same for an array that was opened; `opened` is what `open_array` found `out` to be, where that is known."""
-        prepared = self.prepared.get(backend) or self.prepared_by(backend)
-        if type(array) is not np.ndarray and (out is None or type(out) is type(array)):
-            found = prepared.again(array, out)
+    def __call__(self, buffer: Any, out: Any = None) -> Array:
+        """`out`, or a new array where `buffer` lives, with what was moved into it."""
+        kind = type(buffer)
+        if kind is np.ndarray:
+            return self.run(arrays.host_backend(), buffer, out)
+        prepared = self.prepared.get(kind)
+        if prepared is not None and (out is None or type(out) is kind):
+            found = prepared.again(buffer, out)
             if found is not None:
                 return found
-        self.source.check(array, self.source.role)
+        backend, array = arrays.open_array(buffer, self.sides[0].role)
+        if array is buffer:
+            self.prepared[kind] = self.prepared_by(backend)
+        return self.run(backend, array, out)
+
+    def run(self, backend: Backend, array: Array, out: Any) -> Array:
+        """The same with every check, for an array that was opened."""
+        source = self.sides[0]
+        source.check(array, source.role)
+        prepared = self.prepared.get(backend) or self.prepared_by(backend)
         if out is None:
             result = self.empty(backend, array)
             prepared.carry_out(array, result, is_new=True)
             return result
-        prepared.carry_out(array, self.opened_out(backend, array, out, opened))
+        prepared.carry_out(array, self.opened_out(backend, array, out))
         return out
 
     def prepared_by(self, backend: Backend) -> Prepared:
         """What carries the pieces out on a backend."""
-        return self.prepared.setdefault(backend, backend.prepare(self.pieces))
+        return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare(self.pieces))
 
     def empty(self, backend: Backend, array: Array) -> Array:
         """New memory for what is moved out of `array`."""
-        return self.target.empty(backend, array.dtype if self.source.is_packed == self.target.is_packed else None, array)
+        target = self.sides[1]
+        return backend.empty(target.dimensions, array.dtype if self._keeps_dtype else target.dtype_on(backend), array)
 
-    def opened_out(self, backend: Backend, array: Array, out: Any, opened: tuple[Backend, Array] | None = None) -> Array:
+    def opened_out(self, backend: Backend, array: Array, out: Any) -> Array:
         """The array that `out` is, after every check but whether it overlaps other arrays than `array`."""
-        out_backend, result = opened or arrays.open_array(out, "out", writing=True)
-        roles = self.source.role, "out"
-        self.target.check(result, "out")
-        arrays.check_same_device(backend, array, out_backend, result, roles)
+        out_backend, result = arrays.open_array(out, "out", writing=True)
+        roles = self.sides[0].role, "out"
+        self.sides[1].check(result, "out")
+        if backend is not out_backend or type(array) is not np.ndarray:
+            arrays.check_same_device(backend, array, out_backend, result, roles)
         arrays.check_no_overlap(backend, array, result, roles)
         return result
 
@@ -121,26 +89,27 @@ class Kept:
     Where two threads keep something at once, one of them may go uncounted until it begins anew.
     """
 
-    # Saves the planning, 40 to 400 us a call.  An entry takes some 6 KB and a piece some 500 bytes of its own, NumPy's plan included;
-    # one transfer has 65,536 pieces at most.  So a full one has 4,000 entries of one piece each, or two of the most pieces: 64 MB.
-    MOST, ENTRY = 1 << 17, 32
+    # It saves the planning: 150 us for a relayout between plain layouts, seconds for one of thousands of pieces.  An entry takes 6.5 KB,
+    # each further piece 1.8 KB, with what NumPy prepares.  So 64 MB are 10,000 entries of one piece.  A transfer of more than 64 MB, of
+    # which 65,536 pieces make 118 MB, is kept alone.
+    MOST_BYTES, ENTRY_BYTES, PIECE_BYTES = 1 << 26, 6500, 1800
 
     def __init__(self) -> None:
         self._found: dict[tuple, Any] = {}
-        self._weight = 0
+        self._bytes = 0
         self.get = self._found.get
 
-    def keep(self, key: tuple, made: Any, pieces: int) -> None:
+    def keep(self, key: tuple, made: Any, pieces: int = 0) -> None:
         """Keep what was made for a key of hashable values, unless there is a long text among them."""
         if any(isinstance(part, str) and len(part) > LONGEST_KEPT for part in key):
             return
-        weight = self.ENTRY + pieces
-        if self._weight + weight > self.MOST:
+        more = self.ENTRY_BYTES + self.PIECE_BYTES * pieces
+        if self._bytes + more > self.MOST_BYTES:
             self.clear()
-        self._weight += weight
+        self._bytes += more
         self._found[key] = made
 
     def clear(self) -> None:
         """Forget everything."""
         self._found.clear()
-        self._weight = 0
+        self._bytes = 0

@@ -21,6 +21,10 @@ from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.move import Move, Pieces
 
 NO_OFFENDER = 2**64 - 1
+# A list that was carried out before is not planned again, which takes 40 us for each of its moves.  A move of a list takes about
+# 400 bytes, so that at most 13 MB are kept.
+LONGEST_KEPT = 512
+_kept_plan = functools.lru_cache(maxsize=64)(many_plan)
 
 
 class Launch(NamedTuple):
@@ -64,7 +68,6 @@ class CudaBackend:
 
     def __init__(self, runtime: Runtime):
         self.runtime = runtime
-        self._mover = functools.lru_cache(maxsize=1024)(self.start_of_move)
         self._converter = functools.lru_cache(maxsize=1024)(self._prepared_conversion)
 
     def address(self, array: Any) -> int:
@@ -85,10 +88,11 @@ class CudaBackend:
         requests = [Request("", piece.move, *_phases(piece.move, source_phase + piece.source_offset, target_phase + piece.target_offset))
                     for piece in pieces]
         plan = many_plan(tuple(requests))
+        alone = [self.start_of_move(*requests[place][1:], device) for place in plan.alone]
 
         def start(source: int, target: int) -> None:
             addresses = [(source + piece.source_offset, target + piece.target_offset) for piece in pieces]
-            for begin, given in self._starts(plan, requests, addresses, device):
+            for begin, given in self._starts(plan, alone, addresses, device):
                 begin(*given)
         return start
 
@@ -96,20 +100,30 @@ class CudaBackend:
         """See `Backend.prepare_jobs`: small moves share launches."""
         requests: list[Request] = []
         addresses: list[tuple[int, int]] = []
-        for label, prepared, *arrays in jobs:
-            source, target = map(self.address, arrays)
-            for move, source_offset, target_offset in prepared.pieces:
+        owners: list[Job] = []
+        for job in jobs:
+            source, target = self.address(job.source), self.address(job.target)
+            for move, source_offset, target_offset in job.prepared.pieces:
                 addresses.append((source + source_offset, target + target_offset))
-                requests.append(Request(label, move, *_phases(move, *addresses[-1])))
+                requests.append(Request(job.label, move, *_phases(move, *addresses[-1])))
+                owners.append(job)
         device = self.runtime.place(jobs[0].target)[1]
-        starts = self._starts(many_plan(tuple(requests)), requests, addresses, device)
+        plan = (_kept_plan if len(requests) <= LONGEST_KEPT else many_plan)(tuple(requests))
+        alone = [self._start_of_job(owners[place], requests[place], device) for place in plan.alone]
+        starts = self._starts(plan, alone, addresses, device)
 
         def carry_out() -> None:
             for start, given in starts:
                 start(*given)
         return carry_out
 
-    def _starts(self, plan: ManyPlan, requests: Sequence[Request], addresses: Sequence[tuple[int, int]], device: int
+    def _start_of_job(self, job: Job, request: Request, device: int) -> Start:
+        """What starts a piece of a job that has a launch of its own."""
+        if len(job.prepared.pieces) == 1:
+            return job.prepared.start_between(job.source, job.target)
+        return self.start_of_move(*request[1:], device)
+
+    def _starts(self, plan: ManyPlan, alone: Sequence[Start], addresses: Sequence[tuple[int, int]], device: int
                 ) -> list[tuple[Start, tuple[int, ...]]]:
         """The launches of a plan for moves between these addresses, each with what it is called with."""
         starts: list[tuple[Start, tuple[int, ...]]] = []
@@ -117,8 +131,7 @@ class CudaBackend:
             parameters = shared.parameters([addresses[place] for place in shared.members])
             launch = Launch(shared.file, shared.kernel, shared.macros, shared.grid, parameters, 0)
             starts.append((self.runtime.prepare(device, launch), ()))
-        for place in plan.alone:
-            starts.append((self._mover(*requests[place][1:], device), addresses[place]))
+        starts += [(start, addresses[place]) for start, place in zip(alone, plan.alone)]
         return starts
 
     def convert(self, plan: IndexPlan | IndexProgram, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
@@ -151,7 +164,7 @@ class PreparedLaunches:
     and that is looked at anew.
     """
 
-    MOST = 64                        # kinds that are kept, about 1 KB each and up to 5 KB for their launch; with ever new ones it begins anew
+    MOST = 64                        # kinds that are kept, some 2 KB each, 6 KB where a kernel has 64 axes; with ever new ones it begins anew
 
     def __init__(self, backend: CudaBackend, pieces: Pieces):
         self.pieces, self._backend, self._place = pieces, backend, backend.runtime.place
@@ -161,10 +174,15 @@ class PreparedLaunches:
     def carry_out(self, source: Any, target: Any, *, is_new: bool = False) -> None:
         """See `Prepared.carry_out`: at most one launch for a single piece, none when the target has no places."""
         kind, from_address, to_address = self._kind(source, target)
-        found = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)
+        start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)
         if is_new:
             self._made[_form(source)] = target.shape, target.dtype
-        found[0](from_address, to_address)
+        start(from_address, to_address)
+
+    def start_between(self, source: Any, target: Any) -> Start:
+        """What moves between two arrays that passed every check, for `relayout_many`."""
+        kind, *addresses = self._kind(source, target)
+        return (self._starts.get(kind) or self._remember(kind, source, target, *addresses))[0]
 
     def again(self, source: Any, target: Any) -> Any:
         """See `Prepared.again`."""
@@ -187,7 +205,7 @@ class PreparedLaunches:
     def _kind(self, source: Any, target: Any) -> tuple[tuple, int, int]:
         """What calls that are alike have in common, and both addresses."""
         (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
-        return (from_address & 15, to_address & 15, from_device, to_device, *_form(source), *_form(target)), from_address, to_address
+        return (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target)), from_address, to_address
 
     def _remember(self, kind: tuple, source: Any, target: Any, from_address: int, to_address: int) -> tuple[Start, int, int]:
         """Prepare the launch for calls of a new kind."""

@@ -11,8 +11,6 @@ EQUIVALENTS = {
      "return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if not short % word == 0 else 1)"): _CHOICE,
     ("gpulayout/gpu/many_axes/shared_box.py", 'covered = stride * (axes[k].bound if side == "source" else extent)',
      'covered = stride * (axes[k].bound if not side == "source" else extent)'): _CHOICE,
-    ("gpulayout/cpu/views.py", "if flags.c_contiguous or flags.f_contiguous:", "if flags.c_contiguous and flags.f_contiguous:"):
-        "the other way, by the address, serves arrays without gaps too",
     ("gpulayout/moves/regions.py", "if extent > period and (start < step or within or size % step):",
      "if extent > period and (start < step or within or size & step):"): "both ways of cutting are right: other pieces, the same bytes",
     ("gpulayout/gpu/many_axes/plan.py",

@@ -31,8 +31,8 @@ class Row(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=("cupy", "numpy"), required=True)
-    parser.add_argument("--rounds", type=int, default=15, help="the figures are medians of so many")
-    parser.add_argument("--calls", type=int, default=1000, help="of each kind in a round")
+    parser.add_argument("--rounds", type=int, default=40, help="the figures are medians of so many")
+    parser.add_argument("--calls", type=int, default=300, help="of each kind in a round")
     options = parser.parse_args()
     xp, wait = _library(options.backend)
     rows = _rows(xp)

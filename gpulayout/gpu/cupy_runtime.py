@@ -180,7 +180,6 @@ def _broadcast_kernel(rank: int) -> cupy.ElementwiseKernel:
     return cupy.ElementwiseKernel(*linearize_text(rank), f"gpl_linearize_broadcast_{rank}", preamble=kernel_text("coordinate.cuh"))
 
 
-@functools.cache
 def _held(dtype: np.dtype) -> np.dtype:
     """The dtype under which CuPy has such elements: unsigned integers for the 8-bit floats, and for bfloat16 in versions that lack it."""
     try:

@@ -23,7 +23,7 @@ from gpulayout.moves.move import Move, Pieces
 NO_OFFENDER = 2**64 - 1
 # A list that was carried out before is not planned again, which takes 40 us for each of its moves.  A move of a list takes about
 # 400 bytes, so that at most 13 MB are kept.
-LONGEST_KEPT = 512
+MOST_MOVES_KEPT = 512
 _kept_plan = functools.lru_cache(maxsize=64)(many_plan)
 
 
@@ -108,7 +108,7 @@ class CudaBackend:
                 requests.append(Request(job.label, move, *_phases(move, *addresses[-1])))
                 owners.append(job)
         device = self.runtime.place(jobs[0].target)[1]
-        plan = (_kept_plan if len(requests) <= LONGEST_KEPT else many_plan)(tuple(requests))
+        plan = (_kept_plan if len(requests) <= MOST_MOVES_KEPT else many_plan)(tuple(requests))
         alone = [self._start_of_job(owners[place], requests[place], device) for place in plan.alone]
         starts = self._starts(plan, alone, addresses, device)
 

@@ -25,11 +25,14 @@ def planned(monkeypatch, plans_anew):
     return calls
 
 
-def test_a_plan_is_found_again_however_its_shapes_are_given(planned):
+def test_a_plan_is_found_again_however_its_shapes_are_given(planned, monkeypatch):
     source, target = gl.parse_shape("f32[2,3]"), gl.parse_shape("f32[2,3]{0,1}")
     plans = [gl.plan(*given) for given in ((source, target), ("f32[2,3]", "f32[2,3]{0,1}"), ("f32[2,3]", "{0,1}"), (source, gl.Layout((0, 1))),
                                            ("f32[2,3]{1,0}", target), ("f32[2,3]", "{0,1}"))]
     assert all(plan is plans[0] for plan in plans) and planned == ["relayout_pieces"]
+    monkeypatch.setattr(relayout, "as_shape", lambda *given, **named: pytest.fail("a text was read again"))
+    assert gl.plan("f32[2,3]", "{0,1}") is gl.plan(source, gl.Layout((0, 1))) is plans[0]
+    monkeypatch.undo()
     assert gl.plan(source, "{1,0}") is not plans[0] and gl.plan("f32[2,3]{0,1}", "{0,1}") is not plans[0]
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.kernel_source import kernel_files
 from gpulayout.gpu.index_launch import index_launch
+from gpulayout.gpu.kernel_source import kernel_files
 from gpulayout.gpu.many import Request, many_plan
 from gpulayout.moves.index_builder import linearize_program
 from gpulayout.moves.move import relayout_move

@@ -12,10 +12,11 @@ import numpy
 import pytest
 
 import gpulayout
-from gpulayout.api import backends, relayout
+from gpulayout.api import backends
 from gpulayout.cpu.run import NumpyBackend
 from tests.support import executors, fake_cuda, fake_cupy, foreign
 from tests.support.device_arrays import ON_GPU
+from tests.support.kept import forget_transfers
 
 collect_ignore = [] if "tests.support.standin.plugin" in sys.modules else ["support/standin"]          # only ci/real_cupy has what those need
 
@@ -54,13 +55,24 @@ def cupy(monkeypatch):
     backend_module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(backend_module)
     monkeypatch.setattr(backends, "_gpu_module", lambda: backend_module)
-    for cached in (backends.gpu_problem, backends._instance, relayout._plan):
-        cached.cache_clear()
+
+    def forget():
+        for cached in (backends.gpu_problem, backends.gpu_backend):
+            cached.cache_clear()
+        forget_transfers()                           # they keep what the backend prepared
+    forget()
     fake_cuda.calls.clear()
     fake.backend_module = backend_module
     yield fake
-    for cached in (backends.gpu_problem, backends._instance, relayout._plan):      # plans remember who carried them out
-        cached.cache_clear()
+    forget()
+
+
+@pytest.fixture
+def plans_anew():
+    """Plans are made anew in this test, for what they are made of is changed, and after it."""
+    forget_transfers()
+    yield
+    forget_transfers()
 
 
 IMITATION = pytest.param("imitation", marks=pytest.mark.simt)

@@ -1,12 +1,12 @@
 """The one door for arrays from outside: NumPy, CuPy, and anything with DLPack or `__cuda_array_interface__`.
 
-Behind it there are only NumPy and CuPy arrays over the caller's own memory; nothing is copied.  All checks on arrays are
-here too, and all of them run before a byte is written.  In messages `role` says which argument is meant.
+Behind it there are only NumPy and CuPy arrays over the caller's own memory; nothing is copied.  What arrays are to each other is
+checked here too, devices and overlaps; what each must be by itself, in `sides`.  All checks run before a byte is written.  In messages
+`role` says which argument is meant.
 """
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +14,6 @@ import numpy as np
 
 from gpulayout.api.backends import default_backend, gpu_backend, host_backend
 from gpulayout.api.values import array_of_values
-from gpulayout.layout.checks import counted
-from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
@@ -71,7 +69,7 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
                     f"__cuda_array_interface__{_advice(type(given).__module__)}")
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=256)         # saves 0.7 us for each array of a call; 256 types
 def _is_cupy(kind: type) -> bool:
     """True for CuPy's array type and what is derived from it; it is told by name, so that CuPy need not be there."""
     return any((base.__module__, base.__name__) == ("cupy", "ndarray") for base in kind.__mro__)
@@ -124,53 +122,6 @@ def _adopted(backend: Backend, given: Any, role: str, writing: bool) -> tuple[Ba
 
 # ---- checks ------------------------------------------------------------------------------------------------
 
-def check_dtype(array: Array, shape: Shape, role: str) -> None:
-    """TypeError unless the array has the element type, or carries one that NumPy lacks as unsigned integers."""
-    dtype = array.dtype
-    if dtype is shape.dtype or dtype == shape.dtype or (shape.element_type.is_extended and dtype == shape.element_type.carrier):
-        return
-    if not dtype.isnative and dtype.newbyteorder("=") == shape.dtype:
-        raise TypeError(f"{role} has dtype {dtype.str}, which is big-endian: convert it with .astype({shape.dtype.name!r}) "
-                        f"for {shape}")
-    also = f" (or {shape.element_type.carrier.name})" if shape.element_type.is_extended else ""
-    raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
-
-
-def check_buffer(array: Array, shape: Shape, role: str) -> None:
-    """TypeError or BufferError unless the array is one contiguous run that can hold the shape's buffer.
-
-    A buffer of packed elements is an array of bytes, uint8 and nothing else.
-    """
-    if array.dtype is not shape.buffer_dtype:                # dtypes of NumPy's own are single objects: the usual case is one `is`
-        _check_buffer_dtype(array, shape, role)
-    if array.ndim != 1:
-        raise BufferError(f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D memory: logical arrays "
-                          f"go through gl.pack and gl.unpack, and {role}.ravel('K') is the memory of a dense array as it lies")
-    size = array.size
-    if size < shape.buffer_length:
-        unit = "bytes" if shape.is_packed else "elements"
-        raise BufferError(f"{role} has {size} {unit}, but {shape} needs {shape.buffer_length}")
-    if size > 1 and array.strides[0] != array.itemsize:
-        raise BufferError(f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
-                          f"steps by {shape.itemsize}")
-
-
-def _check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
-    if not shape.is_packed:
-        check_dtype(array, shape, role)
-    elif array.dtype != shape.buffer_dtype:
-        raise TypeError(f"{role} has dtype {array.dtype}, but {shape} is packed, {8 // shape.bits_per_element} elements in a byte: "
-                        "its buffer is uint8")
-
-
-def check_logical(array: Array, shape: Shape, role: str) -> None:
-    """TypeError or BufferError unless the array has the shape's dimensions and element type."""
-    check_dtype(array, shape, role)
-    if array.shape != shape.dimensions:
-        shape.bounds                                 # LayoutError when it is the shape that has no size
-        raise BufferError(f"{role} has shape {tuple(array.shape)}, but {shape} has dimensions {shape.dimensions}")
-
-
 def check_shape(array: Array, expected: tuple[int, ...], role: str) -> None:
     """BufferError unless the array has this shape and is C-contiguous."""
     if tuple(array.shape) != expected:
@@ -202,22 +153,6 @@ def may_overlap(backend: Backend, a: Array, b: Array) -> bool:
         return base is not None and (type(base) is not np.ndarray or base.base is not None) and overlap_in_file(a, b)
     (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(backend, b)
     return low_a < high_b and low_b < high_a
-
-
-def check_no_self_overlap(array: Array, role: str) -> None:
-    """BufferError when two elements of an array may be the same memory, as with a stride of 0.
-
-    Sorted by stride, every dimension must step past all that the dimensions below it reach.
-    """
-    if 0 in array.shape:
-        return
-    reach = array.dtype.itemsize
-    for stride, size, dim in sorted((abs(stride), size, dim) for dim, (size, stride) in
-                                    enumerate(zip(array.shape, array.strides)) if size > 1):
-        if stride < reach:
-            raise BufferError(f"{role} with shape {tuple(array.shape)} and strides {tuple(array.strides)} may overlap itself: "
-                              f"dimension {dim} steps by {stride} bytes where {reach} are taken")
-        reach += (size - 1) * stride
 
 
 def check_none_overlap(inputs: Sequence[tuple[Backend, Array, int]], outputs: Sequence[tuple[Backend, Array, int]]) -> None:
@@ -262,8 +197,3 @@ def _byte_range(backend: Backend, array: Array) -> tuple[int, int]:
         return start, start + (array.size - 1) * array.strides[0] + array.itemsize
     reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
     return start + sum(min(reach, 0) for reach in reaches), start + sum(max(reach, 0) for reach in reaches) + array.itemsize
-
-
-def contiguous_strides(dimensions: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Byte strides of a C-order array."""
-    return tuple(itemsize * math.prod(dimensions[dim + 1:]) for dim in range(len(dimensions)))

@@ -65,9 +65,10 @@ def host_backend() -> Backend:
     return _host
 
 
+@functools.cache
 def gpu_backend() -> Backend:
-    """The backend of CUDA arrays; an array that exists is proof enough of a device."""
-    return _instance()
+    """The backend of CUDA arrays, one per process; an array that exists is proof enough of a device."""
+    return _gpu_module().CupyBackend()
 
 
 def default_backend() -> Backend:
@@ -81,7 +82,7 @@ def default_backend() -> Backend:
     if problem:
         _log_fallback(problem)
         return _host
-    return _instance()
+    return gpu_backend()
 
 
 def selected() -> str:
@@ -125,16 +126,11 @@ def _cupy_backend_or_raise() -> Backend:
     problem = gpu_problem()
     if problem:
         raise BackendUnavailable(f"backend 'cupy' cannot run here: {problem}")
-    return _instance()
+    return gpu_backend()
 
 
 def _gpu_module() -> ModuleType:
     return importlib.import_module("gpulayout.gpu.cupy_runtime")
-
-
-@functools.cache
-def _instance() -> Backend:
-    return _gpu_module().CupyBackend()
 
 
 @functools.cache

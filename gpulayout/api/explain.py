@@ -1,10 +1,7 @@
 """A move in words: what was merged, which kernel was chosen and why not a faster one, and the bytes."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gpulayout.cpu.packed_plan import packed_plan_of
-from gpulayout.cpu.plan import host_plan
+from gpulayout.cpu import move_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.many import Request, many_plan
 from gpulayout.gpu.traffic import described
@@ -12,9 +9,8 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move, Pieces
-from gpulayout.moves.packed_move import PackedMove
+from gpulayout.moves.words import axes_text
 
 # The letters of XLA's shapes document, dimension 0 first.
 _LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
@@ -47,18 +43,17 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
              f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {_size(source)}",
              f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, {_padding(places - elements, places, target)}",
              *_pieces(pieces, written)]
-    if not isinstance(move, LookupMove):
+    if move.has_loops:
         lines.append(f"  merged   {_merged(move, source)}")
     labels = dimension_labels(source.rank)
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
-        unit = "places" if isinstance(move, PackedMove) else "bytes"
-        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {axis.source_stride} {unit} in the source, "
+        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {axis.source_stride} {move.stride_unit} in the source, "
                      f"{axis.target_stride} in the target")
     if same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: nothing would have to move")
-    lines.append(f"  numpy    {_numpy(move)}")
+    lines.append(f"  numpy    {move_plan.describe(move)}")
     lines += described(kernel_plan(move))
     return Explanation("\n".join(lines))
 
@@ -91,44 +86,7 @@ def _padding(count: int, places: int, target: Shape) -> str:
 
 def _merged(move: Move, source: Shape) -> str:
     dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
-    text = f"{counted(source.rank, 'dimension')} into {_axes(len(move.axes))}, minor first in the target"
+    text = f"{counted(source.rank, 'dimension')} into {axes_text(len(move.axes))}, minor first in the target"
     return text + (f"; {dropped} of size 1 dropped" if dropped else "")
 
 
-def _numpy(move: Move) -> str:
-    if not move.place_count:
-        return "nothing to do"
-    if not move.element_count:
-        return f"one fill of {counted(move.place_count, 'place')}"
-    if isinstance(move, PackedMove):
-        return _numpy_bits(move)
-    if isinstance(move, LookupMove):
-        return f"{counted(move.place_count, 'place')} looked up one by one" + ", then packed" * (move.target_bits < 8)
-    plan = host_plan(move)
-    text = f"one np.copyto over {_axes(len(plan.slab.shape))}"
-    if plan.cache_block:
-        text = f"cache blocks of {_tile(plan.cache_block)}, through a scratch array"
-    elif plan.by_channels:
-        text = f"{counted(plan.slab.shape[-1], 'channel')} one after the other, over {_axes(len(plan.slab.shape))}"
-    if plan.itemsize > move.itemsize:
-        text += f", elements of {plan.itemsize} bytes"
-    text += f" and {counted(len(plan.fills), 'fill')} of padding" if plan.fills else ""
-    text += f", {counted(-(-plan.count // plan.chunk), 'chunk')} one after the other" if plan.chunk else ""
-    return text + (f"; worth up to {plan.most_threads} threads" if plan.most_threads > 1 else "")
-
-
-def _tile(major_first: Sequence[int]) -> str:
-    """The sizes of a tile, and which is which: the last one runs along the target's minor axis."""
-    return f"{' x '.join(map(str, major_first))} elements (minor in the target last)"
-
-
-def _numpy_bits(move: PackedMove) -> str:
-    plan = packed_plan_of(move)
-    if plan.turn:
-        return f"{plan.turn.side} x {plan.turn.side} blocks turned in tiles of up to {counted(plan.chunk, 'element')}"
-    way = "looked up one by one" if plan.looked_up else "spread to bytes by shifts" if move.source_bits < 8 else "copied"
-    return f"chunks of up to {counted(plan.chunk, 'element')}, {way}" + ", then packed" * (move.target_bits < 8)
-
-
-def _axes(number: int) -> str:
-    return f"{number} {'axis' if number == 1 else 'axes'}"

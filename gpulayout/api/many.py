@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gpulayout.api import arrays
-from gpulayout.api.relayout import Plan, checked_buffers, new_buffer, plan
+from gpulayout.api.relayout import plan
+from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -15,7 +16,7 @@ from gpulayout.moves.backend import Array, Backend, Job
 class _Opened(NamedTuple):
     """A job whose arguments were looked at; `out` is None when the result is to be new memory."""
 
-    plan: Plan
+    transfer: Transfer
     backend: Backend
     array: Array
     out: Array | None
@@ -40,12 +41,12 @@ def relayout_many(jobs: Iterable[tuple[Any, Shape | str, Shape | Layout | str]],
     outs = _checked_outs(out, len(jobs))
     opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
     _check_no_overlap(opened)
-    written = [job.out if job.out is not None else new_buffer(job.plan.source, job.plan.target, job.backend, job.array)
-               for job in opened]
+    written = [job.out if job.out is not None else job.transfer.empty(job.backend, job.array) for job in opened]
     groups: dict[tuple[Backend, str], list[Job]] = {}
     for number, (job, target) in enumerate(zip(opened, written)):
-        groups.setdefault((job.backend, job.backend.device(job.array)), []).append(Job(f"job {number}: ", job.plan.pieces, job.array, target))
-    for carry_out in [backend.prepare(group) for (backend, _), group in groups.items()]:      # all prepared before one runs
+        prepared = job.transfer.prepared_by(job.backend)
+        groups.setdefault((job.backend, job.backend.device(job.array)), []).append(Job(f"job {number}: ", prepared, job.array, target))
+    for carry_out in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:      # all prepared before one runs
         carry_out()
     return [target if given is None else given for given, target in zip(outs, written)]
 
@@ -67,8 +68,10 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        found = plan(source, target)
-        return _Opened(found, *checked_buffers(found.source, found.target, buffer, out))
+        transfer = plan(source, target)
+        backend, array = arrays.open_array(buffer, "buffer")
+        transfer.sides[0].check(array, "buffer")
+        return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out))
     except Exception as error:             # of any kind: it stays the error that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise

@@ -3,8 +3,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpulayout.api import arrays
 from gpulayout.api.backends import default_backend
+from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
+from gpulayout.api.transfer import KEYS, Kept, Transfer
 from gpulayout.layout.arguments import as_shape, is_layout_alone
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
@@ -12,10 +16,12 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.backend import Array
 from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.pieces import pack_pieces, unpack_pieces, view_strides
 from gpulayout.moves.supported import check_storable
+
+_packs, _unpacks = Kept(), Kept()                # by the shape as it was given, and the dtype, shape and strides of the array
 
 
 def pack(array: Any, shape: Shape | Layout | str, *, out: Any = None) -> Array:
@@ -38,30 +44,37 @@ def pack(array: Any, shape: Shape | Layout | str, *, out: Any = None) -> Array:
     >>> pack([1, 2, 3], "u4[3]{0:E(4)}")
     array([33,  3], dtype=uint8)
     """
-    shape, backend, source = _opened(array, shape)
-    if out is None:
-        result = out = backend.empty((shape.buffer_length,), shape.buffer_dtype if shape.is_packed else source.dtype, source)
-    else:
-        out_backend, result = arrays.open_array(out, "out", writing=True)
-        arrays.check_buffer(result, shape, "out")
-        arrays.check_same_device(backend, source, out_backend, result, ("array", "out"))
-        arrays.check_no_overlap(backend, source, result, ("array", "out"))
-    backend.move(pack_pieces(source.strides, shape), source, result)
-    return out
-
-
-def _opened(array: Any, shape: Shape | Layout | str) -> tuple[Shape, Backend, Array]:
-    """The shape that `array` is packed in, and the array with its backend, checked."""
-    if not is_layout_alone(shape):
-        shape = as_shape(shape)
-        backend, source = arrays.open_array_like(array, "array", shape.dtype)
-        arrays.check_logical(source, shape, "array")
-        return shape, backend, source
     if isinstance(array, arrays.PLAIN):
-        raise TypeError(f"array is a {type(array).__name__}, which has no element type: shape {value_text(str(shape))} is a layout "
+        shape = _whole_shape(shape, array)
+        backend, source = arrays.open_array_like(array, "array", shape.dtype)
+    else:
+        backend, source = arrays.open_array(array, "array")
+    key = shape, source.dtype, source.shape, source.strides
+    transfer = _packs.get(key) if type(shape) in KEYS else None
+    if transfer is None:
+        transfer = _pack_transfer(source, shape)
+        if type(shape) in KEYS:
+            _packs.keep(key, transfer, len(transfer.pieces))
+    return transfer.run(backend, source, out) if type(source) is np.ndarray else transfer(source, out)
+
+
+def _whole_shape(shape: Shape | Layout | str, values: Any) -> Shape:
+    """The shape that plain values are packed in; TypeError for a layout alone, as they have no element type."""
+    if is_layout_alone(shape):
+        raise TypeError(f"array is a {type(values).__name__}, which has no element type: shape {value_text(str(shape))} is a layout "
                         "alone, write the whole shape")
-    backend, source = arrays.open_array(array, "array")
-    return as_shape(shape, like=Shape(source.dtype, source.shape)), backend, source
+    return as_shape(shape)
+
+
+def _pack_transfer(array: Array, shape: Shape | Layout | str) -> Transfer:
+    """From an array with these dimensions and strides to a buffer of `shape`."""
+    if is_layout_alone(shape):
+        shape = as_shape(shape, like=Shape(array.dtype, array.shape))
+    else:
+        shape = as_shape(shape)
+    side = ArraySide(shape, array.strides)
+    side.check(array, "array")
+    return Transfer(side, BufferSide(shape), pack_pieces(array.strides, shape))
 
 
 def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
@@ -78,22 +91,26 @@ def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
     array([[1, 2, 3],
            [4, 5, 6]], dtype=int8)
     """
-    shape = _array_shape(shape)
-    backend, source = arrays.open_array(buffer, "buffer")
-    arrays.check_buffer(source, shape, "buffer")
     if out is None:
-        dtype = backend.dtype_for(shape.with_layout(None)) if shape.is_packed else source.dtype
-        result = out = backend.empty(shape.dimensions, dtype, source)
-        strides = arrays.contiguous_strides(shape.dimensions, shape.itemsize)
-    else:
-        out_backend, result = arrays.open_array(out, "out", writing=True)
-        arrays.check_logical(result, shape, "out")
-        arrays.check_no_self_overlap(result, "out")
-        arrays.check_same_device(backend, source, out_backend, result, ("buffer", "out"))
-        arrays.check_no_overlap(backend, source, result, ("buffer", "out"))
-        strides = result.strides
-    backend.move(unpack_pieces(shape, strides), source, result)
+        return _unpack_transfer(shape, None)(buffer)
+    result = arrays.open_array(out, "out", writing=True)[1]
+    _unpack_transfer(shape, result)(buffer, result)
     return out
+
+
+def _unpack_transfer(shape: Shape | str, out: Array | None) -> Transfer:
+    """From a buffer of `shape` to an array with the dimensions and strides of `out`, or a new one in C order."""
+    key = (shape,) if out is None else (shape, out.dtype, out.shape, out.strides)
+    transfer = _unpacks.get(key) if type(shape) in KEYS else None
+    if transfer is None:
+        whole = _array_shape(shape)
+        side = ArraySide(whole, contiguous_strides(whole) if out is None else out.strides)
+        if out is not None:
+            side.check(out, "out")
+        transfer = Transfer(BufferSide(whole), side, unpack_pieces(whole, side.strides))
+        if type(shape) in KEYS:
+            _unpacks.keep(key, transfer, len(transfer.pieces))
+    return transfer
 
 
 def view(buffer: Any, shape: Shape | str) -> Array:
@@ -109,7 +126,7 @@ def view(buffer: Any, shape: Shape | str) -> Array:
     shape = _array_shape(shape)
     strides = view_strides(shape)
     backend, source = arrays.open_array(buffer, "buffer")
-    arrays.check_buffer(source, shape, "buffer")
+    BufferSide(shape).check(source, "buffer")
     return backend.strided(source, shape.dimensions, strides)
 
 

@@ -1,29 +1,33 @@
 """Relayout: bytes in one layout become bytes in another, in one pass."""
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-import numpy as np
-
-from gpulayout.api import arrays
-from gpulayout.api.backends import host_backend
 from gpulayout.api.explain import Explanation, explain
+from gpulayout.api.sides import BufferSide
+from gpulayout.api.transfer import KEYS, Kept, Transfer
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.backend import Array
 from gpulayout.moves.move import Move
 from gpulayout.moves.pieces import relayout_pieces
 
 
-class Plan:
+class Plan(Transfer):
     """A relayout that was thought through once and can be carried out many times.
 
     source, target   the two shapes
     pieces           moves between parts of both buffers, the largest copy first; frozen values that can be printed,
                      compared and hashed.  One, unless tiles are cut
     move             the coalesced loops of the first piece
+
+    A call, plan(buffer, out=None), gives a buffer in the target layout: `out`, or a new one where `buffer` lives.
+
+    buffer   1-D, contiguous, at least `source.buffer_size` elements; packed elements are uint8, `source.nbytes` or more
+    out      the same for the target; only its first `target.nbytes` bytes are written
+
+    It raises as `relayout` does.
 
     >>> import numpy as np
     >>> p = plan("s32[2,3]{1,0}", "s32[2,3]{0,1:PD(3,5)}")
@@ -33,12 +37,12 @@ class Plan:
     (24, 60)
     """
 
-    __slots__ = ("source", "target", "pieces", "bytes_read", "bytes_written", "_repeated")
+    __slots__ = ("source", "target", "bytes_read", "bytes_written")
 
     def __init__(self, source: Shape, target: Shape):
-        pieces = relayout_pieces(source, target)
-        read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
-        for name, value in zip(self.__slots__, (source, target, pieces, read, written, {})):
+        super().__init__(BufferSide(source), BufferSide(target), relayout_pieces(source, target))
+        read, written = (sum(getattr(piece.move, name) for piece in self.pieces) for name in ("bytes_read", "bytes_written"))
+        for name, value in zip(self.__slots__, (source, target, read, written)):
             object.__setattr__(self, name, value)
 
     @property
@@ -47,26 +51,6 @@ class Plan:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
-
-    def __call__(self, buffer: Any, out: Any = None) -> Array:
-        """A buffer in the target layout: `out`, or a new one where `buffer` lives.
-
-        buffer   1-D, contiguous, at least `source.buffer_size` elements; packed elements are uint8, `source.nbytes` or more
-        out      the same for the target; only its first `target.nbytes` bytes are written
-
-        Raises as `relayout` does.
-        """
-        if type(buffer) is not np.ndarray and type(buffer) is type(out):
-            repeated = self._repeated.get(type(buffer))
-            if repeated and repeated(buffer, out):
-                return out
-        backend, array, result = checked_buffers(self.source, self.target, buffer, out)
-        if out is None:
-            result = out = new_buffer(self.source, self.target, backend, array)
-        backend.move(self.pieces, array, result)
-        if type(out) is not np.ndarray and type(out) is type(buffer) and array is buffer:
-            self._repeated.setdefault(type(array), backend.repeated(self.pieces)).remember(array, out)
-        return out
 
     def explain(self) -> Explanation:
         """What was merged, which kernel was chosen and why not a faster one, and the bytes, as text.
@@ -88,29 +72,7 @@ class Plan:
         return plan, (self.source, self.target)
 
 
-def checked_buffers(source: Shape, target: Shape, buffer: Any, out: Any) -> tuple[Backend, Array, Array | None]:
-    """The backend and both arrays of a relayout, after every check; an `out` of None gives no array."""
-    if type(buffer) is np.ndarray:
-        backend, array = host_backend(), buffer
-    else:
-        backend, array = arrays.open_array(buffer, "buffer")
-    arrays.check_buffer(array, source, "buffer")
-    if out is None:
-        return backend, array, None
-    out_backend, result = arrays.open_array(out, "out", writing=True)
-    arrays.check_buffer(result, target, "out")
-    arrays.check_same_device(backend, array, out_backend, result, ("buffer", "out"))
-    arrays.check_no_overlap(backend, array, result, ("buffer", "out"))
-    return backend, array, result
-
-
-def new_buffer(source: Shape, target: Shape, backend: Backend, array: Array) -> Array:
-    """An uninitialised buffer of `target` for what is moved out of `array`, a buffer of `source`."""
-    dtype = array.dtype if source.is_packed == target.is_packed else backend.dtype_for(target)
-    return backend.empty((target.buffer_length,), dtype, array)
-
-
-_plan = functools.lru_cache(maxsize=4096)(Plan)
+_plans = Kept()                          # by pairs of shapes, and by the texts and layouts that stood for them
 
 
 def plan(source: Shape | str, target: Shape | Layout | str) -> Plan:
@@ -125,8 +87,17 @@ def plan(source: Shape | str, target: Shape | Layout | str) -> Plan:
     >>> to_tiles.bytes_written, len(to_tiles.pieces)
     (16384, 1)
     """
-    source = as_shape(source, "source")
-    return _plan(source, as_shape(target, "target", like=source))
+    if type(source) in KEYS and type(target) in KEYS and (found := _plans.get((source, target))):
+        return found
+    asked, source = (source, target), as_shape(source, "source")
+    target = as_shape(target, "target", like=source)
+    found = _plans.get((source, target))
+    if found is None:
+        found = Plan(source, target)
+        _plans.keep((source, target), found, len(found.pieces))
+    if asked != (source, target):
+        _plans.keep(asked, found)
+    return found
 
 
 def relayout(buffer: Any, source: Shape | str, target: Shape | Layout | str, *, out: Any = None) -> Array:

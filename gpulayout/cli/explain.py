@@ -1,23 +1,17 @@
 """`gpulayout explain`: what a relayout will do, before it does it."""
 from __future__ import annotations
 
-import math
-
 import click
 
 from gpulayout.api.relayout import Plan, plan
 from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.cpu.packed_plan import packed_plan_of
-from gpulayout.cpu.plan import host_plan
+from gpulayout.cpu import move_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import expected_fraction, requests
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.lookup_move import LookupMove
-from gpulayout.moves.move import Move
-from gpulayout.moves.packed_move import PackedMove
 
 
 @click.command(short_help="What a relayout will do, before it does it.")
@@ -56,26 +50,10 @@ def plan_as_json(found: Plan) -> dict:
         "element_count": found.source.element_count, "place_count": found.target.buffer_size, "itemsize": found.source.itemsize,
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
-        "numpy": _numpy(move),
+        "numpy": move_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel),
         "text": str(found.explain()),
     }
-
-
-def _numpy(move: Move | PackedMove | LookupMove) -> dict | None:
-    """What NumPy does: a copy over axes that may be fewer than the move's, in elements that may be larger, and fills."""
-    if not move.place_count:
-        return None
-    if isinstance(move, PackedMove):
-        plan = packed_plan_of(move)
-        return {"chunk": plan.chunk, "looked_up": plan.looked_up, "blocks": plan.turn and plan.turn.side, "tile": plan.cache_block or None}
-    if isinstance(move, LookupMove):
-        return {"looked_up": True}
-    host = host_plan(move)
-    axes = zip(*(values[::-1] for values in (host.slab.shape, host.slab.source_strides, host.slab.target_strides)))
-    return {"element_bytes": host.itemsize, "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
-            "tile": host.cache_block and host.cache_block[::-1], "by_channels": host.by_channels, "piece": host.chunk, "threads": host.most_threads,
-            "fills": [math.prod(fill.slab.shape) for fill in host.fills], "fills_first": host.fills_first}
 
 
 def _traffic(kernel: KernelPlan) -> dict:

@@ -9,8 +9,9 @@ import numpy as np
 from gpulayout.cpu import index_run
 from gpulayout.cpu.cache_blocks import SCRATCH_BYTES
 from gpulayout.cpu.packed_run import packed, slots_at
-from gpulayout.cpu.threads import share, thread_count
+from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view, word_of
+from gpulayout.layout.checks import counted
 from gpulayout.moves.lookup_move import LookupMove
 
 BLOCK = 1 << 16              # places, as long as what all threads hold together fits SCRATCH_BYTES
@@ -18,27 +19,40 @@ SHARE = 1 << 18              # places from which on another thread is worth its 
 
 
 class HostLookup(NamedTuple):
-    """Places in a block, a multiple of 8, so that no two blocks share a byte; how many blocks; and the least for a thread."""
+    """The move, how many threads there are to share it, the places in a block, a multiple of 8, so that no two blocks share a byte,
+    how many blocks, and the least for a thread."""
 
+    move: LookupMove
+    threads: int
     block: int
     count: int
     share: int
 
+    @property
+    def most_threads(self) -> int:
+        """How many threads the move is worth, if there are so many."""
+        return max(self.move.place_count // SHARE, 1)
 
-@functools.lru_cache(maxsize=4096)
+    def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+        """Move between whole arrays, the only piece; one with strides of its own has the logical dimensions."""
+        share(functools.partial(_move_blocks, self.move, source, target, self.block), self.count, self.share, self.threads)
+
+    def describe(self) -> str:
+        """What is done, in words."""
+        return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (self.move.target_bits < 8)
+
+    def as_json(self) -> dict:
+        """What is done, as plain values."""
+        return {"looked_up": True}
+
+
 def host_lookup(move: LookupMove, threads: int = 1) -> HostLookup:
     """The plan of a look-up for NumPy, with up to so many threads."""
     threads = max(min(threads, move.place_count // SHARE), 1)
     place_bytes = move.program.index_bits // 8 * (move.program.registers + 10) + 2 * move.itemsize
     block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8
     count = -(-move.place_count // block)
-    return HostLookup(block, count, -(-count // threads))
-
-
-def move_lookup(move: LookupMove, source: np.ndarray, target: np.ndarray) -> None:
-    """Carry out a move between whole arrays; one with strides of its own has the logical dimensions."""
-    plan = host_lookup(move, thread_count())
-    share(functools.partial(_move_blocks, move, source, target, plan.block), plan.count, plan.share)
+    return HostLookup(move, threads, block, count, -(-count // threads))
 
 
 def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block: int, first: int, last: int) -> None:

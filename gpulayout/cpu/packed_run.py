@@ -5,40 +5,77 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from gpulayout.cpu.packed_plan import PackedPlan, Stretch, packed_plan_of, parts, stretches, whole_bytes, written
-from gpulayout.cpu.threads import share, thread_count
+from gpulayout.cpu.packed_stretches import Stretch, parts, stretches, whole_bytes, written
+from gpulayout.cpu.threads import MOST_THREADS, share
 from gpulayout.cpu.views import Memory, word_of
+from gpulayout.layout.checks import counted
 from gpulayout.moves.packed_move import PackedMove
+from gpulayout.moves.packed_turn import Turn
 
 _BYTE = word_of(1)
 
 
-def move_packed(move: PackedMove, source_offset: int, target_offset: int, source: np.ndarray, target: np.ndarray) -> None:
-    """Carry out a packed move that begins so many bytes after the first element of each array."""
-    if move.slots:
-        plan = packed_plan_of(move)
-        threads = min(thread_count(), plan.chunks(move))
-        if threads > 1:
-            plan = packed_plan_of(move, threads)
-        reading, writing = Memory(source, source_offset), Memory(target, target_offset)
-        if plan.turn:
-            move_turned(move, plan, reading, writing)
-        else:
-            share(functools.partial(_move_chunks, move, plan, reading, writing), plan.chunks(move), 1)
+class PackedPlan(NamedTuple):
+    """How large the chunks are, and whether slots are looked up one by one instead of read in parts.
+
+    move        what is carried out
+    threads     how many there are to share it
+    in_place    elements are spread where they belong, without a scratch array: a byte for each, without gaps
+    turn        the move in blocks of whole words, if it is one: then a chunk is a cache block of them, so many along each of its axes
+    """
+
+    move: PackedMove
+    threads: int
+    chunk: int
+    looked_up: bool
+    in_place: bool
+    turn: Turn | None = None
+    cache_block: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are."""
+        if self.turn:
+            return math.prod(-(-axis.extent // size) for axis, size in zip(self.turn.axes, self.cache_block))
+        return -(-self.move.slots // self.chunk)
+
+    @property
+    def most_threads(self) -> int:
+        """How many threads the move is worth, if there are so many."""
+        return min(max(self.count, 1), MOST_THREADS)
+
+    def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+        """Move between two arrays, from so many bytes after the first element of each."""
+        if self.move.slots:
+            work = _turn_cache_blocks if self.turn else _move_chunks
+            share(functools.partial(work, self, Memory(source, source_offset), Memory(target, target_offset)), self.count, 1, self.threads)
+
+    def describe(self) -> str:
+        """What is done, in words."""
+        if self.turn:
+            return f"{self.turn.side} x {self.turn.side} blocks turned in tiles of up to {counted(self.chunk, 'element')}"
+        way = "looked up one by one" if self.looked_up else "spread to bytes by shifts" if self.move.source_bits < 8 else "copied"
+        return f"chunks of up to {counted(self.chunk, 'element')}, {way}" + ", then packed" * (self.move.target_bits < 8)
+
+    def as_json(self) -> dict:
+        """What is done, as plain values."""
+        return {"chunk": self.chunk, "looked_up": self.looked_up, "blocks": self.turn and self.turn.side, "tile": self.cache_block or None}
 
 
-def _move_chunks(move: PackedMove, plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
+def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
+    move = plan.move
     scratch = None if plan.in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)    # a whole number of bytes when packed
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
         if plan.in_place:
-            _read_chunk(move, plan, reading, begin, end, writing.view(_BYTE, (end - begin,), begin, (1,)))
+            _read_chunk(plan, reading, begin, end, writing.view(_BYTE, (end - begin,), begin, (1,)))
             continue
         scratch[end - begin:] = 0
-        _read_chunk(move, plan, reading, begin, end, scratch[:end - begin])
+        _read_chunk(plan, reading, begin, end, scratch[:end - begin])
         found, done = packed(scratch, move.target_bits), 0
         for slab in written(move, begin, end):
             count = math.prod(slab.shape)
@@ -46,8 +83,9 @@ def _move_chunks(move: PackedMove, plan: PackedPlan, reading: Memory, writing: M
             done += count
 
 
-def _read_chunk(move: PackedMove, plan: PackedPlan, reading: Memory, begin: int, end: int, elements: np.ndarray) -> None:
+def _read_chunk(plan: PackedPlan, reading: Memory, begin: int, end: int, elements: np.ndarray) -> None:
     """The elements of the slots begin..end-1, one in each byte, and the pad where there are none."""
+    move = plan.move
     mask = (1 << move.bits) - 1
     if move.is_padded:
         elements[...] = move.pad[0]
@@ -124,13 +162,9 @@ def packed(values: np.ndarray, bits: int) -> np.ndarray:
 
 # ---- moves in square blocks of slots: rows of many blocks at once are swapped as kernels/bits_turn.cu swaps words ----
 
-def move_turned(move: PackedMove, plan: PackedPlan, reading: Memory, writing: Memory) -> None:
-    """Carry out a move whose plan has blocks, cache block by cache block; the axes of arrays are those of the blocks, major first."""
-    share(functools.partial(_turn_cache_blocks, move, plan, reading, writing), plan.chunks(move), 1)
-
-
-def _turn_cache_blocks(move: PackedMove, plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
-    turn, cache_block, unit = plan.turn, plan.cache_block, plan.turn.unit_bytes
+def _turn_cache_blocks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
+    """Cache block by cache block; the axes of arrays are those of the blocks, major first."""
+    move, turn, cache_block, unit = plan.move, plan.turn, plan.cache_block, plan.turn.unit_bytes
     word = word_of(unit)
     pad = word.type(move.pad[0] * ((1 << 8 * unit) - 1) // ((1 << move.bits) - 1))
     steps = [[unit * axis[side] for axis in turn.axes] for side in (2, 3)]

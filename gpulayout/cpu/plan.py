@@ -13,16 +13,14 @@ Large moves are shared by threads: block by block, or cut along one axis.
 """
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block_extents, needs_cache_blocks, scratch_strides
+from gpulayout.cpu.strided_copy import Fill, HostPlan
 from gpulayout.moves.move import Axis, Move, Piece, Pieces, Slab
 
-MOST_THREADS = 1024          # that anyone may ask for
 SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save
 LONGEST_ELEMENT = 512        # bytes of a run that is moved as one element
 FILL_WHOLE_BYTES = 1024      # with less than this per run of padding, filling everything takes less time than the runs
@@ -32,54 +30,6 @@ SHORT_RUN = 64               # of pixels, from which on a loop over them beats o
 SHARE_BYTES = 1 << 19        # read or filled, from which on a thread is worth its start
 
 
-class Fill(NamedTuple):
-    """Places that get the padding value.
-
-    slab     their places, axes as in the move, major first
-    share    the least number of places along the major axis for a thread, where it is not filled chunk by chunk; 0 for none
-    """
-
-    slab: Slab
-    share: int
-
-
-@dataclass(frozen=True)
-class HostPlan:
-    """One copy, and fills of padding.  Work is counted in places along one axis, or in cache blocks; threads share it.
-
-    itemsize       bytes of an element as NumPy moves it: several of the caller's where they stay together
-    slab           all elements as one strided copy, axes major first
-    by_channels    whether the last axis is copied one place after the other
-    cache_block    extents of what goes through a scratch array; None copies directly
-    scratch        strides of that array in bytes, axes as in the slab
-    cut, fill_cut  the axis that work without cache blocks is cut along, as an axis of the slab and of the fills
-    chunk          places along it that are filled and copied before the next ones; 0 takes a thread's share at once
-    count          places along it, or cache blocks
-    share          the least number of them for a thread; 0 leaves all to the caller
-    fills          the places that get the padding value: chunk by chunk, but all at once beside cache blocks
-    fills_first    the fills cover elements too; else they come after the copy, while new memory is still in the cache
-    """
-
-    itemsize: int
-    slab: Slab
-    by_channels: bool
-    cache_block: tuple[int, ...] | None
-    scratch: tuple[int, ...] | None
-    cut: int
-    fill_cut: int
-    chunk: int
-    count: int
-    share: int
-    fills: tuple[Fill, ...]
-    fills_first: bool
-
-    @property
-    def most_threads(self) -> int:
-        """How many threads the move is worth, if there are so many."""
-        return min(max(self.count // self.share, 1), MOST_THREADS) if self.share else 1
-
-
-@functools.lru_cache(maxsize=4096)
 def host_plan(move: Move, threads: int = 1) -> HostPlan:
     """What NumPy does for a move; any plan gives the same bytes, and this one is quick."""
     by_channels = _goes_by_channels(move)
@@ -91,7 +41,7 @@ def host_plan(move: Move, threads: int = 1) -> HostPlan:
         scratch = scratch_strides(itemsize, axes, order, block)[::-1]
     slab = Slab(tuple(axis.bound for axis in reversed(axes)), tuple(axis.source_stride for axis in reversed(axes)), 0,
                   tuple(axis.target_stride for axis in reversed(axes)))
-    return HostPlan(itemsize, slab, by_channels, block and block[::-1], scratch, *_Cut.of(move, axes, block, by_channels), *_fills(move))
+    return HostPlan(move, threads, itemsize, slab, by_channels, block and block[::-1], scratch, *_Cut.of(move, axes, block, by_channels), *_fills(move))
 
 
 def _goes_by_channels(move: Move) -> bool:
@@ -169,19 +119,23 @@ def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
     return tuple(Fill(slab, _fill_share(move, slab)) for slab in slabs), whole
 
 
-@functools.lru_cache(maxsize=4096)
 def host_pieces(pieces: Pieces) -> Pieces:
     """The pieces in the order in which NumPy does them.
 
     Where the padding lies in many short runs, the whole target is filled first and nothing after that.
     """
-    fills = [piece for piece in pieces if not piece.move.element_count and isinstance(piece.move, Move)]     # a last half byte is none
+    fills = [piece for piece in pieces if _is_fill(piece)]
     if not fills or len(pieces) == 1 or not _are_scattered([piece.move for piece in fills], pieces):
         return pieces
     move = fills[0].move
     last = max(piece.target_offset + piece.move.target_span[1] for piece in pieces)
     everything = Move((Axis(last // move.itemsize, 0, 0, move.itemsize),), move.itemsize, move.pad, ((),))
-    return (Piece(everything), *(piece for piece in pieces if piece.move.element_count or not isinstance(piece.move, Move)))
+    return (Piece(everything), *(piece for piece in pieces if not _is_fill(piece)))
+
+
+def _is_fill(piece: Piece) -> bool:
+    """Whether a piece is all padding, in whole bytes: a last half byte has bits that stay 0."""
+    return not piece.move.element_count and piece.move.stride_unit == "bytes"
 
 
 def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:

@@ -20,9 +20,8 @@ from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from gpulayout.cpu.plan import MOST_THREADS
-
 VARIABLE = "GPULAYOUT_NUM_THREADS"
+MOST_THREADS = 1024          # that anyone may ask for
 
 
 class BadThreadCount(ValueError):
@@ -44,16 +43,18 @@ def wanted_threads() -> int | None:
     return int(wanted)
 
 
-def share(work: Callable[[int, int], None], count: int, least: int) -> None:
+def share(work: Callable[[int, int], None], count: int, least: int, threads: int | None = None) -> None:
     """Do work(first, last) for parts that make up 0..count-1, in as many threads as get at least `least` items each;
-    a `least` of 0 leaves all to the caller.
+    a `least` of 0 leaves all to the caller.  `threads` is how many there are; None asks `thread_count`, if the work is enough for two.
 
     Returns when all of it is done.  The caller does the first part, and every part that no thread has begun by then, so
     callers never wait for each other.  After an error no further part is begun.  It is raised when no thread is at work
     any more, and so is an exception that reaches the caller from outside; further ones wait until then.
     """
-    threads = thread_count() if 0 < 2 * least <= count else 1
-    parts = min(count // least, threads) if threads > 1 else 1
+    parts = count // least if least else 1
+    if parts > 1:
+        threads = thread_count() if threads is None else threads
+        parts = min(parts, threads)
     if parts < 2:
         work(0, count)
         return

@@ -1,7 +1,6 @@
 """Memory seen as opaque words: what the CPU backend reads and writes through."""
 from __future__ import annotations
 
-import functools
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -11,7 +10,6 @@ import numpy as np
 _WORDS = {size: np.dtype(name) for size, name in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
 
 
-@functools.cache
 def word_of(itemsize: int) -> np.dtype:
     """The dtype of an element of so many opaque bytes."""
     return _WORDS.get(itemsize) or np.dtype(f"V{itemsize}")
@@ -20,8 +18,10 @@ def word_of(itemsize: int) -> np.dtype:
 def strided_view(array: np.ndarray, word: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> np.ndarray:
     """A strided view of an array's memory, from its first element on; `offset` and `strides` in bytes."""
     flags = array.flags
-    if flags.c_contiguous or flags.f_contiguous:
-        return np.ndarray(shape, word, array if flags.c_contiguous else array.T, offset, strides)
+    if flags.c_contiguous:
+        return np.ndarray(shape, word, array, offset, strides)
+    if flags.f_contiguous:
+        return np.ndarray(shape, word, array.T, offset, strides)
     # Only logical arrays with strides of their own get here; they lend no buffer, so their memory goes by its address.
     address, read_only = array.__array_interface__["data"]
     interface = {"version": 3, "data": (address + offset, read_only), "shape": shape, "strides": strides, "typestr": word.str}

@@ -122,7 +122,9 @@ class CupyBackend(CudaBackend):
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
         """As `Backend.empty`; under the stream that will write it, for CuPy's pool reuses dropped memory in that stream's order."""
-        with like.device if like is not None else contextlib.nullcontext():
+        if like is None or like.data.device_id == _current_device():
+            return cupy.empty(shape, dtype)
+        with like.device:
             return cupy.empty(shape, dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> cupy.ndarray:
@@ -176,7 +178,6 @@ def _broadcast_kernel(rank: int) -> cupy.ElementwiseKernel:
     return cupy.ElementwiseKernel(*linearize_text(rank), f"gpl_linearize_broadcast_{rank}", preamble=kernel_text("coordinate.cuh"))
 
 
-@functools.cache
 def _held(dtype: np.dtype) -> np.dtype:
     """The dtype under which CuPy has such elements: unsigned integers for the 8-bit floats, and for bfloat16 in versions that lack it."""
     try:

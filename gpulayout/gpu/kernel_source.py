@@ -1,7 +1,6 @@
 """The text of the CUDA kernels that ship with this package."""
 from __future__ import annotations
 
-import functools
 import pathlib
 import re
 
@@ -11,7 +10,6 @@ _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 _PLACES = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
 
 
-@functools.cache
 def kernel_text(file_name: str) -> str:
     """One kernel file as a single text, its own headers written in place.
 

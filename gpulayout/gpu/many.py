@@ -5,7 +5,6 @@ as many in each as fit the 4 KB of a launch's parameters.  All others, and what 
 """
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -81,7 +80,6 @@ class ManyPlan:
         return len(self.shared) + len(self.alone)
 
 
-@functools.lru_cache(maxsize=128)
 def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
     """The launches for a list of moves.  BufferError as `kernel_plan` raises it, after the label of the move."""
     groups: dict[int, list[tuple[int, SmallMove]]] = {}
@@ -108,7 +106,6 @@ def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
     return ManyPlan(tuple(shared), tuple(sorted(alone)))
 
 
-@functools.lru_cache(maxsize=4096)
 def small_move(move: Move, source_phase: int, target_phase: int) -> SmallMove | None:
     """The move as a job of a shared launch; None when it needs no launch or one of its own."""
     plan = kernel_plan(move, source_phase, target_phase)

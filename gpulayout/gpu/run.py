@@ -10,6 +10,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.index_run import IndexLaunches
 from gpulayout.gpu.many import ManyPlan, Request, many_plan
@@ -18,72 +20,75 @@ from gpulayout.moves.backend import Job
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.move import Move, Pieces
 
+# A list that was carried out before is not planned again, which takes 40 us for each of its moves.  A move of a list takes about
+# 400 bytes, so that at most 13 MB are kept.
+MOST_MOVES_KEPT = 512
+_kept_plan = functools.lru_cache(maxsize=64)(many_plan)
+
 
 class CudaBackend:
     """Carries out moves and index conversion by launching kernels; arrays and memory are the subclass's matter.
 
-    Launches are kept once they are prepared: a plan that was used before is looked up and started.
+    Launches are kept once they are prepared, by whoever has the pieces: see `PreparedLaunches`.
     """
 
     def __init__(self, runtime: Runtime):
         self.runtime = runtime
-        self._mover = functools.lru_cache(maxsize=4096)(self._prepared_move)
-        self._pieces_mover = functools.lru_cache(maxsize=1024)(self._prepared_pieces)
 
     def address(self, array: Any) -> int:
         return self.runtime.place(array)[0]
 
-    def move(self, pieces: Pieces, source: Any, target: Any) -> None:
-        """Carry out all pieces: at most one launch for a single one, none when the target has no places."""
-        addresses, start = self.launch_of(pieces, source, target)
-        if start:
-            start(*addresses)
+    def prepare(self, pieces: Pieces) -> PreparedLaunches:
+        return PreparedLaunches(self, pieces)
 
-    def launch_of(self, pieces: Pieces, source: Any, target: Any) -> tuple[tuple[int, int], Start | None]:
-        """The addresses of both arrays, and what moves between any two that are aligned like them."""
-        (from_address, _), (to_address, device) = self.runtime.place(source), self.runtime.place(target)
-        if len(pieces) == 1:                             # it begins where the arrays begin
-            move = pieces[0].move
-            return (from_address, to_address), self._mover(move, *_phases(move, from_address, to_address), device)
-        return (from_address, to_address), self._pieces_mover(pieces, from_address % 16, to_address % 16, device)
-
-    def _prepared_move(self, move: Move, source_phase: int, target_phase: int, device: int) -> Start | None:
+    def start_of_move(self, move: Move, source_phase: int, target_phase: int, device: int) -> Start:
+        """What moves between two addresses with these remainders modulo 16: one launch, or none when there are no places."""
         plan = kernel_plan(move, source_phase, target_phase)
-        return plan and self.runtime.prepare(device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, 2))
+        if plan is None:
+            return _nothing
+        return self.runtime.prepare(device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, 2))
 
-    def _prepared_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
+    def start_of_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
+        """The same for several pieces, small ones of which share launches."""
         requests = [Request("", piece.move, *_phases(piece.move, source_phase + piece.source_offset, target_phase + piece.target_offset))
                     for piece in pieces]
         plan = many_plan(tuple(requests))
+        alone = [self.start_of_move(*requests[place][1:], device) for place in plan.alone]
 
         def start(source: int, target: int) -> None:
             addresses = [(source + piece.source_offset, target + piece.target_offset) for piece in pieces]
-            for begin, given in self._starts(plan, requests, addresses, device):
+            for begin, given in self._starts(plan, alone, addresses, device):
                 begin(*given)
         return start
 
-    def repeated(self, pieces: Pieces) -> Repeated:
-        """What carries these pieces out again without checking again."""
-        return Repeated(self, pieces)
-
-    def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
-        """See `Backend.prepare`: small moves share launches."""
+    def prepare_jobs(self, jobs: Sequence[Job]) -> Callable[[], None]:
+        """See `Backend.prepare_jobs`: small moves share launches."""
         requests: list[Request] = []
         addresses: list[tuple[int, int]] = []
-        for label, pieces, *arrays in jobs:
-            source, target = map(self.address, arrays)
-            for move, source_offset, target_offset in pieces:
+        owners: list[Job] = []
+        for job in jobs:
+            source, target = self.address(job.source), self.address(job.target)
+            for move, source_offset, target_offset in job.prepared.pieces:
                 addresses.append((source + source_offset, target + target_offset))
-                requests.append(Request(label, move, *_phases(move, *addresses[-1])))
+                requests.append(Request(job.label, move, *_phases(move, *addresses[-1])))
+                owners.append(job)
         device = self.runtime.place(jobs[0].target)[1]
-        starts = self._starts(many_plan(tuple(requests)), requests, addresses, device)
+        plan = (_kept_plan if len(requests) <= MOST_MOVES_KEPT else many_plan)(tuple(requests))
+        alone = [self._start_of_job(owners[place], requests[place], device) for place in plan.alone]
+        starts = self._starts(plan, alone, addresses, device)
 
         def carry_out() -> None:
             for start, given in starts:
                 start(*given)
         return carry_out
 
-    def _starts(self, plan: ManyPlan, requests: Sequence[Request], addresses: Sequence[tuple[int, int]], device: int
+    def _start_of_job(self, job: Job, request: Request, device: int) -> Start:
+        """What starts a piece of a job that has a launch of its own."""
+        if len(job.prepared.pieces) == 1:
+            return job.prepared.start_between(job.source, job.target)
+        return self.start_of_move(*request[1:], device)
+
+    def _starts(self, plan: ManyPlan, alone: Sequence[Start], addresses: Sequence[tuple[int, int]], device: int
                 ) -> list[tuple[Start, tuple[int, ...]]]:
         """The launches of a plan for moves between these addresses, each with what it is called with."""
         starts: list[tuple[Start, tuple[int, ...]]] = []
@@ -91,8 +96,7 @@ class CudaBackend:
             parameters = shared.parameters([addresses[place] for place in shared.members])
             launch = Launch(shared.file, shared.kernel, shared.macros, shared.grid, parameters, 0)
             starts.append((self.runtime.prepare(device, launch), ()))
-        for place in plan.alone:
-            starts.append((self._mover(*requests[place][1:], device), addresses[place]))
+        starts += [(start, addresses[place]) for start, place in zip(alone, plan.alone)]
         return starts
 
     def prepare_conversion(self, program: IndexProgram) -> IndexLaunches:
@@ -100,43 +104,74 @@ class CudaBackend:
         return IndexLaunches(program, self.runtime)
 
 
-class Repeated:
-    """The calls of one relayout that passed every check: a call like one of them is started at once.
+class PreparedLaunches:
+    """The launches of the pieces of one transfer: `Prepared` of the GPU.
 
-    Alike are calls with the same dtypes, shapes, strides, devices and alignments of both arrays.  All that the checks and
-    the launch depend on is the same then, but for one thing, whether the arrays overlap, and that is looked at anew.
+    A call that passed every check is remembered by its kind: dtypes, shapes, strides, devices and alignments of both arrays.  All
+    that the checks and the launch depend on is the same in a call of the same kind, but for one thing, whether the arrays overlap,
+    and that is looked at anew.
     """
 
-    MOST = 64                        # callers with buffers of ever new lengths begin anew
+    MOST = 64                        # kinds that are kept, some 2 KB each, 6 KB where a kernel has 64 axes; with ever new ones it begins anew
 
     def __init__(self, backend: CudaBackend, pieces: Pieces):
-        self._backend, self._pieces, self._place = backend, pieces, backend.runtime.place
+        self.pieces, self._backend, self._place = pieces, backend, backend.runtime.place
         self._starts: dict[tuple, tuple[Start, int, int]] = {}
+        self._made: dict[tuple, tuple[tuple[int, ...], np.dtype]] = {}           # what was made for a source: shape and dtype
 
-    def __call__(self, source: Any, target: Any) -> bool:
-        """Start the relayout; False when the call has to go through the checks."""
+    def carry_out(self, source: Any, target: Any, *, is_new: bool = False) -> None:
+        """See `Prepared.carry_out`: at most one launch for a single piece, none when the target has no places."""
+        kind, from_address, to_address = self._kind(source, target)
+        start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)
+        if is_new:
+            self._made[_form(source)] = target.shape, target.dtype
+        start(from_address, to_address)
+
+    def start_between(self, source: Any, target: Any) -> Start:
+        """What moves between two arrays that passed every check, for `relayout_many`."""
+        kind, *addresses = self._kind(source, target)
+        return (self._starts.get(kind) or self._remember(kind, source, target, *addresses))[0]
+
+    def again(self, source: Any, target: Any) -> Any:
+        """See `Prepared.again`."""
+        if target is None:
+            made = self._made.get(_form(source))
+            if made is not None:
+                target = self._backend.empty(*made, source)
+                self.carry_out(source, target)
+            return target
         kind, from_address, to_address = self._kind(source, target)
         found = self._starts.get(kind)
         if found is None:
-            return False
+            return None
         start, source_bytes, target_bytes = found
         if from_address < to_address + target_bytes and to_address < from_address + source_bytes:
-            return False
+            return None
         start(from_address, to_address)
-        return True
-
-    def remember(self, source: Any, target: Any) -> None:
-        """Take a call that was carried out as an example."""
-        _, start = self._backend.launch_of(self._pieces, source, target)
-        if len(self._starts) >= self.MOST:
-            self._starts.clear()
-        if start:
-            self._starts[self._kind(source, target)[0]] = start, source.nbytes, target.nbytes
+        return target
 
     def _kind(self, source: Any, target: Any) -> tuple[tuple, int, int]:
         """What calls that are alike have in common, and both addresses."""
         (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
-        return (from_address & 15, to_address & 15, from_device, to_device, *_form(source), *_form(target)), from_address, to_address
+        return (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target)), from_address, to_address
+
+    def _remember(self, kind: tuple, source: Any, target: Any, from_address: int, to_address: int) -> tuple[Start, int, int]:
+        """Prepare the launch for calls of a new kind."""
+        device = kind[3]
+        if len(self.pieces) == 1:                        # it begins where the arrays begin
+            move = self.pieces[0].move
+            start = self._backend.start_of_move(move, *_phases(move, from_address, to_address), device)
+        else:
+            start = self._backend.start_of_pieces(self.pieces, from_address & 15, to_address & 15, device)
+        if len(self._starts) >= self.MOST:
+            self._starts.clear()
+            self._made.clear()
+        found = self._starts[kind] = start, source.nbytes, target.nbytes
+        return found
+
+
+def _nothing(*addresses: int) -> None:
+    """The start of a move without places."""
 
 
 _form = operator.attrgetter("dtype", "shape", "strides")

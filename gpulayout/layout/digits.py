@@ -47,7 +47,6 @@ The tail padding is more values of the most major digit: f32[6]{0:T(4)L(16)} has
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -55,8 +54,6 @@ from typing import Any, NamedTuple
 from gpulayout.layout import checks
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.tile import COMBINE, Tile
-
-MOST_KEPT = 64               # sizes and entries of tiles whose cuts are kept: long ones would fill the memory
 
 
 class Digit(NamedTuple):
@@ -308,12 +305,6 @@ def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> Cuts:
     >>> cuts((6,), (Tile((3,)), Tile((2,)))).numbers
     ((Digit(dim=0, step=1, extent=3, stride=1),),)
     """
-    is_short = len(sizes) + sum(map(len, tiles)) <= MOST_KEPT
-    return (_cuts if is_short else _cuts.__wrapped__)(tuple(sizes), tuple(tiles))
-
-
-@functools.lru_cache(maxsize=4096)
-def _cuts(sizes: tuple[int, ...], tiles: tuple[Tile, ...]) -> Cuts:
     cutter = _Cutter(sizes)
     entries: list[Entry] = [((position, 1, size),) for position, size in enumerate(sizes)]
     for tile in tiles:

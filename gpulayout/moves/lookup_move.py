@@ -51,6 +51,8 @@ class LookupMove(Frozen):
 
     axes: ClassVar = ()                              # of regions, which other moves have
     dimensions: ClassVar = ()
+    stride_unit: ClassVar = "places"
+    has_loops: ClassVar = False
 
     def __hash__(self) -> int:
         return self._hash

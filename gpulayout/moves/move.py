@@ -11,11 +11,10 @@ Pack, unpack and relayout are all moves; only the strides differ.
 """
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from gpulayout.layout import checks
 from gpulayout.layout.cached import cached_property
@@ -65,6 +64,9 @@ class Move(Frozen):
     itemsize: int
     pad: bytes
     dimensions: tuple[tuple[int, ...], ...]
+
+    stride_unit: ClassVar = "bytes"                  # what the strides of the axes count
+    has_loops: ClassVar = True                       # the axes are all there is to it
 
     def __hash__(self) -> int:
         return self._hash
@@ -172,7 +174,6 @@ def coalesce(axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None 
     return tuple(joined), tuple(made_of)
 
 
-@functools.lru_cache(maxsize=4096)
 def relayout_move(source: Shape, target: Shape) -> Move:
     """From a buffer of `source` to a buffer of `target`; LayoutError unless both describe the same logical array."""
     check_same_array(source, target)
@@ -181,14 +182,12 @@ def relayout_move(source: Shape, target: Shape) -> Move:
     return strided_move(target, source.byte_strides, target.byte_strides, target.buffer_dimensions)
 
 
-@functools.lru_cache(maxsize=4096)
 def pack_move(array_strides: tuple[int, ...], shape: Shape) -> Move:
     """From a logical array with these byte strides to a buffer of `shape`."""
     check_movable(shape)
     return strided_move(shape, array_strides, shape.byte_strides, shape.buffer_dimensions)
 
 
-@functools.lru_cache(maxsize=4096)
 def unpack_move(shape: Shape, array_strides: tuple[int, ...]) -> Move:
     """From a buffer of `shape` to a logical array with these byte strides."""
     check_movable(shape)

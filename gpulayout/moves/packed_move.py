@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.frozen import Frozen
@@ -39,6 +40,9 @@ class PackedMove(Frozen):
     pad: bytes
     dimensions: tuple[tuple[int, ...], ...]
     start: int = 0
+
+    stride_unit: ClassVar = "places"
+    has_loops: ClassVar = True
 
     def __hash__(self) -> int:
         return self._hash

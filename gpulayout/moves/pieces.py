@@ -10,7 +10,6 @@ or would end inside of bytes of a packed target, every place is looked up instea
 """
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -39,7 +38,6 @@ LEAST_PIECES, MOST_PIECES = 64, 1 << 16
 PLACES_A_PIECE = 512         # looked up by NumPy in the 3 us that it takes to begin with a piece
 
 
-@functools.lru_cache(maxsize=4096)
 def relayout_pieces(source: Shape, target: Shape) -> Pieces:
     """From a buffer of `source` to a buffer of `target`; LayoutError unless both describe the same logical array."""
     check_same_array(source, target)
@@ -58,7 +56,6 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
         return relayout_lookup(source, target, why)
 
 
-@functools.lru_cache(maxsize=4096)
 def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
     """From a logical array with these byte strides to a buffer of `shape`."""
     check_storable(shape)
@@ -74,7 +71,6 @@ def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
         return pack_lookup(array_strides, shape, why)
 
 
-@functools.lru_cache(maxsize=4096)
 def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
     """From a buffer of `shape` to a logical array with these byte strides."""
     check_storable(shape)

@@ -10,6 +10,7 @@ from gpulayout.cpu import cache_blocks
 from gpulayout.cpu import plan as host_plans
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.moves.move import Piece, pack_move, relayout_move, strided_move
+from tests.support.kept import forget_transfers
 
 ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
 
@@ -128,13 +129,11 @@ def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, elem
         assert target.tobytes() == array.tobytes()
 
 
-def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, request):
+def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, plans_anew):
     """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
     for module, name, value in ((host_plans, "SMALL_BYTES", 0), (host_plans, "LONGEST_ELEMENT", 12), (host_plans, "RECORD_BYTES", 0),
                                 (cache_blocks, "LEAST_BYTES", 0), (cache_blocks, "SECOND_CACHE_BYTES", 0), (cache_blocks, "BLOCK_RUN", 3), (cache_blocks, "LEAST_BLOCKS", 1000), (cache_blocks, "STREAMS", 1)):
         monkeypatch.setattr(module, name, value)
-    host_plans.host_plan.cache_clear()                     # plans made with the real limits
-    request.addfinalizer(host_plans.host_plan.cache_clear)
     tiled = 0
     for dimensions, grown in itertools.product(((4, 5, 3), (2, 3, 2, 4), (7, 5)), (0, 1, 2)):
         widths = tuple(size + grown * (dim % 2) for dim, size in enumerate(dimensions))
@@ -143,24 +142,22 @@ def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, request):
             array = np.arange(math.prod(dimensions), dtype=np.int32).reshape(dimensions)
             move = strided_move(shape, array.strides, shape.byte_strides, widths)
             target = np.full(shape.buffer_size, -2, np.int32)
-            NumpyBackend().move((Piece(move),), array, target)
+            NumpyBackend().prepare((Piece(move),)).carry_out(array, target)
             assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
             tiled += host_plans.host_plan(move).cache_block is not None
     assert tiled > 30
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, request):
+def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, plans_anew):
     """Slabs, fills of everything and channels, cut along every axis that can be, in shares of every size."""
     for name, value in (("SMALL_BYTES", 0), ("CHUNK_BYTES", 24), ("SHARE_BYTES", 30)):
         monkeypatch.setattr(host_plans, name, value)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", str(threads))
-    host_plans.host_plan.cache_clear()
-    request.addfinalizer(host_plans.host_plan.cache_clear)
     seen = set()
     for whole, dimensions, grown in itertools.product((0, 1024), ((3, 200), (200, 3), (4, 5, 6), (2, 200, 3), (0, 5)), itertools.product((0, 1, 5), repeat=2)):
         monkeypatch.setattr(host_plans, "FILL_WHOLE_BYTES", whole)
-        host_plans.host_plan.cache_clear()
+        forget_transfers()
         widths = tuple(size + grown[dim % 2] for dim, size in enumerate(dimensions))
         for order in itertools.permutations(range(len(dimensions))):
             shape = gl.Shape("s16", dimensions, gl.Layout(order, padded_dimensions=widths, padding_value=-1))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import threads
+from gpulayout.cpu import run, threads
 
 MATRIX = gl.Shape("f32", (1031, 1033))
 TURNED = MATRIX.with_layout(gl.Layout((0, 1)))
@@ -35,7 +35,7 @@ def sharing_ends():
     """Threads that never end cannot be stopped, and no test here would say so; a process can be killed, so one goes first."""
     done = in_a_new_process("""
 import time
-from gpulayout.cpu import threads
+from gpulayout.cpu import run, threads
 parts = []
 def work(first, last):
     parts.append((first, last))
@@ -271,6 +271,25 @@ def test_the_number_of_threads_is_asked_once(monkeypatch):
     assert sorted(parts) == [0, 2, 4]
 
 
+@pytest.mark.parametrize("source, target, asked", [
+    ("f32[1000,1200]", "{0,1}", 1), ("f32[1000,1200]", "{0,1:PD(1024,1280)}", 1), ("f32[1000,1200]", "{1,0:PD(1024,1280)}", 1),
+    ("f32[1000,1200]{1,0:T(900,1100)}", "{0,1:T(8,128)}", 1), ("s4[1200,1000]{1,0:E(4)}", "{0,1:E(4)}", 1),
+    ("s4[1031,1021]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", 1), ("f32[16,16]", "{0,1}", 0), ("f32[30,43]{1,0:T(7,8)}", "{0,1}", 0),
+    ("s4[12,10]{1,0:E(4)}", "{0,1:E(4)}", 0), ("s4[31,21]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", 0)])
+def test_a_call_asks_for_the_number_of_threads_once_where_it_is_worth_two(monkeypatch, source, target, asked):
+    plan, counts = gl.plan(source, target), []
+    buffer = np.zeros(plan.source.buffer_length, plan.source.buffer_dtype)
+    monkeypatch.setattr(run, "thread_count", lambda: counts.append(1) or 2)
+    monkeypatch.setattr(threads, "thread_count", lambda: pytest.fail("asked once more"))
+    for _ in range(2):
+        counts.clear()
+        plan(buffer)
+        assert len(counts) == asked
+    counts.clear()
+    gl.relayout_many([(buffer, plan.source, plan.target)] * 3)
+    assert len(counts) == 1
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread here")
 def test_interrupts_wait_until_nobody_writes(three_threads):
     """Ctrl-C, twice, while the caller waits for the others."""
@@ -360,7 +379,7 @@ def test_the_number_is_what_is_asked_for_or_the_cores_of_this_process(monkeypatc
 PRELUDE = """
 import os, threading, numpy as np, gpulayout as gl
 from _thread import _count as started
-from gpulayout.cpu import threads
+from gpulayout.cpu import run, threads
 from tests.cpu.test_threads import moved_right
 """
 

@@ -4,7 +4,6 @@ import math
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout import Layout, LayoutError, Shape, stride_table

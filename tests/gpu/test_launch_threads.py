@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import relayout
 from gpulayout.gpu import argument_blocks
 from tests.support import executors, fake_cuda, fake_cupy
+from tests.support.kept import forget_transfers
 from tests.support.prepared import LAUNCH, expected, kinds, numbers, prepared
 
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing()))]
@@ -170,7 +170,7 @@ def test_kernels_are_compiled_once_however_many_threads_ask(cupy):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda buffer: gl.relayout(buffer, "f32[3,4]", "{0,1}").tolist(), buffers))
     assert fake_cupy.RawKernel.compiled == [0] and len({str(one) for one in found}) == 1
-    relayout._plan.cache_clear()
+    forget_transfers()
     gl.relayout(buffers[0], "f32[3,4]", "{0,1}")
     assert fake_cupy.RawKernel.compiled == [0]
 

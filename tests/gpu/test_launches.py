@@ -2,10 +2,14 @@
 
 A prepared plan with `out` is one launch and nothing else; so it may be captured in a CUDA graph, and many threads may share it.
 """
+import collections
+
 import numpy as np
 import pytest
 
 import gpulayout as gl
+from gpulayout.api import backends, sides
+from gpulayout.gpu import run as cuda_run
 from gpulayout.gpu.choose_kernel import kernel_plan
 from tests.support import executors, fake_cuda
 from tests.support.prepared import LAUNCH, expected, kinds, numbers, prepared
@@ -43,6 +47,56 @@ def test_without_out_the_result_is_all_that_is_allocated(cupy):
     assert kinds() == ["allocate", LAUNCH] and found.tolist() == expected(plan, buffer)
 
 
+CALLS = {"plan": lambda buffer, matrix: gl.plan("f32[12,20]", "{0,1}")(buffer),
+         "relayout": lambda buffer, matrix: gl.relayout(buffer, "f32[12,20]", "{0,1}"),
+         "relayout of several pieces": lambda buffer, matrix: gl.relayout(buffer, "f32[12,20]", "{1,0:T(5,7)}"),
+         "pack": lambda buffer, matrix: gl.pack(matrix, "f32[12,20]{0,1:PD(13,20)}"),
+         "pack, a layout's text": lambda buffer, matrix: gl.pack(matrix, "{0,1}"),
+         "pack, a layout": lambda buffer, matrix: gl.pack(matrix.T, gl.Layout((0, 1))),
+         "unpack": lambda buffer, matrix: gl.unpack(buffer, "f32[12,20]{0,1}")}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_without_out_prepares_its_launch_once_and_never_again(cupy, monkeypatch, name):
+    """However often it is called: pieces are prepared once, a launch planned and prepared once, and nothing is checked again."""
+    counts = collections.Counter()
+
+    def counted(owner, function, word):
+        real = getattr(owner, function)
+        monkeypatch.setattr(owner, function, lambda *given, **named: counts.update([word]) or real(*given, **named))
+
+    counted(cuda_run.CudaBackend, "prepare", "pieces")
+    counted(cuda_run.CudaBackend, "start_of_move", "launch")
+    counted(cuda_run.CudaBackend, "start_of_pieces", "launch")
+    for side in (sides.BufferSide, sides.ArraySide):
+        counted(side, "check", "check")
+    buffer = numbers(cupy, 240)
+    matrix = buffer.reshape(12, 20)
+    first = CALLS[name](buffer, matrix).tolist()
+    assert counts["pieces"] == counts["launch"] == 1 and counts["check"]
+    counts.clear()
+    fake_cuda.calls.clear()
+    assert [CALLS[name](buffer, matrix).tolist() for _ in range(3)] == [first] * 3
+    assert not counts and kinds() == ["allocate", LAUNCH] * 3
+    buffer += 1
+    assert CALLS[name](buffer, matrix).tolist() != first              # the new arrays are written each time
+
+
+def test_without_out_other_buffers_and_devices_are_met_with_their_own_launch(cupy):
+    plan, _, _ = prepared(cupy)
+    memory = numbers(cupy, 600)
+    with cupy.cuda.Device(1):
+        elsewhere = numbers(cupy, 240, first=7)
+    for _ in range(2):
+        for buffer in (memory[:240], memory[1:241], elsewhere, memory[1:242]):
+            found = plan(buffer)
+            assert found.tolist() == expected(plan, buffer) and found.device == buffer.device
+    with pytest.raises(BufferError, match="^buffer has 239 elements, but f32"):
+        plan(memory[:239])
+    with pytest.raises(TypeError, match="^buffer has dtype int32"):
+        plan(memory[:240].view(np.int32))
+
+
 def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
     plan, _, _ = prepared(cupy)
     memory, room = numbers(cupy, 600), cupy.empty(600, np.float32)
@@ -51,7 +105,7 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
         assert plan(buffer, out) is out
         assert out.tolist() == expected(plan, buffer)
     assert kinds()[-7:] == [LAUNCH] * 7
-    kept, = plan._repeated.values()
+    kept = plan.prepared[backends.gpu_backend()]
     assert len(kept._starts) >= 3                                     # buffers at other phases; none in another's place
 
 
@@ -62,7 +116,7 @@ def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
         room[...] = 0
         plan(memory[:length], room[:length])
         assert room[:240].tolist() == expected(plan, memory) and not room[240:].any()
-    kept, = plan._repeated.values()
+    kept = plan.prepared[backends.gpu_backend()]
     assert 0 < len(kept._starts) <= kept.MOST
 
 

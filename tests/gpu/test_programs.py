@@ -28,6 +28,11 @@ def test_the_small_launches_reach_every_kernel_file():
     assert set(said.rpartition("kernel files: ")[2].strip().split(", ")) == set(kernel_files())
 
 
+def test_host_calls_are_printed_beside_cupys():
+    title, head, *rows = on_gpu.run("ci/host_calls.py", "--backend", "cupy", "--rounds", "2", "--calls", "3").splitlines()
+    assert "medians of 2 rounds of 3 calls" in title and "nearest of cupy" in head and len(rows) > 10
+
+
 @pytest.mark.parametrize("only", ["pack f32 8191", "convert_linear rank 3 int32"])
 def test_the_benchmarks_run(tmp_path, only):
     file = tmp_path / "figures.json"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import ITEMS
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program

@@ -157,12 +157,8 @@ def test_text_of_any_length_reads_back_as_the_same_shape(shape):
 
 def test_the_shapes_of_long_texts_are_not_kept():
     """1024 of them would fill the memory; those of short texts are."""
-    short, long = ("u8[" + "1," * count + "2]" for count in (10, 5000))
+    short, long = ("u8[" + "1," * count + "2]" for count in (10, 500))
     assert as_shape(short) is as_shape(short) and as_shape(long) is not as_shape(long)
-    tiles = (gl.Tile((2,)),) * 100
-    kept = digits._cuts.cache_info().currsize
-    digits.cuts((3, 5), tiles)
-    assert digits._cuts.cache_info().currsize == kept
 
 
 @given(st.text(alphabet="f32sbpred[]{}(),:PDVTLESCM#?<=0123456789-/*. \n\u0663\uff11\0", max_size=60))

@@ -184,13 +184,12 @@ TURNED = [("[256,192]{1,0:%s}", "{0,1:%s}"), ("[64,3,96]{2,1,0:%s}", "{0,1,2:PD(
 
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 @pytest.mark.parametrize("dimensions, target_text", TURNED)
-def test_other_minor_dimensions(executor, monkeypatch, name, dimensions, target_text):
+def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensions, target_text):
     """Sizes of whole bytes, some of them of whole words: square blocks are turned, tile by tile."""
     monkeypatch.setattr(packed_plan, "_LEAST_TURNED", 0)
     monkeypatch.setattr(packed_plan, "_TURNED_BYTES", 2000)
     monkeypatch.setattr(packed_plan, "_TURNED_RUN", 4)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
-    packed_plan.packed_plan_of.cache_clear()
     packed = f"E({BITS[name]})"
     source = gl.parse_shape(name + dimensions % packed)
     target = source.with_layout(target_text % packed)
@@ -200,15 +199,13 @@ def test_other_minor_dimensions(executor, monkeypatch, name, dimensions, target_
         gl.relayout(buffer, source, target, out=out)
         assert executor.host(out).tolist() == buffer_of(target).tolist()
         assert guards_intact(executor, memory, 8, target.nbytes)
-    packed_plan.packed_plan_of.cache_clear()
 
 
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
-def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypatch, name):
+def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypatch, plans_anew, name):
     """The last of several chunks ends inside of a byte."""
     monkeypatch.setattr(packed_plan, "_CHUNK", 64)
     monkeypatch.setattr(packed_plan, "_FAR_CHUNK", 64)
-    packed_plan.packed_plan_of.cache_clear()
     packed = f"E({BITS[name]})"
     for sizes, order in (("[7,19]", "1,0"), ("[7,19]", "0,1"), ("[201]", "0")):
         source = gl.parse_shape(f"{name}{sizes}{{{order}:{packed}}}")
@@ -217,7 +214,6 @@ def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypat
         assert target.buffer_size * BITS[name] % 8
         found = gl.relayout(source_buffer(executor, buffer_of(source)), source, target)
         assert executor.host(found).tolist() == buffer_of(target).tolist(), str(target)
-    packed_plan.packed_plan_of.cache_clear()
 
 
 def test_which_moves_are_turned():
@@ -252,7 +248,7 @@ def test_chunks_of_large_moves():
 def test_a_broken_twin_is_caught():
     """The first element in the high bits, writing and reading; round trips alone would not see it."""
     shape, array = gl.parse_shape("s4[5]{0:E(4)}"), logical("s4", (5,))
-    real = packed_run.packed, packed_plan.parts
+    real = packed_run.packed, packed_run.parts
     swapped = mock.patch.object(packed_run, "packed", lambda scratch, bits: real[0](scratch.reshape(-1, 2)[:, ::-1].ravel() if bits < 8 else scratch, bits))
     one_by_one = mock.patch.object(packed_run, "whole_bytes", lambda move, box: None)
     turned = mock.patch.object(packed_run, "parts", lambda move, box: (part._replace(shift=4 - part.shift) for part in real[1](move, box)))

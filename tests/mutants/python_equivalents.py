@@ -11,8 +11,6 @@ EQUIVALENTS = {
      "return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if not short % word == 0 else 1)"): _CHOICE,
     ("gpulayout/gpu/many_axes/shared_box.py", 'covered = stride * (axes[k].bound if side == "source" else extent)',
      'covered = stride * (axes[k].bound if not side == "source" else extent)'): _CHOICE,
-    ("gpulayout/cpu/views.py", "if flags.c_contiguous or flags.f_contiguous:", "if flags.c_contiguous and flags.f_contiguous:"):
-        "the other way, by the address, serves arrays without gaps too",
     ("gpulayout/moves/regions.py", "if extent > period and (start < step or within or size % step):",
      "if extent > period and (start < step or within or size & step):"): "both ways of cutting are right: other pieces, the same bytes",
     ("gpulayout/gpu/many_axes/plan.py",
@@ -24,23 +22,20 @@ EQUIVALENTS = {
      "return any(digit.bound is not None or digit.cut == UNCUT for digit in self.rows)"): "rows are checked that need not be",
     ("gpulayout/cpu/plan.py", "SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save",
      "SMALL_BYTES = 1 << 15        # up to here the remedies cost more than they save"): _CHOICE,
-    ("gpulayout/cpu/packed_plan.py", "return PackedPlan(_part(_LOOKED_UP_CHUNK, threads), True, in_place)",
-     "return PackedPlan(_part(_LOOKED_UP_CHUNK, threads), False, in_place)"): _CHOICE,
+    ("gpulayout/cpu/packed_plan.py", "return PackedPlan(move, threads, _part(_LOOKED_UP_CHUNK, threads), True, in_place)",
+     "return PackedPlan(move, threads, _part(_LOOKED_UP_CHUNK, threads), False, in_place)"): _CHOICE,
     ("gpulayout/cpu/packed_plan.py", "_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16        # slots",
      "_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16        # slots"): "chunks of the least size, a whole number: only slower",
     ("gpulayout/moves/pieces.py", "*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)",
      "*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)"): "no coordinate of an axis of one place is multiplied by its stride",
-    ("gpulayout/cpu/run.py", "for move, source_offset, target_offset in pieces if len(pieces) == 1 else host_pieces(pieces):",
-     "for move, source_offset, target_offset in pieces if len(pieces) == 2 else host_pieces(pieces):"):
-        "host_pieces gives back a single piece; of two it only fills first what would be filled later",
     ("gpulayout/cpu/lookup.py", "found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)          # one that can be read",
      "found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)          # one that can be read"):
         "any place of the source will do, and the number of one before the first counts from the end",
     ("gpulayout/cpu/index.py", "SHARE = 1 << 18              # indices from which on another thread is worth its start",
      "SHARE = 1 << 19              # indices from which on another thread is worth its start"): _CHOICE,
-    ("gpulayout/api/explain.py",
-     """return f"{counted(move.place_count, 'place')} looked up one by one" + ", then packed" * (move.target_bits < 8)""",
-     """return f"{counted(move.place_count, 'place')} looked up one by one" + ", then packed" * (move.target_bits != 8)"""):
+    ("gpulayout/cpu/lookup.py",
+     """return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (self.move.target_bits < 8)""",
+     """return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (self.move.target_bits != 8)"""):
         "8 is the most that target_bits can be",
     ("gpulayout/gpu/many_axes/shared_box.py", "even = {-(-extent // pieces) for pieces in range(2, 9)}",
      "even = {-(-extent // pieces) for pieces in range( 1, 9)}"): _CHOICE,

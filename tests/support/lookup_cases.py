@@ -12,24 +12,21 @@ from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves import pieces
 from gpulayout.moves.lookup_move import LookupMove
 from tests.support import packed_reference
+from tests.support.kept import forget_transfers
 from tests.support.kernel_cases import BLOCK, forced_bits
 from tests.support.simt.record import Buffer, Record
 from tests.support.tiled_cases import expected_buffer
-
-PLANNERS = (pieces.relayout_pieces, pieces.pack_pieces, pieces.unpack_pieces)
 
 
 @contextlib.contextmanager
 def few_pieces(most=0):
     """Within this context moves of tiled layouts are looked up when they would be more than so many boxes."""
     with mock.patch.multiple(pieces, LEAST_PIECES=most, MOST_PIECES=most):
-        for planner in PLANNERS:
-            planner.cache_clear()
+        forget_transfers()
         try:
             yield
         finally:
-            for planner in PLANNERS:
-                planner.cache_clear()
+            forget_transfers()
 
 
 def content(shape):

@@ -1,0 +1,116 @@
+"""A range of slots of a packed move as stretches along its axes, and the bytes that these are on both sides.
+
+In the axes of a move a range of slots is a few stretches: 5 x 3 places from number 3 to 11 are 3..4 of row 0, row 1, and 0..1 of
+row 2.
+
+NumPy reads bytes, not slots.  Along an axis whose stride is no whole number of bytes, neighbours lie at different bits, but
+every second one, or fourth or eighth, at the same: a stretch is read in as many parts, each of one shift.
+s4 rows of 3 slots: elements 0, 2 of rows 0, 2, 4, ... are bytes 0, 1, 3, 4, ... without a shift; 1 is byte 0 shifted by 4 bits.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gpulayout.moves.move import Slab
+from gpulayout.moves.packed_move import PackedMove
+
+
+class Stretch(NamedTuple):
+    """A stretch of a chunk, `first` coordinates and `sizes` minor first, of which the `inside` sizes are elements.
+
+    place    from the chunk's first slot
+    source   of the first element, from the source's first slot
+    """
+
+    first: tuple[int, ...]
+    sizes: tuple[int, ...]
+    inside: tuple[int, ...]
+    place: int
+    source: int
+
+
+class Part(NamedTuple):
+    """Elements of a stretch that begin at the same bit of their bytes.
+
+    shift      that bit
+    source     bytes of the source, from its first one: `target_offset` and `target_strides` of the block are theirs
+    elements   which of the stretch's coordinates, minor first
+    """
+
+    shift: int
+    source: Slab
+    elements: tuple[slice, ...]
+
+
+def stretches(move: PackedMove, begin: int, end: int) -> Iterator[Stretch]:
+    """The stretches that make up the slots begin..end-1."""
+    strides = move.steps, [axis.source_stride for axis in move.axes]
+    for first, sizes in _ranges([axis.extent for axis in move.axes], begin, end):
+        inside = tuple(max(min(size, axis.bound - start), 0) for size, start, axis in zip(sizes, first, move.axes))
+        place, source = (sum(map(int.__mul__, first, steps)) for steps in strides)
+        yield Stretch(first, sizes, inside, place - begin, move.start + source)
+
+
+def written(move: PackedMove, begin: int, end: int) -> Iterator[Slab]:
+    """The slabs of the target that take the bytes of the slots begin..end-1, in their order."""
+    per = 8 // move.target_bits
+    if move.is_dense:
+        yield Slab((-(-(end - begin) // per),), (), begin // per, (1,))
+        return
+    minor, *others = move.axes
+    extents = [minor.extent // per, *(axis.extent for axis in others)]
+    strides = [1 if per > 1 else minor.target_stride, *(axis.target_stride // per for axis in others)]
+    for first, sizes in _ranges(extents, begin // per, end // per):
+        yield Slab(sizes[::-1], (), sum(map(int.__mul__, first, strides)), tuple(reversed(strides)))
+
+
+def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(first coordinates, sizes), minor first, of the stretches that make up the places begin..end-1, in their order."""
+    if begin >= end:
+        return
+    *below, _ = extents
+    if not below:
+        yield (begin,), (end - begin,)
+        return
+    inner = math.prod(below)
+    row, start = divmod(begin, inner)
+    if start or end - begin < inner:                     # up to the end of the row that it begins in
+        for first, sizes in _ranges(below, start, min(inner, start + end - begin)):
+            yield (*first, row), (*sizes, 1)
+        yield from _ranges(extents, min((row + 1) * inner, end), end)
+        return
+    rows = (end - begin) // inner
+    yield (*[0] * len(below), row), (*below, rows)
+    yield from _ranges(extents, begin + rows * inner, end)
+
+
+def whole_bytes(move: PackedMove, stretch: Stretch) -> Slab | None:
+    """The bytes of the source that a stretch's elements are, whole and in their order; None where some are cut or turned."""
+    per = 8 // move.source_bits
+    minor, *others = move.axes
+    if per == 1 or minor.source_stride != 1 or stretch.inside[0] % per or stretch.source % per or any(axis.source_stride % per for axis in others):
+        return None
+    shape = (*stretch.inside[:0:-1], stretch.inside[0] // per)
+    return Slab(shape, (), stretch.source // per, (*(axis.source_stride // per for axis in reversed(others)), 1))
+
+
+def parts(move: PackedMove, stretch: Stretch) -> Iterator[Part]:
+    """The elements of a stretch in parts of one shift each."""
+    per = 8 // move.source_bits
+    found = periods(move)
+    for residues in itertools.product(*(range(min(period, size)) for period, size in zip(found, stretch.inside))):
+        slot = stretch.source + sum(residue * axis.source_stride for residue, axis in zip(residues, move.axes))
+        sizes = [-(-(size - residue) // period) for size, residue, period in zip(stretch.inside, residues, found)]
+        strides = [axis.source_stride * period // per for axis, period in zip(move.axes, found)]
+        slab = Slab(tuple(reversed(sizes)), (), slot // per, tuple(reversed(strides)))
+        yield Part(slot % per * move.source_bits, slab, tuple(slice(residue, size, period) for residue, size, period in
+                                                               zip(residues, stretch.inside, found)))
+
+
+def periods(move: PackedMove) -> list[int]:
+    """For every axis, after how many steps it stands at the same bit of a byte again."""
+    per = 8 // move.source_bits
+    return [per // math.gcd(axis.source_stride, per) for axis in move.axes]

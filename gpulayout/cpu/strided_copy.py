@@ -1,0 +1,174 @@
+"""A strided copy as NumPy carries it out: whole, in chunks, by channels or in cache blocks, and the padding beside it.
+
+`plan` decides which; here it is done and put into words.
+"""
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gpulayout.cpu.cache_blocks import scratch_bytes
+from gpulayout.cpu.threads import MOST_THREADS, share
+from gpulayout.cpu.views import strided_view, word_of
+from gpulayout.layout.cached import cached_property
+from gpulayout.layout.checks import counted
+from gpulayout.moves.move import Move, Slab
+from gpulayout.moves.words import axes_text, tile_text
+
+
+class Fill(NamedTuple):
+    """Places that get the padding value.
+
+    slab     their places, axes as in the move, major first
+    share    the least number of places along the major axis for a thread, where it is not filled chunk by chunk; 0 for none
+    """
+
+    slab: Slab
+    share: int
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """One copy, and fills of padding.  Work is counted in places along one axis, or in cache blocks; threads share it.
+
+    move           what is carried out
+    threads        how many there are to share it
+    itemsize       bytes of an element as NumPy moves it: several of the caller's where they stay together
+    slab           all elements as one strided copy, axes major first
+    by_channels    whether the last axis is copied one place after the other
+    cache_block    extents of what goes through a scratch array; None copies directly
+    scratch        strides of that array in bytes, axes as in the slab
+    cut, fill_cut  the axis that work without cache blocks is cut along, as an axis of the slab and of the fills
+    chunk          places along it that are filled and copied before the next ones; 0 takes a thread's share at once
+    count          places along it, or cache blocks
+    share          the least number of them for a thread; 0 leaves all to the caller
+    fills          the places that get the padding value: chunk by chunk, but all at once beside cache blocks
+    fills_first    the fills cover elements too; else they come after the copy, while new memory is still in the cache
+    """
+
+    move: Move
+    threads: int
+    itemsize: int
+    slab: Slab
+    by_channels: bool
+    cache_block: tuple[int, ...] | None
+    scratch: tuple[int, ...] | None
+    cut: int
+    fill_cut: int
+    chunk: int
+    count: int
+    share: int
+    fills: tuple[Fill, ...]
+    fills_first: bool
+
+    @property
+    def most_threads(self) -> int:
+        """How many threads the move is worth, if there are so many."""
+        return min(max(self.count // self.share, 1), MOST_THREADS) if self.share else 1
+
+    @cached_property
+    def _words(self) -> tuple[np.dtype, np.dtype, np.generic]:
+        """An element as NumPy moves it, one of the move, and the pad."""
+        word = word_of(self.move.itemsize)
+        return word_of(self.itemsize), word, np.frombuffer(self.move.pad, word)[0]
+
+    def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+        """Move between two arrays, from so many bytes after the first element of each."""
+        word, slab = self._words[0], self.slab
+        reading = strided_view(source, word, slab.shape, source_offset, slab.source_strides)
+        writing = strided_view(target, word, slab.shape, target_offset, slab.target_strides)
+        fills = self._padding(target, target_offset) if self.fills else ()
+        if self.cache_block:
+            _copy_blocked(reading, writing, self, fills)
+        elif self.chunk or self.share:
+            share(functools.partial(_copy_part, reading, writing, self, fills), self.count, self.share, self.threads)
+        else:
+            _copy_whole(reading, writing, self, fills)
+
+    def _padding(self, target: np.ndarray, offset: int) -> list[_Padding]:
+        _, word, pad = self._words
+        return [_Padding(strided_view(target, word, fill.slab.shape, offset + fill.slab.target_offset, fill.slab.target_strides), pad, fill)
+                for fill in self.fills]
+
+    def describe(self) -> str:
+        """What is done, in words."""
+        text = f"one np.copyto over {axes_text(len(self.slab.shape))}"
+        if self.cache_block:
+            text = f"cache blocks of {tile_text(self.cache_block)}, through a scratch array"
+        elif self.by_channels:
+            text = f"{counted(self.slab.shape[-1], 'channel')} one after the other, over {axes_text(len(self.slab.shape))}"
+        if self.itemsize > self.move.itemsize:
+            text += f", elements of {self.itemsize} bytes"
+        text += f" and {counted(len(self.fills), 'fill')} of padding" if self.fills else ""
+        text += f", {counted(-(-self.count // self.chunk), 'chunk')} one after the other" if self.chunk else ""
+        return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
+
+    def as_json(self) -> dict:
+        """What is done, as plain values: a copy over axes that may be fewer than the move's, in elements that may be larger, and fills."""
+        axes = zip(*(values[::-1] for values in (self.slab.shape, self.slab.source_strides, self.slab.target_strides)))
+        return {"element_bytes": self.itemsize, "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
+                "tile": self.cache_block and self.cache_block[::-1], "by_channels": self.by_channels, "piece": self.chunk,
+                "threads": self.most_threads, "fills": [math.prod(fill.slab.shape) for fill in self.fills], "fills_first": self.fills_first}
+
+
+class _Padding(NamedTuple):
+    """Places of the target, and the element they get."""
+
+    places: np.ndarray
+    pad: np.generic
+    fill: Fill
+
+
+def _copy_whole(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding]) -> None:
+    if plan.fills_first:
+        for places, pad, _ in fills:
+            places[...] = pad
+    if not plan.by_channels:
+        target[...] = source                     # np.copyto without its dispatch, which would be a tenth of a small move
+    else:
+        for channel in range(source.shape[-1]):
+            target[..., channel] = source[..., channel]
+    if not plan.fills_first:
+        for places, pad, _ in fills:
+            places[...] = pad
+
+
+def _copy_part(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding], first: int, last: int) -> None:
+    """What lies between two coordinates of the axis that threads share, chunk by chunk."""
+    before, fill_before = (slice(None),) * plan.cut, (slice(None),) * plan.fill_cut
+    for start in range(first, last, plan.chunk or last - first):
+        stop = min(start + (plan.chunk or last), last)
+        part = (*before, slice(start, stop))
+        padding = [_Padding(places[(*fill_before, slice(start, stop))], pad, fill) for places, pad, fill in fills]
+        _copy_whole(source[part], target[part], plan, padding)
+
+
+def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding]) -> None:
+    """Cache blocks that threads share, and padding before or after all of them."""
+    copy = functools.partial(share, functools.partial(_copy_blocks, source, target, plan), plan.count, plan.share, plan.threads)
+    fill = [functools.partial(share, functools.partial(_fill_part, places, pad), len(places), fill.share, plan.threads) for places, pad, fill in fills]
+    for work in (*fill, copy) if plan.fills_first else (copy, *fill):
+        work()
+
+
+def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> None:
+    places[first:last] = pad
+
+
+def _copy_blocks(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: int, last: int) -> None:
+    """Some of the cache blocks, each in runs of the source into a scratch array and in runs of the target out of it."""
+    corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.cache_block)))
+    memory = np.empty(scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch), np.uint8)
+    scratch = np.ndarray(plan.cache_block, source.dtype, memory, 0, plan.scratch)
+    for corner in itertools.islice(corners, first, last):
+        box = tuple([slice(start, start + step) for start, step in zip(corner, plan.cache_block)])
+        part = source[box]
+        kept = scratch[tuple([slice(size) for size in part.shape])]
+        kept[...] = part
+        target[box] = kept

@@ -4,7 +4,6 @@ One operand per dimension, of any integer types and any shapes that broadcast, o
 """
 from __future__ import annotations
 
-import functools
 import string
 
 import numpy as np
@@ -17,7 +16,6 @@ _LETTERS = string.ascii_uppercase.replace("L", "")
 MAX_OPERANDS = len(_LETTERS)
 
 
-@functools.cache
 def linearize_text(rank: int) -> tuple[str, str, str]:
     """(input parameters, output parameters, operation) in the notation of `cupy.ElementwiseKernel`.
 
@@ -32,7 +30,6 @@ def linearize_text(rank: int) -> tuple[str, str, str]:
     return ", ".join(inputs), "L linear, raw uint64 offender", operation
 
 
-@functools.lru_cache(maxsize=1024)
 def linearize_scalars(program: IndexProgram, mode: str) -> tuple[np.uint64, ...]:
     """What follows the operands: bound and stride of every dimension, and the mode.  The program is a dot product."""
     pairs = ((each.bound, each.adds[0].weight if each.adds else 0) for each in program.instructions)

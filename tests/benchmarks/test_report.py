@@ -36,8 +36,9 @@ MACHINE = {"cpu": "Imaginary 1", "cores": 2, "threads": 2, "python": "3", "packa
 def record_of(name, fraction, goal=None, peers=(("torch copy_", "warm", 2.0),), group="2-D"):
     ours = 1e-3 / fraction
     return {"case": name, "group": group, "goal": goal, "bytes_moved": 4.3e9, "copy_s": 1e-3, "statistic": "median", "runs": [
-        run_of("cudaMemcpyAsync", "copy", 1e-3), run_of(OURS, "warm", ours, fraction_of_copy=fraction), run_of(OURS, "fresh", ours),
-        *(run_of(peer, output, ours * against, against=against) for peer, output, against in peers)]}
+        run_of("cudaMemcpyAsync", "copy", 1e-3),
+        *(run_of(peer, output, ours * against, against=against, fraction_of_copy=fraction / against) for peer, output, against in peers),
+        run_of(OURS, "warm", ours, fraction_of_copy=fraction), run_of(OURS, "fresh", ours)]}
 
 
 @pytest.fixture

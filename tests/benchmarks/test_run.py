@@ -94,6 +94,7 @@ def test_small_calls_take_more_rounds(monkeypatch):
     side.cases = {"small": CASES, "cases": [], "ttc": SWEEP}
     run_all(side)
     assert side.efforts == 3 * [Effort(12, 5e-3, (1000, 5000))] + [side.effort]
+    assert Run(side, tiny=True).effort == Effort(3, 1e-3, (1, 3), (10, 20)) and Run(side, rounds=2).effort.rounds == 2
 
 
 def test_a_full_run_goes_on_with_the_long_list(monkeypatch):
@@ -180,6 +181,12 @@ def test_a_dash_is_no_file(option, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         command.main(["--quick", "--only", "f16 8x8x8", option, "-"])
     assert caught.value.code == 2 and "a file of that name is './-'" in capsys.readouterr().err and os.listdir() == []
+
+
+def test_a_case_that_fails_gives_the_exit_status_1(monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.peers.arrays.gl.relayout", lambda *buffers, out: out)
+    assert command.main(["--backend", "numpy", "--quick", "--rounds", "1", "--only", "16x16"]) == 1
+    assert "- not run: f32 16x16: AssertionError: " in capsys.readouterr().out
 
 
 # ---- who agrees --------------------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ from benchmarks.cases.case import Case
 from benchmarks.cases.cpu import SMALL_CASES
 from benchmarks.cases.cpu_goals import INDICES, PADDINGS, RELAYOUTS
 from benchmarks.clock import Effort
-from benchmarks.numpy_side import COPY, NumpySide
+from benchmarks.numpy_side import NumpySide
 from benchmarks.peers import stages
 from benchmarks.peers.agreement import agreeing
 from benchmarks.peers.arrays import array_contenders, small_calls
-from benchmarks.peers.contender import Contender, Prepared
+from benchmarks.peers.contender import COPY, Contender, Prepared
 from benchmarks.peers.inputs import input_and_output
 from benchmarks.peers.jax_peer import JaxPeer
 from benchmarks.peers.torch_peer import EagerTorch

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.goals import COPY, JAX, MEGABYTE, NAIVE, TORCH, Figure, Goal, case_goals, goals, middle
-from benchmarks.peers.contender import OURS
+from benchmarks.goals import JAX, MEGABYTE, NAIVE, TORCH, Figure, Goal, case_goals, goals, middle
+from benchmarks.peers.contender import COPY, OURS
 from benchmarks.record import Record, above_first, best_peer, fraction_of, ratio, seconds_of, time_of
 
 NAMED = ("numpy", "torch", "jax")

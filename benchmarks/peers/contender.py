@@ -8,6 +8,7 @@ from benchmarks.cases.case import Case
 
 OURS = "gpulayout"
 PREPARED_CALL = f"{OURS} plan(buffer, out)"
+COPY = "numpy.copyto of one run"
 UNPLANNED_CALL = f"{OURS} relayout(buffer, source, target, out=out)"
 
 

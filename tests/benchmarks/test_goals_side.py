@@ -10,11 +10,11 @@ from benchmarks import __main__ as command
 from benchmarks import goals_side
 from benchmarks.cases.cpu_goals import INDICES, PADDINGS, RELAYOUTS, REVERSAL
 from benchmarks.clock import WallClock
-from benchmarks.goals import COPY, JAX, NAIVE
+from benchmarks.goals import JAX, NAIVE
 from benchmarks.goals_side import GoalsSide, scratch_bytes
 from benchmarks.numpy_side import NumpySide
 from benchmarks.peers.agreement import agreeing
-from benchmarks.peers.contender import OURS, PREPARED_CALL, UNPLANNED_CALL, Contender
+from benchmarks.peers.contender import COPY, OURS, PREPARED_CALL, UNPLANNED_CALL, Contender
 from benchmarks.run import Run
 
 

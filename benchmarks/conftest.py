@@ -26,15 +26,13 @@ def cuda_side():
     return CudaSide()
 
 
-@pytest.fixture(scope="session")
-def numpy_side():
-    return NumpySide()
+NUMPY_SIDE = NumpySide()
 
 
 @pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
 def side(request):
     """Where the arrays live: NumPy's on the CPU, CuPy's on a GPU."""
-    side = request.getfixturevalue("numpy_side" if request.param == "numpy" else "cuda_side")
+    side = NUMPY_SIDE if request.param == "numpy" else request.getfixturevalue("cuda_side")
     yield side
     side.release()
 

@@ -9,7 +9,6 @@ from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES
 from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.goals import JAX, NAIVE, TORCH, goals
 from benchmarks.peers.contender import COPY, OURS, PREPARED_CALL, UNPLANNED_CALL
-from benchmarks.record import ratio
 from benchmarks.report import WIDTH, report
 from ci import gpu_summary
 
@@ -212,12 +211,6 @@ def test_without_peers_their_lines_are_not_measured(cpu):
     verdicts = judged(cpu)
     assert verdicts["never below 1.0"] == verdicts["no case below 0.8 with two"] == (None, None, "not measured")
     assert verdicts["never below 0.95"][0] == (0.9, REVERSAL)
-
-
-def test_a_ratio_is_the_peers_time_over_ours_with_as_many_threads(cpu):
-    record = cpu["relayout"][0]
-    assert ratio(record, TORCH, "warm", 1) == 0.9 and ratio(record, TORCH, "warm", 2) == 0.9
-    assert ratio(record, NAIVE, "warm", 2, peer_threads=1) == 10.0 and ratio(record, "nobody", "warm", 1) is None
 
 
 # ---- what was recorded -----------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class GoalsSide(NumpySide):
             os.environ[VARIABLE] = self.before
 
     def set_threads(self, count: int) -> None:
-        """So many threads for everyone who can be told."""
+        """Set the number of threads of this library and of PyTorch."""
         os.environ[VARIABLE] = str(count)
         if self.torch:
             self.torch.set_num_threads(count)
@@ -147,7 +147,7 @@ def scratch_bytes(call: Callable[[], np.ndarray]) -> int:
 
 
 def _alone(peer: Contender) -> Contender:
-    """In one thread; a pause before it, as before everyone else."""
+    """In one thread, after the same pause as the others."""
     return peer._replace(threads=1, ready=functools.partial(_rest, peer))
 
 

@@ -1,4 +1,4 @@
-"""A run in Markdown tables that line up in a terminal too: what was reached, a row per case, and what is not there."""
+"""A run as Markdown tables that also line up in a terminal: the goals, a row for each case, and what is missing."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -140,7 +140,7 @@ def _missed(found: Record) -> list[str]:
 def _absent(found: Record) -> list[str]:
     """What has no figures, and why."""
     lines = [f"- peer not there: {name}: {why}" for name, why in found["peers_missing"].items()]
-    lines += [f"- peer not timed for want of time: {name}, {len(cases)} cases" for name, cases in found.get("peers_not_timed", {}).items()]
+    lines += [f"- peer not timed, out of time: {name}, {len(cases)} cases" for name, cases in found.get("peers_not_timed", {}).items()]
     lines += _listed([f"- peer refused: {one['peer']} on {one['case']}: {one['reason']}" for one in found["peers_refused"]])
     lines += _listed([f"- not run: {entry['case']}: {entry['reason']}" for entry in found["not_run"]])
     return [line[:WIDTH] for line in lines + [f"- left out: {name}: {why}" for name, why in found.get("left_out", {}).items()]]
@@ -157,7 +157,7 @@ def _threads(words: str, count: int) -> str:
 
 
 def _headings(found: Record, words: str = "") -> list[str]:
-    """One for each number of threads; what they have in common is said once."""
+    """One heading for each number of threads; only the first has the words."""
     first, last = found["counts"][0], found["counts"][-1]
     return [_threads(f"{words} " if words else "", first), _threads("", last)]
 

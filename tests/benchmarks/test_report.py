@@ -74,7 +74,7 @@ def test_a_gpu_s_report_says_what_was_met_and_what_was_missed(gpu):
     assert lines[start + 1:] == [
         "- u8 32749x8191, odd: of a copy: 0.55, wanted 0.60", "- f32 100000000x2: torch.compile copy_ (warm): 0.90, wanted 0.97",
         "- f32 a: of a copy: 0.70, wanted 0.75", "", "- peer not there: xyz: not installed",
-        "- peer not timed for want of time: torch.compile, 2 cases", "- peer refused: p on c: r", "- not run: linearize: needs 9 MiB",
+        "- peer not timed, out of time: torch.compile, 2 cases", "- peer refused: p on c: r", "- not run: linearize: needs 9 MiB",
         "- left out: tiles: not supported yet"]
 
 

@@ -10,7 +10,7 @@ from benchmarks.record import Record, above_first, best_peer, fraction_of, ratio
 NAMED = ("numpy", "torch", "jax")
 WIDTH = 108                      # characters of a line that is no row of a table
 LISTED = 6                       # entries of one kind that are named; the file has them all
-EVEN = 1.0                       # a ratio below it is a loss and stands in bold letters
+EVEN = 1.0                       # a ratio below it is a loss, printed in bold
 
 Cells = list[tuple[str, str]]    # the heading of each column, and the text in it
 
@@ -20,7 +20,7 @@ def report(found: Record) -> list[str]:
     lines = [_heading(found)]
     if found["quick"]:
         lines += ["", "Tiny arrays: no measure of speed, nothing is judged."]
-    lines += ["", "A ratio is the peer's time over ours; in bold letters where the peer is faster."]
+    lines += ["", "A ratio is the peer's time over ours, bold where the peer is faster; copy is our fraction of a plain copy's speed."]
     sections = [_table([_goal(found, goal) for goal in goals(found)]),
                 *(_table([row(found, record) for record in found.get(section, ())]) for section, row in _ROWS.items()), _sweep(found)]
     for section in (*sections, _missed(found), _absent(found)):

@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
                         help="the 57 tensor transpositions, as f32 and f64, 200 and 400 MB an array (on a GPU by default)")
     parser.add_argument("--rounds", type=int, help="samples per contender (GPU 5, else 7, full 7)")
     parser.add_argument("--time-limit", type=float, default=3600, metavar="SECONDS",
-                        help="start nothing after so many seconds; peers that compile are left out before cases")
+                        help="start no case after this time; peers that compile are left out first")
     return parser
 
 

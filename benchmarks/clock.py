@@ -60,8 +60,8 @@ class WallClock:
 class EventClock:
     """Time between two CUDA events around many launches on one stream.
 
-    lead   lead(calls) gives the stream work that lasts until so many calls are launched, so that the device never waits for
-           the host between the events: what is measured is the device alone, for a kernel of two microseconds too
+    lead   lead(calls) gives the stream work that lasts until this number of calls is launched.  The device then never waits for
+           the host between the events, and the time is the device's alone, even for a kernel of two microseconds
     """
 
     name = "events"

@@ -13,7 +13,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # Said of benchmarks that are skipped, because there is no GPU or too little memory.
+    # pytest-benchmark warns of a benchmark that is skipped, for lack of a GPU or of memory.
     config.addinivalue_line("filterwarnings", "ignore:Benchmark fixture was not used at all")
 
 
@@ -26,15 +26,13 @@ def cuda_side():
     return CudaSide()
 
 
-@pytest.fixture(scope="session")
-def numpy_side():
-    return NumpySide()
+NUMPY_SIDE = NumpySide()
 
 
 @pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
 def side(request):
     """Where the arrays live: NumPy's on the CPU, CuPy's on a GPU."""
-    side = request.getfixturevalue("numpy_side" if request.param == "numpy" else "cuda_side")
+    side = NUMPY_SIDE if request.param == "numpy" else request.getfixturevalue("cuda_side")
     yield side
     side.release()
 
@@ -63,7 +61,7 @@ def measure(benchmark, side, request):
             side.clock.synchronize()
 
         benchmark.pedantic(run, rounds=5, warmup_rounds=1)
-        if benchmark.stats:                                                       # there are none with --benchmark-disable
+        if benchmark.stats:          # None with --benchmark-disable
             seconds = benchmark.stats.stats.median
             copy = min(side.clock.sample(each, 1) for _ in range(5) for each in found.contenders if each.output == "copy")
             benchmark.extra_info.update(gb_per_s=case.bytes_moved / seconds / 1e9, fraction_of_copy=copy / seconds)

@@ -64,7 +64,7 @@ class CudaSide:
         return None if wanted < 0.9 * free else f"needs {wanted >> 20} MiB of device memory, {free >> 20} are free"
 
     def _pairs(self, case: Case) -> int:
-        """So many buffer pairs that by the time one comes round again the cache has forgotten it."""
+        """The number of buffer pairs that take turns: enough that the cache has dropped a pair before its next turn."""
         return max(1, -(-4 * self.l2_bytes // case.bytes_allocated)) if case.bytes_allocated > self.l2_bytes // 8 else 1
 
     def _lead(self, calls: int) -> None:

@@ -20,11 +20,11 @@ from benchmarks.cases.case import Case
 from benchmarks.cases.cpu import SMALL_CASES
 from benchmarks.cases.cpu_goals import INDICES, PADDINGS, RELAYOUTS
 from benchmarks.clock import Effort
-from benchmarks.numpy_side import COPY, NumpySide
+from benchmarks.numpy_side import NumpySide
 from benchmarks.peers import stages
 from benchmarks.peers.agreement import agreeing
 from benchmarks.peers.arrays import array_contenders, small_calls
-from benchmarks.peers.contender import Contender, Prepared
+from benchmarks.peers.contender import COPY, Contender, Prepared
 from benchmarks.peers.inputs import input_and_output
 from benchmarks.peers.jax_peer import JaxPeer
 from benchmarks.peers.torch_peer import EagerTorch
@@ -98,7 +98,7 @@ class GoalsSide(NumpySide):
             os.environ[VARIABLE] = self.before
 
     def set_threads(self, count: int) -> None:
-        """So many threads for everyone who can be told."""
+        """Set the number of threads of this library and of PyTorch."""
         os.environ[VARIABLE] = str(count)
         if self.torch:
             self.torch.set_num_threads(count)
@@ -135,11 +135,7 @@ class GoalsSide(NumpySide):
 
 
 def scratch_bytes(call: Callable[[], np.ndarray]) -> int:
-    """The most memory that a call held at any time, beyond what was there before and the output it gives back.
-
-    >>> scratch_bytes(lambda: np.zeros(10**6, np.uint8)) < 2000
-    True
-    """
+    """The most memory that a call held at any time, beyond what was there before and the output it gives back."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -151,7 +147,7 @@ def scratch_bytes(call: Callable[[], np.ndarray]) -> int:
 
 
 def _alone(peer: Contender) -> Contender:
-    """In one thread; a pause before it, as before everyone else."""
+    """In one thread, after the same pause as the others."""
     return peer._replace(threads=1, ready=functools.partial(_rest, peer))
 
 

@@ -13,11 +13,9 @@ from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort, Samples, WallClock, take_turns
 from benchmarks.peers.agreement import agreeing
 from benchmarks.peers.arrays import array_contenders, small_calls
-from benchmarks.peers.contender import Contender, Prepared, for_sweep
+from benchmarks.peers.contender import COPY, Contender, Prepared, for_sweep
 from benchmarks.peers.inputs import input_and_output
 from benchmarks.peers.stages import Stage
-
-COPY = "numpy.copyto of one run"
 
 
 class NumpySide:

@@ -16,7 +16,7 @@ from benchmarks.peers.inputs import input_and_output
 
 
 def ways(section: str, cases: Iterable[Case]) -> list[Any]:
-    """(case, contender's name, output) of each; what contenders there are a tiny case tells as well."""
+    """pytest parameters (case, contender's name, output).  The tiny form of a case has the same contenders."""
     found = []
     for case in cases:
         tiny, = quick([case])
@@ -26,7 +26,7 @@ def ways(section: str, cases: Iterable[Case]) -> list[Any]:
     return found
 
 
-@functools.lru_cache(1)          # the ways of one case come one after the other
+@functools.lru_cache(1)          # all ways of one case run before the next case
 def prepared(side: Any, section: str, case: Case) -> Prepared:
     """The contenders of a case, checked against each other."""
     return side.prepare(section, case)

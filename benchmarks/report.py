@@ -1,16 +1,16 @@
-"""A run in Markdown tables that line up in a terminal too: what was reached, a row per case, and what is not there."""
+"""A run as Markdown tables that also line up in a terminal: the goals, a row for each case, and what is missing."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.goals import COPY, JAX, MEGABYTE, NAIVE, TORCH, Figure, Goal, case_goals, goals, middle
-from benchmarks.peers.contender import OURS
+from benchmarks.goals import JAX, MEGABYTE, NAIVE, TORCH, Figure, Goal, case_goals, goals, middle
+from benchmarks.peers.contender import COPY, OURS
 from benchmarks.record import Record, above_first, best_peer, fraction_of, ratio, seconds_of, time_of
 
 NAMED = ("numpy", "torch", "jax")
 WIDTH = 108                      # characters of a line that is no row of a table
 LISTED = 6                       # entries of one kind that are named; the file has them all
-EVEN = 1.0                       # a ratio below it is a loss and stands in bold letters
+EVEN = 1.0                       # a ratio below it is a loss, printed in bold
 
 Cells = list[tuple[str, str]]    # the heading of each column, and the text in it
 
@@ -20,7 +20,7 @@ def report(found: Record) -> list[str]:
     lines = [_heading(found)]
     if found["quick"]:
         lines += ["", "Tiny arrays: no measure of speed, nothing is judged."]
-    lines += ["", "A ratio is the peer's time over ours; in bold letters where the peer is faster."]
+    lines += ["", "A ratio is the peer's time over ours, bold where the peer is faster; copy is our fraction of a plain copy's speed."]
     sections = [_table([_goal(found, goal) for goal in goals(found)]),
                 *(_table([row(found, record) for record in found.get(section, ())]) for section, row in _ROWS.items()), _sweep(found)]
     for section in (*sections, _missed(found), _absent(found)):
@@ -140,7 +140,7 @@ def _missed(found: Record) -> list[str]:
 def _absent(found: Record) -> list[str]:
     """What has no figures, and why."""
     lines = [f"- peer not there: {name}: {why}" for name, why in found["peers_missing"].items()]
-    lines += [f"- peer not timed for want of time: {name}, {len(cases)} cases" for name, cases in found.get("peers_not_timed", {}).items()]
+    lines += [f"- peer not timed, out of time: {name}, {len(cases)} cases" for name, cases in found.get("peers_not_timed", {}).items()]
     lines += _listed([f"- peer refused: {one['peer']} on {one['case']}: {one['reason']}" for one in found["peers_refused"]])
     lines += _listed([f"- not run: {entry['case']}: {entry['reason']}" for entry in found["not_run"]])
     return [line[:WIDTH] for line in lines + [f"- left out: {name}: {why}" for name, why in found.get("left_out", {}).items()]]
@@ -157,7 +157,7 @@ def _threads(words: str, count: int) -> str:
 
 
 def _headings(found: Record, words: str = "") -> list[str]:
-    """One for each number of threads; what they have in common is said once."""
+    """One heading for each number of threads; only the first has the words."""
     first, last = found["counts"][0], found["counts"][-1]
     return [_threads(f"{words} " if words else "", first), _threads("", last)]
 

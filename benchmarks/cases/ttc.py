@@ -44,7 +44,7 @@ def ttc_cases(element_type: str) -> list[MoveCase]:
 def ttc_case(element_type: str, dimensions: tuple[int, ...], order: tuple[int, ...], group: str) -> MoveCase:
     """One of the list; ValueError for what is not in it."""
     if (dimensions, order) not in TRANSPOSITIONS:
-        raise ValueError(f"order {order} of {dimensions} is none of the 57")
+        raise ValueError(f"order {order} of {dimensions} is not one of the 57")
     name = f"{element_type} {','.join(map(str, dimensions))} order {' '.join(map(str, order))}"
     return column_major(name, element_type, dimensions, order, group=group, goal=TTC_ROW)
 

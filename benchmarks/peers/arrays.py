@@ -26,7 +26,7 @@ def array_contenders(xp: ModuleType, case: Case, pairs: list[tuple]) -> list[Con
 
 
 def small_calls(xp: ModuleType, case: MoveCase, given: Any, out: Any) -> list[Contender]:
-    """Single small calls, with all that can be prepared beforehand prepared; the plain copy comes first."""
+    """Single small calls, prepared as far as possible; the plain copy comes first."""
     buffer, source, target = given.reshape(-1), case.source, case.target
     plan, texts = gl.plan(source, target), (str(source), str(target))
     view, shaped = as_copy(case, given, out)

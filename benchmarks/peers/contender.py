@@ -8,6 +8,7 @@ from benchmarks.cases.case import Case
 
 OURS = "gpulayout"
 PREPARED_CALL = f"{OURS} plan(buffer, out)"
+COPY = "numpy.copyto of one run"
 UNPLANNED_CALL = f"{OURS} relayout(buffer, source, target, out=out)"
 
 
@@ -19,7 +20,7 @@ class Contender(NamedTuple):
              single small call into warm memory, "copy" a plain copy of as many bytes
     wait     waits for an output that is made on a stream of its own, where the events of ours do not see it; None for ours
     threads  how many may take part; 0: as it is
-    ready    sees to it that so many do, before a sample and outside its time
+    ready    sets the number of threads, before a sample and outside its time
     """
 
     name: str

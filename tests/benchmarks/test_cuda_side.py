@@ -5,6 +5,7 @@ Kernels run on the host shim; times mean nothing here.
 import importlib
 import json
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from benchmarks.cases.select import quick
 from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort
 from benchmarks.peers import stages
-from benchmarks.peers.contender import OURS
+from benchmarks.peers.contender import OURS, Contender
 from tests.support import executors, fake_gpu
 
 # Peers and their compilers warn of much that is theirs.
@@ -85,6 +86,7 @@ def test_every_kind_of_case_runs_beside_cupy(cuda_side, tmp_path, capsys):
         assert all(run["rounds"] == 2 and run["fraction_of_copy"] > 0 for run in ours) and ours[0]["output"] == "warm"
         assert all(run["against"] > 0 for run in record["runs"] if run["output"] != "copy" and run["contender"] != OURS)
     assert [len(record["runs"]) for record in found["ttc"]] == [4, 4] and len(found["small"]) == 2
+    assert {run["output"] for record in found["small"] for run in record["runs"]} == {"call"}
     assert found["machine"]["gpu"] == "host memory" and found["machine"]["commit"] and "cuda_driver" in found["machine"]
     assert found["peers_missing"]["torch"] == "not in this test" and "not installed" in found["peers_missing"]["nvmath"]
     printed = capsys.readouterr().out
@@ -152,6 +154,15 @@ def test_the_lead_outlasts_the_launches_of_a_sample(cuda_side, monkeypatch):
     assert len(copies) * 2 * (1 << 28) / 4e12 >= 50 * 40e-6 and set(copies) == {(1, 0)}
 
 
+def test_the_device_is_timed_by_events_what_waits_for_itself_by_the_wall_clock_and_small_calls_on_the_host(cuda_side):
+    side, asked = cuda_side.CudaSide(), []
+    for name in ("events", "wall", "host"):
+        setattr(side, name, types.SimpleNamespace(sample=lambda contender, calls, name=name: asked.append((name, contender.name)) or 1.0))
+    side.take([Contender("own", "warm", None), Contender("jax.jit", "fresh", None, wait=print)], side.effort)
+    side.take([Contender("plan", "call", None)], side.effort)
+    assert set(asked) == {("events", "own"), ("wall", "jax.jit"), ("host", "plan")}
+
+
 # ---- the peers that are installed --------------------------------------------------------------------------
 
 @pytest.fixture
@@ -203,6 +214,6 @@ def of_stage(cuda_side, stage, only=""):
     """The peers of a stage that agree on each case; none is refused."""
     side = cuda_side.CudaSide()
     number = [one.name for one in side.stages].index(stage)
-    found = [side.prepare("cases", case, number) for case in quick(side.cases["cases"]) if only in case.name]
+    found = [side.prepare("cases", case, number) for case in quick(side.cases["cases"]) if case.name.startswith(only)]
     assert not [one for prepared in found for one in prepared.refused]
     return [[contender.name for contender in prepared.contenders if not contender.is_ours] for prepared in found]

@@ -10,10 +10,11 @@ from benchmarks import __main__ as command
 from benchmarks import goals_side
 from benchmarks.cases.cpu_goals import INDICES, PADDINGS, RELAYOUTS, REVERSAL
 from benchmarks.clock import WallClock
-from benchmarks.goals import COPY, JAX, NAIVE
+from benchmarks.goals import JAX, NAIVE
 from benchmarks.goals_side import GoalsSide, scratch_bytes
+from benchmarks.numpy_side import NumpySide
 from benchmarks.peers.agreement import agreeing
-from benchmarks.peers.contender import OURS, PREPARED_CALL, UNPLANNED_CALL, Contender
+from benchmarks.peers.contender import COPY, OURS, PREPARED_CALL, UNPLANNED_CALL, Contender
 from benchmarks.run import Run
 
 
@@ -104,12 +105,13 @@ def test_new_memory_is_written_once_before_it_counts():
     assert called == ["fresh", "fresh"]
 
 
-@pytest.mark.parametrize(("only", "function", "wrong", "who"), [
-    ("planes in 4", "pack", lambda given, shape, out=None: out, f"{OURS} (warm)"),
-    ("16x16", "relayout", lambda buffer, source, target, out: out, f"{UNPLANNED_CALL} (call)")])
-def test_a_result_that_differs_fails_the_case(only, function, wrong, who, monkeypatch):
+@pytest.mark.parametrize(("side", "only", "function", "wrong", "who"), [
+    (GoalsSide, "planes in 4", "pack", lambda given, shape, out=None: out, f"{OURS} (warm)"),
+    (GoalsSide, "16x16", "relayout", lambda buffer, source, target, out: out, f"{UNPLANNED_CALL} (call)"),
+    (NumpySide, "16x16", "relayout", lambda buffer, source, target, out: out, f"{UNPLANNED_CALL} (call)")])
+def test_a_result_that_differs_fails_the_case(side, only, function, wrong, who, monkeypatch):
     monkeypatch.setattr(f"benchmarks.peers.arrays.gl.{function}", wrong)
-    found = tiny(only)
+    found = tiny(only, side())
     (entry,) = found["not_run"]                                       # and the others go on
     assert found["finished"] and entry["failed"] and f"{who} gives another result than numpy" in entry["reason"] and not found["small"]
 

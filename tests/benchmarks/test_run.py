@@ -34,7 +34,7 @@ class Side:
     effort = full_effort = Effort(3, 1e-3, (1, 2))
 
     def __init__(self, monkeypatch, compiling=10.0):
-        self.now, self.compiling, self.prepared, self.closed = 0.0, compiling, [], 0
+        self.now, self.compiling, self.prepared, self.efforts, self.closed = 0.0, compiling, [], [], 0
         self.cases = {"small": [], "cases": CASES, "ttc": SWEEP}
         self.stages = [Stage("ready"), Stage("slow")]
         monkeypatch.setattr(run_module, "time", types.SimpleNamespace(monotonic=lambda: self.now))
@@ -46,11 +46,12 @@ class Side:
         self.now += self.compiling if stage else 1.0
         self.prepared.append((section, case.name, stage))
         peer = Contender("slow peer" if stage else "peer", "warm", lambda i: None)
-        copies = [] if stage else [Contender("copy", "copy", lambda i: None)]
+        copies = [] if stage else [Contender(name, "copy", lambda i: None) for name in ("copy", "slow copy")]
         return Prepared([*copies, Contender(OURS, "warm", lambda i: None), peer], [])
 
     def take(self, contenders, effort):
-        seconds = {"copy": 0.9, OURS: 1.0, "peer": 2.0, "slow peer": 0.5}
+        self.efforts.append(effort)
+        seconds = {"copy": 0.9, "slow copy": 1.5, OURS: 1.0, "peer": 2.0, "slow peer": 0.5}
         return [Samples((seconds[contender.name],) * 3, "median") for contender in contenders]
 
     def release(self):
@@ -75,9 +76,25 @@ def test_rows_come_before_peers_that_compile(monkeypatch):
     assert side.prepared == [*(("cases", name, 0) for name in names), ("ttc", SWEEP[0].name, 0), *(("cases", name, 1) for name in names)]
     first = found["cases"][0]
     assert [(run["contender"], run.get("against"), run.get("fraction_of_copy")) for run in first["runs"]] == [
-        ("copy", None, None), (OURS, None, 0.9), ("peer", 2.0, 0.45), ("slow peer", 0.5, 1.8)]
+        ("copy", None, None), ("slow copy", None, None), (OURS, None, 0.9), ("peer", 2.0, 0.45), ("slow peer", 0.5, 1.8)]
     assert found["finished"] and not found["not_run"] and not found["peers_not_timed"] and side.closed == 1
     assert found["left_out"] == {"tiles": "not yet"} and found["peers_missing"] == {"elsewhere": "not installed"}
+
+
+def test_a_stage_whose_peers_do_not_know_the_work_is_not_timed(monkeypatch):
+    side = Side(monkeypatch)
+    prepare = side.prepare
+    side.prepare = lambda section, case, stage: Prepared([Contender(OURS, "warm", None)], []) if stage else prepare(section, case, stage)
+    found = run_all(side)
+    assert len(side.efforts) == 4 and [len(record["runs"]) for record in found["cases"]] == [4, 4, 4] and not found["peers_refused"]
+
+
+def test_small_calls_take_more_rounds(monkeypatch):
+    side = Side(monkeypatch)
+    side.cases = {"small": CASES, "cases": [], "ttc": SWEEP}
+    run_all(side)
+    assert side.efforts == 3 * [Effort(12, 5e-3, (1000, 5000))] + [side.effort]
+    assert Run(side, tiny=True).effort == Effort(3, 1e-3, (1, 3), (10, 20)) and Run(side, rounds=2).effort.rounds == 2
 
 
 def test_a_full_run_goes_on_with_the_long_list(monkeypatch):
@@ -91,7 +108,7 @@ def test_a_time_limit_costs_peers_before_rows(monkeypatch):
     found = run_all(Side(monkeypatch), time_limit=30)
     assert len(found["cases"]) == 3 and len(found["ttc"]) == 1
     assert found["peers_not_timed"] == {"slow": ["f32 16x16"]}
-    assert [len(record["runs"]) for record in found["cases"]] == [4, 4, 3]
+    assert [len(record["runs"]) for record in found["cases"]] == [5, 5, 4]
 
 
 def test_rows_that_the_time_limit_leaves_out_are_named(monkeypatch):
@@ -164,6 +181,12 @@ def test_a_dash_is_no_file(option, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         command.main(["--quick", "--only", "f16 8x8x8", option, "-"])
     assert caught.value.code == 2 and "a file of that name is './-'" in capsys.readouterr().err and os.listdir() == []
+
+
+def test_a_case_that_fails_gives_the_exit_status_1(monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.peers.arrays.gl.relayout", lambda *buffers, out: out)
+    assert command.main(["--backend", "numpy", "--quick", "--rounds", "1", "--only", "16x16"]) == 1
+    assert "- not run: f32 16x16: AssertionError: " in capsys.readouterr().out
 
 
 # ---- who agrees --------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ def test_one_command_runs_the_suite_the_wheel_check_and_the_real_cupy(run_ci_tes
     status, lines = run_ci_test()
     assert status == 0
     assert {"check_wheel ", "real_cupy --quick"} <= set(lines) and any(line.startswith("python -m pytest") for line in lines)
+    assert any(line.startswith("python -m pytest benchmarks/bench_") and "--quick --benchmark-disable" in line for line in lines)
     left_out = [line for line in lines if line.startswith("ci/test: left out: ")]
     assert len(left_out) == 2 and "ci/test --all" in left_out[0] and "ci/gpu" in left_out[1]
 
@@ -51,7 +52,7 @@ def test_all_runs_every_version_of_cupy(run_ci_test):
 def test_arguments_go_to_pytest_alone(run_ci_test):
     status, lines = run_ci_test("-k", "plan")
     assert status == 0 and not any(line.startswith(("real_cupy", "check_wheel")) for line in lines)
-    assert any(line.endswith("-k plan") for line in lines)
+    assert any(line.endswith("-k plan") for line in lines) and not any("bench" in line for line in lines)
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])

@@ -29,7 +29,7 @@ class Conversion(Protocol):
     def convert(self, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
         """Convert index arrays and return the flat position of the first index that cannot be converted, or None.
 
-        given, result   (...) for linear indices, (rank, ...) for logical ones, C-contiguous
+        given, result   (...) for linear indices, (rank, ...) for logical ones; `given` as `Backend.contiguous` gives it, `result` C-contiguous
         A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
         """
 
@@ -41,7 +41,7 @@ class Backend(Protocol):
     """The two implementations are `numpy_backend.NumpyBackend` and `cuda_launch.CudaBackend`."""
 
     name: str
-    max_operands: int        # index arrays that `linearize_broadcast` takes; 0 where the backend has no such call
+    max_operands: int            # index arrays that `linearize_broadcast` takes at most; 0 where there is none
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         """What an array of another library says of its memory, which is this backend's; any exception when it is not."""
@@ -71,7 +71,7 @@ class Backend(Protocol):
         """A view of the same memory with other strides, in bytes."""
 
     def contiguous(self, array: Array) -> Array:
-        """The array itself if it is C-contiguous, else a copy that is."""
+        """The array as `Conversion.convert` reads it: C-contiguous where it has to be."""
 
     def move(self, pieces: Pieces, source: Array, target: Array) -> None:
         """Carry out all pieces; offsets count from the element of each array whose coordinates are all 0."""
@@ -84,5 +84,6 @@ class Backend(Protocol):
     def prepare_conversion(self, program: IndexProgram) -> Conversion:
         """What carries the program out, as often as wanted and from any thread."""
 
-    def linearize_broadcast(self, program: IndexProgram, operands: Sequence[Array], result: Array, mode: str) -> int | None:
-        """`convert` for one index array per dimension: they broadcast, in one pass and without copies.  The program is a dot product."""
+    linearize_broadcast: Callable[[IndexProgram, Sequence[Array], Array, str], int | None] | None
+    """(program, operands, result, mode): `Conversion.convert` for one index array per dimension, of any shapes that broadcast, in one pass
+    without copies.  The program is a dot product.  None for a backend to which they are given stacked."""

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from gpulayout.gpu.division import divisor, reciprocal
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.many import JOBS
 from gpulayout.gpu.parameters import (
@@ -15,12 +16,10 @@ from gpulayout.gpu.parameters import (
     BoxOrder,
     axes_variant,
     box_struct,
-    divisor,
     index_table_struct,
     job_struct,
     many_struct,
     move_struct,
-    reciprocal,
     with_pointers,
 )
 from tests.support.simt import host_module, toolchain

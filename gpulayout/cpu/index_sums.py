@@ -1,4 +1,4 @@
-"""Sums of quotients as digits: what can be told from them with fewer operations than a quotient and a product for each term.
+"""Sums of quotients in few operations: quotients that are fields of bits are moved, the others factored by their weights.
 
 A sum of value // divisor * weight whose divisors divide each other is a sum of digits, each with a weight of its own: the quotient's, and
 what the divisors below left over.  The columns of f32[4096,4096]{1,0:T(8,128)} are two digits of the place:
@@ -132,3 +132,19 @@ def limit_in_place(terms: Sequence[tuple[int, int]], bound: int, word: int) -> L
             limit = Limit(0 if end else step * extent, limit.mask | (end or word + 1) - step, limit.least + part * step)
             weight *= extent
     return limit if digits and limit.least <= word else None
+
+
+def chains(terms: Sequence[tuple]) -> list[list[tuple]]:
+    """The terms (weight, ...) in lists whose weights divide the one before: (a * (x / y) + b) * y is a * x + b * y.
+
+    >>> chains([(31744, "row // 8"), (128, "row"), (896, "column // 128"), (1, "column")])
+    [[(31744, 'row // 8'), (128, 'row'), (1, 'column')], [(896, 'column // 128')]]
+    """
+    found: list[list[tuple]] = []
+    for term in sorted(terms, key=lambda term: -abs(term[0])):
+        chain = next((chain for chain in found if chain[-1][0] % term[0] == 0), None)
+        if chain is None:
+            found.append([term])
+        else:
+            chain.append(term)
+    return found

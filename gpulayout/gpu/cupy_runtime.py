@@ -137,6 +137,8 @@ class CupyBackend(CudaBackend):
         return cupy.lib.stride_tricks.as_strided(array, shape, strides)
 
     def contiguous(self, array: cupy.ndarray) -> cupy.ndarray:
+        if array.flags.c_contiguous:
+            return array
         with array.device:
             return cupy.ascontiguousarray(array)
 

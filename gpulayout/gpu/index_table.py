@@ -63,7 +63,7 @@ def _coordinates(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
     """The digits that given coordinates are, as wide as their sizes: nothing is divided by these."""
     if not program.is_dot_product:
         return None
-    digits = [IndexDigit(max(each.bound, 1), each.bound, _stride(each), each.load) for each in program.instructions]
+    digits = [IndexDigit(each.bound, each.bound, _stride(each), each.load) for each in program.instructions]
     return tuple(sorted(digits, key=lambda digit: digit.stride or program.size))
 
 

@@ -47,7 +47,7 @@ class Conversion(Protocol):
     def convert(self, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
         """Convert index arrays and return the flat position of the first index that cannot be converted, or None.
 
-        given, result   (...) for linear indices, (rank, ...) for logical ones, C-contiguous
+        given, result   (...) for linear indices, (rank, ...) for logical ones; `given` as `Backend.contiguous` gives it, `result` C-contiguous
         A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
         """
 
@@ -102,5 +102,5 @@ class Backend(Protocol):
         """What carries the program out, as often as wanted and from any thread."""
 
     linearize_broadcast: Callable[[IndexProgram, Sequence[Array], Array, str], int | None] | None
-    """(program, operands, result, mode): `convert` for one index array per dimension, of any shapes that broadcast, in one pass without
-    copies; the program is a dot product.  None for a backend to which they are given stacked."""
+    """(program, operands, result, mode): `Conversion.convert` for one index array per dimension, of any shapes that broadcast, in one pass
+    without copies.  The program is a dot product.  None for a backend to which they are given stacked."""

@@ -96,8 +96,8 @@ def _checked_table(shape: Shape) -> StrideTable:
 
 
 def _check_digits(table: StrideTable, shape: Shape) -> None:
-    """LayoutError for a strided table with more digits than a kernel takes."""
-    if table.is_strided and len(table.digits) > MAX_AXES:
+    """LayoutError for more digits than a kernel takes: dimensions of one place are digits too, where no tile is."""
+    if len(table.digits) > MAX_AXES:
         raise LayoutError(f"{shape} has {len(table.digits)} digits: {MAX_AXES} is the limit for index conversion")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from gpulayout.cpu.index_operations import host_program
 from gpulayout.cpu.index_registers import Node, with_registers
-from gpulayout.cpu.index_sums import bit_fields, digits_of, divided, limit_in_place
+from gpulayout.cpu.index_sums import bit_fields, chains, digits_of, divided, limit_in_place
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 
 WORD = 2**32 - 1
@@ -80,6 +80,13 @@ def test_columns_in_tiles_are_divided_and_limited_in_place_whatever_the_number_o
     assert divided([(1, 1), (3, -3), (6, 3)], 2) is None and limit_in_place([(3, 1)], 5, WORD) is None
     assert divided([(4, 1), (6, 1)], 1) is None                            # steps that do not divide each other
     assert divided([(1, 1), (4, -3), (16, -4)], 2) is None                 # value % 4 + value // 4 % 4: two odd digits carry
+
+
+def test_chains_hold_every_term_once_and_divide():
+    terms = [(weight, number) for number, weight in enumerate((896, -128, 1, -31744, 128, 7, -1))]
+    found = chains(terms)
+    assert sorted(term for chain in found for term in chain) == sorted(terms)
+    assert all(above[0] % below[0] == 0 for chain in found for above, below in zip(chain, chain[1:]))
 
 
 # ---- programs ---------------------------------------------------------------------------------------------------------
@@ -164,7 +171,7 @@ def test_conversions_do_not_go_by_the_coordinates():
     assert [count(convert_program(*pair)) for pair in ((shape, dense), (dense, shape), (shape, narrow))] == [7, 7, 13]
 
 
-def test_a_sum_takes_an_operation_for_each_quotient_weight_and_plus():
+def test_weights_are_factored():
     """row * 128 + row // 8 * 31744 + column + column // 128 * 896: 8 operations for 3 sums, 2 quotients and 3 weights."""
     assert count(linearize_program(gl.parse_shape("f32[4096,4096]{1,0:T(8,128)}"))) == 8
 
@@ -174,7 +181,7 @@ def test_layouts_without_tiles_are_programs_too():
     shape = gl.parse_shape("f32[5,6,7]{0,2,1:PD(5,6,8)}")
     there, back = (host_program(program(shape), 32, False, 4, 4) for program in (linearize_program, delinearize_program))
     assert [op.kind for op in back.ops] == ["load", "divide", "multiply", "subtract", "divide", "shift_left", "subtract"]
-    assert [op.kind for op in there.ops] == ["load", "multiply", "load", "multiply", "add", "load", "add"]
+    assert [op.kind for op in there.ops] == ["load", "shift_left", "load", "add", "multiply", "load", "add"]
 
 
 def test_what_is_not_divided_stays_as_wide_as_it_is():

@@ -97,3 +97,35 @@ def test_ever_new_lengths_are_not_all_remembered(cupy):
         assert gl.linearize(index, SHAPES[0], mode="clip", out=out) is out
     kept = index_conversion.conversion("linearize", gl.parse_shape(SHAPES[0])).prepared[backend]
     assert 0 < len(kept._starts) <= IndexLaunches.MOST
+
+
+# ---- one index array per dimension ----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_index_arrays_that_broadcast_are_checked_before_out_is_written(cupy, shape):
+    rows, columns = cupy.asarray(np.arange(5)[:, None]), cupy.asarray(np.arange(7))
+    expected = [[gl.linearize((row, column), shape) for column in range(7)] for row in range(5)]
+    out = cupy.asarray(np.full((5, 7), 99))
+    with pytest.raises(IndexError, match=r"^index \(0, 7\) at position \(0, 6\) is out of bounds"):
+        gl.linearize((rows, columns + 1), shape, out=out)
+    assert out.tolist() == [[99] * 7] * 5
+    for mode in ("raise", "wrap"):
+        out[...] = 99
+        assert gl.linearize((rows, columns), shape, mode=mode, out=out) is out and out.tolist() == expected
+        assert gl.linearize((rows, columns), shape, mode=mode).tolist() == expected
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_index_array_that_overlaps_out_is_read_whole_before(cupy, shape):
+    """Both are the same memory, and rows would be overwritten before they are read."""
+    memory = cupy.asarray(np.arange(48).reshape(8, 6) % 5)
+    rows, columns = memory[:6], cupy.asarray(np.arange(6))
+    expected = [[gl.linearize((row, column), shape) for column, row in enumerate(line)] for line in rows.tolist()]
+    assert gl.linearize((rows, columns), shape, mode="wrap", out=memory[1:7]).tolist() == expected
+
+
+def test_no_index_array_can_be_brought_into_a_shape_without_elements(cupy):
+    rows, columns = cupy.asarray(np.arange(2)[:, None]), cupy.asarray(np.arange(3))
+    for out in (None, cupy.asarray(np.full((2, 3), 99))):
+        with pytest.raises(IndexError, match="^index cannot be brought into f32\\[2,0\\]"):
+            gl.linearize((rows, columns), "f32[2,0]", mode="clip", out=out)

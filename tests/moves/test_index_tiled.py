@@ -319,6 +319,14 @@ def test_nothing_is_written_when_an_index_is_bad(executor):
             assert (executor.host(out) == 99).all()
 
 
+def test_nothing_is_written_when_a_place_to_be_marked_is_out_of_bounds(executor):
+    for text in (CHAIN, "f32[5]{0:PD(8)}"):
+        out = executor.array(np.full((1, 3), 99))
+        with pytest.raises(IndexError, match="at position 2 is out of bounds"):
+            gl.delinearize(executor.array(np.array([0, 1, 8])), text, padding="mark", out=out)
+        assert (executor.host(out) == 99).all()
+
+
 def test_results_that_do_not_fit_are_refused_by_size(executor):
     with pytest.raises(TypeError, match="^out has dtype uint8, which cannot hold 1023$"):
         gl.linearize(executor.array(np.zeros((1, 1), np.int64)), "f32[3]{0:T(8,128)}", out=executor.array(np.zeros(1, np.uint8)))

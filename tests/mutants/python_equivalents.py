@@ -33,6 +33,7 @@ EQUIVALENTS = {
         "any place of the source will do, and the number of one before the first counts from the end",
     ("gpulayout/cpu/index.py", "SHARE = 1 << 18              # indices from which on another thread is worth its start",
      "SHARE = 1 << 19              # indices from which on another thread is worth its start"): _CHOICE,
+    ("gpulayout/cpu/index_operations.py", "if (weight < 0) == is_negated:", "if (weight < 1) == is_negated:"): "no weight is 0",
     ("gpulayout/cpu/lookup.py",
      """return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (self.move.target_bits < 8)""",
      """return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (self.move.target_bits != 8)"""):

@@ -7,8 +7,9 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.backends import default_backend
+from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
-from gpulayout.api.transfer import KEYS, Kept, Transfer
+from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape, is_layout_alone
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType

@@ -105,7 +105,7 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
         assert plan(buffer, out) is out
         assert out.tolist() == expected(plan, buffer)
     assert kinds()[-7:] == [LAUNCH] * 7
-    kept = plan.prepared[backends.gpu_backend()]
+    kept = plan.transfer.prepared[backends.gpu_backend()]
     assert len(kept._starts) >= 3                                     # buffers at other phases; none in another's place
 
 
@@ -116,7 +116,7 @@ def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
         room[...] = 0
         plan(memory[:length], room[:length])
         assert room[:240].tolist() == expected(plan, memory) and not room[240:].any()
-    kept = plan.prepared[backends.gpu_backend()]
+    kept = plan.transfer.prepared[backends.gpu_backend()]
     assert 0 < len(kept._starts) <= kept.MOST
 
 

@@ -68,7 +68,7 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        transfer = plan(source, target)
+        transfer = plan(source, target).transfer
         backend, array = arrays.open_array(buffer, "buffer")
         transfer.sides[0].check(array, "buffer")
         return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out))

@@ -7,8 +7,9 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.backends import default_backend
+from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
-from gpulayout.api.transfer import KEYS, Kept, Transfer
+from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape, is_layout_alone
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
@@ -104,10 +105,11 @@ def _unpack_transfer(shape: Shape | str, out: Array | None) -> Transfer:
     transfer = _unpacks.get(key) if type(shape) in KEYS else None
     if transfer is None:
         whole = _array_shape(shape)
+        source = BufferSide(whole)                       # LayoutError when it has no size
         side = ArraySide(whole, contiguous_strides(whole) if out is None else out.strides)
         if out is not None:
             side.check(out, "out")
-        transfer = Transfer(BufferSide(whole), side, unpack_pieces(whole, side.strides))
+        transfer = Transfer(source, side, unpack_pieces(whole, side.strides))
         if type(shape) in KEYS:
             _unpacks.keep(key, transfer, len(transfer.pieces))
     return transfer

@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 from gpulayout.api.explain import Explanation, explain
+from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import BufferSide
-from gpulayout.api.transfer import KEYS, Kept, Transfer
+from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -14,7 +15,7 @@ from gpulayout.moves.move import Move
 from gpulayout.moves.pieces import relayout_pieces
 
 
-class Plan(Transfer):
+class Plan:
     """A relayout that was thought through once and can be carried out many times.
 
     source, target   the two shapes
@@ -22,12 +23,7 @@ class Plan(Transfer):
                      compared and hashed.  One, unless tiles are cut
     move             the coalesced loops of the first piece
 
-    A call, plan(buffer, out=None), gives a buffer in the target layout: `out`, or a new one where `buffer` lives.
-
-    buffer   1-D, contiguous, at least `source.buffer_size` elements; packed elements are uint8, `source.nbytes` or more
-    out      the same for the target; only its first `target.nbytes` bytes are written
-
-    It raises as `relayout` does.
+    transfer         carries it out, and keeps what backends prepared for it
 
     >>> import numpy as np
     >>> p = plan("s32[2,3]{1,0}", "s32[2,3]{0,1:PD(3,5)}")
@@ -37,12 +33,13 @@ class Plan(Transfer):
     (24, 60)
     """
 
-    __slots__ = ("source", "target", "bytes_read", "bytes_written")
+    __slots__ = ("source", "target", "pieces", "bytes_read", "bytes_written", "transfer")
 
     def __init__(self, source: Shape, target: Shape):
-        super().__init__(BufferSide(source), BufferSide(target), relayout_pieces(source, target))
-        read, written = (sum(getattr(piece.move, name) for piece in self.pieces) for name in ("bytes_read", "bytes_written"))
-        for name, value in zip(self.__slots__, (source, target, read, written)):
+        pieces = relayout_pieces(source, target)
+        transfer = Transfer(BufferSide(source), BufferSide(target), pieces)
+        read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
+        for name, value in zip(self.__slots__, (source, target, pieces, read, written, transfer)):
             object.__setattr__(self, name, value)
 
     @property
@@ -51,6 +48,16 @@ class Plan(Transfer):
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
+
+    def __call__(self, buffer: Any, out: Any = None) -> Array:
+        """A buffer in the target layout: `out`, or a new one where `buffer` lives.
+
+        buffer   1-D, contiguous, at least `source.buffer_size` elements; packed elements are uint8, `source.nbytes` or more
+        out      the same for the target; only its first `target.nbytes` bytes are written
+
+        Raises as `relayout` does.
+        """
+        return self.transfer(buffer, out)
 
     def explain(self) -> Explanation:
         """What was merged, which kernel was chosen and why not a faster one, and the bytes, as text.

@@ -11,9 +11,6 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.sides import Side
-from gpulayout.layout.arguments import LONGEST_KEPT
-from gpulayout.layout.layout import Layout
-from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend, Prepared
 from gpulayout.moves.move import Pieces
 
@@ -29,8 +26,9 @@ class Transfer:
     __slots__ = ("sides", "pieces", "prepared", "_keeps_dtype")
 
     def __init__(self, source: Side, target: Side, pieces: Pieces):
-        for name, value in zip(Transfer.__slots__, ((source, target), pieces, {}, source.is_packed == target.is_packed)):
-            object.__setattr__(self, name, value)        # plans are frozen
+        self.sides, self.pieces = (source, target), pieces
+        self.prepared: dict[Backend | type, Prepared] = {}
+        self._keeps_dtype = source.is_packed == target.is_packed
 
     def __call__(self, buffer: Any, out: Any = None) -> Array:
         """`out`, or a new array where `buffer` lives, with what was moved into it."""
@@ -69,7 +67,7 @@ class Transfer:
         return backend.empty(target.dimensions, array.dtype if self._keeps_dtype else target.dtype_on(backend), array)
 
     def opened_out(self, backend: Backend, array: Array, out: Any) -> Array:
-        """The array that `out` is, after every check but whether it overlaps other arrays than `array`."""
+        """The array that `out` is, after every check of it."""
         out_backend, result = arrays.open_array(out, "out", writing=True)
         roles = self.sides[0].role, "out"
         self.sides[1].check(result, "out")
@@ -77,39 +75,3 @@ class Transfer:
             arrays.check_same_device(backend, array, out_backend, result, roles)
         arrays.check_no_overlap(backend, array, result, roles)
         return result
-
-
-KEYS = frozenset((str, Shape, Layout))           # types that shapes are given as, and whose values may be part of a key
-
-
-class Kept:
-    """What was made of arguments, so that asking again costs a look-up: a bounded dictionary that begins anew when it is full.
-
-    It has no lock, which a forked child could find taken and a signal's handler could wait for; each step is one atomic operation.
-    Where two threads keep something at once, one of them may go uncounted until it begins anew.
-    """
-
-    # It saves the planning: 150 us for a relayout between plain layouts, seconds for one of thousands of pieces.  An entry takes 6.5 KB,
-    # each further piece 1.8 KB, with what NumPy prepares.  So 64 MB are 10,000 entries of one piece.  A transfer of more than 64 MB, of
-    # which 65,536 pieces make 118 MB, is kept alone.
-    MOST_BYTES, ENTRY_BYTES, PIECE_BYTES = 1 << 26, 6500, 1800
-
-    def __init__(self) -> None:
-        self._found: dict[tuple, Any] = {}
-        self._bytes = 0
-        self.get = self._found.get
-
-    def keep(self, key: tuple, made: Any, pieces: int = 0) -> None:
-        """Keep what was made for a key of hashable values, unless there is a long text among them."""
-        if any(isinstance(part, str) and len(part) > LONGEST_KEPT for part in key):
-            return
-        more = self.ENTRY_BYTES + self.PIECE_BYTES * pieces
-        if self._bytes + more > self.MOST_BYTES:
-            self.clear()
-        self._bytes += more
-        self._found[key] = made
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._found.clear()
-        self._bytes = 0

@@ -88,8 +88,10 @@ class HostPlan:
             _copy_blocked(reading, writing, self, fills)
         elif self.chunk or self.share:
             share(functools.partial(_copy_part, reading, writing, self, fills), self.count, self.share, self.threads)
-        else:
+        elif fills or self.by_channels:
             _copy_whole(reading, writing, self, fills)
+        else:
+            writing[...] = reading               # np.copyto without its dispatch, which would be a tenth of a small move
 
     def _padding(self, target: np.ndarray, offset: int) -> list[_Padding]:
         _, word, pad = self._words
@@ -130,7 +132,7 @@ def _copy_whole(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: S
         for places, pad, _ in fills:
             places[...] = pad
     if not plan.by_channels:
-        target[...] = source                     # np.copyto without its dispatch, which would be a tenth of a small move
+        target[...] = source
     else:
         for channel in range(source.shape[-1]):
             target[..., channel] = source[..., channel]

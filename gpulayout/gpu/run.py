@@ -117,14 +117,14 @@ class PreparedLaunches:
     def __init__(self, backend: CudaBackend, pieces: Pieces):
         self.pieces, self._backend, self._place = pieces, backend, backend.runtime.place
         self._starts: dict[tuple, tuple[Start, int, int]] = {}
-        self._made: dict[tuple, tuple[tuple[int, ...], np.dtype]] = {}           # what was made for a source: shape and dtype
+        self._made: dict[tuple, tuple[tuple[int, ...], np.dtype, Start]] = {}    # by the source alone: the new target's shape and dtype
 
     def carry_out(self, source: Any, target: Any, *, is_new: bool = False) -> None:
         """See `Prepared.carry_out`: at most one launch for a single piece, none when the target has no places."""
         kind, from_address, to_address = self._kind(source, target)
         start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)
-        if is_new:
-            self._made[_form(source)] = target.shape, target.dtype
+        if is_new and not to_address & 15:               # as allocators give it
+            self._made[from_address & 15, kind[2], _form(source)] = target.shape, target.dtype, start
         start(from_address, to_address)
 
     def start_between(self, source: Any, target: Any) -> Start:
@@ -135,11 +135,7 @@ class PreparedLaunches:
     def again(self, source: Any, target: Any) -> Any:
         """See `Prepared.again`."""
         if target is None:
-            made = self._made.get(_form(source))
-            if made is not None:
-                target = self._backend.empty(*made, source)
-                self.carry_out(source, target)
-            return target
+            return self._again_anew(source)
         kind, from_address, to_address = self._kind(source, target)
         found = self._starts.get(kind)
         if found is None:
@@ -148,6 +144,21 @@ class PreparedLaunches:
         if from_address < to_address + target_bytes and to_address < from_address + source_bytes:
             return None
         start(from_address, to_address)
+        return target
+
+    def _again_anew(self, source: Any) -> Any:
+        """The same into new memory, which no check can refuse and nothing overlaps."""
+        from_address, device = self._place(source)
+        made = self._made.get((from_address & 15, device, _form(source)))
+        if made is None:
+            return None
+        shape, dtype, start = made
+        target = self._backend.empty(shape, dtype, source)
+        to_address, _ = self._place(target)
+        if to_address & 15:
+            self.carry_out(source, target)
+        else:
+            start(from_address, to_address)
         return target
 
     def _kind(self, source: Any, target: Any) -> tuple[tuple, int, int]:

@@ -72,7 +72,7 @@ class Move(Frozen):
         return self._hash
 
     @cached_property
-    def _hash(self) -> int:              # kept: plans are looked up by their move in every call
+    def _hash(self) -> int:              # kept: the launches of a list are looked up by all of its moves
         return hash((self.axes, self.itemsize, self.pad, self.dimensions))
 
     @cached_property

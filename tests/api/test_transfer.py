@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import packing, relayout, transfer
-from gpulayout.api.transfer import Kept
+from gpulayout.api import packing, relayout
+from gpulayout.api.kept import Kept
 from gpulayout.cpu.run import NumpyBackend
+from gpulayout.layout.arguments import LONGEST_KEPT
 from gpulayout.moves.backend import Backend, Prepared
 from tests.support import executors
 
@@ -64,12 +65,6 @@ def test_unpack_plans_once_for_each_kind_of_out(planned):
             gl.unpack(buffer, "f32[2,3]{0,1}", out=wrong)
 
 
-def test_layouts_that_are_equal_but_for_their_metadata_are_told_apart_in_messages():
-    for text in ("f32[2,3]{1,0:M(8)}", "f32[2,3]{1,0}"):
-        with pytest.raises(TypeError, match="but " + text.replace("[", r"\[").replace("{", r"\{").replace("(", r"\(").replace(")", r"\)")):
-            gl.pack(MATRIX.view(np.int32), gl.parse_shape(text))
-
-
 # ---- what bounds it ------------------------------------------------------------------------------------------------
 
 def test_what_is_kept_is_bounded_in_bytes(monkeypatch):
@@ -100,7 +95,7 @@ def test_plans_of_ever_new_shapes_do_not_pile_up(monkeypatch, plans_anew):
 
 def test_long_texts_are_read_and_not_kept(plans_anew):
     text = "f32[" + ",".join(["1"] * 2100) + "]"
-    assert len(text) > transfer.LONGEST_KEPT
+    assert len(text) > LONGEST_KEPT
     assert gl.relayout(np.ones(1, np.float32), text, text).tolist() == [1]
     assert all(text not in key for key in relayout._plans._found)
 

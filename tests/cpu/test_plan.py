@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import cache_blocks
+from gpulayout.cpu import cache_blocks, move_plan
 from gpulayout.cpu import plan as host_plans
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.moves.move import Piece, pack_move, relayout_move, strided_move
@@ -230,3 +230,22 @@ def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
 def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
     plans = [host_plans.host_plan(gl.plan(text, "{0,1}").move) for text in ("u8[3000000,1000]", "f32[300,200]")]
     assert [plan.most_threads for plan in plans] == [1024, 1]
+
+
+@pytest.mark.parametrize("source, target, said, fields", [
+    ("f32[4,5]", "{0,1}", "one np.copyto over 2 axes", {"element_bytes": 4, "tile": None, "fills": []}),
+    ("f32[4,5]", "{0,1:PD(6,5)}", "one np.copyto over 2 axes and 1 fill of padding", {"fills": [30]}),
+    ("s4[5,7]{1,0:E(4)}", "{1,0}", "chunks of up to 262144 elements, spread to bytes by shifts", {"chunk": 262144, "blocks": None, "tile": None}),
+    ("s4[256,512]{1,0:E(4)}", "{0,1:E(4)}", "16 x 16 blocks turned in tiles of up to 131072 elements", {"blocks": 16, "tile": (16, 32)}),
+    ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}", "24 places looked up one by one, then packed", {"looked_up": True})])
+def test_each_kind_of_plan_says_what_it_does(source, target, said, fields):
+    move = gl.plan(source, target).move
+    assert move_plan.describe(move) == said
+    values = move_plan.as_json(move)
+    assert {name: values[name] for name in fields} == fields
+
+
+def test_moves_without_work_say_so():
+    empty, fill = gl.plan("f32[0,3]", "{0,1}").move, gl.plan("f32[0,3]", "{1,0:PD(2,3)}").move
+    assert (move_plan.describe(empty), move_plan.as_json(empty)) == ("nothing to do", None)
+    assert move_plan.describe(fill) == "one fill of 6 places" and move_plan.as_json(fill)["fills"] == [6]

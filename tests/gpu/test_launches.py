@@ -82,7 +82,20 @@ def test_a_call_without_out_prepares_its_launch_once_and_never_again(cupy, monke
     assert CALLS[name](buffer, matrix).tolist() != first              # the new arrays are written each time
 
 
-def test_without_out_other_buffers_and_devices_are_met_with_their_own_launch(cupy):
+@pytest.fixture
+def launched(monkeypatch):
+    """The (device, remainders of both addresses modulo 16 that the launch was prepared for, those of its arguments) of every launch."""
+    found, real = [], cuda_run.CudaBackend.start_of_move
+
+    def start_of_move(self, move, source_phase, target_phase, device):
+        start = real(self, move, source_phase, target_phase, device)
+        return lambda *addresses: found.append((device, (source_phase, target_phase), tuple(a % 16 for a in addresses))) or start(*addresses)
+
+    monkeypatch.setattr(cuda_run.CudaBackend, "start_of_move", start_of_move)
+    return found
+
+
+def test_without_out_other_buffers_and_devices_are_met_with_their_own_launch(cupy, launched):
     plan, _, _ = prepared(cupy)
     memory = numbers(cupy, 600)
     with cupy.cuda.Device(1):
@@ -91,10 +104,25 @@ def test_without_out_other_buffers_and_devices_are_met_with_their_own_launch(cup
         for buffer in (memory[:240], memory[1:241], elsewhere, memory[1:242]):
             found = plan(buffer)
             assert found.tolist() == expected(plan, buffer) and found.device == buffer.device
+            device, planned, given = launched[-1]
+            assert planned == given == (buffer.data.ptr % 16, 0) and device == buffer.data.device_id
     with pytest.raises(BufferError, match="^buffer has 239 elements, but f32"):
         plan(memory[:239])
     with pytest.raises(TypeError, match="^buffer has dtype int32"):
         plan(memory[:240].view(np.int32))
+
+
+def test_new_memory_at_any_address_gets_the_launch_that_it_needs(cupy, monkeypatch, launched):
+    """Allocators give multiples of 256; one of the caller's own may give other addresses."""
+    plan, buffer, _ = prepared(cupy)
+    backend, room = backends.gpu_backend(), cupy.zeros(1000, np.float32)
+    for first in (1, 0, 4, 3, 1, 0):
+        monkeypatch.setattr(backend, "empty", lambda shape, dtype, like: room[first:first + 240])
+        room[...] = 0
+        buffer += 1
+        assert plan(buffer).tolist() == expected(plan, buffer)
+        assert not room[:first].any() and not room[first + 240:].any()
+    assert all(planned == given for _, planned, given in launched) and len({given for _, _, given in launched}) == 3
 
 
 def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
@@ -105,7 +133,7 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
         assert plan(buffer, out) is out
         assert out.tolist() == expected(plan, buffer)
     assert kinds()[-7:] == [LAUNCH] * 7
-    kept = plan.prepared[backends.gpu_backend()]
+    kept = plan.transfer.prepared[backends.gpu_backend()]
     assert len(kept._starts) >= 3                                     # buffers at other phases; none in another's place
 
 
@@ -116,7 +144,7 @@ def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
         room[...] = 0
         plan(memory[:length], room[:length])
         assert room[:240].tolist() == expected(plan, memory) and not room[240:].any()
-    kept = plan.prepared[backends.gpu_backend()]
+    kept = plan.transfer.prepared[backends.gpu_backend()]
     assert 0 < len(kept._starts) <= kept.MOST
 
 

@@ -37,7 +37,7 @@ TESTS = (
     ("moves/*", NUMPY, (*PLANNING, *INDICES, *MOVES)),
     ("cpu/index*", NUMPY, INDICES),
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
-    ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain"), *MOVES)),
+    ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
     ("gpu/packed.py", ALL, _files("moves/packed api/explain kernels/bits")),
     ("gpu/lookup.py", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
     ("gpu/many.py", ALL, (*_files("api/many kernels/many kernels/struct"), "tests/kernels/test_random.py::test_random_moves_are_right_in_shared_launches")),
@@ -51,5 +51,5 @@ TESTS = (
     ("gpu/*", ALL, KERNELS),
     ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
-    ("api/*", ALL, (*_files("api/backends api/many api/explain cpu/threads moves/random moves/packed moves/tiled"), *DOORS, *LAUNCHES)),
+    ("api/*", ALL, (*_files("api/transfer api/backends api/many api/explain cpu/threads moves/random moves/packed moves/tiled"), *DOORS, *LAUNCHES)),
 )

@@ -60,5 +60,5 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'gpulayout' has no attribute {name!r}")
     found = getattr(xla, name)
     if not isinstance(found, type):
-        _warnings.warn(f"gpulayout.{name} is gpulayout.xla.{name} now", DeprecationWarning, stacklevel=2)
+        _warnings.warn(f"gpulayout.{name} has moved to gpulayout.xla.{name}", DeprecationWarning, stacklevel=2)
     return found

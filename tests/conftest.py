@@ -51,7 +51,7 @@ def cupy(monkeypatch):
     fake = fake_cupy.module()
     monkeypatch.setitem(sys.modules, "cupy", fake)
     path = pathlib.Path(gpulayout.__file__).parent / "gpu" / "cupy_runtime.py"
-    spec = importlib.util.spec_from_file_location("cupy_backend_on_the_imitation", path)
+    spec = importlib.util.spec_from_file_location("cupy_runtime_on_the_imitation", path)
     backend_module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(backend_module)
     monkeypatch.setattr(backends, "_gpu_module", lambda: backend_module)

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpulayout.api.backends import default_backend, gpu_backend, host_backend
 from gpulayout.api.values import array_of_values
+from gpulayout.layout.checks import type_text
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
@@ -65,7 +66,7 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         return _adopted(_dlpack_backend(given, role), given, role, writing)
     if offers(given, CUDA_INTERFACE):
         return _adopted(_cuda_backend(role), given, role, writing)
-    raise TypeError(f"{role} is a {type(given).__name__}: it must be a NumPy or CuPy array, or offer DLPack or "
+    raise TypeError(f"{role} is {type_text(given)}: it must be a NumPy or CuPy array, or offer DLPack or "
                     f"__cuda_array_interface__{_advice(type(given).__module__)}")
 
 

@@ -10,7 +10,6 @@ from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.move import Move, Pieces
-from gpulayout.moves.words import axes_text
 
 # The letters of XLA's shapes document, dimension 0 first.
 _LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
@@ -49,7 +48,7 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
-        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {axis.source_stride} {move.stride_unit} in the source, "
+        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {counted(axis.source_stride, move.stride_unit)} in the source, "
                      f"{axis.target_stride} in the target")
     if same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: nothing would have to move")
@@ -60,7 +59,7 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
 
 def _size(shape: Shape) -> str:
     """The size of an element in a buffer: bytes, or bits where they are packed."""
-    return f"{shape.bits_per_element} bits" if shape.is_packed else str(shape.itemsize)
+    return counted(*((shape.bits_per_element, "bit") if shape.is_packed else (shape.itemsize, "byte")))
 
 
 def _pieces(pieces: Pieces, written: int) -> list[str]:
@@ -86,7 +85,7 @@ def _padding(count: int, places: int, target: Shape) -> str:
 
 def _merged(move: Move, source: Shape) -> str:
     dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
-    text = f"{counted(source.rank, 'dimension')} into {axes_text(len(move.axes))}, minor first in the target"
+    text = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}, minor first in the target"
     return text + (f"; {dropped} of size 1 dropped" if dropped else "")
 
 

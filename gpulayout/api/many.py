@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from gpulayout.api import arrays
 from gpulayout.api.relayout import plan
 from gpulayout.api.transfer import Transfer
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import counted, type_text
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend, Job
@@ -55,7 +55,7 @@ def _checked_outs(out: Any, count: int) -> Sequence[Any]:
     if out is None:
         return [None] * count
     if not isinstance(out, Sequence) or isinstance(out, (str, bytes)):
-        raise TypeError(f"out is a {type(out).__name__}: it must be a list with one buffer or None per job")
+        raise TypeError(f"out is {type_text(out)}: it must be a list with one buffer or None per job")
     if len(out) != count:
         raise ValueError(f"out has {counted(len(out), 'buffer')} for {counted(count, 'job')}: it needs one or None per job")
     return out
@@ -64,7 +64,7 @@ def _checked_outs(out: Any, count: int) -> Sequence[Any]:
 def _opened(number: int, job: Any, out: Any) -> _Opened:
     """One job's arguments, checked as `relayout` checks them; errors begin with its number."""
     if not isinstance(job, (tuple, list)) or len(job) != 3:
-        what = f"has {counted(len(job), 'part')}" if isinstance(job, (tuple, list)) else f"is a {type(job).__name__}"
+        what = f"has {counted(len(job), 'part')}" if isinstance(job, (tuple, list)) else f"is {type_text(job)}"
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:

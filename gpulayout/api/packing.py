@@ -118,7 +118,7 @@ def _unpack_transfer(shape: Shape | str, out: Array | None) -> Transfer:
 def view(buffer: Any, shape: Shape | str) -> Array:
     """The logical array as strides over the buffer: no copy, so writing to it writes to the buffer.
 
-    Every layout of order and padding can be said in strides; of tiles, those that leave neighbours at one distance:
+    Every layout of order and padding can be expressed as strides; of tiles, those that leave neighbours at one distance:
     T(1,128), or tiles as wide as the array.  LayoutError names other tiles, and elements packed into bytes.  Raises as `unpack` for the buffer.
 
     >>> import numpy as np

@@ -76,7 +76,7 @@ def transpose(array: Any, axes: str | Iterable[int] | None = None, *, out: Any =
 def _carrier(dtype: np.dtype) -> str:
     """The element type that carries elements of this dtype; only their bytes count."""
     if dtype.itemsize not in CARRIERS or dtype.hasobject:
-        raise TypeError(f"array has dtype {dtype}, of {dtype.itemsize} bytes: elements of 1, 2, 4, 8 or 16 bytes that are no "
+        raise TypeError(f"array has dtype {dtype}, of {dtype.itemsize} bytes: elements of 1, 2, 4, 8 or 16 bytes other than "
                         "Python objects can be moved")
     return CARRIERS[dtype.itemsize]
 
@@ -95,7 +95,7 @@ def _sides(pattern: str, rank: int) -> tuple[Groups, Groups]:
         raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has '~' in it")
     sides = pattern.split("->")
     if len(sides) != 2:
-        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {checks.counted(len(sides) - 1, 'arrow')}")
+        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {'no' if len(sides) == 1 else len(sides) - 1} '->'")
     if re.search(r"\([^)]*\.\.\.", sides[0]):
         raise LayoutError(f"axes {pattern!r} takes ... apart: the axes without a name stand alone on the left")
     rest = " ".join(f"~{number}" for number in range(rank + 1 - len(_groups(sides[0], pattern))))
@@ -112,7 +112,7 @@ def _sides(pattern: str, rank: int) -> tuple[Groups, Groups]:
         if lost:
             raise LayoutError(f"axes {pattern!r} has no {_shown(lost)} on the {side}: both sides name the same axes, since no element is dropped or repeated")
     if len(before) != rank:
-        raise LayoutError(f"axes {pattern!r} names {len(before)} {'axis' if len(before) == 1 else 'axes'} on the left: the array has {rank}")
+        raise LayoutError(f"axes {pattern!r} names {checks.counted(len(before), 'axis')} on the left: the array has {rank}")
     return before, after
 
 
@@ -127,7 +127,7 @@ def _groups(side: str, pattern: str) -> Groups:
     for token in _TOKEN.findall(side):
         if token in "()":
             if inside == (token == "("):
-                raise LayoutError(f"axes {pattern!r} has parentheses that do not fit: {token!r} stands alone or in another pair")
+                raise LayoutError(f"axes {pattern!r} has parentheses that do not fit: {token!r} is not closed, or opens a second pair")
             inside = token == "("
             if inside:
                 groups.append([])
@@ -138,7 +138,7 @@ def _groups(side: str, pattern: str) -> Groups:
         else:
             groups.append([token] * (token != "1"))
     if inside:
-        raise LayoutError(f"axes {pattern!r} has parentheses that do not fit: '(' stands alone")
+        raise LayoutError(f"axes {pattern!r} has parentheses that do not fit: '(' is not closed")
     return groups
 
 

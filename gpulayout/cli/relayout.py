@@ -186,7 +186,7 @@ def _report(job: Job, seconds: float | None) -> None:
     if seconds is None:
         click.echo(f"\n{job.plan.explain()}\n\ndry run: nothing was written")
         return
-    click.echo(f"moved in {seconds:.2f} s, on the disk included")
+    click.echo(f"moved in {seconds:.2f} s, including the disk")
     if len(job.dimensions) == 1:
         name = str(job.target)
         name = f"./{name}" if name.startswith("-") else name             # not an option, nor standard input

@@ -57,13 +57,13 @@ class PackedPlan(NamedTuple):
     def describe(self) -> str:
         """What is done, in words."""
         if self.turn:
-            return f"{self.turn.side} x {self.turn.side} blocks turned in tiles of up to {counted(self.chunk, 'element')}"
+            return f"{self.turn.side} x {self.turn.side} blocks turned in cache blocks of up to {counted(self.chunk, 'element')}"
         way = "looked up one by one" if self.looked_up else "spread to bytes by shifts" if self.move.source_bits < 8 else "copied"
-        return f"chunks of up to {counted(self.chunk, 'element')}, {way}" + ", then packed" * (self.move.target_bits < 8)
+        return f"chunks of up to {counted(min(self.chunk, self.move.slots), 'element')}, {way}" + ", then packed" * (self.move.target_bits < 8)
 
     def as_json(self) -> dict:
         """What is done, as plain values."""
-        return {"chunk": self.chunk, "looked_up": self.looked_up, "blocks": self.turn and self.turn.side, "tile": self.cache_block or None}
+        return {"chunk": self.chunk, "looked_up": self.looked_up, "blocks": self.turn and self.turn.side, "cache_block": self.cache_block or None}
 
 
 def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:

@@ -111,6 +111,6 @@ def parts(move: PackedMove, stretch: Stretch) -> Iterator[Part]:
 
 
 def periods(move: PackedMove) -> list[int]:
-    """For every axis, after how many steps it stands at the same bit of a byte again."""
+    """For every axis, after how many steps it is at the same bit of a byte again."""
     per = 8 // move.source_bits
     return [per // math.gcd(axis.source_stride, per) for axis in move.axes]

@@ -135,7 +135,7 @@ def host_pieces(pieces: Pieces) -> Pieces:
 
 def _is_fill(piece: Piece) -> bool:
     """Whether a piece is all padding, in whole bytes: a last half byte has bits that stay 0."""
-    return not piece.move.element_count and piece.move.stride_unit == "bytes"
+    return not piece.move.element_count and piece.move.stride_unit == "byte"
 
 
 def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:

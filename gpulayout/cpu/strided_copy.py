@@ -19,7 +19,7 @@ from gpulayout.cpu.views import strided_view, word_of
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Move, Slab
-from gpulayout.moves.words import axes_text, tile_text
+from gpulayout.moves.texts import tile_text
 
 
 class Fill(NamedTuple):
@@ -100,11 +100,11 @@ class HostPlan:
 
     def describe(self) -> str:
         """What is done, in words."""
-        text = f"one np.copyto over {axes_text(len(self.slab.shape))}"
+        text = f"one np.copyto over {counted(len(self.slab.shape), 'axis')}"
         if self.cache_block:
             text = f"cache blocks of {tile_text(self.cache_block)}, through a scratch array"
         elif self.by_channels:
-            text = f"{counted(self.slab.shape[-1], 'channel')} one after the other, over {axes_text(len(self.slab.shape))}"
+            text = f"{counted(self.slab.shape[-1], 'channel')} one after the other, over {counted(len(self.slab.shape), 'axis')}"
         if self.itemsize > self.move.itemsize:
             text += f", elements of {self.itemsize} bytes"
         text += f" and {counted(len(self.fills), 'fill')} of padding" if self.fills else ""
@@ -115,7 +115,7 @@ class HostPlan:
         """What is done, as plain values: a copy over axes that may be fewer than the move's, in elements that may be larger, and fills."""
         axes = zip(*(values[::-1] for values in (self.slab.shape, self.slab.source_strides, self.slab.target_strides)))
         return {"element_bytes": self.itemsize, "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
-                "tile": self.cache_block and self.cache_block[::-1], "by_channels": self.by_channels, "piece": self.chunk,
+                "cache_block": self.cache_block and self.cache_block[::-1], "by_channels": self.by_channels, "chunk_places": self.chunk,
                 "threads": self.most_threads, "fills": [math.prod(fill.slab.shape) for fill in self.fills], "fills_first": self.fills_first}
 
 

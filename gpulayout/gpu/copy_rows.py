@@ -5,6 +5,7 @@ import math
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, common_step, planned
+from gpulayout.layout.checks import counted
 
 _LONG_ROW = 64               # bytes from which on a row is worth vectors that do not start where it does
 _COPY = Kernel("copy", "copy.cu", "gpl_copy", in_vectors=True)
@@ -33,7 +34,7 @@ def rows_plan(work: Work) -> KernelPlan:
         vector = VECTOR_BYTES
         work = work.because(f"partial vectors at row ends: rows of the target do not all start at multiples of {vector} bytes")
     elif aligned < VECTOR_BYTES:
-        work = work.because(f"vectors of {vector} bytes: rows are short and do not all start at multiples of {2 * vector} bytes")
+        work = work.because(f"vectors of {counted(vector, 'byte')}: rows are short and do not all start at multiples of {2 * vector} bytes")
     apart = [work.source_phase - work.target_phase, *((axis.source_stride - axis.target_stride) * width for axis in others)]
     load = common_step(apart, vector) if work.reads else vector
     if load < vector:

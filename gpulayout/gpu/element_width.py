@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis, Move
 
 VECTOR_BYTES = 16            # the widest access of a thread
@@ -63,7 +64,7 @@ def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None
     Empty when there are no such neighbours: the minor axis is not contiguous on both sides.
     """
     minor, wider = axes[0], 2 * width
-    shown = f"elements stay {width} bytes: "
+    shown = f"elements stay {counted(width, 'byte')}: "
     if minor[2:] != (width, width):
         return ""
     if minor.is_padded:

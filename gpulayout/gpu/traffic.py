@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.layout.checks import counted
+from gpulayout.moves.texts import tile_text
 
 SECTOR = 32                  # bytes
 LANES = 32
@@ -174,4 +175,4 @@ def _tile_text(plan: KernelPlan) -> str:
     """The sizes of a tile, and which is which."""
     if plan.kind.tile_text:
         return plan.kind.tile_text.format(*plan.tile)
-    return f"{' x '.join(map(str, reversed(plan.tile)))} elements (minor in the target last)"
+    return tile_text(plan.tile[::-1])

@@ -5,6 +5,8 @@ import functools
 from collections.abc import Callable
 from typing import TypeVar
 
+from gpulayout.layout.checks import shown, value_text
+from gpulayout.layout.errors import ShapeTextError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape
@@ -40,12 +42,15 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
     if isinstance(value, str):
         if like is not None and is_layout_alone(value):
             return as_shape(_parsed_layout(value), role, like)
+        if value.lstrip().startswith("{"):
+            raise ShapeTextError(f"{role} {value_text(value)} is a layout alone: write the whole shape, such as 'f32[2,3]{{0,1}}'")
         return _parsed(value)
     if isinstance(value, Shape):
         return value
     if like is not None and isinstance(value, Layout):
         return like.with_layout(value)
-    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}")
+    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}"
+                    + (f": write gl.Layout({shown(value)})" if like is not None and isinstance(value, (tuple, list)) else ""))
 
 
 def is_layout_alone(value: object) -> bool:

@@ -33,7 +33,7 @@ def shown(values: Sequence[Any]) -> str:
 
 def counted(number: int, noun: str) -> str:
     """`1 dimension`, `2 dimensions`."""
-    plural = {"entry": "entries", "copy": "copies", "launch": "launches"}.get(noun, f"{noun}s")
+    plural = {"entry": "entries", "copy": "copies", "axis": "axes", "launch": "launches"}.get(noun, f"{noun}s")
     return f"{number} {noun if number == 1 else plural}"
 
 
@@ -45,7 +45,7 @@ def dimension_range(rank: int) -> str:
 def type_text(value: object) -> str:
     """`an int`, `a float`."""
     name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+    return f"{'an' if name[0] in 'aeiouAEIOU' or name == 'ndarray' else 'a'} {name}"
 
 
 def value_text(value: object) -> str:

@@ -58,7 +58,7 @@ def check_storage(element_type: ElementType, layout: Layout, text: str) -> None:
     bits = layout.element_size_in_bits
     allowed = {0, 8 * element_type.itemsize} | ({element_type.bits} if element_type.is_sub_byte else set())
     if bits not in allowed:
-        raise LayoutError(f"element_size_in_bits {checks.number_text(bits)} is no size that {element_type} is stored in for {text}: "
+        raise LayoutError(f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {text}: "
                           f"it is one of {', '.join(map(str, sorted(allowed)))}")
     for field in ("index_type", "pointer_type"):
         if getattr(layout, field) is not None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.errors import LayoutTypeError
+from gpulayout.layout.errors import LayoutTypeError, ShapeTextError
 from gpulayout.layout.layout import SPARSE_TYPES, Layout
 from gpulayout.layout.padding import NAMES, PaddingValue, Scalar, parse_scalar
 from gpulayout.layout.split_config import SplitConfig
@@ -43,6 +43,9 @@ def parse_layout(text: str) -> Layout:
     >>> parse_layout("{0,1:T(8,128)(2,1)}").tiles
     (Tile((8, 128)), Tile((2, 1)))
     """
+    if text[:1].isalpha():
+        raise ShapeTextError(f"{checks.value_text(text)} is not a layout: a layout begins with '{{', as '{{1,0,2}}' does; "
+                             "gl.transpose(array, 'h w c -> c h w') reorders axes by name")
     reader = Reader(text)
     layout = read_layout(reader, may_be_empty=True)
     reader.end()
@@ -57,7 +60,7 @@ def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
         return parse_layout(value)
     if isinstance(value, Layout):
         return value
-    hint = f", write gl.Layout({checks.shown(value)})" if isinstance(value, tuple) else ""
+    hint = f", write gl.Layout({checks.shown(value)})" if isinstance(value, (tuple, list)) else ""
     raise LayoutTypeError(f"layout {checks.value_text(value)} is not a Layout for {text}: it is {checks.type_text(value)}{hint}")
 
 
@@ -81,7 +84,7 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
 
 def _misplaced(name: str) -> str:
     if name in PROPERTIES:
-        return f"layout property {name}(...) stands twice or out of order: the order is {' '.join(PROPERTIES)}"
+        return f"layout property {name}(...) occurs twice or out of order: the order is {' '.join(PROPERTIES)}"
     if name == "P":
         return "layout property P(...), the physical shape of a sparse array, is not supported"
     return f"{name[:32]!r} is not a layout property: those are {' '.join(PROPERTIES)}"

@@ -100,7 +100,7 @@ class BufferShape(Frozen):
 class TupleShape(Frozen):
     """Several shapes in order, tuples among them; it has a length, elements by number, and can be iterated over.
 
-    shapes    the elements; () is the empty tuple.  LayoutError past 64 tuples in one another
+    shapes    the elements; () is the empty tuple.  LayoutError past 64 nested tuples
 
     >>> pair = TupleShape((Shape("f32", (2,)), TupleShape(())))
     >>> str(pair), len(pair), pair.nbytes
@@ -115,10 +115,10 @@ class TupleShape(Frozen):
             raise LayoutTypeError(f"shapes {self.shapes!r} is not a sequence of shapes: it is {checks.type_text(self.shapes)}")
         for entry, shape in enumerate(self.shapes):
             if not isinstance(shape, AnyShape):
-                raise LayoutTypeError(f"shapes entry {entry} is no shape: it is {checks.type_text(shape)}")
+                raise LayoutTypeError(f"shapes entry {entry} is not a shape: it is {checks.type_text(shape)}")
         self._set("shapes", tuple(self.shapes))
         if self.depth > MAX_DEPTH:
-            raise LayoutError(f"shapes are {self.depth} tuples in one another: {MAX_DEPTH} is the limit")
+            raise LayoutError(f"shapes are {self.depth} nested tuples: {MAX_DEPTH} is the limit")
 
     @cached_property
     def depth(self) -> int:

@@ -183,7 +183,7 @@ class Shape(Frozen):
         LayoutError for any tiles; where they leave one stride for each dimension, `view` finds it.
         """
         if self.is_tiled:
-            raise LayoutError(f"tiles {''.join(map(str, self.layout.tiles))} of {self} cannot be said by strides: "
+            raise LayoutError(f"tiles {''.join(map(str, self.layout.tiles))} of {self} have no single stride per dimension: "
                               "a tiled shape has none of its own; gl.view finds them where neighbours lie at one distance")
         strides, step = [0] * self.rank, 1
         for dim in self.layout.minor_to_major:

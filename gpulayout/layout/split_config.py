@@ -34,7 +34,7 @@ class SplitConfig(Frozen):
         self._set("dimension", checks.count("split_configs dimension", self.dimension))
         points = checks.sizes("split_indices", self.split_indices)
         if not points:
-            raise LayoutError(f"split_indices () cut dimension {self.dimension} nowhere: there must be at least one")
+            raise LayoutError(f"split_indices () is empty: dimension {self.dimension} needs at least one")
         before = 0
         for entry, point in enumerate(points):
             if point <= before:

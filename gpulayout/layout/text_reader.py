@@ -44,7 +44,7 @@ class Reader:
             match = _TOKEN.match(self.text, self._next)
             if not match:
                 if self.text.startswith("/*", self._next):
-                    raise self.error("a comment begins and does not end")
+                    raise self.error("a comment is not closed")
                 self.kind, self.value = "other", self.text[self._next]
                 return taken
             self._next = match.end()

@@ -51,7 +51,7 @@ class LookupMove(Frozen):
 
     axes: ClassVar = ()                              # of regions, which other moves have
     dimensions: ClassVar = ()
-    stride_unit: ClassVar = "places"
+    stride_unit: ClassVar = "place"
     has_loops: ClassVar = False
 
     def __hash__(self) -> int:

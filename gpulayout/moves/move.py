@@ -65,7 +65,7 @@ class Move(Frozen):
     pad: bytes
     dimensions: tuple[tuple[int, ...], ...]
 
-    stride_unit: ClassVar = "bytes"                  # what the strides of the axes count
+    stride_unit: ClassVar = "byte"                   # what the strides of the axes count
     has_loops: ClassVar = True                       # the axes are all there is to it
 
     def __hash__(self) -> int:

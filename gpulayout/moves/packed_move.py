@@ -41,7 +41,7 @@ class PackedMove(Frozen):
     dimensions: tuple[tuple[int, ...], ...]
     start: int = 0
 
-    stride_unit: ClassVar = "places"
+    stride_unit: ClassVar = "place"
     has_loops: ClassVar = True
 
     def __hash__(self) -> int:

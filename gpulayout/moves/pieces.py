@@ -94,7 +94,7 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
     """
     check_storable(shape)
     if shape.is_packed:
-        raise LayoutError(f"element_size_in_bits {shape.bits_per_element} of {shape} cannot be said by strides: "
+        raise LayoutError(f"element_size_in_bits {shape.bits_per_element} of {shape} has no strides in bytes: "
                           f"{8 // shape.bits_per_element} elements share a byte; gl.unpack copies the array out of them")
     if not shape.is_tiled:
         return shape.byte_strides
@@ -106,7 +106,7 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
     for part in element_regions(array_side(shape.dimensions, strides), shape_side(shape, shape.itemsize)):
         (start, *steps), (place, *place_steps) = part.rows
         if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):
-            raise LayoutError(f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} cannot be said by strides: neighbours "
+            raise LayoutError(f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} have no single stride per dimension: neighbours "
                               "lie at different distances inside and across tiles; gl.unpack copies the array out of them")
     return strides
 
@@ -272,7 +272,7 @@ def _last_part(whole: Piece, source_bits: int, target_bits: int, target: Shape) 
     """The piece whose last run ends with the buffer, inside of a byte."""
     if len(whole.move.axes) > 1:
         raise NotInRegions(f"elements of {target_bits} bits are looked up one by one: rows are padded at the end of the target, whose "
-                         f"{target.buffer_size} places are no whole bytes")
+                         f"{target.buffer_size} places are not a whole number of bytes")
     run = replace(whole.move, axes=(whole.move.axes[0]._replace(extent=target.buffer_size - whole.target_offset),))
     return packed_move(run, source_bits, target_bits, start=whole.source_offset % (8 // source_bits))
 

@@ -83,3 +83,7 @@ __all__ = [
 
 for _public in [globals()[name] for name in __all__]:
     _public.__module__ = __name__
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

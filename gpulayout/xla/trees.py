@@ -165,7 +165,7 @@ def validate_layouts(shape: AnyShape | str) -> None:
         try:
             array.validate_layout()
         except LayoutError as error:
-            raise LayoutError(f"{error}; it stands at {index} of {shape}" if index else str(error)) from None
+            raise LayoutError(f"{error}; it is at {index} of {shape}" if index else str(error)) from None
 
 
 def has_element_type(shape: AnyShape | str, element_type: object) -> bool:
@@ -211,7 +211,7 @@ def copy_layout_between_shapes(source: AnyShape | str, target: AnyShape | str) -
 
     def copied(one: AnyShape, other: AnyShape) -> AnyShape:
         if type(one) is not type(other) or (isinstance(one, TupleShape) and len(one) != len(other)):
-            raise LayoutError(f"layouts of {source} cannot be copied to {target}: {one} has another structure than {other}")
+            raise LayoutError(f"layouts of {source} cannot be copied to {target}: {one} has a different structure from {other}")
         if isinstance(one, TupleShape):
             return TupleShape([copied(*pair) for pair in zip(one, other)])
         if isinstance(one, BufferShape):

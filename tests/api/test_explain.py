@@ -16,7 +16,7 @@ def explained(source, target):
 def test_the_document_s_example():
     assert explained("f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,5)}") == """\
 relayout f32[2,3]{1,0} -> f32[2,3]{0,1:PD(3,5)}
-  read     24 bytes: 6 elements of 4
+  read     24 bytes: 6 elements of 4 bytes
   written  60 bytes: 15 places, 9 of them padding (zeros, 60.0%)
   merged   2 dimensions into 2 axes, minor first in the target
     axis 0  y: 3 places (1 of them padding), a step is 12 bytes in the source, 4 in the target
@@ -51,10 +51,10 @@ def test_the_pad_is_named(value, shown):
 
 
 @pytest.mark.parametrize("source, target, lines", [
-    ("f32[]", "f32[]", ["  read     4 bytes: 1 element of 4", "  merged   0 dimensions into 0 axes, minor first in the target",
+    ("f32[]", "f32[]", ["  read     4 bytes: 1 element of 4 bytes", "  merged   0 dimensions into 0 axes, minor first in the target",
                         "  numpy    one np.copyto over 0 axes"]),
-    ("u8[1]", "u8[1]", ["  read     1 byte: 1 element of 1", "  written  1 byte: 1 place, no padding"]),
-    ("f32[0,3]", "f32[0,3]{0,1}", ["  read     0 bytes: 0 elements of 4", "  written  0 bytes: 0 places, no padding",
+    ("u8[1]", "u8[1]", ["  read     1 byte: 1 element of 1 byte", "  written  1 byte: 1 place, no padding"]),
+    ("f32[0,3]", "f32[0,3]{0,1}", ["  read     0 bytes: 0 elements of 4 bytes", "  written  0 bytes: 0 places, no padding",
                                    "  numpy    nothing to do", "  gpu      no launch: nothing to write"]),
     ("f32[0,3]", "f32[0,3]{0,1:PD(2,3)}", ["  written  24 bytes: 6 places, 6 of them padding (zeros, 100.0%)",
                                            "  numpy    one fill of 6 places"]),

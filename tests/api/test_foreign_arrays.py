@@ -57,7 +57,7 @@ def test_a_layout_alone_of_dlpack_memory():
 @pytest.mark.parametrize("array, layout, error, message", [
     ([[1, 2]], "{0,1}", TypeError, "array is a list, which has no element type: shape '{0,1}' is a layout alone, write the whole shape"),
     (FLOATS, "{0,1}", gl.LayoutError, "minor_to_major (0, 1) has 2 entries for f32[6]: the shape has 1 dimension"),
-    (FLOATS, "{0:E(4)}", gl.LayoutError, "element_size_in_bits 4 is no size that f32 is stored in for f32[6]{0:E(4)}: it is one of 0, 32"),
+    (FLOATS, "{0:E(4)}", gl.LayoutError, "element_size_in_bits 4 is not a storage size of f32 for f32[6]{0:E(4)}: it is one of 0, 32"),
     (FLOATS.astype(">f4"), "{0}", TypeError, "element type '>f4' is big-endian: convert it to native byte order first"),
     (np.array(["a"]), "{0}", TypeError, "element type dtype('<U1') has no XLA counterpart: only booleans, integers, floats and complex "
                                         "numbers have one"),

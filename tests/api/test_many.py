@@ -245,7 +245,7 @@ def test_a_read_only_out_and_its_own_buffer_are_refused(executor):
 
 
 @pytest.mark.parametrize("job, message", [
-    (5, "job 1 is a int: it must be (buffer, source, target)"),
+    (5, "job 1 is an int: it must be (buffer, source, target)"),
     ("abc", "job 1 is a str: it must be (buffer, source, target)"),
     ((1, 2), "job 1 has 2 parts: it must be (buffer, source, target)"),
 ])
@@ -257,7 +257,7 @@ def test_what_is_no_job(executor, job, message):
 @pytest.mark.parametrize("out, kind, message", [
     ([None], ValueError, "out has 1 buffer for 2 jobs: it needs one or None per job"),
     ([], ValueError, "out has 0 buffers for 2 jobs: it needs one or None per job"),
-    (np.zeros(2), TypeError, "out is a ndarray: it must be a list with one buffer or None per job"),
+    (np.zeros(2), TypeError, "out is an ndarray: it must be a list with one buffer or None per job"),
     ("ab", TypeError, "out is a str: it must be a list with one buffer or None per job"),
 ])
 def test_what_is_no_list_of_outputs(executor, out, kind, message):

@@ -112,13 +112,13 @@ def test_sizes_of_0_and_1():
 
 
 @pytest.mark.parametrize("axes, sizes, message", [
-    ("h w c", {}, "axes 'h w c' is not a pattern such as 'h w c -> c h w': it has 0 arrows"),
+    ("h w c", {}, "axes 'h w c' is not a pattern such as 'h w c -> c h w': it has no '->'"),
     ("h w -> w h", {}, "axes 'h w -> w h' names 2 axes on the left: the array has 3"),
     ("h w c -> h w", {}, "axes 'h w c -> h w' has no c on the right: both sides name the same axes, since no element is dropped or repeated"),
     ("h w c -> h w c d", {}, "axes 'h w c -> h w c d' has no d on the left: both sides name the same axes, since no element is dropped or repeated"),
     ("h h c -> c h h", {}, "axes 'h h c -> c h h' names h twice on the left"),
-    ("h (w c -> c h w", {}, "axes 'h (w c -> c h w' has parentheses that do not fit: '(' stands alone"),
-    ("h w) c -> c h w", {}, "axes 'h w) c -> c h w' has parentheses that do not fit: ')' stands alone or in another pair"),
+    ("h (w c -> c h w", {}, "axes 'h (w c -> c h w' has parentheses that do not fit: '(' is not closed"),
+    ("h w) c -> c h w", {}, "axes 'h w) c -> c h w' has parentheses that do not fit: ')' is not closed, or opens a second pair"),
     ("h (...) -> (...) h", {}, "axes 'h (...) -> (...) h' takes ... apart: the axes without a name stand alone on the left"),
     ("h ~0 c -> c ~0 h", {}, "axes 'h ~0 c -> c ~0 h' is not a pattern such as 'h w c -> c h w': it has '~' in it"),
     ("h 2 c -> c 2 h", {}, "axes 'h 2 c -> c 2 h' is not a pattern such as 'h w c -> c h w': it has '2' in it"),

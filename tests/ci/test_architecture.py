@@ -14,7 +14,7 @@ def missing(page):
     named = re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|md)))`", page)
     found = []
     for name in named:
-        places = [ROOT / name, ROOT / "gpulayout" / name, *(ROOT / "gpulayout" / room / name for room in ROOMS)]
+        places = [ROOT / name, ROOT / "gpulayout" / name, ROOT / "kernels" / name, *(ROOT / "gpulayout" / room / name for room in ROOMS)]
         if "NAME" not in name and not any(place.exists() for place in places):
             found.append(name)
     return found

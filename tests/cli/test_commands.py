@@ -157,7 +157,7 @@ def test_show_draws_tiles_and_packed_elements():
 
 @pytest.mark.parametrize("shape, line", [
     ("f32[<=3,<=5]{1,0:S(5)}", "dynamic sizes y is at most 3, x is at most 5\nmemory space  5\n"),
-    ("s8[3,5]{1,0:E(4)}", "never moved   element_size_in_bits 4 is no size that s8 is stored in"),
+    ("s8[3,5]{1,0:E(4)}", "never moved   element_size_in_bits 4 is not a storage size of s8"),
     ("f32[3,5]{1,0:T(2,4)}", "Place of every element; padding is hatched:\n"), ("f32[3,5]{1,0:T(2,4)}", "│░░9│"),
     ("f32[3,5]{1,0:T(*,4)}", "Place of every element; padding is hatched, some of it only in memory below:\n"),
 ])
@@ -216,7 +216,7 @@ def test_explain_prints_the_plan():
     assert found["axes"][0] == {"dimensions": [0], "extent": 3, "bound": 2, "source_stride": 12, "target_stride": 4}
     assert found["numpy"] == {
         "element_bytes": 4, "axes": [{"extent": 2, "source_stride": 12, "target_stride": 4}, {"extent": 3, "source_stride": 4, "target_stride": 12}],
-        "tile": None, "by_channels": False, "piece": 0, "threads": 1, "fills": [15], "fills_first": True}
+        "cache_block": None, "by_channels": False, "chunk_places": 0, "threads": 1, "fills": [15], "fills_first": True}
     nothing = json.loads(run("explain", "f32[0]", "f32[0]", "--json").stdout)
     assert nothing["gpu"] is nothing["numpy"] is None
 
@@ -232,9 +232,9 @@ def test_explain_as_json_tells_packed_moves(source, target, elements, places, ch
 
 def test_explain_as_json_has_numpy_s_tiles_minor_first():
     found = json.loads(run("explain", "f32[512,2048]", "{0,1}", "--json").stdout)["numpy"]
-    assert found["tile"] == [256, 256] and [axis["extent"] for axis in found["axes"]] == [512, 2048]
+    assert found["cache_block"] == [256, 256] and [axis["extent"] for axis in found["axes"]] == [512, 2048]
     found = json.loads(run("explain", "u8[9,300000]", "{0,1}", "--json").stdout)["numpy"]
-    assert found["tile"] is None and found["by_channels"] and found["piece"] == (3 << 19) // 9
+    assert found["cache_block"] is None and found["by_channels"] and found["chunk_places"] == (3 << 19) // 9
 
 
 def test_explain_takes_a_layout_alone_for_the_target():

@@ -233,10 +233,10 @@ def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
 
 
 @pytest.mark.parametrize("source, target, said, fields", [
-    ("f32[4,5]", "{0,1}", "one np.copyto over 2 axes", {"element_bytes": 4, "tile": None, "fills": []}),
+    ("f32[4,5]", "{0,1}", "one np.copyto over 2 axes", {"element_bytes": 4, "cache_block": None, "fills": []}),
     ("f32[4,5]", "{0,1:PD(6,5)}", "one np.copyto over 2 axes and 1 fill of padding", {"fills": [30]}),
-    ("s4[5,7]{1,0:E(4)}", "{1,0}", "chunks of up to 262144 elements, spread to bytes by shifts", {"chunk": 262144, "blocks": None, "tile": None}),
-    ("s4[256,512]{1,0:E(4)}", "{0,1:E(4)}", "16 x 16 blocks turned in tiles of up to 131072 elements", {"blocks": 16, "tile": (16, 32)}),
+    ("s4[5,7]{1,0:E(4)}", "{1,0}", "chunks of up to 35 elements, spread to bytes by shifts", {"chunk": 262144, "blocks": None, "cache_block": None}),
+    ("s4[256,512]{1,0:E(4)}", "{0,1:E(4)}", "16 x 16 blocks turned in cache blocks of up to 131072 elements", {"blocks": 16, "cache_block": (16, 32)}),
     ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}", "24 places looked up one by one, then packed", {"looked_up": True})])
 def test_each_kind_of_plan_says_what_it_does(source, target, said, fields):
     move = gl.plan(source, target).move

@@ -1,4 +1,4 @@
-"""cupy_backend.py on an imitation of CuPy, whose kernels run on the host shim: launches, devices, dtypes and flags.
+"""gpu/cupy_runtime.py on an imitation of CuPy, whose kernels run on the host shim: launches, devices, dtypes and flags.
 
 The real CuPy runs all the other tests where there is a GPU; this shows without one that the backend's own code works.
 """

@@ -62,7 +62,7 @@ def test_no_byte_around_a_buffer_can_be_taken_for_another():
 
 # ---- broken twins ---------------------------------------------------------------------------------------------
 
-# Those that reach far outside the buffers are in test_kernels_sanitized.py, where each launch has a process of its own.
+# Those that reach far outside the buffers are in test_sanitized.py, where each launch has a process of its own.
 @pytest.mark.parametrize("family, right, wrong", [
     ("copy", "if (first < head)", "if (first + 1 < head)"),
     ("copy", "if (tail < move.total) ", ""),

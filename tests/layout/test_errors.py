@@ -40,7 +40,7 @@ ERRORS = {
     "a number": (lambda: Layout(3), LayoutTypeError,
         "minor_to_major 3 is not a sequence of integers: it is an int"),
     "an array without axes": (lambda: Layout(np.array(3)), LayoutTypeError,
-        "minor_to_major array(3) is not a sequence of integers: it is a ndarray"),
+        "minor_to_major array(3) is not a sequence of integers: it is an ndarray"),
     "a float": (lambda: Layout((0, 1.0)), LayoutTypeError,
         "minor_to_major (0, 1.0) is not all integers: entry 1 is 1.0, a float"),
     "a bool": (lambda: Layout((False, True)), LayoutTypeError,
@@ -155,7 +155,7 @@ ERRORS = {
     "two splits of one dimension": (lambda: Layout((0, 1), split_configs=((0, (2,)), (0, (3,)))), LayoutError,
         "split_configs (0:2)(0:3) cuts physical dimension 0 twice"),
     "a split nowhere": (lambda: gl.SplitConfig(0, ()), LayoutError,
-        "split_indices () cut dimension 0 nowhere: there must be at least one"),
+        "split_indices () is empty: dimension 0 needs at least one"),
     "splits that go back": (lambda: gl.SplitConfig(0, (3, 3)), LayoutError,
         "split_indices (3, 3) are not ascending from 1: entry 1 is 3"),
     "a split outside of the array": (lambda: Shape("f32", (2, 3), Layout((1, 0), split_configs=((0, (2,)),))), LayoutError,
@@ -169,12 +169,12 @@ ERRORS = {
         "tail_padding_alignment 4611686018427387904 is too large for f32[2]{0:L(4611686018427387904)}: 18446744073709551616 bytes, "
         "the limit is 2^63-1"),
     "strides of tiles": (lambda: Shape("f32", (2, 3), Layout((1, 0), tiles=((2, 2),))).strides, LayoutError,
-        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} cannot be said by strides: a tiled shape has none of its own; gl.view finds them where "
+        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} have no single stride per dimension: a tiled shape has none of its own; gl.view finds them where "
         "neighbours lie at one distance"),
     "byte strides of packed elements": (lambda: Shape("s4", (10, 20), Layout((1, 0), element_size_in_bits=4)).byte_strides,
         LayoutError, "element_size_in_bits 4 of s4[10,20]{1,0:E(4)} has no byte strides: neighbours lie in the same byte"),
     "an element size of another type": (Shape("f32", (2,), Layout((0,), element_size_in_bits=4)).validate_layout, LayoutError,
-        "element_size_in_bits 4 is no size that f32 is stored in for f32[2]{0:E(4)}: it is one of 0, 32"),
+        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it is one of 0, 32"),
     "a sparse leftover": (Shape("f32", (2,), Layout((0,), index_type="u32")).validate_layout, LayoutError,
         "index_type u32 belongs to sparse layouts for f32[2]{0:#(u32)}: its array is dense"),
     "inserting under tiles": (lambda: Layout((1, 0), tiles=((8, 128), (2, 1))).insert_dimension(1, 4), LayoutError,

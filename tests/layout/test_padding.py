@@ -163,7 +163,7 @@ def test_what_a_type_cannot_hold_is_refused_with_the_reason(name, value, reason)
     ("least", "padding_value 'least' is not a PaddingValue or a number: it is a str"),
     (b"\0", "padding_value b'\\x00' is not a PaddingValue or a number: it is a bytes"),
     ([0], "padding_value [0] is not a PaddingValue or a number: it is a list"),
-    (np.zeros(1), "padding_value array([0.]) is not a PaddingValue or a number: it is a ndarray"),
+    (np.zeros(1), "padding_value array([0.]) is not a PaddingValue or a number: it is an ndarray"),
     (np.datetime64(0, "s"), "padding_value np.datetime64('1970-01-01T00:00:00') is not a PaddingValue or a number: "
                             "it is a datetime64"),
 ])

@@ -40,11 +40,11 @@ TEXT_ERRORS = [
     ("f32[2]{0,}", 9, "expected a dimension number"), ("f32[2]{-1}", 7, "a dimension number cannot be negative"),
     ("f32[2]{0:", 9, "expected '}'"), ("f32[2]{0:X(3)}", 9, f"'X' is not a layout property: those are {ORDER}"),
     (f"f32[2]{{0:{'X' * 33}(3)}}", 9, f"'{'X' * 32}' is not a layout property: those are {ORDER}"),
-    ("f32[2]{0:PV(1)PD(3)}", 14, f"layout property PD(...) stands twice or out of order: the order is {ORDER}"),
-    ("f32[2]{0:PD(3)PD(3)}", 14, f"layout property PD(...) stands twice or out of order: the order is {ORDER}"),
-    ("f32[2]{0:L(4)T(8)}", 13, f"layout property T(...) stands twice or out of order: the order is {ORDER}"),
-    ("f32[2]{0:S(1)E(32)}", 13, f"layout property E(...) stands twice or out of order: the order is {ORDER}"),
-    ("f32[2]{0:*(u8)#(u8)}", 14, f"layout property #(...) stands twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:PV(1)PD(3)}", 14, f"layout property PD(...) occurs twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:PD(3)PD(3)}", 14, f"layout property PD(...) occurs twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:L(4)T(8)}", 13, f"layout property T(...) occurs twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:S(1)E(32)}", 13, f"layout property E(...) occurs twice or out of order: the order is {ORDER}"),
+    ("f32[2]{0:*(u8)#(u8)}", 14, f"layout property #(...) occurs twice or out of order: the order is {ORDER}"),
     ("f32[2]{0:P(f32[2])}", 9, "layout property P(...), the physical shape of a sparse array, is not supported"),
     ("f32[2]{0:T}", 10, "expected '('"), ("f32[2]{0:T()}", 11, "expected a tile size"),
     ("f32[2]{0:T(8,}", 13, "expected a tile size"), ("f32[2]{0:T(8,128}", 16, "expected ')'"),
@@ -74,7 +74,7 @@ TEXT_ERRORS = [
     ("f32[2]{0:PD(3)PV(0x10)}", 17, f"padding value '0x10' is neither a number nor one of {PAD_NAMES}"),
     ("f32[2]{0:PD(3)PV(1_0)}", 17, f"padding value '1_0' is neither a number nor one of {PAD_NAMES}"),
     ("f32[2]{0:PD(3)PV(\u0663)}", 17, f"padding value '\u0663' is neither a number nor one of {PAD_NAMES}"),
-    ("f32[2]/* no end", 6, "a comment begins and does not end"), ("/*", 0, "a comment begins and does not end"),
+    ("f32[2]/* no end", 6, "a comment is not closed"), ("/*", 0, "a comment is not closed"),
     ("f32[2]/x", 6, "expected the end"),
 ]
 
@@ -120,10 +120,10 @@ def test_tuples_in_one_another_end_at_a_limit():
     with pytest.raises(ShapeTextError) as caught:
         gl.parse_shape("(" * 5000)
     assert caught.value.position == 64
-    assert str(caught.value).startswith("tuples in one another are more than 64, the limit, at character 64 ('(') of ")
+    assert str(caught.value).startswith("nested tuples are more than 64, the limit, at character 64 ('(') of ")
     with pytest.raises(LayoutError) as caught:
         gl.TupleShape((gl.parse_shape(deepest),))
-    assert str(caught.value) == "shapes are 65 tuples in one another: 64 is the limit"
+    assert str(caught.value) == "shapes are 65 nested tuples: 64 is the limit"
 
 
 @pytest.mark.parametrize("text", ["(f32[2])", "token[]", "opaque[]", "b(f32[2])", "()"])
@@ -175,3 +175,22 @@ def test_only_text_is_read(value, name):
     with pytest.raises(TypeError) as caught:
         gl.parse_shape(value)
     assert str(caught.value) == f"shape text must be a str, not {name}"
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: gl.pack(np.zeros((2, 3), "f4"), "CHW"), "'CHW' is not a layout: a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> c h w') "
+                                                     "reorders axes by name"),
+    (lambda: gl.unpack(np.zeros(6, "f4"), "{0,1}"), "shape '{0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'"),
+    (lambda: gl.relayout(np.zeros(6, "f4"), " {0,1}", "{1,0}"), "source ' {0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'"),
+])
+def test_text_of_another_kind_is_named(call, message):
+    with pytest.raises(ShapeTextError) as caught:
+        call()
+    assert str(caught.value) == message and caught.value.position == 0
+
+
+def test_a_layout_as_a_sequence_is_written_out():
+    with pytest.raises(TypeError, match=r"^target must be a Shape or its text, not tuple: write gl\.Layout\(\(0, 1\)\)$"):
+        gl.plan("f32[2,3]", (0, 1))
+    with pytest.raises(gl.LayoutTypeError, match=r": it is a list, write gl\.Layout\(\(0, 1\)\)$|: it is a list, write gl\.Layout\(\[0, 1\]\)$"):
+        gl.Shape("f32", (2, 3), [0, 1])

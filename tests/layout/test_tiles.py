@@ -159,5 +159,5 @@ def test_a_tile_longer_than_the_rank_takes_in_whatever_comes_on_top():
 }.items())
 @pytest.mark.parametrize("text", ["f32[3,5]{1,0:E(4)}", "f32[3,5]{1,0:SC(0:1)}", "f32[3,5]{1,0:#(u32)}", "s4[3,5]{1,0:E(2)}"])
 def test_what_no_memory_holds_is_not_moved(name, call, text):
-    with pytest.raises(LayoutError, match="is no size that|into several memories|belongs to sparse"):
+    with pytest.raises(LayoutError, match="is not a storage size|into several memories|belongs to sparse"):
         call(gl.parse_shape(text))

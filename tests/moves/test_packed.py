@@ -308,9 +308,9 @@ def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
      "out has dtype int16, but s4[3,5]{1,0:E(4)} is packed, 2 elements in a byte: its buffer is uint8"),
     (lambda b: gl.pack(logical("s4", (3, 5)), "s4[3,5]{1,0:E(4)}", out=b[:2]), BufferError, "out has 2 bytes, but s4[3,5]{1,0:E(4)} needs 8"),
     (lambda b: gl.view(b, "s4[3,5]{1,0:E(4)}"), gl.LayoutError,
-     "element_size_in_bits 4 of s4[3,5]{1,0:E(4)} cannot be said by strides: 2 elements share a byte; gl.unpack copies the array out of them"),
+     "element_size_in_bits 4 of s4[3,5]{1,0:E(4)} has no strides in bytes: 2 elements share a byte; gl.unpack copies the array out of them"),
     (lambda b: gl.pack(b, "s4[9]{0:E(2)}"), gl.LayoutError,
-     "element_size_in_bits 2 is no size that s4 is stored in for s4[9]{0:E(2)}: it is one of 0, 4, 8"),
+     "element_size_in_bits 2 is not a storage size of s4 for s4[9]{0:E(2)}: it is one of 0, 4, 8"),
 ])
 def test_errors(call, kind, message):
     before = np.arange(9, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""An imitation of CuPy whose device is this machine's memory, so that cupy_backend.py itself runs without CuPy.
+"""An imitation of CuPy whose device is this machine's memory, so that gpu/cupy_runtime.py itself runs without CuPy.
 
 The real CuPy runs the tests in ci/real_cupy, over a stand-in for CUDA, and says more of everything that it has: arrays, memory, streams, graphs.
 What this imitation has beyond it: it needs no download and no x86-64; it lists every allocation, copy, wait and launch, so a test can say

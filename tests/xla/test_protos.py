@@ -189,7 +189,7 @@ REFUSED = {
     SHAPE + "2a12 0a020001 320c0a0a80808080808080808001": "ShapeProto.layout: tile (-9223372036854775808,) has a negative",
     SHAPE + "2a10 0a020001 8001ffffffffffffffffff01": "ShapeProto.layout: tail_padding_alignment -1 is not in 1..2^63-1",
     SHAPE + "2a07 0a020001 40c801": "ShapeProto.layout: memory_space 200 is not in 0..127",
-    SHAPE + "2a07 0a020001 8a0100": "ShapeProto.layout: split_indices () cut dimension 0 nowhere: there must be at least one",
+    SHAPE + "2a07 0a020001 8a0100": "ShapeProto.layout: split_indices () is empty: dimension 0 needs at least one",
 }
 
 
@@ -203,15 +203,15 @@ def test_bytes_that_are_no_shape(hexadecimal):
 
 
 @pytest.mark.parametrize("text, dialect, message", [
-    ("f32[2]{0:PD(3)}", XLA, "padded_dimensions of layout {0:PD(3)} cannot be said in the dialect 'xla' of protos: field 2 belongs to '2017'"),
-    ("f32[2]{0:PV(one)}", XLA, "padding_value of layout {0:PV(one)} cannot be said in the dialect 'xla' of protos: field 3 belongs to '2017'"),
-    ("f32[2]{0:PD(3)PV(2.5)}", FIRST, "padding_value of layout {0:PD(3)PV(2.5)} cannot be said in protos: they have its names alone, no numbers"),
-    ("f32[2,3]{1,0:T(*,4)}", XLA, "tiles of layout {1,0:T(*,4)} cannot be said in protos: XLA reads no '*' there"),
-    ("f32[2]{0:T(4)}", FIRST, "tiles of layout {0:T(4)} cannot be said in the dialect '2017' of protos: field 6 belongs to 'xla'"),
-    ("f32[2]{0:L(4)}", FIRST, "tail_padding_alignment_in_elements of layout {0:L(4)} cannot be said in the dialect '2017' of protos: "
+    ("f32[2]{0:PD(3)}", XLA, "padded_dimensions of layout {0:PD(3)} cannot be expressed in the dialect 'xla' of protos: field 2 belongs to '2017'"),
+    ("f32[2]{0:PV(one)}", XLA, "padding_value of layout {0:PV(one)} cannot be expressed in the dialect 'xla' of protos: field 3 belongs to '2017'"),
+    ("f32[2]{0:PD(3)PV(2.5)}", FIRST, "padding_value of layout {0:PD(3)PV(2.5)} cannot be expressed in protos: they have only its names, no numbers"),
+    ("f32[2,3]{1,0:T(*,4)}", XLA, "tiles of layout {1,0:T(*,4)} cannot be expressed in protos: XLA reads no '*' there"),
+    ("f32[2]{0:T(4)}", FIRST, "tiles of layout {0:T(4)} cannot be expressed in the dialect '2017' of protos: field 6 belongs to 'xla'"),
+    ("f32[2]{0:L(4)}", FIRST, "tail_padding_alignment_in_elements of layout {0:L(4)} cannot be expressed in the dialect '2017' of protos: "
                               "field 16 belongs to 'xla'"),
-    ("s4[2]{0:E(4)}", FIRST, "element_size_in_bits of layout {0:E(4)} cannot be said in the dialect '2017' of protos: field 7 belongs to 'xla'"),
-    ("(f32[<=2])", FIRST, "dynamic_dimensions of f32[<=2]{0} cannot be said in the dialect '2017' of protos"),
+    ("s4[2]{0:E(4)}", FIRST, "element_size_in_bits of layout {0:E(4)} cannot be expressed in the dialect '2017' of protos: field 7 belongs to 'xla'"),
+    ("(f32[<=2])", FIRST, "dynamic_dimensions of f32[<=2]{0} cannot be expressed in the dialect '2017' of protos"),
     ("f32[2]", "2018", "dialect '2018' of protos is not one of 'xla', '2017'"),
 ])
 def test_what_a_dialect_cannot_say(text, dialect, message):
@@ -251,7 +251,7 @@ def test_tuples_end_at_a_depth():
             written = wire.encode([[2, 0, 13], [4, 2, written]])
         return written
     assert str(gl.xla.shape_from_proto(nested(64))) == "(" * 64 + "f32[2,3]{1,0}" + ")" * 64
-    with pytest.raises(gl.LayoutError, match=r": tuples in one another are more than 64, the limit$"):
+    with pytest.raises(gl.LayoutError, match=r": nested tuples are more than 64, the limit$"):
         gl.xla.shape_from_proto(nested(65))
     with pytest.raises(gl.LayoutError, match="^ShapeProto of 991 bytes is no message that protobuf can read: "):
         gl.xla.shape_from_proto(nested(200))
@@ -286,4 +286,4 @@ def test_layouts_longer_than_200_characters_are_cut_off_in_messages(rank, length
     with pytest.raises(gl.LayoutError) as error:
         gl.xla.shape_to_proto(f"f32[{','.join(['1'] * rank)}]{text}")
     shown = text if len(text) <= 200 else text[:197] + "..."
-    assert len(shown) == length and str(error.value) == f"tiles of layout {shown} cannot be said in protos: XLA reads no '*' there"
+    assert len(shown) == length and str(error.value) == f"tiles of layout {shown} cannot be expressed in protos: XLA reads no '*' there"

@@ -82,7 +82,7 @@ def test_tuples_are_cut_and_appended_to():
 
 @pytest.mark.parametrize("entry, kind", [(3, "an int"), ("f32[2]", "a str"), (None, "a NoneType"), ([], "a list")])
 def test_entries_of_a_tuple_are_shapes(entry, kind):
-    with pytest.raises(LayoutTypeError, match=f"^shapes entry 1 is no shape: it is {kind}$"):
+    with pytest.raises(LayoutTypeError, match=f"^shapes entry 1 is not a shape: it is {kind}$"):
         TupleShape((Shape("f32", ()), entry))
 
 
@@ -115,8 +115,8 @@ def test_layouts_of_a_tree_are_checked_and_the_bad_one_is_named():
     gl.xla.validate_layouts(TREE)
     with pytest.raises(LayoutError) as caught:
         gl.xla.validate_layouts("(f32[2], (token[], b(f32[2]{0:E(4)})))")
-    assert str(caught.value) == ("element_size_in_bits 4 is no size that f32 is stored in for f32[2]{0:E(4)}: it is one of 0, 32; "
-                                 "it stands at (1, 1) of (f32[2]{0}, (token[], b(f32[2]{0:E(4)})))")
+    assert str(caught.value) == ("element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it is one of 0, 32; "
+                                 "it is at (1, 1) of (f32[2]{0}, (token[], b(f32[2]{0:E(4)})))")
     with pytest.raises(LayoutError) as caught:
         gl.xla.validate_layouts("f32[2]{0:E(4)}")
     assert str(caught.value).endswith("it is one of 0, 32")
@@ -133,8 +133,8 @@ def test_layouts_are_copied_to_a_tree_of_the_same_structure():
 
 @pytest.mark.parametrize("source, target, message", [
     ("(f32[2])", "(f32[2], f32[2])", "layouts of (f32[2]{0}) cannot be copied to (f32[2]{0}, f32[2]{0}): "
-                                     "(f32[2]{0}) has another structure than (f32[2]{0}, f32[2]{0})"),
-    ("(f32[2])", "(token[])", "layouts of (f32[2]{0}) cannot be copied to (token[]): f32[2]{0} has another structure than token[]"),
+                                     "(f32[2]{0}) has a different structure from (f32[2]{0}, f32[2]{0})"),
+    ("(f32[2])", "(token[])", "layouts of (f32[2]{0}) cannot be copied to (token[]): f32[2]{0} has a different structure from token[]"),
     ("f32[1,2,3]{2,0,1}", "f32[2,3]", "minor_to_major (2, 0, 1) has 3 entries for f32[2,3]: the shape has 2 dimensions"),
 ])
 def test_layouts_that_cannot_be_copied(source, target, message):

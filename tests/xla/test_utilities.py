@@ -136,7 +136,7 @@ def test_strides_as_if_nothing_were_packed():
     for text in ("s4[2,3]{0,1:PD(3,3)E(4)}", "f32[2,3]{0,1:PD(3,3)}"):
         shape = gl.parse_shape(text)
         assert shape.unpacked_byte_strides == tuple(stride * shape.itemsize for stride in (1, 3))
-    with pytest.raises(LayoutError, match="cannot be said by strides"):
+    with pytest.raises(LayoutError, match="have no single stride per dimension"):
         gl.parse_shape("f32[2,3]{1,0:T(2,2)}").unpacked_byte_strides
 
 

@@ -135,7 +135,7 @@ def write_layout(layout: Layout, message: Message, dialect: str) -> None:
         if dialect in fields[name].dialects:
             put(message, name, value)
         elif value != default:
-            raise LayoutError(f"{name} of {_shown(layout)} cannot be said in the dialect {dialect!r} of protos: "
+            raise LayoutError(f"{name} of {_shown(layout)} cannot be expressed in the dialect {dialect!r} of protos: "
                               f"field {fields[name].number} belongs to {fields[name].dialects[0]!r}")
 
 
@@ -160,13 +160,13 @@ def _values(layout: Layout) -> list[tuple[str, Any, Any]]:
 def _padding_number(layout: Layout) -> int:
     value = layout.padding_value
     if value is not None and not isinstance(value, PaddingValue):
-        raise LayoutError(f"padding_value of {_shown(layout)} cannot be said in protos: they have its names alone, no numbers")
+        raise LayoutError(f"padding_value of {_shown(layout)} cannot be expressed in protos: they have only its names, no numbers")
     return value.value if value else 0
 
 
 def _tile_sizes(tile: Tile, layout: Layout) -> tuple[int, ...]:
     if COMBINE in tile:
-        raise LayoutError(f"tiles of {_shown(layout)} cannot be said in protos: XLA reads no '*' there")
+        raise LayoutError(f"tiles of {_shown(layout)} cannot be expressed in protos: XLA reads no '*' there")
     return tile.dimensions
 
 

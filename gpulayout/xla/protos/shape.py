@@ -80,7 +80,7 @@ def read_shape(message: Message, dialect: str, path: str = "ShapeProto", depth: 
         _check_absent(message, path, kind.__name__, "tuple_shapes")
         return kind()
     if depth == MAX_DEPTH:
-        raise LayoutError(f"{path}: tuples in one another are more than {MAX_DEPTH}, the limit")
+        raise LayoutError(f"{path}: nested tuples are more than {MAX_DEPTH}, the limit")
     parts = [read_shape(part, dialect, f"{path}.tuple_shapes[{entry}]", depth + 1)
              for entry, part in enumerate(message.tuple_shapes)]
     if kind is BufferShape and len(parts) != 1:
@@ -128,7 +128,7 @@ def write_shape(shape: AnyShape, message: Message, dialect: str) -> None:
 def _write_array(shape: Shape, message: Message, dialect: str) -> None:
     if dialect not in messages.MESSAGES["ShapeProto"]["is_dynamic_dimension"].dialects:
         if shape.is_dynamic:
-            raise LayoutError(f"dynamic_dimensions of {shape} cannot be said in the dialect {dialect!r} of protos")
+            raise LayoutError(f"dynamic_dimensions of {shape} cannot be expressed in the dialect {dialect!r} of protos")
         flags: tuple[bool, ...] = ()
     else:
         flags = shape.dynamic_dimensions

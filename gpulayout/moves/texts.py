@@ -4,11 +4,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def axes_text(number: int) -> str:
-    """`1 axis`, `2 axes`."""
-    return f"{number} {'axis' if number == 1 else 'axes'}"
-
-
 def tile_text(major_first: Sequence[int]) -> str:
     """The sizes of a tile, and which is which: the last one runs along the target's minor axis."""
     return f"{' x '.join(map(str, major_first))} elements (minor in the target last)"

@@ -368,6 +368,9 @@ def signalled_unlink(path):
     unlink(path)
 
 Plan.__call__, os.unlink = signalled_move, signalled_unlink
+signal.signal(signal.SIGINT, signal.default_int_handler)             # the tests themselves may run under nohup
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if ignored:
     signal.signal(first, signal.SIG_IGN)
 main()

@@ -31,7 +31,7 @@ GPL_KERNEL gpl_copy(const void* __restrict__ source, void* __restrict__ target, 
   }
 #pragma unroll
   for (int k = 0; k < GPL_ITEMS; ++k)
-    if (first + k * GPL_THREADS < chunks) 
+    if (first + k * GPL_THREADS < chunks)
       to[first + k * GPL_THREADS] = gpl_shifted<16, GPL_LOAD_BYTES>(read[k], 0, GPL_PER_CHUNK, move).word;
 
   if (first < GPL_PER_CHUNK) {     // head and tail are each shorter than a chunk

@@ -20,7 +20,7 @@
 
 struct GplTerm {
   gpl_uint multiplier, weight;
-  unsigned source;                        // 0 for the given linear index, else 1 + its register
+  unsigned source;                        // of a sum: 0 for the given linear index, else 1 + its register; of what is added: nothing
   unsigned shift;                         // GPL_WHOLE: no division
 };
 

@@ -31,8 +31,7 @@ class use_backend:                   # noqa: N801 - used as a function and as a 
     """Choose the backend for what has no array yet: "auto", "numpy" or "cupy".
 
     As a statement it sets the backend of all threads until further notice; as a context manager that of the current thread
-    until the end of the block.  "cupy"
-    never falls back: it raises `BackendUnavailable`, a RuntimeError, with the reason.
+    until the end of the block.  "cupy" never falls back: it raises `BackendUnavailable`, a RuntimeError, with the reason.
 
     >>> import gpulayout as gl
     >>> with gl.use_backend("numpy"):

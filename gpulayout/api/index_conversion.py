@@ -9,7 +9,7 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.index_operands import INT64, integers, open_operands, stacked
-from gpulayout.layout.checks import counted, out_of_bounds_text
+from gpulayout.layout.checks import counted, number_text, out_of_bounds_text
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.backend import Array, Backend, Conversion
@@ -77,7 +77,7 @@ class IndexConversion:
             result = backend.empty(result_shape, INT64, given)
         else:
             result = self._opened_out(backend, given, result_shape, mode, out)
-            arrays.check_no_overlap(backend, given, result, ("index", "out"))
+            arrays.check_no_overlap(backend, given, result, (self.role, "out"))
         checks_before = out is not None and mode in ("raise", "mark")          # the caller's memory is not touched in vain
         given, conversion = backend.contiguous(given), self.on(backend)
         offender = conversion.convert(given, None, mode) if checks_before else None
@@ -96,7 +96,7 @@ class IndexConversion:
         out_backend, result = arrays.open_array(out, "out", writing=True)
         arrays.check_shape(result, result_shape, "out")
         self._check_result_dtype(result.dtype, mode)
-        arrays.check_same_device(backend, given, out_backend, result, ("index", "out"))
+        arrays.check_same_device(backend, given, out_backend, result, (self.role, "out"))
         return result
 
     def _check_result_dtype(self, dtype: np.dtype, mode: str) -> None:
@@ -130,5 +130,5 @@ conversion = functools.lru_cache(maxsize=1024)(IndexConversion)
 def linear_message(linear: int, shape: Shape, place: str) -> str:
     """What is wrong with a linear index, at a place such as ` at position 3`."""
     if not 0 <= linear < shape.buffer_size:
-        return f"linear index {linear}{place} is out of bounds for {shape}: its buffer has {shape.buffer_size} places"
+        return f"linear index {number_text(linear)}{place} is out of bounds for {shape}: its buffer has {shape.buffer_size} places"
     return f"linear index {linear}{place} is padding of {shape}: {stride_table(shape).why_padding(linear)}"

@@ -34,7 +34,7 @@ def open_operands(operands: Sequence, shape: Shape) -> tuple[Backend, list[Array
     values = []
     for dim, (pair, given) in enumerate(zip(opened, operands)):
         if pair is None:
-            array = backend.array(given, None)
+            array = backend.array(given, None, like=first)
         else:
             array = pair[1]
             arrays.check_same_device(backend, first, *pair, ("index", f"index[{dim}]"))
@@ -53,12 +53,13 @@ def stacked(backend: Backend, values: Sequence[Array], result_shape: tuple[int, 
     first, each in its own dimension, or refused.
     """
     common = np.result_type(*(array.dtype for array in values))
-    if common.kind not in "iu":
-        common = INT64
-        values = [_signed(array, dim, values, result_shape, shape, mode) for dim, array in enumerate(values)]
-    together = backend.empty((shape.rank, *result_shape), common, values[0])
-    for dim, array in enumerate(values):
-        together[dim, ...] = array
+    with backend.on_device_of(values[0]):
+        if common.kind not in "iu":
+            common = INT64
+            values = [_signed(array, dim, values, result_shape, shape, mode) for dim, array in enumerate(values)]
+        together = backend.empty((shape.rank, *result_shape), common, values[0])
+        for dim, array in enumerate(values):
+            together[dim, ...] = array
     return together
 
 

@@ -31,6 +31,8 @@ class Kept:
         """Keep what was made for a key of hashable values, unless there is a long text among them."""
         if any(isinstance(part, str) and len(part) > LONGEST_KEPT for part in key):
             return
+        if key in self._found:
+            return
         more = self.ENTRY_BYTES + self.PIECE_BYTES * pieces
         if self._bytes + more > self.MOST_BYTES:
             self.clear()

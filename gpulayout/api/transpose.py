@@ -22,6 +22,7 @@ from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array
+from gpulayout.moves.move import MAX_AXES
 
 CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}         # bytes of an element -> a type of that width
 _TOKEN = re.compile(r"\.\.\.|[A-Za-z_]\w*|~?\w+|\S")
@@ -86,6 +87,8 @@ def _rearranged(pattern: str, shape: Sequence[int], strides: Sequence[int], size
     before, after = _sides(pattern, len(shape))
     named, stepped = _taken_apart(pattern, before, shape, strides, sizes)
     order = [name for group in after for name in group]
+    if max(len(order), len(after)) > MAX_AXES:
+        raise LayoutError(f"axes {checks.value_text(pattern)} has {max(len(order), len(after))} axes: {MAX_AXES} is the limit")
     return [named[name] for name in order], [stepped[name] for name in order], tuple(math.prod(named[name] for name in group) for group in after)
 
 
@@ -99,7 +102,7 @@ def _sides(pattern: str, rank: int) -> tuple[Groups, Groups]:
     if re.search(r"\([^)]*\.\.\.", sides[0]):
         raise LayoutError(f"axes {pattern!r} takes ... apart: the axes without a name stand alone on the left")
     rest = " ".join(f"~{number}" for number in range(rank + 1 - len(_groups(sides[0], pattern))))
-    before, after = (_groups(side.replace("...", rest), pattern) for side in sides)
+    before, after = (_groups(side.replace("...", f" {rest} "), pattern) for side in sides)
     names = [[name for group in side for name in group] for side in (before, after)]
     for side, found in zip(("left", "right"), names):
         seen: set[str] = set()
@@ -145,16 +148,18 @@ def _groups(side: str, pattern: str) -> Groups:
 def _taken_apart(pattern: str, groups: Groups, shape: Sequence[int], strides: Sequence[int], sizes: dict[str, int]
                  ) -> tuple[dict[str, int], dict[str, int]]:
     """Sizes and byte strides by name.  Of a group's sizes one may be unknown."""
-    named, stepped = {}, {}
+    sizes = {name: checks.count(f"size {name}", size) for name, size in sizes.items()}          # NumPy's own ints would wrap
+    named: dict[str, int] = {}
+    stepped: dict[str, int] = {}
     for axis, (group, size, stride) in enumerate(zip(groups, shape, strides)):
-        known = [checks.count(f"size {name}", sizes[name]) for name in group if name in sizes]
+        known = [sizes[name] for name in group if name in sizes]
         unknown = [name for name in group if name not in sizes]
         product = math.prod(known)
         if len(unknown) > 1:
             raise LayoutError(f"axes {pattern!r} does not say the sizes of {' and '.join(unknown)}: give one of them, {unknown[0]}=...")
         if (product != size) if not unknown else (size % product if product else size):
             raise LayoutError(f"axes {pattern!r} does not fit the array's shape {tuple(shape)}: axis {axis} of size {size} is not "
-                              f"{' x '.join(str(sizes.get(name, name)) for name in group) or 1}")
+                              f"{' x '.join(checks.number_text(sizes[name]) if name in sizes else name for name in group) or 1}")
         for name in group:
             named[name] = sizes[name] if name in sizes else size // product if product else 0
         for place, name in enumerate(group):

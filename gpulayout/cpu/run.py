@@ -1,6 +1,7 @@
 """The CPU backend: the same plans with NumPy alone."""
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -79,8 +80,11 @@ class NumpyBackend:
             return np.empty(memory.shape, memory.dtype)
         return np.asarray(_Described(memory)).view(memory.dtype)
 
-    def array(self, values: object, dtype: np.dtype | None, order: str | None = None) -> np.ndarray:
+    def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: object = None) -> np.ndarray:
         return np.array(values, dtype, order=order)
+
+    def on_device_of(self, array: np.ndarray) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
 
     def dtype_for(self, shape: Shape) -> np.dtype:
         return shape.buffer_dtype

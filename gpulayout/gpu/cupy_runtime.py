@@ -113,9 +113,13 @@ class CupyBackend(CudaBackend):
         pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, nbytes, memory.owner, memory.device), 0)
         return cupy.ndarray(memory.shape, _held(memory.dtype), pointer, memory.strides)
 
-    def array(self, values: object, dtype: np.dtype | None, order: str | None = None) -> cupy.ndarray:
+    def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Any = None) -> cupy.ndarray:
         host = np.array(values, dtype, order=order)
-        return cupy.asarray(host.view(_held(host.dtype)))
+        with contextlib.nullcontext() if like is None else like.device:
+            return cupy.asarray(host.view(_held(host.dtype)))
+
+    def on_device_of(self, array: cupy.ndarray) -> contextlib.AbstractContextManager[object]:
+        return array.device
 
     def dtype_for(self, shape: Shape) -> np.dtype:
         return _held(shape.buffer_dtype)

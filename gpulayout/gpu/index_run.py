@@ -65,7 +65,7 @@ class IndexLaunches:
 
     def _remember(self, kind: tuple, count: int, given: Any, result: Any | None, mode: str) -> tuple[Start, int, int]:
         """Prepare the launch for calls of a new kind."""
-        for role, array in (("index", given), ("out", result)):
+        for role, array in (("index" if self._program.direction == "linearize" else "linear", given), ("out", result)):
             phase = 0 if array is None else self._place(array)[0] % array.itemsize
             if phase:
                 raise BufferError(f"{role} address is {phase} past a multiple of {array.itemsize}: indices of {array.itemsize} bytes must "

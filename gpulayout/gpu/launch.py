@@ -12,7 +12,7 @@ from gpulayout.moves.index_width import index_bits
 from gpulayout.moves.move import Axis
 
 THREADS = 256
-ITEMS = 4                    # pieces of work per thread in copy, rows and gather
+ITEMS = 4                    # what a thread does of a kind; copy and rows do half as much where reads are shifted
 MAX_GRID_X = 2**31 - 1
 SHARED_BYTES = 1 << 20       # written by a move that shares a launch: beyond, a launch is little beside the bytes
 SHARED_TILE_BYTES = 1 << 16  # where a launch of its own would read in runs and the gather does not
@@ -53,16 +53,15 @@ class KernelPlan:
     """One launch, ready but for the two pointers.
 
     kind          the kernel
-    axes          in elements of `element_bytes`, which may be several of the caller's elements taken together
-    vector_bytes  of one access to the target; reasons say where reads are narrower
+    axes          in elements of `element_bytes`, which may be several of the caller's elements taken together; of packed elements in slots
+    vector_bytes  of one access to the target
     grid          blocks; every block has 256 threads
     parameters    the bytes of the parameter struct
-    tile          places along its axes, minor first
+    tile          places along its axes, minor first; of channels pixels first
     reasons       what kept the plan from a faster family or wider accesses, one sentence each
     runs          elements that follow one another in the source and in the target, where they are not those of the tile
     lanes         of a warp that read, and that write, at a time
     reads         of a lane at a time, as far as they tell how the source's memory is met
-    writes        likewise, to the target
     """
 
     kind: Kernel
@@ -76,7 +75,6 @@ class KernelPlan:
     tile: tuple[int, ...] | None
     reasons: tuple[str, ...]
     reads: Access
-    writes: Access
     runs: tuple[int, int] | None = None
     lanes: tuple[int, int] = (32, 32)
 
@@ -114,7 +112,7 @@ def planned(work: Work, kernel: Kernel, vector: int, blocks: int, *, total: int,
     scalars = (total, *own, low // work.width, high // work.width)
     parameters = move_struct(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
-    return KernelPlan(kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons, Access(vector), Access(vector))
+    return KernelPlan(kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons, Access(vector))
 
 
 def offset_bits(axes: Sequence[Axis]) -> int:

@@ -26,4 +26,4 @@ def lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> Kerne
     parameters = lookup_struct(program.index_bits, move.pad, (move.place_count, head, move.is_apart), program.instructions,
                                (MOST_INSTRUCTIONS, MOST_TERMS))
     return KernelPlan(_LOOKUP, macros, (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X)), parameters,
-                      move.itemsize, written, program.index_bits, (), None, (move.why,), Access(move.itemsize), Access(written))
+                      move.itemsize, written, program.index_bits, (), None, (move.why,), Access(move.itemsize))

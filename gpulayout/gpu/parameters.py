@@ -1,7 +1,8 @@
-"""The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplMany` and `GplIndexTable` in kernels/.
+"""The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplBoxMove`, `GplJob`, `GplMany`, `GplIndexTable`,
+`GplProgram` and `GplLookup` in kernels/.
 
-All are passed by value.  All words behind a move's fixed head have the width of the index (4 or 8 bytes), so a struct is
-its head followed by an array of words; the order here is the order of the fields there.
+All are passed by value, and the order here is the order of the fields there.  Behind the fixed head of a `GplMove` all words have the
+width of the index, 4 or 8 bytes.
 """
 from __future__ import annotations
 

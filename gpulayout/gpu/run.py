@@ -18,7 +18,7 @@ from gpulayout.gpu.many import ManyPlan, Request, many_plan
 from gpulayout.gpu.runtime import Launch, Runtime, Start
 from gpulayout.moves.backend import Job
 from gpulayout.moves.index_program import IndexProgram
-from gpulayout.moves.move import Move, Pieces
+from gpulayout.moves.move import Move, Pieces, span
 
 # A list that was carried out before is not planned again, which takes 40 us for each of its moves.  A move of a list takes about
 # 400 bytes, so that at most 13 MB are kept.
@@ -141,8 +141,8 @@ class PreparedLaunches:
         found = self._starts.get((from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target)))
         if found is None:
             return None
-        start, source_bytes, target_bytes = found
-        if from_address < to_address + target_bytes and to_address < from_address + source_bytes:
+        start, below, above = found
+        if below < to_address - from_address < above:
             return None
         start(from_address, to_address)
         return target
@@ -178,8 +178,18 @@ class PreparedLaunches:
         if len(self._starts) >= self.MOST:
             self._starts.clear()
             self._made.clear()
-        found = self._starts[kind] = start, source.nbytes, target.nbytes
+        found = self._starts[kind] = start, *_overlapping(source, target)
         return found
+
+
+def _overlapping(source: Any, target: Any) -> tuple[int, int]:
+    """Arrays of these shapes and strides overlap when the distance from the source's address to the target's lies between both numbers.
+
+    Gaps reach further than the bytes of the elements, and negative strides reach below the address.  At 0 and 100, 8 elements of
+    4 bytes 8 bytes apart reach from 0 to 60 and from 100 to 160: they would overlap at distances from -59 to 59.
+    """
+    (source_low, source_high), (target_low, target_high) = (span(list(zip(array.shape, array.strides)), array.itemsize) for array in (source, target))
+    return source_low - target_high, source_high - target_low
 
 
 def _nothing(*addresses: int) -> None:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.launch import KernelPlan
+from gpulayout.gpu.launch import Access, KernelPlan
 from gpulayout.layout.checks import counted
 from gpulayout.moves.texts import tile_text
 
@@ -92,7 +92,7 @@ def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> 
 def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     number, field, width = ("source", "target").index(side), f"{side}_stride", plan.element_bytes
     sizes = [axis.bound if side == "source" else axis.extent for axis in plan.axes]
-    access, useful = (plan.reads, plan.writes)[number]
+    access, useful = plan.reads if side == "source" else Access(plan.vector_bytes)
     if plan.runs:
         run = plan.runs[number]
         steps = [step for axis in plan.axes if (step := abs(getattr(axis, field))) >= run]

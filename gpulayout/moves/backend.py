@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -68,8 +69,11 @@ class Backend(Protocol):
     def adopt(self, memory: ForeignMemory) -> Array:
         """An array of this backend over foreign memory, without a copy."""
 
-    def array(self, values: object, dtype: np.dtype | None, order: str | None = None) -> Array:
-        """A new array from plain Python values."""
+    def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Array | None = None) -> Array:
+        """A new array from plain Python values, on the device of `like` or the current one."""
+
+    def on_device_of(self, array: Array) -> AbstractContextManager[object]:
+        """Within this context, what arrays do by themselves runs on the device of this one."""
 
     def dtype_for(self, shape: Shape) -> np.dtype:
         """The dtype of a new buffer of the shape: its own, or the unsigned carrier of the same width."""

@@ -233,14 +233,14 @@ def nothing(shape: Shape) -> Piece:
 # ---- packed elements ----------------------------------------------------------------------------------
 #
 # Relayouts, packs and unpacks of packed elements as pieces: what is planned in slots, in bytes and words.
-# 
+#
 # Untiled layouts are one piece.  Tiles cut the array into several, and no two of them may write one byte.  Places are elements or
 # padding, each in the runs of one piece, so every byte gets one writer by three rules:
-# 
+#
 #     a run that begins at a byte goes on to the end of its last byte      s4[3]{0:T(4)E(4)}: 3 elements and a pad, 2 bytes
 #     padding that begins inside of a byte begins at the next one          the pad is written by the elements before it
 #     elements that begin inside of a byte are looked up one by one        T(3) and 4 bits: a tile ends inside of a byte
-# 
+#
 # The pieces of elements write the bytes that hold some, and only one does so, because its run covers the byte from its first slot.
 
 def whole_piece(unit: Move, source_bits: int, target_bits: int, slots: int | None = None) -> Pieces:

@@ -149,7 +149,7 @@ def divided(row: Row, size: int) -> tuple[Row, Row]:
 # A table tells a place from coordinates, one value after the other: a value is cut at the steps of its digits, and each digit goes
 # into the sum it belongs to.  f32[20,256]{1,0:T(8,128)} reads the rows (i, j) of a region, cuts i by 8 and j by 128, and adds up
 # i // 8 * 2048 + j // 128 * 1024 + i % 8 * 128 + j % 128: the place.  An array with strides cuts nothing.
-# 
+#
 # The other way round a table has a loop for every digit, and each coordinate is a sum over the loops.  Where a coordinate, or a number
 # of the table, gets past its size the loops are cut: what lies beyond is padding, the tail included.
 

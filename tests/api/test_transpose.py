@@ -152,3 +152,23 @@ def test_other_errors():
     square = np.zeros((3, 3), "f4")
     with pytest.raises(BufferError, match="overlap in memory"):
         gl.transpose(square, out=square)
+
+
+@pytest.mark.parametrize("kind", (np.int8, np.uint8, np.int16, np.int64))
+def test_sizes_may_be_numpy_ints_of_any_width(kind):
+    """Products of theirs would wrap."""
+    array = np.arange(320, dtype=np.int32)
+    assert np.array_equal(gl.transpose(array, "(a b c) -> c b a", b=kind(16), c=kind(10)), array.reshape(2, 16, 10).transpose(2, 1, 0))
+
+
+def test_dots_may_touch_a_name():
+    array = numbered((2, 3, 4))
+    assert np.array_equal(gl.transpose(array, "h... -> ...h"), array.transpose(1, 2, 0))
+    assert gl.transpose(array[..., :1], "...1 -> 1...").shape == (1, 2, 3)
+
+
+def test_sizes_and_ranks_beyond_all_limits():
+    with pytest.raises(gl.LayoutError, match="does not fit the array's shape"):
+        gl.transpose(np.arange(6), "(h w) -> w h", h=10**5000)
+    with pytest.raises(gl.LayoutError, match="has 71 axes: 64 is the limit$"):
+        gl.transpose(np.arange(6), "a -> a" + " 1" * 70)

@@ -260,3 +260,37 @@ def test_neighbours_that_touch_do_not_overlap(cupy):
     for first, second in ((memory[:240], memory[240:]), (memory[240:], memory[:240])):
         for _ in range(2):
             assert plan(first, second).tolist() == expected(plan, first)
+
+
+def aligned_like(cupy, array, count):
+    """A buffer of so many f32 whose address is as far past a multiple of 16 as that of an array."""
+    memory = cupy.zeros(count + 4, np.float32)
+    return next(part for part in (memory[start:start + count] for start in range(4)) if part.data.ptr % 16 == array.data.ptr % 16)
+
+
+@pytest.mark.parametrize("kind", ("gaps", "reversed", "unpack", "transpose"))
+def test_a_remembered_call_sees_an_overlap_with_what_strides_reach(cupy, kind):
+    """Gaps reach further than the bytes of the elements, and negative strides reach below the address."""
+    memory = cupy.zeros(400, np.float32)
+    strided = {"gaps": memory[0:200:2], "reversed": memory[199::-1][:100], "unpack": memory[0:200:2],
+               "transpose": memory[0:400].reshape(20, 20)[:, :5]}[kind]
+    inside = memory[150:250]
+    far = aligned_like(cupy, inside, 100)
+    call = {"gaps": lambda out: gl.pack(strided, "f32[100]", out=out), "reversed": lambda out: gl.pack(strided, "f32[100]", out=out),
+            "unpack": lambda buffer: gl.unpack(buffer, "f32[100]", out=strided),
+            "transpose": lambda out: gl.transpose(strided, out=out.reshape(5, 20))}[kind]
+    call(far)
+    for _ in range(2):
+        with pytest.raises(BufferError, match="overlap in memory"):
+            call(inside)
+        call(far)
+
+
+@pytest.mark.parametrize("shape", ("f32[2,3]", "f32[16,256]{1,0:T(8,128)}"))
+def test_plain_operands_go_to_the_device_of_the_arrays(cupy, shape):
+    with cupy.cuda.Device(1):
+        columns = cupy.asarray(np.arange(2))
+    for operands in ((1, columns), (columns, 1), ([0, 1], columns)):
+        fake_cuda.calls.clear()
+        assert gl.linearize(operands, shape).device.id == 1
+        assert {call[2] for call in fake_cuda.calls if call[0] == LAUNCH} == {1}

@@ -287,7 +287,7 @@ def test_arguments_that_make_no_sense_are_refused(executor, number):
 
 def test_overlapping_index_arrays_are_refused(executor):
     lines = executor.array(np.array([0, 3, 6, 1, 4, 7]))
-    with pytest.raises(BufferError, match="^index and out overlap in memory: out must be other memory$"):
+    with pytest.raises(BufferError, match="^linear and out overlap in memory: out must be other memory$"):
         gl.convert_linear(lines, PADDED, "f32[2,3]", out=lines)
 
 
@@ -351,6 +351,6 @@ def test_index_arrays_a_kernel_cannot_read_are_refused():
     raw = np.zeros(64, np.uint8)
     odd = raw[1 - raw.__array_interface__["data"][0] % 8:][8:32].view(np.int64)
     with executors.HostExecutor("simt", executors.SimtBackend()).active():
-        with pytest.raises(BufferError, match="^index address is 1 past a multiple of 8: indices of 8 bytes must be aligned to 8$"):
+        with pytest.raises(BufferError, match="^linear address is 1 past a multiple of 8: indices of 8 bytes must be aligned to 8$"):
             gl.delinearize(odd, PADDED)
     assert gl.delinearize(odd, PADDED).tolist() == [[0] * 3] * 2

@@ -117,7 +117,7 @@ MUTANTS = (
 
     # ---- copy.cu
     Mutant("copy.cu", "read guard dropped", "    if (number < chunks)\n", ""),
-    Mutant("copy.cu", "write guard dropped", "    if (first + k * GPL_THREADS < chunks) \n", ""),
+    Mutant("copy.cu", "write guard dropped", "    if (first + k * GPL_THREADS < chunks)\n", ""),
     Mutant("copy.cu", "tail guard dropped", "    if (tail < move.total) *gpl_at", "    *gpl_at"),
     Mutant("copy.cu", "head dropped", "    if (first < head) *gpl_at(target, first) = *gpl_at(source, first);\n", ""),
     Mutant("copy.cu", "number of a chunk in 32 bits",

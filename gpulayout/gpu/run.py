@@ -29,7 +29,7 @@ _kept_plan = functools.lru_cache(maxsize=64)(many_plan)
 class CudaBackend:
     """Carries out moves and index conversion by launching kernels; arrays and memory are the subclass's matter.
 
-    Launches are kept once they are prepared, by whoever has the pieces: see `PreparedLaunches`.
+    The object that holds the pieces keeps the launches prepared for them: see `PreparedLaunches`.
     """
 
     def __init__(self, runtime: Runtime):

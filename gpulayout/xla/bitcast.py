@@ -159,7 +159,7 @@ def bitcast_kind(source: Shape, target: Shape) -> str:
     """The simplest thing that a bitcast is: "reshape", "transpose" or "transpose, reshape, transpose".
 
     The permutation of the second is that of `deduce_transpose_dimensions_for_bitcast`, the steps of the third are those of
-    `decompose_bitcast`; LayoutError when there are none.  The element type is no matter.  XLA: `DecomposeBitcast`.
+    `decompose_bitcast`; LayoutError when there are none.  The element type does not count.  XLA: `DecomposeBitcast`.
 
     >>> bitcast_kind("f32[2,3]", "f32[6]"), bitcast_kind("f32[2,3]{0,1}", "f32[3,2]")
     ('reshape', 'transpose')

@@ -108,7 +108,7 @@ ERRORS = {
     "a layout as a tuple": (lambda: Shape("f32", (2, 3), (0, 1)), LayoutTypeError,
         "layout (0, 1) is not a Layout for f32[2,3]: it is a tuple, write gl.Layout((0, 1))"),
     "a layout as a number": (lambda: SHAPE.with_layout(1), LayoutTypeError, "layout 1 is not a Layout for f32[2,3]: it is an int"),
-    "a layout as text that is none": (lambda: SHAPE.with_layout("(0,1)"), gl.ShapeTextError,
+    "text that is not a layout": (lambda: SHAPE.with_layout("(0,1)"), gl.ShapeTextError,
         "expected '{', at character 0 ('(') of '(0,1)'"),
     "a layout of another rank as text": (lambda: SHAPE.with_layout("{0}"), LayoutError,
         "minor_to_major (0,) has 1 entry for f32[2,3]: the shape has 2 dimensions"),

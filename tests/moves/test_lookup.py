@@ -109,7 +109,7 @@ def test_strides_both_ways_that_reach_past_2_31_together(looked_up):
 
 @pytest.mark.parametrize("name, bits", [("s32", 0), ("u4", 4), ("s1", 1), ("s4", 0)])
 def test_blocks_and_threads(monkeypatch, looked_up, name, bits):
-    """Small blocks share no byte, whoever carries them out."""
+    """Small blocks share no byte, on any executor."""
     monkeypatch.setattr(lookup, "BLOCK", 69)
     monkeypatch.setattr(lookup, "SHARE", 500)
     packed = f"E({bits})" if bits else ""

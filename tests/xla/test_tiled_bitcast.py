@@ -161,7 +161,7 @@ def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dimen
 
 @pytest.mark.parametrize("one, other, same", [
     ("f32[16,128]{1,0:T(8,128)}", "f32[16,128]", True), ("f32[16,256]{1,0:T(8,128)}", "f32[16,256]", False),
-    ("f32[16,128]{1,0:T(8,128)S(1)}", "f32[16,128]", True),                            # the memory space is no matter
+    ("f32[16,128]{1,0:T(8,128)S(1)}", "f32[16,128]", True),                            # the memory space does not count
     ("f32[10]{0:T(1024)}", "f32[10]{0:L(1024)}", True), ("f32[10]{0:T(1024)}", "f32[10]{0:PD(1024)}", True),
     ("f32[10]{0:T(1024)}", "f32[10]", False), ("f32[10]{0:T(1024)}", "f32[10]{0:PV(one)L(1024)}", False),
     ("f32[6]{0:T(4)(3)}", "f32[6]{0:T(4)(3)}", True), ("f32[6]{0:T(4)(3)}", "f32[6]{0:T(3)(2)}", False),

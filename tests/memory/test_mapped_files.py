@@ -24,8 +24,8 @@ DOORS = {
     "unpack": ("f4", (6,), "f4", (2, 3), lambda given, out: gl.unpack(given, TARGET, out=out), "buffer"),
     "relayout_many": ("f4", (6,), "f4", (6,), lambda given, out: gl.relayout_many([(given, SOURCE, TARGET)], out=[out]), "job 0: buffer"),
     "linearize": ("i8", (2, 3), "i8", (3,), lambda given, out: gl.linearize(given, TARGET, out=out), "index"),
-    "delinearize": ("i8", (3,), "i8", (2, 3), lambda given, out: gl.delinearize(given, TARGET, out=out), "index"),
-    "convert_linear": ("i8", (3,), "i8", (3,), lambda given, out: gl.convert_linear(given, SOURCE, TARGET, out=out), "index"),
+    "delinearize": ("i8", (3,), "i8", (2, 3), lambda given, out: gl.delinearize(given, TARGET, out=out), "linear"),
+    "convert_linear": ("i8", (3,), "i8", (3,), lambda given, out: gl.convert_linear(given, SOURCE, TARGET, out=out), "linear"),
 }
 
 

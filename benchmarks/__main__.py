@@ -1,4 +1,5 @@
 """Runs the benchmarks and prints their tables: `python -m benchmarks --help`."""
+
 from __future__ import annotations
 
 import argparse
@@ -26,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         side = _side(options)
         sweep = side.name == "cupy" if options.ttc is None else options.ttc
         _check_only(parser, side, options.only, sweep)
-        found = Run(side(), options.rounds, options.only, options.quick, options.full, sweep, options.time_limit, options.json).all()
+        found = Run(
+            side(), options.rounds, options.only, options.quick, options.full, sweep, options.time_limit, options.json
+        ).all()
     print("\n".join(report(found)))
     if options.json:
         print(f"written to {options.json}", file=sys.stderr)
@@ -37,33 +40,59 @@ def _check_only(parser: argparse.ArgumentParser, side: Any, only: str, sweep: bo
     """Leave with a usage error when no case has the wanted name: an empty table would say that all is well."""
     if not any(wanted_cases(side, only, sweep).values()):
         names = list(dict.fromkeys(case.name for cases in wanted_cases(side, "", sweep).values() for case in cases))
-        some = names[::-(-len(names) // SHOWN_NAMES)]                    # from all over the lists
-        parser.error(f"--only {only!r}: none of the {len(names)} cases has a name that contains it; some of the names: "
-                     + ", ".join(map(repr, some)))
+        some = names[:: -(-len(names) // SHOWN_NAMES)]  # from all over the lists
+        parser.error(
+            f"--only {only!r}: none of the {len(names)} cases has a name that contains it; some of the names: "
+            + ", ".join(map(repr, some))
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks",
-                                     description="Times this library beside its peers; results are compared first.")
-    parser.add_argument("--backend", choices=("auto", "numpy", "cupy"), default="auto", help="auto: the GPU where one works")
-    parser.add_argument("--cpu-goals", action="store_true",
-                        help="instead: large relayouts, padding, indices and small calls beside NumPy, PyTorch and JAX")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Times this library beside its peers; results are compared first."
+    )
+    parser.add_argument(
+        "--backend", choices=("auto", "numpy", "cupy"), default="auto", help="auto: the GPU where one works"
+    )
+    parser.add_argument(
+        "--cpu-goals",
+        action="store_true",
+        help="instead: large relayouts, padding, indices and small calls beside NumPy, PyTorch and JAX",
+    )
     parser.add_argument("--tables", type=_file, metavar="FILE", help="instead: the tables of a recorded run again")
-    parser.add_argument("--json", type=_file, metavar="FILE", help="write all figures to a file, also while the run goes on")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this text, in upper or lower case")
+    parser.add_argument(
+        "--json", type=_file, metavar="FILE", help="write all figures to a file, also while the run goes on"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="cases whose name contains this text, in upper or lower case"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs, not how fast")
-    parser.add_argument("--full", action="store_true", help="more and longer samples; peers that compile on the tensor transpositions too")
-    parser.add_argument("--ttc", action=argparse.BooleanOptionalAction,
-                        help="the 57 tensor transpositions, as f32 and f64, 200 and 400 MB an array (on a GPU by default)")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="more and longer samples; peers that compile on the tensor transpositions too",
+    )
+    parser.add_argument(
+        "--ttc",
+        action=argparse.BooleanOptionalAction,
+        help="the 57 tensor transpositions, as f32 and f64, 200 and 400 MB an array (on a GPU by default)",
+    )
     parser.add_argument("--rounds", type=int, help="samples per contender (GPU 5, else 7, full 7)")
-    parser.add_argument("--time-limit", type=float, default=3600, metavar="SECONDS",
-                        help="start no case after this time; peers that compile are left out first")
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        default=3600,
+        metavar="SECONDS",
+        help="start no case after this time; peers that compile are left out first",
+    )
     return parser
 
 
 def _file(name: str) -> pathlib.Path:
     if name == "-":
-        raise argparse.ArgumentTypeError("'-' would be standard input or output, where no figures go; a file of that name is './-'")
+        raise argparse.ArgumentTypeError(
+            "'-' would be standard input or output, where no figures go; a file of that name is './-'"
+        )
     return pathlib.Path(name)
 
 
@@ -71,17 +100,20 @@ def _side(options: argparse.Namespace) -> Any:
     """The class; to make one imports the peers."""
     if options.cpu_goals:
         from benchmarks.goals_side import GoalsSide
+
         return GoalsSide
     problem = gpu_problem() if options.backend != "numpy" else None
     if options.backend == "numpy" or (options.backend == "auto" and problem):
         from benchmarks.numpy_side import NumpySide
+
         return NumpySide
     if problem:
         sys.exit(f"no benchmark on the GPU: {problem}")
     from benchmarks.cuda_side import CudaSide
+
     return CudaSide
 
 
 if __name__ == "__main__":
-    faulthandler.enable()            # a peer that ends the process leaves a trace of where
+    faulthandler.enable()  # a peer that ends the process leaves a trace of where
     sys.exit(main())

@@ -1,7 +1,9 @@
-"""The CPU's list beside the plain ways: relayout, pack and unpack of whole and of packed elements; and single small calls.
+"""The CPU's list beside the plain ways: relayout, pack and unpack of whole and of packed elements; and single small
+calls.
 
-    pytest benchmarks/bench_cases.py --benchmark-group-by=group --benchmark-columns=median,min,rounds
+pytest benchmarks/bench_cases.py --benchmark-group-by=group --benchmark-columns=median,min,rounds
 """
+
 import pytest
 
 from benchmarks.cases.case import MoveCase
@@ -9,7 +11,9 @@ from benchmarks.cases.cpu import CPU_CASES, SMALL_CASES
 from benchmarks.recorder import ways
 
 
-@pytest.mark.parametrize(("case", "name", "output"), ways("cases", (case for case in CPU_CASES if isinstance(case, MoveCase))))
+@pytest.mark.parametrize(
+    ("case", "name", "output"), ways("cases", (case for case in CPU_CASES if isinstance(case, MoveCase)))
+)
 def test_move(measure, case, name, output):
     measure("cases", case, name, output)
 

@@ -1,7 +1,8 @@
 """Many small relayouts: one call beside a loop of plan calls.  On a GPU the end of the last launch is awaited.
 
-    pytest benchmarks/bench_many.py --benchmark-group-by=group --benchmark-columns=median,min
+pytest benchmarks/bench_many.py --benchmark-group-by=group --benchmark-columns=median,min
 """
+
 import importlib
 
 import pytest
@@ -11,8 +12,13 @@ import gpulayout as gl
 LISTS = {
     "100 of f32 16x16": [("f32[16,16]", "f32[16,16]{0,1}")] * 100,
     "1000 of f32 8x8": [("f32[8,8]", "f32[8,8]{0,1}")] * 1000,
-    "100 mixed": [("f32[16,16]", "f32[16,16]{0,1}"), ("u8[32,31]", "u8[32,31]{1,0:PD(32,32)}"),
-                  ("f16[8,8,8]", "f16[8,8,8]{1,2,0}"), ("f64[4,4,4,4]", "f64[4,4,4,4]{0,1,2,3}")] * 25,
+    "100 mixed": [
+        ("f32[16,16]", "f32[16,16]{0,1}"),
+        ("u8[32,31]", "u8[32,31]{1,0:PD(32,32)}"),
+        ("f16[8,8,8]", "f16[8,8,8]{1,2,0}"),
+        ("f64[4,4,4,4]", "f64[4,4,4,4]{0,1,2,3}"),
+    ]
+    * 25,
 }
 
 
@@ -20,7 +26,10 @@ def jobs_and_outputs(side, pairs):
     """The jobs with buffers where the side computes, and their outputs."""
     xp = importlib.import_module(side.name)
     shapes = [(gl.parse_shape(source), gl.parse_shape(target)) for source, target in pairs]
-    jobs = [((xp.arange(source.nbytes) % 251).astype(xp.uint8).view(source.dtype), source, target) for source, target in shapes]
+    jobs = [
+        ((xp.arange(source.nbytes) % 251).astype(xp.uint8).view(source.dtype), source, target)
+        for source, target in shapes
+    ]
     return jobs, [xp.zeros(target.buffer_size, target.dtype) for _, target in shapes]
 
 

@@ -1,4 +1,5 @@
 """Clocks: wall time on the CPU, CUDA events on a GPU, and samples taken in turns."""
+
 from __future__ import annotations
 
 import random
@@ -46,7 +47,7 @@ class WallClock:
         self.synchronize()
         start = time.perf_counter()
         for i in range(calls - 1):
-            call(i)                      # nothing is kept: memory that is free again may be used again
+            call(i)  # nothing is kept: memory that is free again may be used again
         last = call(calls - 1)
         if contender.wait:
             contender.wait(last)
@@ -60,7 +61,8 @@ class WallClock:
 class EventClock:
     """Time between two CUDA events around many launches on one stream.
 
-    lead   lead(calls) gives the stream work that lasts until this number of calls is launched.  The device then never waits for
+    lead   lead(calls) gives the stream work that lasts until this number of calls is launched.  The device then never
+    waits for
            the host between the events, and the time is the device's alone, even for a kernel of two microseconds
     """
 
@@ -103,17 +105,19 @@ class Effort(NamedTuple):
         return Effort(4 * self.rounds, 5e-3, self.small_calls)
 
 
-def take_turns(contenders: Sequence[Contender], clock_of: Callable[[Contender], Any], effort: Effort, statistic: str) -> list[Samples]:
+def take_turns(
+    contenders: Sequence[Contender], clock_of: Callable[[Contender], Any], effort: Effort, statistic: str
+) -> list[Samples]:
     """Samples of all contenders, one of each per round, so that a slow spell of the machine hits all of them."""
     counts = []
     for contender in contenders:
         clock = clock_of(contender)
-        clock.sample(contender, 1)                                  # compiles, allocates, touches
+        clock.sample(contender, 1)  # compiles, allocates, touches
         once = clock.sample(contender, 1)
         fewest, most = effort.calls
         counts.append(min(max(int(effort.sample_seconds / max(once, 1e-9)), fewest), most))
     seconds: list[list[float]] = [[] for _ in contenders]
-    shuffle = random.Random(0)       # the second one to run finds the arrays in the cache
+    shuffle = random.Random(0)  # the second one to run finds the arrays in the cache
     for _ in range(effort.rounds):
         for k in shuffle.sample(range(len(contenders)), len(contenders)):
             seconds[k].append(clock_of(contenders[k]).sample(contenders[k], counts[k]))

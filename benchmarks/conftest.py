@@ -1,4 +1,5 @@
 """The `side` and `measure` fixtures that the bench_*.py files share."""
+
 import pytest
 
 from benchmarks.cases.select import quick
@@ -9,7 +10,9 @@ from gpulayout.api.backends import gpu_problem
 
 
 def pytest_addoption(parser):
-    parser.addoption("--quick", action="store_true", help="benchmarks of tiny arrays: shows that everything runs, not how fast")
+    parser.addoption(
+        "--quick", action="store_true", help="benchmarks of tiny arrays: shows that everything runs, not how fast"
+    )
 
 
 def pytest_configure(config):
@@ -23,6 +26,7 @@ def cuda_side():
     if problem:
         pytest.skip(problem)
     from benchmarks.cuda_side import CudaSide
+
     return CudaSide()
 
 
@@ -39,10 +43,13 @@ def side(request):
 
 @pytest.fixture
 def measure(benchmark, side, request):
-    """measure(section, case, contender's name on the CPU, output): checks that all contenders agree, then times the one."""
+    """measure(section, case, contender's name on the CPU, output): checks that all contenders agree, then times the
+    one.
+    """
+
     def measure(section, case, name, output):
         if request.config.getoption("--quick"):
-            case, = quick([case])
+            (case,) = quick([case])
         reason = side.why_not(case)
         if reason:
             pytest.skip(reason)
@@ -50,8 +57,13 @@ def measure(benchmark, side, request):
         contender = find(found, name.replace("numpy", side.name), output)
         benchmark.group = f"{case.name}, {output} output"
         plan = kernel_of(case)
-        benchmark.extra_info.update(backend=side.name, contender=contender.name, family=plan.family if plan else "index", output=output,
-                                    bytes_moved=case.bytes_moved)
+        benchmark.extra_info.update(
+            backend=side.name,
+            contender=contender.name,
+            family=plan.family if plan else "index",
+            output=output,
+            bytes_moved=case.bytes_moved,
+        )
         if section == "small":
             benchmark(contender.call, 0)
             return
@@ -61,8 +73,11 @@ def measure(benchmark, side, request):
             side.clock.synchronize()
 
         benchmark.pedantic(run, rounds=5, warmup_rounds=1)
-        if benchmark.stats:          # None with --benchmark-disable
+        if benchmark.stats:  # None with --benchmark-disable
             seconds = benchmark.stats.stats.median
-            copy = min(side.clock.sample(each, 1) for _ in range(5) for each in found.contenders if each.output == "copy")
+            copy = min(
+                side.clock.sample(each, 1) for _ in range(5) for each in found.contenders if each.output == "copy"
+            )
             benchmark.extra_info.update(gb_per_s=case.bytes_moved / seconds / 1e9, fraction_of_copy=copy / seconds)
+
     return measure

@@ -1,8 +1,9 @@
 """The benchmarks on a GPU: CuPy arrays and CUDA events, beside the libraries that peers/stages.py finds.
 
-Everything runs on one stream of our own, which CuPy and PyTorch are told to use.  JAX keeps its streams to itself: it is
-timed by wall clock over many calls.
+Everything runs on one stream of our own, which CuPy and PyTorch are told to use.  JAX keeps its streams to itself: it
+is timed by wall clock over many calls.
 """
+
 from __future__ import annotations
 
 import math
@@ -23,13 +24,19 @@ from benchmarks.peers.contender import OURS, Contender, Prepared, Refused, for_s
 from benchmarks.peers.inputs import input_and_output, scrambled
 from benchmarks.peers.words import words
 
-LEAD_BYTES = 1 << 28         # of one copy in front of a sample, 0.1 ms and more
-SMALL_CALLS = (500, 500)     # of a small case in one sample: the launch queue holds about a thousand, so the host never waits
-HOST_SECONDS = 40e-6         # of one call at most, to be covered by such copies
+LEAD_BYTES = 1 << 28  # of one copy in front of a sample, 0.1 ms and more
+# of a small case in one sample: the launch queue holds about a thousand, so the host never waits
+SMALL_CALLS = (500, 500)
+HOST_SECONDS = 40e-6  # of one call at most, to be covered by such copies
 
-# JAX would take most of the memory at once, and never gives back what it took; torch.compile would start a pool of processes.
-ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.3", "JAX_ENABLE_X64": "true",
-               "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+# JAX would take most of the memory at once, and never gives back what it took; torch.compile would start a pool of
+# processes.
+ENVIRONMENT = {
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.3",
+    "JAX_ENABLE_X64": "true",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+}
 
 
 class CudaSide:
@@ -58,7 +65,9 @@ class CudaSide:
         self._lead_buffers = tuple(cupy.ones(LEAD_BYTES, cupy.uint8) for _ in range(2))
 
     def why_not(self, case: Case) -> str | None:
-        """Why a case cannot run here: the buffers that take turns, those of the plain copy, and four outputs must fit."""
+        """Why a case cannot run here: the buffers that take turns, those of the plain copy, and four outputs must
+        fit.
+        """
         free = cupy.cuda.runtime.memGetInfo()[0]
         wanted = (2 * self._pairs(case) + 2) * case.bytes_allocated
         return None if wanted < 0.9 * free else f"needs {wanted >> 20} MiB of device memory, {free >> 20} are free"
@@ -68,19 +77,26 @@ class CudaSide:
         return max(1, -(-4 * self.l2_bytes // case.bytes_allocated)) if case.bytes_allocated > self.l2_bytes // 8 else 1
 
     def _lead(self, calls: int) -> None:
-        # Four terabytes a second is more than any device copies: the copies never take less time than they are counted for.
+        # Four terabytes a second is more than any device copies: the copies never take less time than they are counted
+        # for.
         target, source = self._lead_buffers
         for _ in range(math.ceil(calls * HOST_SECONDS / (2 * LEAD_BYTES / 4e12))):
             self._copy(source, target)
 
     def _copy(self, source: cupy.ndarray, target: cupy.ndarray) -> None:
-        cupy.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, cupy.cuda.runtime.memcpyDeviceToDevice,
-                                      self.stream.ptr)
+        cupy.cuda.runtime.memcpyAsync(
+            target.data.ptr, source.data.ptr, source.nbytes, cupy.cuda.runtime.memcpyDeviceToDevice, self.stream.ptr
+        )
 
     def prepare(self, section: str, case: Case, stage: int = 0) -> Prepared:
-        """The contenders of a stage, checked against each other; CuPy's own and the plain copies belong to the first."""
+        """The contenders of a stage, checked against each other; CuPy's own and the plain copies belong to the
+        first.
+        """
         pairs = [input_and_output(cupy, case, seed) for seed in range(self._pairs(case))]
-        contenders, refused = array_contenders(cupy, case, pairs) if section != "small" else self._small(case, *pairs[0]), []
+        contenders, refused = (
+            array_contenders(cupy, case, pairs) if section != "small" else self._small(case, *pairs[0]),
+            [],
+        )
         checked_alone = {contender.name for contender in contenders} - {OURS} if stage else set()
         for peer in self.stages[stage].peers if section != "small" else ():
             try:
@@ -95,13 +111,19 @@ class CudaSide:
         return Prepared([*copies, *(c for c in kept if c.name not in checked_alone)], refused + disagreeing)
 
     def copies(self, case: Case) -> list[Contender]:
-        """Plain copies that read and write as many bytes: the driver's, and our own kernel's.  The faster one counts."""
+        """Plain copies that read and write as many bytes: the driver's, and our own kernel's.  The faster one
+        counts.
+        """
         count = max(case.bytes_moved // 2, 1)
-        buffers = [(scrambled(cupy, -(-count // 4), seed).view(cupy.uint8)[:count], cupy.ones(count, cupy.uint8))
-                   for seed in range(self._pairs(case))]
+        buffers = [
+            (scrambled(cupy, -(-count // 4), seed).view(cupy.uint8)[:count], cupy.ones(count, cupy.uint8))
+            for seed in range(self._pairs(case))
+        ]
         plan = gl.plan(f"u8[{count}]", f"u8[{count}]")
-        return [Contender("cudaMemcpyAsync", "copy", in_turn(buffers, self._copy)),
-                Contender(f"{OURS} copy kernel", "copy", in_turn(buffers, plan))]
+        return [
+            Contender("cudaMemcpyAsync", "copy", in_turn(buffers, self._copy)),
+            Contender(f"{OURS} copy kernel", "copy", in_turn(buffers, plan)),
+        ]
 
     def _small(self, case: Case, given: cupy.ndarray, out: cupy.ndarray) -> list[Contender]:
         """Single small calls: how long the host is busy with each."""
@@ -114,7 +136,9 @@ class CudaSide:
     def take(self, contenders: Sequence[Contender], effort: Effort) -> list[Samples]:
         if contenders[0].output == "call":
             return take_turns(contenders, lambda _: self.host, effort, "best")
-        return take_turns(contenders, lambda contender: self.wall if contender.wait else self.events, effort, self.statistic)
+        return take_turns(
+            contenders, lambda contender: self.wall if contender.wait else self.events, effort, self.statistic
+        )
 
     def release(self) -> None:
         """Give memory back before the next case."""

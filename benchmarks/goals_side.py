@@ -2,6 +2,7 @@
 
 NumPy copies in one thread, this library and PyTorch in as many as they are told, JAX in as many as there are cores.
 """
+
 from __future__ import annotations
 
 import functools
@@ -30,7 +31,7 @@ from benchmarks.peers.jax_peer import JaxPeer
 from benchmarks.peers.torch_peer import EagerTorch
 from gpulayout.cpu.threads import VARIABLE, thread_count
 
-QUIET = 5e-3                     # seconds: threads of a peer wait for more work in a loop for a while, and hold a core
+QUIET = 5e-3  # seconds: threads of a peer wait for more work in a loop for a while, and hold a core
 
 
 class GoalsSide(NumpySide):
@@ -41,30 +42,40 @@ class GoalsSide(NumpySide):
     """
 
     statistic, with_peers = "median", True
-    cases: dict[str, Sequence[Case]] = {"small": SMALL_CASES, "relayout": RELAYOUTS, "padding": PADDINGS, "index": INDICES}
+    cases: dict[str, Sequence[Case]] = {
+        "small": SMALL_CASES,
+        "relayout": RELAYOUTS,
+        "padding": PADDINGS,
+        "index": INDICES,
+    }
     effort = full_effort = Effort(7, 2e-3, (1, 20))
 
     def __init__(self, counts: Sequence[int] = ()):
         self.before, self.missing = os.environ.get(VARIABLE), {}
         self.counts = tuple(counts) or (1, thread_count())
-        self.notes = {"counts": list(self.counts), "listed": {section: len(cases) for section, cases in self.cases.items()}}
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")                        # on a GPU it would be another contest
+        self.notes = {
+            "counts": list(self.counts),
+            "listed": {section: len(cases) for section, cases in self.cases.items()},
+        }
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # on a GPU it would be another contest
         self.torch, self.jax = (stages.optional(name, self.missing) for name in ("torch", "jax"))
         if self.jax:
-            self.jax.config.update("jax_enable_x64", True)                   # or elements of 8 bytes would lose half of them
+            self.jax.config.update("jax_enable_x64", True)  # or elements of 8 bytes would lose half of them
         self._others: dict[int, ThreadPoolExecutor] = {}
 
     def prepare(self, section: str, case: Case, stage: int = 0) -> Prepared:
         given, out = input_and_output(np, case, seed=1)
         pairs = [(given, out)]
         plain = small_calls(np, case, given, out) if section == "small" else array_contenders(np, case, pairs)
-        both = section in ("small", "index")                 # NumPy converts indices into new memory alone
+        both = section in ("small", "index")  # NumPy converts indices into new memory alone
         found = self._beside(plain if both else [c for c in plain if c.output == "warm"])
         if section == "relayout":
             found += self._libraries(case, pairs, plain)
         kept, refused = agreeing(np, case, found, pairs)
         copies = self.copies(case) if section == "padding" else []
-        return Prepared([*copies, *kept], refused, self._scratch(case, given.reshape(-1)) if section == "relayout" else {})
+        return Prepared(
+            [*copies, *kept], refused, self._scratch(case, given.reshape(-1)) if section == "relayout" else {}
+        )
 
     def _beside(self, plain: Sequence[Contender]) -> list[Contender]:
         """NumPy in its one thread, then ours with every number of threads."""
@@ -83,8 +94,10 @@ class GoalsSide(NumpySide):
     def copies(self, case: Case) -> list[Contender]:
         """Plain copies that read and write as many bytes as the case: each thread copies one part."""
         source, target = np.ones((2, max(case.bytes_moved // 2, 1)), np.uint8)
-        return [self._with(Contender(COPY, "copy", lambda i, count=count: self._copy(source, target, count)), count)
-                for count in dict.fromkeys(self.counts)]
+        return [
+            self._with(Contender(COPY, "copy", lambda i, count=count: self._copy(source, target, count)), count)
+            for count in dict.fromkeys(self.counts)
+        ]
 
     def release(self) -> None:
         gc.collect()
@@ -112,7 +125,9 @@ class GoalsSide(NumpySide):
 
     def _each(self, contenders: Any, counts: Sequence[int] = ()) -> list[Contender]:
         """Each of them with every number of threads."""
-        return [self._with(contender, count) for contender in contenders for count in dict.fromkeys(counts or self.counts)]
+        return [
+            self._with(contender, count) for contender in contenders for count in dict.fromkeys(counts or self.counts)
+        ]
 
     def _with(self, contender: Contender, count: int) -> Contender:
         return contender._replace(threads=count, ready=functools.partial(self._settle, contender, count))
@@ -154,8 +169,8 @@ def _alone(peer: Contender) -> Contender:
 def _rest(contender: Contender) -> None:
     """What goes before every sample.
 
-    Under a hypervisor that takes back what is free for seconds, new memory costs up to six times as much the first time.  So a
-    contender that writes new memory does it once before, and gets back the memory that it has just freed.
+    Under a hypervisor that takes back what is free for seconds, new memory costs up to six times as much the first
+    time.  So a contender that writes new memory does it once before, and gets back the memory that it has just freed.
     """
     if contender.output == "fresh":
         contender.call(0)
@@ -163,11 +178,14 @@ def _rest(contender: Contender) -> None:
 
 
 def _blocking(peer: Contender) -> Contender:
-    """JAX's calls one after the other, each until its output is there, in the order of dimensions that it is compared in."""
+    """JAX's calls one after the other, each until its output is there, in the order of dimensions that it is compared
+    in.
+    """
+
     def call(i: int) -> np.ndarray:
         output = peer.call(i)
         peer.wait(output)
-        seen = np.asarray(output)        # of the same memory
+        seen = np.asarray(output)  # of the same memory
         if not seen.flags.c_contiguous:
             raise ValueError(f"the output lies in memory with the strides {seen.strides}")
         return seen

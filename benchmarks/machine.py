@@ -1,4 +1,7 @@
-"""What figures depend on: the commit, the processor, the device, the versions of everything.  No names of hosts, users or folders."""
+"""What figures depend on: the commit, the processor, the device, the versions of everything.  No names of hosts, users
+or folders.
+"""
+
 from __future__ import annotations
 
 import datetime
@@ -14,15 +17,29 @@ from gpulayout.cpu.threads import thread_count
 from gpulayout.version import __version__
 
 PACKAGES = ("numpy", "ml_dtypes")
-PEER_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "torch", "jax", "jaxlib", "triton", "nvidia-cublas", "nvidia-cuda-nvrtc")
+PEER_PACKAGES = (
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "torch",
+    "jax",
+    "jaxlib",
+    "triton",
+    "nvidia-cublas",
+    "nvidia-cuda-nvrtc",
+)
 
 
 def machine(backend: str, peers: bool) -> dict[str, Any]:
     """All of it, as plain data; with the versions of the peers where they take part."""
     found = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": _commit(),
-        "gpulayout": __version__, "python": platform.python_version(), "platform": platform.platform(), "cpu": _cpu_model(),
-        "cores": os.cpu_count(), "threads": thread_count(),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "gpulayout": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "threads": thread_count(),
         "packages": _versions(*PACKAGES, *(PEER_PACKAGES if peers else ())),
     }
     return found | (_gpu() if backend == "cupy" else {})
@@ -43,18 +60,27 @@ def _cpu_model() -> str:
         lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 def _commit() -> str:
-    """The commit measured, marked when the tree had changes.  A copy without history takes it from GPULAYOUT_COMMIT, or says "unknown"."""
+    """The commit measured, marked when the tree had changes.  A copy without history takes it from GPULAYOUT_COMMIT, or
+    says "unknown".
+    """
     given = os.environ.get("GPULAYOUT_COMMIT")
     if given:
         return given
     here = pathlib.Path(__file__).resolve().parent
     try:
-        done = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True,
-                              timeout=30)
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
     return done.stdout.strip() or "unknown"
@@ -62,16 +88,26 @@ def _commit() -> str:
 
 def _gpu() -> dict[str, Any]:
     import cupy
+
     runtime, device = cupy.cuda.runtime, cupy.cuda.Device()
     properties = runtime.getDeviceProperties(device.id)
-    found = {"gpu": properties["name"].decode(), "gpu_memory": properties["totalGlobalMem"],
-             "l2_bytes": properties["l2CacheSize"], "compute_capability": device.compute_capability,
-             "cuda_driver": runtime.driverGetVersion(),
-             "cuda_runtime": runtime.runtimeGetVersion(), "cupy": cupy.__version__}
+    found = {
+        "gpu": properties["name"].decode(),
+        "gpu_memory": properties["totalGlobalMem"],
+        "l2_bytes": properties["l2CacheSize"],
+        "compute_capability": device.compute_capability,
+        "cuda_driver": runtime.driverGetVersion(),
+        "cuda_runtime": runtime.runtimeGetVersion(),
+        "cupy": cupy.__version__,
+    }
     fields = "driver_version,clocks.max.sm,clocks.max.mem,clocks.sm,clocks.mem,power.limit,ecc.mode.current"
     try:
-        done = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", f"--id={device.id}"],
-                              capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", f"--id={device.id}"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
         found["nvidia_smi"] = dict(zip(fields.split(","), done.stdout.strip().split(", ")))
     except (OSError, subprocess.TimeoutExpired) as error:
         print(f"no nvidia-smi: {error}", file=sys.stderr)

@@ -1,4 +1,5 @@
 """The benchmarks on the CPU: NumPy arrays, wall time."""
+
 from __future__ import annotations
 
 import os
@@ -23,8 +24,8 @@ class NumpySide:
 
     name, statistic = "numpy", "best"
     cases: dict[str, Sequence[Case]] = {"small": SMALL_CASES, "cases": CPU_CASES, "ttc": TTC_CASES}
-    with_peers = False               # other libraries take part
-    notes: dict[str, Any] = {}       # what a run's file says beside its figures
+    with_peers = False  # other libraries take part
+    notes: dict[str, Any] = {}  # what a run's file says beside its figures
     left_out: dict[str, str] = {}
     missing: dict[str, str] = {}
     stages = [Stage("numpy")]

@@ -1,4 +1,5 @@
 """What is written of one case, and how it is read again."""
+
 from __future__ import annotations
 
 import statistics
@@ -19,7 +20,8 @@ Record = dict[str, Any]
 
 
 def case_record(case: Case, backend: str, contenders: Sequence[Contender], samples: Sequence[Samples]) -> Record:
-    """What was moved, how fast, and how that stands to a plain copy of as many bytes and to this library, with as many threads.
+    """What was moved, how fast, and how that stands to a plain copy of as many bytes and to this library, with as many
+    threads.
 
     `against` is how many times faster this library is than the contender: below 1 the contender wins.
     """
@@ -31,19 +33,38 @@ def case_record(case: Case, backend: str, contenders: Sequence[Contender], sampl
             copies[contender.threads] = min(seconds, copies.get(contender.threads, seconds))
     runs = []
     for contender, sample, seconds in timed:
-        run = {"contender": contender.name, "output": contender.output, "threads": contender.threads, "median_s": sample.median,
-               "best_s": sample.best, "rounds": len(sample.seconds), "gb_per_s": round(case.bytes_moved / seconds / 1e9, 3)}
+        run = {
+            "contender": contender.name,
+            "output": contender.output,
+            "threads": contender.threads,
+            "median_s": sample.median,
+            "best_s": sample.best,
+            "rounds": len(sample.seconds),
+            "gb_per_s": round(case.bytes_moved / seconds / 1e9, 3),
+        }
         if contender.threads in copies and contender.output != "copy":
             run["fraction_of_copy"] = round(copies[contender.threads] / seconds, 4)
         if contender.name != OURS and (contender.output, contender.threads) in ours:
             run["against"] = round(seconds / ours[contender.output, contender.threads], 3)
         runs.append(run)
     plan = kernel_of(case)
-    return {"case": case.name, "kind": case.kind, "group": case.group, "work": _work(case), "backend": backend,
-            "family": plan.family if plan else "index", "kernel": plan.kernel if plan else None,
-            "expected_fraction": round(expected_fraction(plan), 3) if plan else None, "goal": case.goal,
-            "bytes_moved": case.bytes_moved, "itemsize": case.source.itemsize, "rank": len(case.dimensions),
-            "copy_s": copies.get(timed[0][0].threads), "statistic": samples[0].statistic, "runs": runs}
+    return {
+        "case": case.name,
+        "kind": case.kind,
+        "group": case.group,
+        "work": _work(case),
+        "backend": backend,
+        "family": plan.family if plan else "index",
+        "kernel": plan.kernel if plan else None,
+        "expected_fraction": round(expected_fraction(plan), 3) if plan else None,
+        "goal": case.goal,
+        "bytes_moved": case.bytes_moved,
+        "itemsize": case.source.itemsize,
+        "rank": len(case.dimensions),
+        "copy_s": copies.get(timed[0][0].threads),
+        "statistic": samples[0].statistic,
+        "runs": runs,
+    }
 
 
 def add_stage(record: Record, later: Record) -> None:
@@ -62,7 +83,9 @@ def _work(case: Case) -> str:
 
 
 def kernel_of(case: Case) -> KernelPlan | None:
-    """The largest launch of a move whose buffers are aligned; None for index conversion, which has one kernel per direction."""
+    """The largest launch of a move whose buffers are aligned; None for index conversion, which has one kernel per
+    direction.
+    """
     if isinstance(case, IndexCase):
         return None
     if case.kind in ("relayout", "packed"):
@@ -83,6 +106,7 @@ def _input_strides(case: MoveCase) -> tuple[int, ...]:
 
 # ---- read again ------------------------------------------------------------------------------------------------
 
+
 def seconds_of(record: Record, run: Record) -> float:
     """Of one call, by the statistic that counts; small calls of older runs are in microseconds."""
     return run["best_us"] / 1e6 if "best_us" in run else run[record.get("statistic", "median") + "_s"]
@@ -90,12 +114,27 @@ def seconds_of(record: Record, run: Record) -> float:
 
 def time_of(record: Record, contender: str, output: str, threads: int = 0) -> float | None:
     """Seconds of one contender, None where it was not measured."""
-    return next((seconds_of(record, run) for run in record["runs"]
-                 if (run["contender"], run.get("output", "call"), run.get("threads", 0)) == (contender, output, threads)), None)
+    return next(
+        (
+            seconds_of(record, run)
+            for run in record["runs"]
+            if (run["contender"], run.get("output", "call"), run.get("threads", 0)) == (contender, output, threads)
+        ),
+        None,
+    )
 
 
-def ratio(record: Record, peer: str, output: str, threads: int, peer_output: str | None = None, peer_threads: int | None = None) -> float | None:
-    """The peer's time over ours, both with `threads` unless the peer has a number of its own; None when one was not measured."""
+def ratio(
+    record: Record,
+    peer: str,
+    output: str,
+    threads: int,
+    peer_output: str | None = None,
+    peer_threads: int | None = None,
+) -> float | None:
+    """The peer's time over ours, both with `threads` unless the peer has a number of its own; None when one was not
+    measured.
+    """
     ours = time_of(record, OURS, output, threads)
     theirs = time_of(record, peer, peer_output or output, threads if peer_threads is None else peer_threads)
     return theirs / ours if ours and theirs else None
@@ -109,12 +148,20 @@ def above_first(record: Record, call: str, threads: int = 0) -> float | None:
 
 def fraction_of(record: Record) -> float | None:
     """This library's fraction of a plain copy, into memory that was written before."""
-    return next((run["fraction_of_copy"] for run in record["runs"]
-                 if (run["contender"], run["output"]) == (OURS, "warm") and "fraction_of_copy" in run), None)
+    return next(
+        (
+            run["fraction_of_copy"]
+            for run in record["runs"]
+            if (run["contender"], run["output"]) == (OURS, "warm") and "fraction_of_copy" in run
+        ),
+        None,
+    )
 
 
 def best_peer(record: Record, output: str | None = None) -> Record | None:
-    """The run of the fastest other contender, against ours with the same kind of output; of any kind when none is named."""
+    """The run of the fastest other contender, against ours with the same kind of output; of any kind when none is
+    named.
+    """
     peers = [run for run in record["runs"] if "against" in run and output in (None, run["output"])]
     return min(peers, key=lambda run: run["against"], default=None)
 

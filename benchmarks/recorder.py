@@ -1,4 +1,5 @@
 """The cases for pytest-benchmark: one benchmark for each case and each way to do it, named as on the CPU."""
+
 from __future__ import annotations
 
 import functools
@@ -19,14 +20,16 @@ def ways(section: str, cases: Iterable[Case]) -> list[Any]:
     """pytest parameters (case, contender's name, output).  The tiny form of a case has the same contenders."""
     found = []
     for case in cases:
-        tiny, = quick([case])
+        (tiny,) = quick([case])
         pair = input_and_output(np, tiny, seed=1)
         contenders = small_calls(np, tiny, *pair) if section == "small" else array_contenders(np, tiny, [pair])
-        found += [pytest.param(case, one.name, one.output, id=f"{case.name}, {one.name}, {one.output}") for one in contenders]
+        found += [
+            pytest.param(case, one.name, one.output, id=f"{case.name}, {one.name}, {one.output}") for one in contenders
+        ]
     return found
 
 
-@functools.lru_cache(1)          # all ways of one case run before the next case
+@functools.lru_cache(1)  # all ways of one case run before the next case
 def prepared(side: Any, section: str, case: Case) -> Prepared:
     """The contenders of a case, checked against each other."""
     return side.prepare(section, case)

@@ -7,6 +7,7 @@
 
 So a time limit costs peers before rows.  A full run goes on with those peers on the long list.
 """
+
 from __future__ import annotations
 
 import json
@@ -23,11 +24,12 @@ from benchmarks.machine import machine
 from benchmarks.peers.contender import Refused, reason_of
 from benchmarks.record import SCHEMA, add_stage, case_record
 
-SAVE_EVERY = 5.0                 # seconds; what was measured survives when the run is ended from outside
+SAVE_EVERY = 5.0  # seconds; what was measured survives when the run is ended from outside
 
 
 class Run:
-    """Figures as they come in, with a deadline.  Each case has one record; a case that cannot run is listed with its reason.
+    """Figures as they come in, with a deadline.  Each case has one record; a case that cannot run is listed with its
+    reason.
 
     side        where the arrays live and who takes part: NumpySide, GoalsSide or CudaSide
     only        cases whose name contains this text
@@ -37,20 +39,45 @@ class Run:
     file        written again and again while the run goes on; None keeps everything in memory
     """
 
-    def __init__(self, side: Any, rounds: int | None = None, only: str = "", tiny: bool = False, full: bool = False, sweep: bool = True,
-                 time_limit: float = 3600, file: pathlib.Path | None = None):
+    def __init__(
+        self,
+        side: Any,
+        rounds: int | None = None,
+        only: str = "",
+        tiny: bool = False,
+        full: bool = False,
+        sweep: bool = True,
+        time_limit: float = 3600,
+        file: pathlib.Path | None = None,
+    ):
         self.side, self.full, self.file = side, full, file
         effort = side.full_effort if full else side.effort
         self.effort = (effort.quick() if tiny else effort)._replace(rounds=rounds or effort.rounds)
-        self.lists = {section: quick(cases) if tiny else cases for section, cases in wanted_cases(side, only, sweep).items()}
+        self.lists = {
+            section: quick(cases) if tiny else cases for section, cases in wanted_cases(side, only, sweep).items()
+        }
         self.begin = time.monotonic()
         self.deadline = self.begin + time_limit
         self._saved = 0.0
         self.found: dict[str, Any] = {
-            "schema": SCHEMA, "machine": machine(side.name, side.with_peers), "time_limit_s": time_limit, "effort": self.effort._asdict(),
-            "rounds": self.effort.rounds, "statistic": side.statistic, "quick": tiny, "full": full, "only": only, "finished": False,
-            **side.notes, **{section: [] for section in self.lists}, "not_run": [], "peers_refused": [], "peers_not_timed": {},
-            "peers_missing": dict(side.missing), "left_out": dict(side.left_out)}
+            "schema": SCHEMA,
+            "machine": machine(side.name, side.with_peers),
+            "time_limit_s": time_limit,
+            "effort": self.effort._asdict(),
+            "rounds": self.effort.rounds,
+            "statistic": side.statistic,
+            "quick": tiny,
+            "full": full,
+            "only": only,
+            "finished": False,
+            **side.notes,
+            **{section: [] for section in self.lists},
+            "not_run": [],
+            "peers_refused": [],
+            "peers_not_timed": {},
+            "peers_missing": dict(side.missing),
+            "left_out": dict(side.left_out),
+        }
 
     def all(self) -> dict[str, Any]:
         """Everything, in the order above; what was found comes back."""
@@ -70,7 +97,8 @@ class Run:
     def save(self) -> None:
         """What there is so far."""
         self.found["seconds"] = round(time.monotonic() - self.begin, 1)
-        self.found["peak_memory_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024      # Linux counts in KiB
+        # Linux counts in KiB
+        self.found["peak_memory_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         if self.file:
             half = self.file.with_suffix(".part")
             half.write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
@@ -84,7 +112,7 @@ class Run:
         if not reason:
             try:
                 self.found[section].append(self._measured(section, case))
-            except Exception as error:       # one case that fails must not take the figures of the others with it
+            except Exception as error:  # one case that fails must not take the figures of the others with it
                 reason, failed = reason_of(error), True
             self._let_go()
         if reason:
@@ -102,8 +130,10 @@ class Run:
         return case_record(case, self.side.name, prepared.contenders, samples) | prepared.more
 
     def _later(self, section: str, stage: int) -> None:
-        """One stage of peers on the cases that have a record.  A stage ends early when its slowest case would not fit again."""
-        self.save()              # what comes now runs the compilers of others
+        """One stage of peers on the cases that have a record.  A stage ends early when its slowest case would not fit
+        again.
+        """
+        self.save()  # what comes now runs the compilers of others
         records = {record["case"]: record for record in self.found[section]}
         name, slowest = self.side.stages[stage].name, 0.0
         for case in (case for case in self.lists[section] if case.name in records):
@@ -115,7 +145,7 @@ class Run:
                 later = self._measured(section, case, stage)
                 if later:
                     add_stage(records[case.name], later)
-            except Exception as error:           # the row stands without this stage
+            except Exception as error:  # the row stands without this stage
                 self._note(case, [Refused(name, reason_of(error))])
             self._let_go()
             slowest = max(slowest, time.monotonic() - begin)

@@ -1,8 +1,9 @@
 """Builds the sdist and the wheel outside the checkout, installs every way, and runs what was installed from elsewhere.
 
-Nothing is downloaded: packages are built with the setuptools at hand, and the clean environments see the dependencies of
-the Python that runs this through links.  Fails at the first thing that is wrong.
+Nothing is downloaded: packages are built with the setuptools at hand, and the clean environments see the dependencies
+of the Python that runs this through links.  Fails at the first thing that is wrong.
 """
+
 from __future__ import annotations
 
 import pathlib
@@ -18,10 +19,31 @@ from importlib.util import find_spec
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NEVER_INSTALLED = ("kernels", "tests", "benchmarks", "ci", "docs")
 # setuptools comes with its metadata: it finds its own commands there.
-DEPENDENCIES = ("numpy", "numpy.libs", "ml_dtypes", "click", "rich", "markdown_it", "mdurl", "pygments",
-                "setuptools", "setuptools-*.dist-info", "_distutils_hack")
-NOT_COPIED = (".git", ".venv*", ".pytest_cache", ".hypothesis", ".benchmarks", "__pycache__", "*.egg-info", "build", "dist",
-              "gpu-results")
+DEPENDENCIES = (
+    "numpy",
+    "numpy.libs",
+    "ml_dtypes",
+    "click",
+    "rich",
+    "markdown_it",
+    "mdurl",
+    "pygments",
+    "setuptools",
+    "setuptools-*.dist-info",
+    "_distutils_hack",
+)
+NOT_COPIED = (
+    ".git",
+    ".venv*",
+    ".pytest_cache",
+    ".hypothesis",
+    ".benchmarks",
+    "__pycache__",
+    "*.egg-info",
+    "build",
+    "dist",
+    "gpu-results",
+)
 
 # What an installed package must do, told apart from what it must not.  click, rich and CuPy are out of reach here.
 CORE = """
@@ -41,18 +63,21 @@ for name in sys.argv[2:]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        tree = work / "clone" / "gpulayout"                       # called like the package, as a clone is
+        tree = work / "clone" / "gpulayout"  # called like the package, as a clone is
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*NOT_COPIED))
         dependencies = link_dependencies(work / "dependencies")
         sdist = build(tree, "build_sdist", work / "dist")
         check_sdist(sdist)
         shutil.unpack_archive(sdist, work / "unpacked")
         [unpacked] = (work / "unpacked").iterdir()
-        wheel = build(unpacked, "build_wheel", work / "dist")      # from the sdist, as an installer would
+        wheel = build(unpacked, "build_wheel", work / "dist")  # from the sdist, as an installer would
         check_wheel(wheel)
         print(f"wheel check: {sdist.name} and {wheel.name} hold every file")
-        for way, arguments, home in (("wheel", [str(wheel)], work / "env_wheel"), ("folder", [str(tree)], work / "env_folder"),
-                                     ("editable", ["--editable", str(tree)], tree)):
+        for way, arguments, home in (
+            ("wheel", [str(wheel)], work / "env_wheel"),
+            ("folder", [str(tree)], work / "env_folder"),
+            ("editable", ["--editable", str(tree)], tree),
+        ):
             environment = work / f"env_{way}"
             install(environment, arguments, dependencies)
             check_install(environment, home, work / "elsewhere", NEVER_INSTALLED if way != "editable" else ())
@@ -63,8 +88,11 @@ def main() -> None:
 def link_dependencies(folder: pathlib.Path) -> pathlib.Path:
     """A folder with links to the packages that gpulayout and its build need, and no others."""
     folder.mkdir()
-    sites = [pathlib.Path(find_spec(name).origin).parent.parent for name in ("numpy", "ml_dtypes", "click", "setuptools", "rich")
-             if find_spec(name)]
+    sites = [
+        pathlib.Path(find_spec(name).origin).parent.parent
+        for name in ("numpy", "ml_dtypes", "click", "setuptools", "rich")
+        if find_spec(name)
+    ]
     for site in sites:
         for package in (found for pattern in DEPENDENCIES for found in site.glob(pattern)):
             if not (folder / package.name).exists():
@@ -83,8 +111,12 @@ def build(tree: pathlib.Path, hook: str, out: pathlib.Path) -> pathlib.Path:
 def check_sdist(path: pathlib.Path) -> None:
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {str(file.relative_to(ROOT)) for folder in ("gpulayout", "kernels", "tests", "benchmarks", "ci", "docs")
-              for file in (ROOT / folder).rglob("*") if file.is_file() and file.suffix in (".py", ".cu", ".cuh", ".hpp", ".cpp", ".md")}
+    wanted = {
+        str(file.relative_to(ROOT))
+        for folder in ("gpulayout", "kernels", "tests", "benchmarks", "ci", "docs")
+        for file in (ROOT / folder).rglob("*")
+        if file.is_file() and file.suffix in (".py", ".cu", ".cuh", ".hpp", ".cpp", ".md")
+    }
     assert wanted <= names, f"the sdist lacks {sorted(wanted - names)}"
 
 
@@ -92,7 +124,9 @@ def check_wheel(path: pathlib.Path) -> None:
     """Exactly the modules of gpulayout/, py.typed, and the .cu and .cuh files of kernels/."""
     names = {name for name in zipfile.ZipFile(path).namelist() if ".dist-info/" not in name}
     wanted = {str(file.relative_to(ROOT)) for file in (ROOT / "gpulayout").rglob("*.py")} | {"gpulayout/py.typed"}
-    wanted |= {f"gpulayout/kernels/{file.name}" for pattern in ("*.cu", "*.cuh") for file in (ROOT / "kernels").glob(pattern)}
+    wanted |= {
+        f"gpulayout/kernels/{file.name}" for pattern in ("*.cu", "*.cuh") for file in (ROOT / "kernels").glob(pattern)
+    }
     assert names == wanted, f"the wheel lacks {sorted(wanted - names)} and should not have {sorted(names - wanted)}"
 
 
@@ -101,12 +135,31 @@ def install(environment: pathlib.Path, arguments: list[str], dependencies: pathl
     venv.create(environment, with_pip=False, symlinks=True)
     [site] = environment.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(f"{dependencies}\n")
-    run([sys.executable, "-m", "pip", "--python", str(environment), "--disable-pip-version-check", "install", "--quiet",
-         "--no-index", "--no-deps", "--no-build-isolation", *arguments], environment)
+    run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(environment),
+            "--disable-pip-version-check",
+            "install",
+            "--quiet",
+            "--no-index",
+            "--no-deps",
+            "--no-build-isolation",
+            *arguments,
+        ],
+        environment,
+    )
 
 
-def check_install(environment: pathlib.Path, home: pathlib.Path, elsewhere: pathlib.Path, absent: tuple[str, ...]) -> None:
-    """The library without its optional packages, and the command, run in a folder; `absent` modules must not be importable."""
+def check_install(
+    environment: pathlib.Path, home: pathlib.Path, elsewhere: pathlib.Path, absent: tuple[str, ...]
+) -> None:
+    """The library without its optional packages, and the command, run in a folder; `absent` modules must not be
+    importable.
+    """
     elsewhere.mkdir(exist_ok=True)
     run([str(environment / "bin" / "python"), "-c", CORE, str(home), *absent], elsewhere)
     version = run([str(environment / "bin" / "gpulayout"), "--version"], elsewhere)

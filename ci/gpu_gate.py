@@ -2,13 +2,15 @@
 
     pytest -p ci.gpu_gate --gpu-gate FILE.json
 
-A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU is as good as
-any: a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At least one
-test marked `gpu` must have passed, or the suite proved nothing; `--gpu-gate-optional` drops that, for trying the plugin itself.
-Tests of a missing GPU skip with a reason that begins with `GPU_IS_THERE`, and do not count.
+A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU is as good
+as any: a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At
+least one test marked `gpu` must have passed, or the suite proved nothing; `--gpu-gate-optional` drops that, for trying
+the plugin itself. Tests of a missing GPU skip with a reason that begins with `GPU_IS_THERE`, and do not count.
 
-Tests that need a GPU run first, and a session that is told to end (SIGTERM, as `timeout` sends it) still writes what it found.
+Tests that need a GPU run first, and a session that is told to end (SIGTERM, as `timeout` sends it) still writes what it
+found.
 """
+
 from __future__ import annotations
 
 import collections
@@ -31,7 +33,9 @@ def needs_devices(needed: int, present: int) -> str:
 
 def pytest_addoption(parser):
     group = parser.getgroup("gpu gate")
-    group.addoption("--gpu-gate", metavar="FILE", help="fail on skips for want of a GPU, and write what ran on it to a JSON file")
+    group.addoption(
+        "--gpu-gate", metavar="FILE", help="fail on skips for want of a GPU, and write what ran on it to a JSON file"
+    )
     group.addoption("--gpu-gate-optional", action="store_true", help="do not insist on a test that needs a GPU")
 
 
@@ -76,7 +80,9 @@ class GpuGate:
             self._note(report, False)
 
     def _note(self, report, marked):
-        reason = (report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)).removeprefix("Skipped: ")
+        reason = (report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)).removeprefix(
+            "Skipped: "
+        )
         if MORE_DEVICES.search(reason):
             self.needed_more[report.nodeid] = reason
         elif (marked or ABOUT_GPU.search(reason)) and not reason.startswith(GPU_IS_THERE):
@@ -94,9 +100,20 @@ class GpuGate:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session, exitstatus):
         problem = self._problem()
-        self.file.write_text(json.dumps({"outcomes": self.outcomes, "gpu_passed": self.gpu_passed, "problem": problem,
-                                         "skipped_for_want_of_a_gpu": self.skipped,
-                                         "skipped_for_want_of_more_gpus": self.needed_more}, indent=1) + "\n", encoding="utf-8")
+        self.file.write_text(
+            json.dumps(
+                {
+                    "outcomes": self.outcomes,
+                    "gpu_passed": self.gpu_passed,
+                    "problem": problem,
+                    "skipped_for_want_of_a_gpu": self.skipped,
+                    "skipped_for_want_of_more_gpus": self.needed_more,
+                },
+                indent=1,
+            )
+            + "\n",
+            encoding="utf-8",
+        )
         if problem and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -1,4 +1,5 @@
 """The short table at the end of ci/gpu, and summary.json: what passed, how long it took, and the benchmarks' tables."""
+
 from __future__ import annotations
 
 import json
@@ -28,8 +29,14 @@ def _part(line: str, folder: pathlib.Path) -> dict:
     name, status, seconds, limit, said = line.split("\t")
     status = int(status)
     result = "passed" if status == 0 else "out of time" if status in (124, 137) else f"failed ({status})"
-    return {"name": name, "status": status, "result": result, "seconds": int(seconds), "limit": int(limit),
-            "remark": _tests(folder) if name == "tests" else said if status else ""}
+    return {
+        "name": name,
+        "status": status,
+        "result": result,
+        "seconds": int(seconds),
+        "limit": int(limit),
+        "remark": _tests(folder) if name == "tests" else said if status else "",
+    }
 
 
 def _tests(folder: pathlib.Path) -> str:
@@ -37,7 +44,9 @@ def _tests(folder: pathlib.Path) -> str:
     if not found:
         return "no result was written"
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(found["outcomes"].items()))
-    return f"{outcomes}; {found['gpu_passed']} of the passed need a GPU" + (f"; {found['problem']}" if found["problem"] else "")
+    return f"{outcomes}; {found['gpu_passed']} of the passed need a GPU" + (
+        f"; {found['problem']}" if found["problem"] else ""
+    )
 
 
 def _json(path: pathlib.Path) -> dict | None:

@@ -1,8 +1,10 @@
-"""What a call costs on the host, beside the nearest call of CuPy or NumPy: arrays so small that moving them is next to nothing.
+"""What a call costs on the host, beside the nearest call of CuPy or NumPy: arrays so small that moving them is next to
+nothing.
 
-`ci/real_cupy --host-calls` runs it with the real CuPy over the stand-in for CUDA, whose driver costs next to nothing: those figures are
-the Python above the driver, and no GPU's.
+`ci/real_cupy --host-calls` runs it with the real CuPy over the stand-in for CUDA, whose driver costs next to nothing:
+those figures are the Python above the driver, and no GPU's.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -15,7 +17,7 @@ import numpy as np
 
 import gpulayout as gl
 
-SIDE = 16                                # of a square matrix
+SIDE = 16  # of a square matrix
 SOURCE, TARGET, ORDER = f"f32[{SIDE},{SIDE}]", f"f32[{SIDE},{SIDE}]{{0,1}}", "{0,1}"
 
 
@@ -39,7 +41,9 @@ def main() -> None:
     found = _medians(rows, options.rounds, options.calls, wait)
     width = max(len(row.name) for row in rows)
     near_width = max(len(row.nearest_name) for row in rows)
-    print(f"microseconds of a call on the host, medians of {options.rounds} rounds of {options.calls} calls, {SIDE} x {SIDE} f32")
+    print(
+        f"microseconds of a call on the host, medians of {options.rounds} rounds of {options.calls} calls, {SIDE} x {SIDE} f32"
+    )
     print(f"{'call':{width}}     us   {f'nearest of {xp.__name__}':{near_width}}     us")
     for row, (ours, nearest) in zip(rows, found):
         print(f"{row.name:{width}}  {ours:5.1f}   {row.nearest_name:{near_width}}  {nearest:5.1f}")
@@ -50,6 +54,7 @@ def _library(backend: str):
     if backend == "numpy":
         return np, lambda: None
     import cupy
+
     return cupy, cupy.cuda.runtime.deviceSynchronize
 
 
@@ -62,7 +67,10 @@ def _rows(xp) -> list[Row]:
     plan = gl.plan(source, target)
     into = "copyto(out, array.T)", lambda: xp.copyto(room, turned)
     new = "ascontiguousarray(array.T)", lambda: xp.ascontiguousarray(turned)
-    numbers = "ravel_multi_index(mode='wrap')", lambda: xp.ravel_multi_index((index[0], index[1]), (SIDE, SIDE), mode="wrap")
+    numbers = (
+        "ravel_multi_index(mode='wrap')",
+        lambda: xp.ravel_multi_index((index[0], index[1]), (SIDE, SIDE), mode="wrap"),
+    )
     return [
         Row("plan(buffer, out)", lambda: plan(buffer, out), *into),
         Row("relayout(out=), shapes", lambda: gl.relayout(buffer, source, target, out=out), *into),
@@ -77,7 +85,12 @@ def _rows(xp) -> list[Row]:
         Row("pack, a layout's text", lambda: gl.pack(matrix, ORDER), *new),
         Row("unpack, a shape's text", lambda: gl.unpack(buffer, TARGET), *new),
         Row("linearize(mode='wrap', out=)", lambda: gl.linearize(index, target, mode="wrap", out=places), *numbers),
-        Row("linearize(mode='wrap')", lambda: gl.linearize(index, target, mode="wrap"), "empty", lambda: xp.empty(SIDE * SIDE, xp.float32)),
+        Row(
+            "linearize(mode='wrap')",
+            lambda: gl.linearize(index, target, mode="wrap"),
+            "empty",
+            lambda: xp.empty(SIDE * SIDE, xp.float32),
+        ),
     ]
 
 
@@ -85,10 +98,10 @@ def _medians(rows: list[Row], rounds: int, calls: int, wait: Callable[[], None])
     """Microseconds of both calls of each row; every round times all of them, so that a busy moment meets all alike."""
     times: dict[Callable, list[float]] = {call: [] for row in rows for call in (row.call, row.nearest)}
     for call in times:
-        call()                           # plans, and compiles
+        call()  # plans, and compiles
     for _ in range(rounds):
         for call, found in times.items():
-            wait()                       # the device does what was launched before
+            wait()  # the device does what was launched before
             begin = time.perf_counter()
             for _ in range(calls):
                 call()

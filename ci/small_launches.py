@@ -3,6 +3,7 @@
 Buffers are exactly as long as they must be, begin at every kind of alignment, and are allocated one by one, without a
 memory pool, so that an access past an end is an access outside an allocation.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -20,32 +21,32 @@ from gpulayout.moves.move import relayout_move
 
 # dimensions, source order and target order (most major first), target widths, elements before the buffers begin
 MOVES = [
-    ((257,), (0,), (0,), None, 0),                            # a contiguous copy
-    ((257,), (0,), (0,), None, 1),                            # with a head before the first vector
-    ((5, 7, 48), (0, 1, 2), (1, 0, 2), None, 0),              # rows, in vectors
-    ((5, 7, 13), (0, 1, 2), (1, 0, 2), (6, 8, 16), 0),        # rows with padding
-    ((130, 96), (0, 1), (1, 0), None, 0),                     # aligned tiles, the last ones cut off
-    ((130, 96), (0, 1), (1, 0), (144, 128), 0),               # the same with padding
-    ((3, 61, 37), (0, 1, 2), (0, 2, 1), None, 0),             # odd tiles
-    ((67, 33), (0, 1), (1, 0), (70, 35), 1),                  # odd, padded, and beginning at any address
-    ((131, 70), (0, 1), (1, 0), (135, 75), 1),                # the same, and long enough for tiles of words
-    ((7, 5, 6, 3, 9), (0, 1, 2, 3, 4), (4, 0, 2, 3, 1), None, 1),     # tiles of many axes
-    ((7, 5, 6, 3, 9), (0, 1, 2, 3, 4), (4, 0, 2, 3, 1), (8, 5, 6, 4, 11), 0),     # the same with padding
-    ((3, 300, 3), (0, 1, 2), (0, 2, 1), None, 0),             # pixels of 3 channels to planes
-    ((3, 3, 300), (0, 1, 2), (0, 2, 1), (3, 4, 304), 0),      # planes to pixels of 4 channels
-    ((2, 3, 2, 3, 2), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), None, 0),     # runs too short for tiles
+    ((257,), (0,), (0,), None, 0),  # a contiguous copy
+    ((257,), (0,), (0,), None, 1),  # with a head before the first vector
+    ((5, 7, 48), (0, 1, 2), (1, 0, 2), None, 0),  # rows, in vectors
+    ((5, 7, 13), (0, 1, 2), (1, 0, 2), (6, 8, 16), 0),  # rows with padding
+    ((130, 96), (0, 1), (1, 0), None, 0),  # aligned tiles, the last ones cut off
+    ((130, 96), (0, 1), (1, 0), (144, 128), 0),  # the same with padding
+    ((3, 61, 37), (0, 1, 2), (0, 2, 1), None, 0),  # odd tiles
+    ((67, 33), (0, 1), (1, 0), (70, 35), 1),  # odd, padded, and beginning at any address
+    ((131, 70), (0, 1), (1, 0), (135, 75), 1),  # the same, and long enough for tiles of words
+    ((7, 5, 6, 3, 9), (0, 1, 2, 3, 4), (4, 0, 2, 3, 1), None, 1),  # tiles of many axes
+    ((7, 5, 6, 3, 9), (0, 1, 2, 3, 4), (4, 0, 2, 3, 1), (8, 5, 6, 4, 11), 0),  # the same with padding
+    ((3, 300, 3), (0, 1, 2), (0, 2, 1), None, 0),  # pixels of 3 channels to planes
+    ((3, 3, 300), (0, 1, 2), (0, 2, 1), (3, 4, 304), 0),  # planes to pixels of 4 channels
+    ((2, 3, 2, 3, 2), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), None, 0),  # runs too short for tiles
 ]
 # source, target, bytes before the buffers begin: packed elements that do not move as whole bytes
 PACKED = [
-    ("s4[37,51]{1,0:E(4)}", "{0,1:PD(39,51)PV(lowest)E(4)}", 0),        # single elements
-    ("u2[29,64]{1,0:PD(29,67)E(2)}", "{1,0:E(2)}", 3),                  # shifted words
-    ("u1[1001]{0:E(1)}", "{0}", 1),                                     # unpacked
-    ("s4[1001]{0}", "{0:PD(1011)E(4)}", 2),                             # packed
-    ("s4[13,19]{1,0:T(8,8)(8,1)E(4)}", "{1,0:PD(14,19)PV(highest)E(4)}", 3),      # tiles to rows that end inside of bytes
-    ("s4[16,20]{1,0:E(4)}", "{1,0:T(8,8)(8,1)E(4)}", 1),                # tiles of whole bytes, one of them cut
-    ("s4[64,72]{1,0:E(4)}", "{0,1:PD(80,72)PV(highest)E(4)}", 4),       # blocks of whole words, turned
+    ("s4[37,51]{1,0:E(4)}", "{0,1:PD(39,51)PV(lowest)E(4)}", 0),  # single elements
+    ("u2[29,64]{1,0:PD(29,67)E(2)}", "{1,0:E(2)}", 3),  # shifted words
+    ("u1[1001]{0:E(1)}", "{0}", 1),  # unpacked
+    ("s4[1001]{0}", "{0:PD(1011)E(4)}", 2),  # packed
+    ("s4[13,19]{1,0:T(8,8)(8,1)E(4)}", "{1,0:PD(14,19)PV(highest)E(4)}", 3),  # tiles to rows that end inside of bytes
+    ("s4[16,20]{1,0:E(4)}", "{1,0:T(8,8)(8,1)E(4)}", 1),  # tiles of whole bytes, one of them cut
+    ("s4[64,72]{1,0:E(4)}", "{0,1:PD(80,72)PV(highest)E(4)}", 4),  # blocks of whole words, turned
     ("u1[96,64]{0,1:E(1)}", "{1,0:E(1)}", 8),
-    ("u8[60,70]{1,0:T(7,11)}", "{1,0:PV(3)T(8,13)}", 3),                # boxes without number: places looked up
+    ("u8[60,70]{1,0:T(7,11)}", "{1,0:PV(3)T(8,13)}", 3),  # boxes without number: places looked up
 ]
 ELEMENT_TYPES = ("u8", "f16", "f32", "f64", "c128")
 INDEX_DTYPES = ("int8", "uint8", "int16", "int32", "uint32", "int64")
@@ -62,12 +63,16 @@ def main() -> int:
             source = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(source_order))
             target = source.with_layout(gl.Layout.from_major_to_minor(target_order, padded_dimensions=widths))
             moves.append((source, target, before))
-    used = {_move(xp, *move) for move in moves} | _move_together(xp, moves) | {_move_packed(xp, *move) for move in PACKED}
+    used = (
+        {_move(xp, *move) for move in moves} | _move_together(xp, moves) | {_move_packed(xp, *move) for move in PACKED}
+    )
     for dtype in INDEX_DTYPES:
         used |= {_convert(xp, dtype, text) for text in INDEX_SHAPES}
     missing = set(kernel_files()) - used
-    print(f"{len(moves)} moves, one by one and together, {len(PACKED)} of packed elements and odd tiles, and {3 * len(INDEX_DTYPES) * len(INDEX_SHAPES)} index conversions, right everywhere; "
-          f"kernel files: {', '.join(sorted(used))}")
+    print(
+        f"{len(moves)} moves, one by one and together, {len(PACKED)} of packed elements and odd tiles, and {3 * len(INDEX_DTYPES) * len(INDEX_SHAPES)} index conversions, right everywhere; "
+        f"kernel files: {', '.join(sorted(used))}"
+    )
     if missing:
         print(f"no launch of {', '.join(sorted(missing))}", file=sys.stderr)
     return 1 if missing else 0
@@ -77,13 +82,16 @@ def _arrays(backend: str):
     if backend == "numpy":
         return np
     import cupy
+
     cupy.cuda.set_allocator(None)
     return cupy
 
 
 def _move(xp, source: gl.Shape, target: gl.Shape, before: int) -> str:
     """Pack, relayout, unpack; the file of the relayout's kernel."""
-    logical = np.random.default_rng(0).integers(0, 256, source.element_count * source.itemsize, np.uint8).view(source.dtype)
+    logical = (
+        np.random.default_rng(0).integers(0, 256, source.element_count * source.itemsize, np.uint8).view(source.dtype)
+    )
     logical = logical.reshape(source.dimensions)
     buffer = _buffer(xp, source, before)
     moved = _buffer(xp, target, before)
@@ -106,7 +114,10 @@ def _move_packed(xp, source: str, target: str, before: int) -> str:
     back = xp.zeros((*plan.target.dimensions, 2), np.uint8)[..., 1]
     gl.unpack(moved, plan.target, out=back)
     expected = plan(given)
-    if _host(moved).tobytes() != expected.tobytes() or _host(back).tobytes() != gl.unpack(expected, plan.target).tobytes():
+    if (
+        _host(moved).tobytes() != expected.tobytes()
+        or _host(back).tobytes() != gl.unpack(expected, plan.target).tobytes()
+    ):
         sys.exit(f"relayout {source} -> {target} gave wrong bytes")
     return kernel_plan(plan.move, before % 16, before % 16).file
 
@@ -124,14 +135,16 @@ def _move_together(xp, moves: list[tuple[gl.Shape, gl.Shape, int]]) -> set[str]:
         if _host(out).tobytes() != gl.relayout(_host(buffer), source, target).tobytes():
             sys.exit(f"relayout {source} -> {target} among others gave wrong bytes")
     phases = [before * source.itemsize % 16 for source, _, before in moves]
-    requests = [Request(number, relayout_move(source, target), phase, phase)
-                for number, ((source, target, _), phase) in enumerate(zip(moves, phases))]
+    requests = [
+        Request(number, relayout_move(source, target), phase, phase)
+        for number, ((source, target, _), phase) in enumerate(zip(moves, phases))
+    ]
     return {launch.file for launch in many_plan(tuple(requests)).shared}
 
 
 def _buffer(xp, shape: gl.Shape, before: int):
     """Memory full of ones that ends with the buffer's last element."""
-    dtype = shape.element_type.carrier if shape.element_type.is_extended else shape.dtype        # CuPy lacks what NumPy lacks
+    dtype = shape.element_type.carrier if shape.element_type.is_extended else shape.dtype  # CuPy lacks what NumPy lacks
     return xp.full((before + shape.buffer_length) * shape.itemsize, 0xFF, xp.uint8).view(dtype)[before:]
 
 

@@ -1,14 +1,15 @@
 """Array layouts as values, and the bytes moved between them: on NVIDIA GPUs with CuPy, without one with NumPy.
 
-    Shape, Layout, Tile, PaddingValue, ElementType    what an array in memory is
-    parse_shape, parse_layout, shape_of               the same as text, or of an array
-    transpose, pack, unpack, relayout, relayout_many,
-    view, empty, plan                                 moving bytes
-    linearize, delinearize, convert_linear            index conversion
-    stride_table, is_bitcast                          where elements lie, and whether two shapes are the same bytes
-    use_backend, show_config                          where things run
-    xla                                               the rest of XLA's utilities for shapes
+Shape, Layout, Tile, PaddingValue, ElementType    what an array in memory is
+parse_shape, parse_layout, shape_of               the same as text, or of an array
+transpose, pack, unpack, relayout, relayout_many,
+view, empty, plan                                 moving bytes
+linearize, delinearize, convert_linear            index conversion
+stride_table, is_bitcast                          where elements lie, and whether two shapes are the same bytes
+use_backend, show_config                          where things run
+xla                                               the rest of XLA's utilities for shapes
 """
+
 import warnings as _warnings
 
 from gpulayout import xla
@@ -37,14 +38,50 @@ from gpulayout.version import __version__
 from gpulayout.xla.bitcast import is_bitcast
 
 __all__ = [
-    "BackendUnavailable", "BufferShape", "COMBINE", "Digit", "ElementType", "Layout", "LayoutError", "LayoutTypeError",
-    "MemorySpace", "OpaqueShape", "PaddingValue", "Plan", "Shape", "ShapeTextError", "SplitConfig", "StrideTable", "Tile",
-    "TokenShape", "TupleShape", "UNBOUNDED", "__version__", "convert_linear", "delinearize", "empty", "is_bitcast",
-    "linearize", "pack", "parse_layout", "parse_shape", "plan", "relayout", "relayout_many", "shape_of", "show_config",
-    "stride_table", "transpose", "unpack", "use_backend", "view", "xla",
+    "BackendUnavailable",
+    "BufferShape",
+    "COMBINE",
+    "Digit",
+    "ElementType",
+    "Layout",
+    "LayoutError",
+    "LayoutTypeError",
+    "MemorySpace",
+    "OpaqueShape",
+    "PaddingValue",
+    "Plan",
+    "Shape",
+    "ShapeTextError",
+    "SplitConfig",
+    "StrideTable",
+    "Tile",
+    "TokenShape",
+    "TupleShape",
+    "UNBOUNDED",
+    "__version__",
+    "convert_linear",
+    "delinearize",
+    "empty",
+    "is_bitcast",
+    "linearize",
+    "pack",
+    "parse_layout",
+    "parse_shape",
+    "plan",
+    "relayout",
+    "relayout_many",
+    "shape_of",
+    "show_config",
+    "stride_table",
+    "transpose",
+    "unpack",
+    "use_backend",
+    "view",
+    "xla",
 ]
 
-# What is public says the name it is imported by: in tracebacks, and in pickles, which outlive the file that it stands in.
+# What is public says the name it is imported by: in tracebacks, and in pickles, which outlive the file that it stands
+# in.
 for _public in [globals()[name] for name in __all__]:
     if hasattr(_public, "__module__"):
         (_public if hasattr(_public, "__qualname__") else type(_public)).__module__ = __name__

@@ -1,4 +1,5 @@
 """`python -m gpulayout`: the command line."""
+
 from gpulayout.cli.main import main
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 What cannot run here is skipped with its reason; `ci/gpu` fails when a GPU test was skipped.
 """
+
 import doctest
 import importlib.util
 import pathlib
@@ -18,7 +19,8 @@ from tests.support import executors, fake_cuda, fake_cupy, foreign
 from tests.support.device_arrays import ON_GPU
 from tests.support.kept import forget_transfers
 
-collect_ignore = [] if "tests.support.standin.plugin" in sys.modules else ["support/standin"]          # only ci/real_cupy has what those need
+# only ci/real_cupy has what those need
+collect_ignore = [] if "tests.support.standin.plugin" in sys.modules else ["support/standin"]
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("default")
@@ -30,7 +32,9 @@ def _executors():
     return {}
 
 
-@pytest.fixture(params=["numpy", pytest.param("simt", marks=pytest.mark.simt), pytest.param("cupy", marks=pytest.mark.gpu)])
+@pytest.fixture(
+    params=["numpy", pytest.param("simt", marks=pytest.mark.simt), pytest.param("cupy", marks=pytest.mark.gpu)]
+)
 def executor(request, _executors):
     """Who runs the library in this test."""
     name = request.param
@@ -38,9 +42,11 @@ def executor(request, _executors):
     if problem:
         pytest.skip(problem)
     if name not in _executors:
-        _executors[name] = {"numpy": lambda: executors.HostExecutor("numpy", NumpyBackend()),
-                            "simt": lambda: executors.HostExecutor("simt", executors.SimtBackend()),
-                            "cupy": lambda: executors.CupyExecutor()}[name]()
+        _executors[name] = {
+            "numpy": lambda: executors.HostExecutor("numpy", NumpyBackend()),
+            "simt": lambda: executors.HostExecutor("simt", executors.SimtBackend()),
+            "cupy": lambda: executors.CupyExecutor(),
+        }[name]()
     with _executors[name].active():
         yield _executors[name]
 
@@ -59,7 +65,8 @@ def cupy(monkeypatch):
     def forget():
         for cached in (backends.gpu_problem, backends.gpu_backend):
             cached.cache_clear()
-        forget_transfers()                           # they keep what the backend prepared
+        forget_transfers()  # they keep what the backend prepared
+
     forget()
     fake_cuda.calls.clear()
     fake.backend_module = backend_module
@@ -85,6 +92,7 @@ def _cupy(request):
     if request.param == "imitation":
         return request.getfixturevalue("cupy")
     import cupy
+
     return cupy
 
 

@@ -3,6 +3,7 @@
 Slow and obvious, and it shares no code with the library: it takes plain sequences, not Shapes.  An element's payload is
 its own logical number (row-major), so that a failure says where a wrong element came from.
 """
+
 import functools
 import itertools
 import math
@@ -50,7 +51,7 @@ def buffer_bytes(dimensions, minor_to_major, widths, itemsize, pad):
     """The whole buffer as bytes: payloads where elements are, `pad` where padding is."""
     numbers = numbers_in_places(dimensions, minor_to_major, widths)
     table = np.concatenate([payload(math.prod(dimensions), itemsize), np.frombuffer(pad, np.uint8)[None]])
-    return table[numbers].tobytes()          # number -1 is the last row: the pad
+    return table[numbers].tobytes()  # number -1 is the last row: the pad
 
 
 def numbers_by_numpy(dimensions, minor_to_major, widths=None):
@@ -69,7 +70,8 @@ def large_buffer(dimensions, minor_to_major, widths, itemsize, pad):
 
 
 def tiled_numbers(dimensions, minor_to_major, widths=None, tiles=(), tail=1):
-    """For every place of a tiled buffer the logical number of its element, or -1: pad, reshape, transpose, once for each tile.
+    """For every place of a tiled buffer the logical number of its element, or -1: pad, reshape, transpose, once for
+    each tile.
 
     tiles    sequences of sizes, major first; "*" joins a dimension with the next more minor one
     tail     the number of places is rounded up to a multiple of this

@@ -1,1 +1,3 @@
-"""What is moved: one frozen value per case, and the lists of them.  The command line and the bench_*.py files share them."""
+"""What is moved: one frozen value per case, and the lists of them.  The command line and the bench_*.py files share
+them.
+"""

@@ -1,4 +1,7 @@
-"""What a case is: one relayout, pack or unpack, or one index conversion, as plain data.  The lists stand in files of their own."""
+"""What a case is: one relayout, pack or unpack, or one index conversion, as plain data.  The lists stand in files of
+their own.
+"""
+
 from __future__ import annotations
 
 import math
@@ -12,11 +15,10 @@ from gpulayout import Layout, PaddingValue, Shape, Tile
 class MoveCase:
     """One relayout, pack or unpack, the packing of a strided view, or a relayout of packed elements.
 
-    order     the target's dimensions, most major first: what `transpose` takes; None keeps them
-    widths    padded dimensions of the buffer in pack and unpack, in logical order
-    cut_from  "strided": dimensions of the array that the input is the first part of
-    backward  "strided": the dimensions that the input walks backwards
-    tiling    "to" or "from": a relayout between a matrix and its tiles.  Whole tiles are a permutation, and `dimensions` and
+    order     the target's dimensions, most major first: what `transpose` takes; None keeps them widths    padded
+    dimensions of the buffer in pack and unpack, in logical order cut_from  "strided": dimensions of the array that the
+    input is the first part of backward  "strided": the dimensions that the input walks backwards tiling    "to" or
+    "from": a relayout between a matrix and its tiles.  Whole tiles are a permutation, and `dimensions` and
               `order` say it to the peers: (rows of tiles, rows, rows together, columns of tiles, columns) and back
     packed    elements of 1 and 4 bits lie packed in the "target", the "source" or "both"; kind is then "packed"
     goal      the fraction of a plain copy that is wanted on a GPU
@@ -56,16 +58,24 @@ class MoveCase:
         return self._shape("target", self.order, padded_dimensions=self.widths, padding_value=self.padding_value)
 
     def _shape(self, side: str, order: tuple[int, ...] | None, **padding: object) -> Shape:
-        return Shape(self.element_type, self.dimensions, Layout.from_major_to_minor(
-            order or range(len(self.dimensions)), element_size_in_bits=self._packed_bits(side), **padding))
+        return Shape(
+            self.element_type,
+            self.dimensions,
+            Layout.from_major_to_minor(
+                order or range(len(self.dimensions)), element_size_in_bits=self._packed_bits(side), **padding
+            ),
+        )
 
     def _matrix(self, side: str, tiled: bool) -> Shape:
         """The matrix of a case with tiles, as it lies before or after."""
         digits = self.dimensions if self.tiling == "to" else [self.dimensions[dim] for dim in self.order]
         above, rows, together, beside, columns = digits
         tiles = [Tile((rows * together, columns)), *([Tile((together, 1))] if together > 1 else [])]
-        return Shape(self.element_type, (above * rows * together, beside * columns),
-                     Layout((1, 0), tiles=tiles if tiled else (), element_size_in_bits=self._packed_bits(side)))
+        return Shape(
+            self.element_type,
+            (above * rows * together, beside * columns),
+            Layout((1, 0), tiles=tiles if tiled else (), element_size_in_bits=self._packed_bits(side)),
+        )
 
     def _packed_bits(self, side: str) -> int:
         return self.bits if self.packed in (side, "both") else 0
@@ -78,7 +88,9 @@ class MoveCase:
 
     @property
     def bytes_allocated(self) -> int:
-        """One input, one output, and what the plain ways of packed elements hold: words of two bytes, and elements before and after."""
+        """One input, one output, and what the plain ways of packed elements hold: words of two bytes, and elements
+        before and after.
+        """
         held = Shape(self.element_type, self.cut_from) if self.cut_from else self.source
         between = math.prod(self.dimensions) * (3 if self.packed == "both" else 1) if self.packed else 0
         return held.nbytes + self.target.nbytes + between
@@ -97,7 +109,9 @@ class MoveCase:
         middle = order[same]
         if order[same:] != (*range(middle, rank), *range(same, middle)):
             return None
-        return tuple(math.prod(self.dimensions[part]) for part in (slice(same), slice(same, middle), slice(middle, rank)))
+        return tuple(
+            math.prod(self.dimensions[part]) for part in (slice(same), slice(same, middle), slice(middle, rank))
+        )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What is measured on a CPU: the kinds of the GPU's list at about 32 MB an array (before it is packed), beyond the
 caches of a usual machine.
 """
+
 from __future__ import annotations
 
 from benchmarks.cases.build import index_cases, packed_cases, padded, permute, tiled, transpose

@@ -1,4 +1,7 @@
-"""What the CPU's figures are judged by: relayouts of 64 MB an array and more (one of 51), padding, ten million indices."""
+"""What the CPU's figures are judged by: relayouts of 64 MB an array and more (one of 51), padding, ten million
+indices.
+"""
+
 from __future__ import annotations
 
 import dataclasses
@@ -36,7 +39,10 @@ RELAYOUTS: Sequence[MoveCase] = (
     permute(REVERSAL, "f32", (32,) * 5, (4, 3, 2, 1, 0)),
     permute("f32 16^6, order 3 0 5 2 4 1", "f32", (16,) * 6, (3, 0, 5, 2, 4, 1)),
     permute("f64 16^6, order 2 5 1 4 0 3", "f64", (16,) * 6, (2, 5, 1, 4, 0, 3)),
-    _runs(16, 2048, 2048, 4), _runs(24, 2000, 2000, 6), _runs(64, 1024, 2048, 16), _runs(256, 1024, 512, 64),
+    _runs(16, 2048, 2048, 4),
+    _runs(24, 2000, 2000, 6),
+    _runs(64, 1024, 2048, 16),
+    _runs(256, 1024, 512, 64),
     _runs(1024, 512, 256, 256),
 )
 
@@ -55,4 +61,6 @@ _EXTENTS = ((512, 300, 700), (96, 110, 120, 84), (12, 30, 20, 25, 16, 28))
 
 INDICES: Sequence[IndexCase] = tuple(
     IndexCase(f"{kind} 10M int64, rank {len(dimensions)}", kind, dimensions, 10**7)
-    for kind in ("delinearize", "linearize") for dimensions in _EXTENTS)
+    for kind in ("delinearize", "linearize")
+    for dimensions in _EXTENTS
+)

@@ -2,9 +2,20 @@
 
 Half-precision cases are f16: a kernel moves bytes, so bf16 is the same work.
 """
+
 from __future__ import annotations
 
-from benchmarks.cases.build import column_major, index_cases, large_transpose, packed_cases, padded, permute, strided, tiled, transpose
+from benchmarks.cases.build import (
+    column_major,
+    index_cases,
+    large_transpose,
+    packed_cases,
+    padded,
+    permute,
+    strided,
+    tiled,
+    transpose,
+)
 from benchmarks.cases.case import Case, MoveCase
 from benchmarks.cases.cpu import SMALL_CASES
 from benchmarks.cases.ttc import ttc_case

@@ -1,4 +1,5 @@
 """Cases by name, and the same cases with tiny arrays."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -25,7 +26,10 @@ def _shrunk(case: Case) -> Case:
         return dataclasses.replace(case, count=4096)
     while math.prod(case.dimensions) > QUICK_ELEMENTS:
         largest = case.dimensions.index(max(case.dimensions))
-        halved = {name: (*sizes[:largest], math.ceil(sizes[largest] / 2), *sizes[largest + 1:])
-                  for name in ("dimensions", "widths", "cut_from") if (sizes := getattr(case, name))}
+        halved = {
+            name: (*sizes[:largest], math.ceil(sizes[largest] / 2), *sizes[largest + 1 :])
+            for name in ("dimensions", "widths", "cut_from")
+            if (sizes := getattr(case, name))
+        }
         case = dataclasses.replace(case, **halved)
     return case

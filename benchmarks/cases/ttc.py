@@ -1,9 +1,11 @@
 """The 57 tensor transpositions that compilers and libraries of transposition are measured with since TTC (2016).
 
-Dimensions and orders as `benchmark/benchmark.sh` of springer13/hptt lists them and ap-hynninen/cutt repeats them: most minor
-dimension first, and the target's dimension number i is the source's dimension number order[i].  Every permutation comes in three
-sets of sizes, about 200 MB of float32 each: even, with a long first dimension of the source, with a long one of the target.
+Dimensions and orders as `benchmark/benchmark.sh` of springer13/hptt lists them and ap-hynninen/cutt repeats them: most
+minor dimension first, and the target's dimension number i is the source's dimension number order[i].  Every permutation
+comes in three sets of sizes, about 200 MB of float32 each: even, with a long first dimension of the source, with a long
+one of the target.
 """
+
 from __future__ import annotations
 
 from benchmarks.cases.build import column_major
@@ -33,7 +35,8 @@ _TRIOS = (
     ((5, 4, 3, 2, 1, 0), (32, 15, 15, 15, 15, 32), (112, 5, 15, 15, 15, 32), (32, 5, 15, 15, 15, 112)),
 )
 TRANSPOSITIONS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = tuple(
-    (dimensions, order) for order, *sizes in _TRIOS for dimensions in sizes)
+    (dimensions, order) for order, *sizes in _TRIOS for dimensions in sizes
+)
 
 
 def ttc_cases(element_type: str) -> list[MoveCase]:

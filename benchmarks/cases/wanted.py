@@ -1,14 +1,15 @@
 """The fraction of a plain copy that is wanted of a case on a GPU, counting bytes read and bytes written."""
+
 from __future__ import annotations
 
-ALIGNED = {1: 0.92, 2: 0.92, 4: 0.95, 8: 0.95, 16: 0.95}         # 2-D transposes by element bytes, both extents whole vectors
-ODD = {1: 0.60, 2: 0.75, 4: 0.85, 8: 0.85}                       # with extents that are not
+ALIGNED = {1: 0.92, 2: 0.92, 4: 0.95, 8: 0.95, 16: 0.95}  # 2-D transposes by element bytes, both extents whole vectors
+ODD = {1: 0.60, 2: 0.75, 4: 0.85, 8: 0.85}  # with extents that are not
 ATTENTION = 0.95
 THREE_CHANNELS = 0.90
-PACKING = 0.92                                                   # of bytes read and bytes written once
-TILES = 0.85                                                     # whole tiles, to them and from them
+PACKING = 0.92  # of bytes read and bytes written once
+TILES = 0.85  # whole tiles, to them and from them
 INDEX = 0.88
-TTC_ROW = 0.75                                                   # every one of the 57
+TTC_ROW = 0.75  # every one of the 57
 
 _VECTOR = 16
 

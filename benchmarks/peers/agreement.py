@@ -1,4 +1,5 @@
 """The check, before anything is timed, that all contenders of a case do the same work."""
+
 from __future__ import annotations
 
 import math
@@ -12,13 +13,16 @@ from benchmarks.cases.case import Case, IndexCase
 from benchmarks.peers.contender import Contender, Refused, reason_of
 
 
-def agreeing(xp: ModuleType, case: Case, contenders: Sequence[Contender], pairs: list[tuple]) -> tuple[list[Contender], list[Refused]]:
-    """Those contenders that give what the first peer gives, and the peers that do not; before each the output is overwritten.
+def agreeing(
+    xp: ModuleType, case: Case, contenders: Sequence[Contender], pairs: list[tuple]
+) -> tuple[list[Contender], list[Refused]]:
+    """Those contenders that give what the first peer gives, and the peers that do not; before each the output is
+    overwritten.
 
     AssertionError when this library gives something else, or no peer gives anything to compare with.
     """
     kept, refused, expected, reference = [], [], None, None
-    for contender in sorted(contenders, key=lambda contender: contender.is_ours):       # the peers say what is right
+    for contender in sorted(contenders, key=lambda contender: contender.is_ours):  # the peers say what is right
         try:
             found = _output(xp, case, contender, pairs)
         except Exception as error:
@@ -31,7 +35,9 @@ def agreeing(xp: ModuleType, case: Case, contenders: Sequence[Contender], pairs:
         if expected is not None and bool(xp.array_equal(expected, found)):
             kept.append(contender)
         elif contender.is_ours:
-            raise AssertionError(f"{case.name}: {contender.name} ({contender.output}) gives another result than {reference or 'no peer at all'}")
+            raise AssertionError(
+                f"{case.name}: {contender.name} ({contender.output}) gives another result than {reference or 'no peer at all'}"
+            )
         else:
             refused.append(Refused(contender.name, f"gives another result than {reference}"))
     return [contender for contender in contenders if contender in kept], refused
@@ -44,7 +50,7 @@ def _output(xp: ModuleType, case: Case, contender: Contender, pairs: list[tuple]
     output = contender.call(0)
     if contender.wait:
         contender.wait(output)
-    return _comparable(xp, case, out if contender.output == "call" else output)       # `copyto` gives nothing back
+    return _comparable(xp, case, out if contender.output == "call" else output)  # `copyto` gives nothing back
 
 
 def _comparable(xp: ModuleType, case: Case, output: Any) -> Any:
@@ -52,4 +58,4 @@ def _comparable(xp: ModuleType, case: Case, output: Any) -> Any:
     if isinstance(case, IndexCase):
         return xp.stack(output) if isinstance(output, tuple) else output
     flat = xp.asarray(output).reshape(-1)
-    return flat.view(np.dtype(f"u{math.gcd(flat.nbytes, 8)}"))       # as few comparisons as there can be
+    return flat.view(np.dtype(f"u{math.gcd(flat.nbytes, 8)}"))  # as few comparisons as there can be

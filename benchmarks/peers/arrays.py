@@ -1,4 +1,5 @@
 """This library, and the plain way to write the same with NumPy or CuPy."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -12,7 +13,8 @@ from benchmarks.cases.case import Case, IndexCase, MoveCase
 from benchmarks.peers.contender import OURS, PREPARED_CALL, UNPLANNED_CALL, Contender, in_turn
 from benchmarks.peers.packed import plain_ways
 
-# What this library does as a function of input and output, the inputs and outputs it gets, and the plain ways beside it.
+# What this library does as a function of input and output, the inputs and outputs it gets, and the plain ways beside
+# it.
 Ways = tuple[Callable[..., Any], Sequence[tuple], list[Contender]]
 
 
@@ -22,7 +24,11 @@ def array_contenders(xp: ModuleType, case: Case, pairs: list[tuple]) -> list[Con
     pairs   (input, output) arrays that take turns; as `input_and_output` makes them
     """
     ours, items, plain = (_index if isinstance(case, IndexCase) else _MOVES[case.kind])(xp, case, pairs)
-    return [Contender(OURS, "warm", in_turn(items, ours)), Contender(OURS, "fresh", in_turn(items, lambda given, _: ours(given))), *plain]
+    return [
+        Contender(OURS, "warm", in_turn(items, ours)),
+        Contender(OURS, "fresh", in_turn(items, lambda given, _: ours(given))),
+        *plain,
+    ]
 
 
 def small_calls(xp: ModuleType, case: MoveCase, given: Any, out: Any) -> list[Contender]:
@@ -40,10 +46,15 @@ def small_calls(xp: ModuleType, case: MoveCase, given: Any, out: Any) -> list[Co
 
 def as_copy(case: MoveCase, given: Any, out: Any) -> tuple[Any, Any]:
     """A relayout as a copy from a transposed view to an array of that shape."""
-    return (given.transpose(case.order), out.reshape([case.dimensions[dim] for dim in case.order])) if case.order else (given, out)
+    return (
+        (given.transpose(case.order), out.reshape([case.dimensions[dim] for dim in case.order]))
+        if case.order
+        else (given, out)
+    )
 
 
 # ---- moves -------------------------------------------------------------------------------------------------
+
 
 def _relayout(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
     flat = [(given.reshape(-1), out) for given, out in pairs]
@@ -57,8 +68,11 @@ def _strided(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
 def _unpack(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
     shape, inside = case.target, tuple(slice(size) for size in case.dimensions)
     shaped = [(given, out.reshape(case.dimensions)) for given, out in pairs]
-    return (lambda given, out=None: gl.unpack(given, shape, out=out), shaped,
-            _copies(xp, [(given.reshape(case.widths)[inside], out) for given, out in shaped]))
+    return (
+        lambda given, out=None: gl.unpack(given, shape, out=out),
+        shaped,
+        _copies(xp, [(given.reshape(case.widths)[inside], out) for given, out in shaped]),
+    )
 
 
 def _pack(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
@@ -72,9 +86,18 @@ def _pack(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
         whole[inside] = given
         return out
 
-    return _packing(case), pairs, [
-        Contender(f"{xp.__name__} fill and assign", "warm", in_turn(pairs, fill_and_assign)),
-        Contender(f"{xp.__name__}.pad", "fresh", in_turn(pairs, lambda given, _: xp.pad(given, margins, constant_values=pad)))]
+    return (
+        _packing(case),
+        pairs,
+        [
+            Contender(f"{xp.__name__} fill and assign", "warm", in_turn(pairs, fill_and_assign)),
+            Contender(
+                f"{xp.__name__}.pad",
+                "fresh",
+                in_turn(pairs, lambda given, _: xp.pad(given, margins, constant_values=pad)),
+            ),
+        ],
+    )
 
 
 def _packed(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> Ways:
@@ -91,15 +114,21 @@ def _packing(case: MoveCase) -> Callable[..., Any]:
 
 def _copies(xp: ModuleType, views: list[tuple]) -> list[Contender]:
     """What moves elements from one view to another, or to new memory."""
+
     def copyto(given: Any, out: Any) -> Any:
         xp.copyto(out, given)
         return out
 
-    return [Contender(f"{xp.__name__}.copyto", "warm", in_turn(views, copyto)),
-            Contender(f"{xp.__name__}.ascontiguousarray", "fresh", in_turn(views, lambda given, _: xp.ascontiguousarray(given)))]
+    return [
+        Contender(f"{xp.__name__}.copyto", "warm", in_turn(views, copyto)),
+        Contender(
+            f"{xp.__name__}.ascontiguousarray", "fresh", in_turn(views, lambda given, _: xp.ascontiguousarray(given))
+        ),
+    ]
 
 
 # ---- indices -----------------------------------------------------------------------------------------------
+
 
 def _index(xp: ModuleType, case: IndexCase, pairs: list[tuple]) -> Ways:
     ours, name, peer = _INDEX_WORK[case.kind](xp, case)
@@ -109,14 +138,20 @@ def _index(xp: ModuleType, case: IndexCase, pairs: list[tuple]) -> Ways:
 def _linearize(xp: ModuleType, case: IndexCase) -> tuple:
     shape = case.source
     # "raise" on both sides: CuPy's own default is to wrap.
-    return (lambda given, out=None: gl.linearize(given, shape, out=out), f"{xp.__name__}.ravel_multi_index",
-            lambda given: xp.ravel_multi_index(tuple(given), case.dimensions, mode="raise"))
+    return (
+        lambda given, out=None: gl.linearize(given, shape, out=out),
+        f"{xp.__name__}.ravel_multi_index",
+        lambda given: xp.ravel_multi_index(tuple(given), case.dimensions, mode="raise"),
+    )
 
 
 def _delinearize(xp: ModuleType, case: IndexCase) -> tuple:
     shape = case.source
-    return (lambda given, out=None: gl.delinearize(given, shape, out=out), f"{xp.__name__}.unravel_index",
-            lambda given: xp.unravel_index(given, case.dimensions))
+    return (
+        lambda given, out=None: gl.delinearize(given, shape, out=out),
+        f"{xp.__name__}.unravel_index",
+        lambda given: xp.unravel_index(given, case.dimensions),
+    )
 
 
 def _convert(xp: ModuleType, case: IndexCase) -> tuple:
@@ -127,7 +162,11 @@ def _convert(xp: ModuleType, case: IndexCase) -> tuple:
         index = xp.unravel_index(given, case.dimensions)
         return xp.ravel_multi_index(tuple(index[dim] for dim in case.order), sizes, mode="raise")
 
-    return lambda given, out=None: gl.convert_linear(given, source, target, out=out), f"{xp.__name__} unravel and ravel", peer
+    return (
+        lambda given, out=None: gl.convert_linear(given, source, target, out=out),
+        f"{xp.__name__} unravel and ravel",
+        peer,
+    )
 
 
 _INDEX_WORK = {"linearize": _linearize, "delinearize": _delinearize, "convert_linear": _convert}

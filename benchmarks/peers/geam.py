@@ -1,4 +1,7 @@
-"""cuBLAS's geam through CuPy: a sum of two transposed matrices, the second times zero, is a transpose of 2-D f32 or f64."""
+"""cuBLAS's geam through CuPy: a sum of two transposed matrices, the second times zero, is a transpose of 2-D f32 or
+f64.
+"""
+
 from __future__ import annotations
 
 import cupy
@@ -14,6 +17,10 @@ def geam(case: Case, pairs: list[tuple]) -> list[Contender]:
         return []
     shaped = [(given, out.reshape(case.dimensions[::-1])) for given, out in pairs]
     return [
-        Contender("cupy.cublas.geam", "warm", in_turn(shaped, lambda given, out: cupy.cublas.geam("T", "T", 1.0, given, 0.0, given, out=out))),
+        Contender(
+            "cupy.cublas.geam",
+            "warm",
+            in_turn(shaped, lambda given, out: cupy.cublas.geam("T", "T", 1.0, given, 0.0, given, out=out)),
+        ),
         Contender("cupy.asfortranarray", "fresh", in_turn(shaped, lambda given, _: cupy.asfortranarray(given).T)),
     ]

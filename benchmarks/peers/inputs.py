@@ -1,4 +1,5 @@
 """The arrays that cases move."""
+
 from __future__ import annotations
 
 import math
@@ -11,9 +12,9 @@ from benchmarks.cases.case import Case, MoveCase
 def input_and_output(xp: ModuleType, case: Case, seed: int) -> tuple[Any, Any]:
     """Input that looks random, and an output of the right size that was written once."""
     if case.kind == "packed":
-        given = scrambled(xp, -(-case.source.nbytes // 4), seed).view(xp.uint8)[:case.source.nbytes]
+        given = scrambled(xp, -(-case.source.nbytes // 4), seed).view(xp.uint8)[: case.source.nbytes]
         if case.packed == "target":
-            given &= xp.uint8((1 << case.bits) - 1)          # one element in a byte
+            given &= xp.uint8((1 << case.bits) - 1)  # one element in a byte
         return given, xp.zeros(case.target.nbytes, xp.uint8)
     if isinstance(case, MoveCase):
         source, target = (case.source, case.target) if case.kind != "unpack" else (case.target, case.source)
@@ -32,14 +33,15 @@ def input_and_output(xp: ModuleType, case: Case, seed: int) -> tuple[Any, Any]:
 def _elements(xp: ModuleType, case: MoveCase, count: int, seed: int) -> Any:
     """Random bytes; where a peer counts instead of moving, ordinary numbers: no NaN, no infinity, no denormal.
 
-    In the upper half of a word the exponent begins at bit 30: with 0 and 1 there f32 lies in 2^-63 .. 2, and f64 likewise.
+    In the upper half of a word the exponent begins at bit 30: with 0 and 1 there f32 lies in 2^-63 .. 2, and f64
+    likewise.
     """
     dtype = case.source.dtype
     words = scrambled(xp, -(-count * dtype.itemsize // 4), seed)
     if dtype.kind == "f" and dtype.itemsize >= 4:
         words &= xp.uint32(0xBFFFFFFF)
         words |= xp.uint32(0x20000000)
-    return words.view(xp.uint8)[:count * dtype.itemsize].view(dtype)
+    return words.view(xp.uint8)[: count * dtype.itemsize].view(dtype)
 
 
 def _as_given(elements: Any, case: MoveCase) -> Any:
@@ -53,9 +55,11 @@ def _as_given(elements: Any, case: MoveCase) -> Any:
 
 
 def scrambled(xp: ModuleType, count: int, seed: int) -> Any:
-    """`count` 32-bit words without a pattern that memory or an arithmetic unit could profit from; the same everywhere."""
+    """`count` 32-bit words without a pattern that memory or an arithmetic unit could profit from; the same
+    everywhere.
+    """
     words = xp.arange(count, dtype=xp.uint32)
     words += xp.uint32(seed)
-    words *= xp.uint32(2654435761)           # Knuth's multiplier, 2^32 divided by the golden ratio
+    words *= xp.uint32(2654435761)  # Knuth's multiplier, 2^32 divided by the golden ratio
     words ^= words >> xp.uint32(15)
     return words

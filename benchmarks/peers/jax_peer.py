@@ -1,4 +1,5 @@
 """JAX as a peer: XLA's compiled function.  It allocates its output, so it stands beside the fresh ones."""
+
 from __future__ import annotations
 
 import math
@@ -22,7 +23,9 @@ class JaxPeer:
         if not isinstance(case, MoveCase) or case.kind == "strided":
             return []
         items = [(words(self.jax.dlpack.from_dlpack, given),) for given, _ in pairs]
-        work = self.jax.jit(lambda given: _packed(self.jax, case, given) if case.packed else _work(self.jax.numpy, case, given))
+        work = self.jax.jit(
+            lambda given: _packed(self.jax, case, given) if case.packed else _work(self.jax.numpy, case, given)
+        )
         # JAX hands out arrays that are still being computed, on streams it keeps to itself; they are computed in order.
         return [Contender("jax.jit", "fresh", in_turn(items, work), wait=lambda output: output.block_until_ready())]
 
@@ -42,7 +45,7 @@ def _packed(jax: Any, case: MoveCase, given: Any) -> Any:
     if case.bits == 1:
         return (jnp.packbits if case.packed == "target" else jnp.unpackbits)(given, bitorder="little")
     if case.packed != "target":
-        given = bitcast(given, jnp.uint4).reshape(-1)[:math.prod(case.dimensions)]
+        given = bitcast(given, jnp.uint4).reshape(-1)[: math.prod(case.dimensions)]
     if case.order:
         given = given.reshape(case.dimensions).transpose(case.order).reshape(-1)
     if case.packed == "source":

@@ -1,4 +1,5 @@
 """The plain ways to pack, unpack and transpose elements of 1 and 4 bits, with shifts and masks of NumPy or CuPy."""
+
 from __future__ import annotations
 
 import math
@@ -11,17 +12,26 @@ from benchmarks.peers.contender import Contender, in_turn
 
 
 def plain_ways(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> list[Contender]:
-    """Shifts of single elements and of two at once, into warm memory and into fresh; bits have functions of their own."""
+    """Shifts of single elements and of two at once, into warm memory and into fresh; bits have functions of their
+    own.
+    """
     if case.bits == 1:
         name = "packbits" if case.packed == "target" else "unpackbits"
         work = getattr(xp, name)
-        return [Contender(f"{xp.__name__}.{name}", "fresh", in_turn(pairs, lambda given, _: work(given, bitorder="little")))]
+        return [
+            Contender(f"{xp.__name__}.{name}", "fresh", in_turn(pairs, lambda given, _: work(given, bitorder="little")))
+        ]
     held, size = _Held(xp, case), case.target.nbytes
     found = []
-    for name, pack, unpack in (("shifts of bytes", _pack_bytes, _unpack_bytes), ("shifts of words", _pack_words, _unpack_words)):
+    for name, pack, unpack in (
+        ("shifts of bytes", _pack_bytes, _unpack_bytes),
+        ("shifts of words", _pack_words, _unpack_words),
+    ):
         work = _work(case, pack, unpack)
-        for output, call in (("warm", lambda given, out, work=work: work(xp, given, out, held)),
-                             ("fresh", lambda given, _, work=work: work(xp, given, xp.empty(size, xp.uint8), _Held(xp, case)))):
+        for output, call in (
+            ("warm", lambda given, out, work=work: work(xp, given, out, held)),
+            ("fresh", lambda given, _, work=work: work(xp, given, xp.empty(size, xp.uint8), _Held(xp, case))),
+        ):
             found.append(Contender(f"{xp.__name__} {name}", output, in_turn(pairs, call)))
     return found
 
@@ -51,6 +61,7 @@ def _work(case: MoveCase, pack: Callable, unpack: Callable) -> Callable:
         xp.copyto(held.after[:count].reshape(sizes), held.before[:count].reshape(dimensions).transpose(case.order))
         held.after[count:] = 0
         return pack(xp, held.after, out, held)
+
     return turn
 
 

@@ -1,7 +1,9 @@
 """The libraries this one is measured beside, and in which order their figures are taken.
 
-Peers that compile something for every case come in later stages, so that a run that is short of time leaves them out, and no row.
+Peers that compile something for every case come in later stages, so that a run that is short of time leaves them out,
+and no row.
 """
+
 from __future__ import annotations
 
 import importlib
@@ -29,23 +31,29 @@ def load(torch: Any, jax: Any, missing: dict[str, str]) -> list[Stage]:
     compiled: list[Stage] = []
     try:
         from benchmarks.peers.geam import geam
+
         first.append(geam)
-    except Exception as error:       # broken installations fail in any way they like
+    except Exception as error:  # broken installations fail in any way they like
         missing["cupy.cublas"] = reason_of(error)
     if jax is not None:
         from benchmarks.peers.jax_peer import JaxPeer
+
         compiled.append(Stage("jax", (JaxPeer(jax),)))
     if torch is not None:
         from benchmarks.peers.torch_peer import CompiledTorch, EagerTorch
+
         first.append(EagerTorch(torch))
         try:
             from benchmarks.peers.triton_peer import TritonPeer
+
             compiled.append(Stage("triton", (TritonPeer(torch),)))
         except Exception as error:
             missing["triton"] = reason_of(error)
         compiled.append(Stage("torch.compile", (CompiledTorch(torch),)))
     for name, what in OPTIONAL.items():
-        missing[name] = f"{what}: " + ("installed, but no contender is written for it" if importlib.util.find_spec(name) else "not installed")
+        missing[name] = f"{what}: " + (
+            "installed, but no contender is written for it" if importlib.util.find_spec(name) else "not installed"
+        )
     return [Stage("cupy and torch eager", tuple(first)), *compiled]
 
 
@@ -62,8 +70,10 @@ def on_gpu(name: str, missing: dict[str, str]) -> Any:
     """PyTorch or JAX where it finds a GPU, or None with a line in `missing`."""
     module = optional(name, missing)
     try:
-        usable = module and (module.cuda.is_available() if name == "torch" else any(d.platform == "gpu" for d in module.devices()))
-    except Exception as error:       # a peer that cannot start is a peer that is not there
+        usable = module and (
+            module.cuda.is_available() if name == "torch" else any(d.platform == "gpu" for d in module.devices())
+        )
+    except Exception as error:  # a peer that cannot start is a peer that is not there
         missing[name] = reason_of(error)
         return None
     if module and not usable:

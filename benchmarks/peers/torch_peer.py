@@ -1,4 +1,5 @@
 """PyTorch as a peer: eager, and compiled by torch.compile for the case's own sizes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,22 +27,31 @@ class CompiledTorch:
         self.torch = torch
 
     def __call__(self, case: Case, pairs: list[tuple]) -> list[Contender]:
-        # All cases share the functions' code, and after a few recompilations of one code torch would quietly run it eagerly.
+        # All cases share the functions' code, and after a few recompilations of one code torch would quietly run it
+        # eagerly.
         self.torch._dynamo.reset()
-        return _contenders(self.torch, case, pairs,
-                           lambda name, work: (f"torch.compile {name}", self.torch.compile(work, dynamic=False)))
+        return _contenders(
+            self.torch,
+            case,
+            pairs,
+            lambda name, work: (f"torch.compile {name}", self.torch.compile(work, dynamic=False)),
+        )
 
 
 def _contenders(torch: Any, case: Case, pairs: list[tuple], prepared: Callable) -> list[Contender]:
     """prepared   (what it calls, function of input and output) -> (name, function to time)"""
     if not isinstance(case, MoveCase) or case.packed:
         return []
-    # A tensor has no negative strides, and handing one over ends the process: what walks backwards is handed over forwards.
+    # A tensor has no negative strides, and handing one over ends the process: what walks backwards is handed over
+    # forwards.
     forwards = [(given[_reversed(case)] if case.backward else given, out) for given, out in pairs]
     items = [(words(torch.from_dlpack, given), words(torch.from_dlpack, out)) for given, out in forwards]
     works = _pack(torch, case) if case.kind == "pack" else _flip(case) if case.backward else _copy(case)
-    return [Contender(name, output, in_turn(items, work))
-            for (called, output), plain in works.items() for name, work in [prepared(called, plain)]]
+    return [
+        Contender(name, output, in_turn(items, work))
+        for (called, output), plain in works.items()
+        for name, work in [prepared(called, plain)]
+    ]
 
 
 def _reversed(case: MoveCase) -> tuple[slice, ...]:
@@ -61,19 +71,25 @@ def _copy(case: MoveCase) -> dict[tuple[str, str], Callable]:
     def view(given: Any) -> Any:
         return given.view(case.widths)[inside] if case.kind == "unpack" else given.permute(order)
 
-    return {("copy_", "warm"): lambda given, out: out.view(sizes).copy_(view(given)),
-            ("contiguous", "fresh"): lambda given, out: view(given).contiguous()}
+    return {
+        ("copy_", "warm"): lambda given, out: out.view(sizes).copy_(view(given)),
+        ("contiguous", "fresh"): lambda given, out: view(given).contiguous(),
+    }
 
 
 def _pack(torch: Any, case: MoveCase) -> dict[tuple[str, str], Callable]:
     """Filling everything, then copying the elements: two passes."""
     pad, inside = pad_word(case), tuple(slice(size) for size in case.dimensions)
-    margins = [number for size, width in zip(reversed(case.dimensions), reversed(case.widths)) for number in (0, width - size)]
+    margins = [
+        number for size, width in zip(reversed(case.dimensions), reversed(case.widths)) for number in (0, width - size)
+    ]
 
     def fill_and_copy(given: Any, out: Any) -> Any:
         out.fill_(pad)
         out.view(case.widths)[inside].copy_(given)
         return out
 
-    return {("fill_ and copy_", "warm"): fill_and_copy,
-            ("pad", "fresh"): lambda given, out: torch.nn.functional.pad(given, margins, value=pad)}
+    return {
+        ("fill_ and copy_", "warm"): fill_and_copy,
+        ("pad", "fresh"): lambda given, out: torch.nn.functional.pad(given, margins, value=pad),
+    }

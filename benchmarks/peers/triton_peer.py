@@ -1,4 +1,5 @@
 """A Triton kernel as a peer: 2-D tiles, the kernel that people write first."""
+
 from __future__ import annotations
 
 import itertools
@@ -25,10 +26,15 @@ def _transpose(given, out, rows, columns, TILE: tl.constexpr):
     start = (program // tiles).to(tl.int64) * rows * columns
     row = (tile // across) * TILE + tl.arange(0, TILE)
     column = (tile % across) * TILE + tl.arange(0, TILE)
-    loaded = tl.load(given + start + row[:, None].to(tl.int64) * columns + column[None, :],
-                     mask=(row[:, None] < rows) & (column[None, :] < columns))
-    tl.store(out + start + column[:, None].to(tl.int64) * rows + row[None, :], tl.trans(loaded),
-             mask=(column[:, None] < columns) & (row[None, :] < rows))
+    loaded = tl.load(
+        given + start + row[:, None].to(tl.int64) * columns + column[None, :],
+        mask=(row[:, None] < rows) & (column[None, :] < columns),
+    )
+    tl.store(
+        out + start + column[:, None].to(tl.int64) * rows + row[None, :],
+        tl.trans(loaded),
+        mask=(column[:, None] < columns) & (row[None, :] < rows),
+    )
 
 
 class TritonPeer:
@@ -50,7 +56,10 @@ class TritonPeer:
             def call(given: Any, out: Any) -> Any:
                 _transpose[grid](given, out, rows, columns, TILE=tile, num_warps=warps)
                 return out
+
             return call
 
-        return [Contender(f"triton {tile}x{tile}, {warps} warps", "warm", in_turn(items, work(tile, warps)))
-                for tile, warps in itertools.product(TILES, WARPS)]
+        return [
+            Contender(f"triton {tile}x{tile}, {warps} warps", "warm", in_turn(items, work(tile, warps)))
+            for tile, warps in itertools.product(TILES, WARPS)
+        ]

@@ -1,4 +1,5 @@
 """Elements as words of their width, which every library has a type for."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,9 +1,10 @@
 """The one door for arrays from outside: NumPy, CuPy, and anything with DLPack or `__cuda_array_interface__`.
 
-Behind it there are only NumPy and CuPy arrays over the caller's own memory; nothing is copied.  What arrays are to each other is
-checked here too, devices and overlaps; what each must be by itself, in `sides`.  All checks run before a byte is written.  In messages
-`role` says which argument is meant.
+Behind it there are only NumPy and CuPy arrays over the caller's own memory; nothing is copied.  What arrays are to each
+other is checked here too, devices and overlaps; what each must be by itself, in `sides`.  All checks run before a byte
+is written.  In messages `role` says which argument is meant.
 """
+
 from __future__ import annotations
 
 import functools
@@ -20,7 +21,7 @@ from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
 from gpulayout.moves.backend import Array, Backend
 
-PLAIN = (list, tuple, bool, int, float, complex)         # values that are no array and become one
+PLAIN = (list, tuple, bool, int, float, complex)  # values that are no array and become one
 _IMMUTABLE = {"jax": "JAX", "jaxlib": "JAX", "tensorflow": "TensorFlow"}
 
 
@@ -60,17 +61,19 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
     if isinstance(given, type):
         raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
     library = _IMMUTABLE.get(type(given).__module__.partition(".")[0])
-    if writing and library:                              # what they offer need not say so
+    if writing and library:  # what they offer need not say so
         raise BufferError(f"{role} is read-only: {library} arrays never change")
     if offers(given, *DLPACK):
         return _adopted(_dlpack_backend(given, role), given, role, writing)
     if offers(given, CUDA_INTERFACE):
         return _adopted(_cuda_backend(role), given, role, writing)
-    raise TypeError(f"{role} is {type_text(given)}: it must be a NumPy or CuPy array, or offer DLPack or "
-                    f"__cuda_array_interface__{_advice(type(given).__module__)}")
+    raise TypeError(
+        f"{role} is {type_text(given)}: it must be a NumPy or CuPy array, or offer DLPack or "
+        f"__cuda_array_interface__{_advice(type(given).__module__)}"
+    )
 
 
-@functools.lru_cache(maxsize=256)         # saves 0.7 us for each array of a call; 256 types
+@functools.lru_cache(maxsize=256)  # saves 0.7 us for each array of a call; 256 types
 def _is_cupy(kind: type) -> bool:
     """True for CuPy's array type and what is derived from it; it is told by name, so that CuPy need not be there."""
     return any((base.__module__, base.__name__) == ("cupy", "ndarray") for base in kind.__mro__)
@@ -89,16 +92,20 @@ def _dlpack_backend(given: Any, role: str) -> Backend:
         kind, _ = dlpack.device_of(given)
     except Exception as error:
         raise BufferError(f"{role} ({type(given).__name__}) cannot say where it lives: {error}") from None
-    for bit in ("neg", "conj"):          # PyTorch keeps signs and conjugations to be done later; an exported buffer lacks them
+    for bit in ("neg", "conj"):  # PyTorch keeps signs and conjugations to be done later; an exported buffer lacks them
         pending = getattr(given, f"is_{bit}", None)
         if callable(pending) and pending():
-            raise BufferError(f"{role} ({type(given).__name__}) has its {bit} bit set: its memory does not hold its values, pass "
-                              f".resolve_{bit}()")
+            raise BufferError(
+                f"{role} ({type(given).__name__}) has its {bit} bit set: its memory does not hold its values, pass "
+                f".resolve_{bit}()"
+            )
     if kind in (dlpack.CPU, dlpack.PINNED):
         return host_backend()
     if kind in (dlpack.CUDA, dlpack.MANAGED):
         return _cuda_backend(role)
-    raise BufferError(f"{role} lives on a device of DLPack type {kind}: only CPU (1, 3) and CUDA (2, 13) memory can be used")
+    raise BufferError(
+        f"{role} lives on a device of DLPack type {kind}: only CPU (1, 3) and CUDA (2, 13) memory can be used"
+    )
 
 
 def _cuda_backend(role: str) -> Backend:
@@ -113,15 +120,20 @@ def _adopted(backend: Backend, given: Any, role: str, writing: bool) -> tuple[Ba
         memory = backend.foreign_memory(given)
         if not (writing and memory.read_only):
             return backend, backend.adopt(memory)
-    except Exception as error:       # producers raise whatever they like: gradients, unknown dtypes, conjugate views
-        hint = "; a type NumPy or CuPy lacks can be passed as unsigned integers of the same width, as tensor.view(torch.uint16), " \
-               "and a JAX array on the CPU as numpy.asarray(array)"
-        raise BufferError(f"{role} ({type(given).__module__}.{type(given).__name__}) cannot be used without a copy: {error}"
-                          + hint * any(word in str(error).lower() for word in ("dtype", "no dlpack equivalent"))) from error
+    except Exception as error:  # producers raise whatever they like: gradients, unknown dtypes, conjugate views
+        hint = (
+            "; a type NumPy or CuPy lacks can be passed as unsigned integers of the same width, as tensor.view(torch.uint16), "
+            "and a JAX array on the CPU as numpy.asarray(array)"
+        )
+        raise BufferError(
+            f"{role} ({type(given).__module__}.{type(given).__name__}) cannot be used without a copy: {error}"
+            + hint * any(word in str(error).lower() for word in ("dtype", "no dlpack equivalent"))
+        ) from error
     raise BufferError(f"{role} is read-only: it cannot be written to")
 
 
 # ---- checks ------------------------------------------------------------------------------------------------
+
 
 def check_shape(array: Array, expected: tuple[int, ...], role: str) -> None:
     """BufferError unless the array has this shape and is C-contiguous."""
@@ -135,7 +147,9 @@ def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: t
     """BufferError unless both arrays live on the same device."""
     if one is other and (one.name == "numpy" or one.device(a) == other.device(b)):
         return
-    raise BufferError(f"{roles[0]} is on {one.device(a)} and {roles[1]} is on {other.device(b)}: nothing is copied between devices")
+    raise BufferError(
+        f"{roles[0]} is on {one.device(a)} and {roles[1]} is on {other.device(b)}: nothing is copied between devices"
+    )
 
 
 def check_no_overlap(backend: Backend, a: Array, b: Array, roles: tuple[str, str]) -> None:
@@ -146,23 +160,31 @@ def check_no_overlap(backend: Backend, a: Array, b: Array, roles: tuple[str, str
 
 
 def may_overlap(backend: Backend, a: Array, b: Array) -> bool:
-    """True when the byte ranges of two arrays overlap, in memory or in a file that both map; `b` is the one to be written."""
+    """True when the byte ranges of two arrays overlap, in memory or in a file that both map; `b` is the one to be
+    written.
+    """
     if type(a) is type(b) is np.ndarray:
         if np.may_share_memory(a, b):
             return True
-        base = b.base                    # None or an array that owns its memory: no memory map, and nothing more to ask
+        base = b.base  # None or an array that owns its memory: no memory map, and nothing more to ask
         return base is not None and (type(base) is not np.ndarray or base.base is not None) and overlap_in_file(a, b)
     (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(backend, b)
     return low_a < high_b and low_b < high_a
 
 
-def check_none_overlap(inputs: Sequence[tuple[Backend, Array, int]], outputs: Sequence[tuple[Backend, Array, int]]) -> None:
-    """BufferError when an output may share memory with an input or another output; buffers, each with its job's number."""
+def check_none_overlap(
+    inputs: Sequence[tuple[Backend, Array, int]], outputs: Sequence[tuple[Backend, Array, int]]
+) -> None:
+    """BufferError when an output may share memory with an input or another output; buffers, each with its job's
+    number.
+    """
     everything = [*inputs, *outputs]
     low = np.array([backend.address(array) for backend, array, _ in everything], np.int64)
     high = low + np.array([array.size * array.itemsize for _, array, _ in everything], np.int64)
     places = [(range(len(everything)), low, high, "in memory")]
-    places += [(*found, "in the file that both map") for found in by_file([array for _, array, _ in everything], len(inputs))]
+    places += [
+        (*found, "in the file that both map") for found in by_file([array for _, array, _ in everything], len(inputs))
+    ]
     for numbers, low, high, where in places:
         clash = _clash(np.array(low), np.array(high), np.array(numbers) >= len(inputs))
         if clash:
@@ -177,7 +199,7 @@ def _clash(low: np.ndarray, high: np.ndarray, writes: np.ndarray) -> tuple[int, 
     In the order of their starts, a range overlaps one before it exactly when it overlaps the one that reaches furthest.
     """
     order = np.argsort(low, kind="stable")
-    order = order[(high > low)[order]]                   # empty buffers are nowhere
+    order = order[(high > low)[order]]  # empty buffers are nowhere
     low, high, writes = low[order], high[order], writes[order]
     furthest = np.maximum.accumulate(high)
     furthest_written = np.maximum.accumulate(np.where(writes, high, 0))
@@ -194,7 +216,9 @@ def _byte_range(backend: Backend, array: Array) -> tuple[int, int]:
     if not array.size:
         return 0, 0
     start = backend.address(array)
-    if array.ndim == 1 and array.strides[0] > 0:         # a buffer, the usual case
+    if array.ndim == 1 and array.strides[0] > 0:  # a buffer, the usual case
         return start, start + (array.size - 1) * array.strides[0] + array.itemsize
     reaches = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
-    return start + sum(min(reach, 0) for reach in reaches), start + sum(max(reach, 0) for reach in reaches) + array.itemsize
+    return start + sum(min(reach, 0) for reach in reaches), start + sum(
+        max(reach, 0) for reach in reaches
+    ) + array.itemsize

@@ -1,8 +1,9 @@
 """Which backend runs what has no array yet: the GPU when a device really works, else NumPy.
 
-A call with arrays runs where they live and never asks here.  `import cupy` succeeds on a machine without a driver, so the
-GPU counts only after a kernel was compiled and run on it.
+A call with arrays runs where they live and never asks here.  `import cupy` succeeds on a machine without a driver, so
+the GPU counts only after a kernel was compiled and run on it.
 """
+
 from __future__ import annotations
 
 import functools
@@ -19,19 +20,20 @@ CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")
 _log.addHandler(logging.NullHandler())
 _host: Backend = NumpyBackend()
-_set: list[use_backend] = []         # choices made as statements, the last one counts
-_scoped: ContextVar[str | None] = ContextVar("gpulayout_backend", default=None)      # the choice of the innermost `with`
+_set: list[use_backend] = []  # choices made as statements, the last one counts
+_scoped: ContextVar[str | None] = ContextVar("gpulayout_backend", default=None)  # the choice of the innermost `with`
 
 
 class BackendUnavailable(RuntimeError):
     """A backend was asked for by name and cannot run here."""
 
 
-class use_backend:                   # noqa: N801 - used as a function and as a context manager
+class use_backend:  # noqa: N801 - used as a function and as a context manager
     """Choose the backend for what has no array yet: "auto", "numpy" or "cupy".
 
-    As a statement it sets the backend of all threads until further notice; as a context manager that of the current thread
-    until the end of the block.  "cupy" never falls back: it raises `BackendUnavailable`, a RuntimeError, with the reason.
+    As a statement it sets the backend of all threads until further notice; as a context manager that of the current
+    thread until the end of the block.  "cupy" never falls back: it raises `BackendUnavailable`, a RuntimeError, with
+    the reason.
 
     >>> import gpulayout as gl
     >>> with gl.use_backend("numpy"):
@@ -45,7 +47,7 @@ class use_backend:                   # noqa: N801 - used as a function and as a 
             _cupy_backend_or_raise()
         self._tokens: list = []
         _set.append(self)
-        del _set[:-64]                   # as statements only the last ones can matter
+        del _set[:-64]  # as statements only the last ones can matter
 
     def __enter__(self) -> use_backend:
         # It was no statement after all.  From here on the choice is this thread's alone, so blocks of several threads
@@ -85,7 +87,7 @@ def default_backend() -> Backend:
 
 
 def selected() -> str:
-    """"auto", "numpy" or "cupy", by `use_backend` or the environment variable GPULAYOUT_BACKEND."""
+    """ "auto", "numpy" or "cupy", by `use_backend` or the environment variable GPULAYOUT_BACKEND."""
     chosen = _scoped.get() or (_set[-1].name if _set else None)
     return chosen or _checked(os.environ.get("GPULAYOUT_BACKEND") or "auto", "GPULAYOUT_BACKEND")
 
@@ -102,7 +104,7 @@ def gpu_problem() -> str | None:
         _gpu_module().probe()
     except ImportError as error:
         return f"CuPy cannot be imported: {error}"
-    except (Exception, SystemExit) as error:       # drivers and compilers fail in many ways, and each means "no GPU here"
+    except (Exception, SystemExit) as error:  # drivers and compilers fail in many ways, and each means "no GPU here"
         return f"no working CUDA device: {_first_line(error)}"
     return None
 
@@ -111,7 +113,7 @@ def gpu_versions() -> dict:
     """Versions and devices of the GPU side; empty without CuPy."""
     try:
         return _gpu_module().versions()
-    except (Exception, SystemExit):      # a broken CuPy fails in any way it likes
+    except (Exception, SystemExit):  # a broken CuPy fails in any way it likes
         return {}
 
 

@@ -1,4 +1,5 @@
 """What runs here, and why."""
+
 from __future__ import annotations
 
 import os
@@ -23,10 +24,19 @@ def configuration() -> dict:
         if choice == "cupy" and problem:
             reason += f", but it cannot run: {problem}"
     return {
-        "gpulayout": __version__, "python": platform.python_version(), "numpy": np.__version__,
-        "ml_dtypes": ml_dtypes.__version__, "platform": platform.platform(), "cpu_count": os.cpu_count(), "threads": _threads(),
-        **backends.gpu_versions(), "gpu": "not available" if problem else "available", "gpu_problem": problem,
-        "selected": choice, "backend": backend, "reason": reason,
+        "gpulayout": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "ml_dtypes": ml_dtypes.__version__,
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "threads": _threads(),
+        **backends.gpu_versions(),
+        "gpu": "not available" if problem else "available",
+        "gpu_problem": problem,
+        "selected": choice,
+        "backend": backend,
+        "reason": reason,
     }
 
 

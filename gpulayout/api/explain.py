@@ -1,4 +1,5 @@
 """A move in words: what was merged, which kernel was chosen and why not a faster one, and the bytes."""
+
 from __future__ import annotations
 
 from gpulayout.cpu import move_plan
@@ -34,22 +35,28 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
 def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
     """What a relayout from `source` to `target` does, one fact per line; of several pieces the first in detail."""
     move = pieces[0].move
-    read, written, elements, places = (sum(getattr(piece.move, name) for piece in pieces) for name in
-                                       ("bytes_read", "bytes_written", "element_count", "place_count"))
-    if source.is_packed or target.is_packed:                   # pieces of whole bytes have several elements in each
+    read, written, elements, places = (
+        sum(getattr(piece.move, name) for piece in pieces)
+        for name in ("bytes_read", "bytes_written", "element_count", "place_count")
+    )
+    if source.is_packed or target.is_packed:  # pieces of whole bytes have several elements in each
         elements, places = source.element_count, target.buffer_size
-    lines = [f"relayout {source} -> {target}",
-             f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {_size(source)}",
-             f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, {_padding(places - elements, places, target)}",
-             *_pieces(pieces, written)]
+    lines = [
+        f"relayout {source} -> {target}",
+        f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {_size(source)}",
+        f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, {_padding(places - elements, places, target)}",
+        *_pieces(pieces, written),
+    ]
     if move.has_loops:
         lines.append(f"  merged   {_merged(move, source)}")
     labels = dimension_labels(source.rank)
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
-        lines.append(f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {counted(axis.source_stride, move.stride_unit)} in the source, "
-                     f"{axis.target_stride} in the target")
+        lines.append(
+            f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {counted(axis.source_stride, move.stride_unit)} in the source, "
+            f"{axis.target_stride} in the target"
+        )
     if same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: nothing would have to move")
     lines.append(f"  numpy    {move_plan.describe(move)}")
@@ -66,13 +73,25 @@ def _pieces(pieces: Pieces, written: int) -> list[str]:
     """How many pieces there are, and how much the first of them, which the other lines describe, moves."""
     if len(pieces) == 1:
         return []
-    copies, fills = ([piece.move for piece in pieces if bool(piece.move.element_count) == copied] for copied in (True, False))
-    plan = many_plan(tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces))
-    parts = [counted(len(copies), "copy"), *([f"{counted(len(fills), 'fill')} of {counted(sum(m.bytes_written for m in fills), 'byte')} "
-                                                        "of padding"] if fills else [])]
-    return [f"  pieces   {' and '.join(parts)}, in {counted(plan.launch_count, 'launch')} on a GPU: tiles are cut where the dimensions or "
-            f"other tiles end",
-            f"    what follows is the largest piece, {pieces[0].move.bytes_written / written:.1%} of what is written"]
+    copies, fills = (
+        [piece.move for piece in pieces if bool(piece.move.element_count) == copied] for copied in (True, False)
+    )
+    plan = many_plan(
+        tuple(Request("", piece.move, piece.source_offset % 16, piece.target_offset % 16) for piece in pieces)
+    )
+    parts = [
+        counted(len(copies), "copy"),
+        *(
+            [f"{counted(len(fills), 'fill')} of {counted(sum(m.bytes_written for m in fills), 'byte')} of padding"]
+            if fills
+            else []
+        ),
+    ]
+    return [
+        f"  pieces   {' and '.join(parts)}, in {counted(plan.launch_count, 'launch')} on a GPU: tiles are cut where the dimensions or "
+        f"other tiles end",
+        f"    what follows is the largest piece, {pieces[0].move.bytes_written / written:.1%} of what is written",
+    ]
 
 
 def _padding(count: int, places: int, target: Shape) -> str:
@@ -87,5 +106,3 @@ def _merged(move: Move, source: Shape) -> str:
     dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
     text = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}, minor first in the target"
     return text + (f"; {dropped} of size 1 dropped" if dropped else "")
-
-

@@ -1,4 +1,5 @@
 """One index conversion of whole arrays: every check of a call, and what backends prepared for it."""
+
 from __future__ import annotations
 
 import functools
@@ -17,7 +18,8 @@ from gpulayout.moves.index_builder import convert_program, delinearize_program, 
 
 
 class IndexConversion:
-    """One direction for one shape, or two: whose indices come in, `shape`, and where those of `convert_linear` go, `target`.
+    """One direction for one shape, or two: whose indices come in, `shape`, and where those of `convert_linear` go,
+    `target`.
 
     program    what is computed
     prepared   what carries it out, by backend
@@ -45,19 +47,25 @@ class IndexConversion:
             return out
         array = integers(array, self.role)
         if self.program.direction == "linearize" and (array.ndim == 0 or array.shape[0] != self.program.rank):
-            raise IndexError(f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(self.program.rank, 'dimension')}: the first axis "
-                             f"must be {self.program.rank} (points in rows go in as index.T)")
+            raise IndexError(
+                f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(self.program.rank, 'dimension')}: the first axis "
+                f"must be {self.program.rank} (points in rows go in as index.T)"
+            )
         return self.run(backend, array, mode, out)
 
     def broadcast(self, operands: Any, mode: str, out: Any) -> Array:
         """Linearize one index array per dimension: they broadcast against each other."""
         backend, values, result_shape = open_operands(operands, self.shape)
-        is_direct = self.program.is_dot_product and self.program.rank <= backend.max_operands and not self.shape.is_zero_element_array
+        is_direct = (
+            self.program.is_dot_product
+            and self.program.rank <= backend.max_operands
+            and not self.shape.is_zero_element_array
+        )
         if is_direct and out is None:
             result = backend.empty(result_shape, INT64, values[0])
             if backend.linearize_broadcast(self.program, values, result, mode) is None:
                 return result
-        elif is_direct and mode != "raise":            # an index that is refused would be found with `out` half written
+        elif is_direct and mode != "raise":  # an index that is refused would be found with `out` half written
             result = self._opened_out(backend, values[0], result_shape, mode, out)
             if not any(arrays.may_overlap(backend, value, result) for value in values):
                 backend.linearize_broadcast(self.program, values, result, mode)
@@ -69,7 +77,9 @@ class IndexConversion:
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_conversion(self.program))
 
     def run(self, backend: Backend, given: Array, mode: str, out: Any) -> Array:
-        """Convert, in one pass; with the caller's `out` and something to check, the check is a pass of its own before."""
+        """Convert, in one pass; with the caller's `out` and something to check, the check is a pass of its own
+        before.
+        """
         result_shape = self._result_shape(given.shape)
         if mode in ("wrap", "clip") and self.shape.is_zero_element_array and math.prod(result_shape):
             raise IndexError(f"index cannot be brought into {self.shape} with mode {mode!r}: it has no elements")
@@ -78,7 +88,7 @@ class IndexConversion:
         else:
             result = self._opened_out(backend, given, result_shape, mode, out)
             arrays.check_no_overlap(backend, given, result, (self.role, "out"))
-        checks_before = out is not None and mode in ("raise", "mark")          # the caller's memory is not touched in vain
+        checks_before = out is not None and mode in ("raise", "mark")  # the caller's memory is not touched in vain
         given, conversion = backend.contiguous(given), self.on(backend)
         offender = conversion.convert(given, None, mode) if checks_before else None
         if offender is None:
@@ -122,8 +132,8 @@ class IndexConversion:
         return IndexError(out_of_bounds_text(index, dim, self.shape.dimensions[dim], self.shape, place))
 
 
-# Saves making the program, 15 to 50 us a call, and on a GPU the launch.  An entry takes 1 to 3 KB, and on a GPU 1 to 5 KB more for each of up
-# to 16 launches.
+# Saves making the program, 15 to 50 us a call, and on a GPU the launch.  An entry takes 1 to 3 KB, and on a GPU 1 to 5
+# KB more for each of up to 16 launches.
 conversion = functools.lru_cache(maxsize=1024)(IndexConversion)
 
 

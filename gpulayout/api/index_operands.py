@@ -1,4 +1,5 @@
 """One index array per dimension, as they are: brought together so that no coordinate changes its value on the way."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,15 +22,21 @@ def integers(array: Array, role: str) -> Array:
             return array.astype(INT64)
         raise TypeError(f"{role} has dtype {array.dtype}: indices must be integers")
     if not array.dtype.isnative:
-        raise TypeError(f"{role} has dtype {array.dtype.str}, which is big-endian: convert it to native byte order first")
+        raise TypeError(
+            f"{role} has dtype {array.dtype.str}, which is big-endian: convert it to native byte order first"
+        )
     return array
 
 
 def open_operands(operands: Sequence, shape: Shape) -> tuple[Backend, list[Array], tuple[int, ...]]:
-    """(backend, an integer array per dimension, the shape they broadcast to); plain numbers and lists go where the arrays are."""
+    """(backend, an integer array per dimension, the shape they broadcast to); plain numbers and lists go where the
+    arrays are.
+    """
     plain = [isinstance(given, (int, np.integer, list, tuple)) for given in operands]
-    opened = [None if is_plain else arrays.open_array(given, f"index[{dim}]")
-              for dim, (given, is_plain) in enumerate(zip(operands, plain))]
+    opened = [
+        None if is_plain else arrays.open_array(given, f"index[{dim}]")
+        for dim, (given, is_plain) in enumerate(zip(operands, plain))
+    ]
     backend, first = next((pair for pair in opened if pair), None) or (default_backend(), None)
     values = []
     for dim, (pair, given) in enumerate(zip(opened, operands)):
@@ -63,7 +70,9 @@ def stacked(backend: Backend, values: Sequence[Array], result_shape: tuple[int, 
     return together
 
 
-def _signed(array: Array, dim: int, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: str) -> Array:
+def _signed(
+    array: Array, dim: int, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: str
+) -> Array:
     size = shape.dimensions[dim]
     if array.dtype != np.uint64 or 0 in result_shape or not size or int(array.max()) < 2**63:
         return array.astype(INT64)
@@ -71,7 +80,7 @@ def _signed(array: Array, dim: int, values: Sequence[Array], result_shape: tuple
         return (array % np.uint64(size)).astype(INT64)
     if mode == "clip":
         return array.clip(0, size - 1).astype(INT64)
-    numbers = (array >> np.uint64(63)).astype(bool)              # only such a coordinate can be this large
+    numbers = (array >> np.uint64(63)).astype(bool)  # only such a coordinate can be this large
     first = int(_broadcast(numbers, result_shape).argmax())
     index = tuple(int(_broadcast(other, result_shape)[first]) for other in values)
     position = tuple(int(i) for i in np.unravel_index(first, result_shape)) if result_shape else ()

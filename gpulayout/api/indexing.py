@@ -2,6 +2,7 @@
 
 Each function takes plain ints, or whole arrays of indices of any integer dtype, and runs where they live.
 """
+
 from __future__ import annotations
 
 import numbers
@@ -29,8 +30,8 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
             an index that may be refused has to be waited for
     out     (...) integers for the result, C-contiguous, on the same device; returned as given
 
-    The result is int64 unless `out` says otherwise.  TypeError for indices that are not integers, IndexError for a wrong
-    rank, BufferError for an `out` of a wrong shape or overlapping memory.
+    The result is int64 unless `out` says otherwise.  TypeError for indices that are not integers, IndexError for a
+    wrong rank, BufferError for an `out` of a wrong shape or overlapping memory.
 
     >>> linearize((1, 2), "f32[2,3]{0,1:PD(3,5)}")
     7
@@ -45,12 +46,16 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
         raise ValueError(f"mode {mode!r} is not one of 'raise', 'wrap', 'clip'")
     if isinstance(index, (tuple, list)):
         if len(index) != shape.rank:
-            raise IndexError(f"index has {counted(len(index), 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}")
+            raise IndexError(
+                f"index has {counted(len(index), 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}"
+            )
         if all(_is_int(coordinate) for coordinate in index) and out is None:
             return _linearize_one(index, shape, mode)
         for dim, coordinate in enumerate(index):
             if isinstance(coordinate, (numbers.Number, np.bool_, str, bytes, type(None))) and not _is_int(coordinate):
-                raise TypeError(f"index[{dim}] is {value_text(coordinate)}, {type_text(coordinate)}: indices are whole numbers")
+                raise TypeError(
+                    f"index[{dim}] is {value_text(coordinate)}, {type_text(coordinate)}: indices are whole numbers"
+                )
         if not all(isinstance(coordinate, (tuple, list)) for coordinate in index):
             return conversion("linearize", shape).broadcast(index, mode, out)
     return conversion("linearize", shape)(index, mode, out)
@@ -59,9 +64,9 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
 def delinearize(linear: Any, shape: Shape | str, *, padding: str = "raise", out: Any = None) -> Any:
     """Logical indices of linear indices: the inverse of `linearize`.
 
-    linear    (...) integers; a plain int gives a tuple of plain ints
-    padding   what to do with places that hold no element: "raise" an IndexError, or "mark" them with -1 in every coordinate
-    out       (rank, ...) integers for the result, C-contiguous, on the same device; returned as given
+    linear    (...) integers; a plain int gives a tuple of plain ints padding   what to do with places that hold no
+    element: "raise" an IndexError, or "mark" them with -1 in every coordinate out       (rank, ...) integers for the
+    result, C-contiguous, on the same device; returned as given
 
     IndexError for a linear index outside the buffer, in both cases.  The result is int64 unless `out` says otherwise.
 
@@ -106,6 +111,7 @@ def convert_linear(linear: Any, source: Shape | str, target: Shape | Layout | st
 
 # ---- single indices --------------------------------------------------------------------------------------------
 
+
 def _is_int(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
 
@@ -115,7 +121,9 @@ def _linearize_one(index: Sequence[int], shape: Shape, mode: str) -> int:
     for dim, (coordinate, size) in enumerate(zip(map(operator.index, index), shape.bounds)):
         if not 0 <= coordinate < size:
             if mode == "raise" or not size:
-                raise IndexError(out_of_bounds_text(tuple(map(operator.index, index)), dim, shape.dimensions[dim], shape))
+                raise IndexError(
+                    out_of_bounds_text(tuple(map(operator.index, index)), dim, shape.dimensions[dim], shape)
+                )
             coordinate = coordinate % size if mode == "wrap" else min(max(coordinate, 0), size - 1)
         checked.append(coordinate)
     return stride_table(shape).linear_of(checked)
@@ -127,7 +135,7 @@ def _delinearize_one(linear: int, shape: Shape, padding: str) -> tuple[int, ...]
     table = stride_table(shape)
     values = table.values_of(linear)
     if all(value < size for value, size in zip(values, table.sizes)):
-        return tuple(values[:shape.rank])
+        return tuple(values[: shape.rank])
     if padding == "mark":
         return (-1,) * shape.rank
     raise IndexError(linear_message(linear, shape, ""))

@@ -1,4 +1,5 @@
 """Many relayouts in one call: small ones share launches on a GPU."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +23,9 @@ class _Opened(NamedTuple):
     out: Array | None
 
 
-def relayout_many(jobs: Iterable[tuple[Any, Shape | str, Shape | Layout | str]], *, out: Sequence[Any] | None = None
-                  ) -> list[Array]:
+def relayout_many(
+    jobs: Iterable[tuple[Any, Shape | str, Shape | Layout | str]], *, out: Sequence[Any] | None = None
+) -> list[Array]:
     """`relayout` of many buffers, in few launches: for small tensors on a GPU, where launches take most of the time.
 
     jobs   (buffer, source, target) each, as `relayout` takes them; shapes, element types and devices may all differ
@@ -45,8 +47,11 @@ def relayout_many(jobs: Iterable[tuple[Any, Shape | str, Shape | Layout | str]],
     groups: dict[tuple[Backend, str], list[Job]] = {}
     for number, (job, target) in enumerate(zip(opened, written)):
         prepared = job.transfer.prepared_by(job.backend)
-        groups.setdefault((job.backend, job.backend.device(job.array)), []).append(Job(f"job {number}: ", prepared, job.array, target))
-    for carry_out in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:      # all prepared before one runs
+        groups.setdefault((job.backend, job.backend.device(job.array)), []).append(
+            Job(f"job {number}: ", prepared, job.array, target)
+        )
+    # all prepared before one runs
+    for carry_out in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:
         carry_out()
     return [target if given is None else given for given, target in zip(outs, written)]
 
@@ -57,7 +62,9 @@ def _checked_outs(out: Any, count: int) -> Sequence[Any]:
     if not isinstance(out, Sequence) or isinstance(out, (str, bytes)):
         raise TypeError(f"out is {type_text(out)}: it must be a list with one buffer or None per job")
     if len(out) != count:
-        raise ValueError(f"out has {counted(len(out), 'buffer')} for {counted(count, 'job')}: it needs one or None per job")
+        raise ValueError(
+            f"out has {counted(len(out), 'buffer')} for {counted(count, 'job')}: it needs one or None per job"
+        )
     return out
 
 
@@ -72,7 +79,7 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         backend, array = arrays.open_array(buffer, "buffer")
         transfer.sides[0].check(array, "buffer")
         return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out))
-    except Exception as error:             # of any kind: it stays the error that `relayout` raises
+    except Exception as error:  # of any kind: it stays the error that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise
 

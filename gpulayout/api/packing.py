@@ -1,4 +1,5 @@
 """Between logical N-d arrays and buffers in a layout: pack, unpack, and the view that moves nothing."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,18 +23,18 @@ from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.pieces import pack_pieces, unpack_pieces, view_strides
 from gpulayout.moves.supported import check_storable
 
-_packs, _unpacks = Kept(), Kept()                # by the shape as it was given, and the dtype, shape and strides of the array
+_packs, _unpacks = Kept(), Kept()  # by the shape as it was given, and the dtype, shape and strides of the array
 
 
 def pack(array: Any, shape: Shape | Layout | str, *, out: Any = None) -> Array:
     """A logical N-d array as a 1-D buffer in the layout of `shape`, padding filled, that of tiles too.
 
     shape   a shape or its text; or a layout alone, `{1,0:T(8,128)}`: element type and dimensions are then the array's
-    array   of `shape.dimensions`; any strides, read-only too; nested lists go to the default backend, with a whole shape
-    out     1-D, contiguous, `shape.buffer_size` elements or more, on the same device; returned as given
+    array   of `shape.dimensions`; any strides, read-only too; nested lists go to the default backend, with a whole
+    shape out     1-D, contiguous, `shape.buffer_size` elements or more, on the same device; returned as given
 
-    With `E(1)`, `E(2)` or `E(4)` the buffer is packed: uint8, `shape.nbytes` long, element 0 in the lowest bits of byte 0.  Of each
-    element the low bits are taken; bits of the last byte that are left over become 0.
+    With `E(1)`, `E(2)` or `E(4)` the buffer is packed: uint8, `shape.nbytes` long, element 0 in the lowest bits of byte
+    0.  Of each element the low bits are taken; bits of the last byte that are left over become 0.
 
     Raises as `relayout`; BufferError when the array has other dimensions.
 
@@ -62,8 +63,10 @@ def pack(array: Any, shape: Shape | Layout | str, *, out: Any = None) -> Array:
 def _whole_shape(shape: Shape | Layout | str, values: Any) -> Shape:
     """The shape that plain values are packed in; TypeError for a layout alone, as they have no element type."""
     if is_layout_alone(shape):
-        raise TypeError(f"array is a {type(values).__name__}, which has no element type: shape {value_text(str(shape))} is a layout "
-                        "alone, write the whole shape")
+        raise TypeError(
+            f"array is a {type(values).__name__}, which has no element type: shape {value_text(str(shape))} is a layout "
+            "alone, write the whole shape"
+        )
     return as_shape(shape)
 
 
@@ -105,7 +108,7 @@ def _unpack_transfer(shape: Shape | str, out: Array | None) -> Transfer:
     transfer = _unpacks.get(key) if type(shape) in KEYS else None
     if transfer is None:
         whole = _array_shape(shape)
-        source = BufferSide(whole)                       # LayoutError when it has no size
+        source = BufferSide(whole)  # LayoutError when it has no size
         side = ArraySide(whole, contiguous_strides(whole) if out is None else out.strides)
         if out is not None:
             side.check(out, "out")
@@ -118,8 +121,9 @@ def _unpack_transfer(shape: Shape | str, out: Array | None) -> Transfer:
 def view(buffer: Any, shape: Shape | str) -> Array:
     """The logical array as strides over the buffer: no copy, so writing to it writes to the buffer.
 
-    Every layout of order and padding can be expressed as strides; of tiles, those that leave neighbours at one distance:
-    T(1,128), or tiles as wide as the array.  LayoutError names other tiles, and elements packed into bytes.  Raises as `unpack` for the buffer.
+    Every layout of order and padding can be expressed as strides; of tiles, those that leave neighbours at one
+    distance: T(1,128), or tiles as wide as the array.  LayoutError names other tiles, and elements packed into bytes.
+    Raises as `unpack` for the buffer.
 
     >>> import numpy as np
     >>> view(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}").strides
@@ -137,7 +141,9 @@ def _array_shape(shape: Shape | str) -> Shape:
     shape = as_shape(shape)
     check_storable(shape)
     if shape.rank > MAX_AXES:
-        raise LayoutError(f"dimensions of {shape.element_type} are {shape.rank}: a logical array has at most {MAX_AXES}")
+        raise LayoutError(
+            f"dimensions of {shape.element_type} are {shape.rank}: a logical array has at most {MAX_AXES}"
+        )
     return shape
 
 
@@ -152,14 +158,20 @@ def shape_of(array: Any) -> Shape:
     'f32[2,3]{0,1}'
     """
     if isinstance(array, arrays.PLAIN):
-        raise TypeError(f"array is a {type(array).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array)) for that "
-                        "of an array made of it")
+        raise TypeError(
+            f"array is a {type(array).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array)) for that "
+            "of an array made of it"
+        )
     if type(array).__module__.partition(".")[0] == "dask":
-        raise TypeError("array is a Dask array, whose chunks each have a layout of their own: call gl.shape_of(array.compute()), or "
-                        "gl.Shape(array.dtype, array.shape) for a row-major array of its size")
+        raise TypeError(
+            "array is a Dask array, whose chunks each have a layout of their own: call gl.shape_of(array.compute()), or "
+            "gl.Shape(array.dtype, array.shape) for a row-major array of its size"
+        )
     found = arrays.open_array(array, "array")[1]
     element_type = ElementType.of(found.dtype)
-    return Shape(element_type, found.shape, layout_from_strides(found.shape, found.strides, itemsize=element_type.itemsize))
+    return Shape(
+        element_type, found.shape, layout_from_strides(found.shape, found.strides, itemsize=element_type.itemsize)
+    )
 
 
 def empty(shape: Shape | str) -> Array:

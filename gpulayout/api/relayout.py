@@ -1,4 +1,5 @@
 """Relayout: bytes in one layout become bytes in another, in one pass."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -52,8 +53,8 @@ class Plan:
     def __call__(self, buffer: Any, out: Any = None) -> Array:
         """A buffer in the target layout: `out`, or a new one where `buffer` lives.
 
-        buffer   1-D, contiguous, at least `source.buffer_size` elements; packed elements are uint8, `source.nbytes` or more
-        out      the same for the target; only its first `target.nbytes` bytes are written
+        buffer   1-D, contiguous, at least `source.buffer_size` elements; packed elements are uint8, `source.nbytes` or
+        more out      the same for the target; only its first `target.nbytes` bytes are written
 
         Raises as `relayout` does.
         """
@@ -79,7 +80,7 @@ class Plan:
         return plan, (self.source, self.target)
 
 
-_plans = Kept()                          # by pairs of shapes, and by the texts and layouts that stood for them
+_plans = Kept()  # by pairs of shapes, and by the texts and layouts that stood for them
 
 
 def plan(source: Shape | str, target: Shape | Layout | str) -> Plan:
@@ -87,8 +88,8 @@ def plan(source: Shape | str, target: Shape | Layout | str) -> Plan:
 
     Shapes may be given as text; the target may be a layout alone, `{0,1}`.
 
-    Plans are cached, so asking again costs a dictionary look-up.  LayoutError when element types or dimensions differ, and for
-    layouts that cannot be moved; `relayout` says which.
+    Plans are cached, so asking again costs a dictionary look-up.  LayoutError when element types or dimensions differ,
+    and for layouts that cannot be moved; `relayout` says which.
 
     >>> to_tiles = plan("f32[16,256]", "{1,0:T(8,128)}")
     >>> to_tiles.bytes_written, len(to_tiles.pieces)

@@ -1,8 +1,9 @@
 """The two sides of a transfer: a buffer in some layout, or a logical array with strides.
 
-A side says what an array must be to stand there, and what new memory for it looks like.  In messages `role` says which argument is
-meant.
+A side says what an array must be to stand there, and what new memory for it looks like.  In messages `role` says which
+argument is meant.
 """
+
 from __future__ import annotations
 
 import math
@@ -22,7 +23,7 @@ class BufferSide:
     """
 
     __slots__ = ("shape", "dimensions", "is_packed")
-    role = "buffer"                      # what it is called where it is read
+    role = "buffer"  # what it is called where it is read
 
     def __init__(self, shape: Shape):
         self.shape, self.dimensions, self.is_packed = shape, (shape.buffer_length,), shape.is_packed
@@ -37,18 +38,23 @@ class BufferSide:
         A buffer of packed elements is an array of bytes, uint8 and nothing else.
         """
         shape = self.shape
-        if array.dtype is not shape.buffer_dtype:            # dtypes of NumPy's own are single objects: the usual case is one `is`
+        # dtypes of NumPy's own are single objects: the usual case is one `is`
+        if array.dtype is not shape.buffer_dtype:
             _check_buffer_dtype(array, shape, role)
         if array.ndim != 1:
-            raise BufferError(f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D memory: logical arrays "
-                              f"go through gl.pack and gl.unpack, and {role}.ravel('K') is the memory of a dense array as it lies")
+            raise BufferError(
+                f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D memory: logical arrays "
+                f"go through gl.pack and gl.unpack, and {role}.ravel('K') is the memory of a dense array as it lies"
+            )
         size = array.size
         if size < shape.buffer_length:
             unit = "bytes" if shape.is_packed else "elements"
             raise BufferError(f"{role} has {size} {unit}, but {shape} needs {shape.buffer_length}")
         if size > 1 and array.strides[0] != array.itemsize:
-            raise BufferError(f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
-                              f"steps by {shape.itemsize}")
+            raise BufferError(
+                f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
+                f"steps by {shape.itemsize}"
+            )
 
 
 class ArraySide:
@@ -66,11 +72,13 @@ class ArraySide:
         return backend.dtype_for(self.shape.with_layout(None))
 
     def check(self, array: Array, role: str) -> None:
-        """TypeError or BufferError unless the array has the shape's dimensions and element type, and can be written if it is `out`."""
+        """TypeError or BufferError unless the array has the shape's dimensions and element type, and can be written if
+        it is `out`.
+        """
         shape = self.shape
         check_dtype(array, shape, role)
         if array.shape != shape.dimensions:
-            shape.bounds                                 # LayoutError when it is the shape that has no size
+            shape.bounds  # LayoutError when it is the shape that has no size
             raise BufferError(f"{role} has shape {tuple(array.shape)}, but {shape} has dimensions {shape.dimensions}")
         if role == "out":
             _check_no_self_overlap(array, role)
@@ -81,17 +89,23 @@ Side = BufferSide | ArraySide
 
 def contiguous_strides(shape: Shape) -> tuple[int, ...]:
     """Byte strides of the logical array in C order."""
-    return tuple(shape.itemsize * math.prod(shape.dimensions[dim + 1:]) for dim in range(shape.rank))
+    return tuple(shape.itemsize * math.prod(shape.dimensions[dim + 1 :]) for dim in range(shape.rank))
 
 
 def check_dtype(array: Array, shape: Shape, role: str) -> None:
     """TypeError unless the array has the element type, or carries one that NumPy lacks as unsigned integers."""
     dtype = array.dtype
-    if dtype is shape.dtype or dtype == shape.dtype or (shape.element_type.is_extended and dtype == shape.element_type.carrier):
+    if (
+        dtype is shape.dtype
+        or dtype == shape.dtype
+        or (shape.element_type.is_extended and dtype == shape.element_type.carrier)
+    ):
         return
     if not dtype.isnative and dtype.newbyteorder("=") == shape.dtype:
-        raise TypeError(f"{role} has dtype {dtype.str}, which is big-endian: convert it with .astype({shape.dtype.name!r}) "
-                        f"for {shape}")
+        raise TypeError(
+            f"{role} has dtype {dtype.str}, which is big-endian: convert it with .astype({shape.dtype.name!r}) "
+            f"for {shape}"
+        )
     also = f" (or {shape.element_type.carrier.name})" if shape.element_type.is_extended else ""
     raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
 
@@ -100,8 +114,10 @@ def _check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
     if not shape.is_packed:
         check_dtype(array, shape, role)
     elif array.dtype != shape.buffer_dtype:
-        raise TypeError(f"{role} has dtype {array.dtype}, but {shape} is packed, {8 // shape.bits_per_element} elements in a byte: "
-                        "its buffer is uint8")
+        raise TypeError(
+            f"{role} has dtype {array.dtype}, but {shape} is packed, {8 // shape.bits_per_element} elements in a byte: "
+            "its buffer is uint8"
+        )
 
 
 def _check_no_self_overlap(array: Array, role: str) -> None:
@@ -112,9 +128,12 @@ def _check_no_self_overlap(array: Array, role: str) -> None:
     if 0 in array.shape:
         return
     reach = array.dtype.itemsize
-    for stride, size, dim in sorted((abs(stride), size, dim) for dim, (size, stride) in
-                                    enumerate(zip(array.shape, array.strides)) if size > 1):
+    for stride, size, dim in sorted(
+        (abs(stride), size, dim) for dim, (size, stride) in enumerate(zip(array.shape, array.strides)) if size > 1
+    ):
         if stride < reach:
-            raise BufferError(f"{role} with shape {tuple(array.shape)} and strides {tuple(array.strides)} may overlap itself: "
-                              f"dimension {dim} steps by {stride} bytes where {reach} are taken")
+            raise BufferError(
+                f"{role} with shape {tuple(array.shape)} and strides {tuple(array.strides)} may overlap itself: "
+                f"dimension {dim} steps by {stride} bytes where {reach} are taken"
+            )
         reach += (size - 1) * stride

@@ -1,8 +1,9 @@
 """One transfer for pack, unpack and relayout: two sides, the pieces between them, and what backends made of those.
 
-A side is a buffer in some layout or a logical array with strides; all that the three operations differ in is which sides they
-have.  Everything that can be worked out before the arrays are there is worked out once and kept here.
+A side is a buffer in some layout or a logical array with strides; all that the three operations differ in is which
+sides they have.  Everything that can be worked out before the arrays are there is worked out once and kept here.
 """
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,7 @@
-"""Plain Python numbers and nested lists as arrays, without losing anything: no fraction, no size, no sign, no meaning."""
+"""Plain Python numbers and nested lists as arrays, without losing anything: no fraction, no size, no sign, no
+meaning.
+"""
+
 from __future__ import annotations
 
 import operator
@@ -30,14 +33,19 @@ def _whole(given: Any, dtype: np.dtype) -> np.ndarray:
     """Integers and booleans, compared as Python's, which have no size."""
     leaves = np.array(given, object)
     for leaf in leaves.flat:
-        if isinstance(leaf, (bool, np.bool_)) != (dtype.kind == "b") or not hasattr(leaf, "__index__") and dtype.kind != "b":
+        if (
+            isinstance(leaf, (bool, np.bool_)) != (dtype.kind == "b")
+            or not hasattr(leaf, "__index__")
+            and dtype.kind != "b"
+        ):
             raise TypeError(f"it holds {leaf!r}, {type_text(leaf)}, which {dtype} cannot hold without loss")
     if dtype.kind != "b":
         limits = _limits(dtype)
         for leaf in map(operator.index, leaves.flat):
             if not limits.min <= leaf <= limits.max:
                 raise TypeError(f"it holds {leaf}, and the range of {dtype} is {limits.min}..{limits.max}")
-    return leaves.astype(np.int8 if dtype.kind == "V" else dtype).astype(dtype)          # small integers are no numbers to NumPy
+    # small integers are no numbers to NumPy
+    return leaves.astype(np.int8 if dtype.kind == "V" else dtype).astype(dtype)
 
 
 def _limits(dtype: np.dtype) -> ml_dtypes.iinfo | None:
@@ -50,7 +58,7 @@ def _limits(dtype: np.dtype) -> ml_dtypes.iinfo | None:
 
 def _rounded(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Floats and complex numbers; nothing may become infinite, and infinities and nans must stay what they are."""
-    if found.dtype.kind == "O":                       # integers of more than 64 bits
+    if found.dtype.kind == "O":  # integers of more than 64 bits
         found = np.array([float(operator.index(leaf)) for leaf in found.flat]).reshape(found.shape)
     from_floats = found.dtype.kind == "f" or found.dtype.type.__module__.startswith("ml_dtypes")
     if not (found.dtype.kind in "iu" or from_floats or (found.dtype.kind == "c" and dtype.kind == "c")):

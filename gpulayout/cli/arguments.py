@@ -1,4 +1,7 @@
-"""Shapes, layouts and files on the command line: text that cannot be read is a usage error, as with click's own types."""
+"""Shapes, layouts and files on the command line: text that cannot be read is a usage error, as with click's own
+types.
+"""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -21,11 +24,15 @@ class ShapeArgument(click.ParamType):
     def __init__(self, or_layout: bool = False):
         self.or_layout = or_layout
 
-    def convert(self, value: str | Shape | Layout, param: click.Parameter | None, ctx: click.Context | None) -> Shape | Layout:
+    def convert(
+        self, value: str | Shape | Layout, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shape | Layout:
         if not isinstance(value, str):
             return value
         try:
-            return parse_layout(value) if self.or_layout and value.lstrip().startswith("{") else parse_array_shape(value)
+            return (
+                parse_layout(value) if self.or_layout and value.lstrip().startswith("{") else parse_array_shape(value)
+            )
         except LayoutError as error:
             self.fail(printable(str(error)), param, ctx)
 
@@ -38,7 +45,11 @@ class NamedFile(click.Path):
 
     def convert(self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         if value == "-":
-            self.fail("'-' would be standard input or output, which cannot be memory-mapped; a file of that name is './-'", param, ctx)
+            self.fail(
+                "'-' would be standard input or output, which cannot be memory-mapped; a file of that name is './-'",
+                param,
+                ctx,
+            )
         return super().convert(value, param, ctx)
 
 

@@ -1,4 +1,5 @@
 """`gpulayout demo`: the padded example as a picture, then real arrays, checked against plain NumPy and timed."""
+
 from __future__ import annotations
 
 import importlib
@@ -46,8 +47,9 @@ class Timing:
 def demo(quick: bool, as_json: bool) -> None:
     """Draw a padded layout, then relayout, pack and unpack real arrays: checked and timed.
 
-    Every result is compared with what plain NumPy makes of the same data; the exit code is 1 when one differs.  Times are
-    medians, next to the plain NumPy or CuPy code for the same work and to a plain copy of as many bytes in the same run.
+    Every result is compared with what plain NumPy makes of the same data; the exit code is 1 when one differs.  Times
+    are medians, next to the plain NumPy or CuPy code for the same work and to a plain copy of as many bytes in the same
+    run.
 
     \b
     Examples:
@@ -62,7 +64,9 @@ def demo(quick: bool, as_json: bool) -> None:
     timings = [timing for backend in backends for timing in _timings(backend, QUICK if quick else FULL)]
     ok = strips == EXAMPLE and all(timing.equal for timing in timings)
     if as_json:
-        print_json({"ok": ok, "example": strips, "gpu_missing": missing, "timings": [asdict(timing) for timing in timings]})
+        print_json(
+            {"ok": ok, "example": strips, "gpu_missing": missing, "timings": [asdict(timing) for timing in timings]}
+        )
     else:
         _print_timings(timings, missing, QUICK if quick else FULL)
     if not ok:
@@ -73,7 +77,7 @@ def _backends() -> tuple[list[Backend], str | None]:
     """The backends that run here, and why the GPU is not one of them."""
     if chosen_backend() == "numpy":
         return [host_backend()], "GPULAYOUT_BACKEND is numpy"
-    default_backend()                    # raises when "cupy" was asked for by name and cannot run
+    default_backend()  # raises when "cupy" was asked for by name and cannot run
     problem = gpu_problem()
     return ([host_backend()], problem) if problem else ([host_backend(), gpu_backend()], None)
 
@@ -99,7 +103,7 @@ def _print_example(strips: dict[str, str]) -> None:
 
 def _timings(backend: Backend, sizes: Sizes) -> list[Timing]:
     """All jobs on one backend, each checked against plain NumPy before it is timed."""
-    xp = importlib.import_module(backend.name)           # numpy, or the cupy that the backend has imported
+    xp = importlib.import_module(backend.name)  # numpy, or the cupy that the backend has imported
     here = jobs(backend, xp, sizes)
     if xp is np:
         return [_timing(job, job, backend, sizes) for job in here]
@@ -111,8 +115,16 @@ def _timing(job: Job, plain: Job, backend: Backend, sizes: Sizes) -> Timing:
     equal = np.array_equal(_on_host(job.run()), _on_host(plain.peer()))
     seconds = median_seconds(job.run, xp, repeats=sizes.repeats)
     copy = copy_seconds(job.nbytes, xp, repeats=sizes.repeats)
-    return Timing(job.name, backend.name, equal, seconds, job.nbytes / seconds, copy / seconds,
-                  job.peer_name, median_seconds(job.peer, xp, repeats=sizes.repeats))
+    return Timing(
+        job.name,
+        backend.name,
+        equal,
+        seconds,
+        job.nbytes / seconds,
+        copy / seconds,
+        job.peer_name,
+        median_seconds(job.peer, xp, repeats=sizes.repeats),
+    )
 
 
 def _on_host(result: Array | tuple[Array, ...]) -> np.ndarray:
@@ -124,19 +136,31 @@ def _on_host(result: Array | tuple[Array, ...]) -> np.ndarray:
 def _print_timings(timings: list[Timing], missing: str | None, sizes: Sizes) -> None:
     height, width, channels = sizes.picture
     rows, columns = sizes.matrix
-    click.echo(f"\nA picture of {height} x {width} x {channels} bytes, a float32 matrix of {rows} x {columns} "
-               f"({4 * rows * columns / 1e6:.1f} MB), {sizes.indices} indices.")
+    click.echo(
+        f"\nA picture of {height} x {width} x {channels} bytes, a float32 matrix of {rows} x {columns} "
+        f"({4 * rows * columns / 1e6:.1f} MB), {sizes.indices} indices."
+    )
     several = len({timing.backend for timing in timings}) > 1
     columns = ["gpulayout", *["on"] * several, "ms", "GB/s", "of copy", "plain code", "its ms", "check"]
     table = new_table(*columns, left=("gpulayout", "on", "plain code", "check"))
     for timing in timings:
-        table.add_row(timing.name, *[timing.backend] * several, f"{timing.seconds * 1e3:.3g}",
-                      f"{timing.bytes_per_second / 1e9:.3g}", f"{timing.fraction_of_copy:.0%}", timing.peer,
-                      f"{timing.peer_seconds * 1e3:.3g}", "equal" if timing.equal else "[red]DIFFERS[/red]")
+        table.add_row(
+            timing.name,
+            *[timing.backend] * several,
+            f"{timing.seconds * 1e3:.3g}",
+            f"{timing.bytes_per_second / 1e9:.3g}",
+            f"{timing.fraction_of_copy:.0%}",
+            timing.peer,
+            f"{timing.peer_seconds * 1e3:.3g}",
+            "equal" if timing.equal else "[red]DIFFERS[/red]",
+        )
     print_table(table)
     wrong = sum(not timing.equal for timing in timings)
-    click.echo("Every result is equal to what plain NumPy gives." if not wrong else
-               f"{wrong} of {len(timings)} results differ from what plain NumPy gives.")
+    click.echo(
+        "Every result is equal to what plain NumPy gives."
+        if not wrong
+        else f"{wrong} of {len(timings)} results differ from what plain NumPy gives."
+    )
     click.echo("GB/s: bytes read and written; of copy: against a plain copy of as many bytes in this run.")
     if missing:
         click.echo(f"No GPU rows: {missing}")

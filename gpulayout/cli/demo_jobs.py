@@ -2,6 +2,7 @@
 
 The peer of a job is the plain array code that one would write without this library.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend
 
-PITCH = 32               # elements by which rows of the matrix are padded
+PITCH = 32  # elements by which rows of the matrix are padded
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ def matrix(dimensions: tuple[int, int]) -> np.ndarray:
 
 
 def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[Job]:
-    """All jobs on one backend; each is made when it is asked for, so that few arrays are alive.  `xp` is numpy or cupy."""
+    """All jobs on one backend; each is made when it is asked for, so that few arrays are alive.  `xp` is numpy or
+    cupy.
+    """
     pixels = backend.array(picture(sizes.picture), None)
     yield _to_planes(pixels, xp)
     yield _to_four_channels(pixels, xp)
@@ -93,8 +96,13 @@ def _to_planes(pixels: Array, xp: ModuleType) -> Job:
         xp.copyto(expected.reshape(3, height, width), pixels.transpose(2, 0, 1))
         return expected
 
-    return Job("RGB to planes", "copyto", partial(relayout, pixels.reshape(-1), source, target, out=out),
-               peer, source.nbytes + target.nbytes)
+    return Job(
+        "RGB to planes",
+        "copyto",
+        partial(relayout, pixels.reshape(-1), source, target, out=out),
+        peer,
+        source.nbytes + target.nbytes,
+    )
 
 
 def _to_four_channels(pixels: Array, xp: ModuleType) -> Job:
@@ -110,8 +118,13 @@ def _to_four_channels(pixels: Array, xp: ModuleType) -> Job:
         channels[..., 3] = 255
         return expected
 
-    return Job("RGB to RGBA", "copyto, fill", partial(relayout, pixels.reshape(-1), source, target, out=out),
-               peer, source.nbytes + target.nbytes)
+    return Job(
+        "RGB to RGBA",
+        "copyto, fill",
+        partial(relayout, pixels.reshape(-1), source, target, out=out),
+        peer,
+        source.nbytes + target.nbytes,
+    )
 
 
 def _to_columns(values: Array, xp: ModuleType) -> Job:
@@ -123,8 +136,13 @@ def _to_columns(values: Array, xp: ModuleType) -> Job:
         xp.copyto(expected.reshape(values.shape[::-1]), values.T)
         return expected
 
-    return Job("rows to columns", "copyto", partial(relayout, values.reshape(-1), source, target, out=out),
-               peer, source.nbytes + target.nbytes)
+    return Job(
+        "rows to columns",
+        "copyto",
+        partial(relayout, values.reshape(-1), source, target, out=out),
+        peer,
+        source.nbytes + target.nbytes,
+    )
 
 
 def _pitched(values: Array) -> Shape:
@@ -143,8 +161,9 @@ def _to_padded_pitch(values: Array, xp: ModuleType) -> Job:
         wide[:, columns:] = 0
         return expected
 
-    return Job("pack to a pitch", "copyto, fill", partial(pack, values, shape, out=out), peer,
-               values.nbytes + shape.nbytes)
+    return Job(
+        "pack to a pitch", "copyto, fill", partial(pack, values, shape, out=out), peer, values.nbytes + shape.nbytes
+    )
 
 
 def _from_padded_pitch(values: Array, xp: ModuleType) -> Job:
@@ -160,15 +179,26 @@ def _from_padded_pitch(values: Array, xp: ModuleType) -> Job:
 
 # The peers of index conversion know row-major order and no padding, so that is what is compared.
 
+
 def _to_indices(places: Array, shape: Shape, xp: ModuleType) -> Job:
-    return Job("delinearize", "unravel_index", partial(delinearize, places, shape),
-               partial(xp.unravel_index, places, shape.dimensions), places.nbytes * (1 + shape.rank))
+    return Job(
+        "delinearize",
+        "unravel_index",
+        partial(delinearize, places, shape),
+        partial(xp.unravel_index, places, shape.dimensions),
+        places.nbytes * (1 + shape.rank),
+    )
 
 
 def _to_places(places: Array, shape: Shape, xp: ModuleType) -> Job:
     indices = delinearize(places, shape)
-    return Job("linearize", "ravel_multi_index", partial(linearize, indices, shape),
-               partial(xp.ravel_multi_index, tuple(indices), shape.dimensions, mode="raise"), places.nbytes * (1 + shape.rank))
+    return Job(
+        "linearize",
+        "ravel_multi_index",
+        partial(linearize, indices, shape),
+        partial(xp.ravel_multi_index, tuple(indices), shape.dimensions, mode="raise"),
+        places.nbytes * (1 + shape.rank),
+    )
 
 
 def _two_buffers(shape: Shape, xp: ModuleType) -> tuple[Array, Array]:

@@ -9,9 +9,10 @@ A *place* is a position in the buffer, counted in elements.  Padding is hatched.
       2│░░2│░░5│░░8│░11│░14│
        └───┴───┴───┴───┴───┘
 
-The coordinates go on to the end of the last tile: f32[3,3]{1,0:T(2,2)} has 4 rows and columns.  Padding that has no coordinates,
-such as that of the tail, is seen in memory alone.
+The coordinates go on to the end of the last tile: f32[3,3]{1,0:T(2,2)} has 4 rows and columns.  Padding that has no
+coordinates, such as that of the tail, is seen in memory alone.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -24,7 +25,7 @@ from gpulayout.layout.digits import widths_in_tiles
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
-WIDTH = 88               # columns a drawing may take
+WIDTH = 88  # columns a drawing may take
 
 
 class Charset(NamedTuple):
@@ -53,14 +54,18 @@ class Extent(NamedTuple):
 WHOLE = Extent(6, 16, 16)
 CORNER = Extent(1, 4, 6)
 WHOLE_PLACES, CORNER_PLACES = 64, 8
-MAX_RANK = 8             # above it an index is too long for a box
+MAX_RANK = 8  # above it an index is too long for a box
 
 
 def is_small(shape: Shape) -> bool:
     """True when the whole shape is drawn; else it is a corner with ellipses."""
     *planes, rows, columns = (1, 1, *_widths(shape))
-    return (shape.buffer_size <= WHOLE_PLACES and math.prod(planes) <= WHOLE.planes and
-            rows <= WHOLE.rows and columns <= WHOLE.columns)
+    return (
+        shape.buffer_size <= WHOLE_PLACES
+        and math.prod(planes) <= WHOLE.planes
+        and rows <= WHOLE.rows
+        and columns <= WHOLE.columns
+    )
 
 
 def is_all_in_grid(shape: Shape) -> bool:
@@ -81,7 +86,7 @@ def draw_grid(shape: Shape, *, names: Sequence[str] = (), chars: Charset = UNICO
     planes = list(itertools.islice(itertools.product(*ranges), limit.planes + 1))
     labels = dimension_labels(shape.rank)
     lines = []
-    for plane in planes[:limit.planes]:
+    for plane in planes[: limit.planes]:
         if plane:
             lines.append(" ".join(f"{label}={coordinate}" for label, coordinate in zip(labels, plane)))
         lines += _plane(shape, plane, limit, names, chars)
@@ -147,7 +152,7 @@ def _plane(shape: Shape, plane: tuple[int, ...], limit: Extent, names: Sequence[
     header = labels[1].rjust(gutter) + " " + " ".join(_coordinate(c, chars).rjust(cell_width) for c in columns)
     top, *body, bottom = _boxes([[cell(row, column) for column in columns] for row in rows], chars)
     sides = [_coordinate(row, chars).rjust(gutter) if rank > 1 else " " * gutter for row in rows]
-    sides[0] = labels[0] + sides[0][len(labels[0]):]
+    sides[0] = labels[0] + sides[0][len(labels[0]) :]
     blank = " " * gutter
     lines = [blank + top, *(side + line for side, line in zip(sides, body)), blank + bottom]
     return [header, *lines] if rank else lines
@@ -164,6 +169,7 @@ def _cell(shape: Shape, index: tuple[int, ...], width: int, names: Sequence[str]
 
 def _boxes(rows: Sequence[Sequence[str]], chars: Charset) -> list[str]:
     """Texts of one width, in boxes: a top line, a line per row, a bottom line."""
+
     def border(corners: str) -> str:
         return corners[0] + corners[1].join(chars.line * len(text) for text in rows[0]) + corners[2]
 

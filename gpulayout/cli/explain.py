@@ -1,4 +1,5 @@
 """`gpulayout explain`: what a relayout will do, before it does it."""
+
 from __future__ import annotations
 
 import click
@@ -21,8 +22,8 @@ from gpulayout.layout.shape import Shape
 def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
     """Explain how a buffer of shape SOURCE becomes one of shape TARGET, or of the same shape in the layout TARGET.
 
-    Says what was merged, what is copied and filled, which kernel a GPU would run and why not a faster one, and the bytes
-    read and written.  Nothing is moved and no GPU is needed.
+    Says what was merged, what is copied and filled, which kernel a GPU would run and why not a faster one, and the
+    bytes read and written.  Nothing is moved and no GPU is needed.
 
     \b
     Examples:
@@ -37,17 +38,21 @@ def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
 
 
 def plan_as_json(found: Plan) -> dict:
-    """A plan as plain values; strides in bytes, or in slots where elements are packed and do not move as whole bytes; axes and
-    sizes of tiles minor first in the target (of channels: pixels first).
+    """A plan as plain values; strides in bytes, or in slots where elements are packed and do not move as whole bytes;
+    axes and sizes of tiles minor first in the target (of channels: pixels first).
 
     Axes, kernel and what NumPy does are those of the largest piece.
     """
     move, kernel = found.move, kernel_plan(found.move)
     names = ("family", "file", "kernel", "element_bytes", "vector_bytes", "index_bits", "grid", "tile", "reasons")
     return {
-        "source": str(found.source), "target": str(found.target),
-        "bytes_read": found.bytes_read, "bytes_written": found.bytes_written,
-        "element_count": found.source.element_count, "place_count": found.target.buffer_size, "itemsize": found.source.itemsize,
+        "source": str(found.source),
+        "target": str(found.target),
+        "bytes_read": found.bytes_read,
+        "bytes_written": found.bytes_written,
+        "element_count": found.source.element_count,
+        "place_count": found.target.buffer_size,
+        "itemsize": found.source.itemsize,
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
         "numpy": move_plan.as_json(move),
@@ -57,9 +62,13 @@ def plan_as_json(found: Plan) -> dict:
 
 
 def _traffic(kernel: KernelPlan) -> dict:
-    """Sectors per request of both sides, and what they let one expect; nothing is measured, nor estimated for single bits and look-ups."""
+    """Sectors per request of both sides, and what they let one expect; nothing is measured, nor estimated for single
+    bits and look-ups.
+    """
     if not kernel.kind.is_estimated:
         return {}
     sides = zip(("read", "written"), requests(kernel))
-    return {"sectors_per_request": {name: side and {"touched": side.sectors, "ideal": side.ideal} for name, side in sides},
-            "expected_fraction_of_copy": expected_fraction(kernel)}
+    return {
+        "sectors_per_request": {name: side and {"touched": side.sectors, "ideal": side.ideal} for name, side in sides},
+        "expected_fraction_of_copy": expected_fraction(kernel),
+    }

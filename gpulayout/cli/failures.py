@@ -1,4 +1,5 @@
 """Errors that are the user's to fix become one line on stderr and exit code 1; all others keep their traceback."""
+
 from __future__ import annotations
 
 import contextlib
@@ -25,7 +26,7 @@ def failures_in_one_line() -> Iterator[None]:
     """Turn what the library and the operating system refuse into a `Failure`."""
     try:
         yield
-    except BrokenPipeError:          # an OSError, but nobody is left to read about it
+    except BrokenPipeError:  # an OSError, but nobody is left to read about it
         raise
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "

@@ -3,6 +3,7 @@
 A .npy file is a header (dtype, dimensions, C or Fortran order) and then the elements.  The types of ml_dtypes stand in
 it as opaque bytes ("<V2" for bf16), since NumPy has no name for them.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -21,7 +22,7 @@ from numpy.lib import format as npy
 from gpulayout.cli.failures import Failure
 from gpulayout.cli.new_file import new_file
 
-MAX_RANK = 64            # NumPy's own limit
+MAX_RANK = 64  # NumPy's own limit
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,13 @@ def open_npy(path: Path) -> NpyFile:
         offset, file_size = stream.tell(), os.fstat(stream.fileno()).st_size
         expected = offset + math.prod(dimensions) * dtype.itemsize
         if file_size != expected:
-            raise Failure(f"{path}: the file has {file_size} bytes, but its header ({dtype.str} of dimensions {dimensions}) "
-                          f"needs {expected}")
-        return NpyFile(path, dtype, dimensions, fortran_order, _mapped(stream, "r", dtype, offset, math.prod(dimensions)))
+            raise Failure(
+                f"{path}: the file has {file_size} bytes, but its header ({dtype.str} of dimensions {dimensions}) "
+                f"needs {expected}"
+            )
+        return NpyFile(
+            path, dtype, dimensions, fortran_order, _mapped(stream, "r", dtype, offset, math.prod(dimensions))
+        )
 
 
 def _read_header(path: Path, stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...], bool]:
@@ -69,12 +74,12 @@ def _read_header(path: Path, stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...
         if version not in ((1, 0), (2, 0)):
             raise ValueError(f"format version {version} is only used for dtypes with fields")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")          # about headers from Python 2
+            warnings.simplefilter("ignore")  # about headers from Python 2
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             dimensions, fortran_order, dtype = read(stream)
     except OSError:
         raise
-    except Exception as error:       # the header is a Python literal, and hostile ones fail in many ways
+    except Exception as error:  # the header is a Python literal, and hostile ones fail in many ways
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise Failure(f"{path}: not a .npy file that can be read: {reason[:200]}") from None
     _check_dtype(path, dtype)
@@ -96,9 +101,13 @@ def _check_dtype(path: Path, dtype: np.dtype) -> None:
 
 @contextlib.contextmanager
 def new_npy(path: Path, dtype: np.dtype, dimensions: tuple[int, ...], *, overwrite: bool) -> Iterator[np.ndarray]:
-    """The elements of a new .npy file in C order, 1-D and memory-mapped, to be filled inside the `with`; see `new_file`."""
+    """The elements of a new .npy file in C order, 1-D and memory-mapped, to be filled inside the `with`; see
+    `new_file`.
+    """
     with new_file(path, overwrite=overwrite) as stream:
-        npy.write_array_header_1_0(stream, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": dimensions})
+        npy.write_array_header_1_0(
+            stream, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": dimensions}
+        )
         offset = stream.tell()
         stream.flush()
         _reserve(stream, offset + math.prod(dimensions) * dtype.itemsize)
@@ -109,8 +118,10 @@ def new_npy(path: Path, dtype: np.dtype, dimensions: tuple[int, ...], *, overwri
 
 
 def _mapped(stream: BinaryIO, mode: str, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
-    """Elements of an open file, not of a name: the name may come to mean another file, or one that may not be opened again."""
-    if not count:                                    # an empty stretch of a file cannot be mapped
+    """Elements of an open file, not of a name: the name may come to mean another file, or one that may not be opened
+    again.
+    """
+    if not count:  # an empty stretch of a file cannot be mapped
         return np.empty(count, dtype)
     return np.memmap(stream, dtype, mode, offset, (count,))
 

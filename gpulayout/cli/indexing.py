@@ -1,4 +1,5 @@
 """`gpulayout index`: logical indices to places in the buffer, and back."""
+
 from __future__ import annotations
 
 import re
@@ -25,10 +26,14 @@ class Conversion(NamedTuple):
 
 
 # A negative number such as -1,2 would be taken for an option, and not for an index out of bounds.
-@click.command(short_help="Indices to places in the buffer, and back.", context_settings={"ignore_unknown_options": True})
+@click.command(
+    short_help="Indices to places in the buffer, and back.", context_settings={"ignore_unknown_options": True}
+)
 @click.argument("shape", metavar="SHAPE", type=SHAPE)
 @click.argument("numbers", metavar="INDEX...", nargs=-1, required=True)
-@click.option("--linear", "from_linear", is_flag=True, help="INDEX... are linear indices; convert them to logical ones.")
+@click.option(
+    "--linear", "from_linear", is_flag=True, help="INDEX... are linear indices; convert them to logical ones."
+)
 @json_option
 def index(shape: Shape, numbers: tuple[str, ...], from_linear: bool, as_json: bool) -> None:
     """Convert indices of SHAPE: a logical INDEX such as 1,2 to its place in the buffer, or the other way.
@@ -61,14 +66,19 @@ def _from_logical(logical: tuple[int, ...], shape: Shape) -> Conversion:
 
 
 def _from_linear(place: int, shape: Shape) -> Conversion:
-    delinearize(place, shape, padding="mark")            # IndexError for a place outside the buffer
+    delinearize(place, shape, padding="mark")  # IndexError for a place outside the buffer
     table = stride_table(shape)
     return Conversion(table.index_of(place), place, table.is_padding(place))
 
 
 def _as_json(found: Conversion, shape: Shape) -> dict:
-    return {"index": None if found.is_padding else found.index, "linear": found.linear,
-            "byte_offset": _place(found, shape)[0], "bit_offset": _place(found, shape)[1], "padding": found.is_padding}
+    return {
+        "index": None if found.is_padding else found.index,
+        "linear": found.linear,
+        "byte_offset": _place(found, shape)[0],
+        "bit_offset": _place(found, shape)[1],
+        "padding": found.is_padding,
+    }
 
 
 def _place(found: Conversion, shape: Shape) -> tuple[int, int]:

@@ -1,4 +1,5 @@
 """`gpulayout info`: versions, devices, and which backend runs and why."""
+
 from __future__ import annotations
 
 import click

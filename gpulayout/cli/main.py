@@ -3,6 +3,7 @@
 Exit codes: 0 all is well, 1 the job failed (one line on stderr says why), 2 the command was written wrongly,
 for example with a SHAPE that cannot be read.
 """
+
 from __future__ import annotations
 
 import os
@@ -63,7 +64,8 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTE
 def _leave(number: int, frame: object) -> None:
     """End because of a signal; half-written files are removed on the way out, and no further signal interrupts that.
 
-    Later signals get a handler that does nothing: Python reports one that arrived already as an error if it is set to SIG_IGN.
+    Later signals get a handler that does nothing: Python reports one that arrived already as an error if it is set to
+    SIG_IGN.
     """
     for ending in ENDINGS:
         signal.signal(ending, lambda *_: None)
@@ -75,19 +77,20 @@ def _leave(number: int, frame: object) -> None:
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
     for ending in ENDINGS:
-        if signal.getsignal(ending) != signal.SIG_IGN:           # as under nohup, or in a script's background
+        if signal.getsignal(ending) != signal.SIG_IGN:  # as under nohup, or in a script's background
             signal.signal(ending, _leave)
-    if sys.stdout is None:                                       # closed by the caller; there is nobody to print to
+    if sys.stdout is None:  # closed by the caller; there is nobody to print to
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")        # a file name need not fit the terminal's encoding
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name need not fit the terminal's encoding
     try:
         try:
             commands(prog_name="gpulayout")
         finally:
             sys.stdout.flush()
-    except OSError as error:                         # of standard output: commands tell those of other files themselves
-        if not (isinstance(error.__context__, SystemExit) and error.__context__.code):       # else somebody has said so
+    except OSError as error:  # of standard output: commands tell those of other files themselves
+        if not (isinstance(error.__context__, SystemExit) and error.__context__.code):  # else somebody has said so
             click.echo(f"gpulayout: error: standard output: {error.strerror}", err=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())   # or Python complains once more when it flushes at exit
+        # or Python complains once more when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -2,6 +2,7 @@
 
 A file is written under a temporary name in the folder of its own, and gets its name when it is complete.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -19,7 +20,7 @@ import click
 
 from gpulayout.cli.failures import Failure, printable
 
-AT_FDCWD, RENAME_NOREPLACE = -100, 1                 # of Linux
+AT_FDCWD, RENAME_NOREPLACE = -100, 1  # of Linux
 
 
 def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
@@ -31,8 +32,10 @@ def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        if not overwrite:                            # the link's name is taken, and its target may be anywhere
-            raise Failure(f"{path}: a symbolic link to {os.readlink(path)}, where nothing is; --overwrite writes that file") from None
+        if not overwrite:  # the link's name is taken, and its target may be anywhere
+            raise Failure(
+                f"{path}: a symbolic link to {os.readlink(path)}, where nothing is; --overwrite writes that file"
+            ) from None
         return _check_folder(path)
     if os.path.samestat(found, os.stat(source)):
         raise Failure(f"{path}: input and output are the same file")
@@ -56,9 +59,9 @@ def _exists(path: Path) -> Failure:
 def new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A new file to be written and read inside the `with`; it takes its name when the block ends well.
 
-    After an error nothing is left, and whatever had the name before has it still.  Without `overwrite`, a file that took
-    the name in the meantime stays, and the new one is given up with a `Failure`.  With it the old file is replaced at
-    once and its permissions are kept; of a symbolic link it is the file behind it.
+    After an error nothing is left, and whatever had the name before has it still.  Without `overwrite`, a file that
+    took the name in the meantime stays, and the new one is given up with a `Failure`.  With it the old file is replaced
+    at once and its permissions are kept; of a symbolic link it is the file behind it.
     """
     final = Path(os.path.realpath(path)) if overwrite else path
     # In the same folder, so that taking the name cannot leave the file system.
@@ -79,9 +82,9 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno is None or error.filename not in (None, temporary, str(temporary)):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error          # said of the file that was asked for
+        raise OSError(error.errno, error.strerror, str(path)) from error  # said of the file that was asked for
     finally:
-        with contextlib.suppress(OSError):           # there is none after a rename, or on a read-only file system
+        with contextlib.suppress(OSError):  # there is none after a rename, or on a read-only file system
             os.unlink(temporary)
 
 
@@ -103,7 +106,7 @@ def _take_free_name(temporary: Path, path: Path) -> None:
 def _link(temporary: Path, path: Path) -> None:
     """A second name, which must be free, and then the first one goes."""
     os.link(temporary, path)
-    with contextlib.suppress(OSError):               # the file has its name, so this way has worked
+    with contextlib.suppress(OSError):  # the file has its name, so this way has worked
         os.unlink(temporary)
 
 
@@ -119,8 +122,8 @@ def _rename_to_free_name(temporary: Path, path: Path) -> None:
 def _claim_and_replace(temporary: Path, path: Path) -> None:
     """Take the name with an empty file, then replace that one.
 
-    This is not atomic, and a note says so.  In between, others see an empty file.  What they write into it is lost, and it stays
-    if the process ends there.
+    This is not atomic, and a note says so.  In between, others see an empty file.  What they write into it is lost, and
+    it stays if the process ends there.
     """
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
@@ -132,8 +135,11 @@ def _claim_and_replace(temporary: Path, path: Path) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
         raise
-    click.echo(f"gpulayout: note: {printable(str(path))} was there as an empty file for a moment before it was complete: this file "
-               "system has neither hard links nor a rename that keeps existing files", err=True)
+    click.echo(
+        f"gpulayout: note: {printable(str(path))} was there as an empty file for a moment before it was complete: this file "
+        "system has neither hard links nor a rename that keeps existing files",
+        err=True,
+    )
 
 
 def _sync_folder(folder: Path) -> None:

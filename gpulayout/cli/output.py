@@ -1,4 +1,5 @@
 """How results are printed: JSON for programs, rich tables for people, and never an escape code outside a terminal."""
+
 from __future__ import annotations
 
 import json
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from gpulayout.cli.drawing import ASCII, UNICODE, Charset
 
-WIDTH = 100              # columns of tables that no terminal limits
+WIDTH = 100  # columns of tables that no terminal limits
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value for programs.")
 
@@ -27,8 +28,12 @@ def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
     """A table without walls; columns named in `left` hold text, which may fold, the others numbers, which may not."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="left" if column in left else "right", no_wrap=column not in left,
-                         overflow="fold" if column in left else "ellipsis")
+        table.add_column(
+            column,
+            justify="left" if column in left else "right",
+            no_wrap=column not in left,
+            overflow="fold" if column in left else "ellipsis",
+        )
     return table
 
 
@@ -59,4 +64,4 @@ def clipped(text: str, length: int) -> str:
     >>> clipped("minor_to_major", 9)
     'minor_...'
     """
-    return text if len(text) <= length else text[:length - 3] + "..."
+    return text if len(text) <= length else text[: length - 3] + "..."

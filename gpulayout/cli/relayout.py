@@ -1,9 +1,10 @@
 """`gpulayout relayout`: .npy files from one layout to another.
 
 A file is either an *array*, a logical N-d array in C or Fortran order, or a *buffer*, one run of elements in a layout.
-An array is a buffer too: descending in C order, ascending in Fortran order.  So packing, unpacking and relayout of files
-are one plan from a source shape to a target shape.
+An array is a buffer too: descending in C order, ascending in Fortran order.  So packing, unpacking and relayout of
+files are one plan from a source shape to a target shape.
 """
+
 from __future__ import annotations
 
 import shlex
@@ -41,12 +42,26 @@ class Job:
 @click.argument("target_path", metavar="OUT.npy", type=NAMED_FILE)
 @click.option("--to", "to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a 1-D buffer in this layout.")
 @click.option("--unpack", is_flag=True, help="Write an N-d array in C order instead; needs --from.")
-@click.option("--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a 1-D buffer of this shape, not an N-d array.")
+@click.option(
+    "--from",
+    "from_",
+    metavar="SHAPE",
+    type=SHAPE_OR_LAYOUT,
+    help="IN.npy is a 1-D buffer of this shape, not an N-d array.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists.")
 @click.option("--dry-run", is_flag=True, help="Check everything, explain the plan, write nothing.")
 @json_option
-def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, unpack: bool,
-             from_: Shape | Layout | None, overwrite: bool, dry_run: bool, as_json: bool) -> None:
+def relayout(
+    source_path: Path,
+    target_path: Path,
+    to: Shape | Layout | None,
+    unpack: bool,
+    from_: Shape | Layout | None,
+    overwrite: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Move the elements of IN.npy to another layout, into OUT.npy.
 
     \b
@@ -56,18 +71,18 @@ def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, un
       --from SHAPE --unpack     1-D buffer  -> N-d array      unpack
 
     An N-d array brings its dimensions and element type with it, in C or Fortran order, so a bare LAYOUT such as {1,0,2}
-    is enough; a SHAPE such as u8[3000,4000,3]{1,0,2} must agree with the file.  A buffer brings none, so --from needs the
-    whole SHAPE.
+    is enough; a SHAPE such as u8[3000,4000,3]{1,0,2} must agree with the file.  A buffer brings none, so --from needs
+    the whole SHAPE.
 
     Element types that NumPy does not know (bf16, f8...) stand in .npy files as opaque bytes (V2, V1) or as unsigned
-    integers of the same width: name the type with a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy, or uint8 where elements are packed, as with E(4).  Packed
-    elements come back as uint8 too, one in a byte, in its low bits.
+    integers of the same width: name the type with a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy, or uint8
+    where elements are packed, as with E(4).  Packed elements come back as uint8 too, one in a byte, in its low bits.
 
-    Files are memory-mapped and moved on the CPU, so neither may be - (standard input or output).  OUT.npy appears complete
-    or not at all.  An existing file is replaced only with --overwrite, and so is one that appears while the elements are
-    moved.  File systems with neither hard links nor a rename that keeps existing files show an empty OUT.npy for a moment;
-    a note on stderr says so.  Files with Python objects, big-endian numbers or a size that differs from their header are
-    refused.
+    Files are memory-mapped and moved on the CPU, so neither may be - (standard input or output).  OUT.npy appears
+    complete or not at all.  An existing file is replaced only with --overwrite, and so is one that appears while the
+    elements are moved.  File systems with neither hard links nor a rename that keeps existing files show an empty
+    OUT.npy for a moment; a note on stderr says so.  Files with Python objects, big-endian numbers or a size that
+    differs from their header are refused.
 
     \b
     Examples:
@@ -94,7 +109,9 @@ def relayout(source_path: Path, target_path: Path, to: Shape | Layout | None, un
     except OSError as error:
         if dry_run:
             raise
-        raise Failure(f"{target_path}: the file is there and complete, but standard output failed: {error.strerror}") from error
+        raise Failure(
+            f"{target_path}: the file is there and complete, but standard output failed: {error.strerror}"
+        ) from error
 
 
 def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layout | None) -> None:
@@ -104,8 +121,10 @@ def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layou
     if unpack and from_ is None:
         raise click.UsageError("--unpack needs --from SHAPE: a buffer does not know its dimensions")
     if isinstance(from_, Layout):
-        raise click.UsageError(f"--from {clipped(str(from_), 60)!r} is a layout alone: a buffer does not know its dimensions, "
-                               "write the whole shape, such as 'f32[2,3]{0,1}'")
+        raise click.UsageError(
+            f"--from {clipped(str(from_), 60)!r} is a layout alone: a buffer does not know its dimensions, "
+            "write the whole shape, such as 'f32[2,3]{0,1}'"
+        )
 
 
 def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
@@ -113,14 +132,20 @@ def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
     if not shape.is_packed:
         _check_element_type(source, shape)
     elif source.dtype != shape.buffer_dtype:
-        raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} is packed: its buffer is uint8")
+        raise Failure(
+            f"{source.path}: its elements are {source.dtype.name}, but {shape} is packed: its buffer is uint8"
+        )
     if len(source.dimensions) != 1:
-        raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}; with --from the file is a 1-D "
-                      "buffer, and an N-d array is packed without --from")
+        raise Failure(
+            f"{source.path}: it holds an array of dimensions {source.dimensions}; with --from the file is a 1-D "
+            "buffer, and an N-d array is packed without --from"
+        )
     if source.element_count != shape.buffer_length:
         unit = "byte" if shape.is_packed else "element"
-        raise Failure(f"{source.path}: it has {counted(source.element_count, unit)}, but a buffer of {shape} has "
-                      f"{shape.buffer_length}")
+        raise Failure(
+            f"{source.path}: it has {counted(source.element_count, unit)}, but a buffer of {shape} has "
+            f"{shape.buffer_length}"
+        )
     return shape
 
 
@@ -129,14 +154,18 @@ def _array_shape(source: NpyFile, to: Shape | Layout) -> Shape:
     layout = (Layout.ascending if source.fortran_order else Layout.descending)(len(source.dimensions))
     if isinstance(to, Shape):
         if to.dimensions != source.dimensions:
-            raise Failure(f"{source.path}: it holds an array of dimensions {source.dimensions}, but --to {to} has "
-                          f"{to.dimensions}; for a buffer, say its shape with --from")
+            raise Failure(
+                f"{source.path}: it holds an array of dimensions {source.dimensions}, but --to {to} has "
+                f"{to.dimensions}; for a buffer, say its shape with --from"
+            )
         _check_element_type(source, to)
         return Shape(to.element_type, source.dimensions, layout)
     if source.dtype.kind == "V":
         sizes = ",".join(map(str, source.dimensions))
-        raise Failure(f"{source.path}: its elements are opaque ({source.dtype.str}); name their type with a whole shape, such "
-                      f"as --to '{_likely_type(source, to)}[{sizes}]{to}'")
+        raise Failure(
+            f"{source.path}: its elements are opaque ({source.dtype.str}); name their type with a whole shape, such "
+            f"as --to '{_likely_type(source, to)}[{sizes}]{to}'"
+        )
     try:
         return Shape(source.dtype, source.dimensions, layout)
     except TypeError as error:
@@ -155,7 +184,9 @@ def _target_shape(shape: Shape, to: Shape | Layout) -> Shape:
 
 
 def _check_element_type(source: NpyFile, shape: Shape) -> None:
-    """The file must hold the type, packed nowhere, or carry one that NumPy lacks as opaque bytes or unsigned integers of its width."""
+    """The file must hold the type, packed nowhere, or carry one that NumPy lacks as opaque bytes or unsigned integers
+    of its width.
+    """
     element_type: ElementType = shape.element_type
     opaque = source.dtype.kind == "V" or (element_type.is_extended and source.dtype == element_type.carrier)
     if source.dtype == element_type.dtype or (opaque and source.dtype.itemsize == element_type.itemsize):
@@ -175,8 +206,14 @@ def _carry_out(job: Job, overwrite: bool) -> float:
 
 
 def _as_json(job: Job, seconds: float | None) -> dict:
-    return {"input": str(job.source.path), "output": str(job.target), "output_dimensions": job.dimensions,
-            "dry_run": seconds is None, "seconds": seconds, "plan": plan_as_json(job.plan)}
+    return {
+        "input": str(job.source.path),
+        "output": str(job.target),
+        "output_dimensions": job.dimensions,
+        "dry_run": seconds is None,
+        "seconds": seconds,
+        "plan": plan_as_json(job.plan),
+    }
 
 
 def _report(job: Job, seconds: float | None) -> None:
@@ -189,6 +226,6 @@ def _report(job: Job, seconds: float | None) -> None:
     click.echo(f"moved in {seconds:.2f} s, including the disk")
     if len(job.dimensions) == 1:
         name = str(job.target)
-        name = f"./{name}" if name.startswith("-") else name             # not an option, nor standard input
+        name = f"./{name}" if name.startswith("-") else name  # not an option, nor standard input
         back = ["gpulayout", "relayout", name, "BACK.npy", "--from", str(target), "--unpack"]
         click.echo(f"back to an N-d array:  {printable(shlex.join(back))}")

@@ -1,4 +1,5 @@
 """`gpulayout show`: what a layout means, in words, numbers and a picture."""
+
 from __future__ import annotations
 
 import click
@@ -16,12 +17,14 @@ from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import COMBINE
 
-MAX_DIMENSIONS = 16          # listed; NumPy and the kernels end at 64, but a text may have thousands
+MAX_DIMENSIONS = 16  # listed; NumPy and the kernels end at 64, but a text may have thousands
 
 
 @click.command(short_help="What a shape means: order, strides, bytes, padding, and a picture.")
 @click.argument("shape", metavar="[SHAPE]", type=SHAPE, required=False)
-@click.option("--hlo", "path", metavar="FILE", help="List the buffers of a program's text instead; - is standard input.")
+@click.option(
+    "--hlo", "path", metavar="FILE", help="List the buffers of a program's text instead; - is standard input."
+)
 @click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows of the table (20).")
 @json_option
 def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool) -> None:
@@ -30,9 +33,10 @@ def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool)
     The grid shows the logical array with the place of each element in memory; the strip shows memory with the logical
     index of what lies there.  Padding is hatched.  Of large shapes a corner is drawn.
 
-    With --hlo FILE, the text of a compiled program: the arrays that its instructions give, those of the most bytes first, how
-    often, how much of each is padding, and which order of the dimensions would waste least under the same tiles.  A
-    result inside a fusion counts too, though it may never be in memory; get-tuple-element, tuple and bitcast do not.
+    With --hlo FILE, the text of a compiled program: the arrays that its instructions give, those of the most bytes
+    first, how often, how much of each is padding, and which order of the dimensions would waste least under the same
+    tiles.  A result inside a fusion counts too, though it may never be in memory; get-tuple-element, tuple and bitcast
+    do not.
 
     \b
     Examples:
@@ -59,7 +63,9 @@ def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool)
         return
     print_table(_dimension_table(shape))
     if is_small(shape):
-        click.echo(f"Place of every element; padding is hatched{'' if is_all_in_grid(shape) else ', some of it only in memory below'}:\n")
+        click.echo(
+            f"Place of every element; padding is hatched{'' if is_all_in_grid(shape) else ', some of it only in memory below'}:\n"
+        )
     else:
         click.echo(f"Place of the first elements ({counted(shape.buffer_size, 'place')} are too many to draw):\n")
     click.echo(draw_grid(shape, chars=charset()))
@@ -72,43 +78,72 @@ def shape_as_json(shape: Shape) -> dict:
     layout = shape.layout
     value = layout.padding_value
     return {
-        "shape": str(shape), "element_type": shape.element_type.value, "itemsize": shape.itemsize,
-        "dimensions": shape.dimensions, "rank": shape.rank, "true_rank": shape.true_rank,
-        "minor_to_major": layout.minor_to_major, "major_to_minor": layout.major_to_minor,
+        "shape": str(shape),
+        "element_type": shape.element_type.value,
+        "itemsize": shape.itemsize,
+        "dimensions": shape.dimensions,
+        "rank": shape.rank,
+        "true_rank": shape.true_rank,
+        "minor_to_major": layout.minor_to_major,
+        "major_to_minor": layout.major_to_minor,
         "padded_dimensions": layout.padded_dimensions,
         "padding_value": value.text if isinstance(value, PaddingValue) else None if value is None else str(value),
         "padding_value_bytes": shape.padding_bytes.hex(),
         "tiles": [[str(size) if size is COMBINE else size for size in tile] for tile in layout.tiles],
-        "tail_padding_alignment": layout.tail_padding_alignment, "bits_per_element": shape.bits_per_element,
+        "tail_padding_alignment": layout.tail_padding_alignment,
+        "bits_per_element": shape.bits_per_element,
         "physical_dimensions": shape.physical_dimensions,
         "strides": None if shape.is_tiled else shape.strides,
         "byte_strides": None if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides,
-        "element_count": shape.element_count, "buffer_size": shape.buffer_size, "nbytes": shape.nbytes,
-        "padding_count": _padding_count(shape), "padding_nbytes": shape.nbytes - shape.unpadded_nbytes,
+        "element_count": shape.element_count,
+        "buffer_size": shape.buffer_size,
+        "nbytes": shape.nbytes,
+        "padding_count": _padding_count(shape),
+        "padding_nbytes": shape.nbytes - shape.unpadded_nbytes,
     }
 
 
 def _facts(shape: Shape) -> list[tuple[str, str]]:
     dtype = shape.dtype.name
     width = f"{counted(shape.bits_per_element, 'bit')}, packed" if shape.is_packed else counted(shape.itemsize, "byte")
-    facts = [("element type", f"{shape.element_type} ({dtype}), {width}"),
-             ("order", _order(shape)),
-             *([("tiles", _tiles(shape))] if shape.is_tiled else []),
-             ("elements", str(shape.element_count)),
-             ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"), *_labels(shape)]
+    facts = [
+        ("element type", f"{shape.element_type} ({dtype}), {width}"),
+        ("order", _order(shape)),
+        *([("tiles", _tiles(shape))] if shape.is_tiled else []),
+        ("elements", str(shape.element_count)),
+        ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"),
+        *_labels(shape),
+    ]
     if not shape.is_padded:
         return [*facts, ("padding", "none")]
     wasted = _padding_count(shape)
-    return [*facts, ("padding", f"{counted(wasted, 'place')}, {counted(shape.nbytes - shape.unpadded_nbytes, 'byte')}, "
-                                f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer"),
-            ("pad value", f"{_pad_value(shape)}, bytes {shape.padding_bytes.hex(' ')}")]
+    return [
+        *facts,
+        (
+            "padding",
+            f"{counted(wasted, 'place')}, {counted(shape.nbytes - shape.unpadded_nbytes, 'byte')}, "
+            f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer",
+        ),
+        ("pad value", f"{_pad_value(shape)}, bytes {shape.padding_bytes.hex(' ')}"),
+    ]
 
 
 def _labels(shape: Shape) -> list[tuple[str, str]]:
     """What the shape says beyond where its elements lie, and why no memory can hold it, where none can."""
     names = dimension_labels(shape.rank)
-    facts = [("dynamic sizes", _listed([f"{name} is at most {size}" for name, size, dynamic in
-                                        zip(names, shape.dimensions, shape.dynamic_dimensions) if dynamic], ", "))]
+    facts = [
+        (
+            "dynamic sizes",
+            _listed(
+                [
+                    f"{name} is at most {size}"
+                    for name, size, dynamic in zip(names, shape.dimensions, shape.dynamic_dimensions)
+                    if dynamic
+                ],
+                ", ",
+            ),
+        )
+    ]
     facts += [("memory space", str(shape.layout.memory_space or ""))]
     try:
         shape.validate_layout()
@@ -124,8 +159,13 @@ def _order(shape: Shape) -> str:
     minor_first = _listed([labels[dim] for dim in shape.layout.minor_to_major], ", then ")
     if shape.rank == 1:
         return f"{labels[0]} is the only dimension"
-    named = " (descending, row-major)" if shape.layout.is_descending else \
-        " (ascending, column-major)" if shape.layout.is_ascending else ""
+    named = (
+        " (descending, row-major)"
+        if shape.layout.is_descending
+        else " (ascending, column-major)"
+        if shape.layout.is_ascending
+        else ""
+    )
     major_first = _listed([labels[dim] for dim in shape.layout.major_to_minor], ", ")
     return f"{minor_first.replace(',', ' varies fastest,', 1)}; major to minor: {major_first}{named}"
 
@@ -153,8 +193,15 @@ def _dimension_table(shape: Shape) -> Table:
     byte_strides = ["-"] * shape.rank if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides
     order = shape.layout.minor_to_major[:MAX_DIMENSIONS] if shape.rank > MAX_DIMENSIONS else range(shape.rank)
     for dim in order:
-        table.add_row(str(dim), labels[dim], str(shape.dimensions[dim]), str(shape.buffer_dimensions[dim]),
-                      str(strides[dim]), str(byte_strides[dim]), str(shape.layout.minor_to_major.index(dim)))
+        table.add_row(
+            str(dim),
+            labels[dim],
+            str(shape.dimensions[dim]),
+            str(shape.buffer_dimensions[dim]),
+            str(strides[dim]),
+            str(byte_strides[dim]),
+            str(shape.layout.minor_to_major.index(dim)),
+        )
     if shape.rank > MAX_DIMENSIONS:
         table.caption = f"the {MAX_DIMENSIONS} most minor of {shape.rank} dimensions"
     return table
@@ -169,4 +216,3 @@ def _listed(names: list[str], separator: str) -> str:
     if len(names) <= MAX_DIMENSIONS:
         return separator.join(names)
     return separator.join(names[:MAX_DIMENSIONS]) + f"{separator}... ({len(names)} in all)"
-

@@ -1,4 +1,5 @@
 """`gpulayout show --hlo FILE`: the buffers of a program by bytes, and what their padding wastes."""
+
 from __future__ import annotations
 
 import collections
@@ -34,8 +35,15 @@ def show_hlo(path: str, most: int, as_json: bool) -> None:
     """List the buffers of the program in a file, or of standard input for `-`."""
     entries, unknown = _entries(path, _read(path))
     if as_json:
-        print_json({"file": path, "buffers": [_as_json(entry) for entry in entries], "without_size": unknown,
-                    "nbytes": _total(entries), "padding_nbytes": _total_wasted(entries)})
+        print_json(
+            {
+                "file": path,
+                "buffers": [_as_json(entry) for entry in entries],
+                "without_size": unknown,
+                "nbytes": _total(entries),
+                "padding_nbytes": _total_wasted(entries),
+            }
+        )
         return
     click.echo(f"{_name(path)}\n{_summary(entries, unknown)}")
     if not entries:
@@ -50,7 +58,7 @@ def _read(path: str) -> str:
     try:
         with click.open_file(path, "rb") as stream:
             return stream.read().decode("utf-8", errors="replace")
-    except ValueError as error:                      # a name with a null character
+    except ValueError as error:  # a name with a null character
         raise Failure(f"{path}: {error}") from None
 
 
@@ -86,17 +94,28 @@ def _total_wasted(entries: list[Entry]) -> int:
 
 def _summary(entries: list[Entry], unknown: int) -> str:
     count, total, wasted = sum(entry.count for entry in entries), _total(entries), _total_wasted(entries)
-    text = (f"{counted(count, 'array')} of {counted(len(entries), 'shape')}, {counted(total, 'byte')} together, "
-            f"{wasted} of them padding ({wasted / max(total, 1):.1%})")
+    text = (
+        f"{counted(count, 'array')} of {counted(len(entries), 'shape')}, {counted(total, 'byte')} together, "
+        f"{wasted} of them padding ({wasted / max(total, 1):.1%})"
+    )
     return f"{text}; {unknown} without a bound left out" if unknown else text
 
 
 def _table(entries: list[Entry]) -> Table:
-    table = new_table("times", "bytes", "padding", "of it", "line", "shape", "least bytes", left=("shape", "least bytes"))
+    table = new_table(
+        "times", "bytes", "padding", "of it", "line", "shape", "least bytes", left=("shape", "least bytes")
+    )
     for entry in entries:
         shape = entry.shape
-        table.add_row(str(entry.count), str(shape.nbytes), str(entry.wasted), f"{entry.wasted / max(shape.nbytes, 1):.1%}",
-                      str(entry.line), clipped(str(shape), 200), _advice(shape))
+        table.add_row(
+            str(entry.count),
+            str(shape.nbytes),
+            str(entry.wasted),
+            f"{entry.wasted / max(shape.nbytes, 1):.1%}",
+            str(entry.line),
+            clipped(str(shape), 200),
+            _advice(shape),
+        )
     return table
 
 
@@ -111,6 +130,12 @@ def _advice(shape: Shape) -> str:
 
 def _as_json(entry: Entry) -> dict:
     least = least_waste(entry.shape)
-    return {"shape": str(entry.shape), "count": entry.count, "first_line": entry.line, "nbytes": entry.shape.nbytes,
-            "padding_nbytes": entry.wasted, "padding_fraction": entry.wasted / max(entry.shape.nbytes, 1),
-            "least_waste": {"shape": str(least), "nbytes": least.nbytes}}
+    return {
+        "shape": str(entry.shape),
+        "count": entry.count,
+        "first_line": entry.line,
+        "nbytes": entry.shape.nbytes,
+        "padding_nbytes": entry.wasted,
+        "padding_fraction": entry.wasted / max(entry.shape.nbytes, 1),
+        "least_waste": {"shape": str(least), "nbytes": least.nbytes},
+    }

@@ -1,4 +1,5 @@
 """How long a call takes, and what part of a plain copy's speed that is."""
+
 from __future__ import annotations
 
 import statistics
@@ -6,8 +7,8 @@ import time
 from collections.abc import Callable
 from types import ModuleType
 
-MAX_SECONDS = 0.6            # of timing one call: slow calls are repeated less often, but at least twice
-GPU_BATCH = 10               # calls between two events, so that launches overlap as in real use
+MAX_SECONDS = 0.6  # of timing one call: slow calls are repeated less often, but at least twice
+GPU_BATCH = 10  # calls between two events, so that launches overlap as in real use
 
 
 def median_seconds(call: Callable[[], object], xp: ModuleType, *, repeats: int) -> float:

@@ -1,9 +1,10 @@
 """Which copies NumPy does better in cache blocks, and their sizes; all lists of axes are minor first in the target.
 
-Where the minor axes of source and target differ, the elements of a run in the target come from as many places of the source.
-A CPU fetches ahead where memory is read on and on, in a few places at once; for all else it waits.  So cache blocks are read
-along the source into a small scratch array, and written along the target from there.
+Where the minor axes of source and target differ, the elements of a run in the target come from as many places of the
+source. A CPU fetches ahead where memory is read on and on, in a few places at once; for all else it waits.  So cache
+blocks are read along the source into a small scratch array, and written along the target from there.
 """
+
 from __future__ import annotations
 
 import math
@@ -11,43 +12,47 @@ from collections.abc import Sequence
 
 from gpulayout.moves.move import Axis
 
-BLOCK_RUN = 256               # elements of a block along the target, and at least so many along the source
-LONG_RUN = 1024              # elements along the source that are enough, once the block has BLOCK_BYTES
+BLOCK_RUN = 256  # elements of a block along the target, and at least so many along the source
+LONG_RUN = 1024  # elements along the source that are enough, once the block has BLOCK_BYTES
 BLOCK_BYTES = 1 << 19
-LEAST_BLOCKS = 16             # so many cache blocks at least, if they have BLOCK_RUN x BLOCK_RUN elements
-LEAST_BYTES = 1 << 18        # up to here no cache blocks
-SCRATCH_BYTES = 4 << 20      # of all threads together
-STREAMS = 12                 # so many places a CPU reads on and on at once
-SHORT_RECORD = 16            # bytes; of shorter ones a line holds enough elements for a copy in the order of the target
-FEW_SETS = 512               # bytes; lines that lie a multiple of it apart share few sets of the first cache
-NEAR_BYTES = 256             # neighbours less than this apart share pages and mostly lines
+LEAST_BLOCKS = 16  # so many cache blocks at least, if they have BLOCK_RUN x BLOCK_RUN elements
+LEAST_BYTES = 1 << 18  # up to here no cache blocks
+SCRATCH_BYTES = 4 << 20  # of all threads together
+STREAMS = 12  # so many places a CPU reads on and on at once
+SHORT_RECORD = 16  # bytes; of shorter ones a line holds enough elements for a copy in the order of the target
+FEW_SETS = 512  # bytes; lines that lie a multiple of it apart share few sets of the first cache
+NEAR_BYTES = 256  # neighbours less than this apart share pages and mostly lines
 SECOND_CACHE_BYTES = 1 << 20
 LINE_BYTES = 64
-LEAST_ROW = 256              # bytes; shorter rows of a scratch array, and of twice as many where they are one run, are not set apart
+# bytes; shorter rows of a scratch array, and of twice as many where they are one run, are not set apart
+LEAST_ROW = 256
 
 
 def needs_cache_blocks(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int]) -> bool:
     """Whether a copy in the order of the target would read the source in too many places at once.
 
-    Up to a megabyte the second cache holds all of it, and only lines that push each other out of the first are too many.
-    Between two neighbours in the source, `run` other places are read.  What stays in the second cache for so long is not
-    fetched twice, and with elements of 1 and 2 bytes a second copy costs more than waiting for that cache.
+    Up to a megabyte the second cache holds all of it, and only lines that push each other out of the first are too
+    many. Between two neighbours in the source, `run` other places are read.  What stays in the second cache for so long
+    is not fetched twice, and with elements of 1 and 2 bytes a second copy costs more than waiting for that cache.
     """
     size = math.prod(axis.bound for axis in axes) * itemsize
     if itemsize > 16 or not axes or source_order[0] == 0 or size <= LEAST_BYTES:
         return False
     step = abs(axes[0].source_stride)
-    run = math.prod(axis.bound for axis in axes[:source_order[0]])
+    run = math.prod(axis.bound for axis in axes[: source_order[0]])
     if size <= SECOND_CACHE_BYTES:
         return run > STREAMS and step % FEW_SETS == 0
     cached = itemsize <= 2 and source_order[0] == 1 and step <= NEAR_BYTES and run * step <= SECOND_CACHE_BYTES
     return run > STREAMS and step >= SHORT_RECORD and not cached
 
 
-def cache_block_extents(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], threads: int) -> tuple[int, ...]:
-    """At least BLOCK_RUN elements along the target and along the source, over several axes if need be, then more along the
-    source, so that few calls of NumPy do it: between two of them threads wait for each other."""
-    most = SCRATCH_BYTES * 4 // 5 // max(threads, 2) // itemsize              # a fifth for gaps between rows
+def cache_block_extents(
+    itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], threads: int
+) -> tuple[int, ...]:
+    """At least BLOCK_RUN elements along the target and along the source, over several axes if need be, then more along
+    the source, so that few calls of NumPy do it: between two of them threads wait for each other.
+    """
+    most = SCRATCH_BYTES * 4 // 5 // max(threads, 2) // itemsize  # a fifth for gaps between rows
     wanted = min(max(math.prod(axis.bound for axis in axes) // LEAST_BLOCKS, BLOCK_RUN**2), 4 * BLOCK_RUN**2, most)
     block = [1] * len(axes)
     for order in (range(len(axes)), source_order):
@@ -65,15 +70,19 @@ def cache_block_extents(itemsize: int, axes: Sequence[Axis], source_order: Seque
     while math.prod(block) > most:
         longest = block.index(max(block))
         block[longest] = max(block[longest] * most // math.prod(block), 1)
-    while scratch_bytes(itemsize, block, scratch_strides(itemsize, axes, source_order, block)) > SCRATCH_BYTES // max(threads, 2):
-        longest = block.index(max(block))                  # rows of 328 bytes begin 448 apart, which is more than a fifth
+    while scratch_bytes(itemsize, block, scratch_strides(itemsize, axes, source_order, block)) > SCRATCH_BYTES // max(
+        threads, 2
+    ):
+        longest = block.index(max(block))  # rows of 328 bytes begin 448 apart, which is more than a fifth
         block[longest] = max(block[longest] * 7 // 8, 1)
     return tuple(block)
 
 
-def scratch_strides(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], block: Sequence[int]) -> tuple[int, ...]:
-    """Bytes between neighbours in the scratch array: dense in the order of the source, but the first rows of some length
-    begin an odd number of lines apart.  Rows a power of two apart would share few sets of the cache.
+def scratch_strides(
+    itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], block: Sequence[int]
+) -> tuple[int, ...]:
+    """Bytes between neighbours in the scratch array: dense in the order of the source, but the first rows of some
+    length begin an odd number of lines apart.  Rows a power of two apart would share few sets of the cache.
 
     f32 cache blocks of 256 rows of 1024: rows are 4096 bytes, and begin 65 lines = 4160 bytes apart.
     """
@@ -81,7 +90,11 @@ def scratch_strides(itemsize: int, axes: Sequence[Axis], source_order: Sequence[
     for k, above in zip(source_order, [*source_order[1:], None]):
         strides[k] = step
         step *= block[k]
-        chained = above is not None and block[k] == axes[k].bound and axes[above].source_stride == axes[k].source_stride * axes[k].bound
+        chained = (
+            above is not None
+            and block[k] == axes[k].bound
+            and axes[above].source_stride == axes[k].source_stride * axes[k].bound
+        )
         if whole and step >= LEAST_ROW * (2 if chained else 1):
             step, whole = (-(-step // LINE_BYTES) | 1) * LINE_BYTES, False
     return tuple(strides)

@@ -2,6 +2,7 @@
 
 What is computed is in `index_run`.
 """
+
 from __future__ import annotations
 
 import math
@@ -13,10 +14,11 @@ from gpulayout.cpu.index_run import Scratch, linear_of, padding_of
 from gpulayout.cpu.threads import share
 from gpulayout.moves.index_program import IndexProgram
 
-BLOCK_BYTES = 1 << 19        # of one array: half of a usual second-level cache
-SHARE = 1 << 18              # indices from which on another thread is worth its start
+BLOCK_BYTES = 1 << 19  # of one array: half of a usual second-level cache
+SHARE = 1 << 18  # indices from which on another thread is worth its start
 
-# What a second pass knows: all indices are in the buffer, and for "raise" not in padding.  To look once more takes 25 % longer.
+# What a second pass knows: all indices are in the buffer, and for "raise" not in padding.  To look once more takes 25 %
+# longer.
 _CHECKED = {"raise": "checked", "mark": "mark checked"}
 
 
@@ -59,7 +61,9 @@ class HostConversion:
         return False
 
 
-def _to_linear(program: IndexProgram, scratch: Scratch, index: np.ndarray, linear: np.ndarray | None, mode: str) -> int | None:
+def _to_linear(
+    program: IndexProgram, scratch: Scratch, index: np.ndarray, linear: np.ndarray | None, mode: str
+) -> int | None:
     loads = [each for each in program.instructions if each.load is not None]
     if mode == "raise":
         offender = _first_outside((index[each.load], each.bound) for each in loads)
@@ -70,7 +74,9 @@ def _to_linear(program: IndexProgram, scratch: Scratch, index: np.ndarray, linea
     return None
 
 
-def _from_linear(program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None, mode: str) -> int | None:
+def _from_linear(
+    program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None, mode: str
+) -> int | None:
     outside = None if mode in _CHECKED.values() else _first_outside([(linear, program.size)])
     if outside is not None:
         before = None if mode == "mark" or not outside else padding_of(program, scratch, linear[:outside], None)
@@ -86,7 +92,9 @@ def _from_linear(program: IndexProgram, scratch: Scratch, linear: np.ndarray, re
 
 
 def _mark(index: np.ndarray, padding: np.ndarray) -> None:
-    """-1 in every coordinate where the mask of padding says so; by a list of places in half the time that the mask takes."""
+    """-1 in every coordinate where the mask of padding says so; by a list of places in half the time that the mask
+    takes.
+    """
     places = np.flatnonzero(padding)
     for row in index:
         row[places] = -1
@@ -95,7 +103,8 @@ def _mark(index: np.ndarray, padding: np.ndarray) -> None:
 def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
     """The least position at which any array leaves 0..bound-1.
 
-    Negative numbers are large unsigned ones: the largest tells whether there is any at all, and comparing all takes 15 % longer.
+    Negative numbers are large unsigned ones: the largest tells whether there is any at all, and comparing all takes 15
+    % longer.
     """
     positions = []
     for values, bound in arrays:
@@ -110,7 +119,7 @@ def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
     if mode == "wrap":
         word = np.int64 if values.dtype.kind == "i" else np.uint64
         wide = values.astype(word, copy=False)
-        whole = np.floor_divide(wide, word(bound))                   # a multiplication; a remainder would divide each: +60 %
+        whole = np.floor_divide(wide, word(bound))  # a multiplication; a remainder would divide each: +60 %
         np.multiply(whole, word(bound), out=whole)
         return np.subtract(wide, whole, out=whole)
     if mode == "clip":

@@ -1,9 +1,9 @@
 """An `IndexProgram` as operations on whole arrays: what the NumPy backend carries out, one pass over a block for each.
 
-On a CPU a division by a known number is a multiplication, and all operations take about as long.  So what counts is how many
-there are, and every sum of quotients is put together in the way that needs the fewest.  A quotient that several sums need is
-computed once.  What each way saves, as the time that the named conversion takes without it (a million 32-bit indices, one thread
-of an AMD EPYC):
+On a CPU a division by a known number is a multiplication, and all operations take about as long.  So what counts is how
+many there are, and every sum of quotients is put together in the way that needs the fewest.  A quotient that several
+sums need is computed once.  What each way saves, as the time that the named conversion takes without it (a million
+32-bit indices, one thread of an AMD EPYC):
 
     sums written out: no coordinates between two linear indices    f32[512,300,700] to column-major       +44 %
     numbers left whole in sums, where that is shorter              from f32[256,300]{0,1:T(2,*,8)}        +18 %
@@ -13,6 +13,7 @@ of an AMD EPYC):
     bounds checked in place, `limit_in_place`                      places of f32[4096,3999] T(8,128)      +27 %
     rows of the result computed where they lie                     places of a shape of rank 6            +56 %
 """
+
 from __future__ import annotations
 
 import functools
@@ -27,7 +28,9 @@ from gpulayout.moves.index_program import IndexProgram
 
 @dataclass(frozen=True)
 class HostProgram:
-    """Operations on words of `bits` bits, and how many registers they need; the first `rows` are the rows of the result."""
+    """Operations on words of `bits` bits, and how many registers they need; the first `rows` are the rows of the
+    result.
+    """
 
     ops: tuple[HostOp, ...]
     registers: int
@@ -37,14 +40,16 @@ class HostProgram:
 
 # Saves 160 to 640 us a call; an entry takes 1 to 3 KB.
 @functools.lru_cache(maxsize=1024)
-def host_program(program: IndexProgram, bits: int, is_checked: bool, given_bytes: int, result_bytes: int) -> HostProgram:
+def host_program(
+    program: IndexProgram, bits: int, is_checked: bool, given_bytes: int, result_bytes: int
+) -> HostProgram:
     """The operations.
 
-    bits          that linear indices need: 32 or 64
-    is_checked    numbers are compared with their bounds
-    given_bytes, result_bytes    of one index; a result of 0 bytes is not computed, one of a word is written where it is computed
+    bits          that linear indices need: 32 or 64 is_checked    numbers are compared with their bounds given_bytes,
+    result_bytes    of one index; a result of 0 bytes is not computed, one of a word is written where it is computed
     """
-    if program.is_dot_product and given_bytes == result_bytes == 8:          # nothing is divided: narrow words, copied twice, take 17 % longer
+    # nothing is divided: narrow words, copied twice, take 17 % longer
+    if program.is_dot_product and given_bytes == result_bytes == 8:
         bits = 64
     writer = _Writer(program, bits)
     if result_bytes and program.direction != "delinearize":
@@ -67,7 +72,7 @@ class _Part(NamedTuple):
     weight: int
 
 
-_Term = tuple[int, Callable[[], int]]         # a weight, and what writes the number that it is of
+_Term = tuple[int, Callable[[], int]]  # a weight, and what writes the number that it is of
 
 
 class _Writer:
@@ -77,12 +82,14 @@ class _Writer:
         self.instructions, self.word = program.instructions, (1 << bits) - 1
         self.nodes: dict[Node, int] = {}
         self.kept: dict[int, int] = {}
-        holds: dict[int | None, int | None] = {None: None}            # the position of the number that a register holds
+        holds: dict[int | None, int | None] = {None: None}  # the position of the number that a register holds
         self.sums = []
         for position, instruction in enumerate(self.instructions):
             self.sums.append([_Part(holds[register], *quotient) for register, *quotient in instruction.terms])
             holds |= {} if instruction.register is None else {instruction.register: position}
-        self.loads = [position for position, instruction in enumerate(self.instructions) if instruction.load is not None]
+        self.loads = [
+            position for position, instruction in enumerate(self.instructions) if instruction.load is not None
+        ]
         for position, instruction in enumerate(self.instructions):
             if instruction.register is not None:
                 self.kept[position] = self.number(position)
@@ -101,15 +108,25 @@ class _Writer:
 
     def linear(self) -> int:
         """The linear index that comes out."""
-        return self._sum([_Part(position, *quotient) for position, instruction in enumerate(self.instructions) for quotient in instruction.adds])
+        return self._sum(
+            [
+                _Part(position, *quotient)
+                for position, instruction in enumerate(self.instructions)
+                for quotient in instruction.adds
+            ]
+        )
 
     def check(self, position: int, bound: int) -> None:
         """Compare the number of an instruction with its bound, or its digits where they are in what it is made of."""
         ways = [lambda: self.write("past", self.number(position), number=bound)]
         terms = sorted(part[1:] for part in self.sums[position])
-        limit = limit_in_place(terms, bound, self.word) if len({part.number for part in self.sums[position]}) == 1 else None
+        limit = (
+            limit_in_place(terms, bound, self.word) if len({part.number for part in self.sums[position]}) == 1 else None
+        )
         if limit is not None:
-            ways.append(lambda: self.write("past", self._in_place(self.sums[position][0].number, limit), number=limit.least))
+            ways.append(
+                lambda: self.write("past", self._in_place(self.sums[position][0].number, limit), number=limit.least)
+            )
         self._fewest(ways)
 
     def _in_place(self, number: int | None, limit: Limit) -> int:
@@ -121,8 +138,13 @@ class _Writer:
 
     def _sum(self, parts: list[_Part]) -> int:
         """The sum, in the way that adds the fewest nodes."""
-        return self._fewest([functools.partial(self._weighted, terms, is_cut)
-                             for terms in (self._spelled_out(parts), parts) for is_cut in (True, False)])
+        return self._fewest(
+            [
+                functools.partial(self._weighted, terms, is_cut)
+                for terms in (self._spelled_out(parts), parts)
+                for is_cut in (True, False)
+            ]
+        )
 
     def _fewest(self, ways: Iterable[Callable[[], int]]) -> int:
         """What the way gives that adds the fewest nodes, the first of them; only its nodes stay."""
@@ -134,7 +156,9 @@ class _Writer:
         return node
 
     def _spelled_out(self, parts: Iterable[_Part]) -> list[_Part]:
-        """The sum with quotients of the given linear index, and of numbers that are kept, in place of those of other numbers."""
+        """The sum with quotients of the given linear index, and of numbers that are kept, in place of those of other
+        numbers.
+        """
         weights: dict[tuple, int] = {}
         for number, divisor, weight in parts:
             for term in self._terms(number, divisor):
@@ -142,12 +166,16 @@ class _Writer:
         return [_Part(*quotient, weight) for quotient, weight in weights.items() if weight]
 
     def _terms(self, number: int | None, divisor: int) -> list[_Part]:
-        """A quotient of a number as a sum of quotients of what the number is made of, where there is one; else the quotient itself."""
+        """A quotient of a number as a sum of quotients of what the number is made of, where there is one; else the
+        quotient itself.
+        """
         if number is not None and number not in self.kept and number not in self.loads:
             terms = sorted(self.sums[number], key=lambda term: term.divisor)
             if divisor == 1:
                 return terms
-            found = divided([term[1:] for term in terms], divisor) if len({term.number for term in terms}) == 1 else None
+            found = (
+                divided([term[1:] for term in terms], divisor) if len({term.number for term in terms}) == 1 else None
+            )
             if found is not None:
                 return [_Part(terms[0].number, *quotient) for quotient in found]
         return [_Part(number, divisor, 1)]
@@ -158,8 +186,13 @@ class _Writer:
         for number in dict.fromkeys(part.number for part in parts):
             quotients = sorted(part[1:] for part in parts if part.number == number)
             used, moves = bit_fields(quotients, self.word) if is_cut else (0, {})
-            terms += [(weight, functools.partial(self._quotient, number, divisor)) for divisor, weight in quotients[used:]]
-            terms += [(1, functools.partial(self._moved, number, shift, mask)) for shift, mask in sorted(moves.items(), reverse=True)]
+            terms += [
+                (weight, functools.partial(self._quotient, number, divisor)) for divisor, weight in quotients[used:]
+            ]
+            terms += [
+                (1, functools.partial(self._moved, number, shift, mask))
+                for shift, mask in sorted(moves.items(), reverse=True)
+            ]
         if not terms:
             return self.write("fill", number=0)
         totals = [(_sign(chain), functools.partial(self._factored, chain)) for chain in chains(terms)]
@@ -182,7 +215,7 @@ class _Writer:
         return self._times(total, abs(before))
 
     def _times(self, node: int, factor: int) -> int:
-        factor &= self.word                                # words wrap: 7 * 2**32 + 5 times a number is 5 times it
+        factor &= self.word  # words wrap: 7 * 2**32 + 5 times a number is 5 times it
         if factor == 1:
             return node
         if factor.bit_count() != 1:
@@ -198,10 +231,13 @@ class _Writer:
         return self.write("shift_right", value, number=divisor.bit_length() - 1)
 
     def _moved(self, number: int | None, shift: int, mask: int) -> int:
-        """value >> shift & mask, to the left where the shift is negative; a mask that takes nothing away is left out."""
+        """value >> shift & mask, to the left where the shift is negative; a mask that takes nothing away is left
+        out.
+        """
         value = self._quotient(number, 1 << shift) if shift > 0 else self._times(self.number(number), 1 << -shift)
         rest = self.word >> shift if shift > 0 else self.word << -shift & self.word
         return value if mask & rest == rest else self.write("mask", value, number=mask)
+
 
 def _sign(chain: list[_Term]) -> int:
     return 1 if any(weight > 0 for weight, _ in chain) else -1

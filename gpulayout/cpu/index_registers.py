@@ -1,8 +1,10 @@
-"""Where the operations of a host program keep their results: in as few arrays as possible, so that a block stays in the cache.
+"""Where the operations of a host program keep their results: in as few arrays as possible, so that a block stays in the
+cache.
 
-An operation writes into the row of the result that it is for, else over an operand that nothing needs afterwards, else into an
-array that is free, else into a new one.
+An operation writes into the row of the result that it is for, else over an operand that nothing needs afterwards, else
+into an array that is free, else into a new one.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -41,7 +43,8 @@ class HostOp(NamedTuple):
 def with_registers(nodes: Sequence[Node], rows: int) -> tuple[tuple[HostOp, ...], int]:
     """Operations for all nodes that are needed, and the number of registers.
 
-    rows    registers 0..rows-1 are rows of the result: what is stored there is computed there, when it is computed at all
+    rows    registers 0..rows-1 are rows of the result: what is stored there is computed there, when it is computed at
+    all
 
     Registers of given arrays may be the caller's memory, and are written by nothing else.
     """
@@ -49,13 +52,15 @@ def with_registers(nodes: Sequence[Node], rows: int) -> tuple[tuple[HostOp, ...]
     last_use = {operand: position for position in needed for operand in nodes[position][1:3] if operand is not None}
     direct = _rows_written_directly(nodes, rows, last_use)
     place: dict[int, int] = {}
-    free: dict[bool, list[int]] = {True: [], False: []}             # those of given arrays, and the others
+    free: dict[bool, list[int]] = {True: [], False: []}  # those of given arrays, and the others
     ops, count = [], rows
     for position in needed:
         kind, left, right, number = nodes[position]
         if kind == "store" and direct.get(left) == number:
             continue
-        dying = [operand for operand in dict.fromkeys((left, right)) if operand is not None and last_use[operand] == position]
+        dying = [
+            operand for operand in dict.fromkeys((left, right)) if operand is not None and last_use[operand] == position
+        ]
         for operand in dying:
             if place[operand] >= rows:
                 free[nodes[operand].kind == "load"].append(place[operand])
@@ -84,7 +89,8 @@ def _needed(nodes: Sequence[Node]) -> list[int]:
 def _rows_written_directly(nodes: Sequence[Node], rows: int, last_use: dict[int, int]) -> dict[int, int]:
     """The row that a node's operation writes; given arrays, and rows that equal another, are copied.
 
-    A row takes a running total from its first operation on: for every node in it, one operand that only that node needs.
+    A row takes a running total from its first operation on: for every node in it, one operand that only that node
+    needs.
     """
     found: dict[int, int] = {}
     for kind, left, _, number in nodes:
@@ -93,6 +99,15 @@ def _rows_written_directly(nodes: Sequence[Node], rows: int, last_use: dict[int,
     for total, row in list(found.items()):
         while total is not None:
             found[total] = row
-            total = next((operand for operand in nodes[total][1:3] if operand is not None and nodes[operand].kind != "load" and
-                          operand not in found and last_use[operand] == total), None)
+            total = next(
+                (
+                    operand
+                    for operand in nodes[total][1:3]
+                    if operand is not None
+                    and nodes[operand].kind != "load"
+                    and operand not in found
+                    and last_use[operand] == total
+                ),
+                None,
+            )
     return found

@@ -1,8 +1,9 @@
 """Index conversion on the CPU: the operations of a `HostProgram`, each for a block of indices at once.
 
-Numbers are unsigned words that wrap, as in the kernel.  Every operation writes into arrays that a thread allocates once, or into
-the result, when its words are as wide.
+Numbers are unsigned words that wrap, as in the kernel.  Every operation writes into arrays that a thread allocates
+once, or into the result, when its words are as wide.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -12,8 +13,15 @@ import numpy as np
 from gpulayout.cpu.index_operations import HostProgram, host_program
 from gpulayout.moves.index_program import IndexProgram
 
-FUNCTIONS = {"add": np.add, "subtract": np.subtract, "divide": np.floor_divide, "multiply": np.multiply, "shift_left": np.left_shift,
-             "shift_right": np.right_shift, "mask": np.bitwise_and}
+FUNCTIONS = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "divide": np.floor_divide,
+    "multiply": np.multiply,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+    "mask": np.bitwise_and,
+}
 
 
 class Scratch:
@@ -24,11 +32,16 @@ class Scratch:
         self.known: dict[tuple[bool, int, int], tuple[HostProgram, np.ndarray]] = {}
 
     def carry_out(self, given: Sequence[np.ndarray], rows: Sequence[np.ndarray], is_checked: bool) -> np.ndarray | None:
-        """Write the rows of the result, if any; where a number is past its bound, or None where none is, or without `is_checked`."""
+        """Write the rows of the result, if any; where a number is past its bound, or None where none is, or without
+        `is_checked`.
+        """
         variant = is_checked, given[0].itemsize if given else 0, rows[0].itemsize if rows else 0
         if variant not in self.known:
             host = host_program(self.program, self.program.index_bits, *variant)
-            self.known[variant] = host, np.empty((host.registers - host.rows, self.size), np.uint32 if host.bits == 32 else np.uint64)
+            self.known[variant] = (
+                host,
+                np.empty((host.registers - host.rows, self.size), np.uint32 if host.bits == 32 else np.uint64),
+            )
         host, registers = self.known[variant]
         length = len((given or rows)[0])
         numbers = [row.view(registers.dtype) for row in rows] if host.rows else []
@@ -37,15 +50,20 @@ class Scratch:
 
 
 def linear_of(program: IndexProgram, scratch: Scratch, inside: Iterable[np.ndarray], linear: np.ndarray) -> None:
-    """Write linear indices of coordinates; `inside` gives those of one dimension after the other, and all are in bounds."""
+    """Write linear indices of coordinates; `inside` gives those of one dimension after the other, and all are in
+    bounds.
+    """
     scratch.carry_out(list(inside), [linear], False)
 
 
-def padding_of(program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None,
-               is_checked: bool = True) -> np.ndarray | None:
-    """Where linear indices, all of them in the buffer, point at padding; None where nothing does, or without `is_checked`.
+def padding_of(
+    program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None, is_checked: bool = True
+) -> np.ndarray | None:
+    """Where linear indices, all of them in the buffer, point at padding; None where nothing does, or without
+    `is_checked`.
 
-    result    other memory, gets what the program gives for them, coordinates or linear indices; those of padding are meaningless
+    result    other memory, gets what the program gives for them, coordinates or linear indices; those of padding are
+    meaningless
     """
     is_checked = is_checked and program.has_bounds
     if result is None and not is_checked:
@@ -54,21 +72,25 @@ def padding_of(program: IndexProgram, scratch: Scratch, linear: np.ndarray, resu
     return scratch.carry_out([linear], rows, is_checked)
 
 
-def _carry_out(host: HostProgram, numbers: list[np.ndarray], given: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> np.ndarray | None:
-    """See `Scratch.carry_out`; `numbers` are the registers, and one of a given array with words as wide becomes the array itself."""
+def _carry_out(
+    host: HostProgram, numbers: list[np.ndarray], given: Sequence[np.ndarray], rows: Sequence[np.ndarray]
+) -> np.ndarray | None:
+    """See `Scratch.carry_out`; `numbers` are the registers, and one of a given array with words as wide becomes the
+    array itself.
+    """
     found, word = None, numbers[0].dtype.type if numbers else None
     for kind, into, left, right, number in host.ops:
         if kind in FUNCTIONS:
             FUNCTIONS[kind](numbers[left], word(number) if right is None else numbers[right], out=numbers[into])
         elif kind == "past":
-            if numbers[left].max(initial=0) >= number:               # a third of a comparison that mostly finds nothing
+            if numbers[left].max(initial=0) >= number:  # a third of a comparison that mostly finds nothing
                 past = numbers[left] >= word(number)
                 found = past if found is None else np.logical_or(found, past, out=found)
         elif kind == "store":
             np.copyto(rows[number], numbers[left], casting="unsafe")
         elif kind == "fill":
             numbers[into].fill(number)
-        elif given[number].itemsize == numbers[into].itemsize:       # read where it lies: copied, +22 %
+        elif given[number].itemsize == numbers[into].itemsize:  # read where it lies: copied, +22 %
             numbers[into] = given[number].view(word)
         else:
             np.copyto(numbers[into], given[number], casting="unsafe")

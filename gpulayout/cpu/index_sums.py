@@ -1,15 +1,18 @@
-"""Sums of quotients in few operations: quotients that are fields of bits are moved, the others factored by their weights.
+"""Sums of quotients in few operations: quotients that are fields of bits are moved, the others factored by their
+weights.
 
-A sum of value // divisor * weight whose divisors divide each other is a sum of digits, each with a weight of its own: the quotient's, and
-what the divisors below left over.  The columns of f32[4096,4096]{1,0:T(8,128)} are two digits of the place:
+A sum of value // divisor * weight whose divisors divide each other is a sum of digits, each with a weight of its own:
+the quotient's, and what the divisors below left over.  The columns of f32[4096,4096]{1,0:T(8,128)} are two digits of
+the place:
 
     place - place // 128 * 128 + place // 1024 * 128 - place // 32768 * 4096 == place % 128 * 1 + place // 1024 % 32 * 128
 
-Digits are fields of bits when steps and weights are powers of two, and the sum moves them.  Those that move equally far take one
-shift and one mask, whatever lies between them:
+Digits are fields of bits when steps and weights are powers of two, and the sum moves them.  Those that move equally far
+take one shift and one mask, whatever lies between them:
 
     column = place & 127 | place >> 3 & 3968
 """
+
 from __future__ import annotations
 
 import itertools
@@ -26,7 +29,8 @@ class Digit(NamedTuple):
 
 
 def digits_of(terms: Sequence[tuple[int, int]]) -> list[Digit]:
-    """The digits of a sum of terms (divisor, weight) by step, as long as the divisors divide each other; then come terms that are left.
+    """The digits of a sum of terms (divisor, weight) by step, as long as the divisors divide each other; then come
+    terms that are left.
 
     >>> digits_of([(128, 1), (1024, -8), (32768, 8)])
     [Digit(step=128, extent=8, weight=1), Digit(step=1024, extent=32, weight=0), Digit(step=32768, extent=0, weight=8)]
@@ -44,7 +48,8 @@ def digits_of(terms: Sequence[tuple[int, int]]) -> list[Digit]:
 
 
 def bit_fields(terms: Sequence[tuple[int, int]], word: int) -> tuple[int, dict[int, int]]:
-    """How many terms (divisor, weight), in the order of their divisors, do nothing but move bits, and what moves: masks by shifts.
+    """How many terms (divisor, weight), in the order of their divisors, do nothing but move bits, and what moves: masks
+    by shifts.
 
     A field is value >> shift & mask, with a negative shift to the left; `word` is the word of ones.
 
@@ -58,7 +63,7 @@ def bit_fields(terms: Sequence[tuple[int, int]], word: int) -> tuple[int, dict[i
     for number, (step, extent, weight) in enumerate(fields, 1):
         if weight:
             shift = step.bit_length() - weight.bit_length()
-            field = (extent * weight if number < len(fields) else word + 1) - weight       # the last one has no end
+            field = (extent * weight if number < len(fields) else word + 1) - weight  # the last one has no end
             moves[shift] = moves.get(shift, 0) | field & word
     return len(fields), moves
 
@@ -109,10 +114,12 @@ class Limit(NamedTuple):
 
 
 def limit_in_place(terms: Sequence[tuple[int, int]], bound: int, word: int) -> Limit | None:
-    """Where the sum of terms (divisor, weight) by step is not below a bound, told by its digits where they are; None where they cannot.
+    """Where the sum of terms (divisor, weight) by step is not below a bound, told by its digits where they are; None
+    where they cannot.
 
-    They are as good as the sum when they stand in the same order, and what lies between them is masked away.  A column of
-    f32[4096,3999]{1,0:T(8,128)} is padding, 3999 being 31 * 128 + 31, when place & 31 * 1024 + 127 >= 31 * 1024 + 31:
+    They are as good as the sum when they stand in the same order, and what lies between them is masked away.  A column
+    of f32[4096,3999]{1,0:T(8,128)} is padding, 3999 being 31 * 128 + 31, when place & 31 * 1024 + 127 >= 31 * 1024 +
+    31:
 
     >>> limit_in_place([(1, 1), (128, -128), (1024, 128), (32768, -4096)], 3999, 2**32 - 1)
     Limit(modulus=0, mask=31871, least=31775)
@@ -126,7 +133,7 @@ def limit_in_place(terms: Sequence[tuple[int, int]], bound: int, word: int) -> L
         if digit_weight not in (0, weight) or step & (step - 1):
             return None
         if digit_weight:
-            is_last = number == len(digits)                       # the only one whose extent is not a power of two, or no limit
+            is_last = number == len(digits)  # the only one whose extent is not a power of two, or no limit
             end = 0 if is_last and extent & (extent - 1) else step * extent
             part = bound // weight if is_last else bound // weight % extent
             limit = Limit(0 if end else step * extent, limit.mask | (end or word + 1) - step, limit.least + part * step)

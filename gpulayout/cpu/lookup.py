@@ -1,4 +1,5 @@
 """Moves that look every place up, on the CPU: numbers of places to places in the source, a block at a time."""
+
 from __future__ import annotations
 
 import functools
@@ -14,13 +15,14 @@ from gpulayout.cpu.views import strided_view, word_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.lookup_move import LookupMove
 
-BLOCK = 1 << 16              # places, as long as what all threads hold together fits SCRATCH_BYTES
-SHARE = 1 << 18              # places from which on another thread is worth its start
+BLOCK = 1 << 16  # places, as long as what all threads hold together fits SCRATCH_BYTES
+SHARE = 1 << 18  # places from which on another thread is worth its start
 
 
 class HostLookup(NamedTuple):
-    """The move, how many threads there are to share it, the places in a block, a multiple of 8, so that no two blocks share a byte,
-    how many blocks, and the least for a thread."""
+    """The move, how many threads there are to share it, the places in a block, a multiple of 8, so that no two blocks
+    share a byte, how many blocks, and the least for a thread.
+    """
 
     move: LookupMove
     threads: int
@@ -35,11 +37,15 @@ class HostLookup(NamedTuple):
 
     def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between whole arrays, the only piece; one with strides of its own has the logical dimensions."""
-        share(functools.partial(_move_blocks, self.move, source, target, self.block), self.count, self.share, self.threads)
+        share(
+            functools.partial(_move_blocks, self.move, source, target, self.block), self.count, self.share, self.threads
+        )
 
     def describe(self) -> str:
         """What is done, in words."""
-        return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (self.move.target_bits < 8)
+        return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (
+            self.move.target_bits < 8
+        )
 
     def as_json(self) -> dict:
         """What is done, as plain values."""
@@ -59,21 +65,23 @@ def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block
     program, word = move.program, word_of(move.itemsize)
     size = min(move.place_count, block)
     scratch = index_run.Scratch(program, size)
-    places = np.empty(size, np.int32 if program.index_bits == 32 else np.int64)           # signed: strides may be negative
+    places = np.empty(size, np.int32 if program.index_bits == 32 else np.int64)  # signed: strides may be negative
     pad = np.frombuffer(move.pad, word)[0]
     for begin in range(first * block, min(last * block, move.place_count), block):
         end = min(begin + block, move.place_count)
-        found = places[:end - begin]
+        found = places[: end - begin]
         padding = index_run.padding_of(program, scratch, np.arange(begin, end, dtype=places.dtype), found)
         if padding is not None:
-            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)          # one that can be read
+            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # one that can be read
         values = _read(move, source, found, word)
         if padding is not None:
             values[padding] = pad
         if move.target_bits < 8:
-            values = np.append(values, np.zeros(-values.size % 8, word))                  # a whole number of bytes
+            values = np.append(values, np.zeros(-values.size % 8, word))  # a whole number of bytes
             count = -(-(end - begin) * move.target_bits // 8)
-            strided_view(target, word, (count,), begin * move.target_bits // 8, (1,))[...] = packed(values, move.target_bits)[:count]
+            strided_view(target, word, (count,), begin * move.target_bits // 8, (1,))[...] = packed(
+                values, move.target_bits
+            )[:count]
         elif move.is_apart:
             target.view(word).flat[begin:end] = values
         else:
@@ -84,10 +92,10 @@ def _read(move: LookupMove, source: np.ndarray, places: np.ndarray, word: np.dty
     """The elements at these places of the source, in the low bits of a byte where a side is packed."""
     low, high = move.source_span
     if not move.element_count:
-        return np.zeros(len(places), word)                     # all of them are padding
+        return np.zeros(len(places), word)  # all of them are padding
     if move.source_bits < 8:
         return slots_at(strided_view(source, word, (high,), 0, (1,)), places, move.source_bits)
-    values = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))[places - low]              # every address
+    values = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))[places - low]  # every address
     if move.bits < 8:
         values &= (1 << move.bits) - 1
     return values

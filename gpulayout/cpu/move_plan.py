@@ -1,4 +1,5 @@
 """The plan of a move for NumPy: one table says who plans which kind of move."""
+
 from __future__ import annotations
 
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ _PLANNERS: dict[type, Any] = {Move: host_plan, PackedMove: packed_plan_of, Looku
 class MovePlan(Protocol):
     """What every kind of plan does."""
 
-    most_threads: int                    # that the move is worth; 1 where others need not be asked for
+    most_threads: int  # that the move is worth; 1 where others need not be asked for
 
     def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays, from so many bytes after the first element of each."""

@@ -1,9 +1,11 @@
-"""How NumPy carries out a packed move: chunks of the target that fit the cache, an element in each byte of a scratch array.
+"""How NumPy carries out a packed move: chunks of the target that fit the cache, an element in each byte of a scratch
+array.
 
-A chunk is a range of slots, a multiple of 8 long, so that no two chunks share a byte of the target.  It is read in parts of one
-shift each, see `packed_stretches`.  Short odd axes make more parts than it is worth; then bytes are looked up by the number of each
-slot.
+A chunk is a range of slots, a multiple of 8 long, so that no two chunks share a byte of the target.  It is read in
+parts of one shift each, see `packed_stretches`.  Short odd axes make more parts than it is worth; then bytes are looked
+up by the number of each slot.
 """
+
 from __future__ import annotations
 
 import math
@@ -14,16 +16,18 @@ from gpulayout.cpu.packed_stretches import periods
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import Turn, turned
 
-_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16        # slots
-_MOST_SLOTS = 3 << 19        # of the chunks of all threads: with what is made on the way, 4 MB
-_LEAST_TURNED = 1 << 14      # slots: below, all the calls for a cache block take longer
-_MOST_ROWS = 16              # of a block: more take more calls than they save
-_TURNED_RUN, _TURNED_BYTES = 256, 1 << 19                               # blocks along the source, bytes of scratch for a cache block
-_LEAST_PART = 2000           # elements: a part takes about as long as looking so many up
+_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots
+_MOST_SLOTS = 3 << 19  # of the chunks of all threads: with what is made on the way, 4 MB
+_LEAST_TURNED = 1 << 14  # slots: below, all the calls for a cache block take longer
+_MOST_ROWS = 16  # of a block: more take more calls than they save
+_TURNED_RUN, _TURNED_BYTES = 256, 1 << 19  # blocks along the source, bytes of scratch for a cache block
+_LEAST_PART = 2000  # elements: a part takes about as long as looking so many up
 
 
 def packed_plan_of(move: PackedMove, threads: int = 1) -> PackedPlan:
-    """The plan of a packed move for NumPy, with up to so many threads, whose scratch arrays together have 4 MB at most."""
+    """The plan of a packed move for NumPy, with up to so many threads, whose scratch arrays together have 4 MB at
+    most.
+    """
     alone = _plan_for(move, 1)
     threads = min(threads, alone.count)
     return _plan_for(move, threads) if threads > 1 else alone

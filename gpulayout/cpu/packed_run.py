@@ -1,4 +1,5 @@
 """Packed moves on the CPU: a chunk of the target at a time, spread to bytes, moved, and packed again."""
+
 from __future__ import annotations
 
 import functools
@@ -22,10 +23,9 @@ _BYTE = word_of(1)
 class PackedPlan(NamedTuple):
     """How large the chunks are, and whether slots are looked up one by one instead of read in parts.
 
-    move        what is carried out
-    threads     how many there are to share it
-    in_place    elements are spread where they belong, without a scratch array: a byte for each, without gaps
-    turn        the move in blocks of whole words, if it is one: then a chunk is a cache block of them, so many along each of its axes
+    move        what is carried out threads     how many there are to share it in_place    elements are spread where
+    they belong, without a scratch array: a byte for each, without gaps turn        the move in blocks of whole words,
+    if it is one: then a chunk is a cache block of them, so many along each of its axes
     """
 
     move: PackedMove
@@ -52,34 +52,55 @@ class PackedPlan(NamedTuple):
         """Move between two arrays, from so many bytes after the first element of each."""
         if self.move.slots:
             work = _turn_cache_blocks if self.turn else _move_chunks
-            share(functools.partial(work, self, Memory(source, source_offset), Memory(target, target_offset)), self.count, 1, self.threads)
+            share(
+                functools.partial(work, self, Memory(source, source_offset), Memory(target, target_offset)),
+                self.count,
+                1,
+                self.threads,
+            )
 
     def describe(self) -> str:
         """What is done, in words."""
         if self.turn:
             return f"{self.turn.side} x {self.turn.side} blocks turned in cache blocks of up to {counted(self.chunk, 'element')}"
-        way = "looked up one by one" if self.looked_up else "spread to bytes by shifts" if self.move.source_bits < 8 else "copied"
-        return f"chunks of up to {counted(min(self.chunk, self.move.slots), 'element')}, {way}" + ", then packed" * (self.move.target_bits < 8)
+        way = (
+            "looked up one by one"
+            if self.looked_up
+            else "spread to bytes by shifts"
+            if self.move.source_bits < 8
+            else "copied"
+        )
+        return f"chunks of up to {counted(min(self.chunk, self.move.slots), 'element')}, {way}" + ", then packed" * (
+            self.move.target_bits < 8
+        )
 
     def as_json(self) -> dict:
         """What is done, as plain values."""
-        return {"chunk": self.chunk, "looked_up": self.looked_up, "blocks": self.turn and self.turn.side, "cache_block": self.cache_block or None}
+        return {
+            "chunk": self.chunk,
+            "looked_up": self.looked_up,
+            "blocks": self.turn and self.turn.side,
+            "cache_block": self.cache_block or None,
+        }
 
 
 def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
     move = plan.move
-    scratch = None if plan.in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)    # a whole number of bytes when packed
+    # a whole number of bytes when packed
+    scratch = None if plan.in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
         if plan.in_place:
             _read_chunk(plan, reading, begin, end, writing.view(_BYTE, (end - begin,), begin, (1,)))
             continue
-        scratch[end - begin:] = 0
-        _read_chunk(plan, reading, begin, end, scratch[:end - begin])
+        scratch[end - begin :] = 0
+        _read_chunk(plan, reading, begin, end, scratch[: end - begin])
         found, done = packed(scratch, move.target_bits), 0
         for slab in written(move, begin, end):
             count = math.prod(slab.shape)
-            writing.view(_BYTE, slab.shape, slab.target_offset, slab.target_strides)[...] = found[done:done + count].reshape(slab.shape)
+            writing.view(_BYTE, slab.shape, slab.target_offset, slab.target_strides)[...] = found[
+                done : done + count
+            ].reshape(slab.shape)
             done += count
 
 
@@ -138,7 +159,7 @@ def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
     words = places.view(word_of(per))
     words[...] = read
     for halving in reversed(range(per.bit_length() - 1)):
-        field, width = bits << halving, 8 << halving                 # elements that stay together, and the room they get
+        field, width = bits << halving, 8 << halving  # elements that stay together, and the room they get
         words |= words << (8 - bits << halving)
         words &= words.dtype.type(((1 << field) - 1) * ((1 << 8 * per) - 1) // ((1 << width) - 1))
 
@@ -157,10 +178,11 @@ def packed(values: np.ndarray, bits: int) -> np.ndarray:
     words = values.view(word_of(per))
     for halving in range(per.bit_length() - 1):
         words |= words >> (8 - bits << halving)
-    return words.astype(np.uint8)                        # the lowest byte
+    return words.astype(np.uint8)  # the lowest byte
 
 
 # ---- moves in square blocks of slots: rows of many blocks at once are swapped as kernels/bits_turn.cu swaps words ----
+
 
 def _turn_cache_blocks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
     """Cache block by cache block; the axes of arrays are those of the blocks, major first."""
@@ -175,7 +197,10 @@ def _turn_cache_blocks(plan: PackedPlan, reading: Memory, writing: Memory, first
         sizes = [min(axis.extent - start, step) for axis, start, step in zip(turn.axes, corner, cache_block)]
         inside = [max(min(axis.bound - start, size), 0) for axis, start, size in zip(turn.axes, corner, sizes)]
         from_start, to_start = (sum(map(int.__mul__, corner, side)) for side in steps)
-        places = [writing.view(word, tuple(sizes[::-1]), to_start + q * unit * turn.target_step, strides[1]) for q in range(turn.side)]
+        places = [
+            writing.view(word, tuple(sizes[::-1]), to_start + q * unit * turn.target_step, strides[1])
+            for q in range(turn.side)
+        ]
         if inside != sizes:
             for part in places:
                 part[...] = pad
@@ -193,13 +218,14 @@ def _turn_cache_blocks(plan: PackedPlan, reading: Memory, writing: Memory, first
 def _in_source_order(memory: np.ndarray, minor_first: Sequence[int]) -> np.ndarray:
     """A dense array of these sizes, major first, the second minor axis of which, that of the source, has stride 1."""
     along_target, along_source, *others = minor_first
-    dense = memory[:math.prod(minor_first)].reshape(*reversed(others), along_target, along_source)
+    dense = memory[: math.prod(minor_first)].reshape(*reversed(others), along_target, along_source)
     return dense.swapaxes(-1, -2)
 
 
 def _turn(rows: Sequence[np.ndarray], bits: int, spare: np.ndarray) -> None:
-    """Element q of the word in row p becomes element p of the word in row q, for each place of the rows: squares across the
-    diagonal are swapped, of half the size each time."""
+    """Element q of the word in row p becomes element p of the word in row q, for each place of the rows: squares across
+    the diagonal are swapped, of half the size each time.
+    """
     half, word = len(rows) // 2, spare.dtype.type
     while half:
         shift = word(half * bits)

@@ -1,12 +1,13 @@
 """A range of slots of a packed move as stretches along its axes, and the bytes that these are on both sides.
 
-In the axes of a move a range of slots is a few stretches: 5 x 3 places from number 3 to 11 are 3..4 of row 0, row 1, and 0..1 of
-row 2.
+In the axes of a move a range of slots is a few stretches: 5 x 3 places from number 3 to 11 are 3..4 of row 0, row 1,
+and 0..1 of row 2.
 
-NumPy reads bytes, not slots.  Along an axis whose stride is no whole number of bytes, neighbours lie at different bits, but
-every second one, or fourth or eighth, at the same: a stretch is read in as many parts, each of one shift.
-s4 rows of 3 slots: elements 0, 2 of rows 0, 2, 4, ... are bytes 0, 1, 3, 4, ... without a shift; 1 is byte 0 shifted by 4 bits.
+NumPy reads bytes, not slots.  Along an axis whose stride is no whole number of bytes, neighbours lie at different bits,
+but every second one, or fourth or eighth, at the same: a stretch is read in as many parts, each of one shift. s4 rows
+of 3 slots: elements 0, 2 of rows 0, 2, 4, ... are bytes 0, 1, 3, 4, ... without a shift; 1 is byte 0 shifted by 4 bits.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -68,7 +69,9 @@ def written(move: PackedMove, begin: int, end: int) -> Iterator[Slab]:
 
 
 def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(first coordinates, sizes), minor first, of the stretches that make up the places begin..end-1, in their order."""
+    """(first coordinates, sizes), minor first, of the stretches that make up the places begin..end-1, in their
+    order.
+    """
     if begin >= end:
         return
     *below, _ = extents
@@ -77,7 +80,7 @@ def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tupl
         return
     inner = math.prod(below)
     row, start = divmod(begin, inner)
-    if start or end - begin < inner:                     # up to the end of the row that it begins in
+    if start or end - begin < inner:  # up to the end of the row that it begins in
         for first, sizes in _ranges(below, start, min(inner, start + end - begin)):
             yield (*first, row), (*sizes, 1)
         yield from _ranges(extents, min((row + 1) * inner, end), end)
@@ -88,10 +91,18 @@ def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tupl
 
 
 def whole_bytes(move: PackedMove, stretch: Stretch) -> Slab | None:
-    """The bytes of the source that a stretch's elements are, whole and in their order; None where some are cut or turned."""
+    """The bytes of the source that a stretch's elements are, whole and in their order; None where some are cut or
+    turned.
+    """
     per = 8 // move.source_bits
     minor, *others = move.axes
-    if per == 1 or minor.source_stride != 1 or stretch.inside[0] % per or stretch.source % per or any(axis.source_stride % per for axis in others):
+    if (
+        per == 1
+        or minor.source_stride != 1
+        or stretch.inside[0] % per
+        or stretch.source % per
+        or any(axis.source_stride % per for axis in others)
+    ):
         return None
     shape = (*stretch.inside[:0:-1], stretch.inside[0] // per)
     return Slab(shape, (), stretch.source // per, (*(axis.source_stride // per for axis in reversed(others)), 1))
@@ -106,8 +117,11 @@ def parts(move: PackedMove, stretch: Stretch) -> Iterator[Part]:
         sizes = [-(-(size - residue) // period) for size, residue, period in zip(stretch.inside, residues, found)]
         strides = [axis.source_stride * period // per for axis, period in zip(move.axes, found)]
         slab = Slab(tuple(reversed(sizes)), (), slot // per, tuple(reversed(strides)))
-        yield Part(slot % per * move.source_bits, slab, tuple(slice(residue, size, period) for residue, size, period in
-                                                               zip(residues, stretch.inside, found)))
+        yield Part(
+            slot % per * move.source_bits,
+            slab,
+            tuple(slice(residue, size, period) for residue, size, period in zip(residues, stretch.inside, found)),
+        )
 
 
 def periods(move: PackedMove) -> list[int]:

@@ -11,6 +11,7 @@ NumPy copies in the order of the target, an element at a time.  What makes that 
 
 Large moves are shared by threads: block by block, or cut along one axis.
 """
+
 from __future__ import annotations
 
 import math
@@ -21,13 +22,13 @@ from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block_extents, needs_ca
 from gpulayout.cpu.strided_copy import Fill, HostPlan
 from gpulayout.moves.move import Axis, Move, Piece, Pieces, Slab
 
-SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save
-LONGEST_ELEMENT = 512        # bytes of a run that is moved as one element
-FILL_WHOLE_BYTES = 1024      # with less than this per run of padding, filling everything takes less time than the runs
-RECORD_BYTES = 32            # records of up to so many are written one channel after the other
-CHUNK_BYTES = 3 << 19        # of the target in a chunk
-SHORT_RUN = 64               # of pixels, from which on a loop over them beats one over the channels
-SHARE_BYTES = 1 << 19        # read or filled, from which on a thread is worth its start
+SMALL_BYTES = 1 << 16  # up to here the remedies cost more than they save
+LONGEST_ELEMENT = 512  # bytes of a run that is moved as one element
+FILL_WHOLE_BYTES = 1024  # with less than this per run of padding, filling everything takes less time than the runs
+RECORD_BYTES = 32  # records of up to so many are written one channel after the other
+CHUNK_BYTES = 3 << 19  # of the target in a chunk
+SHORT_RUN = 64  # of pixels, from which on a loop over them beats one over the channels
+SHARE_BYTES = 1 << 19  # read or filled, from which on a thread is worth its start
 
 
 def host_plan(move: Move, threads: int = 1) -> HostPlan:
@@ -39,16 +40,30 @@ def host_plan(move: Move, threads: int = 1) -> HostPlan:
     if not by_channels and move.bytes_read > SMALL_BYTES and needs_cache_blocks(itemsize, axes, order):
         block = cache_block_extents(itemsize, axes, order, threads)
         scratch = scratch_strides(itemsize, axes, order, block)[::-1]
-    slab = Slab(tuple(axis.bound for axis in reversed(axes)), tuple(axis.source_stride for axis in reversed(axes)), 0,
-                  tuple(axis.target_stride for axis in reversed(axes)))
-    return HostPlan(move, threads, itemsize, slab, by_channels, block and block[::-1], scratch, *_Cut.of(move, axes, block, by_channels), *_fills(move))
+    slab = Slab(
+        tuple(axis.bound for axis in reversed(axes)),
+        tuple(axis.source_stride for axis in reversed(axes)),
+        0,
+        tuple(axis.target_stride for axis in reversed(axes)),
+    )
+    return HostPlan(
+        move,
+        threads,
+        itemsize,
+        slab,
+        by_channels,
+        block and block[::-1],
+        scratch,
+        *_Cut.of(move, axes, block, by_channels),
+        *_fills(move),
+    )
 
 
 def _goes_by_channels(move: Move) -> bool:
     """Whether the target is made of short records of channels that lie elsewhere in the source.
 
-    Where they lie in records there as well, but of another length, records of 3 are still copied so: those of 3, 6 and 12
-    bytes are slow as elements.
+    Where they lie in records there as well, but of another length, records of 3 are still copied so: those of 3, 6 and
+    12 bytes are slow as elements.
     """
     axes = _axes(move)
     if move.bytes_read <= SMALL_BYTES or len(axes) < 2 or axes[0].target_stride != move.itemsize:
@@ -57,7 +72,13 @@ def _goes_by_channels(move: Move) -> bool:
     together = abs(channel.source_stride) <= abs(pixel.source_stride)
     near = pixel.target_stride <= NEAR_BYTES and pixel.bound >= SHORT_RUN
     if together:
-        return near and channel.bound == 3 and move.itemsize <= 4 and channel.source_stride == move.itemsize and pixel.source_stride <= NEAR_BYTES
+        return (
+            near
+            and channel.bound == 3
+            and move.itemsize <= 4
+            and channel.source_stride == move.itemsize
+            and pixel.source_stride <= NEAR_BYTES
+        )
     return near and channel.bound * move.itemsize <= RECORD_BYTES
 
 
@@ -67,11 +88,16 @@ def _axes(move: Move) -> tuple[Axis, ...]:
 
 
 def _long_elements(move: Move, allowed: bool) -> tuple[int, tuple[Axis, ...]]:
-    """(bytes of an element, axes of more than one element, minor first), the minor axis taken into the element if it fits."""
+    """(bytes of an element, axes of more than one element, minor first), the minor axis taken into the element if it
+    fits.
+    """
     axes = _axes(move)
     if allowed and len(axes) > 1 and move.bytes_read > SMALL_BYTES:
         minor = axes[0]
-        if minor.source_stride == minor.target_stride == move.itemsize and minor.bound * move.itemsize <= LONGEST_ELEMENT:
+        if (
+            minor.source_stride == minor.target_stride == move.itemsize
+            and minor.bound * move.itemsize <= LONGEST_ELEMENT
+        ):
             return minor.bound * move.itemsize, axes[1:]
     return move.itemsize, axes
 
@@ -96,11 +122,18 @@ class _Cut(NamedTuple):
         chunked = weight > CHUNK_BYTES and (by_channels or move.is_padded)
         fine = CHUNK_BYTES if chunked else weight // 64
         # Never the channels: there are up to RECORD_BYTES of them, and SHORT_RUN pixels or more.
-        k = next((k for k in reversed(range(len(axes))) if axes[k].bound * fine >= weight), max(range(len(axes)), key=lambda k: axes[k].bound))
+        k = next(
+            (k for k in reversed(range(len(axes))) if axes[k].bound * fine >= weight),
+            max(range(len(axes)), key=lambda k: axes[k].bound),
+        )
         count = axes[k].extent
-        return _Cut(len(axes) - 1 - k, len(move.axes) - 1 - move.axes.index(axes[k]),
-                    max(CHUNK_BYTES * count // weight, 1) if chunked else 0, count,
-                    _share(count, weight) if weight >= 2 * SHARE_BYTES else 0)
+        return _Cut(
+            len(axes) - 1 - k,
+            len(move.axes) - 1 - move.axes.index(axes[k]),
+            max(CHUNK_BYTES * count // weight, 1) if chunked else 0,
+            count,
+            _share(count, weight) if weight >= 2 * SHARE_BYTES else 0,
+        )
 
 
 def _share(count: int, weight: int) -> int:
@@ -144,8 +177,12 @@ def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
 
     Runs of one place between long runs of elements do not count: NumPy fills them in one loop with a stride.
     """
-    runs = sum(math.prod(slab.shape[:-1]) for move in fills for slab in move.padding_slabs
-               if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES)
+    runs = sum(
+        math.prod(slab.shape[:-1])
+        for move in fills
+        for slab in move.padding_slabs
+        if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES
+    )
     return runs > 1 and sum(piece.move.bytes_written for piece in pieces) < FILL_WHOLE_BYTES * runs
 
 

@@ -1,4 +1,5 @@
 """The CPU backend: the same plans with NumPy alone."""
+
 from __future__ import annotations
 
 import contextlib
@@ -16,16 +17,23 @@ from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.backend import Job
 from gpulayout.moves.move import Move, Pieces
 
-Planned = tuple[tuple[MovePlan, int, int], ...]          # what is done, and where it begins in the source and in the target
+Planned = tuple[tuple[MovePlan, int, int], ...]  # what is done, and where it begins in the source and in the target
 
 
 class _Described:
-    """Foreign memory as NumPy takes it, elements as opaque bytes; arrays over it keep this object alive, and with it the owner."""
+    """Foreign memory as NumPy takes it, elements as opaque bytes; arrays over it keep this object alive, and with it
+    the owner.
+    """
 
     def __init__(self, memory: ForeignMemory):
         self.owner = memory.owner
-        self.__array_interface__ = {"version": 3, "shape": memory.shape, "strides": memory.strides,
-                                    "typestr": f"|V{memory.dtype.itemsize}", "data": (memory.address, memory.read_only)}
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": memory.shape,
+            "strides": memory.strides,
+            "typestr": f"|V{memory.dtype.itemsize}",
+            "data": (memory.address, memory.read_only),
+        }
 
 
 class HostMoves:
@@ -36,11 +44,15 @@ class HostMoves:
     def __init__(self, pieces: Pieces):
         self.pieces = pieces
         self._alone = _planned(pieces, 1)
-        self._shared = 1, self._alone                    # the plans for the number of threads that was last asked for
+        self._shared = 1, self._alone  # the plans for the number of threads that was last asked for
         self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
 
-    def carry_out(self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None) -> None:
-        """See `Prepared.carry_out`; how many threads there are is asked once, and only where the work is enough for two."""
+    def carry_out(
+        self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None
+    ) -> None:
+        """See `Prepared.carry_out`; how many threads there are is asked once, and only where the work is enough for
+        two.
+        """
         plans = self._plans_for(thread_count() if threads is None else threads) if self._asks else self._alone
         for plan, source_offset, target_offset in plans:
             plan.carry_out(source, source_offset, target, target_offset)
@@ -57,7 +69,9 @@ class HostMoves:
 
 
 def _planned(pieces: Pieces, threads: int) -> Planned:
-    """The pieces in the order in which NumPy does them; equal moves share a plan, for tiles cut an array into thousands of pieces."""
+    """The pieces in the order in which NumPy does them; equal moves share a plan, for tiles cut an array into thousands
+    of pieces.
+    """
     plans: dict[Move, MovePlan] = {}
     found = []
     for move, source_offset, target_offset in host_pieces(pieces):
@@ -76,11 +90,13 @@ class NumpyBackend:
         return dlpack.dlpack_memory(given, (dlpack.CPU, dlpack.PINNED))
 
     def adopt(self, memory: ForeignMemory) -> np.ndarray:
-        if not memory.size:                      # it may have no address
+        if not memory.size:  # it may have no address
             return np.empty(memory.shape, memory.dtype)
         return np.asarray(_Described(memory)).view(memory.dtype)
 
-    def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: object = None) -> np.ndarray:
+    def array(
+        self, values: object, dtype: np.dtype | None, order: str | None = None, like: object = None
+    ) -> np.ndarray:
         return np.array(values, dtype, order=order)
 
     def on_device_of(self, array: np.ndarray) -> contextlib.AbstractContextManager[object]:
@@ -105,19 +121,20 @@ class NumpyBackend:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
 
     def contiguous(self, array: np.ndarray) -> np.ndarray:
-        return array                             # indices are read wherever they lie
+        return array  # indices are read wherever they lie
 
-    max_operands, linearize_broadcast = 0, None          # index arrays that broadcast are stacked first
+    max_operands, linearize_broadcast = 0, None  # index arrays that broadcast are stacked first
 
     def prepare(self, pieces: Pieces) -> HostMoves:
         return HostMoves(pieces)
 
     def prepare_jobs(self, jobs: Sequence[Job]) -> Callable[[], None]:
-        threads = thread_count()                 # a wrong number is refused before the first job writes
+        threads = thread_count()  # a wrong number is refused before the first job writes
 
         def carry_out() -> None:
             for job in jobs:
                 job.prepared.carry_out(job.source, job.target, threads=threads)
+
         return carry_out
 
     prepare_conversion = HostConversion

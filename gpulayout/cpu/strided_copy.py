@@ -2,6 +2,7 @@
 
 `plan` decides which; here it is done and put into words.
 """
+
 from __future__ import annotations
 
 import functools
@@ -25,8 +26,8 @@ from gpulayout.moves.texts import tile_text
 class Fill(NamedTuple):
     """Places that get the padding value.
 
-    slab     their places, axes as in the move, major first
-    share    the least number of places along the major axis for a thread, where it is not filled chunk by chunk; 0 for none
+    slab     their places, axes as in the move, major first share    the least number of places along the major axis for
+    a thread, where it is not filled chunk by chunk; 0 for none
     """
 
     slab: Slab
@@ -91,12 +92,18 @@ class HostPlan:
         elif fills or self.by_channels:
             _copy_whole(reading, writing, self, fills)
         else:
-            writing[...] = reading               # np.copyto without its dispatch, which would be a tenth of a small move
+            writing[...] = reading  # np.copyto without its dispatch, which would be a tenth of a small move
 
     def _padding(self, target: np.ndarray, offset: int) -> list[_Padding]:
         _, word, pad = self._words
-        return [_Padding(strided_view(target, word, fill.slab.shape, offset + fill.slab.target_offset, fill.slab.target_strides), pad, fill)
-                for fill in self.fills]
+        return [
+            _Padding(
+                strided_view(target, word, fill.slab.shape, offset + fill.slab.target_offset, fill.slab.target_strides),
+                pad,
+                fill,
+            )
+            for fill in self.fills
+        ]
 
     def describe(self) -> str:
         """What is done, in words."""
@@ -112,11 +119,20 @@ class HostPlan:
         return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
 
     def as_json(self) -> dict:
-        """What is done, as plain values: a copy over axes that may be fewer than the move's, in elements that may be larger, and fills."""
+        """What is done, as plain values: a copy over axes that may be fewer than the move's, in elements that may be
+        larger, and fills.
+        """
         axes = zip(*(values[::-1] for values in (self.slab.shape, self.slab.source_strides, self.slab.target_strides)))
-        return {"element_bytes": self.itemsize, "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
-                "cache_block": self.cache_block and self.cache_block[::-1], "by_channels": self.by_channels, "chunk_places": self.chunk,
-                "threads": self.most_threads, "fills": [math.prod(fill.slab.shape) for fill in self.fills], "fills_first": self.fills_first}
+        return {
+            "element_bytes": self.itemsize,
+            "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
+            "cache_block": self.cache_block and self.cache_block[::-1],
+            "by_channels": self.by_channels,
+            "chunk_places": self.chunk,
+            "threads": self.most_threads,
+            "fills": [math.prod(fill.slab.shape) for fill in self.fills],
+            "fills_first": self.fills_first,
+        }
 
 
 class _Padding(NamedTuple):
@@ -141,7 +157,9 @@ def _copy_whole(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: S
             places[...] = pad
 
 
-def _copy_part(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding], first: int, last: int) -> None:
+def _copy_part(
+    source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding], first: int, last: int
+) -> None:
     """What lies between two coordinates of the axis that threads share, chunk by chunk."""
     before, fill_before = (slice(None),) * plan.cut, (slice(None),) * plan.fill_cut
     for start in range(first, last, plan.chunk or last - first):
@@ -153,8 +171,13 @@ def _copy_part(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Se
 
 def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding]) -> None:
     """Cache blocks that threads share, and padding before or after all of them."""
-    copy = functools.partial(share, functools.partial(_copy_blocks, source, target, plan), plan.count, plan.share, plan.threads)
-    fill = [functools.partial(share, functools.partial(_fill_part, places, pad), len(places), fill.share, plan.threads) for places, pad, fill in fills]
+    copy = functools.partial(
+        share, functools.partial(_copy_blocks, source, target, plan), plan.count, plan.share, plan.threads
+    )
+    fill = [
+        functools.partial(share, functools.partial(_fill_part, places, pad), len(places), fill.share, plan.threads)
+        for places, pad, fill in fills
+    ]
     for work in (*fill, copy) if plan.fills_first else (copy, *fill):
         work()
 

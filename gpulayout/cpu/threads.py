@@ -13,6 +13,7 @@ waits for, and each step of a caller is one atomic operation or can be done twic
   that enters later finds no part and touches nothing.
 - A handler may also fork.  In the child no other thread is left, so the call waits for none and does all the work itself.
 """
+
 from __future__ import annotations
 
 import os
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 VARIABLE = "GPULAYOUT_NUM_THREADS"
-MOST_THREADS = 1024          # that anyone may ask for
+MOST_THREADS = 1024  # that anyone may ask for
 
 
 class BadThreadCount(ValueError):
@@ -29,7 +30,9 @@ class BadThreadCount(ValueError):
 
 
 def thread_count() -> int:
-    """How many threads take part in a large move.  BadThreadCount when GPULAYOUT_NUM_THREADS is not a whole number of 1 or more."""
+    """How many threads take part in a large move.  BadThreadCount when GPULAYOUT_NUM_THREADS is not a whole number of 1
+    or more.
+    """
     return wanted_threads() or _usable_cores()
 
 
@@ -44,8 +47,9 @@ def wanted_threads() -> int | None:
 
 
 def share(work: Callable[[int, int], None], count: int, least: int, threads: int | None = None) -> None:
-    """Do work(first, last) for parts that make up 0..count-1, in as many threads as get at least `least` items each;
-    a `least` of 0 leaves all to the caller.  `threads` is how many there are; None asks `thread_count`, if the work is enough for two.
+    """Do work(first, last) for parts that make up 0..count-1, in as many threads as get at least `least` items each; a
+    `least` of 0 leaves all to the caller.  `threads` is how many there are; None asks `thread_count`, if the work is
+    enough for two.
 
     Returns when all of it is done.  The caller does the first part, and every part that no thread has begun by then, so
     callers never wait for each other.  After an error no further part is begun.  It is raised when no thread is at work
@@ -68,9 +72,9 @@ def share(work: Callable[[int, int], None], count: int, least: int, threads: int
         finally:
             call.close()
     finally:
-        call.close()                                 # once more, for an exception that arrived on the way into or out of the first
+        call.close()  # once more, for an exception that arrived on the way into or out of the first
     if call.error is not None:
-        error, call.error = call.error, None         # an error that its own traceback leads to would keep the arrays alive
+        error, call.error = call.error, None  # an error that its own traceback leads to would keep the arrays alive
         raise error
     if crew.is_lost:
         work(0, count)
@@ -82,9 +86,9 @@ class _Call:
     def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]], crew: _Crew) -> None:
         self.work: Callable[[int, int], None] | None = work
         self.crew = crew
-        self.waiting = parts                         # the next one last
-        self.inside: list[LockType] = []             # one lock for each thread at work, which holds it until it is done
-        self.error: BaseException | None = None      # to keep one needs no memory, of which there may be none
+        self.waiting = parts  # the next one last
+        self.inside: list[LockType] = []  # one lock for each thread at work, which holds it until it is done
+        self.error: BaseException | None = None  # to keep one needs no memory, of which there may be none
 
     def take_parts(self) -> None:
         """Do one part after the other until none is left."""
@@ -103,7 +107,7 @@ class _Call:
         self.inside.append(busy)
         try:
             self.take_parts()
-        except BaseException as error:               # the caller raises it when nobody writes any more
+        except BaseException as error:  # the caller raises it when nobody writes any more
             self.error = error
             self.waiting.clear()
         finally:
@@ -112,7 +116,9 @@ class _Call:
             self.crew.busy.remove(busy)
 
     def close(self) -> None:
-        """Let nobody begin a part, wait for those who have, and then raise what arrived meanwhile.  May be called again."""
+        """Let nobody begin a part, wait for those who have, and then raise what arrived meanwhile.  May be called
+        again.
+        """
         late = []
         while True:
             try:
@@ -121,7 +127,7 @@ class _Call:
                     if self.crew.is_lost:
                         break
                     busy.acquire()
-                self.work = None                     # an invitation that nobody has read yet keeps no arrays alive
+                self.work = None  # an invitation that nobody has read yet keeps no arrays alive
                 break
             except BaseException as error:
                 late.append(error)
@@ -133,10 +139,10 @@ class _Crew:
     """The threads of this process, and the calls they are invited to."""
 
     def __init__(self) -> None:
-        self.seats: dict[int, object] = {}           # which thread has which number
+        self.seats: dict[int, object] = {}  # which thread has which number
         self.invitations: SimpleQueue[_Call] = SimpleQueue()
-        self.busy: list[LockType] = []               # the locks of all threads at work, for whichever call
-        self.is_lost = False                         # in a forked child: these threads stayed with the parent
+        self.busy: list[LockType] = []  # the locks of all threads at work, for whichever call
+        self.is_lost = False  # in a forked child: these threads stayed with the parent
 
     def lose(self) -> None:
         """Say so to the calls under way, also to one that waits for a lock at this moment."""
@@ -148,7 +154,8 @@ class _Crew:
     def invite(self, call: _Call, guests: int, size: int) -> None:
         """Let other threads take part, out of a crew of `size`.  None come when Python is shutting down."""
         if self._start(size):
-            for _ in range(min(guests, MOST_THREADS - self.invitations.qsize())):      # they pile up while all threads are busy
+            # they pile up while all threads are busy
+            for _ in range(min(guests, MOST_THREADS - self.invitations.qsize())):
                 self.invitations.put(call)
 
     def _start(self, size: int) -> bool:
@@ -160,7 +167,8 @@ class _Crew:
             for seat in range(size):
                 if seat not in self.seats:
                     try:
-                        # Not threading.Thread: its start takes a lock, where a handler that starts one would wait for ever.
+                        # Not threading.Thread: its start takes a lock, where a handler that starts one would wait for
+                        # ever.
                         start_new_thread(self._serve, (seat,))
                     except RuntimeError:
                         return bool(self.seats)
@@ -172,7 +180,7 @@ class _Crew:
             return
         try:
             while True:
-                self.invitations.get().help()        # no name for the call: a waiting thread would keep its arrays alive
+                self.invitations.get().help()  # no name for the call: a waiting thread would keep its arrays alive
         finally:
             del self.seats[seat]
 

@@ -1,4 +1,5 @@
 """Memory seen as opaque words: what the CPU backend reads and writes through."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -15,7 +16,9 @@ def word_of(itemsize: int) -> np.dtype:
     return _WORDS.get(itemsize) or np.dtype(f"V{itemsize}")
 
 
-def strided_view(array: np.ndarray, word: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> np.ndarray:
+def strided_view(
+    array: np.ndarray, word: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]
+) -> np.ndarray:
     """A strided view of an array's memory, from its first element on; `offset` and `strides` in bytes."""
     flags = array.flags
     if flags.c_contiguous:
@@ -24,7 +27,13 @@ def strided_view(array: np.ndarray, word: np.dtype, shape: tuple[int, ...], offs
         return np.ndarray(shape, word, array.T, offset, strides)
     # Only logical arrays with strides of their own get here; they lend no buffer, so their memory goes by its address.
     address, read_only = array.__array_interface__["data"]
-    interface = {"version": 3, "data": (address + offset, read_only), "shape": shape, "strides": strides, "typestr": word.str}
+    interface = {
+        "version": 3,
+        "data": (address + offset, read_only),
+        "shape": shape,
+        "strides": strides,
+        "typestr": word.str,
+    }
     return np.asarray(SimpleNamespace(__array_interface__=interface, owner=array))
 
 

@@ -1,17 +1,29 @@
 """Pixels of few channels: stored pixel by pixel on one side and in planes, channel by channel, on the other."""
+
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work
-from gpulayout.gpu.launch import SHARED_TILE_BYTES, THREADS, Access, Kernel, KernelPlan, common_step, offset_bits, planned
+from gpulayout.gpu.launch import (
+    SHARED_TILE_BYTES,
+    THREADS,
+    Access,
+    Kernel,
+    KernelPlan,
+    common_step,
+    offset_bits,
+    planned,
+)
 from gpulayout.moves.move import Axis
 
 MOST_CHANNELS = 16
 _WARP = 32
 _MOST_CHUNKS = 8
-_CHANNELS = Kernel("channels", "channels.cu", "gpl_channels", shared_bytes=SHARED_TILE_BYTES, tile_text="{1} channels x {0} pixels")
+_CHANNELS = Kernel(
+    "channels", "channels.cu", "gpl_channels", shared_bytes=SHARED_TILE_BYTES, tile_text="{1} channels x {0} pixels"
+)
 
 
 def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
@@ -29,18 +41,35 @@ def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
     if channels < 2 or not (to_planes or to_pixels):
         return None, work
     axes, bits = (pixel, channel, *others), offset_bits(work.axes)
-    why = _too_large_or_short(work.width, channels, pixel.extent, bits) or _misaligned(work, channel, channels, to_planes)
+    why = _too_large_or_short(work.width, channels, pixel.extent, bits) or _misaligned(
+        work, channel, channels, to_planes
+    )
     if why:
         return None, work.because(f"no exchange in registers: {why}")
     chunks, chunk = chunks_of(work.width, channels, pixel.extent, bits), chunk_pixels(work.width)
     spans = math.ceil(pixel.extent / (chunks * chunk))
     total = spans * math.prod(axis.extent for axis in others)
-    macros = (("GPL_CHANNELS", channels), ("GPL_PLANES", channel.bound), ("GPL_CHUNKS", chunks), ("GPL_TO_PLANES", int(to_planes)))
-    pixels, planes = vector_bytes(work.width, channels), max(work.width, 4)                 # bytes of an access on either side
-    plan = planned(work._replace(axes=axes), _CHANNELS, planes if to_planes else pixels, math.ceil(total * _WARP / THREADS),
-                   total=total, counts=(spans, 1), tile=(chunks * chunk, channels), variant=macros)
-    if to_planes:                                            # channels without a plane are read and dropped
-        return replace(plan, reads=Access(pixels, channel.bound / channels), runs=(channels * pixel.bound, pixel.extent)), work
+    macros = (
+        ("GPL_CHANNELS", channels),
+        ("GPL_PLANES", channel.bound),
+        ("GPL_CHUNKS", chunks),
+        ("GPL_TO_PLANES", int(to_planes)),
+    )
+    pixels, planes = vector_bytes(work.width, channels), max(work.width, 4)  # bytes of an access on either side
+    plan = planned(
+        work._replace(axes=axes),
+        _CHANNELS,
+        planes if to_planes else pixels,
+        math.ceil(total * _WARP / THREADS),
+        total=total,
+        counts=(spans, 1),
+        tile=(chunks * chunk, channels),
+        variant=macros,
+    )
+    if to_planes:  # channels without a plane are read and dropped
+        return replace(
+            plan, reads=Access(pixels, channel.bound / channels), runs=(channels * pixel.bound, pixel.extent)
+        ), work
     return replace(plan, reads=Access(planes), runs=(pixel.bound, channels * pixel.extent)), work
 
 
@@ -55,7 +84,10 @@ def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> st
 def _misaligned(work: Work, channel: Axis, channels: int, to_planes: bool) -> str | None:
     """What keeps the vectors of pixels or the words of planes from lying at multiples of their size."""
     vector, word = vector_bytes(work.width, channels), max(work.width, 4)
-    for side, phase, field in (("source", work.source_phase, "source_stride"), ("target", work.target_phase, "target_stride")):
+    for side, phase, field in (
+        ("source", work.source_phase, "source_stride"),
+        ("target", work.target_phase, "target_stride"),
+    ):
         is_pixels = (side == "source") == to_planes
         needed, axes = (vector, work.axes[2:]) if is_pixels else (word, (channel, *work.axes[2:]))
         if phase % needed:
@@ -86,7 +118,9 @@ def chunk_pixels(width: int) -> int:
 
 
 def most_registers(width: int, bits: int) -> int:
-    """Registers for what a lane holds at a time: with more, kernels of 64 in all would need a stack on some architecture."""
+    """Registers for what a lane holds at a time: with more, kernels of 64 in all would need a stack on some
+    architecture.
+    """
     return 32 if width in (4, 8) and bits == 32 else 28
 
 

@@ -13,6 +13,7 @@ Families, the fastest first:
 
 A plan depends on the pointers only through their remainder modulo 16, so it can be cached.
 """
+
 from __future__ import annotations
 
 import functools
@@ -34,7 +35,9 @@ _GATHER = Kernel("gather", "gather.cu", "gpl_gather", wasted=1)
 
 
 @functools.lru_cache(maxsize=4096)
-def kernel_plan(move: Move | PackedMove | LookupMove, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
+def kernel_plan(
+    move: Move | PackedMove | LookupMove, source_phase: int = 0, target_phase: int = 0
+) -> KernelPlan | None:
     """The launch for a move between two addresses with these remainders modulo 16; None when there is nothing to write.
 
     BufferError when a stride is not a whole number of elements, or an address not a multiple of the element.
@@ -49,7 +52,11 @@ def _whole_bytes_plan(move: Move, source_phase: int, target_phase: int) -> Kerne
     if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:
         return copy_plan(work)
     if minor.target_stride != 1:
-        return _gather(work.because(f"no tile: no axis of the target is contiguous, the smallest step is {minor.target_stride} elements"))
+        return _gather(
+            work.because(
+                f"no tile: no axis of the target is contiguous, the smallest step is {minor.target_stride} elements"
+            )
+        )
     if minor.source_stride == 1 or not work.reads:
         return rows_plan(work.because(_why_rows(work)))
     source_minor = next((k for k, axis in enumerate(work.axes) if axis.source_stride == 1), None)
@@ -57,11 +64,16 @@ def _whole_bytes_plan(move: Move, source_phase: int, target_phase: int) -> Kerne
         return _gather(work.because("no tile: no axis of the source is contiguous"))
     others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
     work = work._replace(axes=(minor, work.axes[source_minor], *others)).because(
-        f"no rows: neighbours in the target are {abs(minor.source_stride) * work.width} bytes apart in the source")
+        f"no rows: neighbours in the target are {abs(minor.source_stride) * work.width} bytes apart in the source"
+    )
     found, work = channel_plan(work)
     found = found or many_axes_plan(work, tile_plan(work))
-    return found or _gather(work.because(f"no tile: the runs of {work.axes[1].extent} and {minor.extent} elements are "
-                                         f"too short to fill {smallest_useful_tile()} places of shared memory"))
+    return found or _gather(
+        work.because(
+            f"no tile: the runs of {work.axes[1].extent} and {minor.extent} elements are "
+            f"too short to fill {smallest_useful_tile()} places of shared memory"
+        )
+    )
 
 
 _PLANNERS = {Move: _whole_bytes_plan, PackedMove: packed_kernel_plan, LookupMove: lookup_plan}
@@ -72,8 +84,11 @@ def _why_rows(work: Work) -> str:
     minor, following = work.axes[0], work.axes[1] if len(work.axes) > 1 else None
     if minor.is_padded or not following:
         return f"no single run: rows of {minor.bound * work.width} bytes are padded to {minor.extent * work.width}"
-    sides = [(side, stride * work.width) for side, stride in (("source", following.source_stride), ("target", following.target_stride))
-             if stride != minor.extent]
+    sides = [
+        (side, stride * work.width)
+        for side, stride in (("source", following.source_stride), ("target", following.target_stride))
+        if stride != minor.extent
+    ]
     side, step = sides[0] if sides else ("target", minor.extent * work.width)
     return f"no single run: rows of {minor.extent * work.width} bytes are {step} bytes apart in the {side}"
 

@@ -1,4 +1,5 @@
 """Runs that stay runs: the contiguous copy, and rows with the same minor axis on both sides."""
+
 from __future__ import annotations
 
 import math
@@ -7,7 +8,7 @@ from gpulayout.gpu.element_width import VECTOR_BYTES, Work
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, common_step, planned
 from gpulayout.layout.checks import counted
 
-_LONG_ROW = 64               # bytes from which on a row is worth vectors that do not start where it does
+_LONG_ROW = 64  # bytes from which on a row is worth vectors that do not start where it does
 _COPY = Kernel("copy", "copy.cu", "gpl_copy", in_vectors=True)
 _ROWS = Kernel("rows", "rows.cu", "gpl_rows", in_vectors=True)
 
@@ -21,8 +22,15 @@ def copy_plan(work: Work) -> KernelPlan:
     total = work.axes[0].extent
     head = min(-work.target_phase % VECTOR_BYTES // work.width, total)
     chunks = (total - head) // (VECTOR_BYTES // work.width)
-    return planned(work, _COPY, VECTOR_BYTES, math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES))) or 1, total=total, head=head,
-                 variant=(("GPL_LOAD_BYTES", load),))
+    return planned(
+        work,
+        _COPY,
+        VECTOR_BYTES,
+        math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES))) or 1,
+        total=total,
+        head=head,
+        variant=(("GPL_LOAD_BYTES", load),),
+    )
 
 
 def rows_plan(work: Work) -> KernelPlan:
@@ -32,17 +40,31 @@ def rows_plan(work: Work) -> KernelPlan:
     vector = aligned = common_step([work.target_phase, *(axis.target_stride * width for axis in others)], VECTOR_BYTES)
     if aligned < VECTOR_BYTES and row_bytes >= _LONG_ROW:
         vector = VECTOR_BYTES
-        work = work.because(f"partial vectors at row ends: rows of the target do not all start at multiples of {vector} bytes")
+        work = work.because(
+            f"partial vectors at row ends: rows of the target do not all start at multiples of {vector} bytes"
+        )
     elif aligned < VECTOR_BYTES:
-        work = work.because(f"vectors of {counted(vector, 'byte')}: rows are short and do not all start at multiples of {2 * vector} bytes")
-    apart = [work.source_phase - work.target_phase, *((axis.source_stride - axis.target_stride) * width for axis in others)]
+        work = work.because(
+            f"vectors of {counted(vector, 'byte')}: rows are short and do not all start at multiples of {2 * vector} bytes"
+        )
+    apart = [
+        work.source_phase - work.target_phase,
+        *((axis.source_stride - axis.target_stride) * width for axis in others),
+    ]
     load = common_step(apart, vector) if work.reads else vector
     if load < vector:
         work = work.because(f"reads are shifted: both sides are not always a multiple of {2 * load} bytes apart")
     chunks = math.ceil((row_bytes + max(vector - aligned, 0)) / vector)
     total = chunks * math.prod(axis.extent for axis in others)
-    return planned(work, _ROWS, vector, math.ceil(total / (THREADS * _items(load, vector))), total=total, counts=(chunks, 1),
-                 variant=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)))
+    return planned(
+        work,
+        _ROWS,
+        vector,
+        math.ceil(total / (THREADS * _items(load, vector))),
+        total=total,
+        counts=(chunks, 1),
+        variant=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)),
+    )
 
 
 def _items(load: int, vector: int) -> int:

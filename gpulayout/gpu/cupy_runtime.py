@@ -1,8 +1,9 @@
 """The GPU backend: the only module that imports CuPy, and it is imported only when a GPU is used.
 
-Kernels are compiled by `cupy.RawKernel` when they are first needed, per device, and cached by CuPy on disk.  Every launch
-goes to the array's own device and to CuPy's current stream there.
+Kernels are compiled by `cupy.RawKernel` when they are first needed, per device, and cached by CuPy on disk.  Every
+launch goes to the array's own device and to CuPy's current stream there.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -28,7 +29,7 @@ from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import DLPACK, ForeignMemory, cuda_interface_memory, offers
 from gpulayout.moves.index_program import IndexProgram
 
-DEFAULT_STREAM = 1                   # the name of stream 0 in DLPack, where 0 has no meaning
+DEFAULT_STREAM = 1  # the name of stream 0 in DLPack, where 0 has no meaning
 _launch_kernel = cupy.cuda.driver.launchKernel
 _current_device = cupy.cuda.runtime.getDevice
 _current_stream = cupy.cuda.get_current_stream
@@ -50,12 +51,14 @@ _thread = _Thread()
 class CupyRuntime:
     """Kernels compiled by `cupy.RawKernel` and launched by the driver call beneath it.
 
-    `RawKernel.__call__` would wrap every argument in an object of its own; here a launch fills in its pointers and is one call.
+    `RawKernel.__call__` would wrap every argument in an object of its own; here a launch fills in its pointers and is
+    one call.
     """
 
     def prepare(self, device: int, launch: Launch) -> Start:
         with _on_device(device):
-            kernel = _compiled(device, launch.file, launch.kernel, launch.macros).kernel      # the launch keeps its module loaded
+            # the launch keeps its module loaded
+            kernel = _compiled(device, launch.file, launch.kernel, launch.macros).kernel
         parameters = ctypes.create_string_buffer(launch.parameters, len(launch.parameters))
         blocks, struct_address, (x, y) = _blocks[launch.pointers], ctypes.addressof(parameters), launch.grid
 
@@ -69,7 +72,7 @@ class CupyRuntime:
             _launch_kernel(kernel.ptr, x, y, 1, THREADS, 1, 1, 0, _current_stream(device).ptr, block[1], 0)
             blocks.give_back(block)
 
-        start.parameters = parameters                    # the driver reads them at every start
+        start.parameters = parameters  # the driver reads them at every start
         return start
 
     place = staticmethod(operator.attrgetter("data.ptr", "data.device_id"))
@@ -77,7 +80,7 @@ class CupyRuntime:
     def new_flag(self, device: int) -> tuple[Any, int]:
         with _on_device(device):
             flag = cupy.empty(1, cupy.uint64)
-            flag.data.memset_async(0xFF, flag.nbytes)            # every bit set is NO_OFFENDER; no kernel is needed
+            flag.data.memset_async(0xFF, flag.nbytes)  # every bit set is NO_OFFENDER; no kernel is needed
         return flag, flag.data.ptr
 
     def read_flag(self, flag: Any) -> int:
@@ -89,19 +92,23 @@ class CupyBackend(CudaBackend):
     """CuPy arrays; every operation runs on the device its arrays live on."""
 
     name = "cupy"
-    max_operands = MAX_OPERANDS          # index arrays that `linearize_broadcast` takes
+    max_operands = MAX_OPERANDS  # index arrays that `linearize_broadcast` takes
 
     def __init__(self):
         super().__init__(CupyRuntime())
 
     def foreign_memory(self, given: object) -> ForeignMemory:
-        """DLPack first: it orders the producer's stream before ours.  Else `__cuda_array_interface__`, whose stream is waited for."""
+        """DLPack first: it orders the producer's stream before ours.  Else `__cuda_array_interface__`, whose stream is
+        waited for.
+        """
         if not offers(given, *DLPACK):
             memory = cuda_interface_memory(given)
             return memory._replace(device=_device_of(memory))
         number = dlpack.device_of(given)[1]
         with _on_device(number):
-            memory = dlpack.dlpack_memory(given, (dlpack.CUDA, dlpack.MANAGED), stream=_current_stream().ptr or DEFAULT_STREAM)
+            memory = dlpack.dlpack_memory(
+                given, (dlpack.CUDA, dlpack.MANAGED), stream=_current_stream().ptr or DEFAULT_STREAM
+            )
             return memory._replace(device=_device_of(memory, number))
 
     def adopt(self, memory: ForeignMemory) -> cupy.ndarray:
@@ -110,7 +117,9 @@ class CupyBackend(CudaBackend):
             with _on_device(memory.device):
                 cupy.cuda.runtime.streamSynchronize(memory.stream)
         nbytes = memory.size * memory.dtype.itemsize
-        pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, nbytes, memory.owner, memory.device), 0)
+        pointer = cupy.cuda.MemoryPointer(
+            cupy.cuda.UnownedMemory(memory.address, nbytes, memory.owner, memory.device), 0
+        )
         return cupy.ndarray(memory.shape, _held(memory.dtype), pointer, memory.strides)
 
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Any = None) -> cupy.ndarray:
@@ -125,7 +134,9 @@ class CupyBackend(CudaBackend):
         return _held(shape.buffer_dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
-        """As `Backend.empty`; under the stream that will write it, for CuPy's pool reuses dropped memory in that stream's order."""
+        """As `Backend.empty`; under the stream that will write it, for CuPy's pool reuses dropped memory in that
+        stream's order.
+        """
         if like is None or like.data.device_id == _current_device():
             return cupy.empty(shape, dtype)
         with like.device:
@@ -146,12 +157,18 @@ class CupyBackend(CudaBackend):
         with array.device:
             return cupy.ascontiguousarray(array)
 
-    def linearize_broadcast(self, program: IndexProgram, operands: Sequence[cupy.ndarray], result: cupy.ndarray, mode: str) -> int | None:
+    def linearize_broadcast(
+        self, program: IndexProgram, operands: Sequence[cupy.ndarray], result: cupy.ndarray, mode: str
+    ) -> int | None:
         """`convert` for one index array per dimension: they broadcast, in one pass and without copies."""
         with result.device:
             looks = mode == "raise"
             # In the other modes the kernel never touches its flag, and any memory will do.
-            flag = self.runtime.new_flag(result.data.device_id)[0] if looks else cupy.ndarray((1,), cupy.uint64, result.data)
+            flag = (
+                self.runtime.new_flag(result.data.device_id)[0]
+                if looks
+                else cupy.ndarray((1,), cupy.uint64, result.data)
+            )
             _broadcast_kernel(program.rank)(*operands, *linearize_scalars(program, mode), result, flag)
         if not looks:
             return None
@@ -160,7 +177,9 @@ class CupyBackend(CudaBackend):
 
 
 def _enter_context(device: int) -> None:
-    """Let this thread enter the context of the current device: a driver call does not, but any call of the runtime that uses it."""
+    """Let this thread enter the context of the current device: a driver call does not, but any call of the runtime that
+    uses it.
+    """
     cupy.cuda.runtime.memGetInfo()
     _thread.devices |= {device}
 
@@ -181,11 +200,15 @@ def _compiled(device: int, file: str, kernel: str, macros: tuple[tuple[str, int]
 
 @functools.cache
 def _broadcast_kernel(rank: int) -> cupy.ElementwiseKernel:
-    return cupy.ElementwiseKernel(*linearize_text(rank), f"gpl_linearize_broadcast_{rank}", preamble=kernel_text("coordinate.cuh"))
+    return cupy.ElementwiseKernel(
+        *linearize_text(rank), f"gpl_linearize_broadcast_{rank}", preamble=kernel_text("coordinate.cuh")
+    )
 
 
 def _held(dtype: np.dtype) -> np.dtype:
-    """The dtype under which CuPy has such elements: unsigned integers for the 8-bit floats, and for bfloat16 in versions that lack it."""
+    """The dtype under which CuPy has such elements: unsigned integers for the 8-bit floats, and for bfloat16 in
+    versions that lack it.
+    """
     try:
         cupy.ndarray((0,), dtype)
     except (TypeError, ValueError):
@@ -194,9 +217,11 @@ def _held(dtype: np.dtype) -> np.dtype:
 
 
 def _device_of(memory: ForeignMemory, said: int | None = None) -> int:
-    """The device on which foreign memory is used; BufferError for memory that no device, or not the one it is said to be on, has."""
+    """The device on which foreign memory is used; BufferError for memory that no device, or not the one it is said to
+    be on, has.
+    """
     runtime, current = cupy.cuda.runtime, _current_device()
-    if not memory.size:                                  # it may have no address
+    if not memory.size:  # it may have no address
         return current
     if current not in _thread.devices:
         _enter_context(current)
@@ -205,7 +230,7 @@ def _device_of(memory: ForeignMemory, said: int | None = None) -> int:
         raise BufferError(f"its address {memory.address:#x} is not CUDA memory")
     if said is None or found.device == said:
         return found.device
-    if found.type != runtime.memoryTypeDevice:           # memory that all devices share
+    if found.type != runtime.memoryTypeDevice:  # memory that all devices share
         return said
     raise BufferError(f"it is said to be on cuda:{said}, and its address {memory.address:#x} is on cuda:{found.device}")
 

@@ -12,9 +12,10 @@ A divisor of 2 or more whose m is rounded up can do without the sum, for m = cei
 
     n // d == mulhi(n, m) >> (s - 1)              for the same n
 
-because n times what the rounding added, which is less than d <= 2^s, stays below 2^(b-1+s).  Example, d = 7: s = 3,
-m = ceil(2^34 / 7) = 2454267027; n = 50: mulhi = 28, 28 >> 2 = 7.  The index conversion, which is all division, uses these.
+because n times what the rounding added, which is less than d <= 2^s, stays below 2^(b-1+s).  Example, d = 7: s = 3, m =
+ceil(2^34 / 7) = 2454267027; n = 50: mulhi = 28, 28 >> 2 = 7.  The index conversion, which is all division, uses these.
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple

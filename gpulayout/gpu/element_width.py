@@ -1,4 +1,5 @@
 """The element of a launch: as many bytes as stay together on both sides."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -7,7 +8,7 @@ from typing import NamedTuple
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis, Move
 
-VECTOR_BYTES = 16            # the widest access of a thread
+VECTOR_BYTES = 16  # the widest access of a thread
 
 
 class Work(NamedTuple):
@@ -44,18 +45,26 @@ def widened(move: Move, source_phase: int, target_phase: int) -> Work:
             break
         width *= 2
         axes = _halved(axes, width)
-    axes = tuple(Axis(axis.extent, axis.bound, axis.source_stride // width, axis.target_stride // width) for axis in axes)
+    axes = tuple(
+        Axis(axis.extent, axis.bound, axis.source_stride // width, axis.target_stride // width) for axis in axes
+    )
     return Work(move, width, axes or (Axis(1, 1, 1, 1),), source_phase, target_phase, (reason,) if reason else ())
 
 
 def check_whole_elements(width: int, side: str, phase: int, strides: Iterable[int]) -> None:
-    """BufferError unless a kernel can reach elements of `width` bytes, from an address modulo 16, with these byte strides."""
+    """BufferError unless a kernel can reach elements of `width` bytes, from an address modulo 16, with these byte
+    strides.
+    """
     for stride in strides:
         if stride % width:
-            raise BufferError(f"{side}_stride {stride} of the {side} is not a multiple of the element's {width} bytes: "
-                              "a kernel cannot reach such elements")
+            raise BufferError(
+                f"{side}_stride {stride} of the {side} is not a multiple of the element's {width} bytes: "
+                "a kernel cannot reach such elements"
+            )
     if phase % width:
-        raise BufferError(f"{side} address is {phase} past a multiple of 16: elements of {width} bytes must be aligned to {width}")
+        raise BufferError(
+            f"{side} address is {phase} past a multiple of 16: elements of {width} bytes must be aligned to {width}"
+        )
 
 
 def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None:

@@ -2,6 +2,7 @@
 
 One operand per dimension, of any integer types and any shapes that broadcast, one pass, no copies.
 """
+
 from __future__ import annotations
 
 import string
@@ -24,9 +25,14 @@ def linearize_text(rank: int) -> tuple[str, str, str]:
     """
     inputs = [f"{_LETTERS[d]} i{d}" for d in range(rank)]
     inputs += [f"uint64 b{d}, uint64 s{d}" for d in range(rank)] + ["uint64 mode"]
-    terms = "".join(f"c = gpl_coordinate(i{d}, b{d}, mode); valid = valid && c < b{d}; sum += c * s{d};\n" for d in range(rank))
-    operation = ("bool valid = true;\nunsigned long long c, sum = 0;\n" + terms +
-                 "if (valid) linear = sum;\nelse atomicMin(&offender[0], (unsigned long long)i);")
+    terms = "".join(
+        f"c = gpl_coordinate(i{d}, b{d}, mode); valid = valid && c < b{d}; sum += c * s{d};\n" for d in range(rank)
+    )
+    operation = (
+        "bool valid = true;\nunsigned long long c, sum = 0;\n"
+        + terms
+        + "if (valid) linear = sum;\nelse atomicMin(&offender[0], (unsigned long long)i);"
+    )
     return ", ".join(inputs), "L linear, raw uint64 offender", operation
 
 

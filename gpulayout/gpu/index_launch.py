@@ -2,6 +2,7 @@
 
 A program that is digits goes to kernels/index.cu as a table, any other one to kernels/index_program.cu as it is.
 """
+
 from __future__ import annotations
 
 import math
@@ -13,7 +14,7 @@ from gpulayout.gpu.parameters import axes_variant, index_program_struct, index_t
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.index_program import IndexProgram
 
-MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}          # as GplMode in kernels/coordinate.cuh
+MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # as GplMode in kernels/coordinate.cuh
 
 
 class IndexLaunch(NamedTuple):
@@ -26,12 +27,23 @@ class IndexLaunch(NamedTuple):
     parameters: bytes
 
 
-def index_launch(program: IndexProgram, count: int, mode: str, given: tuple[int, bool], result_bytes: int) -> IndexLaunch:
-    """The launch for `count` indices; `given` is how many bytes an index has that comes in, and whether it is signed."""
+def index_launch(
+    program: IndexProgram, count: int, mode: str, given: tuple[int, bool], result_bytes: int
+) -> IndexLaunch:
+    """The launch for `count` indices; `given` is how many bytes an index has that comes in, and whether it is
+    signed.
+    """
     table, scalars = index_table(program), (count, program.size, MODES[mode])
-    macros = (("GPL_INDEX_BITS", program.index_bits), ("GPL_IN_BYTES", given[0]), ("GPL_IN_SIGNED", int(given[1])), ("GPL_OUT_BYTES", result_bytes))
+    macros = (
+        ("GPL_INDEX_BITS", program.index_bits),
+        ("GPL_IN_BYTES", given[0]),
+        ("GPL_IN_SIGNED", int(given[1])),
+        ("GPL_OUT_BYTES", result_bytes),
+    )
     if table is None:
-        parameters = index_program_struct(program.index_bits, (*scalars, program.has_bounds), program.instructions, (MOST_INSTRUCTIONS, MOST_TERMS))
+        parameters = index_program_struct(
+            program.index_bits, (*scalars, program.has_bounds), program.instructions, (MOST_INSTRUCTIONS, MOST_TERMS)
+        )
         return IndexLaunch("index_program.cu", f"gpl_{program.direction}_program", macros, _grid(count), parameters)
     variant = axes_variant(max(len(table.digits), 1))
     macros = (macros[0], ("GPL_DIGIT_BITS", table.digit_bits), ("GPL_AXES", variant), *macros[1:])

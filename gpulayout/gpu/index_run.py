@@ -1,4 +1,5 @@
 """Index conversion on a GPU: the launches of one program, each prepared for one kind of call and kept."""
+
 from __future__ import annotations
 
 import math
@@ -9,18 +10,19 @@ from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.runtime import NO_OFFENDER, Launch, Runtime, Start
 from gpulayout.moves.index_program import IndexProgram
 
-REFUSES_NONE = ("wrap", "clip")      # modes in which every index has a place
+REFUSES_NONE = ("wrap", "clip")  # modes in which every index has a place
 _form = operator.attrgetter("dtype", "shape", "strides")
 
 
 class IndexLaunches:
     """One index conversion: `Conversion` of the GPU.
 
-    Calls are of one kind when mode, dtypes, shapes, strides, devices and alignments are the same.  All that the checks and the
-    launch depend on is the same then, but for one thing, whether the arrays overlap, and that is looked at anew.
+    Calls are of one kind when mode, dtypes, shapes, strides, devices and alignments are the same.  All that the checks
+    and the launch depend on is the same then, but for one thing, whether the arrays overlap, and that is looked at
+    anew.
     """
 
-    MOST = 16                        # kinds that are kept, 1 to 5 KB each; with ever new ones it begins anew
+    MOST = 16  # kinds that are kept, 1 to 5 KB each; with ever new ones it begins anew
 
     def __init__(self, program: IndexProgram, runtime: Runtime):
         self._program, self._runtime, self._place = program, runtime, runtime.place
@@ -61,16 +63,28 @@ class IndexLaunches:
         if result is None:
             return (mode, from_address & 7, device, _form(given)), from_address, 0
         to_address, to_device = self._place(result)
-        return (mode, from_address & 7, device, _form(given), to_address & 7, to_device, _form(result)), from_address, to_address
+        return (
+            (mode, from_address & 7, device, _form(given), to_address & 7, to_device, _form(result)),
+            from_address,
+            to_address,
+        )
 
     def _remember(self, kind: tuple, count: int, given: Any, result: Any | None, mode: str) -> tuple[Start, int, int]:
         """Prepare the launch for calls of a new kind."""
         for role, array in (("index" if self._program.direction == "linearize" else "linear", given), ("out", result)):
             phase = 0 if array is None else self._place(array)[0] % array.itemsize
             if phase:
-                raise BufferError(f"{role} address is {phase} past a multiple of {array.itemsize}: indices of {array.itemsize} bytes must "
-                                  f"be aligned to {array.itemsize}")
-        launch = index_launch(self._program, count, mode, (given.itemsize, given.dtype.kind == "i"), 8 if result is None else result.itemsize)
+                raise BufferError(
+                    f"{role} address is {phase} past a multiple of {array.itemsize}: indices of {array.itemsize} bytes must "
+                    f"be aligned to {array.itemsize}"
+                )
+        launch = index_launch(
+            self._program,
+            count,
+            mode,
+            (given.itemsize, given.dtype.kind == "i"),
+            8 if result is None else result.itemsize,
+        )
         start = self._runtime.prepare(kind[2], Launch(*launch, 3))
         if len(self._starts) >= self.MOST:
             self._starts.clear()

@@ -2,10 +2,12 @@
 
     f32[2,3]{0,1:PD(3,5)}   row = place - place // 3 * 3, column = place // 3   ->   digits of 3 and 5 places, most minor first
 
-Linear indices past 2^31 need 64 bits, and a 64-bit division takes three times the instructions of a 32-bit one.  So digits are cut
-into a lower and an upper part with fewer than 2^31 places each, one 64-bit division splits an index into these two numbers,
-and every digit is then taken in 32 bits: of 70001 x 30000 x 70003 places the lower part is 70001 x 30000, the upper 70003.
+Linear indices past 2^31 need 64 bits, and a 64-bit division takes three times the instructions of a 32-bit one.  So
+digits are cut into a lower and an upper part with fewer than 2^31 places each, one 64-bit division splits an index into
+these two numbers, and every digit is then taken in 32 bits: of 70001 x 30000 x 70003 places the lower part is 70001 x
+30000, the upper 70003.
 """
+
 from __future__ import annotations
 
 import math
@@ -16,7 +18,9 @@ from gpulayout.moves.index_program import IndexProgram, Instruction
 
 
 class IndexDigit(NamedTuple):
-    """A digit of the linear index: its width, the logical size, the stride of the result, the row of its coordinates."""
+    """A digit of the linear index: its width, the logical size, the stride of the result, the row of its
+    coordinates.
+    """
 
     extent: int
     bound: int
@@ -68,14 +72,20 @@ def _coordinates(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
 
 
 def _digits(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
-    """The digits of the given linear index; None unless they are all of it, and each is a coordinate, or is added with a stride.
+    """The digits of the given linear index; None unless they are all of it, and each is a coordinate, or is added with
+    a stride.
 
     Digits of one place come last: nothing is left of the index by then, and a division by 1 is never asked for.
     """
     found, ones = [], []
     for each in program.instructions:
         place, extent = _place_and_extent(each, program.size)
-        if not extent or any(add.divisor > 1 for add in each.adds) or program.direction == "delinearize" and each.store is None:
+        if (
+            not extent
+            or any(add.divisor > 1 for add in each.adds)
+            or program.direction == "delinearize"
+            and each.store is None
+        ):
             return None
         digit = IndexDigit(extent, extent if each.bound is None else each.bound, _stride(each), each.store or 0)
         if each.terms:
@@ -92,7 +102,9 @@ def _digits(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
 
 
 def _place_and_extent(instruction: Instruction, size: int) -> tuple[int, int]:
-    """The digit that the terms of an instruction are, index // place % extent; an extent of 0 when they are something else."""
+    """The digit that the terms of an instruction are, index // place % extent; an extent of 0 when they are something
+    else.
+    """
     terms = instruction.terms
     if not terms:
         return 0, 1

@@ -1,4 +1,5 @@
 """The text of the CUDA kernels that ship with this package."""
+
 from __future__ import annotations
 
 import pathlib
@@ -30,4 +31,6 @@ def _find(file_name: str) -> pathlib.Path:
     for place in _PLACES:
         if (place / file_name).is_file():
             return place / file_name
-    raise FileNotFoundError(f"kernel {file_name} is in neither {_PLACES[0]} nor {_PLACES[1]}: the installation is incomplete")
+    raise FileNotFoundError(
+        f"kernel {file_name} is in neither {_PLACES[0]} nor {_PLACES[1]}: the installation is incomplete"
+    )

@@ -1,4 +1,5 @@
 """The launch of a move that looks every place up: kernels/lookup.cu."""
+
 from __future__ import annotations
 
 import math
@@ -9,7 +10,7 @@ from gpulayout.gpu.parameters import lookup_struct
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.lookup_move import LookupMove
 
-_WORD = 4                    # bytes that a thread writes of a packed target
+_WORD = 4  # bytes that a thread writes of a packed target
 _LOOKUP = Kernel("lookup", "lookup.cu", "gpl_lookup", shared_bytes=0, is_estimated=False)
 
 
@@ -21,9 +22,29 @@ def lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> Kerne
     head = target_phase % _WORD if packed else 0
     items = math.ceil((head + move.bytes_written) / _WORD) if packed else math.ceil(move.place_count / ITEMS)
     blocks, written = math.ceil(items / THREADS), _WORD if packed else move.itemsize
-    macros = (("GPL_ELEMENT_BYTES", move.itemsize), ("GPL_INDEX_BITS", program.index_bits),
-              ("GPL_SOURCE_BITS", min(move.source_bits, 8)), ("GPL_TARGET_BITS", min(move.target_bits, 8)))
-    parameters = lookup_struct(program.index_bits, move.pad, (move.place_count, head, move.is_apart), program.instructions,
-                               (MOST_INSTRUCTIONS, MOST_TERMS))
-    return KernelPlan(_LOOKUP, macros, (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X)), parameters,
-                      move.itemsize, written, program.index_bits, (), None, (move.why,), Access(move.itemsize))
+    macros = (
+        ("GPL_ELEMENT_BYTES", move.itemsize),
+        ("GPL_INDEX_BITS", program.index_bits),
+        ("GPL_SOURCE_BITS", min(move.source_bits, 8)),
+        ("GPL_TARGET_BITS", min(move.target_bits, 8)),
+    )
+    parameters = lookup_struct(
+        program.index_bits,
+        move.pad,
+        (move.place_count, head, move.is_apart),
+        program.instructions,
+        (MOST_INSTRUCTIONS, MOST_TERMS),
+    )
+    return KernelPlan(
+        _LOOKUP,
+        macros,
+        (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X)),
+        parameters,
+        move.itemsize,
+        written,
+        program.index_bits,
+        (),
+        None,
+        (move.why,),
+        Access(move.itemsize),
+    )

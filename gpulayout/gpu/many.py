@@ -1,8 +1,10 @@
 """How many moves share few launches.  Every decision about that is made here; the kernel is kernels/many.cu.
 
-A move is small when its bytes are soon moved whatever the kernel.  Small moves with elements of one width share launches,
-as many in each as fit the 4 KB of a launch's parameters.  All others, and what would be alone, keep a launch of their own.
+A move is small when its bytes are soon moved whatever the kernel.  Small moves with elements of one width share
+launches, as many in each as fit the 4 KB of a launch's parameters.  All others, and what would be alone, keep a launch
+of their own.
 """
+
 from __future__ import annotations
 
 import math
@@ -16,7 +18,7 @@ from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.layout.cached import cached_property
 from gpulayout.moves.move import Axis, Move
 
-JOBS = {2: 44, 4: 29}        # number of axes compiled for -> jobs that fit 4 KB of parameters
+JOBS = {2: 44, 4: 29}  # number of axes compiled for -> jobs that fit 4 KB of parameters
 _MOST_AXES = max(JOBS)
 
 
@@ -49,7 +51,11 @@ class SmallMove:
     @cached_property
     def packed(self) -> dict[int, bytes]:
         """The job's bytes without its pointers, for each number of axes that it can be compiled for."""
-        return {variant: job_struct(self.pad, self.total, self.axes, variant) for variant in JOBS if variant >= len(self.axes)}
+        return {
+            variant: job_struct(self.pad, self.total, self.axes, variant)
+            for variant in JOBS
+            if variant >= len(self.axes)
+        }
 
 
 @dataclass(frozen=True)
@@ -98,9 +104,9 @@ def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
     for width, members in sorted(groups.items()):
         variant = next(axes for axes in sorted(JOBS) if axes >= max(len(small.axes) for _, small in members))
         for start in range(0, len(members), JOBS[variant]):
-            part = members[start:start + JOBS[variant]]
+            part = members[start : start + JOBS[variant]]
             if len(part) == 1:
-                alone.append(part[0][0])              # no launch is saved, and its own kernel is no slower
+                alone.append(part[0][0])  # no launch is saved, and its own kernel is no slower
             else:
                 shared.append(_launch(width, variant, part))
     return ManyPlan(tuple(shared), tuple(sorted(alone)))
@@ -111,7 +117,8 @@ def small_move(move: Move, source_phase: int, target_phase: int) -> SmallMove | 
     plan = kernel_plan(move, source_phase, target_phase)
     if not plan or move.bytes_written > plan.kind.shared_bytes or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:
         return None
-    axes = sorted(plan.axes, key=lambda axis: (abs(axis.target_stride), axis.extent))      # tiles begin with two of their own
+    # tiles begin with two of their own
+    axes = sorted(plan.axes, key=lambda axis: (abs(axis.target_stride), axis.extent))
     return SmallMove(plan.element_bytes, tuple(axes), move.pad)
 
 

@@ -1,4 +1,5 @@
 """The launches of packed moves that are no moves of whole bytes: kernels/bits.cu, bits_any.cu and bits_turn.cu."""
+
 from __future__ import annotations
 
 import math
@@ -10,8 +11,8 @@ from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import Turn, tiled, turned
 
-AXES = (4, 8, 64)            # numbers of axes that are compiled: few, for there are nine pairs of widths beside
-_WORD = 4                    # bytes that a thread writes
+AXES = (4, 8, 64)  # numbers of axes that are compiled: few, for there are nine pairs of widths beside
+_WORD = 4  # bytes that a thread writes
 _TURN = Kernel("bits", "bits_turn.cu", "gpl_bits_turn", shared_bytes=0, is_estimated=False)
 _DENSE = Kernel("bits", "bits.cu", "gpl_bits", shared_bytes=0, is_estimated=False)
 _ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any", shared_bytes=0, is_estimated=False)
@@ -29,10 +30,26 @@ def packed_kernel_plan(move: PackedMove, source_phase: int, target_phase: int) -
     if move.is_dense:
         head = target_phase % _WORD
         words = math.ceil((head + move.bytes_written) / _WORD)
-        plan = planned(work, _DENSE, _WORD, math.ceil(words / THREADS), total=move.slots, head=head, first_slot=move.start, variant=widths)
+        plan = planned(
+            work,
+            _DENSE,
+            _WORD,
+            math.ceil(words / THREADS),
+            total=move.slots,
+            head=head,
+            first_slot=move.start,
+            variant=widths,
+        )
     else:
-        plan = planned(work, _ANY, 1, math.ceil(move.bytes_written / (THREADS * ITEMS)), total=move.bytes_written, first_slot=move.start,
-                       variant=widths)
+        plan = planned(
+            work,
+            _ANY,
+            1,
+            math.ceil(move.bytes_written / (THREADS * ITEMS)),
+            total=move.bytes_written,
+            first_slot=move.start,
+            variant=widths,
+        )
     return replace(plan, axes=move.axes)
 
 
@@ -40,11 +57,29 @@ def _turn_plan(move: PackedMove, turn: Turn) -> KernelPlan:
     """The launch of a move in blocks; its pad fills whole words."""
     axes = tiled(turn.axes)
     pad = bytes([move.pad[0] * (255 // ((1 << move.bits) - 1))])
-    work = Work(replace(move, pad=pad), _WORD, _filled(axes), 0, 0, (f"{turn.side} x {turn.side} blocks of {move.bits}-bit elements, turned in "
-                                                                     "registers: the minor axes of source and target differ",))
+    work = Work(
+        replace(move, pad=pad),
+        _WORD,
+        _filled(axes),
+        0,
+        0,
+        (
+            f"{turn.side} x {turn.side} blocks of {move.bits}-bit elements, turned in "
+            "registers: the minor axes of source and target differ",
+        ),
+    )
     blocks = math.prod(axis.extent for axis in axes)
-    plan = planned(work, _TURN, _WORD, math.ceil(blocks / THREADS), total=blocks, source_step=turn.source_step, target_step=turn.target_step,
-                   reach=max(move.source_span[1], move.target_span[1]) // _WORD, variant=(("GPL_SOURCE_BITS", move.bits),))
+    plan = planned(
+        work,
+        _TURN,
+        _WORD,
+        math.ceil(blocks / THREADS),
+        total=blocks,
+        source_step=turn.source_step,
+        target_step=turn.target_step,
+        reach=max(move.source_span[1], move.target_span[1]) // _WORD,
+        variant=(("GPL_SOURCE_BITS", move.bits),),
+    )
     return replace(plan, axes=axes)
 
 

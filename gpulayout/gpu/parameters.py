@@ -1,9 +1,10 @@
-"""The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplBoxMove`, `GplJob`, `GplMany`, `GplIndexTable`,
-`GplProgram` and `GplLookup` in kernels/.
+"""The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplBoxMove`, `GplJob`, `GplMany`,
+`GplIndexTable`, `GplProgram` and `GplLookup` in kernels/.
 
-All are passed by value, and the order here is the order of the fields there.  Behind the fixed head of a `GplMove` all words have the
-width of the index, 4 or 8 bytes.
+All are passed by value, and the order here is the order of the fields there.  Behind the fixed head of a `GplMove` all
+words have the width of the index, 4 or 8 bytes.
 """
+
 from __future__ import annotations
 
 import math
@@ -15,14 +16,16 @@ import numpy as np
 
 from gpulayout.gpu.division import divisor, reciprocal
 
-AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)     # one compiled kernel each; unused axes have extent 1
-BOX_LANES, BOX_DIGITS = 32, 16                         # of kernels/tile_nd.cu
-BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16          # its table and box; an entry of the table, 8 where offsets have 32 bits
+AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)  # one compiled kernel each; unused axes have extent 1
+BOX_LANES, BOX_DIGITS = 32, 16  # of kernels/tile_nd.cu
+BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16  # its table and box; an entry of the table, 8 where offsets have 32 bits
 _LARGEST, _MASK64 = 2**31 - 1, 2**64 - 1
 
 
 class BoxOrder(NamedTuple):
-    """A `GplOrder`: digits of the lanes and of the rows, each (size, step in bytes, cut, unit, lanes, stride, bound)."""
+    """A `GplOrder`: digits of the lanes and of the rows, each (size, step in bytes, cut, unit, lanes, stride,
+    bound).
+    """
 
     lanes: int
     last_lanes: int
@@ -37,8 +40,14 @@ def axes_variant(count: int) -> int:
     return next(variant for variant in AXES_VARIANTS if variant >= count)
 
 
-def move_struct(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[int], tile: Sequence[int],
-              axes: Sequence[tuple[int, int, int, int]]) -> bytes:
+def move_struct(
+    bits: int,
+    pad: bytes,
+    scalars: Sequence[int],
+    counts: Sequence[int],
+    tile: Sequence[int],
+    axes: Sequence[tuple[int, int, int, int]],
+) -> bytes:
     """The bytes of a `GplMove`.
 
     scalars   total, the two words that kernels name in their own ways, low, high; counts and tile are two extents each
@@ -48,7 +57,7 @@ def move_struct(bits: int, pad: bytes, scalars: Sequence[int], counts: Sequence[
     for value in counts:
         words += divisor(value, bits)
     for value in tile:
-        words += divisor(value, 32)               # numbers inside a tile are small, also in 64-bit builds
+        words += divisor(value, 32)  # numbers inside a tile are small, also in 64-bit builds
     for extent, bound, source_stride, target_stride in _filled(axes, (1, 1, 0, 0)):
         words += [*divisor(extent, bits), bound, source_stride, target_stride]
     return _aligned(_pattern(pad) + _words(words, bits), 16)
@@ -63,7 +72,9 @@ def job_struct(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]]
 
 
 def many_struct(first_blocks: Sequence[int], jobs: Sequence[bytes], capacity: int) -> bytes:
-    """The bytes of a `GplMany` of `capacity` jobs, all from `job_struct` with one variant; unused ones begin after any block."""
+    """The bytes of a `GplMany` of `capacity` jobs, all from `job_struct` with one variant; unused ones begin after any
+    block.
+    """
     unused = capacity - len(jobs)
     first = _aligned(_words([*first_blocks, *[_LARGEST] * unused], 32), 8)
     return first + b"".join(jobs) + bytes(unused * len(jobs[0]))
@@ -72,13 +83,14 @@ def many_struct(first_blocks: Sequence[int], jobs: Sequence[bytes], capacity: in
 def with_pointers(many: bytes, capacity: int, pointers: Sequence[tuple[int, int]]) -> bytes:
     """A `GplMany` with the (source, target) addresses of its jobs, in their order."""
     words = np.frombuffer(many, np.uint64).copy()
-    jobs = words[(capacity + 1) // 2:].reshape(capacity, -1)
-    jobs[:len(pointers), :2] = np.array(pointers, np.uint64)
+    jobs = words[(capacity + 1) // 2 :].reshape(capacity, -1)
+    jobs[: len(pointers), :2] = np.array(pointers, np.uint64)
     return words.tobytes()
 
 
 def box_struct(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> bytes:
-    """The bytes that follow the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first, and what they share.
+    """The bytes that follow the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first, and what they
+    share.
 
     apart   bytes between the elements of a written piece, from its first
     """
@@ -94,18 +106,21 @@ def box_struct(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> b
     return _aligned(data + struct.pack("<6I", *apart, *[0] * (4 - len(apart)), first, first * BOX_ENTRY_BYTES), 16)
 
 
-def index_table_struct(bits: int, scalars: Sequence[int], low_digits: int, digits: Sequence[tuple[int, int, int, int]]) -> bytes:
+def index_table_struct(
+    bits: int, scalars: Sequence[int], low_digits: int, digits: Sequence[tuple[int, int, int, int]]
+) -> bytes:
     """The bytes of a `GplIndexTable`.
 
-    bits      of the numbers that digits are taken from: 32 or 64
-    scalars   count, size, mode
-    digits    (extent, bound, stride, row), most minor first; `low_digits` of them are the lower part of an index that is split
+    bits      of the numbers that digits are taken from: 32 or 64 scalars   count, size, mode digits    (extent, bound,
+    stride, row), most minor first; `low_digits` of them are the lower part of an index that is split
     """
     count, size, mode = scalars
     extents = [max(extent, 1) for extent, _, _, _ in digits]
     padded = any(bound < extent for extent, bound, _, _ in digits)
     low, *low_magic = reciprocal(math.prod(extents[:low_digits]), 64)
-    head = _words([count, size], 64) + _words([len(digits), mode, padded, low_digits], 32) + _words([-low, *low_magic], 64)
+    head = (
+        _words([count, size], 64) + _words([len(digits), mode, padded, low_digits], 32) + _words([-low, *low_magic], 64)
+    )
     for (_, bound, stride, row), extent in zip(_filled(digits, (1, 1, 0, 0)), _filled(extents, 1)):
         head += _words([-extent, *reciprocal(extent, bits)[1:], bound], bits) + _words([stride, row * count], 64)
     return head
@@ -119,12 +134,20 @@ def index_program_struct(bits: int, scalars: Sequence[int], instructions: Sequen
     instructions   see `index_program.Instruction`; the terms of one are followed by what it adds to the result
     """
     count, size, mode, has_bounds = scalars
-    return struct.pack("<2Q4I", count, size, len(instructions), mode, has_bounds, 0) + _instructions(bits, instructions, most, count)
+    return struct.pack("<2Q4I", count, size, len(instructions), mode, has_bounds, 0) + _instructions(
+        bits, instructions, most, count
+    )
 
 
-def lookup_struct(bits: int, pad: bytes, scalars: Sequence[int], instructions: Sequence, most: tuple[int, int]) -> bytes:
+def lookup_struct(
+    bits: int, pad: bytes, scalars: Sequence[int], instructions: Sequence, most: tuple[int, int]
+) -> bytes:
     """The bytes of a `GplLookup`; scalars are total, head, whether the target has strides of its own."""
-    return _pattern(pad) + struct.pack("<Q4I", *scalars[:2], scalars[2], len(instructions), 0) + _instructions(bits, instructions, most, 1)
+    return (
+        _pattern(pad)
+        + struct.pack("<Q4I", *scalars[:2], scalars[2], len(instructions), 0)
+        + _instructions(bits, instructions, most, 1)
+    )
 
 
 def _instructions(bits: int, instructions: Sequence, most: tuple[int, int], row_length: int) -> bytes:
@@ -132,16 +155,28 @@ def _instructions(bits: int, instructions: Sequence, most: tuple[int, int], row_
     data, terms = b"", []
     for load, sums, bound, register, store, adds in instructions:
         row = (store if load is None else load) or 0
-        data += struct.pack("<2Q3H2B", _MASK64 if bound is None else bound, row * row_length & _MASK64, len(sums), len(adds),
-                            0 if register is None else register + 1, load is not None, store is not None)
+        data += struct.pack(
+            "<2Q3H2B",
+            _MASK64 if bound is None else bound,
+            row * row_length & _MASK64,
+            len(sums),
+            len(adds),
+            0 if register is None else register + 1,
+            load is not None,
+            store is not None,
+        )
         terms += [*sums, *[(None, *quotient) for quotient in adds]]
-    return data.ljust(24 * most[0], b"\0") + b"".join(_term(bits, *term) for term in terms).ljust((bits // 4 + 8) * most[1], b"\0")
+    return data.ljust(24 * most[0], b"\0") + b"".join(_term(bits, *term) for term in terms).ljust(
+        (bits // 4 + 8) * most[1], b"\0"
+    )
 
 
 def _term(bits: int, register: int | None, divisor: int, weight: int) -> bytes:
     """A `GplTerm`; a divisor of 1 has a shift that says so: nothing is divided."""
     _, multiplier, shift = reciprocal(divisor, bits)
-    return _words([multiplier, weight], bits) + struct.pack("<2I", 0 if register is None else register + 1, 255 if divisor == 1 else shift)
+    return _words([multiplier, weight], bits) + struct.pack(
+        "<2I", 0 if register is None else register + 1, 255 if divisor == 1 else shift
+    )
 
 
 def _pattern(pad: bytes) -> bytes:
@@ -153,7 +188,7 @@ def _filled(rows: Sequence, filler: Any) -> list:
 
 
 def _words(values: Sequence[int], bits: int) -> bytes:
-    mask = (1 << bits) - 1                        # negative strides in two's complement
+    mask = (1 << bits) - 1  # negative strides in two's complement
     return np.array([value & mask for value in values], np.uint32 if bits == 32 else np.uint64).tobytes()
 
 

@@ -3,6 +3,7 @@
 `CudaBackend` turns plans into launches through a `Runtime`: CuPy on a device, or in the tests a host compiler that runs
 the very same kernel files on the CPU.  Nothing here knows which.
 """
+
 from __future__ import annotations
 
 import functools
@@ -20,8 +21,8 @@ from gpulayout.moves.backend import Job
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.move import Move, Pieces, span
 
-# A list that was carried out before is not planned again, which takes 40 us for each of its moves.  A move of a list takes about
-# 400 bytes, so that at most 13 MB are kept.
+# A list that was carried out before is not planned again, which takes 40 us for each of its moves.  A move of a list
+# takes about 400 bytes, so that at most 13 MB are kept.
 MOST_MOVES_KEPT = 512
 _kept_plan = functools.lru_cache(maxsize=64)(many_plan)
 
@@ -42,7 +43,9 @@ class CudaBackend:
         return PreparedLaunches(self, pieces)
 
     def start_of_move(self, move: Move, source_phase: int, target_phase: int, device: int) -> Start:
-        """What moves between two addresses with these remainders modulo 16: one launch, or none when there are no places."""
+        """What moves between two addresses with these remainders modulo 16: one launch, or none when there are no
+        places.
+        """
         plan = kernel_plan(move, source_phase, target_phase)
         if plan is None:
             return _nothing
@@ -50,8 +53,14 @@ class CudaBackend:
 
     def start_of_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
         """The same for several pieces, small ones of which share launches."""
-        requests = [Request("", piece.move, *_phases(piece.move, source_phase + piece.source_offset, target_phase + piece.target_offset))
-                    for piece in pieces]
+        requests = [
+            Request(
+                "",
+                piece.move,
+                *_phases(piece.move, source_phase + piece.source_offset, target_phase + piece.target_offset),
+            )
+            for piece in pieces
+        ]
         plan = many_plan(tuple(requests))
         alone = [self.start_of_move(*requests[place][1:], device) for place in plan.alone]
 
@@ -59,6 +68,7 @@ class CudaBackend:
             addresses = [(source + piece.source_offset, target + piece.target_offset) for piece in pieces]
             for begin, given in self._starts(plan, alone, addresses, device):
                 begin(*given)
+
         return start
 
     def prepare_jobs(self, jobs: Sequence[Job]) -> Callable[[], None]:
@@ -80,6 +90,7 @@ class CudaBackend:
         def carry_out() -> None:
             for start, given in starts:
                 start(*given)
+
         return carry_out
 
     def _start_of_job(self, job: Job, request: Request, device: int) -> Start:
@@ -88,8 +99,9 @@ class CudaBackend:
             return job.prepared.start_between(job.source, job.target)
         return self.start_of_move(*request[1:], device)
 
-    def _starts(self, plan: ManyPlan, alone: Sequence[Start], addresses: Sequence[tuple[int, int]], device: int
-                ) -> list[tuple[Start, tuple[int, ...]]]:
+    def _starts(
+        self, plan: ManyPlan, alone: Sequence[Start], addresses: Sequence[tuple[int, int]], device: int
+    ) -> list[tuple[Start, tuple[int, ...]]]:
         """The launches of a plan for moves between these addresses, each with what it is called with."""
         starts: list[tuple[Start, tuple[int, ...]]] = []
         for shared in plan.shared:
@@ -107,23 +119,24 @@ class CudaBackend:
 class PreparedLaunches:
     """The launches of the pieces of one transfer: `Prepared` of the GPU.
 
-    A call that passed every check is remembered by its kind: dtypes, shapes, strides, devices and alignments of both arrays.  All
-    that the checks and the launch depend on is the same in a call of the same kind, but for one thing, whether the arrays overlap,
-    and that is looked at anew.
+    A call that passed every check is remembered by its kind: dtypes, shapes, strides, devices and alignments of both
+    arrays.  All that the checks and the launch depend on is the same in a call of the same kind, but for one thing,
+    whether the arrays overlap, and that is looked at anew.
     """
 
-    MOST = 64                        # kinds that are kept, some 2 KB each, 6 KB where a kernel has 64 axes; with ever new ones it begins anew
+    MOST = 64  # kinds that are kept, some 2 KB each, 6 KB where a kernel has 64 axes; with ever new ones it begins anew
 
     def __init__(self, backend: CudaBackend, pieces: Pieces):
         self.pieces, self._backend, self._place = pieces, backend, backend.runtime.place
         self._starts: dict[tuple, tuple[Start, int, int]] = {}
-        self._made: dict[tuple, tuple[tuple[int, ...], np.dtype, Start]] = {}    # by the source alone: the new target's shape and dtype
+        # by the source alone: the new target's shape and dtype
+        self._made: dict[tuple, tuple[tuple[int, ...], np.dtype, Start]] = {}
 
     def carry_out(self, source: Any, target: Any, *, is_new: bool = False) -> None:
         """See `Prepared.carry_out`: at most one launch for a single piece, none when the target has no places."""
         kind, from_address, to_address = self._kind(source, target)
         start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)
-        if is_new and not to_address & 15:               # as allocators give it
+        if is_new and not to_address & 15:  # as allocators give it
             self._made[from_address & 15, kind[2], _form(source)] = target.shape, target.dtype, start
         start(from_address, to_address)
 
@@ -138,7 +151,9 @@ class PreparedLaunches:
             return self._again_anew(source)
         (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
         # The kind as `_kind` has it, without the 0.1 us of a call.
-        found = self._starts.get((from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target)))
+        found = self._starts.get(
+            (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target))
+        )
         if found is None:
             return None
         start, below, above = found
@@ -165,12 +180,18 @@ class PreparedLaunches:
     def _kind(self, source: Any, target: Any) -> tuple[tuple, int, int]:
         """What calls that are alike have in common, and both addresses."""
         (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
-        return (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target)), from_address, to_address
+        return (
+            (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target)),
+            from_address,
+            to_address,
+        )
 
-    def _remember(self, kind: tuple, source: Any, target: Any, from_address: int, to_address: int) -> tuple[Start, int, int]:
+    def _remember(
+        self, kind: tuple, source: Any, target: Any, from_address: int, to_address: int
+    ) -> tuple[Start, int, int]:
         """Prepare the launch for calls of a new kind."""
         device = kind[3]
-        if len(self.pieces) == 1:                        # it begins where the arrays begin
+        if len(self.pieces) == 1:  # it begins where the arrays begin
             move = self.pieces[0].move
             start = self._backend.start_of_move(move, *_phases(move, from_address, to_address), device)
         else:
@@ -183,12 +204,16 @@ class PreparedLaunches:
 
 
 def _overlapping(source: Any, target: Any) -> tuple[int, int]:
-    """Arrays of these shapes and strides overlap when the distance from the source's address to the target's lies between both numbers.
+    """Arrays of these shapes and strides overlap when the distance from the source's address to the target's lies
+    between both numbers.
 
-    Gaps reach further than the bytes of the elements, and negative strides reach below the address.  At 0 and 100, 8 elements of
-    4 bytes 8 bytes apart reach from 0 to 60 and from 100 to 160: they would overlap at distances from -59 to 59.
+    Gaps reach further than the bytes of the elements, and negative strides reach below the address.  At 0 and 100, 8
+    elements of 4 bytes 8 bytes apart reach from 0 to 60 and from 100 to 160: they would overlap at distances from -59
+    to 59.
     """
-    (source_low, source_high), (target_low, target_high) = (span(list(zip(array.shape, array.strides)), array.itemsize) for array in (source, target))
+    (source_low, source_high), (target_low, target_high) = (
+        span(list(zip(array.shape, array.strides)), array.itemsize) for array in (source, target)
+    )
     return source_low - target_high, source_high - target_low
 
 

@@ -1,4 +1,5 @@
 """What launching kernels needs from the runtime of a device: CuPy's, or in the tests one that runs them on the CPU."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -8,7 +9,9 @@ NO_OFFENDER = 2**64 - 1
 
 
 class Launch(NamedTuple):
-    """A launch as it was planned: all but the `pointers`, which are the kernel's first arguments; the struct is its last."""
+    """A launch as it was planned: all but the `pointers`, which are the kernel's first arguments; the struct is its
+    last.
+    """
 
     file: str
     kernel: str
@@ -18,7 +21,7 @@ class Launch(NamedTuple):
     pointers: int
 
 
-Start = Callable[..., None]          # starts a prepared launch; called with the addresses for its pointers
+Start = Callable[..., None]  # starts a prepared launch; called with the addresses for its pointers
 
 
 class Runtime(Protocol):

@@ -1,4 +1,5 @@
 """Tiles of two axes through shared memory: the target's minor axis b and the source's minor axis a."""
+
 from __future__ import annotations
 
 import math
@@ -9,10 +10,10 @@ from gpulayout.gpu.element_width import VECTOR_BYTES, Work
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, tile_kernel
 from gpulayout.moves.move import Axis
 
-_WORD = 4                    # bytes; smaller elements go through shared memory in words where they can
-_SHORT_RUN = 64              # elements up to which an axis is whole in every tile
-_LEAST_RUN = 64              # bytes; with shorter runs, or with less than 10 elements for each thread, a tile of words takes
-_LEAST_ELEMENTS = 2560       # more instructions for an element than a tile of any size
+_WORD = 4  # bytes; smaller elements go through shared memory in words where they can
+_SHORT_RUN = 64  # elements up to which an axis is whole in every tile
+_LEAST_RUN = 64  # bytes; with shorter runs, or with less than 10 elements for each thread, a tile of words takes
+_LEAST_ELEMENTS = 2560  # more instructions for an element than a tile of any size
 _TILE = tile_kernel("tile.cu", "gpl_tile_vector")
 _TILE_ANY = tile_kernel("tile_any.cu", "gpl_tile_any")
 _TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
@@ -23,8 +24,8 @@ FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32
 # kernels/tile_words.cu: words of a row of shared memory, and elements along b.
 _ROW_WORDS, _WORD_TILE_B = 32, 128
 
-_SECTOR = 32                 # bytes that memory moves at once
-_SMALLEST = 256              # places: one per thread of a block
+_SECTOR = 32  # bytes that memory moves at once
+_SMALLEST = 256  # places: one per thread of a block
 
 
 def tile_plan(work: Work) -> KernelPlan | None:
@@ -54,7 +55,8 @@ def _words(work: Work, why: str) -> KernelPlan | None:
     if min(a.extent, tile_a) * min(b.extent, tile_b) < _LEAST_ELEMENTS:
         return None
     plan = _tiles(work.because(f"accesses of {_WORD} bytes: {why}"), _TILE_WORDS, _WORD, (tile_b, tile_a), 1, lead=lead)
-    return replace(plan, runs=(min(word_tile(width, True, True)[0], a.extent), min(tile_b, b.extent)))     # words at any phase
+    # words at any phase
+    return replace(plan, runs=(min(word_tile(width, True, True)[0], a.extent), min(tile_b, b.extent)))
 
 
 def _flexible(work: Work, why: str) -> KernelPlan | None:
@@ -71,8 +73,14 @@ def _flexible(work: Work, why: str) -> KernelPlan | None:
     if write < read:
         why = _misaligned(work, "target", a) or why
     sizes = f"accesses of {write} bytes" if read == write else f"reads of {read} bytes, writes of {write} bytes"
-    plan = _tiles(work.because(f"{sizes}: {why}"), _TILE_ANY, write, (tile_b, tile_a), pitch,
-                  (("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)))
+    plan = _tiles(
+        work.because(f"{sizes}: {why}"),
+        _TILE_ANY,
+        write,
+        (tile_b, tile_a),
+        pitch,
+        (("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)),
+    )
     return replace(plan, reads=Access(read))
 
 
@@ -86,7 +94,9 @@ def _access_bytes(work: Work) -> tuple[int, int]:
     """Bytes that a lane reads and writes in a tile of any size."""
     b, a = work.axes[:2]
     dense_read, dense_write = _dense(work)
-    return _side_access(work, "source", None if dense_read else b), _side_access(work, "target", None if dense_write else a)
+    return _side_access(work, "source", None if dense_read else b), _side_access(
+        work, "target", None if dense_write else a
+    )
 
 
 def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
@@ -94,7 +104,8 @@ def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
     phase, field = (work.source_phase, "source_stride") if side == "source" else (work.target_phase, "target_stride")
     strides = [getattr(axis, field) * work.width for axis in (*([across] if across else []), *work.axes[2:])]
     return {f"the {side} address is {phase} past a multiple of 16": phase} | {
-        f"the {side} steps by {stride} bytes, no multiple of 16": stride for stride in strides}
+        f"the {side} steps by {stride} bytes, no multiple of 16": stride for stride in strides
+    }
 
 
 def _misaligned(work: Work, side: str, across: Axis) -> str | None:
@@ -107,14 +118,22 @@ def _side_access(work: Work, side: str, across: Axis | None) -> int:
     return _WORD if work.width < _WORD <= step else work.width
 
 
-def _tiles(work: Work, kernel: Kernel, vector: int, tile: tuple[int, int], pitch: int,
-           variant: tuple[tuple[str, int], ...] = (), lead: int = 0) -> KernelPlan:
+def _tiles(
+    work: Work,
+    kernel: Kernel,
+    vector: int,
+    tile: tuple[int, int],
+    pitch: int,
+    variant: tuple[tuple[str, int], ...] = (),
+    lead: int = 0,
+) -> KernelPlan:
     counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
     return planned(work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, variant=variant)
 
 
 # ---- how large the tiles are: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----
+
 
 def smallest_useful_tile() -> int:
     """Places a tile must have to be worth a block."""
@@ -142,7 +161,7 @@ def pitch_of(width: int, along_a: int, along_b: int, access: int = 1) -> int:
     >>> pitch_of(4, 64, 32), pitch_of(1, 3, 2720, 4), pitch_of(2, 64, 64), pitch_of(4, 512, 4)
     (65, 3, 66, 520)
     """
-    lanes, word = 128 // max(width, 4), max(4 // width, 1)             # lanes that fill all banks, elements of a bank
+    lanes, word = 128 // max(width, 4), max(4 // width, 1)  # lanes that fill all banks, elements of a bank
     if along_b < lanes:
         banks, apart = -(-along_a // word), -(-lanes // along_b)
         return (banks + (apart - banks) % lanes) * word
@@ -153,7 +172,9 @@ def pitch_of(width: int, along_a: int, along_b: int, access: int = 1) -> int:
 
 def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
     """True when the extents fill at least half of the fixed tiles they are cut into."""
-    return all(2 * extent >= -(-extent // size) * size for extent, size in zip((extent_a, extent_b), FIXED_TILES[width]))
+    return all(
+        2 * extent >= -(-extent // size) * size for extent, size in zip((extent_a, extent_b), FIXED_TILES[width])
+    )
 
 
 def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple[int, int, int]:
@@ -166,12 +187,16 @@ def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple
     ((125, 128, 3), (64, 128, 1))
     """
     elements = 4 // width
-    return (_ROW_WORDS * elements - (0 if source_at_words else elements - 1), _WORD_TILE_B,
-            0 if target_at_words else elements - 1)
+    return (
+        _ROW_WORDS * elements - (0 if source_at_words else elements - 1),
+        _WORD_TILE_B,
+        0 if target_at_words else elements - 1,
+    )
 
 
-def flexible_tile(width: int, extent_a: int, extent_b: int, steps: tuple[int, int] = (1, 1), access: int = 1
-                  ) -> tuple[int, int, int] | None:
+def flexible_tile(
+    width: int, extent_a: int, extent_b: int, steps: tuple[int, int] = (1, 1), access: int = 1
+) -> tuple[int, int, int] | None:
     """(along a, along b, pitch) of a tile that fits shared memory, or None when the extents make none worth a block.
 
     steps   the tile's sizes are multiples of these, or 1 of them the whole extent
@@ -185,10 +210,17 @@ def flexible_tile(width: int, extent_a: int, extent_b: int, steps: tuple[int, in
     step_a, step_b = steps
     run = max(min(256 // width, 128), 16) if width != 2 else 64
     along_a = min(_up(extent_a, step_a), run)
-    along_b = _longest(width, extent_b, step_b, lambda b: pitch_of(width, along_a, b, access) * b, tile_elements(width) // along_a)
+    along_b = _longest(
+        width, extent_b, step_b, lambda b: pitch_of(width, along_a, b, access) * b, tile_elements(width) // along_a
+    )
     if along_b >= extent_b and along_a < extent_a:
-        along_a = _longest(width, extent_a, step_a, lambda a: pitch_of(width, a, along_b, access) * along_b,
-                           tile_elements(width) // along_b)
+        along_a = _longest(
+            width,
+            extent_a,
+            step_a,
+            lambda a: pitch_of(width, a, along_b, access) * along_b,
+            tile_elements(width) // along_b,
+        )
     if min(along_a, extent_a) * min(along_b, extent_b) < _SMALLEST:
         return None
     return along_a, along_b, pitch_of(width, along_a, along_b, access)

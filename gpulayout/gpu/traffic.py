@@ -9,6 +9,7 @@ many sectors as its bytes fill.  A run is what neighbouring lanes find one after
 What is said here is an estimate from the plan alone, without a GPU.  tests/gpu/test_traffic.py compares the sectors
 with what was counted in the kernels' own accesses.
 """
+
 from __future__ import annotations
 
 import math
@@ -19,7 +20,7 @@ from gpulayout.gpu.launch import Access, KernelPlan
 from gpulayout.layout.checks import counted
 from gpulayout.moves.texts import tile_text
 
-SECTOR = 32                  # bytes
+SECTOR = 32  # bytes
 LANES = 32
 
 
@@ -100,13 +101,13 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     else:
         run, steps = _run(plan, sizes, number, field)
     start = math.gcd(SECTOR, phase, *(step * width for step in steps))
-    if any(getattr(axis, field) == -1 for axis in plan.axes):              # such a run ends where the buffer begins
+    if any(getattr(axis, field) == -1 for axis in plan.axes):  # such a run ends where the buffer begins
         start = width
-    if plan.kind.in_vectors or access > width:                  # whole vectors or words, whatever they hold
+    if plan.kind.in_vectors or access > width:  # whole vectors or words, whatever they hold
         start = max(start, min(access, SECTOR))
     lanes = min(plan.lanes[number], math.ceil(math.prod(sizes) * width / access))
     run_bytes = run * width
-    if not steps:                        # a single run, of which only the last request takes less than all it could
+    if not steps:  # a single run, of which only the last request takes less than all it could
         run_bytes = -(-run_bytes // (lanes * access)) * lanes * access
     span = phase + (1 + sum((size - 1) * abs(getattr(axis, field)) for size, axis in zip(sizes, plan.axes))) * width
     following = next((abs(step) * width for step in steps if step), run_bytes)
@@ -116,11 +117,14 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
 def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> float:
     """About how fast a large move can be beside a plain copy of as many bytes, by its memory traffic alone.
 
-    An estimate, not a measurement: both sides weigh the same, and half of what is touched in vain comes out of the cache, or
-    nothing of a gather's and of what lies unwanted between what is wanted.  At most 1: no side has less than its ideal.
+    An estimate, not a measurement: both sides weigh the same, and half of what is touched in vain comes out of the
+    cache, or nothing of a gather's and of what lies unwanted between what is wanted.  At most 1: no side has less than
+    its ideal.
     """
     source, target = requests(plan, source_phase, target_phase)
-    sides = [(1 + plan.kind.wasted * (side.excess * side.useful - 1)) / side.useful for side in (source, target) if side]
+    sides = [
+        (1 + plan.kind.wasted * (side.excess * side.useful - 1)) / side.useful for side in (source, target) if side
+    ]
     return len(sides) / sum(sides)
 
 
@@ -134,7 +138,9 @@ def _walks(plan: KernelPlan) -> tuple[Sequence[int], Sequence[int], Sequence[int
 
 
 def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tuple[int, list[int]]:
-    """Elements that lanes find one after the other, and how far the starts of such runs are apart, the next one first."""
+    """Elements that lanes find one after the other, and how far the starts of such runs are apart, the next one
+    first.
+    """
     *orders, block = _walks(plan)
     run, steps, inside = 1, [], set()
     for k in orders[number]:
@@ -144,7 +150,7 @@ def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tup
         size = min(sizes[k], block[k])
         run *= size
         if size < plan.axes[k].extent:
-            steps.append(run)                       # the axis is cut, or padded: the run goes on elsewhere
+            steps.append(run)  # the axis is cut, or padded: the run goes on elsewhere
             break
     others = [k for k in (*orders[number], *range(len(plan.axes))) if k not in inside]
     return run, [*(getattr(plan.axes[k], field) for k in dict.fromkeys(others)), *steps]
@@ -152,22 +158,31 @@ def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tup
 
 # ---- a launch in words --------------------------------------------------------------------------------
 
+
 def described(plan: KernelPlan | None) -> list[str]:
     """What a plan's launch does, how it meets memory, and why it is not faster; one fact per line."""
     if plan is None:
         return ["  gpu      no launch: nothing to write"]
     tile = f", tile of {_tile_text(plan)}" if plan.tile else ""
-    lines = [f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
-             f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
-             f"{counted(math.prod(plan.grid), 'block')} of 256 threads"]
+    lines = [
+        f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
+        f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
+        f"{counted(math.prod(plan.grid), 'block')} of 256 threads",
+    ]
     if plan.kind.is_estimated:
         source, target = requests(plan)
-        met = [f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})" for side, name in ((source, "read"), (target, "written")) if side]
+        met = [
+            f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})"
+            for side, name in ((source, "read"), (target, "written"))
+            if side
+        ]
         lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(met)}")
         if math.prod(plan.grid) == 1:
             lines.append("    expected: the launch takes longer than the bytes")
         else:
-            lines.append(f"    expected: about {expected_fraction(plan):.2f} of the speed of a plain copy, judged by the sectors: an estimate")
+            lines.append(
+                f"    expected: about {expected_fraction(plan):.2f} of the speed of a plain copy, judged by the sectors: an estimate"
+            )
     return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
 
 

@@ -1,4 +1,5 @@
 """Arguments one step away from right ones, such as Tile(8, 128): the error says what to write instead."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -16,7 +17,10 @@ Slip = Callable[[type, tuple[Any, ...], dict[str, Any]], str | None]
 
 
 def corrects(slip: Slip) -> Callable[[type[Made]], type[Made]]:
-    """A decorator for classes: LayoutTypeError when `slip` has something to say about the arguments of the constructor."""
+    """A decorator for classes: LayoutTypeError when `slip` has something to say about the arguments of the
+    constructor.
+    """
+
     def decorate(made: type[Made]) -> type[Made]:
         init: Callable[..., None] = made.__init__
 
@@ -27,8 +31,9 @@ def corrects(slip: Slip) -> Callable[[type[Made]], type[Made]]:
                 raise LayoutTypeError(problem)
             init(self, *values, **fields)
 
-        made.__init__ = __init__                             # type: ignore[method-assign]
+        made.__init__ = __init__  # type: ignore[method-assign]
         return made
+
     return decorate
 
 
@@ -52,8 +57,10 @@ def of_layout(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> st
     if not values or isinstance(values[0], numbers.Integral):
         return of_one_sequence(made, values, fields)
     if len(values) > 1:
-        return (f"a Layout takes minor_to_major alone without a name, not {len(values)} arguments: write the name of the field before "
-                f"{checks.value_text(values[1])}, such as padded_dimensions= or tiles=")
+        return (
+            f"a Layout takes minor_to_major alone without a name, not {len(values)} arguments: write the name of the field before "
+            f"{checks.value_text(values[1])}, such as padded_dimensions= or tiles="
+        )
     if isinstance(values[0], str) and "{" in values[0]:
         return f"minor_to_major {checks.value_text(values[0])} is the text of a layout: write gl.parse_layout({checks.value_text(values[0])})"
     return None

@@ -1,4 +1,5 @@
 """Shapes as arguments: a `Shape`, or its text, at every public door."""
+
 from __future__ import annotations
 
 import functools
@@ -13,7 +14,7 @@ from gpulayout.layout.other_shapes import AnyShape
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape, parse_shape
 
-LONGEST_KEPT = 512           # characters of a text whose value is kept: one of more dimensions than fit takes 200 KB and more
+LONGEST_KEPT = 512  # characters of a text whose value is kept: one of more dimensions than fit takes 200 KB and more
 Parsed = TypeVar("Parsed")
 
 
@@ -43,14 +44,18 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
         if like is not None and is_layout_alone(value):
             return as_shape(_parsed_layout(value), role, like)
         if value.lstrip().startswith("{"):
-            raise ShapeTextError(f"{role} {value_text(value)} is a layout alone: write the whole shape, such as 'f32[2,3]{{0,1}}'")
+            raise ShapeTextError(
+                f"{role} {value_text(value)} is a layout alone: write the whole shape, such as 'f32[2,3]{{0,1}}'"
+            )
         return _parsed(value)
     if isinstance(value, Shape):
         return value
     if like is not None and isinstance(value, Layout):
         return like.with_layout(value)
-    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}"
-                    + (f": write gl.Layout({shown(value)})" if like is not None and isinstance(value, (tuple, list)) else ""))
+    raise TypeError(
+        f"{role} must be a Shape or its text, not {type(value).__name__}"
+        + (f": write gl.Layout({shown(value)})" if like is not None and isinstance(value, (tuple, list)) else "")
+    )
 
 
 def is_layout_alone(value: object) -> bool:
@@ -73,11 +78,17 @@ def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
 
 def takes_shapes(*roles: str) -> Callable[[Callable], Callable]:
     """A decorator for functions whose first parameters, of these names, are shapes: they take texts too."""
+
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)
         def door(*args, **named):
             shapes = [as_shape(value, role) for value, role in zip(args, roles)]
-            return function(*shapes, *args[len(roles):],
-                            **{name: as_shape(value, name) if name in roles else value for name, value in named.items()})
+            return function(
+                *shapes,
+                *args[len(roles) :],
+                **{name: as_shape(value, name) if name in roles else value for name, value in named.items()},
+            )
+
         return door
+
     return decorate

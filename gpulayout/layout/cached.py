@@ -1,4 +1,5 @@
 """Properties that are computed once for each object, without a lock."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class cached_property(Generic[T]):                   # noqa: N801 - named as functools names it
+class cached_property(Generic[T]):  # noqa: N801 - named as functools names it
     """`functools.cached_property` as Python 3.12 and later have it.
 
     Before that, it holds a lock while it computes.  A process that is forked while another thread holds the lock would
@@ -30,5 +31,5 @@ class cached_property(Generic[T]):                   # noqa: N801 - named as fun
     def __get__(self, instance: object | None, owner: type) -> T | cached_property[T]:
         if instance is None:
             return self
-        value = instance.__dict__[self.name] = self.compute(instance)      # where the next look-up finds it first
+        value = instance.__dict__[self.name] = self.compute(instance)  # where the next look-up finds it first
         return value

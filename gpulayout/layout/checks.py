@@ -1,4 +1,5 @@
 """Checks that several values of the model share: whole numbers, permutations, dimension numbers."""
+
 import operator
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
@@ -6,12 +7,13 @@ from typing import Any
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
 INT64_MAX = 2**63 - 1
-TOO_LARGE = 2**256           # where `product` ends
-_MOST_SHOWN = 16             # entries of a sequence in an error message
-_MOST_BITS = 256             # of a number that an error message writes out
+TOO_LARGE = 2**256  # where `product` ends
+_MOST_SHOWN = 16  # entries of a sequence in an error message
+_MOST_BITS = 256  # of a number that an error message writes out
 
 
 # ---- how errors show values ----------------------------------------------------------------------
+
 
 def number_text(number: int) -> str:
     """An integer for an error message: in full, or its magnitude when it has hundreds of digits."""
@@ -56,6 +58,7 @@ def value_text(value: object) -> str:
 
 # ---- whole numbers -------------------------------------------------------------------------------
 
+
 def whole_number(field: str, value: object, context: str = "") -> int:
     """`value` as an int; bool and float are refused, NumPy integers are taken."""
     found = _index(value)
@@ -71,20 +74,25 @@ def whole_numbers(field: str, values: Iterable[Any], context: str = "", *, order
     the set has forgotten which number came first.
     """
     if ordered and isinstance(values, Set):
-        raise LayoutTypeError(f"{field} {value_text(values)} is not a sequence of integers{context}: a set has no order")
+        raise LayoutTypeError(
+            f"{field} {value_text(values)} is not a sequence of integers{context}: a set has no order"
+        )
     try:
         if isinstance(values, (str, bytes, Mapping)):
             raise TypeError
         values = tuple(values)
     except TypeError:
-        raise LayoutTypeError(f"{field} {value_text(values)} is not a sequence of integers{context}: "
-                              f"it is {type_text(values)}") from None
+        raise LayoutTypeError(
+            f"{field} {value_text(values)} is not a sequence of integers{context}: it is {type_text(values)}"
+        ) from None
     found = tuple(map(_index, values))
     if None in found:
         entry = found.index(None)
-        raise LayoutTypeError(f"{field} {shown(values)} is not all integers{context}: entry {entry} is "
-                              f"{value_text(values[entry])}, {type_text(values[entry])}")
-    return found                                             # type: ignore[return-value]
+        raise LayoutTypeError(
+            f"{field} {shown(values)} is not all integers{context}: entry {entry} is "
+            f"{value_text(values[entry])}, {type_text(values[entry])}"
+        )
+    return found  # type: ignore[return-value]
 
 
 def _index(value: Any) -> int | None:
@@ -100,9 +108,13 @@ def sizes(field: str, values: Iterable[Any], context: str = "") -> tuple[int, ..
     found = whole_numbers(field, values, context)
     for dim, size in enumerate(found):
         if size < 0:
-            raise LayoutError(f"{field} {shown(found)} has a negative size{context}: dimension {dim} is {number_text(size)}")
+            raise LayoutError(
+                f"{field} {shown(found)} has a negative size{context}: dimension {dim} is {number_text(size)}"
+            )
         if size > INT64_MAX:
-            raise LayoutError(f"{field} {shown(found)} has a size past 2^63-1{context}: dimension {dim} is {number_text(size)}")
+            raise LayoutError(
+                f"{field} {shown(found)} has a size past 2^63-1{context}: dimension {dim} is {number_text(size)}"
+            )
     return found
 
 
@@ -115,7 +127,8 @@ def count(field: str, value: object, context: str = "") -> int:
 
 
 def product(numbers: Iterable[int]) -> int:
-    """The product of numbers from 1 on, or of the first of them when those alone pass 2^256: nothing is as large as that.
+    """The product of numbers from 1 on, or of the first of them when those alone pass 2^256: nothing is as large as
+    that.
 
     So it takes linear time however many there are: 9 times 9 times ... a million times is never written out.
 
@@ -132,8 +145,10 @@ def product(numbers: Iterable[int]) -> int:
 
 # ---- dimension numbers ---------------------------------------------------------------------------
 
-def permutation(field: str, values: Iterable[Any], rank: int | None = None, context: str = "", *,
-                from_end: bool = False) -> tuple[int, ...]:
+
+def permutation(
+    field: str, values: Iterable[Any], rank: int | None = None, context: str = "", *, from_end: bool = False
+) -> tuple[int, ...]:
     """`values` as an ordering of dimensions 0..rank-1; a rank of None is as many as there are values.
 
     from_end   take negative numbers, which count from the end, as `numpy.transpose` does
@@ -141,8 +156,10 @@ def permutation(field: str, values: Iterable[Any], rank: int | None = None, cont
     found = whole_numbers(field, values, context)
     rank = len(found) if rank is None else rank
     if len(found) != rank:
-        raise LayoutError(f"{field} {shown(found)} has {counted(len(found), 'entry')}{context}: "
-                          f"it must order {counted(rank, 'dimension')}")
+        raise LayoutError(
+            f"{field} {shown(found)} has {counted(len(found), 'entry')}{context}: "
+            f"it must order {counted(rank, 'dimension')}"
+        )
     order = tuple(dim + rank if from_end and dim < 0 else dim for dim in found)
     problem = f"{field} {shown(found)} is not an ordering of {dimension_range(rank)}{context}: dimension"
     seen = set()
@@ -161,12 +178,16 @@ def dimension_number(value: object, rank: int, context: str = "", field: str = "
     number = whole_number(field, value, context)
     if not -rank <= number < rank:
         are = "is" if rank == 1 else "are"
-        raise LayoutError(f"{field} {number_text(number)} is out of range{context}: there {are} {counted(rank, 'dimension')}")
+        raise LayoutError(
+            f"{field} {number_text(number)} is out of range{context}: there {are} {counted(rank, 'dimension')}"
+        )
     return number % rank
 
 
 def dimension_numbers(values: Iterable[Any], rank: int, context: str = "") -> tuple[int, ...]:
-    """Distinct dimension numbers, negative ones counted from the end; their order does not matter, so sets are taken."""
+    """Distinct dimension numbers, negative ones counted from the end; their order does not matter, so sets are
+    taken.
+    """
     given = whole_numbers("dimensions", values, context, ordered=False)
     found = tuple(dimension_number(value, rank, context) for value in given)
     seen = set()
@@ -197,5 +218,7 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
 def out_of_bounds_text(index: tuple[int, ...], dim: int, size: int, shape: object, place: str = "") -> str:
     """What an error says about an index whose coordinate of dimension `dim` is outside; `place` says which of many."""
     allowed = f"not in 0..{size - 1}" if size else "impossible, the dimension is empty"
-    return (f"index {shown(index)}{place} is out of bounds for {shape}: "
-            f"coordinate {number_text(index[dim])} of dimension {dim} is {allowed}")
+    return (
+        f"index {shown(index)}{place} is out of bounds for {shape}: "
+        f"coordinate {number_text(index[dim])} of dimension {dim} is {allowed}"
+    )

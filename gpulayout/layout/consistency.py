@@ -1,4 +1,5 @@
 """Whether dimensions and a layout go together; what only a shape can check, because it knows both."""
+
 from __future__ import annotations
 
 from gpulayout.layout import checks
@@ -11,29 +12,39 @@ from gpulayout.layout.split_config import texts
 
 
 def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None:
-    """LayoutError unless the layout has the rank of the dimensions and is wide enough; `text` is the shape without layout."""
+    """LayoutError unless the layout has the rank of the dimensions and is wide enough; `text` is the shape without
+    layout.
+    """
     rank = len(dimensions)
     if layout.rank != rank:
-        raise LayoutError(f"minor_to_major {checks.shown(layout.minor_to_major)} has {checks.counted(layout.rank, 'entry')} "
-                          f"for {text}: the shape has {checks.counted(rank, 'dimension')}")
+        raise LayoutError(
+            f"minor_to_major {checks.shown(layout.minor_to_major)} has {checks.counted(layout.rank, 'entry')} "
+            f"for {text}: the shape has {checks.counted(rank, 'dimension')}"
+        )
     for dim, (size, width) in enumerate(zip(dimensions, layout.padded_dimensions or ())):
         if size is UNBOUNDED:
-            raise LayoutError(f"padded_dimensions {checks.shown(layout.padded_dimensions)} cannot be given for {text}{layout}: "
-                              f"dimension {dim} is unbounded")
+            raise LayoutError(
+                f"padded_dimensions {checks.shown(layout.padded_dimensions)} cannot be given for {text}{layout}: "
+                f"dimension {dim} is unbounded"
+            )
         if width < size:
-            raise LayoutError(f"padded_dimensions {checks.shown(layout.padded_dimensions)} is smaller than dimensions "
-                              f"{checks.shown(dimensions)} for {text}{layout}: dimension {dim} needs at least {size}")
+            raise LayoutError(
+                f"padded_dimensions {checks.shown(layout.padded_dimensions)} is smaller than dimensions "
+                f"{checks.shown(dimensions)} for {text}{layout}: dimension {dim} needs at least {size}"
+            )
     order = layout.major_to_minor
     for split in layout.split_configs:
         dim = order[split.dimension]
         if dimensions[dim] is not UNBOUNDED and split.split_indices[-1] >= dimensions[dim]:
-            raise LayoutError(f"split_configs {texts(layout.split_configs)} cuts outside of the array for {text}{layout}: physical "
-                              f"dimension {split.dimension} is dimension {dim} of size {checks.number_text(dimensions[dim])}")
+            raise LayoutError(
+                f"split_configs {texts(layout.split_configs)} cuts outside of the array for {text}{layout}: physical "
+                f"dimension {split.dimension} is dimension {dim} of size {checks.number_text(dimensions[dim])}"
+            )
 
 
 def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text: str) -> None:
-    """LayoutError unless every stride and the size in bytes fit 63 bits; a size of 0 counts as 1, so the order does not matter.
-    So does an unbounded one: nothing is known of it.
+    """LayoutError unless every stride and the size in bytes fit 63 bits; a size of 0 counts as 1, so the order does not
+    matter. So does an unbounded one: nothing is known of it.
 
     XLA multiplies from the left and stops at the first 0: it takes [0,2^62,2^62] and refuses [2^62,2^62,0].
     """
@@ -50,7 +61,9 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
     if places * bits > 8 * checks.INT64_MAX:
         zeros = ", zeros counted as 1" if 0 in widths else ""
         nbytes = str(-(-places * bits // 8)) if places < checks.TOO_LARGE else "at least 2^253"
-        raise LayoutError(f"{field} {shown} is too large for {text}{layout}: {nbytes} bytes{zeros}, the limit is 2^63-1")
+        raise LayoutError(
+            f"{field} {shown} is too large for {text}{layout}: {nbytes} bytes{zeros}, the limit is 2^63-1"
+        )
 
 
 def check_storage(element_type: ElementType, layout: Layout, text: str) -> None:
@@ -58,11 +71,17 @@ def check_storage(element_type: ElementType, layout: Layout, text: str) -> None:
     bits = layout.element_size_in_bits
     allowed = {0, 8 * element_type.itemsize} | ({element_type.bits} if element_type.is_sub_byte else set())
     if bits not in allowed:
-        raise LayoutError(f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {text}: "
-                          f"it is one of {', '.join(map(str, sorted(allowed)))}")
+        raise LayoutError(
+            f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {text}: "
+            f"it is one of {', '.join(map(str, sorted(allowed)))}"
+        )
     for field in ("index_type", "pointer_type"):
         if getattr(layout, field) is not None:
-            raise LayoutError(f"{field} {getattr(layout, field)} belongs to sparse layouts for {text}: its array is dense")
+            raise LayoutError(
+                f"{field} {getattr(layout, field)} belongs to sparse layouts for {text}: its array is dense"
+            )
     if layout.split_configs:
-        raise LayoutError(f"split_configs {texts(layout.split_configs)} puts parts of the array into several memories for {text}: "
-                          "only what lies in one can be moved")
+        raise LayoutError(
+            f"split_configs {texts(layout.split_configs)} puts parts of the array into several memories for {text}: "
+            "only what lies in one can be moved"
+        )

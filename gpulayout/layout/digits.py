@@ -1,6 +1,7 @@
 """The stride table: a layout as a mixed-radix number.  This file alone knows where an element lies.
 
-The linear index of an element is read digit by digit, most minor digit first.  Each digit is a piece of one logical coordinate:
+The linear index of an element is read digit by digit, most minor digit first.  Each digit is a piece of one logical
+coordinate:
 
     linear     += index[dim] // step % extent * stride          index -> linear index
     index[dim] += linear // stride % extent * step              linear index -> index
@@ -11,7 +12,8 @@ f32[2,3]{0,1} with padded dimensions (3, 5) has two digits and 15 places:
 
 Place 5 is index (5 // 1 % 3, 5 // 3 % 5) = (2, 1).  Row 2 is past the logical size 2, so the place is padding.
 
-Tiles cut digits in two.  Write down one entry for every dimension, in physical order, most major first.  For every tile, in order:
+Tiles cut digits in two.  Write down one entry for every dimension, in physical order, most major first.  For every
+tile, in order:
 
   1. a tile longer than the list puts empty entries (size 1, index 0) in front
   2. the tile takes as many of the most minor entries as it is long
@@ -26,8 +28,8 @@ bf16[4,8]{1,0:T(2,4)(2,1)}, as (dim, step, extent):
 
 The extents, read as row-major sizes, give the strides.  The product of all extents is the number of places.
 
-Some cuts have no digit of a coordinate.  They need a number that is put together first, from digits, in the same way as the
-linear index.  `numbers` lists them; a digit's `dim` calls the first one `rank`, the next one `rank + 1`:
+Some cuts have no digit of a coordinate.  They need a number that is put together first, from digits, in the same way as
+the linear index.  `numbers` lists them; a digit's `dim` calls the first one `rank`, the next one `rank + 1`:
 
 - a cut that does not divide: T(3)(2) cuts c % 3 by 2, and c % 3 // 2 is not of the form c // step % extent
 - `*` with a cut that falls inside of a joined digit: T(*,4) on rows of 6 cuts the number i * 6 + j
@@ -39,12 +41,14 @@ f32[6]{0:T(3)(2)} has 8 places: tiles of 3 elements, and in each tile sub-tiles 
     linear index   Digit(dim=1, step=1, extent=2, stride=1), Digit(dim=1, step=2, extent=2, stride=2),
                    Digit(dim=0, step=3, extent=2, stride=4)
 
-Index 5 has the number 5 % 3 = 2, so its place is 2 % 2 * 1 + 2 // 2 * 2 + 5 // 3 * 4 = 6.  Back, place 6 gives the number
-6 // 1 % 2 * 1 + 6 // 2 % 2 * 2 = 2, and the index 2 + 6 // 4 % 2 * 3 = 5.  Place 3 gives the number 3, but the number only has
-the values 0..2: the place is padding.
+Index 5 has the number 5 % 3 = 2, so its place is 2 % 2 * 1 + 2 // 2 * 2 + 5 // 3 * 4 = 6.  Back, place 6 gives the
+number 6 // 1 % 2 * 1 + 6 // 2 % 2 * 2 = 2, and the index 2 + 6 // 4 % 2 * 3 = 5.  Place 3 gives the number 3, but the
+number only has the values 0..2: the place is padding.
 
-The tail padding is more values of the most major digit: f32[6]{0:T(4)L(16)} has 4 tiles, of which elements fill one and a half.
+The tail padding is more values of the most major digit: f32[6]{0:T(4)L(16)} has 4 tiles, of which elements fill one and
+a half.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -82,6 +86,7 @@ def size_of(digits: Iterable[Digit]) -> int:
 
 # ---- the table -------------------------------------------------------------------------------------------------
 
+
 class Share(NamedTuple):
     """A digit, seen from the value that it is a piece of: value // step % extent * stride goes into a sum.
 
@@ -98,7 +103,8 @@ class Share(NamedTuple):
 class StrideTable:
     """All digits of a layout, most minor first, with the logical sizes that tell elements from padding.
 
-    numbers    the numbers that digits are taken from besides the coordinates; each one's digits are pieces of coordinates
+    numbers    the numbers that digits are taken from besides the coordinates; each one's digits are pieces of
+    coordinates
                and of numbers before it
     """
 
@@ -127,33 +133,44 @@ class StrideTable:
 
     @property
     def is_separable(self) -> bool:
-        """True when the place of an element is a sum with one part for every coordinate: no number joins two of them."""
+        """True when the place of an element is a sum with one part for every coordinate: no number joins two of
+        them.
+        """
         return all(len(digits) <= 1 for digits in self.numbers)
 
     @cached_property
     def _turning(self) -> tuple[list[tuple[int, int, int | None, int]], ...]:
-        """The digits of every number, the linear index last; an extent of None where the digit is the most major one of its value."""
+        """The digits of every number, the linear index last; an extent of None where the digit is the most major one of
+        its value.
+        """
         sums = (*self.numbers, self.digits)
         ends = [0] * len(self.sizes)
         for dim, step, extent, _ in (digit for digits in sums for digit in digits):
             ends[dim] = max(ends[dim], step * extent)
-        return tuple([(dim, step, extent if step * extent < ends[dim] else None, stride) for dim, step, extent, stride in digits]
-                     for digits in sums)
+        return tuple(
+            [(dim, step, extent if step * extent < ends[dim] else None, stride) for dim, step, extent, stride in digits]
+            for digits in sums
+        )
 
     @cached_property
     def shares(self) -> tuple[tuple[Share, ...], ...]:
-        """For every coordinate, and after them every number, its digits, most major first, without those that are 0 for all elements."""
+        """For every coordinate, and after them every number, its digits, most major first, without those that are 0 for
+        all elements.
+        """
         found: list[list[Share]] = [[] for _ in self.sizes]
         for into, digits in enumerate((*self.numbers, self.digits), len(self.dimensions)):
             for dim, *others in digits:
                 found[dim].append(Share(into, *others))
-        return tuple(tuple(sorted((share for share in shares if share.step < size), key=lambda share: -share.step))
-                     for shares, size in zip(found, self.reaches))
+        return tuple(
+            tuple(sorted((share for share in shares if share.step < size), key=lambda share: -share.step))
+            for shares, size in zip(found, self.reaches)
+        )
 
     def linear_of(self, index: Sequence[Any]) -> Any:
         """The linear index of one logical index, unchecked.
 
-        index    one coordinate for every dimension: ints, or integer arrays of one shape, of 64 bits where places need them
+        index    one coordinate for every dimension: ints, or integer arrays of one shape, of 64 bits where places need
+        them
         """
         values = list(index)
         for digits in self._turning:
@@ -165,11 +182,12 @@ class StrideTable:
         return values[-1]
 
     def index_of(self, linear: Any) -> tuple[Any, ...]:
-        """The logical index of one place, or of an array of places, unchecked; for what it gives in padding see `is_element`.
+        """The logical index of one place, or of an array of places, unchecked; for what it gives in padding see
+        `is_element`.
 
         A coordinate without digits, of a dimension of size 1, is the int 0.
         """
-        return tuple(self.values_of(linear)[:len(self.dimensions)])
+        return tuple(self.values_of(linear)[: len(self.dimensions)])
 
     def is_element(self, linear: Any) -> Any:
         """True where a place holds an element: no coordinate is past its dimension, and no number past its size.
@@ -221,8 +239,13 @@ class StrideTable:
         return values
 
 
-def table_of(dimensions: tuple[int, ...], widths: Sequence[int], major_to_minor: Sequence[int], tiles: tuple[Tile, ...] = (),
-             tail: int = 1) -> StrideTable:
+def table_of(
+    dimensions: tuple[int, ...],
+    widths: Sequence[int],
+    major_to_minor: Sequence[int],
+    tiles: tuple[Tile, ...] = (),
+    tail: int = 1,
+) -> StrideTable:
     """The table of a layout.
 
     dimensions, widths    of the array and as padded, in logical order
@@ -243,12 +266,13 @@ def table_of(dimensions: tuple[int, ...], widths: Sequence[int], major_to_minor:
     return StrideTable(_with_strides(kept), dimensions, buffer_size, named)
 
 
-def _with_tail(parts: list[Part], numbers: tuple[Digits, ...], widths: Sequence[int], buffer_size: int
-               ) -> tuple[list[Part], tuple[Digits, ...]]:
+def _with_tail(
+    parts: list[Part], numbers: tuple[Digits, ...], widths: Sequence[int], buffer_size: int
+) -> tuple[list[Part], tuple[Digits, ...]]:
     """The digits, most major first, with more values of the first one for the places of the tail.
 
-    The first one has to be the most major digit of its value, or such a value would be one of an element.  If it is not, the
-    tail is a digit of a number that is always 0.
+    The first one has to be the most major digit of its value, or such a value would be one of an element.  If it is
+    not, the tail is a digit of a number that is always 0.
     """
     sizes = [*widths, *map(size_of, numbers)]
     dim, step, extent = parts[0] if parts else (len(sizes), 1, 1)
@@ -256,14 +280,16 @@ def _with_tail(parts: list[Part], numbers: tuple[Digits, ...], widths: Sequence[
     if not ends or step * extent < max(sizes[dim], *ends) and extent > 1:
         return [(len(sizes), 1, -(-buffer_size // _size(parts))), *parts], (*numbers, ())
     others = parts[1:]
-    return [(dim, step if extent > 1 else max(ends), -(-buffer_size // _size(others))), *others], numbers          # past all indices in tiles
+    # past all indices in tiles
+    return [(dim, step if extent > 1 else max(ends), -(-buffer_size // _size(others))), *others], numbers
 
 
 def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles: tuple[Tile, ...]) -> tuple[int, ...]:
-    """How far each coordinate goes until the tiles at its end are full, in logical order: beyond its size it counts padding.
+    """How far each coordinate goes until the tiles at its end are full, in logical order: beyond its size it counts
+    padding.
 
-    The table gives each of these indices a place of its own.  Padding inside of a tile, of entries that tiles put in front or
-    that `*` joins, and of the tail has no index.
+    The table gives each of these indices a place of its own.  Padding inside of a tile, of entries that tiles put in
+    front or that `*` joins, and of the tail has no index.
 
     >>> [widths_in_tiles((5, 3), (0, 1), (Tile(tile),)) for tile in ((2, 2), ("*", 2), (6,))]
     [(6, 4), (5, 3), (5, 6)]
@@ -279,8 +305,8 @@ def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles:
 
 # ---- the law of tiles ------------------------------------------------------------------------------------------
 
-Part = tuple[int, int, int]          # a digit without its stride, which comes last: (dim, step, extent)
-Entry = Sequence[Part]               # what a size has become, most major first
+Part = tuple[int, int, int]  # a digit without its stride, which comes last: (dim, step, extent)
+Entry = Sequence[Part]  # what a size has become, most major first
 
 
 class Cuts(NamedTuple):
@@ -316,8 +342,8 @@ class _Cutter:
     """Cuts and joins entries; `numbers` are those it had to name."""
 
     def __init__(self, sizes: Sequence[int]):
-        self.sizes = list(sizes)                       # how many values every position, then every number, has
-        self.numbers: dict[Digits, int] = {}           # and what a part calls them
+        self.sizes = list(sizes)  # how many values every position, then every number, has
+        self.numbers: dict[Digits, int] = {}  # and what a part calls them
 
     def cut_by(self, tile: Tile, entries: list[Entry]) -> None:
         """One more tile."""
@@ -325,14 +351,14 @@ class _Cutter:
         outer: list[Entry] = []
         inner: list[Entry] = []
         joined: list[Part] = []
-        for entry, size in zip(entries[-len(tile):], tile):
+        for entry, size in zip(entries[-len(tile) :], tile):
             joined += entry
             if size is not COMBINE:
                 above, below = self._cut(_merged(joined), size)
                 outer.append(above)
                 inner.append(below)
                 joined = []
-        entries[-len(tile):] = outer + inner
+        entries[-len(tile) :] = outer + inner
 
     def _cut(self, entry: Entry, size: int) -> tuple[Entry, Entry]:
         """The part of an entry above a cut, and the part below it."""
@@ -341,9 +367,9 @@ class _Cutter:
             *above, (dim, step, extent) = entry
             if extent % size:
                 if above and size % extent == 0:
-                    entry, below, size = above, (entry[-1], *below), size // extent          # all of it lies below the cut
+                    entry, below, size = above, (entry[-1], *below), size // extent  # all of it lies below the cut
                     continue
-                if above or step * extent < self.sizes[dim]:                        # c // step can be cut by any size
+                if above or step * extent < self.sizes[dim]:  # c // step can be cut by any size
                     dim, step, extent = self._named(entry if above or extent > 1 else ())
                     above = ()
             outer = dim, min(step * size, checks.TOO_LARGE), -(-extent // size)

@@ -3,6 +3,7 @@
 `<=5` has a bound, which is what `Shape.dimensions` holds and what buffers are made for; `?` has none, and nothing that
 needs a size can be asked of it.  Both are read, printed, compared and carried through edits.
 """
+
 from __future__ import annotations
 
 import enum
@@ -27,7 +28,7 @@ class Unbounded(enum.Enum):
     def __repr__(self) -> str:
         return "UNBOUNDED"
 
-    def __reduce_ex__(self, protocol: object) -> str:               # type: ignore[override]
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]
         """Pickled as the name `gpulayout.UNBOUNDED`."""
         return "UNBOUNDED"
 
@@ -52,12 +53,16 @@ def checked_flags(flags: Iterable[bool] | None, dimensions: Sequence[int]) -> tu
     if not isinstance(flags, (tuple, list)) or not all(isinstance(flag, bool) for flag in flags):
         raise LayoutTypeError(f"dynamic_dimensions {flags!r} is not a sequence of True and False")
     if len(flags) != len(dimensions):
-        raise LayoutError(f"dynamic_dimensions {checks.shown(flags)} has {checks.counted(len(flags), 'entry')} for "
-                          f"{checks.counted(len(dimensions), 'dimension')} {checks.shown(dimensions)}")
+        raise LayoutError(
+            f"dynamic_dimensions {checks.shown(flags)} has {checks.counted(len(flags), 'entry')} for "
+            f"{checks.counted(len(dimensions), 'dimension')} {checks.shown(dimensions)}"
+        )
     for dim, (flag, needed) in enumerate(zip(flags, unbounded)):
         if needed and not flag:
-            raise LayoutError(f"dynamic_dimensions {checks.shown(flags)} calls dimension {dim} of {checks.shown(dimensions)} static: "
-                              "it is unbounded")
+            raise LayoutError(
+                f"dynamic_dimensions {checks.shown(flags)} calls dimension {dim} of {checks.shown(dimensions)} static: "
+                "it is unbounded"
+            )
     return tuple(flags)
 
 

@@ -1,12 +1,14 @@
 """Where the elements of a shape lie, in row-major logical order, in as few numbers as possible.
 
 Nested loops over the elements, as (extent, stride) pairs, major first.  An untiled shape has one loop for every
-dimension, a tiled one more.  f32[4,6]{1,0:T(2,3)} is ((2, 12), (2, 3), (2, 6), (3, 1)): rows in two tiles of 2 rows, columns in
-two tiles of 3.  Neighbours that continue each other are joined: f32[16,128]{1,0:T(8,128)} is ((2048, 1),), row-major memory.
+dimension, a tiled one more.  f32[4,6]{1,0:T(2,3)} is ((2, 12), (2, 3), (2, 6), (3, 1)): rows in two tiles of 2 rows,
+columns in two tiles of 3.  Neighbours that continue each other are joined: f32[16,128]{1,0:T(8,128)} is ((2048, 1),),
+row-major memory.
 
 Some tilings are no nest of loops, and give None: rows of 6 in tiles of 4 whose last turn is shorter than the others, a
 sub-tile that leaves gaps inside of its tile, merged dimensions cut where neither divides the other.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -16,7 +18,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
 Loops = tuple[tuple[int, int], ...]
-Parts = list[tuple[int, int]]                # (step, stride) of digits
+Parts = list[tuple[int, int]]  # (step, stride) of digits
 
 
 def join(pairs: Iterable[tuple[int, int]]) -> Loops:
@@ -50,7 +52,7 @@ def element_loops(shape: Shape) -> Loops | None:
         for step, stride in found:
             if size % step:
                 if not _continues(found, step, stride):
-                    return None                       # the last turn of this loop is shorter than the others
+                    return None  # the last turn of this loop is shorter than the others
                 continue
             loops.append((size // step, stride))
             size = step

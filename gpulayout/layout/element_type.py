@@ -2,6 +2,7 @@
 
 Kernels never see a type, only its number of bytes (1, 2, 4, 8 or 16); a type is a label on the host.
 """
+
 from __future__ import annotations
 
 import enum
@@ -153,21 +154,60 @@ class ElementType(str, enum.Enum):
 _SUB_BYTE = {"s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4}
 _BY_NAME = {member.value: member for member in ElementType}
 _PROTO_NUMBERS = {
-    "pred": 1, "s8": 2, "s16": 3, "s32": 4, "s64": 5, "u8": 6, "u16": 7, "u32": 8, "u64": 9,
-    "f16": 10, "f32": 11, "f64": 12, "c64": 15, "bf16": 16, "c128": 18,
-    "f8e5m2": 19, "f8e4m3fn": 20, "f8e4m3b11fnuz": 23, "f8e5m2fnuz": 24, "f8e4m3fnuz": 25, "f8e4m3": 28, "f8e3m4": 29,
-    "f8e8m0fnu": 33, "f6e3m2fn": 35, "f6e2m3fn": 36,
-    "s1": 30, "u1": 31, "s2": 26, "u2": 27, "s4": 21, "u4": 22, "f4e2m1fn": 32,
+    "pred": 1,
+    "s8": 2,
+    "s16": 3,
+    "s32": 4,
+    "s64": 5,
+    "u8": 6,
+    "u16": 7,
+    "u32": 8,
+    "u64": 9,
+    "f16": 10,
+    "f32": 11,
+    "f64": 12,
+    "c64": 15,
+    "bf16": 16,
+    "c128": 18,
+    "f8e5m2": 19,
+    "f8e4m3fn": 20,
+    "f8e4m3b11fnuz": 23,
+    "f8e5m2fnuz": 24,
+    "f8e4m3fnuz": 25,
+    "f8e4m3": 28,
+    "f8e3m4": 29,
+    "f8e8m0fnu": 33,
+    "f6e3m2fn": 35,
+    "f6e2m3fn": 36,
+    "s1": 30,
+    "u1": 31,
+    "s2": 26,
+    "u2": 27,
+    "s4": 21,
+    "u4": 22,
+    "f4e2m1fn": 32,
 }
 _NUMPY_NAMES = {
-    "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64",
-    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-    "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128",
+    "pred": "bool",
+    "s8": "int8",
+    "s16": "int16",
+    "s32": "int32",
+    "s64": "int64",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "c64": "complex64",
+    "c128": "complex128",
 }
 _ML_NAMES = {"bf16": "bfloat16", "s1": "int1", "s2": "int2", "s4": "int4", "u1": "uint1", "u2": "uint2", "u4": "uint4"}
 _DTYPES = {
-    member: np.dtype(_NUMPY_NAMES[member.value]) if member.value in _NUMPY_NAMES else
-    np.dtype(getattr(ml_dtypes, _ML_NAMES.get(member.value, "float" + member.value[1:].replace("e", "_e", 1))))
+    member: np.dtype(_NUMPY_NAMES[member.value])
+    if member.value in _NUMPY_NAMES
+    else np.dtype(getattr(ml_dtypes, _ML_NAMES.get(member.value, "float" + member.value[1:].replace("e", "_e", 1))))
     for member in ElementType
 }
 _BY_DTYPE = {dtype: member for member, dtype in _DTYPES.items()}
@@ -178,14 +218,16 @@ def _of_dtype(value: Any) -> ElementType:
         raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
     try:
         dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError, OverflowError):     # NumPy raises all three on hostile text
+    except (TypeError, ValueError, SyntaxError, OverflowError):  # NumPy raises all three on hostile text
         raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype") from None
     if not dtype.isnative:
         raise TypeError(f"element type {dtype.str!r} is big-endian: convert it to native byte order first")
     found = _BY_DTYPE.get(dtype)
     if found is None:
-        raise TypeError(f"element type {_short(dtype)} has no XLA counterpart: only "
-                        "booleans, integers, floats and complex numbers have one")
+        raise TypeError(
+            f"element type {_short(dtype)} has no XLA counterpart: only "
+            "booleans, integers, floats and complex numbers have one"
+        )
     return found
 
 

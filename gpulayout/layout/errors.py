@@ -1,10 +1,10 @@
 """What goes wrong when a layout or a shape cannot be.
 
-One line each, in this order: the field, its value, the rule it breaks, the whole shape, the first offender.  Of a shape with
-hundreds of dimensions a line leaves out the middle.
+One line each, in this order: the field, its value, the rule it breaks, the whole shape, the first offender.  Of a shape
+with hundreds of dimensions a line leaves out the middle.
 """
 
-_BEGINNING, _END = 1000, 400         # characters that are kept of a message that is longer
+_BEGINNING, _END = 1000, 400  # characters that are kept of a message that is longer
 
 
 class LayoutError(ValueError):

@@ -10,6 +10,7 @@ For a shape with dimensions (2, 3), elements a b c / d e f:
 at the high end of each dimension.  With widths (3, 5) the second example becomes a d 0 b e 0 c f 0 0 0 0 0 0 0.
 `tiles` cut the padded, ordered dimensions into blocks; `digits` has the law.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -40,16 +41,15 @@ SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U6
 class Layout(Frozen):
     """Order, padding and tiling of an array in memory.  Immutable, hashable, validated when made.
 
-    minor_to_major          every dimension number 0..rank-1 once, most minor first
-    padded_dimensions       width in memory of every dimension, in logical order, or None for no padding
-    padding_value           a `PaddingValue` or its name in text ("lowest"), a number, or None, which fills zeros
-    tiles                   `Tile`s or sequences of sizes, applied in order to the padded widths in physical order
-    tail_padding_alignment  the number of places is rounded up to a multiple of this
-    element_size_in_bits    bits of one element, or 0 for its type's whole bytes; below 8 elements are packed
-    memory_space            0..127, a label: 0 is the device's main memory
-    split_configs           `SplitConfig`s: where the array is cut into parts in several memories; kept and printed
-    dynamic_shape_metadata_prefix_bytes    bytes that a runtime keeps in front of the data; kept, printed, never compared
-    index_type, pointer_type               unsigned types left over from sparse layouts; kept and printed
+    minor_to_major          every dimension number 0..rank-1 once, most minor first padded_dimensions       width in
+    memory of every dimension, in logical order, or None for no padding padding_value           a `PaddingValue` or its
+    name in text ("lowest"), a number, or None, which fills zeros tiles                   `Tile`s or sequences of sizes,
+    applied in order to the padded widths in physical order tail_padding_alignment  the number of places is rounded up
+    to a multiple of this element_size_in_bits    bits of one element, or 0 for its type's whole bytes; below 8 elements
+    are packed memory_space            0..127, a label: 0 is the device's main memory split_configs
+    `SplitConfig`s: where the array is cut into parts in several memories; kept and printed
+    dynamic_shape_metadata_prefix_bytes    bytes that a runtime keeps in front of the data; kept, printed, never
+    compared index_type, pointer_type               unsigned types left over from sparse layouts; kept and printed
 
     Raises LayoutError when the fields contradict each other; what needs the sizes of the dimensions is checked by
     `Shape`.  The model is XLA's `Layout`, with the two padding fields of its first releases.
@@ -71,12 +71,23 @@ class Layout(Frozen):
     index_type: ElementType | None = field(default=None, kw_only=True)
     pointer_type: ElementType | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:                                        # what a caller may write; the fields say what they become
-        def __init__(self, minor_to_major: Iterable[int], *, padded_dimensions: Iterable[int] | None = None,
-                     padding_value: PaddingValue | Scalar | str | None = None, tiles: Iterable[Tile | Iterable[int | Combine | str]] = (),
-                     tail_padding_alignment: int = 1, element_size_in_bits: int = 0, memory_space: int = 0,
-                     split_configs: Iterable[SplitConfig] = (), dynamic_shape_metadata_prefix_bytes: int = 0,
-                     index_type: ElementType | str | None = None, pointer_type: ElementType | str | None = None) -> None: ...
+    if TYPE_CHECKING:  # what a caller may write; the fields say what they become
+
+        def __init__(
+            self,
+            minor_to_major: Iterable[int],
+            *,
+            padded_dimensions: Iterable[int] | None = None,
+            padding_value: PaddingValue | Scalar | str | None = None,
+            tiles: Iterable[Tile | Iterable[int | Combine | str]] = (),
+            tail_padding_alignment: int = 1,
+            element_size_in_bits: int = 0,
+            memory_space: int = 0,
+            split_configs: Iterable[SplitConfig] = (),
+            dynamic_shape_metadata_prefix_bytes: int = 0,
+            index_type: ElementType | str | None = None,
+            pointer_type: ElementType | str | None = None,
+        ) -> None: ...
 
         _key: tuple[object, ...]
         _hash: int
@@ -203,7 +214,9 @@ class Layout(Frozen):
         """
         order = checks.permutation("permutation", permutation, self.rank, self._context, from_end=True)
         new_number = checks.inverse(order)
-        return self._rebuild([new_number[dim] for dim in self.minor_to_major], lambda widths: [widths[d] for d in order])
+        return self._rebuild(
+            [new_number[dim] for dim in self.minor_to_major], lambda widths: [widths[d] for d in order]
+        )
 
     def insert_dimension(self, at: int, width: int, position: int | None = None) -> Layout:
         """A new dimension number `at`; in memory it is just above the dimension it was put in front of.
@@ -219,11 +232,15 @@ class Layout(Frozen):
         self._check_tiles_stay(position, "inserting a dimension")
         order.insert(position, at)
         physical = self.rank - position
-        splits = [SplitConfig(split.dimension + (split.dimension >= physical), split.split_indices) for split in self.split_configs]
+        splits = [
+            SplitConfig(split.dimension + (split.dimension >= physical), split.split_indices)
+            for split in self.split_configs
+        ]
         return self._rebuild(order, lambda widths: [*widths[:at], width, *widths[at:]], splits)
 
     def delete_dimensions(self, dimensions: Iterable[int]) -> Layout:
-        """Without some dimensions; those that stay keep their order and are renumbered, as their split configurations are.
+        """Without some dimensions; those that stay keep their order and are renumbered, as their split configurations
+        are.
 
         LayoutError when tiles would come to lie over other dimensions than before.
         """
@@ -233,12 +250,17 @@ class Layout(Frozen):
         kept = [dim for dim in range(self.rank) if dim not in gone]
         order = [kept.index(dim) for dim in self.minor_to_major if dim not in gone]
         physical = [position for position, dim in enumerate(self.major_to_minor) if dim not in gone]
-        splits = [SplitConfig(physical.index(split.dimension), split.split_indices) for split in self.split_configs
-                  if split.dimension in physical]
+        splits = [
+            SplitConfig(physical.index(split.dimension), split.split_indices)
+            for split in self.split_configs
+            if split.dimension in physical
+        ]
         return self._rebuild(order, lambda widths: [widths[dim] for dim in kept], splits)
 
     def delete_dimension(self, dimension: int) -> Layout:
-        """Without one dimension; -1 is the last.  XLA: `DeleteDimension`, which keeps tiles that then mean something else."""
+        """Without one dimension; -1 is the last.  XLA: `DeleteDimension`, which keeps tiles that then mean something
+        else.
+        """
         return self.delete_dimensions((dimension,))
 
     def move_dimension_to_major(self, dimension: int) -> Layout:
@@ -255,14 +277,23 @@ class Layout(Frozen):
         """LayoutError unless a physical position, counted from the most minor, lies above all that the tiles touch."""
         touched = reach(self.tiles)
         if position < touched:
-            raise LayoutError(f"tiles {''.join(map(str, self.tiles))} would change their meaning by {edit}{self._context}: they "
-                              f"touch the {checks.counted(touched, 'most minor dimension')}; drop them first, with replace(tiles=())")
+            raise LayoutError(
+                f"tiles {''.join(map(str, self.tiles))} would change their meaning by {edit}{self._context}: they "
+                f"touch the {checks.counted(touched, 'most minor dimension')}; drop them first, with replace(tiles=())"
+            )
 
-    def _rebuild(self, order: Iterable[int], widths_of: Callable[[tuple[int, ...]], Iterable[int]],
-                 splits: Iterable[SplitConfig] | None = None) -> Layout:
+    def _rebuild(
+        self,
+        order: Iterable[int],
+        widths_of: Callable[[tuple[int, ...]], Iterable[int]],
+        splits: Iterable[SplitConfig] | None = None,
+    ) -> Layout:
         widths = self.padded_dimensions
-        return self.replace(minor_to_major=tuple(order), split_configs=self.split_configs if splits is None else tuple(splits),
-                            padded_dimensions=None if widths is None else tuple(widths_of(widths)))
+        return self.replace(
+            minor_to_major=tuple(order),
+            split_configs=self.split_configs if splits is None else tuple(splits),
+            padded_dimensions=None if widths is None else tuple(widths_of(widths)),
+        )
 
     @property
     def _context(self) -> str:
@@ -285,12 +316,16 @@ class Layout(Frozen):
     def __repr__(self) -> str:
         given = ((name, getattr(self, name)) for name in self._fields() if name != "minor_to_major")
         default = type(self).__dataclass_fields__
-        extra = "".join(f", {name}={value!r}" if name != "padding_value" else f", {name}={value}" for name, value in given
-                        if value is not default[name].default and value != default[name].default)
+        extra = "".join(
+            f", {name}={value!r}" if name != "padding_value" else f", {name}={value}"
+            for name, value in given
+            if value is not default[name].default and value != default[name].default
+        )
         return f"Layout({self.minor_to_major}{extra})"
 
 
 # ---- the fields one by one: what each may be, and how it prints ----------------------------------------
+
 
 def _number(field: str, value: object, least: int, most: int) -> int:
     """`value` as an int in least..most."""
@@ -307,8 +342,10 @@ def _padded_dimensions(value: Any, order: tuple[int, ...]) -> tuple[int, ...] | 
         return None
     widths = checks.sizes("padded_dimensions", value)
     if len(widths) != len(order):
-        raise LayoutError(f"padded_dimensions {checks.shown(widths)} has {checks.counted(len(widths), 'entry')}: "
-                          f"minor_to_major {checks.shown(order)} orders {checks.counted(len(order), 'dimension')}")
+        raise LayoutError(
+            f"padded_dimensions {checks.shown(widths)} has {checks.counted(len(widths), 'entry')}: "
+            f"minor_to_major {checks.shown(order)} orders {checks.counted(len(order), 'dimension')}"
+        )
     return widths
 
 
@@ -320,8 +357,10 @@ def _padding_value(value: object, widths: tuple[int, ...] | None) -> PaddingValu
     if found is not PaddingValue.INVALID:
         return found
     if widths is not None:
-        raise LayoutError(f"padding_value INVALID says nothing about padded_dimensions {checks.shown(widths)}: "
-                          "use None for zeros, or a named value")
+        raise LayoutError(
+            f"padding_value INVALID says nothing about padded_dimensions {checks.shown(widths)}: "
+            "use None for zeros, or a named value"
+        )
     return None
 
 

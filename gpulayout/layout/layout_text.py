@@ -13,9 +13,10 @@
         SC(number:number,...)(...)...        split configurations
         M(number)                            dynamic shape metadata prefix bytes
 
-XLA never printed padding; a layout without it prints exactly what XLA prints.  XLA's D(...) of other levels and P(...), the
-parts of sparse layouts, are refused.
+XLA never printed padding; a layout without it prints exactly what XLA prints.  XLA's D(...) of other levels and P(...),
+the parts of sparse layouts, are refused.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -30,9 +31,9 @@ from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.text_reader import Reader
 from gpulayout.layout.tile import COMBINE, Combine, Tile
 
-Property = Callable[[Reader, int], dict[str, Any]]          # reads one property of a layout of so many dimensions
+Property = Callable[[Reader, int], dict[str, Any]]  # reads one property of a layout of so many dimensions
 
-MAX_SCALAR = 320             # characters of a pad value: an integer as large as the largest double has 309
+MAX_SCALAR = 320  # characters of a pad value: an integer as large as the largest double has 309
 
 
 def parse_layout(text: str) -> Layout:
@@ -44,8 +45,10 @@ def parse_layout(text: str) -> Layout:
     (Tile((8, 128)), Tile((2, 1)))
     """
     if text[:1].isalpha():
-        raise ShapeTextError(f"{checks.value_text(text)} is not a layout: a layout begins with '{{', as '{{1,0,2}}' does; "
-                             "gl.transpose(array, 'h w c -> c h w') reorders axes by name")
+        raise ShapeTextError(
+            f"{checks.value_text(text)} is not a layout: a layout begins with '{{', as '{{1,0,2}}' does; "
+            "gl.transpose(array, 'h w c -> c h w') reorders axes by name"
+        )
     reader = Reader(text)
     layout = read_layout(reader, may_be_empty=True)
     reader.end()
@@ -53,7 +56,9 @@ def parse_layout(text: str) -> Layout:
 
 
 def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
-    """A layout from itself or its text, None being descending; LayoutTypeError for others.  `text` is the shape without layout."""
+    """A layout from itself or its text, None being descending; LayoutTypeError for others.  `text` is the shape without
+    layout.
+    """
     if value is None:
         return Layout.descending(rank)
     if isinstance(value, str):
@@ -61,7 +66,9 @@ def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
     if isinstance(value, Layout):
         return value
     hint = f", write gl.Layout({checks.shown(value)})" if isinstance(value, (tuple, list)) else ""
-    raise LayoutTypeError(f"layout {checks.value_text(value)} is not a Layout for {text}: it is {checks.type_text(value)}{hint}")
+    raise LayoutTypeError(
+        f"layout {checks.value_text(value)} is not a Layout for {text}: it is {checks.type_text(value)}{hint}"
+    )
 
 
 def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
@@ -92,6 +99,7 @@ def _misplaced(name: str) -> str:
 
 # ---- one property each: the fields it sets ---------------------------------------------------------
 
+
 def _padded_dimensions(reader: Reader, rank: int) -> dict[str, list[int]]:
     reader.mark("(")
     return {"padded_dimensions": reader.numbers(")", "a padded dimension")}
@@ -103,7 +111,9 @@ def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar
     if raw in NAMES:
         return {"padding_value": NAMES[raw]}
     if len(raw) > MAX_SCALAR:
-        raise reader.error(f"padding value {raw[:32]!r}... has {len(raw)} characters: {MAX_SCALAR} is the limit", position)
+        raise reader.error(
+            f"padding value {raw[:32]!r}... has {len(raw)} characters: {MAX_SCALAR} is the limit", position
+        )
     try:
         return {"padding_value": parse_scalar(raw)}
     except ValueError:
@@ -140,7 +150,9 @@ def _tile(reader: Reader) -> Tile:
         if not reader.accept(","):
             break
     if entries[-1] is COMBINE:
-        raise reader.error("'*' is the last of a tile, where there is no more minor dimension to combine with", position)
+        raise reader.error(
+            "'*' is the last of a tile, where there is no more minor dimension to combine with", position
+        )
     reader.mark(")")
     return Tile(entries)
 
@@ -160,16 +172,19 @@ def _split_configs(reader: Reader, rank: int) -> dict[str, list[SplitConfig]]:
 
 def _number(field: str, what: str, least: int = 0, most: int | None = None) -> Property:
     """A reader of one number in parentheses."""
+
     def read(reader: Reader, rank: int) -> dict[str, int]:
         reader.mark("(")
         value = reader.number(what, least=least, most=most)
         reader.mark(")")
         return {field: value}
+
     return read
 
 
 def _type(field: str) -> Property:
     """A reader of one type name in parentheses."""
+
     def read(reader: Reader, rank: int) -> dict[str, ElementType]:
         reader.mark("(")
         position, name = reader.position, reader.take("name", "an unsigned integer type")
@@ -177,6 +192,7 @@ def _type(field: str) -> Property:
             raise reader.error(f"{field} {name[:32]!r} is not one of {', '.join(SPARSE_TYPES)}", position)
         reader.mark(")")
         return {field: ElementType(name)}
+
     return read
 
 

@@ -1,4 +1,5 @@
 """Names of memory spaces: what XLA calls the numbers that stand as S(...) in a layout."""
+
 import enum
 
 
@@ -10,7 +11,7 @@ class MemorySpace(enum.IntEnum):
     {1,0:S(5)}
     """
 
-    DEFAULT = 0              # the device's main memory
-    GENERIC_FAST = 1         # small and near the processor: a TPU's VMEM
-    HOST = 5                 # the host's memory, pinned
+    DEFAULT = 0  # the device's main memory
+    GENERIC_FAST = 1  # small and near the processor: a TPU's VMEM
+    HOST = 5  # the host's memory, pinned
     UNPINNED_HOST = 6

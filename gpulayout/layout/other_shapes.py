@@ -2,6 +2,7 @@
 
 They are read, printed and compared, so that whole programs can be; bytes are moved for the arrays in them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -15,8 +16,8 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
 
-MAX_DEPTH = 64               # of tuples in tuples
-_COMMENT_EVERY = 5           # elements of a tuple, as XLA prints them
+MAX_DEPTH = 64  # of tuples in tuples
+_COMMENT_EVERY = 5  # elements of a tuple, as XLA prints them
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ class BufferShape(Frozen):
 
     def __post_init__(self):
         if not isinstance(self.shape, Shape):
-            raise LayoutTypeError(f"shape {self.shape!r} cannot be held by a buffer: it is {checks.type_text(self.shape)}, not a Shape")
+            raise LayoutTypeError(
+                f"shape {self.shape!r} cannot be held by a buffer: it is {checks.type_text(self.shape)}, not a Shape"
+            )
 
     @property
     def nbytes(self) -> int:
@@ -112,7 +115,9 @@ class TupleShape(Frozen):
 
     def __post_init__(self):
         if not isinstance(self.shapes, (tuple, list)):
-            raise LayoutTypeError(f"shapes {self.shapes!r} is not a sequence of shapes: it is {checks.type_text(self.shapes)}")
+            raise LayoutTypeError(
+                f"shapes {self.shapes!r} is not a sequence of shapes: it is {checks.type_text(self.shapes)}"
+            )
         for entry, shape in enumerate(self.shapes):
             if not isinstance(shape, AnyShape):
                 raise LayoutTypeError(f"shapes entry {entry} is not a shape: it is {checks.type_text(shape)}")
@@ -127,7 +132,9 @@ class TupleShape(Frozen):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays in it, without any table of pointers.  XLA: `ByteSizeOfElementsRecursive` of its leaves."""
+        """Bytes of all arrays in it, without any table of pointers.  XLA: `ByteSizeOfElementsRecursive` of its
+        leaves.
+        """
         return sum(shape.nbytes for shape in self.shapes)
 
     @property
@@ -149,8 +156,10 @@ class TupleShape(Frozen):
 
     def _text(self, one: Callable[[AnyShape], str]) -> str:
         """`, ` between the elements; from the sixth on every fifth says its number."""
-        parts = (f"/*index={entry}*/{one(shape)}" if entry and entry % _COMMENT_EVERY == 0 else one(shape)
-                 for entry, shape in enumerate(self.shapes))
+        parts = (
+            f"/*index={entry}*/{one(shape)}" if entry and entry % _COMMENT_EVERY == 0 else one(shape)
+            for entry, shape in enumerate(self.shapes)
+        )
         return f"({', '.join(parts)})"
 
     def __len__(self) -> int:

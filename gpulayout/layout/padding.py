@@ -4,6 +4,7 @@ The names stand for identities of a reduction: ZERO of a sum, ONE of a product, 
 minimum.  So LOWEST is -inf for a float type that has infinities, the finite lowest for one that has none
 (f8e4m3fn: -448), the smallest integer, False.  Complex numbers have no order, and no LOWEST or HIGHEST.
 """
+
 from __future__ import annotations
 
 import enum
@@ -39,7 +40,7 @@ class PaddingValue(enum.Enum):
 
 
 Scalar = bool | int | float | complex
-_INTEGER_LIMIT = 1 << 1024            # f64 ends just below
+_INTEGER_LIMIT = 1 << 1024  # f64 ends just below
 NAMES = {member.text: member for member in PaddingValue if member is not PaddingValue.INVALID}
 
 
@@ -50,9 +51,13 @@ def plain_scalar(value: object) -> PaddingValue | Scalar:
     """
     if isinstance(value, str) and value in NAMES:
         return NAMES[value]
-    if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0 and np.asarray(value).dtype.kind not in "OSUMm":
+    if (
+        isinstance(value, (np.generic, np.ndarray))
+        and np.ndim(value) == 0
+        and np.asarray(value).dtype.kind not in "OSUMm"
+    ):
         item = np.asarray(value).item()
-        if isinstance(item, np.inexact):                      # NumPy's long doubles have no Python counterpart
+        if isinstance(item, np.inexact):  # NumPy's long doubles have no Python counterpart
             infinite = bool(np.isinf(item))
             item = complex(item) if isinstance(item, np.complexfloating) else float(item)
             if math.inf in (abs(item.real), abs(item.imag)) and not infinite:
@@ -65,7 +70,7 @@ def plain_scalar(value: object) -> PaddingValue | Scalar:
         raise LayoutError(f"padding_value {number_text(item)} is larger than any element type can hold")
     if isinstance(item, PaddingValue):
         return item
-    for kind in (int, float, complex):                        # of a subclass the number alone
+    for kind in (int, float, complex):  # of a subclass the number alone
         if isinstance(item, kind) and not isinstance(item, np.generic):
             return kind(item)
     raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: it is {type_text(value)}")
@@ -80,7 +85,8 @@ class _Unfit(Exception):
     """Why an element type cannot hold a pad value."""
 
 
-# Saves 6 of 17 us whenever a shape gets another layout, 15 of 63 us where a text names a pad value.  1024 entries of some 300 bytes.
+# Saves 6 of 17 us whenever a shape gets another layout, 15 of 63 us where a text names a pad value.  1024 entries of
+# some 300 bytes.
 @functools.lru_cache(maxsize=1024, typed=True)
 def _pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, key: object) -> bytes:
     dtype = element_type.dtype
@@ -104,12 +110,15 @@ def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, co
     try:
         return _pad_bytes(element_type, value, scalar_key(value))
     except _Unfit as reason:
-        name = value.name if isinstance(value, PaddingValue) else number_text(value) if type(value) is int else repr(value)
+        name = (
+            value.name if isinstance(value, PaddingValue) else number_text(value) if type(value) is int else repr(value)
+        )
         raise LayoutError(f"padding_value {name} cannot be held by {element_type}{context}: {reason}") from None
 
 
-def canonical_scalar(element_type: ElementType, value: PaddingValue | Scalar | None,
-                     context: str = "") -> PaddingValue | Scalar | None:
+def canonical_scalar(
+    element_type: ElementType, value: PaddingValue | Scalar | None, context: str = ""
+) -> PaddingValue | Scalar | None:
     """The one way to write the number that `value` becomes in the element type, so that equal bytes are equal values.
 
     3 becomes 3.0 in f32.  Whole numbers are written in full and others with as few digits as tell them apart: 0.1 stays
@@ -130,8 +139,14 @@ def _shortest(element_type: ElementType, exact: float) -> float:
         return exact
     encoded = _encode_float(element_type, exact)
     shorter = (float(f"{exact:.{digits}g}") for digits in range(1, 17))
-    return next((number for number in shorter
-                 if _in_range(element_type, number) and _encode_float(element_type, number) == encoded), exact)
+    return next(
+        (
+            number
+            for number in shorter
+            if _in_range(element_type, number) and _encode_float(element_type, number) == encoded
+        ),
+        exact,
+    )
 
 
 def value_text(value: PaddingValue | Scalar) -> str:
@@ -153,7 +168,7 @@ def parse_scalar(text: str) -> Scalar:
         except ValueError:
             continue
         if kind is not int and [abs(number.real), abs(number.imag)].count(math.inf) > text.lower().count("inf"):
-            break                                             # 1e999 is not infinity
+            break  # 1e999 is not infinity
         return number
     raise ValueError(text)
 
@@ -182,7 +197,7 @@ def _encode(element_type: ElementType, number: Scalar) -> bytes:
     if isinstance(number, complex) and kind != "complex":
         raise _Unfit("it is complex")
     if kind in ("bool", "signed", "unsigned"):
-        if not (isinstance(number, int) or number.is_integer()):     # is_integer is False for nan and inf
+        if not (isinstance(number, int) or number.is_integer()):  # is_integer is False for nan and inf
             raise _Unfit("it is not a whole number")
         limits = None if kind == "bool" else ml_dtypes.iinfo(dtype)
         lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
@@ -197,7 +212,7 @@ def _encode_float(element_type: ElementType, number: int | float) -> bytes:
     if isinstance(number, float) and math.isnan(number):
         if not element_type.holds(math.nan):
             raise _Unfit("the type has no nan")
-        number = math.nan                                     # not -nan, which prints the same
+        number = math.nan  # not -nan, which prints the same
     elif isinstance(number, float) and math.isinf(number):
         if not element_type.holds(math.inf):
             raise _Unfit("the type has no infinity")
@@ -213,7 +228,7 @@ def _in_range(element_type: ElementType, number: int | float) -> bool:
     if float(limits.min) <= number <= float(limits.max):
         return True
     if not element_type.holds(math.inf):
-        return False                                          # past its range such a type saturates or gives nan
+        return False  # past its range such a type saturates or gives nan
     try:
         with np.errstate(all="ignore"):
             return math.isfinite(element_type.dtype.type(float(number)))

@@ -1,23 +1,25 @@
 """Whether two shapes put every element at the same place, and so describe the same bytes.
 
-Take the logical elements in row-major order and write down where each one lies: shapes with the same sequence are the same
-bytes.  `element_loops` writes it as (extent, stride) pairs, major first, in as few as possible; equal sequences have equal pairs:
+Take the logical elements in row-major order and write down where each one lies: shapes with the same sequence are the
+same bytes.  `element_loops` writes it as (extent, stride) pairs, major first, in as few as possible; equal sequences
+have equal pairs:
 
     f32[2,3,4]{2,1,0} -> ((24, 1),)       f32[2,3,4]{0,1,2} -> ((2, 1), (3, 2), (4, 6))       f32[6,4]{1,0} -> ((24, 1),)
 
 Some tiles are no nest of loops.  Their places are compared one by one, as few of them as tell.
 
-Places repeat.  `period` steps along a dimension every place moves on by the same distance, whatever the other coordinates are:
-with T(4)(3) element i + 4 lies 6 places after element i.  So two shapes whose periods divide L agree along a dimension when they
-agree from 0 to L: the difference of their places repeats every L elements, and has not grown after the first L.  That is 5
-comparisons for T(4)(3) against T(4)(3)(1), however many elements there are.
+Places repeat.  `period` steps along a dimension every place moves on by the same distance, whatever the other
+coordinates are: with T(4)(3) element i + 4 lies 6 places after element i.  So two shapes whose periods divide L agree
+along a dimension when they agree from 0 to L: the difference of their places repeats every L elements, and has not
+grown after the first L.  That is 5 comparisons for T(4)(3) against T(4)(3)(1), however many elements there are.
 
-Shapes of other dimensions, as f32[3,4] and f32[6,2], are walked in row-major order, in runs of dimensions that count the same
-elements: all 12 are one run.  Without `*` in a tile the place is a sum, one part for every dimension, and runs are compared one
-after the other, all other coordinates being 0; else all of their coordinates are combined.
+Shapes of other dimensions, as f32[3,4] and f32[6,2], are walked in row-major order, in runs of dimensions that count
+the same elements: all 12 are one run.  Without `*` in a tile the place is a sum, one part for every dimension, and runs
+are compared one after the other, all other coordinates being 0; else all of their coordinates are combined.
 
 Where that would take more than 2^24 comparisons, about a second, only what is written the same counts as the same.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -32,8 +34,8 @@ from gpulayout.layout.element_loops import element_loops
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
-CHUNK = 1 << 14              # elements looked at together
-MOST = 1 << 24               # elements that are looked at, or none
+CHUNK = 1 << 14  # elements looked at together
+MOST = 1 << 24  # elements that are looked at, or none
 
 
 class Run(NamedTuple):
@@ -45,10 +47,11 @@ class Run(NamedTuple):
 
 
 def same_buffer(source: Shape, target: Shape) -> bool:
-    """True when a buffer of `source` is, byte for byte, a buffer of `target`, for the same elements in row-major logical order.
+    """True when a buffer of `source` is, byte for byte, a buffer of `target`, for the same elements in row-major
+    logical order.
 
-    False when the element counts, the buffer sizes or the pad values differ.  Two shapes without elements are the same bytes when
-    their buffers are equally large.  Element types may differ.
+    False when the element counts, the buffer sizes or the pad values differ.  Two shapes without elements are the same
+    bytes when their buffers are equally large.  Element types may differ.
 
     >>> from gpulayout import parse_shape
     >>> same_buffer(parse_shape("f32[16,128]{1,0:T(8,128)}"), parse_shape("s32[2048]"))
@@ -68,7 +71,8 @@ def same_buffer(source: Shape, target: Shape) -> bool:
 
 
 def same_places(source: Shape, target: Shape) -> bool:
-    """True when element number k in row-major logical order has one place in both, for every k; both have as many elements.
+    """True when element number k in row-major logical order has one place in both, for every k; both have as many
+    elements.
 
     >>> from gpulayout import parse_shape
     >>> tiled = parse_shape("f32[9]{0:T(4)(3)}")
@@ -88,14 +92,20 @@ def same_places(source: Shape, target: Shape) -> bool:
 
 def _same_law(source: Shape, target: Shape) -> bool:
     """True when both give the same index the same place, field by field."""
-    return (source.dimensions == target.dimensions and source.layout.minor_to_major == target.layout.minor_to_major
-            and source.buffer_dimensions == target.buffer_dimensions and source.layout.tiles == target.layout.tiles)
+    return (
+        source.dimensions == target.dimensions
+        and source.layout.minor_to_major == target.layout.minor_to_major
+        and source.buffer_dimensions == target.buffer_dimensions
+        and source.layout.tiles == target.layout.tiles
+    )
 
 
 def _runs(source: Shape, target: Shape) -> Iterator[Run]:
     """The shortest runs: (2, 6, 5) and (3, 4, 5) are (0, 1) with (0, 1), and 2 with 2."""
-    ends = [{count: dim for dim, count in enumerate(itertools.accumulate(shape.dimensions, operator.mul, initial=1))}
-            for shape in (source, target)]
+    ends = [
+        {count: dim for dim, count in enumerate(itertools.accumulate(shape.dimensions, operator.mul, initial=1))}
+        for shape in (source, target)
+    ]
     for before, after in itertools.pairwise(sorted(ends[0].keys() & ends[1].keys())):
         here, there = (tuple(range(end[before], end[after])) for end in ends)
         repeated = math.lcm(period(source, here), period(target, there))
@@ -105,8 +115,9 @@ def _runs(source: Shape, target: Shape) -> Iterator[Run]:
 def period(shape: Shape, run: Sequence[int]) -> int:
     """After how many elements along a run of dimensions all places are those before, moved on by one distance.
 
-    The first dimension of the run is then `times` further on, the others are where they were.  The most major digit of a value must have
-    moved by whole steps, and those below it by whole turns, so that they are what they were.  `times` grows from value to value.
+    The first dimension of the run is then `times` further on, the others are where they were.  The most major digit of
+    a value must have moved by whole steps, and those below it by whole turns, so that they are what they were.  `times`
+    grows from value to value.
 
     >>> from gpulayout import parse_shape
     >>> period(parse_shape("f32[90]{0:T(4)(3)}"), [0]), period(parse_shape("f32[9,7]{1,0:T(*,4)(3)}"), [0])
@@ -125,7 +136,9 @@ def period(shape: Shape, run: Sequence[int]) -> int:
 
 
 def _agree(source: Shape, target: Shape, runs: Sequence[Run], box: Sequence[int]) -> bool:
-    """True when the first elements of the runs, as many as `box` says of each, have the same places; stops at a difference."""
+    """True when the first elements of the runs, as many as `box` says of each, have the same places; stops at a
+    difference.
+    """
     tables = stride_table(source), stride_table(target)
     for coordinates in row_major_indices(box):
         here = tables[0].linear_of(_index(source, [run.source for run in runs], coordinates))

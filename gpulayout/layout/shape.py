@@ -3,6 +3,7 @@
 Sizes without a unit count elements; `nbytes` and names with `byte` count bytes.  Sequences over dimensions are
 in logical order unless the name says `minor_to_major` or `major_to_minor`.
 """
+
 from __future__ import annotations
 
 import functools
@@ -51,12 +52,19 @@ class Shape(Frozen):
 
     element_type: ElementType
     dimensions: tuple[int, ...]
-    layout: Layout = None                                    # type: ignore[assignment]
-    dynamic_dimensions: tuple[bool, ...] = field(default=None, kw_only=True)         # type: ignore[arg-type]
+    layout: Layout = None  # type: ignore[assignment]
+    dynamic_dimensions: tuple[bool, ...] = field(default=None, kw_only=True)  # type: ignore[arg-type]
 
-    if TYPE_CHECKING:                                        # what a caller may write; the fields say what they become
-        def __init__(self, element_type: str | DTypeLike, dimensions: Iterable[int], layout: Layout | str | None = None, *,
-                     dynamic_dimensions: Iterable[bool] | None = None) -> None: ...
+    if TYPE_CHECKING:  # what a caller may write; the fields say what they become
+
+        def __init__(
+            self,
+            element_type: str | DTypeLike,
+            dimensions: Iterable[int],
+            layout: Layout | str | None = None,
+            *,
+            dynamic_dimensions: Iterable[bool] | None = None,
+        ) -> None: ...
 
         _hash: int
 
@@ -98,8 +106,10 @@ class Shape(Frozen):
     def bounds(self) -> tuple[int, ...]:
         """The dimensions as numbers, of a dynamic size its bound; LayoutError when one has none."""
         if UNBOUNDED in self.dimensions:
-            raise LayoutError(f"dimensions {checks.shown(self.dimensions)} have no size for {self}: "
-                              f"dimension {self.dimensions.index(UNBOUNDED)} is unbounded")
+            raise LayoutError(
+                f"dimensions {checks.shown(self.dimensions)} have no size for {self}: "
+                f"dimension {self.dimensions.index(UNBOUNDED)} is unbounded"
+            )
         return self.dimensions
 
     @property
@@ -119,7 +129,9 @@ class Shape(Frozen):
 
     @property
     def extent_product(self) -> int:
-        """The product of all dimensions that have a size; those without a bound are passed over.  XLA: `StaticExtentProduct`."""
+        """The product of all dimensions that have a size; those without a bound are passed over.  XLA:
+        `StaticExtentProduct`.
+        """
         return math.prod(size for size in self.dimensions if size is not UNBOUNDED)
 
     @cached_property
@@ -144,13 +156,17 @@ class Shape(Frozen):
 
     @cached_property
     def buffer_size(self) -> int:
-        """Elements in the buffer, padding included: the physical dimensions' product, rounded up for the tail padding."""
+        """Elements in the buffer, padding included: the physical dimensions' product, rounded up for the tail
+        padding.
+        """
         places, alignment = math.prod(self.physical_dimensions), self.layout.tail_padding_alignment
         return -(-places // alignment) * alignment
 
     @property
     def bits_per_element(self) -> int:
-        """Bits that one element occupies in the buffer: `element_size_in_bits`, or the whole bytes of the element type."""
+        """Bits that one element occupies in the buffer: `element_size_in_bits`, or the whole bytes of the element
+        type.
+        """
         return self.layout.element_size_in_bits or 8 * self.itemsize
 
     @cached_property
@@ -183,8 +199,10 @@ class Shape(Frozen):
         LayoutError for any tiles; where they leave one stride for each dimension, `view` finds it.
         """
         if self.is_tiled:
-            raise LayoutError(f"tiles {''.join(map(str, self.layout.tiles))} of {self} have no single stride per dimension: "
-                              "a tiled shape has none of its own; gl.view finds them where neighbours lie at one distance")
+            raise LayoutError(
+                f"tiles {''.join(map(str, self.layout.tiles))} of {self} have no single stride per dimension: "
+                "a tiled shape has none of its own; gl.view finds them where neighbours lie at one distance"
+            )
         strides, step = [0] * self.rank, 1
         for dim in self.layout.minor_to_major:
             strides[dim] = step
@@ -198,8 +216,10 @@ class Shape(Frozen):
         LayoutError when they are not whole bytes, or the layout is tiled.
         """
         if self.bits_per_element % 8:
-            raise LayoutError(f"element_size_in_bits {self.bits_per_element} of {self} has no byte strides: "
-                              "neighbours lie in the same byte")
+            raise LayoutError(
+                f"element_size_in_bits {self.bits_per_element} of {self} has no byte strides: "
+                "neighbours lie in the same byte"
+            )
         return tuple(stride * (self.bits_per_element // 8) for stride in self.strides)
 
     @property
@@ -267,7 +287,9 @@ class Shape(Frozen):
         return checks.dimension_number(number, self.rank, f" for {self}")
 
     def dimension_minor(self, position: int) -> int:
-        """The size of the dimension at a physical position counted from the most minor (0).  XLA: `dimensions_minor`."""
+        """The size of the dimension at a physical position counted from the most minor (0).  XLA:
+        `dimensions_minor`.
+        """
         return self.dimensions[self.layout.minor(position)]
 
     def stride(self, number: int) -> int:
@@ -386,8 +408,11 @@ class Shape(Frozen):
         'f32[100,1000,10]{1,0,2}'
         """
         order = checks.permutation("permutation", permutation, self.rank, f" for {self}", from_end=True)
-        return self.replace(dimensions=[self.dimensions[dim] for dim in order], layout=self.layout.permute(order),
-                            dynamic_dimensions=[self.dynamic_dimensions[dim] for dim in order])
+        return self.replace(
+            dimensions=[self.dimensions[dim] for dim in order],
+            layout=self.layout.permute(order),
+            dynamic_dimensions=[self.dynamic_dimensions[dim] for dim in order],
+        )
 
     def permute_dimensions_ignoring_layout(self, permutation: Iterable[int]) -> Shape:
         """The logical transpose in the same layout, so that bytes move: new dimension i is old permutation[i].
@@ -413,8 +438,11 @@ class Shape(Frozen):
         at = checks.insertion_point(at, self.rank, f" for {self}")
         size = checks.count("size", size, f" for {self}")
         layout = self.layout.insert_dimension(at, size if width is None else width, position)
-        return self.replace(dimensions=(*self.dimensions[:at], size, *self.dimensions[at:]), layout=layout,
-                            dynamic_dimensions=(*self.dynamic_dimensions[:at], False, *self.dynamic_dimensions[at:]))
+        return self.replace(
+            dimensions=(*self.dimensions[:at], size, *self.dimensions[at:]),
+            layout=layout,
+            dynamic_dimensions=(*self.dynamic_dimensions[:at], False, *self.dynamic_dimensions[at:]),
+        )
 
     def insert_dimensions(self, at: int, sizes: Iterable[int]) -> Shape:
         """Several new dimensions in front of dimension `at`, the first of them the most major.
@@ -442,8 +470,11 @@ class Shape(Frozen):
         """Without some dimensions; those that stay keep their order in memory."""
         gone = checks.dimension_numbers(dimensions, self.rank, f" for {self}")
         kept = [dim for dim in range(self.rank) if dim not in gone]
-        return self.replace(dimensions=[self.dimensions[dim] for dim in kept], layout=self.layout.delete_dimensions(gone),
-                            dynamic_dimensions=[self.dynamic_dimensions[dim] for dim in kept])
+        return self.replace(
+            dimensions=[self.dimensions[dim] for dim in kept],
+            layout=self.layout.delete_dimensions(gone),
+            dynamic_dimensions=[self.dynamic_dimensions[dim] for dim in kept],
+        )
 
     def delete_dimension(self, dimension: int) -> Shape:
         """Without one dimension; -1 is the last."""
@@ -460,8 +491,13 @@ class Shape(Frozen):
 
     def drop_degenerate_dimensions(self) -> Shape:
         """Without the dimensions of size 1 that are not padded."""
-        return self.delete_dimensions([dim for dim, (size, width) in
-                                       enumerate(zip(self.dimensions, self.buffer_dimensions)) if size == width == 1])
+        return self.delete_dimensions(
+            [
+                dim
+                for dim, (size, width) in enumerate(zip(self.dimensions, self.buffer_dimensions))
+                if size == width == 1
+            ]
+        )
 
     def move_dimension_to_major(self, dimension: int) -> Shape:
         """The same logical array with one dimension made the most major."""
@@ -475,15 +511,23 @@ class Shape(Frozen):
 
     def text_without_layout(self) -> str:
         """Element type and dimensions alone: `f32[2,3]`."""
-        sizes = map(str, self.dimensions) if not self.is_dynamic else map(size_text, self.dimensions, self.dynamic_dimensions)
+        sizes = (
+            map(str, self.dimensions)
+            if not self.is_dynamic
+            else map(size_text, self.dimensions, self.dynamic_dimensions)
+        )
         return f"{self.element_type}[{','.join(sizes)}]"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Shape):
             return NotImplemented
-        return self is other or (self._hash == other._hash and self.element_type is other.element_type and
-                                 self.dimensions == other.dimensions and self.layout == other.layout and
-                                 self.dynamic_dimensions == other.dynamic_dimensions)
+        return self is other or (
+            self._hash == other._hash
+            and self.element_type is other.element_type
+            and self.dimensions == other.dimensions
+            and self.layout == other.layout
+            and self.dynamic_dimensions == other.dynamic_dimensions
+        )
 
     def __hash__(self) -> int:
         return self._hash

@@ -1,7 +1,9 @@
 """Split configurations: where XLA cuts one array into parts that lie in several memories.
 
-They are kept, compared and printed.  A shape that has one does not describe one run of memory, so no byte of it is moved.
+They are kept, compared and printed.  A shape that has one does not describe one run of memory, so no byte of it is
+moved.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -27,7 +29,8 @@ class SplitConfig(Frozen):
     dimension: int
     split_indices: tuple[int, ...]
 
-    if TYPE_CHECKING:                                        # what a caller may write
+    if TYPE_CHECKING:  # what a caller may write
+
         def __init__(self, dimension: int, split_indices: Iterable[int]) -> None: ...
 
     def __post_init__(self) -> None:
@@ -38,7 +41,9 @@ class SplitConfig(Frozen):
         before = 0
         for entry, point in enumerate(points):
             if point <= before:
-                raise LayoutError(f"split_indices {checks.shown(points)} are not ascending from 1: entry {entry} is {point}")
+                raise LayoutError(
+                    f"split_indices {checks.shown(points)} are not ascending from 1: entry {entry} is {point}"
+                )
             before = point
         self._set("split_indices", points)
 
@@ -51,15 +56,19 @@ class SplitConfig(Frozen):
 
 
 def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
-    """A tuple of split configurations of distinct dimensions below `rank`, from those or from (dimension, indices) pairs."""
+    """A tuple of split configurations of distinct dimensions below `rank`, from those or from (dimension, indices)
+    pairs.
+    """
     if not isinstance(value, (tuple, list)):
         raise LayoutTypeError(f"split_configs {value!r} is not a sequence of split configurations")
     found = tuple(entry if isinstance(entry, SplitConfig) else _of_pair(entry) for entry in value)
     seen = set()
     for config in found:
         if config.dimension >= rank:
-            raise LayoutError(f"split_configs {texts(found)} cuts physical dimension {config.dimension}: "
-                              f"there {'is' if rank == 1 else 'are'} {checks.counted(rank, 'dimension')}")
+            raise LayoutError(
+                f"split_configs {texts(found)} cuts physical dimension {config.dimension}: "
+                f"there {'is' if rank == 1 else 'are'} {checks.counted(rank, 'dimension')}"
+            )
         if config.dimension in seen:
             raise LayoutError(f"split_configs {texts(found)} cuts physical dimension {config.dimension} twice")
         seen.add(config.dimension)
@@ -74,5 +83,7 @@ def texts(configs: Iterable[SplitConfig]) -> str:
 
 def _of_pair(entry: object) -> SplitConfig:
     if not isinstance(entry, (tuple, list)) or len(entry) != 2:
-        raise LayoutTypeError(f"split_configs entry {entry!r} is neither a SplitConfig nor a pair (dimension, split_indices)")
+        raise LayoutTypeError(
+            f"split_configs entry {entry!r} is neither a SplitConfig nor a pair (dimension, split_indices)"
+        )
     return SplitConfig(*entry)

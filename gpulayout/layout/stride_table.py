@@ -1,4 +1,5 @@
 """The stride table of a shape: what `digits` makes of its order, widths, tiles and tail."""
+
 from __future__ import annotations
 
 import functools
@@ -9,7 +10,8 @@ from gpulayout.layout.shape import Shape
 
 
 @takes_shapes("shape")
-@functools.lru_cache(maxsize=1024)           # saves 8 of 11 us for a single index, 15 of 18 with two tiles; 1024 entries of some 3 KB
+# saves 8 of 11 us for a single index, 15 of 18 with two tiles; 1024 entries of some 3 KB
+@functools.lru_cache(maxsize=1024)
 def stride_table(shape: Shape) -> StrideTable:
     """The stride table of a shape.
 
@@ -29,4 +31,6 @@ def stride_table(shape: Shape) -> StrideTable:
     Digit(dim=0, step=2, extent=2, stride=12)
     """
     layout = shape.layout
-    return table_of(shape.dimensions, shape.buffer_dimensions, layout.major_to_minor, layout.tiles, layout.tail_padding_alignment)
+    return table_of(
+        shape.dimensions, shape.buffer_dimensions, layout.major_to_minor, layout.tiles, layout.tail_padding_alignment
+    )

@@ -4,6 +4,7 @@ Example: dimensions (2, 3) with strides (1, 3) elements.  Dimension 0 is minor; 
 dimension 0 needs only 2, so dimension 0 is padded to 3.  The most major dimension has nothing above it that would show
 a gap: its width is its size.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -14,8 +15,9 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 
 
-def layout_from_strides(dimensions: Iterable[int], strides: Iterable[int], *, itemsize: int = 1,
-                        padding: bool = True) -> Layout:
+def layout_from_strides(
+    dimensions: Iterable[int], strides: Iterable[int], *, itemsize: int = 1, padding: bool = True
+) -> Layout:
     """The layout that puts elements where `strides` put them.
 
     dimensions   logical sizes
@@ -36,17 +38,23 @@ def layout_from_strides(dimensions: Iterable[int], strides: Iterable[int], *, it
         raise LayoutError(f"itemsize {itemsize} is not a number of bytes: the least is 1")
     shown = f"strides {checks.shown(strides)} cannot be a layout of dimensions {checks.shown(dimensions)}"
     if len(strides) != len(dimensions):
-        raise LayoutError(f"{shown}: {checks.counted(len(strides), 'stride')} for {checks.counted(len(dimensions), 'dimension')}")
+        raise LayoutError(
+            f"{shown}: {checks.counted(len(strides), 'stride')} for {checks.counted(len(dimensions), 'dimension')}"
+        )
     if 0 in dimensions:
         return Layout.descending(len(dimensions))
     real = [dim for dim, size in enumerate(dimensions) if size > 1]
     for dim in real:
         if strides[dim] <= 0:
-            raise LayoutError(f"{shown}: dimension {dim} has the " + (f"negative stride {strides[dim]}" if strides[dim] else
-                              "stride 0, so its elements lie in one place"))
+            raise LayoutError(
+                f"{shown}: dimension {dim} has the "
+                + (f"negative stride {strides[dim]}" if strides[dim] else "stride 0, so its elements lie in one place")
+            )
         if strides[dim] % itemsize:
-            raise LayoutError(f"{shown}: the stride {strides[dim]} of dimension {dim} is not a multiple of "
-                              f"the element's {itemsize} bytes")
+            raise LayoutError(
+                f"{shown}: the stride {strides[dim]} of dimension {dim} is not a multiple of "
+                f"the element's {itemsize} bytes"
+            )
     real.sort(key=lambda dim: strides[dim])
     widths = _widths(dimensions, [strides[dim] // itemsize for dim in range(len(dimensions))], real, shown)
     if widths != dimensions and not padding:
@@ -56,24 +64,32 @@ def layout_from_strides(dimensions: Iterable[int], strides: Iterable[int], *, it
 
 
 def _widths(dimensions: Sequence[int], steps: Sequence[int], real: Sequence[int], shown: str) -> tuple[int, ...]:
-    """The width of every dimension; `steps` are strides in elements, `real` the dimensions above size 1, minor first."""
+    """The width of every dimension; `steps` are strides in elements, `real` the dimensions above size 1, minor
+    first.
+    """
     widths, steps = list(dimensions), list(steps)
     if real and steps[real[0]] != 1:
         ones = [dim for dim, size in enumerate(dimensions) if size == 1]
         if not ones:
-            raise LayoutError(f"{shown}: no dimension steps by one element, dimension {real[0]} is the most minor "
-                              f"and steps by {steps[real[0]]}")
-        real.insert(0, ones[-1])                  # a dimension of size 1, padded, lies below all others
+            raise LayoutError(
+                f"{shown}: no dimension steps by one element, dimension {real[0]} is the most minor "
+                f"and steps by {steps[real[0]]}"
+            )
+        real.insert(0, ones[-1])  # a dimension of size 1, padded, lies below all others
         steps[ones[-1]] = 1
     for lower, upper in zip(real, real[1:]):
         below = steps[lower]
         width, rest = divmod(steps[upper], below)
         if rest:
-            raise LayoutError(f"{shown}: dimension {upper} steps by {steps[upper]} elements, which is not a multiple "
-                              f"of {below}, the step of dimension {lower} below it")
+            raise LayoutError(
+                f"{shown}: dimension {upper} steps by {steps[upper]} elements, which is not a multiple "
+                f"of {below}, the step of dimension {lower} below it"
+            )
         if width < dimensions[lower]:
-            raise LayoutError(f"{shown}: dimensions {lower} and {upper} overlap, {upper} steps by {steps[upper]} elements "
-                              f"over the {dimensions[lower] * below} of dimension {lower}")
+            raise LayoutError(
+                f"{shown}: dimensions {lower} and {upper} overlap, {upper} steps by {steps[upper]} elements "
+                f"over the {dimensions[lower] * below} of dimension {lower}"
+            )
         widths[lower] = width
     return tuple(widths)
 
@@ -90,7 +106,9 @@ def _with_degenerate(real: Sequence[int], dimensions: Sequence[int]) -> tuple[in
     return tuple(order)
 
 
-def byte_strides_is_major_to_minor(byte_strides: Iterable[int], dimensions: Iterable[int], element_type: object) -> bool:
+def byte_strides_is_major_to_minor(
+    byte_strides: Iterable[int], dimensions: Iterable[int], element_type: object
+) -> bool:
     """True when elements lie close together in row-major order: what NumPy calls C-contiguous.
 
     Strides of dimensions of size 1 are no matter, and none are where there are no elements.  XLA:
@@ -102,8 +120,10 @@ def byte_strides_is_major_to_minor(byte_strides: Iterable[int], dimensions: Iter
     dimensions = checks.sizes("dimensions", dimensions)
     strides = checks.whole_numbers("byte_strides", byte_strides)
     if len(strides) != len(dimensions):
-        raise LayoutError(f"byte_strides {checks.shown(strides)} has {checks.counted(len(strides), 'entry')} for "
-                          f"{checks.counted(len(dimensions), 'dimension')} {checks.shown(dimensions)}")
+        raise LayoutError(
+            f"byte_strides {checks.shown(strides)} has {checks.counted(len(strides), 'entry')} for "
+            f"{checks.counted(len(dimensions), 'dimension')} {checks.shown(dimensions)}"
+        )
     if 0 in dimensions:
         return True
     step = ElementType.of(element_type).itemsize

@@ -7,6 +7,7 @@
 A missing layout means descending.  A layout in a shape cannot be `{}`: in XLA's grammar a brace after a shape starts a
 layout only when a number or a colon follows.  The reader takes linear time, and tuples end at a fixed depth.
 """
+
 from __future__ import annotations
 
 from gpulayout.layout.dynamic import UNBOUNDED

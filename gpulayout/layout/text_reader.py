@@ -3,6 +3,7 @@
 Blanks and /* */ and // comments may stand between tokens.  Every character is stepped over once, so text may be of any
 length: time and memory grow with it and no faster.
 """
+
 from __future__ import annotations
 
 import re
@@ -14,8 +15,11 @@ from gpulayout.layout.errors import LayoutError, ShapeTextError
 MAX_DIGITS = 19
 Made = TypeVar("Made")
 
-_TOKEN = re.compile(r"(?P<skip>[ \t\r\n]+|/\*.*?\*/|//[^\n]*)|(?P<number>-?[0-9]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|"
-                    r"(?P<mark><=|[\[\](){},:#*?])", re.DOTALL)
+_TOKEN = re.compile(
+    r"(?P<skip>[ \t\r\n]+|/\*.*?\*/|//[^\n]*)|(?P<number>-?[0-9]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|"
+    r"(?P<mark><=|[\[\](){},:#*?])",
+    re.DOTALL,
+)
 _NO_PARENTHESES = re.compile(r"[^()]*")
 
 
@@ -78,12 +82,14 @@ class Reader:
         position, digits = self.position, self.take("number", what)
         if digits.startswith("-"):
             raise self.error(f"{what} cannot be negative", position)
-        digits = digits.lstrip("0")                   # int() refuses thousands of digits, zeros included
+        digits = digits.lstrip("0")  # int() refuses thousands of digits, zeros included
         if len(digits) > MAX_DIGITS or int(digits or "0") >= 2**63:
             raise self.error(f"{what} of {len(digits)} digits does not fit 63 bits", position)
         value = int(digits or "0")
         if value < least or (most is not None and value > most):
-            raise self.error(f"{what} must be {f'in {least}..{most}' if most is not None else f'at least {least}'}", position)
+            raise self.error(
+                f"{what} must be {f'in {least}..{most}' if most is not None else f'at least {least}'}", position
+            )
         return value
 
     def number_list(self, what: str) -> list[int]:
@@ -102,14 +108,16 @@ class Reader:
         """The raw text between parentheses, which hold a pad value without any, and where it starts."""
         if not self.ahead("("):
             raise self.error("expected '('")
-        start, close = self._next, _NO_PARENTHESES.match(self.text, self._next).end()           # type: ignore[union-attr]
+        start, close = self._next, _NO_PARENTHESES.match(self.text, self._next).end()  # type: ignore[union-attr]
         if not self.text.startswith(")", close):
             raise self.error("expected ')'", close)
         self.go(close + 1)
         return self.text[start:close].strip(), start
 
     def built(self, position: int, make: Callable[[], Made]) -> Made:
-        """What `make` gives; its LayoutError becomes one that also shows the text, and is cut off when it shows too much."""
+        """What `make` gives; its LayoutError becomes one that also shows the text, and is cut off when it shows too
+        much.
+        """
         try:
             return make()
         except LayoutError as error:

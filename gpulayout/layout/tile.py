@@ -1,9 +1,11 @@
 """Tiles: how the most minor dimensions of an array are cut into blocks that lie together in memory.
 
-A tile lists sizes from major to minor, for as many of the most minor *physical* dimensions.  T(2,4) on a 4 x 8 array makes
-2 x 2 blocks of 2 x 4 elements each: sizes (4, 8) become (2, 2, 2, 4).  `COMBINE` in a tile joins that dimension with the
-next more minor one before the cut: T(2,*,128) on 2 x 3 x 1004 cuts a 2 x 3012 array.  See `digits` for the whole rule.
+A tile lists sizes from major to minor, for as many of the most minor *physical* dimensions.  T(2,4) on a 4 x 8 array
+makes 2 x 2 blocks of 2 x 4 elements each: sizes (4, 8) become (2, 2, 2, 4).  `COMBINE` in a tile joins that dimension
+with the next more minor one before the cut: T(2,*,128) on 2 x 3 x 1004 cuts a 2 x 3012 array.  See `digits` for the
+whole rule.
 """
+
 from __future__ import annotations
 
 import enum
@@ -31,7 +33,7 @@ class Combine(enum.Enum):
     def __repr__(self) -> str:
         return "COMBINE"
 
-    def __reduce_ex__(self, protocol: object) -> str:               # type: ignore[override]
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]
         """Pickled as the name `gpulayout.COMBINE`."""
         return "COMBINE"
 
@@ -44,10 +46,11 @@ COMBINE = Combine.COMBINE
 class Tile(Frozen):
     """One tile: the most minor dimensions are cut into blocks of these sizes, whole ones, that lie together in memory.
 
-    dimensions    sizes from major to minor, each at least 1, or `COMBINE` (its text "*" is taken too), which may not be last
+    dimensions    sizes from major to minor, each at least 1, or `COMBINE` (its text "*" is taken too), which may not be
+    last
 
-    Immutable and hashable; it has a length and can be iterated over.  Raises LayoutError for sizes that cannot be.  3 x 5 elements
-    in tiles of 2 x 4 are 2 x 2 tiles, those at the edges padded:
+    Immutable and hashable; it has a length and can be iterated over.  Raises LayoutError for sizes that cannot be.  3 x
+    5 elements in tiles of 2 x 4 are 2 x 2 tiles, those at the edges padded:
 
     >>> from gpulayout import Layout, Shape
     >>> Shape("f32", (3, 5), Layout((1, 0), tiles=[Tile((2, 4))])).physical_dimensions
@@ -60,23 +63,30 @@ class Tile(Frozen):
 
     dimensions: tuple[int | Combine, ...]
 
-    if TYPE_CHECKING:                                        # what a caller may write
+    if TYPE_CHECKING:  # what a caller may write
+
         def __init__(self, dimensions: Iterable[int | Combine | str]) -> None: ...
 
     def __post_init__(self) -> None:
         given = self.dimensions
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
             hint = f", write ({given},)" if isinstance(given, int) else ""
-            raise LayoutTypeError(f"tile {checks.value_text(given)} is not a sequence of sizes: it is {checks.type_text(given)}{hint}")
+            raise LayoutTypeError(
+                f"tile {checks.value_text(given)} is not a sequence of sizes: it is {checks.type_text(given)}{hint}"
+            )
         entries = tuple(COMBINE if isinstance(entry, str) and entry == "*" else entry for entry in given)
         sizes = iter(checks.sizes("tile", [entry for entry in entries if entry is not COMBINE]))
         entries = tuple(entry if entry is COMBINE else next(sizes) for entry in entries)
         if not entries:
             raise LayoutError("tile () has no sizes: it needs at least one")
         if 0 in entries:
-            raise LayoutError(f"tile {checks.shown(entries)} has a size of 0: entry {entries.index(0)} must be at least 1")
+            raise LayoutError(
+                f"tile {checks.shown(entries)} has a size of 0: entry {entries.index(0)} must be at least 1"
+            )
         if entries[-1] is COMBINE:
-            raise LayoutError(f"tile {checks.shown(entries)} ends with '*': there is no more minor dimension to combine with")
+            raise LayoutError(
+                f"tile {checks.shown(entries)} ends with '*': there is no more minor dimension to combine with"
+            )
         self._set("dimensions", entries)
 
     @property
@@ -114,17 +124,20 @@ def as_tiles(value: object) -> tuple[Tile, ...]:
         hint = f": write [{value}]" if isinstance(value, Tile) else ""
         raise LayoutTypeError(f"tiles {value!r} is not a sequence of tiles{hint}")
     if value and all(isinstance(size, int) for size in value):
-        raise LayoutTypeError(f"tiles {checks.shown(value)} is a sequence of sizes, not of tiles: one tile of them is "
-                              f"[{checks.shown(tuple(value))}]")
+        raise LayoutTypeError(
+            f"tiles {checks.shown(value)} is a sequence of sizes, not of tiles: one tile of them is "
+            f"[{checks.shown(tuple(value))}]"
+        )
     return tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in value)
 
 
 def reach(tiles: Iterable[Tile]) -> int:
     """How many of the most minor physical dimensions the tiles touch: every more major one is left as it is.
 
-    T(8,128)(2,1) touches 2.  T(2)(2,2,2) touches 2: after the first tile the dimension is two, and the second takes three.
+    T(8,128)(2,1) touches 2.  T(2)(2,2,2) touches 2: after the first tile the dimension is two, and the second takes
+    three.
     """
-    dimensions = entries = 0                  # touched, and the list entries they have become
+    dimensions = entries = 0  # touched, and the list entries they have become
     for tile in tiles:
         dimensions += max(len(tile) - entries, 0)
         entries = max(entries, len(tile)) - len(tile) + 2 * len(tile.groups)

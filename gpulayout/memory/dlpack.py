@@ -1,7 +1,10 @@
-"""DLPack, version 1 and before: the memory that a capsule describes, and the flags that NumPy or CuPy would not look at.
+"""DLPack, version 1 and before: the memory that a capsule describes, and the flags that NumPy or CuPy would not look
+at.
 
-The capsule is never renamed.  It owns the memory as long as it is alive, and its destructor calls the producer's deleter.
+The capsule is never renamed.  It owns the memory as long as it is alive, and its destructor calls the producer's
+deleter.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -13,38 +16,69 @@ import numpy as np
 from gpulayout.layout.checks import type_text
 from gpulayout.memory.foreign_memory import ForeignMemory
 
-CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13         # types of devices
-_READ_ONLY, _COPIED = 1, 2                       # flags
-_MOST_DIMENSIONS = 64                            # NumPy's limit, and CuPy's
+CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # types of devices
+_READ_ONLY, _COPIED = 1, 2  # flags
+_MOST_DIMENSIONS = 64  # NumPy's limit, and CuPy's
 
 # By type code; the number of bits tells dtypes of one code apart.
-_NAMES = {0: ("int8", "int16", "int32", "int64"), 1: ("uint8", "uint16", "uint32", "uint64"), 2: ("float16", "float32", "float64"),
-          4: ("bfloat16",), 5: ("complex64", "complex128"), 6: ("bool",), 7: ("float8_e3m4",), 8: ("float8_e4m3",),
-          9: ("float8_e4m3b11fnuz",), 10: ("float8_e4m3fn",), 11: ("float8_e4m3fnuz",), 12: ("float8_e5m2",),
-          13: ("float8_e5m2fnuz",), 14: ("float8_e8m0fnu",)}
-_DTYPES = {(code, 8 * dtype.itemsize): dtype for code, names in _NAMES.items()
-           for dtype in (np.dtype(getattr(ml_dtypes, name, name)) for name in names)}
+_NAMES = {
+    0: ("int8", "int16", "int32", "int64"),
+    1: ("uint8", "uint16", "uint32", "uint64"),
+    2: ("float16", "float32", "float64"),
+    4: ("bfloat16",),
+    5: ("complex64", "complex128"),
+    6: ("bool",),
+    7: ("float8_e3m4",),
+    8: ("float8_e4m3",),
+    9: ("float8_e4m3b11fnuz",),
+    10: ("float8_e4m3fn",),
+    11: ("float8_e4m3fnuz",),
+    12: ("float8_e5m2",),
+    13: ("float8_e5m2fnuz",),
+    14: ("float8_e8m0fnu",),
+}
+_DTYPES = {
+    (code, 8 * dtype.itemsize): dtype
+    for code, names in _NAMES.items()
+    for dtype in (np.dtype(getattr(ml_dtypes, name, name)) for name in names)
+}
 
 
 class _Tensor(ctypes.Structure):
     """DLTensor."""
 
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
 class _Managed(ctypes.Structure):
     """DLManagedTensorVersioned."""
 
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
-                ("flags", ctypes.c_uint64), ("tensor", _Tensor)]
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
 
 
 # Prototypes of our own: those of ctypes.pythonapi are shared with every other library in the process.
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 
 
 def device_of(given: Any) -> tuple[int, int]:
@@ -60,21 +94,27 @@ def dlpack_memory(given: Any, kinds: tuple[int, ...], **options: Any) -> Foreign
     """
     try:
         capsule = given.__dlpack__(max_version=(1, 0), **options)
-    except TypeError:                                # it is older than versions
+    except TypeError:  # it is older than versions
         capsule = given.__dlpack__(**options)
     tensor, flags = _opened(capsule)
     if flags & _COPIED:
         raise ValueError("its __dlpack__ made a copy")
     if tensor.device_type not in kinds:
-        raise ValueError(f"its capsule holds memory of a device of DLPack type {tensor.device_type}, unlike its __dlpack_device__")
+        raise ValueError(
+            f"its capsule holds memory of a device of DLPack type {tensor.device_type}, unlike its __dlpack_device__"
+        )
     if not 0 <= tensor.ndim <= _MOST_DIMENSIONS:
         raise ValueError(f"its capsule has {tensor.ndim} dimensions, and {_MOST_DIMENSIONS} is the limit")
     dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if dtype is None:
-        raise TypeError(f"its DLPack dtype, code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes, is not one of NumPy's")
-    strides = tuple(stride * dtype.itemsize for stride in tensor.strides[:tensor.ndim]) if tensor.strides else None
+        raise TypeError(
+            f"its DLPack dtype, code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes, is not one of NumPy's"
+        )
+    strides = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.ndim]) if tensor.strides else None
     address = tensor.data + tensor.byte_offset if tensor.data else 0
-    return ForeignMemory(address, tuple(tensor.shape[:tensor.ndim]), strides, dtype, bool(flags & _READ_ONLY), capsule).checked()
+    return ForeignMemory(
+        address, tuple(tensor.shape[: tensor.ndim]), strides, dtype, bool(flags & _READ_ONLY), capsule
+    ).checked()
 
 
 def _opened(capsule: Any) -> tuple[_Tensor, int]:
@@ -85,5 +125,7 @@ def _opened(capsule: Any) -> tuple[_Tensor, int]:
         raise TypeError(f"its __dlpack__ gave {type_text(capsule)}, not a DLPack capsule that is still to be used")
     managed = _Managed.from_address(_pointer(capsule, b"dltensor_versioned"))
     if managed.major != 1:
-        raise ValueError(f"its DLPack version is {managed.major}.{managed.minor}, and 1 is the newest that is known here")
+        raise ValueError(
+            f"its DLPack version is {managed.major}.{managed.minor}, and 1 is the newest that is known here"
+        )
     return managed.tensor, managed.flags

@@ -1,8 +1,10 @@
-"""The memory of an array of another library, as its owner describes it: read and checked before anybody touches the memory.
+"""The memory of an array of another library, as its owner describes it: read and checked before anybody touches the
+memory.
 
-What describes it is `__cuda_array_interface__`, read here, or DLPack, read in `dlpack`.  NumPy and CuPy could read both, but
-they copy some arrays, ignore that some are read-only, and differ from version to version.
+What describes it is `__cuda_array_interface__`, read here, or DLPack, read in `dlpack`.  NumPy and CuPy could read
+both, but they copy some arrays, ignore that some are read-only, and differ from version to version.
 """
+
 from __future__ import annotations
 
 import math
@@ -20,14 +22,14 @@ CUDA_INTERFACE = "__cuda_array_interface__"
 class ForeignMemory(NamedTuple):
     """Where the elements lie, and what may be done with them; strides count bytes."""
 
-    address: int                         # of the element whose coordinates are all 0
+    address: int  # of the element whose coordinates are all 0
     shape: tuple[int, ...]
-    strides: tuple[int, ...] | None      # None for C order
+    strides: tuple[int, ...] | None  # None for C order
     dtype: np.dtype
     read_only: bool
-    owner: Any                           # the memory stays as it is while this object is alive
-    device: int | None = None            # the number of its CUDA device, as far as it is known
-    stream: int | None = None            # a CUDA stream to wait for
+    owner: Any  # the memory stays as it is while this object is alive
+    device: int | None = None  # the number of its CUDA device, as far as it is known
+    stream: int | None = None  # a CUDA stream to wait for
 
     @property
     def size(self) -> int:
@@ -65,9 +67,15 @@ def cuda_interface_memory(given: Any) -> ForeignMemory:
     data, strides, stream = interface["data"], interface.get("strides"), interface.get("stream")
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         raise TypeError(f"data is {data!r} in its __cuda_array_interface__: it must be (address, is it read-only)")
-    return ForeignMemory(_integers("data", data[:1])[0], _integers("shape", interface["shape"]),
-                         None if strides is None else _integers("strides", strides), _dtype(interface["typestr"]), bool(data[1]),
-                         given, stream=None if stream is None else _stream(stream)).checked()
+    return ForeignMemory(
+        _integers("data", data[:1])[0],
+        _integers("shape", interface["shape"]),
+        None if strides is None else _integers("strides", strides),
+        _dtype(interface["typestr"]),
+        bool(data[1]),
+        given,
+        stream=None if stream is None else _stream(stream),
+    ).checked()
 
 
 def _integers(field: str, values: Any) -> tuple[int, ...]:

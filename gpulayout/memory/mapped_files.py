@@ -1,8 +1,9 @@
 """Overlap that addresses do not show: two memory maps of the same file.
 
-Two arrays can have different addresses and still be the same bytes of one file, when each lies in a map of its own.  What
-is written through one map then changes what is read through the other.
+Two arrays can have different addresses and still be the same bytes of one file, when each lies in a map of its own.
+What is written through one map then changes what is read through the other.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -17,7 +18,7 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
 MAPS = "/proc/self/maps"
-_STRIDED = type(as_strided(np.zeros(1)).base)        # as_strided puts an object of its own between a view and its array
+_STRIDED = type(as_strided(np.zeros(1)).base)  # as_strided puts an object of its own between a view and its array
 
 
 class Map(NamedTuple):
@@ -62,7 +63,9 @@ def by_file(arrays: Sequence[Any], first_written: int) -> list[tuple[list[int], 
 
 
 def _owner(array: Any) -> tuple[mmap.mmap, np.memmap | None] | None:
-    """The memory map that an array lies in, and the `np.memmap` over it where there is one; None for all other memory."""
+    """The memory map that an array lies in, and the `np.memmap` over it where there is one; None for all other
+    memory.
+    """
     if type(array) is not np.ndarray or array.base is None:
         return None
     owner, named = array.base, None
@@ -77,7 +80,8 @@ def _owner(array: Any) -> tuple[mmap.mmap, np.memmap | None] | None:
     return owner, named
 
 
-# A map stays as it is while arrays lie in it (only `mmap.resize` moves one), and asking the system takes up to a millisecond.
+# A map stays as it is while arrays lie in it (only `mmap.resize` moves one), and asking the system takes up to a
+# millisecond.
 _known: weakref.WeakKeyDictionary[mmap.mmap, Map] = weakref.WeakKeyDictionary()
 
 
@@ -115,6 +119,6 @@ def _named(start: int, memmap: np.memmap | None) -> Map | None:
     try:
         status = os.stat(memmap.filename)
         file: tuple = (status.st_dev, status.st_ino)
-    except OSError:                                  # removed since: its name is all there is
+    except OSError:  # removed since: its name is all there is
         file = (str(memmap.filename),)
     return Map(start, memmap.offset - memmap.offset % mmap.ALLOCATIONGRANULARITY, file, memmap.mode != "c")

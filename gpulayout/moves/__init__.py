@@ -1,1 +1,3 @@
-"""What has to move, on any machine: moves, packed moves, look-ups, index programs, and what a backend must do with them."""
+"""What has to move, on any machine: moves, packed moves, look-ups, index programs, and what a backend must do with
+them.
+"""

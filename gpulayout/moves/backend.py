@@ -1,4 +1,5 @@
 """The interface of a backend: it executes plans and decides nothing.  Two backends write the same bytes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.move import Pieces
 
-Array = Any          # a NumPy or a CuPy array
+Array = Any  # a NumPy or a CuPy array
 
 
 class Prepared(Protocol):
@@ -48,28 +49,36 @@ class Conversion(Protocol):
     def convert(self, given: Array, result: Array | None, mode: str, checked: bool = False) -> int | None:
         """Convert index arrays and return the flat position of the first index that cannot be converted, or None.
 
-        given, result   (...) for linear indices, (rank, ...) for logical ones; `given` as `Backend.contiguous` gives it, `result` C-contiguous
-        A `result` of None only checks; `checked` says that this was done and found nothing.  Modes other than "raise" and "mark" do not look for offenders.
+        given, result   (...) for linear indices, (rank, ...) for logical ones; `given` as `Backend.contiguous` gives
+        it, `result` C-contiguous A `result` of None only checks; `checked` says that this was done and found nothing.
+        Modes other than "raise" and "mark" do not look for offenders.
         """
 
     def again(self, given: Array, result: Array, mode: str) -> bool:
-        """Carry out a call that needs no check, for one like it was carried out before; False when it has to go through the checks."""
+        """Carry out a call that needs no check, for one like it was carried out before; False when it has to go through
+        the checks.
+        """
 
 
 class Backend(Protocol):
-    """The two implementations are `cpu.run.NumpyBackend` and `gpu.cupy_runtime.CupyBackend`, which has all that needs no CuPy from
-    `gpu.run.CudaBackend`."""
+    """The two implementations are `cpu.run.NumpyBackend` and `gpu.cupy_runtime.CupyBackend`, which has all that needs
+    no CuPy from `gpu.run.CudaBackend`.
+    """
 
     name: str
-    max_operands: int            # index arrays that `linearize_broadcast` takes at most; 0 where there is none
+    max_operands: int  # index arrays that `linearize_broadcast` takes at most; 0 where there is none
 
     def foreign_memory(self, given: object) -> ForeignMemory:
-        """What an array of another library says of its memory, which is this backend's; any exception when it is not."""
+        """What an array of another library says of its memory, which is this backend's; any exception when it is
+        not.
+        """
 
     def adopt(self, memory: ForeignMemory) -> Array:
         """An array of this backend over foreign memory, without a copy."""
 
-    def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Array | None = None) -> Array:
+    def array(
+        self, values: object, dtype: np.dtype | None, order: str | None = None, like: Array | None = None
+    ) -> Array:
         """A new array from plain Python values, on the device of `like` or the current one."""
 
     def on_device_of(self, array: Array) -> AbstractContextManager[object]:

@@ -1,8 +1,9 @@
 """How the program of an index conversion is made: from the stride tables of the shapes, strided or tiled.
 
-Taking a linear index apart gives the coordinates as sums of its quotients; putting coordinates together gives a linear index as
-a sum of theirs.  A conversion between two layouts does both.
+Taking a linear index apart gives the coordinates as sums of its quotients; putting coordinates together gives a linear
+index as a sum of theirs.  A conversion between two layouts does both.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,9 @@ from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.index_program import IndexProgram, Instruction, Quotient, Term
 from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce
 
-MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16        # 4 KB of kernel parameters; registers are a thread's own memory
-MOST_VALUES = 256                                                  # dimensions and numbers, most of which need no instruction
+# 4 KB of kernel parameters; registers are a thread's own memory
+MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16
+MOST_VALUES = 256  # dimensions and numbers, most of which need no instruction
 
 
 def linearize_program(shape: Shape) -> IndexProgram:
@@ -24,7 +26,11 @@ def linearize_program(shape: Shape) -> IndexProgram:
     table, builder = _checked_table(shape), _Builder()
     _check_digits(table, shape)
     sums = builder.put_together(table, [builder.loaded(dim, size) for dim, size in enumerate(table.dimensions)])
-    return _checked(IndexProgram("linearize", builder.instructions(sums), shape.rank, shape.buffer_size, shape.buffer_size), shape, table.is_strided)
+    return _checked(
+        IndexProgram("linearize", builder.instructions(sums), shape.rank, shape.buffer_size, shape.buffer_size),
+        shape,
+        table.is_strided,
+    )
 
 
 def delinearize_program(shape: Shape) -> IndexProgram:
@@ -33,7 +39,11 @@ def delinearize_program(shape: Shape) -> IndexProgram:
     _check_digits(table, shape)
     for dim, value in enumerate(builder.taken_apart(table)):
         value.store = dim
-    return _checked(IndexProgram("delinearize", builder.instructions({}), shape.rank, shape.buffer_size, shape.buffer_size), shape, table.is_strided)
+    return _checked(
+        IndexProgram("delinearize", builder.instructions({}), shape.rank, shape.buffer_size, shape.buffer_size),
+        shape,
+        table.is_strided,
+    )
 
 
 def convert_program(source: Shape, target: Shape) -> IndexProgram:
@@ -47,51 +57,80 @@ def convert_program(source: Shape, target: Shape) -> IndexProgram:
         sums = _weighted(builder.taken_apart(table), strides)
     else:
         sums = builder.put_together(tables[1], builder.taken_apart(tables[0]))
-    return _checked(IndexProgram("convert_linear", builder.instructions(sums), source.rank, source.buffer_size,
-                                 max(source.buffer_size, target.buffer_size)), source, is_strided)
+    return _checked(
+        IndexProgram(
+            "convert_linear",
+            builder.instructions(sums),
+            source.rank,
+            source.buffer_size,
+            max(source.buffer_size, target.buffer_size),
+        ),
+        source,
+        is_strided,
+    )
 
 
-def place_program(numbered: Shape, source: Shape | Sequence[int], unit: int, apart: Sequence[int], reach: int) -> IndexProgram:
+def place_program(
+    numbered: Shape, source: Shape | Sequence[int], unit: int, apart: Sequence[int], reach: int
+) -> IndexProgram:
     """From the number of every place of `numbered` to the place in a source, which is a buffer or an array.
 
-    source   a shape, whose places are counted in `unit`s, or the strides of an array
-    apart    strides of the array that the elements of `numbered` go to, if it has its own: each coordinate stores a multiple of one
-    reach    how far apart places are on any side
+    source   a shape, whose places are counted in `unit`s, or the strides of an array apart    strides of the array that
+    the elements of `numbered` go to, if it has its own: each coordinate stores a multiple of one reach    how far apart
+    places are on any side
     """
     builder = _Builder()
     coordinates = builder.taken_apart(_checked_table(numbered))
     if isinstance(source, Shape):
-        sums = {term: unit * weight for term, weight in builder.put_together(_checked_table(source), coordinates).items()}
+        sums = {
+            term: unit * weight for term, weight in builder.put_together(_checked_table(source), coordinates).items()
+        }
     else:
         sums = _weighted(coordinates, source)
     for value, stride in zip(coordinates, apart):
         value.store = stride or None
-    return _checked(IndexProgram("lookup", builder.instructions(sums), numbered.rank, numbered.buffer_size, max(reach, numbered.buffer_size)),
-                    numbered, False)
+    return _checked(
+        IndexProgram(
+            "lookup", builder.instructions(sums), numbered.rank, numbered.buffer_size, max(reach, numbered.buffer_size)
+        ),
+        numbered,
+        False,
+    )
 
 
 def _merged(source: StrideTable, target: StrideTable) -> tuple[StrideTable, Sequence[int]]:
-    """The digits of a linear index in as few as possible, each as a dimension of its own, and their strides in the target.
+    """The digits of a linear index in as few as possible, each as a dimension of its own, and their strides in the
+    target.
 
-    Dimensions that lie side by side in both are one digit: f32[4,6,8]{2,1,0} to {2,1,0:PD(4,6,9)} has digits of 8 and of 24 places.
+    Dimensions that lie side by side in both are one digit: f32[4,6,8]{2,1,0} to {2,1,0:PD(4,6,9)} has digits of 8 and
+    of 24 places.
     """
     strides = {digit.dim: digit.stride for digit in target.digits}
-    axes: Sequence[Axis] = [Axis(digit.extent, source.dimensions[digit.dim], strides[digit.dim], digit.stride) for digit in source.digits]
+    axes: Sequence[Axis] = [
+        Axis(digit.extent, source.dimensions[digit.dim], strides[digit.dim], digit.stride) for digit in source.digits
+    ]
     if not all(source.dimensions):
-        axes = [Axis(source.buffer_size, 0, 0, 1)]             # every place is padding
+        axes = [Axis(source.buffer_size, 0, 0, 1)]  # every place is padding
     axes = coalesce(axes)[0]
     digits = tuple(Digit(dim, 1, axis.extent, axis.target_stride) for dim, axis in enumerate(axes))
-    return StrideTable(digits, tuple(axis.bound for axis in axes), source.buffer_size), [axis.source_stride for axis in axes]
+    return StrideTable(digits, tuple(axis.bound for axis in axes), source.buffer_size), [
+        axis.source_stride for axis in axes
+    ]
 
 
 # ---- limits --------------------------------------------------------------------------------------------------------
 
+
 def _checked_table(shape: Shape) -> StrideTable:
-    """The stride table; LayoutError where it has so many numbers that making the program, in quadratic time, is not worth it."""
+    """The stride table; LayoutError where it has so many numbers that making the program, in quadratic time, is not
+    worth it.
+    """
     table = stride_table(shape)
     if not table.is_strided and len(table.sizes) > MOST_VALUES:
-        raise LayoutError(f"{shape} has {len(table.sizes)} dimensions and numbers: {MOST_VALUES} is the limit for index conversion of "
-                          "tiled layouts")
+        raise LayoutError(
+            f"{shape} has {len(table.sizes)} dimensions and numbers: {MOST_VALUES} is the limit for index conversion of "
+            "tiled layouts"
+        )
     return table
 
 
@@ -102,22 +141,32 @@ def _check_digits(table: StrideTable, shape: Shape) -> None:
 
 
 def _checked(program: IndexProgram, shape: Shape, is_strided: bool) -> IndexProgram:
-    """The program; LayoutError for one that is longer than a launch can pass.  Those of strided tables are passed as digits."""
+    """The program; LayoutError for one that is longer than a launch can pass.  Those of strided tables are passed as
+    digits.
+    """
     if is_strided:
         return program
     terms = sum(len(each.terms) + len(each.adds) for each in program.instructions)
-    for count, limit, what in ((len(program.instructions), MOST_INSTRUCTIONS, "numbers"), (terms, MOST_TERMS, "quotients"),
-                               (program.registers, MOST_REGISTERS, "numbers at once")):
+    for count, limit, what in (
+        (len(program.instructions), MOST_INSTRUCTIONS, "numbers"),
+        (terms, MOST_TERMS, "quotients"),
+        (program.registers, MOST_REGISTERS, "numbers at once"),
+    ):
         if count > limit:
-            raise LayoutError(f"{shape} needs {count} {what}: {limit} is the limit for index conversion of tiled layouts")
+            raise LayoutError(
+                f"{shape} needs {count} {what}: {limit} is the limit for index conversion of tiled layouts"
+            )
     return program
 
 
 # ---- sums of quotients ---------------------------------------------------------------------------------------------
 
+
 @dataclass(eq=False)
 class _Value:
-    """A number of the program; `terms` are weights by (value, divisor), and a value of None is the given linear index."""
+    """A number of the program; `terms` are weights by (value, divisor), and a value of None is the given linear
+    index.
+    """
 
     size: int
     load: int | None = None
@@ -142,7 +191,7 @@ class _Builder:
     def put_together(self, table: StrideTable, coordinates: Iterable[_Value]) -> _Sum:
         """The terms of the linear index; the table's numbers are computed on the way."""
         values = list(coordinates)
-        for digits, size in zip(table.numbers, table.sizes[len(table.dimensions):]):
+        for digits, size in zip(table.numbers, table.sizes[len(table.dimensions) :]):
             values.append(self._new(_Value(size, terms=_pieces(digits, values))))
         return _pieces(table.digits, values)
 
@@ -161,23 +210,38 @@ class _Builder:
         return values[:rank]
 
     def instructions(self, sums: _Sum) -> tuple[Instruction, ...]:
-        """The instructions, with a register for every number that later ones need; after its last use the register is free again."""
+        """The instructions, with a register for every number that later ones need; after its last use the register is
+        free again.
+        """
         self._write_sums_out()
         places = {value: place for place, value in enumerate(self.values)}
         last_use = {of: place for value, place in places.items() for of, _ in value.terms}
-        adds = {value: tuple(sorted(Quotient(divisor, weight) for (of, divisor), weight in sums.items() if of is value)) for value in places}
+        adds = {
+            value: tuple(sorted(Quotient(divisor, weight) for (of, divisor), weight in sums.items() if of is value))
+            for value in places
+        }
         registers: dict[_Value, int] = {}
         found = []
         for value, place in places.items():
-            if value.load is None and not (value.is_checked or value.store is not None or adds[value] or value in last_use):
+            if value.load is None and not (
+                value.is_checked or value.store is not None or adds[value] or value in last_use
+            ):
                 continue
             terms = [Term(registers.get(of), divisor, weight) for (of, divisor), weight in value.terms.items()]
             terms.sort(key=lambda term: (term.register is not None, term))
             registers = {kept: register for kept, register in registers.items() if last_use[kept] > place}
             if value in last_use:
                 registers[value] = min(set(range(len(registers) + 1)) - set(registers.values()))
-            found.append(Instruction(value.load, tuple(terms), value.size if value.is_checked else None, registers.get(value), value.store,
-                                     adds[value]))
+            found.append(
+                Instruction(
+                    value.load,
+                    tuple(terms),
+                    value.size if value.is_checked else None,
+                    registers.get(value),
+                    value.store,
+                    adds[value],
+                )
+            )
         return tuple(found)
 
     def _new(self, value: _Value) -> _Value:
@@ -185,7 +249,9 @@ class _Builder:
         return value
 
     def _write_sums_out(self) -> None:
-        """Where a number is only ever needed whole, the terms that it is made of take its place, and it needs no register."""
+        """Where a number is only ever needed whole, the terms that it is made of take its place, and it needs no
+        register.
+        """
         for value in self.values:
             users = [user for user in self.values if any(of is value for of, _ in user.terms)]
             if value.load is None and all(divisor == 1 for user in users for of, divisor in user.terms if of is value):

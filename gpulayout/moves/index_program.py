@@ -13,14 +13,16 @@ f32[2,3]{0,1:PD(3,5)} has digits of 3 and 5 places:
 
     row = place - place // 3 * 3        column = place // 3        place = row + column * 3
 
-f32[16,256]{1,0:T(8,128)} has the digits (dim 1, step 1, extent 128, stride 1), (0, 1, 8, 128), (1, 128, 2, 1024), (0, 8, 2, 2048):
+f32[16,256]{1,0:T(8,128)} has the digits (dim 1, step 1, extent 128, stride 1), (0, 1, 8, 128), (1, 128, 2, 1024), (0,
+8, 2, 2048):
 
     place = row * 128 + row // 8 * 1024 + column + column // 128 * 896                      (9, 130) -> 3202
     column = place - place // 128 * 128 + place // 1024 * 128 - place // 2048 * 256         3202 -> 130
 
-Numbers of a place that holds no element may be past their bounds, and those that may are checked.  `index_builder` makes the
-programs; a backend carries them out.
+Numbers of a place that holds no element may be past their bounds, and those that may are checked.  `index_builder`
+makes the programs; a backend carries them out.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -34,7 +36,9 @@ DIRECTIONS = ("linearize", "delinearize", "convert_linear")
 
 
 class Term(NamedTuple):
-    """number // divisor * weight.  The number is the given linear index, where `register` is None, or what the register holds."""
+    """number // divisor * weight.  The number is the given linear index, where `register` is None, or what the register
+    holds.
+    """
 
     register: int | None
     divisor: int
@@ -51,11 +55,10 @@ class Quotient(NamedTuple):
 class Instruction(NamedTuple):
     """Computes one number, and says what becomes of it.
 
-    load       the row of given coordinates it is read from; None for the sum of `terms`
-    bound      the place holds no element when the number is not below; None for numbers that always are
-    register   where it is kept for later instructions, if anywhere
-    store      the row of coordinates it is a result for, if any; of a move that looks places up, its stride in the target
-    adds       what it adds to the linear index that comes out
+    load       the row of given coordinates it is read from; None for the sum of `terms` bound      the place holds no
+    element when the number is not below; None for numbers that always are register   where it is kept for later
+    instructions, if anywhere store      the row of coordinates it is a result for, if any; of a move that looks places
+    up, its stride in the target adds       what it adds to the linear index that comes out
     """
 
     load: int | None
@@ -84,7 +87,7 @@ class IndexProgram(Frozen):
         return self._hash
 
     @cached_property
-    def _hash(self) -> int:              # kept: programs are looked up in every call
+    def _hash(self) -> int:  # kept: programs are looked up in every call
         return hash((self.direction, self.instructions, self.rank, self.size, self.reach))
 
     @property
@@ -100,8 +103,9 @@ class IndexProgram(Frozen):
     @cached_property
     def is_dot_product(self) -> bool:
         """True when the linear index is the sum of coordinates times strides: nothing is divided."""
-        return self.direction == "linearize" and all(each.load is not None and all(add.divisor == 1 for add in each.adds)
-                                                     for each in self.instructions)
+        return self.direction == "linearize" and all(
+            each.load is not None and all(add.divisor == 1 for add in each.adds) for each in self.instructions
+        )
 
     @property
     def registers(self) -> int:

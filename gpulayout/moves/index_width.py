@@ -1,4 +1,5 @@
 """How wide the numbers of a move or an index conversion have to be: the one place that decides it."""
+
 from __future__ import annotations
 
 _INT31 = 2**31

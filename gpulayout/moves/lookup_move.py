@@ -1,14 +1,15 @@
 """A move that looks every place up: for tiles that cut an array into too many regions, or cut bytes in two.
 
-Every place of the target has a number, its linear index there.  The instructions of an index program make of it the place of its
-element in the source, or tell that it is padding:
+Every place of the target has a number, its linear index there.  The instructions of an index program make of it the
+place of its element in the source, or tell that it is padding:
 
     s4[4,6]{1,0:T(2,3)E(4)} out of s4[4,6]{1,0:E(4)}:  place 9 of the target is element (1, 3), place 1 * 6 + 3 = 9 of the source;
                                                        place 3 is element (1, 0), place 6
 
-An array that is unpacked to has no linear index: there elements are numbered row-major, and the instructions make the place of each
-coordinate beside it.  Places are slots where a side is packed, else bytes from its first element.
+An array that is unpacked to has no linear index: there elements are numbered row-major, and the instructions make the
+place of each coordinate beside it.  Places are slots where a side is packed, else bytes from its first element.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -31,7 +32,8 @@ class NotInRegions(Exception):
 class LookupMove(Frozen):
     """A move of which every place is looked up.  Immutable and hashable.
 
-    program        from the number of a place to the place in the source; instructions that store make the place in a target with
+    program        from the number of a place to the place in the source; instructions that store make the place in a
+    target with
                    strides of its own
     source_bits    of a slot: 1, 2 or 4 where the side is packed, else those of the whole element; target_bits likewise
     pad            one padding element; the low bits of a byte where a side is packed
@@ -49,7 +51,7 @@ class LookupMove(Frozen):
     target_span: tuple[int, int]
     why: str
 
-    axes: ClassVar = ()                              # of regions, which other moves have
+    axes: ClassVar = ()  # of regions, which other moves have
     dimensions: ClassVar = ()
     stride_unit: ClassVar = "place"
     has_loops: ClassVar = False
@@ -104,7 +106,9 @@ class LookupMove(Frozen):
 
 def relayout_lookup(source: Shape, target: Shape, why: object) -> Pieces:
     """From a buffer of `source` to a buffer of `target`; LayoutError where that takes too many instructions."""
-    return _lookup(target, source, (source.bits_per_element, target.bits_per_element), (0, source.nbytes), (0, target.nbytes), why)
+    return _lookup(
+        target, source, (source.bits_per_element, target.bits_per_element), (0, source.nbytes), (0, target.nbytes), why
+    )
 
 
 def pack_lookup(array_strides: Sequence[int], shape: Shape, why: object) -> Pieces:
@@ -127,11 +131,25 @@ def _array(strides: Sequence[int], shape: Shape) -> tuple[tuple[int, ...], tuple
     return used, span(list(zip(shape.dimensions, used)), shape.itemsize)
 
 
-def _lookup(numbered: Shape, source: Shape | Sequence[int], bits: tuple[int, int], source_span: tuple[int, int], target_span: tuple[int, int],
-            why: object, apart: Sequence[int] = ()) -> Pieces:
+def _lookup(
+    numbered: Shape,
+    source: Shape | Sequence[int],
+    bits: tuple[int, int],
+    source_span: tuple[int, int],
+    target_span: tuple[int, int],
+    why: object,
+    apart: Sequence[int] = (),
+) -> Pieces:
     """The only piece, for each place of `numbered` in turn."""
-    unit = max(bits[0] // 8, 1)                                                   # a place of a shape is so many bytes, or a slot
-    per = [8 // side if side < 8 else 1 for side in bits]                         # slots of a byte
-    reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))     # from the lowest to the highest
+    unit = max(bits[0] // 8, 1)  # a place of a shape is so many bytes, or a slot
+    per = [8 // side if side < 8 else 1 for side in bits]  # slots of a byte
+    # from the lowest to the highest
+    reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))
     program = place_program(numbered, source, unit, apart, reach)
-    return (Piece(LookupMove(program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why))),)
+    return (
+        Piece(
+            LookupMove(
+                program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why)
+            )
+        ),
+    )

@@ -9,6 +9,7 @@ f32[2,3]{1,0} to f32[2,3]{0,1} padded to (3, 5) is
     Axis(3, 2, 12, 4), Axis(5, 3, 4, 12)            15 places, 6 of them elements
 Pack, unpack and relayout are all moves; only the strides differ.
 """
+
 from __future__ import annotations
 
 import math
@@ -23,8 +24,8 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.supported import check_movable
 
-# NumPy's own limit, and what fits the 4 KB of kernel parameters.  No move comes near it: every axis that is left has two
-# places or more, and a shape of 2^63 bytes or more does not exist, so there are 62 axes at most.
+# NumPy's own limit, and what fits the 4 KB of kernel parameters.  No move comes near it: every axis that is left has
+# two places or more, and a shape of 2^63 bytes or more does not exist, so there are 62 axes at most.
 MAX_AXES = 64
 
 
@@ -65,14 +66,14 @@ class Move(Frozen):
     pad: bytes
     dimensions: tuple[tuple[int, ...], ...]
 
-    stride_unit: ClassVar = "byte"                   # what the strides of the axes count
-    has_loops: ClassVar = True                       # the axes are all there is to it
+    stride_unit: ClassVar = "byte"  # what the strides of the axes count
+    has_loops: ClassVar = True  # the axes are all there is to it
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
-    def _hash(self) -> int:              # kept: the launches of a list are looked up by all of its moves
+    def _hash(self) -> int:  # kept: the launches of a list are looked up by all of its moves
         return hash((self.axes, self.itemsize, self.pad, self.dimensions))
 
     @cached_property
@@ -102,8 +103,12 @@ class Move(Frozen):
     def slab(self) -> Slab:
         """All elements, as one strided copy."""
         shape = tuple(axis.bound for axis in reversed(self.axes))
-        return Slab(shape, tuple(axis.source_stride for axis in reversed(self.axes)), 0,
-                     tuple(axis.target_stride for axis in reversed(self.axes)))
+        return Slab(
+            shape,
+            tuple(axis.source_stride for axis in reversed(self.axes)),
+            0,
+            tuple(axis.target_stride for axis in reversed(self.axes)),
+        )
 
     @cached_property
     def padding_slabs(self) -> tuple[Slab, ...]:
@@ -116,7 +121,7 @@ class Move(Frozen):
         for k, axis in enumerate(self.axes):
             if axis.is_padded:
                 lower = [below.extent for below in self.axes[:k]]
-                upper = [above.bound for above in self.axes[k + 1:]]
+                upper = [above.bound for above in self.axes[k + 1 :]]
                 shape = tuple(reversed([*lower, axis.extent - axis.bound, *upper]))
                 if math.prod(shape):
                     slabs.append(Slab(shape, (), axis.bound * axis.target_stride, self.slab.target_strides))
@@ -144,9 +149,9 @@ class Piece(NamedTuple):
 Pieces = tuple[Piece, ...]
 
 
-
-def coalesce(axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None = None
-             ) -> tuple[tuple[Axis, ...], tuple[tuple[int, ...], ...]]:
+def coalesce(
+    axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None = None
+) -> tuple[tuple[Axis, ...], tuple[tuple[int, ...], ...]]:
     """The same loops in as few axes as possible, and which of the given dimensions went into each.
 
     An axis joins the one below it when the lower has no padding (extent == bound) and the upper steps exactly over
@@ -194,17 +199,25 @@ def unpack_move(shape: Shape, array_strides: tuple[int, ...]) -> Move:
     return strided_move(shape, shape.byte_strides, array_strides, shape.dimensions)
 
 
-def strided_move(shape: Shape, source_strides: Sequence[int], target_strides: Sequence[int],
-                 widths: Sequence[int]) -> Move:
+def strided_move(
+    shape: Shape, source_strides: Sequence[int], target_strides: Sequence[int], widths: Sequence[int]
+) -> Move:
     """The move of the logical array `shape` between two sets of byte strides; the target is `widths` wide."""
     places = math.prod(widths)
-    if not shape.element_count:           # nothing to read: the target is all padding, or has no place at all
+    if not shape.element_count:  # nothing to read: the target is all padding, or has no place at all
         axes = (Axis(places, 0, 0, shape.itemsize),) if places else (Axis(0, 0, 0, shape.itemsize),)
         return Move(axes, shape.itemsize, shape.padding_bytes, (tuple(range(shape.rank)),))
     order = sorted(range(shape.rank), key=lambda dim: (abs(target_strides[dim]), widths[dim]))
     # Strides of single elements are never used, and arrays report anything there.
-    axes = [Axis(widths[dim], shape.dimensions[dim], source_strides[dim] if shape.dimensions[dim] > 1 else 0, target_strides[dim])
-            for dim in order]
+    axes = [
+        Axis(
+            widths[dim],
+            shape.dimensions[dim],
+            source_strides[dim] if shape.dimensions[dim] > 1 else 0,
+            target_strides[dim],
+        )
+        for dim in order
+    ]
     joined, made_of = coalesce(axes, [(dim,) for dim in order])
     return Move(joined, shape.itemsize, shape.padding_bytes, made_of)
 
@@ -212,7 +225,9 @@ def strided_move(shape: Shape, source_strides: Sequence[int], target_strides: Se
 def check_same_array(source: Shape, target: Shape) -> None:
     """LayoutError unless both shapes describe the same logical array."""
     if source.element_type is not target.element_type or source.dimensions != target.dimensions:
-        raise LayoutError(f"target {target} is not the same logical array as source {source}: {_difference(source, target)}")
+        raise LayoutError(
+            f"target {target} is not the same logical array as source {source}: {_difference(source, target)}"
+        )
 
 
 def _difference(source: Shape, target: Shape) -> str:
@@ -225,7 +240,9 @@ def _difference(source: Shape, target: Shape) -> str:
 
 
 def span(loops: Sequence[tuple[int, int]], itemsize: int) -> tuple[int, int]:
-    """Byte offsets that loops of (extent, stride) reach from the first element: the lowest, and one past the highest."""
+    """Byte offsets that loops of (extent, stride) reach from the first element: the lowest, and one past the
+    highest.
+    """
     if any(extent == 0 for extent, _ in loops):
         return 0, 0
     reaches = [(extent - 1) * stride for extent, stride in loops]

@@ -1,13 +1,15 @@
 """Moves of packed elements: slots of 1, 2 or 4 bits on one side or on both.
 
-A slot is the place of one element, as wide as the element where a side is packed, and a byte where it is not.  Slot 0 is in
-the lowest bits of byte 0: the s4 values 1, 2, 3 are the bytes 0x21 0x03.  All axes are in slots:
+A slot is the place of one element, as wide as the element where a side is packed, and a byte where it is not.  Slot 0
+is in the lowest bits of byte 0: the s4 values 1, 2, 3 are the bytes 0x21 0x03.  All axes are in slots:
 
     s4[2,3]{1,0:E(4)} to s4[2,3]{0,1:E(4)}
     Axis(2, 2, 3, 1), Axis(3, 3, 1, 2)              6 slots of 4 bits: 3 bytes
 
-Where all that stays together is whole bytes on both sides, packed elements are ordinary bytes, and the move is an ordinary one.
+Where all that stays together is whole bytes on both sides, packed elements are ordinary bytes, and the move is an
+ordinary one.
 """
+
 from __future__ import annotations
 
 import math
@@ -30,7 +32,8 @@ class PackedMove(Frozen):
     dimensions    which logical dimensions each axis is made of, minor first
     start         the slot of the source's first byte that the move begins at
 
-    A packed target has no gaps, or the runs of its minor axis are whole bytes.  Bits of its last byte without a slot become 0.
+    A packed target has no gaps, or the runs of its minor axis are whole bytes.  Bits of its last byte without a slot
+    become 0.
     """
 
     axes: tuple[Axis, ...]
@@ -110,7 +113,9 @@ def _span(loops: list[tuple[int, int]], start: int, bits: int) -> tuple[int, int
     return (start + low) * bits // 8, -(-(start + high + 1) * bits // 8)
 
 
-def packed_move(unit: Move, source_bits: int, target_bits: int, slots: int | None = None, start: int = 0) -> Move | PackedMove:
+def packed_move(
+    unit: Move, source_bits: int, target_bits: int, slots: int | None = None, start: int = 0
+) -> Move | PackedMove:
     """The move between whole buffers that does with packed elements what `unit` does with elements of one byte.
 
     unit    strides in slots; into a packed side it leaves no gaps
@@ -119,8 +124,15 @@ def packed_move(unit: Move, source_bits: int, target_bits: int, slots: int | Non
     """
     slots = unit.place_count if slots is None else slots
     in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if slots == unit.place_count and not start else None
-    return in_bytes or PackedMove(_reaching(unit.axes, slots), slots, source_bits, target_bits,
-                                _pad(unit, source_bits, target_bits), unit.dimensions, start)
+    return in_bytes or PackedMove(
+        _reaching(unit.axes, slots),
+        slots,
+        source_bits,
+        target_bits,
+        _pad(unit, source_bits, target_bits),
+        unit.dimensions,
+        start,
+    )
 
 
 def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | PackedMove | None:
@@ -128,8 +140,15 @@ def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> M
     if not _has_whole_bytes(unit, target_bits, target=True):
         return None
     in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if not start or not unit.element_count else None
-    return in_bytes or PackedMove(unit.axes or (Axis(1, 1, 1, 1),), unit.place_count, source_bits, target_bits,
-                                _pad(unit, source_bits, target_bits), unit.dimensions, start)
+    return in_bytes or PackedMove(
+        unit.axes or (Axis(1, 1, 1, 1),),
+        unit.place_count,
+        source_bits,
+        target_bits,
+        _pad(unit, source_bits, target_bits),
+        unit.dimensions,
+        start,
+    )
 
 
 def _pad(unit: Move, source_bits: int, target_bits: int) -> bytes:
@@ -150,7 +169,9 @@ def _has_whole_bytes(unit: Move, bits: int, target: bool) -> bool:
         return True
     if not unit.axes:
         return False
-    minor, *others = [(axis.target_stride, axis.extent) if target else (axis.source_stride, axis.bound) for axis in unit.axes]
+    minor, *others = [
+        (axis.target_stride, axis.extent) if target else (axis.source_stride, axis.bound) for axis in unit.axes
+    ]
     return minor[0] == 1 and minor[1] % per == 0 and not any(stride % per for stride, size in others if size > 1)
 
 

@@ -1,12 +1,14 @@
 """Packed moves whose minor axes differ, as square blocks of slots that are turned.
 
-A byte of the source holds neighbours along its own minor axis, a byte of the target along another.  A block as many slots wide
-as high is whole bytes, or words, on both sides: its rows are read, turned in registers, and written as rows of the target.
+A byte of the source holds neighbours along its own minor axis, a byte of the target along another.  A block as many
+slots wide as high is whole bytes, or words, on both sides: its rows are read, turned in registers, and written as rows
+of the target.
 
     s4[64,64]{1,0:E(4)} to {0,1:E(4)}, in words of 8 slots:  8 x 8 blocks, whose 8 rows are 8 words apart on both sides
 
 All that lies between blocks must be whole units, so sizes and strides have to be multiples of a unit's slots.
 """
+
 from __future__ import annotations
 
 import math
@@ -15,7 +17,7 @@ from typing import NamedTuple
 from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
 
-TILE = 8                     # units along the target that lanes of a warp write side by side: a sector of 32 bytes
+TILE = 8  # units along the target that lanes of a warp write side by side: a sector of 32 bytes
 
 
 class Turn(NamedTuple):
@@ -39,20 +41,29 @@ def turned(move: PackedMove, unit_bits: int) -> Turn | None:
     side = unit_bits // move.bits
     minor, *others = move.axes
     found = next((axis for axis in others if axis.source_stride == 1 and axis.bound > 1), None)
-    if move.source_bits != move.target_bits or found is None or minor.target_stride != 1 or move.slots != math.prod(a.extent for a in move.axes):
+    if (
+        move.source_bits != move.target_bits
+        or found is None
+        or minor.target_stride != 1
+        or move.slots != math.prod(a.extent for a in move.axes)
+    ):
         return None
     others.remove(found)
     sizes = (*minor[:2], *found[:2], minor.source_stride, found.target_stride, move.start)
     if any(number % side for axis in others for number in axis[2:]) or any(number % side for number in sizes):
         return None
-    axes = (Axis(minor.extent // side, minor.bound // side, minor.source_stride, 1),
-            Axis(found.extent // side, found.bound // side, 1, found.target_stride),
-            *(Axis(axis.extent, axis.bound, axis.source_stride // side, axis.target_stride // side) for axis in others))
+    axes = (
+        Axis(minor.extent // side, minor.bound // side, minor.source_stride, 1),
+        Axis(found.extent // side, found.bound // side, 1, found.target_stride),
+        *(Axis(axis.extent, axis.bound, axis.source_stride // side, axis.target_stride // side) for axis in others),
+    )
     return Turn(unit_bits // 8, side, axes, minor.source_stride // side, found.target_stride // side)
 
 
 def tiled(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """The same loops, of which the first covers only as many units as lanes write side by side; what is left of it comes third."""
+    """The same loops, of which the first covers only as many units as lanes write side by side; what is left of it
+    comes third.
+    """
     minor, second, *others = axes
     size = max(size for size in range(1, TILE + 1) if minor.extent % size == 0 and minor.bound % size == 0)
     upper = Axis(minor.extent // size, minor.bound // size, minor.source_stride * size, minor.target_stride * size)

@@ -1,14 +1,16 @@
 """A region: loops over a part of an array, and numbers that grow evenly with every loop.
 
-A row is a number that belongs to each coordinate of the region, such as an index, a digit of a linear index or a place in memory:
+A row is a number that belongs to each coordinate of the region, such as an index, a digit of a linear index or a place
+in memory:
 
     row = (start, step of loop 0, step of loop 1, ...)         start + step0 * i0 + step1 * i1 + ...,  0 <= i < extent
 
-Tiles divide rows: place `e // 8` of the tile, `e % 8` within it.  Neither grows evenly along a loop of 20, so the loop is
-split: 20 coordinates are 2 whole tiles, a region of loops (2, 8) with quotient (0, 1, 0) and remainder (0, 0, 1), and a rest
-of 4, a region of one loop with quotient (2, 0) and remainder (0, 1).  Divided by what two layouts ask for, one tile after the
-other, an array falls into few regions, and in each of them both layouts are plain strides.
+Tiles divide rows: place `e // 8` of the tile, `e % 8` within it.  Neither grows evenly along a loop of 20, so the loop
+is split: 20 coordinates are 2 whole tiles, a region of loops (2, 8) with quotient (0, 1, 0) and remainder (0, 0, 1),
+and a rest of 4, a region of one loop with quotient (2, 0) and remainder (0, 1).  Divided by what two layouts ask for,
+one tile after the other, an array falls into few regions, and in each of them both layouts are plain strides.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -35,19 +37,20 @@ class Region(NamedTuple):
 
     def part(self, loop: int, first: int, last: int) -> Region:
         """The region from one coordinate of a loop up to, not including, another."""
-        extents = (*self.extents[:loop], last - first, *self.extents[loop + 1:])
+        extents = (*self.extents[:loop], last - first, *self.extents[loop + 1 :])
         rows = self.rows if not first else tuple([(row[0] + first * row[loop + 1], *row[1:]) for row in self.rows])
         return Region(extents, rows, self.dimensions)
 
     def split(self, loop: int, size: int) -> Region:
         """The same region with a loop of n * size coordinates as two: n, and within it `size`."""
-        extents = (*self.extents[:loop], self.extents[loop] // size, size, *self.extents[loop + 1:])
-        rows = tuple([(*row[:loop + 1], row[loop + 1] * size, *row[loop + 1:]) for row in self.rows])
-        return Region(extents, rows, (*self.dimensions[:loop + 1], *self.dimensions[loop:]))
+        extents = (*self.extents[:loop], self.extents[loop] // size, size, *self.extents[loop + 1 :])
+        rows = tuple([(*row[: loop + 1], row[loop + 1] * size, *row[loop + 1 :]) for row in self.rows])
+        return Region(extents, rows, (*self.dimensions[: loop + 1], *self.dimensions[loop:]))
 
 
 def region(extents: Sequence[int], starts: Sequence[int] = ()) -> Region:
-    """A region of an array, one row per dimension: its coordinate, from `starts` on.  Loops of one coordinate are left out.
+    """A region of an array, one row per dimension: its coordinate, from `starts` on.  Loops of one coordinate are left
+    out.
 
     >>> region((3, 1, 2)).rows
     ((0, 1, 0), (0, 0, 0), (0, 0, 1))
@@ -64,7 +67,9 @@ def plus(row: Row, other: Row, factor: int) -> Row:
 
 
 def fused(whole: Region) -> Region:
-    """The same region in fewer loops: a loop that steps exactly over another one in every row joins it; those of one coordinate go."""
+    """The same region in fewer loops: a loop that steps exactly over another one in every row joins it; those of one
+    coordinate go.
+    """
     starts, *columns = zip(*whole.rows)
     loops = [loop for loop in zip(whole.extents, columns, whole.dimensions) if loop[0] != 1]
     found = True
@@ -96,8 +101,8 @@ def cut(whole: Region, number: int, size: int) -> Iterator[Region]:
 def _cut_once(whole: Region, number: int, size: int) -> tuple[Region, ...]:
     """The region in two, or with a loop split, on the way to rows that divide evenly; nothing when this one does.
 
-    It does when the steps that are not multiples of `size` never lead from one tile into the next: 16 i + j for i < 5, j < 8
-    and size 8 has the quotient 2 i and the remainder j.  Else the loop of the longest such step is split:
+    It does when the steps that are not multiples of `size` never lead from one tile into the next: 16 i + j for i < 5,
+    j < 8 and size 8 has the quotient 2 i and the remainder j.  Else the loop of the longest such step is split:
 
         whole tiles   20 coordinates and size 8: 2 x 8, and a rest of 4;  steps of 6 and size 8: every 4 of them are 3 tiles
         a head        that starts within a tile: from 5 on and size 8, 3 coordinates come first
@@ -111,26 +116,29 @@ def _cut_once(whole: Region, number: int, size: int) -> tuple[Region, ...]:
         return ()
     step, loop = max(steps)
     extent = whole.extents[loop]
-    within = reach - step * (extent - 1)                            # of the other loops
+    within = reach - step * (extent - 1)  # of the other loops
     period = size // math.gcd(size, step)
     if extent > period and (start < step or within or size % step):
         ahead = extent - extent % period
         tiles = whole.part(loop, 0, ahead).split(loop, period)
         return (tiles,) if ahead == extent else (tiles, whole.part(loop, ahead, extent))
-    ahead = max((size - 1 - start - within) // step + 1, 1)         # coordinates that stay in the first tile, or one that does not
+    # coordinates that stay in the first tile, or one that does not
+    ahead = max((size - 1 - start - within) // step + 1, 1)
     return whole.part(loop, 0, ahead), whole.part(loop, ahead, extent)
 
 
 def split_below(whole: Region, number: int, size: int) -> Iterator[tuple[Region, bool]]:
-    """Regions that together are the whole, and whether row `number` is below `size` in them, everywhere or nowhere; no step is negative."""
+    """Regions that together are the whole, and whether row `number` is below `size` in them, everywhere or nowhere; no
+    step is negative.
+    """
     start, *steps = whole.rows[number]
     reach = sum([step * (extent - 1) for step, extent in zip(steps, whole.extents)])
     if start + reach < size or start >= size:
         yield whole, start < size
         return
     step, loop = max((step, loop) for loop, step in enumerate(steps) if whole.extents[loop] > 1)
-    within = reach - step * (whole.extents[loop] - 1)                # of the other loops
-    ahead = max((size - 1 - start - within) // step + 1, 1)          # coordinates that are all below, or one that is not
+    within = reach - step * (whole.extents[loop] - 1)  # of the other loops
+    ahead = max((size - 1 - start - within) // step + 1, 1)  # coordinates that are all below, or one that is not
     yield from split_below(whole.part(loop, 0, ahead), number, size)
     yield from split_below(whole.part(loop, ahead, whole.extents[loop]), number, size)
 
@@ -153,6 +161,7 @@ def divided(row: Row, size: int) -> tuple[Row, Row]:
 # The other way round a table has a loop for every digit, and each coordinate is a sum over the loops.  Where a coordinate, or a number
 # of the table, gets past its size the loops are cut: what lies beyond is padding, the tail included.
 
+
 class Side(NamedTuple):
     """One side of a move: its table, and how many units of memory a place has, in bytes or slots."""
 
@@ -160,7 +169,9 @@ class Side(NamedTuple):
     unit: int
 
     def started(self, coordinates: Sequence[Row], length: int) -> tuple[Row, ...]:
-        """Rows of all values and of the place, after all that can be done without a division; a value that is done with is 0."""
+        """Rows of all values and of the place, after all that can be done without a division; a value that is done with
+        is 0.
+        """
         rows = [*coordinates, *[(0,) * length] * (len(self.table.numbers) + 1)]
         waiting = set()
         for value, shares in enumerate(self.table.shares):
@@ -173,7 +184,9 @@ class Side(NamedTuple):
         return tuple(rows)
 
     def places(self, parts: Iterable[Region], carried: int) -> Iterator[Region]:
-        """The regions with the place in memory as the last row, after the `carried` first rows, which stay; the others are as started."""
+        """The regions with the place in memory as the last row, after the `carried` first rows, which stay; the others
+        are as started.
+        """
         for value, shares in enumerate(self.table.shares):
             for share in shares:
                 parts = _taken(parts, carried + value, carried + share.into, share.step, share.stride)
@@ -197,10 +210,11 @@ def array_side(dimensions: tuple[int, ...], strides: Sequence[int]) -> Side:
 
 
 def regions(source: Side, target: Side) -> Iterator[tuple[Region, bool]]:
-    """Regions of all places of a buffer, the target, and whether they hold elements; rows are the place in the source, and in the target.
+    """Regions of all places of a buffer, the target, and whether they hold elements; rows are the place in the source,
+    and in the target.
 
-    The loops of the target's digits need no cut for the target itself.  But where a number joins coordinates, these would have to be
-    taken out of it and put together again: there the loops are those of the array.
+    The loops of the target's digits need no cut for the target itself.  But where a number joins coordinates, these
+    would have to be taken out of it and put together again: there the loops are those of the array.
     """
     rank, is_separable = len(target.table.dimensions), target.table.is_separable
     if not is_separable:
@@ -210,7 +224,7 @@ def regions(source: Side, target: Side) -> Iterator[tuple[Region, bool]]:
         if not is_element:
             yield fused(Region(part.extents, ((0,) * len(place), place), ((),) * len(part.extents))), False
         elif is_separable:
-            whole = fused(part.with_rows((place, *source.started(part.rows[1:1 + rank], len(place)))))
+            whole = fused(part.with_rows((place, *source.started(part.rows[1 : 1 + rank], len(place)))))
             yield from ((fused(found.with_rows(found.rows[::-1])), True) for found in source.places((whole,), 1))
 
 
@@ -242,11 +256,16 @@ def _taken(parts: Iterable[Region], row: int, into: int, step: int, factor: int)
 def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
     """Regions of all places, with the place and all values as rows, and whether they hold elements."""
     loops = [digit for digit in table.digits if digit.extent != 1]
-    rows = [(0, *[digit.stride for digit in loops]),
-            *[(0, *[digit.step * (digit.dim == value) for digit in loops]) for value in range(len(table.sizes))]]
-    whole = Region(tuple([digit.extent for digit in loops]), tuple(rows), tuple([_dimensions(digit, table) for digit in loops]))
+    rows = [
+        (0, *[digit.stride for digit in loops]),
+        *[(0, *[digit.step * (digit.dim == value) for digit in loops]) for value in range(len(table.sizes))],
+    ]
+    whole = Region(
+        tuple([digit.extent for digit in loops]), tuple(rows), tuple([_dimensions(digit, table) for digit in loops])
+    )
     if table.buffer_size:
-        for part, is_place in split_below(whole, 0, table.buffer_size):             # the tail may end inside of a turn of the last digit
+        # the tail may end inside of a turn of the last digit
+        for part, is_place in split_below(whole, 0, table.buffer_size):
             if is_place and 0 in table.dimensions:
                 yield part, False
             elif is_place:
@@ -254,9 +273,11 @@ def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
 
 
 def _checked_first(table: StrideTable) -> list[int]:
-    """All values in an order that makes few regions: before each value the numbers that it is a part of, which are cut for it.
+    """All values in an order that makes few regions: before each value the numbers that it is a part of, which are cut
+    for it.
 
-    What is always 0 comes first, its padding is the largest; then the coordinates, the one with the most major digit first.
+    What is always 0 comes first, its padding is the largest; then the coordinates, the one with the most major digit
+    first.
     """
     rank, found = len(table.dimensions), []
     empty = (number for number, digits in enumerate(table.numbers, rank) if not digits)
@@ -271,7 +292,9 @@ def _checked_first(table: StrideTable) -> list[int]:
 
 
 def _taken_apart(whole: Region, table: StrideTable, values: Sequence[int]) -> Iterator[tuple[Region, bool]]:
-    """The region in parts that hold elements or padding, one value after the other; a number goes into the values it is made of."""
+    """The region in parts that hold elements or padding, one value after the other; a number goes into the values it is
+    made of.
+    """
     if not values:
         yield whole, True
         return
@@ -294,6 +317,3 @@ def _dimensions(digit: Digit, table: StrideTable) -> tuple[int, ...]:
     if digit.dim < rank:
         return (digit.dim,)
     return tuple(dict.fromkeys(dim for part in table.numbers[digit.dim - rank] for dim in _dimensions(part, table)))
-
-
-

@@ -1,4 +1,7 @@
-"""Which shapes can be planned at all: one check for every door, so that no layout is read as if it were a simpler one."""
+"""Which shapes can be planned at all: one check for every door, so that no layout is read as if it were a simpler
+one.
+"""
+
 from __future__ import annotations
 
 import math
@@ -6,7 +9,7 @@ import math
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
-MOST_SIZES = 128             # of dimensions and tiles: planning goes through them one inside the other
+MOST_SIZES = 128  # of dimensions and tiles: planning goes through them one inside the other
 
 
 def is_plain(shape: Shape) -> bool:
@@ -26,4 +29,6 @@ def check_storable(shape: Shape) -> None:
     shape.validate_layout()
     count = shape.rank + sum(map(len, shape.layout.tiles))
     if shape.is_tiled and count > MOST_SIZES:
-        raise LayoutError(f"tiles of {shape} and its dimensions are {count} sizes: {MOST_SIZES} is the limit for what can be moved")
+        raise LayoutError(
+            f"tiles of {shape} and its dimensions are {count} sizes: {MOST_SIZES} is the limit for what can be moved"
+        )

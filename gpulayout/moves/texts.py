@@ -1,4 +1,5 @@
 """How plans put into words what moves have in common."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -10,6 +10,7 @@
     data_nbytes, max_split_size, least_waste, ...               sizes, and the order of dimensions that needs the fewest bytes
     each_index, bump_indices, compare_indices, ...              logical indices without regard to layout
 """
+
 from gpulayout.layout.strides import byte_strides_is_major_to_minor, layout_from_strides
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.xla.bitcast import (
@@ -47,7 +48,12 @@ from gpulayout.xla.reshape import (
     inserted_or_deleted_1_sized_dimensions,
     reshape_leaves_dimensions_unmodified,
 )
-from gpulayout.xla.sizes import data_nbytes, max_elements_in_split, max_split_size, packed_factor_for_1d_interleaved_array
+from gpulayout.xla.sizes import (
+    data_nbytes,
+    max_elements_in_split,
+    max_split_size,
+    packed_factor_for_1d_interleaved_array,
+)
 from gpulayout.xla.trees import (
     copy_layout_between_shapes,
     has_custom_element_size_in_bits,
@@ -67,18 +73,63 @@ from gpulayout.xla.trees import (
 from gpulayout.xla.types import can_upcast, higher_precision_element_type
 
 __all__ = [
-    "FoundShape", "align_layouts", "bitcast_kind", "bump_indices", "byte_strides_is_major_to_minor", "can_upcast",
-    "compare_indices", "copy_layout_between_shapes", "data_nbytes", "decompose_bitcast",
-    "deduce_transpose_dimensions_for_bitcast", "dimensions_unmodified_by_reshape", "each_index", "equal_structure",
-    "find_shapes", "has_custom_element_size_in_bits", "has_element_type", "higher_precision_element_type", "index_is_valid",
-    "inserted_or_deleted_1_sized_dimensions", "is_bitcast", "is_decomposable_bitcast", "is_leaf_index", "is_prefix",
-    "is_reshape_or_transpose_bitcast", "is_untiled", "layout_from_proto", "layout_from_strides", "layout_to_proto",
-    "layouts_equal", "layouts_in_shapes_equal", "leaf_shapes", "least_waste", "map_arrays", "max_elements_in_split",
-    "max_split_size", "maybe_tuple_shape", "normalized_transpose", "packed_factor_for_1d_interleaved_array",
-    "parse_array_shape", "reshape_is_bitcast", "reshape_leaves_dimensions_unmodified", "same_dimensions",
-    "same_element_type", "same_rank", "shape_from_proto", "shape_to_proto", "shapes_compatible", "shapes_compatible_kind",
-    "shapes_equal", "subshape", "subshapes", "transpose_is_bitcast", "update_element_size_in_bits", "validate_layouts",
-    "with_descending_layout_and_same_physical_layout", "with_subshape",
+    "FoundShape",
+    "align_layouts",
+    "bitcast_kind",
+    "bump_indices",
+    "byte_strides_is_major_to_minor",
+    "can_upcast",
+    "compare_indices",
+    "copy_layout_between_shapes",
+    "data_nbytes",
+    "decompose_bitcast",
+    "deduce_transpose_dimensions_for_bitcast",
+    "dimensions_unmodified_by_reshape",
+    "each_index",
+    "equal_structure",
+    "find_shapes",
+    "has_custom_element_size_in_bits",
+    "has_element_type",
+    "higher_precision_element_type",
+    "index_is_valid",
+    "inserted_or_deleted_1_sized_dimensions",
+    "is_bitcast",
+    "is_decomposable_bitcast",
+    "is_leaf_index",
+    "is_prefix",
+    "is_reshape_or_transpose_bitcast",
+    "is_untiled",
+    "layout_from_proto",
+    "layout_from_strides",
+    "layout_to_proto",
+    "layouts_equal",
+    "layouts_in_shapes_equal",
+    "leaf_shapes",
+    "least_waste",
+    "map_arrays",
+    "max_elements_in_split",
+    "max_split_size",
+    "maybe_tuple_shape",
+    "normalized_transpose",
+    "packed_factor_for_1d_interleaved_array",
+    "parse_array_shape",
+    "reshape_is_bitcast",
+    "reshape_leaves_dimensions_unmodified",
+    "same_dimensions",
+    "same_element_type",
+    "same_rank",
+    "shape_from_proto",
+    "shape_to_proto",
+    "shapes_compatible",
+    "shapes_compatible_kind",
+    "shapes_equal",
+    "subshape",
+    "subshapes",
+    "transpose_is_bitcast",
+    "update_element_size_in_bits",
+    "validate_layouts",
+    "with_descending_layout_and_same_physical_layout",
+    "with_subshape",
 ]
 
 for _public in [globals()[name] for name in __all__]:

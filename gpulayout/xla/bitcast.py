@@ -2,6 +2,7 @@
 
 `same_buffer` has the law behind all of it.
 """
+
 from __future__ import annotations
 
 import math
@@ -20,14 +21,15 @@ from gpulayout.layout.stride_table import stride_table
 def is_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = False) -> bool:
     """True when a buffer of `source` is, byte for byte, a buffer of `target` for the same logical array.
 
-    Dimensions of size 1 are free: f32[1,3]{1,0} and f32[1,3]{0,1} are the same bytes, though not equal shapes.  So are tiles
-    that change nothing.  The memory space does not count.
+    Dimensions of size 1 are free: f32[1,3]{1,0} and f32[1,3]{0,1} are the same bytes, though not equal shapes.  So are
+    tiles that change nothing.  The memory space does not count.
 
     >>> is_bitcast("f32[16,128]{1,0:T(8,128)}", "f32[16,128]"), is_bitcast("f32[16,256]{1,0:T(8,128)}", "f32[16,256]")
     (True, False)
     """
     return source.dimensions == target.dimensions and reshape_is_bitcast(
-        source, target, ignore_element_type=ignore_element_type)
+        source, target, ignore_element_type=ignore_element_type
+    )
 
 
 @takes_shapes("shape")
@@ -53,8 +55,9 @@ def reshape_is_bitcast(source: Shape, target: Shape, *, ignore_element_type: boo
 
 
 @takes_shapes("source", "target")
-def transpose_is_bitcast(source: Shape, target: Shape, permutation: Iterable[int], *,
-                         ignore_element_type: bool = False) -> bool:
+def transpose_is_bitcast(
+    source: Shape, target: Shape, permutation: Iterable[int], *, ignore_element_type: bool = False
+) -> bool:
     """True when the logical transpose target[i] = source[permutation[i]] moves no byte.
 
     XLA: `TransposeIsBitcast`, which looks at the order alone and not at tiles, element size or tail.
@@ -82,12 +85,15 @@ def deduce_transpose_dimensions_for_bitcast(source: Shape, target: Shape) -> tup
 
 
 def _by_place(shape: Shape) -> list[int]:
-    """Dimensions that have places, by the place of the element next to the first one along each, which no other dimension has;
-    then the free ones, which any of their size can stand for."""
+    """Dimensions that have places, by the place of the element next to the first one along each, which no other
+    dimension has; then the free ones, which any of their size can stand for.
+    """
     has_place = [size > 1 and not shape.is_zero_element_array for size in shape.dimensions]
     dims = range(shape.rank)
     table = stride_table(shape)
-    fixed = sorted((dim for dim in dims if has_place[dim]), key=lambda dim: table.linear_of([int(other == dim) for other in dims]))
+    fixed = sorted(
+        (dim for dim in dims if has_place[dim]), key=lambda dim: table.linear_of([int(other == dim) for other in dims])
+    )
     return fixed + sorted((dim for dim in dims if not has_place[dim]), key=lambda dim: (shape.dimensions[dim], dim))
 
 
@@ -125,8 +131,10 @@ def _indecomposable(source: Shape, target: Shape) -> str | None:
         return f"{source} of {source.nbytes} bytes cannot be a bitcast of {target} of {target.nbytes} bytes"
     for shape in (source, target):
         if shape.is_tiled:
-            return (f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} cannot be decomposed: "
-                    "tiled elements have no row-major order")
+            return (
+                f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} cannot be decomposed: "
+                "tiled elements have no row-major order"
+            )
         if shape.is_padded:
             return f"padded_dimensions {shape.buffer_dimensions} of {shape} cannot be decomposed: padding has no row-major order"
     return None
@@ -144,22 +152,24 @@ def is_decomposable_bitcast(source: Shape, target: Shape) -> bool:
 
 @takes_shapes("source", "target")
 def is_reshape_or_transpose_bitcast(source: Shape, target: Shape, *, ignore_element_type: bool = False) -> bool:
-    """True when one reshape or one transpose from `source` to `target` moves no byte.  XLA: `IsReshapeOrTransposeBitcast`.
+    """True when one reshape or one transpose from `source` to `target` moves no byte.  XLA:
+    `IsReshapeOrTransposeBitcast`.
 
     >>> is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "f32[3,2]"), is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "f32[2,3]")
     (True, False)
     """
     return reshape_is_bitcast(source, target, ignore_element_type=ignore_element_type) or (
         (ignore_element_type or source.element_type is target.element_type)
-        and deduce_transpose_dimensions_for_bitcast(source, target) is not None)
+        and deduce_transpose_dimensions_for_bitcast(source, target) is not None
+    )
 
 
 @takes_shapes("source", "target")
 def bitcast_kind(source: Shape, target: Shape) -> str:
     """The simplest thing that a bitcast is: "reshape", "transpose" or "transpose, reshape, transpose".
 
-    The permutation of the second is that of `deduce_transpose_dimensions_for_bitcast`, the steps of the third are those of
-    `decompose_bitcast`; LayoutError when there are none.  The element type does not count.  XLA: `DecomposeBitcast`.
+    The permutation of the second is that of `deduce_transpose_dimensions_for_bitcast`, the steps of the third are those
+    of `decompose_bitcast`; LayoutError when there are none.  The element type does not count.  XLA: `DecomposeBitcast`.
 
     >>> bitcast_kind("f32[2,3]", "f32[6]"), bitcast_kind("f32[2,3]{0,1}", "f32[3,2]")
     ('reshape', 'transpose')
@@ -176,7 +186,8 @@ def bitcast_kind(source: Shape, target: Shape) -> str:
 def align_layouts(source: Shape, dimensions: Iterable[int]) -> Shape | None:
     """A shape of other dimensions whose reshape from `source` is a bitcast, or None when there is none.
 
-    Dimensions of size 1 become the most major.  A padded, tiled or split shape has none but itself.  XLA: `AlignLayouts`.
+    Dimensions of size 1 become the most major.  A padded, tiled or split shape has none but itself.  XLA:
+    `AlignLayouts`.
 
     >>> str(align_layouts("f32[6,4]{0,1}", (2, 3, 4)))
     'f32[2,3,4]{1,0,2}'
@@ -197,7 +208,9 @@ def align_layouts(source: Shape, dimensions: Iterable[int]) -> Shape | None:
 
 def _reordered(source: Shape, dimensions: Sequence[int], order: Iterable[int]) -> Shape:
     """Other dimensions in another order, all else of the layout kept."""
-    return Shape(source.element_type, dimensions, source.layout.replace(minor_to_major=tuple(order), padded_dimensions=None))
+    return Shape(
+        source.element_type, dimensions, source.layout.replace(minor_to_major=tuple(order), padded_dimensions=None)
+    )
 
 
 def _strides_after_reshape(source: Shape, dimensions: Sequence[int]) -> list[int] | None:
@@ -217,18 +230,21 @@ def _strides_after_reshape(source: Shape, dimensions: Sequence[int]) -> list[int
     return strides[::-1] if not parts else None
 
 
-def normalized_transpose(dimensions: Iterable[int], permutation: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def normalized_transpose(
+    dimensions: Iterable[int], permutation: Iterable[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """A transpose in as few dimensions as possible: (target dimensions, permutation).
 
-    dimensions    of the source, row-major; target dimension i is source dimension permutation[i]
-    Dimensions of size 1 are dropped and those that stay neighbours are merged.  XLA: `GetNormalizedLogicalTransposeShape`.
+    dimensions    of the source, row-major; target dimension i is source dimension permutation[i] Dimensions of size 1
+    are dropped and those that stay neighbours are merged.  XLA: `GetNormalizedLogicalTransposeShape`.
 
     >>> normalized_transpose((50, 20, 30), (1, 2, 0))
     ((600, 50), (1, 0))
     """
     dimensions = checks.sizes("dimensions", dimensions)
-    order = checks.permutation("permutation", permutation, len(dimensions), f" for dimensions {checks.shown(dimensions)}",
-                               from_end=True)
+    order = checks.permutation(
+        "permutation", permutation, len(dimensions), f" for dimensions {checks.shown(dimensions)}", from_end=True
+    )
     kept = [dim for dim in range(len(dimensions)) if dimensions[dim] != 1]
     groups: list[list[int]] = []
     for dim in (dim for dim in order if dim in kept):

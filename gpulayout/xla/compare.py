@@ -1,4 +1,5 @@
 """When two shapes or layouts are equal but for something.  `==` compares everything; `bitcast` compares bytes."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -15,7 +16,9 @@ from gpulayout.layout.shape import Shape
 LAYOUT_FIELDS = tuple(field.name for field in dataclasses.fields(Layout))
 
 
-def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: Iterable[str] = (), minor_to_major_only: bool = False) -> bool:
+def layouts_equal(
+    first: Layout | str, second: Layout | str, *, ignore: Iterable[str] = (), minor_to_major_only: bool = False
+) -> bool:
     """True when two layouts are equal in every field but those to be ignored.  XLA: `Layout::Equal` and its options.
 
     ignore                  names of fields: "tiles", "memory_space", ...
@@ -32,9 +35,19 @@ def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: Iterable
     return first.replace(**defaults) == second.replace(**defaults) if defaults else first == second
 
 
-def shapes_equal(first: AnyShape | str, second: AnyShape | str, *, ignore_layout: bool = False, minor_to_major_only: bool = False,
-                 ignore_layout_fields: Iterable[str] = (), ignore_element_type: bool = False, ignore_float_precision: bool = False,
-                 ignore_dynamic_dimensions: bool = False, ignore_dimensions: bool = False, ignore_buffer: bool = False) -> bool:
+def shapes_equal(
+    first: AnyShape | str,
+    second: AnyShape | str,
+    *,
+    ignore_layout: bool = False,
+    minor_to_major_only: bool = False,
+    ignore_layout_fields: Iterable[str] = (),
+    ignore_element_type: bool = False,
+    ignore_float_precision: bool = False,
+    ignore_dynamic_dimensions: bool = False,
+    ignore_dimensions: bool = False,
+    ignore_buffer: bool = False,
+) -> bool:
     """True when two shapes are equal in everything that is not to be ignored.  XLA: `Shape::Equal` and its options.
 
     ignore_layout               nothing of the layout
@@ -69,13 +82,20 @@ def shapes_equal(first: AnyShape | str, second: AnyShape | str, *, ignore_layout
         same_dynamic = ignore_dynamic_dimensions or one.dynamic_dimensions == other.dynamic_dimensions
         if not (same_sizes and same_dynamic and _same_type(one, other, ignore_element_type, ignore_float_precision)):
             return False
-        return ignore_layout or layouts_equal(one.layout, other.layout, ignore=ignored, minor_to_major_only=minor_to_major_only)
+        return ignore_layout or layouts_equal(
+            one.layout, other.layout, ignore=ignored, minor_to_major_only=minor_to_major_only
+        )
 
     return equal(first, second)
 
 
-def shapes_compatible(first: AnyShape | str, second: AnyShape | str, *, ignore_element_type: bool = False,
-                      ignore_float_precision: bool = False) -> bool:
+def shapes_compatible(
+    first: AnyShape | str,
+    second: AnyShape | str,
+    *,
+    ignore_element_type: bool = False,
+    ignore_float_precision: bool = False,
+) -> bool:
     """True when both describe the same logical arrays, each in its own layout; <=5 counts as 5.
 
     XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.
@@ -83,24 +103,39 @@ def shapes_compatible(first: AnyShape | str, second: AnyShape | str, *, ignore_e
     >>> shapes_compatible("f32[3,2]{0,1}", "f32[3,2]")
     True
     """
-    return shapes_equal(first, second, ignore_layout=True, ignore_dynamic_dimensions=True, ignore_element_type=ignore_element_type,
-                        ignore_float_precision=ignore_float_precision)
+    return shapes_equal(
+        first,
+        second,
+        ignore_layout=True,
+        ignore_dynamic_dimensions=True,
+        ignore_element_type=ignore_element_type,
+        ignore_float_precision=ignore_float_precision,
+    )
 
 
 def shapes_compatible_kind(first: AnyShape | str, second: AnyShape | str, *, ignore_buffer: bool = False) -> bool:
-    """True when tuples have the same structure, and what stands in one place is of one kind: arrays of as many dimensions.
+    """True when tuples have the same structure, and what stands in one place is of one kind: arrays of as many
+    dimensions.
 
     ignore_buffer   a buffer counts as the array that it holds.  XLA: `CompatibleKind`
 
     >>> shapes_compatible_kind("(f32[2,3], token[])", "(u8[7,8]{0,1}, token[])"), shapes_compatible_kind("f32[2]", "f32[]")
     (True, False)
     """
-    return shapes_equal(first, second, ignore_layout=True, ignore_dynamic_dimensions=True, ignore_element_type=True,
-                        ignore_dimensions=True, ignore_buffer=ignore_buffer)
+    return shapes_equal(
+        first,
+        second,
+        ignore_layout=True,
+        ignore_dynamic_dimensions=True,
+        ignore_element_type=True,
+        ignore_dimensions=True,
+        ignore_buffer=ignore_buffer,
+    )
 
 
-def layouts_in_shapes_equal(first: AnyShape | str, second: AnyShape | str, *, ignore: Iterable[str] = (),
-                            minor_to_major_only: bool = False) -> bool:
+def layouts_in_shapes_equal(
+    first: AnyShape | str, second: AnyShape | str, *, ignore: Iterable[str] = (), minor_to_major_only: bool = False
+) -> bool:
     """True when the layouts of all arrays are equal, whatever their types and sizes; options as of `layouts_equal`.
 
     XLA: `LayoutsInShapesEqual`, which forgets its options inside of tuples.
@@ -108,8 +143,15 @@ def layouts_in_shapes_equal(first: AnyShape | str, second: AnyShape | str, *, ig
     >>> layouts_in_shapes_equal("(f32[2]{0:S(1)})", "(u8[3])"), layouts_in_shapes_equal("(f32[2]{0:S(1)})", "(u8[3])", ignore="memory_space")
     (False, True)
     """
-    return shapes_equal(first, second, ignore_element_type=True, ignore_dimensions=True, ignore_dynamic_dimensions=True,
-                        ignore_layout_fields=ignore, minor_to_major_only=minor_to_major_only)
+    return shapes_equal(
+        first,
+        second,
+        ignore_element_type=True,
+        ignore_dimensions=True,
+        ignore_dynamic_dimensions=True,
+        ignore_layout_fields=ignore,
+        minor_to_major_only=minor_to_major_only,
+    )
 
 
 @takes_shapes("first", "second")
@@ -122,7 +164,8 @@ def same_dimensions(first: Shape, second: Shape) -> bool:
     (True, True, False)
     """
     return first.rank == second.rank and all(
-        one == other or UNBOUNDED in (one, other) for one, other in zip(first.dimensions, second.dimensions))
+        one == other or UNBOUNDED in (one, other) for one, other in zip(first.dimensions, second.dimensions)
+    )
 
 
 @takes_shapes("first", "second")

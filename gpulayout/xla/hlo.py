@@ -1,6 +1,7 @@
 """The shapes in the text of a whole program, such as an HLO dump, a log or an error report.
 
-A shape is found where all of it can be read, as long as possible, with these differences from the text of one shape alone:
+A shape is found where all of it can be read, as long as possible, with these differences from the text of one shape
+alone:
 
   strings      "..." is skipped, so op_name="jit(f)/f32[2]" holds no shape.  A string ends on its line at the latest
   comments     /* */ and // are blanks, and nothing is found in them.  A /* that nothing closes is two characters like others
@@ -15,6 +16,7 @@ What looks like a shape and is none is skipped: f32[2]{0,0} has no good layout, 
 Every character is read a bounded number of times, from left to right; tuples in one another are kept in a list, not on
 Python's stack.  Arrays and tuples may be of any length.
 """
+
 from __future__ import annotations
 
 import re
@@ -32,10 +34,14 @@ from gpulayout.layout.text_reader import Reader
 _BLANKS = r"[ \t\r\n]*"
 _NO_WORD_BEFORE = r"(?<![\w.%\-])"
 _TYPES = "|".join([*(element_type.value for element_type in ElementType), "token", "opaque"])
-_START = re.compile(rf"{_NO_WORD_BEFORE}(?:(?:{_TYPES}){_BLANKS}\[|b{_BLANKS}\(|(?P<list>[\w.%\-]+{_BLANKS}\()|\((?={_BLANKS}[()a-z]))")
+_START = re.compile(
+    rf"{_NO_WORD_BEFORE}(?:(?:{_TYPES}){_BLANKS}\[|b{_BLANKS}\(|(?P<list>[\w.%\-]+{_BLANKS}\()|\((?={_BLANKS}[()a-z]))"
+)
 _LAYOUT_GOES_ON = re.compile(rf"{_BLANKS}[-:0-9]")
 # An array as programs print it, of which one finds thousands that are the same; what comes after it is no layout.
-_PLAIN = re.compile(rf"[a-z][a-z0-9]*\[[0-9,<=?]*\](?:\{{[0-9,]+(?::[A-Z0-9(),:*]*)?\}}|(?!{_BLANKS}\{{{_BLANKS}[-:0-9]))")
+_PLAIN = re.compile(
+    rf"[a-z][a-z0-9]*\[[0-9,<=?]*\](?:\{{[0-9,]+(?::[A-Z0-9(),:*]*)?\}}|(?!{_BLANKS}\{{{_BLANKS}[-:0-9]))"
+)
 _HIDES = re.compile(r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|//[^\n]*|/\*')
 
 
@@ -62,10 +68,11 @@ class Span(NamedTuple):
 
 
 def find_shapes(text: str) -> Iterator[FoundShape]:
-    """Every shape in a text with its position, from the beginning to the end; TypeError for what is no `str`, nothing else.
+    """Every shape in a text with its position, from the beginning to the end; TypeError for what is no `str`, nothing
+    else.
 
-    help("gpulayout.xla.hlo") says what counts as a shape there.  The time is linear in the length of the text, whatever it
-    holds.  A shape may be a tuple or a token too: `leaf_shapes` gives the parts of any shape, arrays among them.
+    help("gpulayout.xla.hlo") says what counts as a shape there.  The time is linear in the length of the text, whatever
+    it holds.  A shape may be a tuple or a token too: `leaf_shapes` gives the parts of any shape, arrays among them.
 
     >>> text = 'ROOT %t = (f32[2,3]{0,1:T(8,128)}, s32[]) tuple(f32[2,3]{0,1:T(8,128)} %a, s32[] %b), metadata={op_name="f32[9]"}'
     >>> for found in find_shapes(text):
@@ -94,8 +101,8 @@ def with_lines(text: str, spans: Iterator[Span]) -> Iterator[FoundShape]:
 def visible(text: str) -> str:
     """The text with blanks for comments and for what is in strings, every other character at its place.
 
-    A string keeps its first quote; a comment that nothing closes is no comment, and its beginning becomes two quotes, which
-    no reader takes for anything.
+    A string keeps its first quote; a comment that nothing closes is no comment, and its beginning becomes two quotes,
+    which no reader takes for anything.
 
     >>> visible('a "f32[2]" /* x */ b // c')
     'a "                b     '
@@ -197,7 +204,9 @@ def _read(reader: _ProgramReader, position: int) -> tuple[list[Span], int]:
 
 
 def _close(reader: _ProgramReader, opened: list[_Open]) -> Span | None:
-    """Step over the comma after a shape, or over closing parentheses and then the comma; the span when all are closed."""
+    """Step over the comma after a shape, or over closing parentheses and then the comma; the span when all are
+    closed.
+    """
     while not reader.accept(","):
         reader.mark(")")
         shape = opened[-1].shape()
@@ -212,9 +221,9 @@ def _close(reader: _ProgramReader, opened: list[_Open]) -> Span | None:
 
 # ---- the results of instructions: `%name = SHAPE opcode(...)` ----------------------------------------
 
-NO_MEMORY = {"tuple", "get-tuple-element", "bitcast"}        # they give other names to results that are there already
+NO_MEMORY = {"tuple", "get-tuple-element", "bitcast"}  # they give other names to results that are there already
 _OPCODE = re.compile(r"[ \t\r\n]*([A-Za-z][\w\-]*)\(")
-_MOST_BLANKS = 16            # looked at between the equals sign and the shape
+_MOST_BLANKS = 16  # looked at between the equals sign and the shape
 
 
 def find_results(text: str) -> Iterator[FoundShape]:
@@ -235,7 +244,7 @@ def find_results(text: str) -> Iterator[FoundShape]:
 
 def _opcode(text: str, span: Span) -> str | None:
     """The opcode of the instruction that gives a shape; None for a shape that stands elsewhere."""
-    if not text[max(span.start - _MOST_BLANKS, 0):span.start].rstrip().endswith("="):
+    if not text[max(span.start - _MOST_BLANKS, 0) : span.start].rstrip().endswith("="):
         return None
     found = _OPCODE.match(text, span.end)
     return found and found[1]

@@ -3,6 +3,7 @@
 A reshape keeps the row-major order of the elements.  A dimension comes through it unmodified when a dimension of the
 result has the same size and as many elements in front of it: then both coordinates of every element are the same.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -27,19 +28,23 @@ def dimensions_unmodified_by_reshape(source: Iterable[int], target: Iterable[int
     """
     source, target = checks.sizes("source", source), checks.sizes("target", target)
     if math.prod(source) != math.prod(target):
-        raise LayoutError(f"target {checks.shown(target)} is not a reshape of source {checks.shown(source)}: "
-                          f"{checks.number_text(math.prod(target))} elements are not {checks.number_text(math.prod(source))}")
+        raise LayoutError(
+            f"target {checks.shown(target)} is not a reshape of source {checks.shown(source)}: "
+            f"{checks.number_text(math.prod(target))} elements are not {checks.number_text(math.prod(source))}"
+        )
     if 0 in source:
         leading = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(source, target))
         return tuple((dim, dim) for dim, _ in enumerate(leading))
     return _pairs(_marks(source, math.prod), _marks(target, math.prod))
 
 
-def reshape_leaves_dimensions_unmodified(source: Iterable[int], target: Iterable[int], dimensions: Iterable[int]
-                                         ) -> tuple[int, ...] | None:
+def reshape_leaves_dimensions_unmodified(
+    source: Iterable[int], target: Iterable[int], dimensions: Iterable[int]
+) -> tuple[int, ...] | None:
     """Where some dimensions of `source` stand in `target`, when a reshape leaves all of them alone; None otherwise.
 
-    dimensions   numbers in any order; the result is in the same.  XLA: `ReshapeLeavesDimensionsUnmodified`, which wants them sorted
+    dimensions   numbers in any order; the result is in the same.  XLA: `ReshapeLeavesDimensionsUnmodified`, which wants
+    them sorted
 
     >>> reshape_leaves_dimensions_unmodified((2, 3, 5, 7, 6), (6, 5, 1, 7, 2, 3), (3, 2))
     (3, 1)
@@ -50,8 +55,9 @@ def reshape_leaves_dimensions_unmodified(source: Iterable[int], target: Iterable
     return tuple(found[dim] for dim in wanted) if all(dim in found for dim in wanted) else None
 
 
-def inserted_or_deleted_1_sized_dimensions(source: Iterable[int], target: Iterable[int]
-                                           ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def inserted_or_deleted_1_sized_dimensions(
+    source: Iterable[int], target: Iterable[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """(dimensions of `source` that are gone, dimensions of `target` that are new), all of size 1; None when other
     dimensions changed too.  XLA: `InsertedOrDeleted1SizedDimensions`.
 
@@ -63,8 +69,10 @@ def inserted_or_deleted_1_sized_dimensions(source: Iterable[int], target: Iterab
         return None
     pairs = _pairs(_marks(source, _not_one), _marks(target, _not_one))
     kept = tuple(zip(*pairs)) or ((), ())
-    return (tuple(dim for dim in range(len(source)) if dim not in kept[0]),
-            tuple(dim for dim in range(len(target)) if dim not in kept[1]))
+    return (
+        tuple(dim for dim in range(len(source)) if dim not in kept[0]),
+        tuple(dim for dim in range(len(target)) if dim not in kept[1]),
+    )
 
 
 def _marks(dimensions: Sequence[int], measure: Callable[[Sequence[int]], int]) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ The place of a shape is an index: the numbers of the elements on the way to it, 
 
 A leaf is whatever is not a tuple; a buffer is one, the array that it holds has no index of its own.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -64,11 +65,15 @@ def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
     found = shape
     for depth, entry in enumerate(index):
         if not isinstance(found, TupleShape):
-            raise IndexError(f"index {checks.shown(index)} leads nowhere in {shape}: {found} at {checks.shown(index[:depth])} "
-                             "is not a tuple")
+            raise IndexError(
+                f"index {checks.shown(index)} leads nowhere in {shape}: {found} at {checks.shown(index[:depth])} "
+                "is not a tuple"
+            )
         if not 0 <= entry < len(found):
-            raise IndexError(f"index {checks.shown(index)} leads nowhere in {shape}: the tuple at {checks.shown(index[:depth])} has "
-                             f"{checks.counted(len(found), 'element')}, not a number {checks.number_text(entry)}")
+            raise IndexError(
+                f"index {checks.shown(index)} leads nowhere in {shape}: the tuple at {checks.shown(index[:depth])} has "
+                f"{checks.counted(len(found), 'element')}, not a number {checks.number_text(entry)}"
+            )
         found = found[entry]
     return found
 
@@ -98,7 +103,7 @@ def is_prefix(prefix: Iterable[int], index: Iterable[int]) -> bool:
     (True, False, True)
     """
     prefix, index = checks.whole_numbers("prefix", prefix), checks.whole_numbers("index", index)
-    return index[:len(prefix)] == prefix
+    return index[: len(prefix)] == prefix
 
 
 def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | str) -> AnyShape:
@@ -113,7 +118,7 @@ def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | s
     if not index:
         return new
     inner = with_subshape(shape[index[0]], index[1:], new)
-    return TupleShape((*shape.shapes[:index[0]], inner, *shape.shapes[index[0] + 1:]))
+    return TupleShape((*shape.shapes[: index[0]], inner, *shape.shapes[index[0] + 1 :]))
 
 
 def map_arrays(function: Callable[[Shape], Shape], shape: AnyShape | str) -> AnyShape:
@@ -155,10 +160,12 @@ def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
 
 # ---- all arrays in a tuple together; an array alone is taken too ------------------------------------
 
+
 def validate_layouts(shape: AnyShape | str) -> None:
     """LayoutError when the layout of some array says what no memory can be; see `Shape.validate_layout`.
 
-    XLA: `ValidateLayoutInShape`.  It also looks for orders that are none and for missing layouts: no `Shape` has either.
+    XLA: `ValidateLayoutInShape`.  It also looks for orders that are none and for missing layouts: no `Shape` has
+    either.
     """
     shape = as_any_shape(shape)
     for index, array in arrays(shape):
@@ -188,19 +195,23 @@ def has_custom_element_size_in_bits(shape: AnyShape | str) -> bool:
 
 
 def update_element_size_in_bits(shape: AnyShape | str, pack_subbyte_types: bool) -> AnyShape:
-    """All arrays of types below a byte packed, or none; every other type in its own bytes.  XLA: `UpdateElementSizeInBits`.
+    """All arrays of types below a byte packed, or none; every other type in its own bytes.  XLA:
+    `UpdateElementSizeInBits`.
 
     >>> print(update_element_size_in_bits("(s4[3], f32[2])", True), update_element_size_in_bits("s4[3]{0:E(4)}", False))
     (s4[3]{0:E(4)}, f32[2]{0}) s4[3]{0}
     """
+
     def sized(array: Shape) -> Shape:
         bits = array.element_type.bits if pack_subbyte_types and array.element_type.is_sub_byte else 0
         return array.with_layout(array.layout.replace(element_size_in_bits=bits))
+
     return map_arrays(sized, shape)
 
 
 def copy_layout_between_shapes(source: AnyShape | str, target: AnyShape | str) -> AnyShape:
-    """`target` with the layouts of `source`, whose element types and sizes may be others.  XLA: `CopyLayoutBetweenShapes`.
+    """`target` with the layouts of `source`, whose element types and sizes may be others.  XLA:
+    `CopyLayoutBetweenShapes`.
 
     LayoutError when the tuples differ in structure, or a layout does not fit the sizes that it comes to.
 
@@ -211,7 +222,9 @@ def copy_layout_between_shapes(source: AnyShape | str, target: AnyShape | str) -
 
     def copied(one: AnyShape, other: AnyShape) -> AnyShape:
         if type(one) is not type(other) or (isinstance(one, TupleShape) and len(one) != len(other)):
-            raise LayoutError(f"layouts of {source} cannot be copied to {target}: {one} has a different structure from {other}")
+            raise LayoutError(
+                f"layouts of {source} cannot be copied to {target}: {one} has a different structure from {other}"
+            )
         if isinstance(one, TupleShape):
             return TupleShape([copied(*pair) for pair in zip(one, other)])
         if isinstance(one, BufferShape):

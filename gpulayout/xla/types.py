@@ -1,4 +1,5 @@
 """How element types relate: which one holds all values of another, and which one is preferred where two meet."""
+
 from __future__ import annotations
 
 import ml_dtypes
@@ -23,7 +24,7 @@ def can_upcast(source: object, target: object) -> bool:
     if source.is_complex and not target.is_complex:
         return False
     source, target = source.component, target.component
-    if ElementType.F8E8M0FNU is target or ElementType.PRED is target:           # one has no zero, the other no numbers
+    if ElementType.F8E8M0FNU is target or ElementType.PRED is target:  # one has no zero, the other no numbers
         return source is target
     if source.is_floating:
         return target.is_floating and _float_holds_float(source, target)
@@ -31,8 +32,8 @@ def can_upcast(source: object, target: object) -> bool:
 
 
 def higher_precision_element_type(first: object, second: object) -> ElementType:
-    """The type that is preferred of two: complex before real, then a float of more range, then of more precision, then more
-    bits, then a signed integer.
+    """The type that is preferred of two: complex before real, then a float of more range, then of more precision, then
+    more bits, then a signed integer.
 
     LayoutError for two types that none of these tells apart, pred and u1 for one.  XLA: `HigherPrecisionElementType`,
     which ends the process there.
@@ -50,8 +51,13 @@ def higher_precision_element_type(first: object, second: object) -> ElementType:
 def _preference(element_type: ElementType) -> tuple[int, ...]:
     part = element_type.component
     limits = ml_dtypes.finfo(part.dtype) if part.is_floating else None
-    return (element_type.is_complex, int(limits.maxexp) if limits else -1, int(limits.nmant) + 1 if limits else -1, part.bits,
-            part.is_integral and part.is_signed)
+    return (
+        element_type.is_complex,
+        int(limits.maxexp) if limits else -1,
+        int(limits.nmant) + 1 if limits else -1,
+        part.bits,
+        part.is_integral and part.is_signed,
+    )
 
 
 def _range(element_type: ElementType) -> tuple[int, int]:
@@ -68,15 +74,23 @@ def _integer_holds_integer(source: ElementType, target: ElementType) -> bool:
 
 
 def _float_holds_integer(source: ElementType, target: ElementType) -> bool:
-    """All whole numbers of n bits are floats whose significands have n bits; s8 has 7 and a sign: -128 is a power of two."""
+    """All whole numbers of n bits are floats whose significands have n bits; s8 has 7 and a sign: -128 is a power of
+    two.
+    """
     (least, greatest), outer = _range(source), ml_dtypes.finfo(target.dtype)
     return greatest.bit_length() <= int(outer.nmant) + 1 and float(outer.min) <= least and greatest <= float(outer.max)
 
 
 def _float_holds_float(source: ElementType, target: ElementType) -> bool:
-    """As many bits of significand, as much range, as fine a smallest step; and whatever is no number or a negative zero."""
+    """As many bits of significand, as much range, as fine a smallest step; and whatever is no number or a negative
+    zero.
+    """
     inner, outer = ml_dtypes.finfo(source.dtype), ml_dtypes.finfo(target.dtype)
     specials = (np.inf, np.nan, -0.0)
-    return (inner.nmant <= outer.nmant and float(inner.max) <= float(outer.max) and float(outer.min) <= float(inner.min)
-            and float(outer.smallest_subnormal) <= float(inner.smallest_subnormal)
-            and all(target.holds(special) for special in specials if source.holds(special)))
+    return (
+        inner.nmant <= outer.nmant
+        and float(inner.max) <= float(outer.max)
+        and float(outer.min) <= float(inner.min)
+        and float(outer.smallest_subnormal) <= float(inner.smallest_subnormal)
+        and all(target.holds(special) for special in specials if source.holds(special))
+    )

@@ -3,6 +3,7 @@
 XLA on the CPU stores order and packed elements, but neither tiles nor padding: it accepts a tile, counts its bytes, and
 stores the elements untiled.  So the order of tiled buffers has no witness here, only their size.
 """
+
 import itertools
 
 import numpy as np
@@ -17,7 +18,7 @@ jax = pytest.importorskip("jax", reason="the extra `oracle` (jax) is not install
 from jax.experimental.layout import Format, Layout  # noqa: E402
 
 CPU = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
-TYPES = ("pred", "s8", "bf16", "f8e4m3fn", "f16", "s32", "f32", "c64")         # JAX has none of 64 bits by default
+TYPES = ("pred", "s8", "bf16", "f8e4m3fn", "f16", "s32", "f32", "c64")  # JAX has none of 64 bits by default
 
 
 def laid_out(array, major_to_minor):
@@ -55,7 +56,11 @@ def test_the_shape_of_an_array_has_the_order_that_xla_gave_it():
 @given(st.data())
 def test_pack_gives_the_bytes_of_any_array(data):
     sizes = data.draw(strategies.dimensions(max_rank=6))
-    shape = gl.Shape(data.draw(st.sampled_from(TYPES)), sizes, data.draw(strategies.layouts(sizes, padding=False, padding_value=None)))
+    shape = gl.Shape(
+        data.draw(st.sampled_from(TYPES)),
+        sizes,
+        data.draw(strategies.layouts(sizes, padding=False, padding_value=None)),
+    )
     array = payload(shape)
     buffer = oracle.device_bytes(laid_out(array, shape.layout.major_to_minor), shape.nbytes)
     assert buffer.tobytes() == gl.pack(array, shape).tobytes()
@@ -67,18 +72,24 @@ def test_a_compiled_program_relayouts_as_relayout_does():
     array = payload(source)
     compiled = jax.jit(lambda x: x, out_shardings=Format(Layout(major_to_minor=target.layout.major_to_minor), CPU))
     found = compiled(laid_out(array, source.layout.major_to_minor))
-    assert gl.relayout(gl.pack(array, source), source, target).tobytes() == oracle.device_bytes(found, target.nbytes).tobytes()
+    assert (
+        gl.relayout(gl.pack(array, source), source, target).tobytes()
+        == oracle.device_bytes(found, target.nbytes).tobytes()
+    )
 
 
-@pytest.mark.parametrize("sizes, order, tiles, known", [
-    ((3, 5), (0, 1), ((2, 2),), None),
-    ((3, 5), (1, 0), ((2, 4),), None),
-    ((16, 256), (0, 1), ((8, 128), (2, 1)), None),
-    ((2048,), (0,), ((1024,), (128,), (2, 1)), None),
-    ((2, 3, 10), (2, 0, 1), ((2, 4),), None),
-    ((8,), (0,), ((2, 2),), None),
-    ((6,), (0,), ((3,), (2,)), 24),               # XLA allocates for the first tile alone; the last element lies at byte 24
-])
+@pytest.mark.parametrize(
+    "sizes, order, tiles, known",
+    [
+        ((3, 5), (0, 1), ((2, 2),), None),
+        ((3, 5), (1, 0), ((2, 4),), None),
+        ((16, 256), (0, 1), ((8, 128), (2, 1)), None),
+        ((2048,), (0,), ((1024,), (128,), (2, 1)), None),
+        ((2, 3, 10), (2, 0, 1), ((2, 4),), None),
+        ((8,), (0,), ((2, 2),), None),
+        ((6,), (0,), ((3,), (2,)), 24),  # XLA allocates for the first tile alone; the last element lies at byte 24
+    ],
+)
 def test_a_tiled_array_has_as_many_bytes(sizes, order, tiles, known):
     shape = gl.Shape("f32", sizes, gl.Layout.from_major_to_minor(order, tiles=tiles))
     array = jax.device_put(payload(shape), Format(Layout(major_to_minor=order, tiling=tiles), CPU))
@@ -88,7 +99,9 @@ def test_a_tiled_array_has_as_many_bytes(sizes, order, tiles, known):
 
 @pytest.mark.parametrize("name", ["s4", "u4", "s2", "u2"])
 def test_pack_gives_the_bytes_of_packed_elements(name):
-    """XLA's arrays of narrow elements are packed on the CPU, whatever their layout says; the last byte's spare bits are garbage."""
+    """XLA's arrays of narrow elements are packed on the CPU, whatever their layout says; the last byte's spare bits are
+    garbage.
+    """
     for sizes, order in (((5,), (0,)), ((3, 5), (1, 0)), ((2, 3, 4), (2, 0, 1))):
         bits = gl.ElementType(name).bits
         shape = gl.Shape(name, sizes, gl.Layout.from_major_to_minor(order, element_size_in_bits=bits))

@@ -1,4 +1,5 @@
 """Which backend runs: the fallback, the choice by name, and what is said about it."""
+
 import logging
 import os
 import subprocess
@@ -42,7 +43,7 @@ def test_cupy_by_name_never_falls_back(fresh_selection, monkeypatch):
     monkeypatch.setenv("GPULAYOUT_BACKEND", "cupy")
     with pytest.raises(gl.BackendUnavailable):
         gl.empty("f32[2,3]")
-    assert gl.relayout(np.zeros(6, np.float32), "f32[2,3]", "f32[2,3]{0,1}").shape == (6,)   # an array says where itself
+    assert gl.relayout(np.zeros(6, np.float32), "f32[2,3]", "f32[2,3]{0,1}").shape == (6,)  # an array says where itself
 
 
 def test_use_backend_sets_and_restores(fresh_selection):
@@ -67,7 +68,10 @@ def test_blocks_in_other_threads_do_not_undo_each_other(fresh_selection):
             leave.wait(5)
             seen.append((name, backends.selected()))
 
-    threads = [threading.Thread(target=block, args=("numpy", first, second)), threading.Thread(target=block, args=("auto", second, first))]
+    threads = [
+        threading.Thread(target=block, args=("numpy", first, second)),
+        threading.Thread(target=block, args=("auto", second, first)),
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -93,8 +97,13 @@ def test_a_broken_cupy_is_no_gpu_and_breaks_nothing(tmp_path, line):
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy" / "__init__.py").write_text(line)
     code = "import gpulayout as gl; print(type(gl.empty('f32[2]')).__name__, gl.show_config('dicts')['backend'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                          env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.pathsep.join(sys.path)}"})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.pathsep.join(sys.path)}"},
+    )
     assert done.stdout.split() == ["ndarray", "numpy"]
 
 
@@ -141,7 +150,8 @@ def test_every_way_a_gpu_can_be_missing_is_told(monkeypatch):
 
     assert probe_with(monkeypatch, absent) == "CuPy cannot be imported: No module named 'cupy'"
     assert probe_with(monkeypatch, lambda: Broken) == (
-        "no working CUDA device: cudaErrorNoDevice: no CUDA-capable device is detected")
+        "no working CUDA device: cudaErrorNoDevice: no CUDA-capable device is detected"
+    )
     assert probe_with(monkeypatch, lambda: Working) is None
 
 
@@ -158,10 +168,12 @@ def test_show_config_says_what_runs_and_why(capsys, fresh_selection):
 
 
 def test_importing_and_using_the_library_on_the_cpu_never_imports_cupy():
-    code = ("import sys, numpy as np, gpulayout as gl\n"
-            "gl.relayout(np.zeros(6, np.float32), 'f32[2,3]', 'f32[2,3]{0,1}')\n"
-            "gl.linearize(np.zeros((2, 4), int), 'f32[2,3]')\n"
-            "gl.plan('f32[2,3]', 'f32[2,3]{0,1}').explain()\n"
-            "print('cupy' in sys.modules, 'click' in sys.modules, 'rich' in sys.modules)")
+    code = (
+        "import sys, numpy as np, gpulayout as gl\n"
+        "gl.relayout(np.zeros(6, np.float32), 'f32[2,3]', 'f32[2,3]{0,1}')\n"
+        "gl.linearize(np.zeros((2, 4), int), 'f32[2,3]')\n"
+        "gl.plan('f32[2,3]', 'f32[2,3]{0,1}').explain()\n"
+        "print('cupy' in sys.modules, 'click' in sys.modules, 'rich' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False", "False"]

@@ -1,4 +1,5 @@
 """Arrays that cannot be used: each refused with its full message, and nothing written."""
+
 import collections
 import itertools
 import pickle
@@ -28,48 +29,109 @@ def read_only(array):
 def buffer_cases():
     """(call, error, message); `a` brings an array to the executor, `o` is a target buffer of 15 sevens."""
     return {
-        "buffer too small": (lambda a, o: gl.relayout(a(floats(5)), SOURCE, TARGET, out=o), BufferError,
-                             "buffer has 5 elements, but f32[2,3]{1,0} needs 6"),
-        "out too small": (lambda a, o: gl.relayout(a(floats(6)), SOURCE, TARGET, out=o[:14]), BufferError,
-                          f"out has 14 elements, but {AT_TARGET} needs 15"),
-        "wrong dtype": (lambda a, o: gl.relayout(a(floats(6, np.float64)), SOURCE, TARGET, out=o), TypeError,
-                        "buffer has dtype float64, but f32[2,3]{1,0} needs float32"),
-        "wrong dtype of out": (lambda a, o: gl.relayout(a(floats(6)), SOURCE, TARGET, out=a(floats(15, np.int32))), TypeError,
-                               f"out has dtype int32, but {AT_TARGET} needs float32"),
-        "no carrier for a native type": (lambda a, o: gl.relayout(a(floats(6, np.uint32)), SOURCE, TARGET, out=o), TypeError,
-                                         "buffer has dtype uint32, but f32[2,3]{1,0} needs float32"),
-        "two dimensions": (lambda a, o: gl.relayout(a(floats(6).reshape(2, 3)), SOURCE, TARGET, out=o), BufferError,
-                           "buffer has 2 dimensions, but a buffer of f32[2,3]{1,0} is 1-D memory: logical arrays go through gl.pack and "
-                           "gl.unpack, and buffer.ravel('K') is the memory of a dense array as it lies"),
-        "not contiguous": (lambda a, o: gl.relayout(a(floats(12))[::2], SOURCE, TARGET, out=o), BufferError,
-                           "buffer steps by 8 bytes, but a buffer of f32[2,3]{1,0} is contiguous and steps by 4"),
-        "reversed": (lambda a, o: gl.relayout(a(floats(6))[::-1], SOURCE, TARGET, out=o), BufferError,
-                     "buffer steps by -4 bytes, but a buffer of f32[2,3]{1,0} is contiguous and steps by 4"),
-        "not an array": (lambda a, o: gl.relayout([1.0] * 6, SOURCE, TARGET, out=o), TypeError,
-                         "buffer is a list: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__"),
-        "none": (lambda a, o: gl.unpack(None, SOURCE), TypeError,
-                 "buffer is a NoneType: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__"),
-        "out is not an array": (lambda a, o: gl.relayout(a(floats(6)), SOURCE, TARGET, out=[0.0] * 15), TypeError,
-                                "out is a list: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__"),
-        "input inside output": (lambda a, o: gl.relayout(o[:6], SOURCE, TARGET, out=o), BufferError,
-                                "buffer and out overlap in memory: out must be other memory"),
-        "output across input": (lambda a, o: gl.unpack(o, TARGET, out=o[9:].reshape(2, 3)), BufferError,
-                                "buffer and out overlap in memory: out must be other memory"),
-        "pack onto itself": (lambda a, o: gl.pack(o[:6].reshape(2, 3), TARGET, out=o), BufferError,
-                             "array and out overlap in memory: out must be other memory"),
-        "logical shape": (lambda a, o: gl.pack(a(floats(6).reshape(3, 2)), TARGET, out=o), BufferError,
-                          f"array has shape (3, 2), but {AT_TARGET} has dimensions (2, 3)"),
-        "logical out shape": (lambda a, o: gl.unpack(o, TARGET, out=a(floats(6))), BufferError,
-                              f"out has shape (6,), but {AT_TARGET} has dimensions (2, 3)"),
-        "other dimensions": (lambda a, o: gl.relayout(a(floats(6)), SOURCE, "f32[3,2]", out=o), gl.LayoutError,
-                             "target f32[3,2]{1,0} is not the same logical array as source f32[2,3]{1,0}: dimension 0 is 3, not 2"),
-        "other rank": (lambda a, o: gl.plan(SOURCE, "f32[6]"), gl.LayoutError,
-                       "target f32[6]{0} is not the same logical array as source f32[2,3]{1,0}: it has 1 dimension, not 2"),
-        "other type": (lambda a, o: gl.plan(SOURCE, "s32[2,3]"), gl.LayoutError,
-                       "target s32[2,3]{1,0} is not the same logical array as source f32[2,3]{1,0}: "
-                       "the element type is s32, not f32"),
+        "buffer too small": (
+            lambda a, o: gl.relayout(a(floats(5)), SOURCE, TARGET, out=o),
+            BufferError,
+            "buffer has 5 elements, but f32[2,3]{1,0} needs 6",
+        ),
+        "out too small": (
+            lambda a, o: gl.relayout(a(floats(6)), SOURCE, TARGET, out=o[:14]),
+            BufferError,
+            f"out has 14 elements, but {AT_TARGET} needs 15",
+        ),
+        "wrong dtype": (
+            lambda a, o: gl.relayout(a(floats(6, np.float64)), SOURCE, TARGET, out=o),
+            TypeError,
+            "buffer has dtype float64, but f32[2,3]{1,0} needs float32",
+        ),
+        "wrong dtype of out": (
+            lambda a, o: gl.relayout(a(floats(6)), SOURCE, TARGET, out=a(floats(15, np.int32))),
+            TypeError,
+            f"out has dtype int32, but {AT_TARGET} needs float32",
+        ),
+        "no carrier for a native type": (
+            lambda a, o: gl.relayout(a(floats(6, np.uint32)), SOURCE, TARGET, out=o),
+            TypeError,
+            "buffer has dtype uint32, but f32[2,3]{1,0} needs float32",
+        ),
+        "two dimensions": (
+            lambda a, o: gl.relayout(a(floats(6).reshape(2, 3)), SOURCE, TARGET, out=o),
+            BufferError,
+            "buffer has 2 dimensions, but a buffer of f32[2,3]{1,0} is 1-D memory: logical arrays go through gl.pack and "
+            "gl.unpack, and buffer.ravel('K') is the memory of a dense array as it lies",
+        ),
+        "not contiguous": (
+            lambda a, o: gl.relayout(a(floats(12))[::2], SOURCE, TARGET, out=o),
+            BufferError,
+            "buffer steps by 8 bytes, but a buffer of f32[2,3]{1,0} is contiguous and steps by 4",
+        ),
+        "reversed": (
+            lambda a, o: gl.relayout(a(floats(6))[::-1], SOURCE, TARGET, out=o),
+            BufferError,
+            "buffer steps by -4 bytes, but a buffer of f32[2,3]{1,0} is contiguous and steps by 4",
+        ),
+        "not an array": (
+            lambda a, o: gl.relayout([1.0] * 6, SOURCE, TARGET, out=o),
+            TypeError,
+            "buffer is a list: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__",
+        ),
+        "none": (
+            lambda a, o: gl.unpack(None, SOURCE),
+            TypeError,
+            "buffer is a NoneType: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__",
+        ),
+        "out is not an array": (
+            lambda a, o: gl.relayout(a(floats(6)), SOURCE, TARGET, out=[0.0] * 15),
+            TypeError,
+            "out is a list: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__",
+        ),
+        "input inside output": (
+            lambda a, o: gl.relayout(o[:6], SOURCE, TARGET, out=o),
+            BufferError,
+            "buffer and out overlap in memory: out must be other memory",
+        ),
+        "output across input": (
+            lambda a, o: gl.unpack(o, TARGET, out=o[9:].reshape(2, 3)),
+            BufferError,
+            "buffer and out overlap in memory: out must be other memory",
+        ),
+        "pack onto itself": (
+            lambda a, o: gl.pack(o[:6].reshape(2, 3), TARGET, out=o),
+            BufferError,
+            "array and out overlap in memory: out must be other memory",
+        ),
+        "logical shape": (
+            lambda a, o: gl.pack(a(floats(6).reshape(3, 2)), TARGET, out=o),
+            BufferError,
+            f"array has shape (3, 2), but {AT_TARGET} has dimensions (2, 3)",
+        ),
+        "logical out shape": (
+            lambda a, o: gl.unpack(o, TARGET, out=a(floats(6))),
+            BufferError,
+            f"out has shape (6,), but {AT_TARGET} has dimensions (2, 3)",
+        ),
+        "other dimensions": (
+            lambda a, o: gl.relayout(a(floats(6)), SOURCE, "f32[3,2]", out=o),
+            gl.LayoutError,
+            "target f32[3,2]{1,0} is not the same logical array as source f32[2,3]{1,0}: dimension 0 is 3, not 2",
+        ),
+        "other rank": (
+            lambda a, o: gl.plan(SOURCE, "f32[6]"),
+            gl.LayoutError,
+            "target f32[6]{0} is not the same logical array as source f32[2,3]{1,0}: it has 1 dimension, not 2",
+        ),
+        "other type": (
+            lambda a, o: gl.plan(SOURCE, "s32[2,3]"),
+            gl.LayoutError,
+            "target s32[2,3]{1,0} is not the same logical array as source f32[2,3]{1,0}: "
+            "the element type is s32, not f32",
+        ),
         "shape is no shape": (lambda a, o: gl.pack(o, 15), TypeError, "shape must be a Shape or its text, not int"),
-        "view too small": (lambda a, o: gl.view(o[:14], TARGET), BufferError, f"buffer has 14 elements, but {AT_TARGET} needs 15"),
+        "view too small": (
+            lambda a, o: gl.view(o[:14], TARGET),
+            BufferError,
+            f"buffer has 14 elements, but {AT_TARGET} needs 15",
+        ),
     }
 
 
@@ -89,8 +151,11 @@ class Foreign(np.ndarray):
 
 def test_byte_ranges_of_strided_arrays_overlap_as_numpy_says():
     memory, host, kinds = np.zeros((6, 8), np.int16), backends.host_backend(), collections.Counter()
-    parts = [memory[rows, columns] for rows in (slice(0, 3), slice(3, 6), slice(4, None, -2), slice(0, 0), 2)
-             for columns in (slice(0, 4), slice(4, 8), slice(None, None, -3), slice(1, 7, 2), 5)]
+    parts = [
+        memory[rows, columns]
+        for rows in (slice(0, 3), slice(3, 6), slice(4, None, -2), slice(0, 0), 2)
+        for columns in (slice(0, 4), slice(4, 8), slice(None, None, -3), slice(1, 7, 2), 5)
+    ]
     for a, b in itertools.product(parts, repeat=2):
         found = arrays.may_overlap(host, np.asarray(a).view(Foreign), np.asarray(b).view(Foreign))
         assert found == np.may_share_memory(a, b), (a.__array_interface__, b.__array_interface__)
@@ -100,9 +165,11 @@ def test_byte_ranges_of_strided_arrays_overlap_as_numpy_says():
 
 def test_out_that_overlaps_itself_is_refused(executor):
     buffer, row = executor.array(floats(6)), executor.array(np.full(6, 7, np.float32))
-    for strides, message in (((0, 4), "dimension 0 steps by 0 bytes where 4 are taken"),
-                             ((4, 4), "dimension 1 steps by 4 bytes where 8 are taken"),
-                             ((8, 4), "dimension 0 steps by 8 bytes where 12 are taken")):
+    for strides, message in (
+        ((0, 4), "dimension 0 steps by 0 bytes where 4 are taken"),
+        ((4, 4), "dimension 1 steps by 4 bytes where 8 are taken"),
+        ((8, 4), "dimension 0 steps by 8 bytes where 12 are taken"),
+    ):
         out = executor.backend.strided(row, (2, 3), strides)
         with pytest.raises(BufferError) as caught:
             gl.unpack(buffer, SOURCE, out=out)
@@ -115,24 +182,35 @@ def test_read_only_memory_is_read_but_not_written():
     assert gl.relayout(source, SOURCE, TARGET).tolist()[:3] == [0.0, 3.0, 0.0]
     assert gl.pack(source.reshape(2, 3), SOURCE).tolist() == floats(6).tolist()
     assert gl.linearize(read_only(np.array([[1], [2]])), SOURCE).tolist() == [5]
-    for call in (lambda: gl.relayout(source, SOURCE, TARGET, out=out), lambda: gl.pack(source.reshape(2, 3), TARGET, out=out),
-                 lambda: gl.unpack(source, SOURCE, out=source.reshape(2, 3)),
-                 lambda: gl.linearize(np.array([[1], [2]]), SOURCE, out=read_only(np.zeros(1, int)))):
+    for call in (
+        lambda: gl.relayout(source, SOURCE, TARGET, out=out),
+        lambda: gl.pack(source.reshape(2, 3), TARGET, out=out),
+        lambda: gl.unpack(source, SOURCE, out=source.reshape(2, 3)),
+        lambda: gl.linearize(np.array([[1], [2]]), SOURCE, out=read_only(np.zeros(1, int))),
+    ):
         with pytest.raises(BufferError, match="^out is read-only: it cannot be written to$"):
             call()
     assert out.tolist() == [7.0] * 15
     assert not gl.view(source, SOURCE).flags.writeable
 
 
-@pytest.mark.parametrize("array, message", [
-    (np.zeros(6, ">f4"), "buffer has dtype >f4, which is big-endian: convert it with .astype('float32') for f32[2,3]{1,0}"),
-    (np.zeros(6, ">f8"), "buffer has dtype >f8, but f32[2,3]{1,0} needs float32"),
-    (np.zeros(6, object), "buffer has dtype object, but f32[2,3]{1,0} needs float32"),
-    (np.zeros(6, "M8[s]"), "buffer has dtype datetime64[s], but f32[2,3]{1,0} needs float32"),
-    (np.zeros(6, [("a", "f4")]), "buffer has dtype [('a', '<f4')], but f32[2,3]{1,0} needs float32"),
-    (np.ma.masked_array(floats(6), mask=[1, 0, 0, 0, 0, 0]),
-     "buffer is a masked array: its mask would be lost, pass .filled() or .data"),
-])
+@pytest.mark.parametrize(
+    "array, message",
+    [
+        (
+            np.zeros(6, ">f4"),
+            "buffer has dtype >f4, which is big-endian: convert it with .astype('float32') for f32[2,3]{1,0}",
+        ),
+        (np.zeros(6, ">f8"), "buffer has dtype >f8, but f32[2,3]{1,0} needs float32"),
+        (np.zeros(6, object), "buffer has dtype object, but f32[2,3]{1,0} needs float32"),
+        (np.zeros(6, "M8[s]"), "buffer has dtype datetime64[s], but f32[2,3]{1,0} needs float32"),
+        (np.zeros(6, [("a", "f4")]), "buffer has dtype [('a', '<f4')], but f32[2,3]{1,0} needs float32"),
+        (
+            np.ma.masked_array(floats(6), mask=[1, 0, 0, 0, 0, 0]),
+            "buffer is a masked array: its mask would be lost, pass .filled() or .data",
+        ),
+    ],
+)
 def test_dtypes_that_are_not_the_shapes_are_refused(array, message):
     with pytest.raises(TypeError) as caught:
         gl.relayout(array, SOURCE, TARGET)
@@ -156,12 +234,14 @@ def test_larger_buffers_are_taken_and_only_the_first_places_written(executor):
 def test_arrays_on_different_devices_are_refused():
     class OtherBackend:
         """Stands for a second device: NumPy memory that says it is elsewhere."""
+
         name = "elsewhere"
 
         def device(self, array):
             return "cuda:1"
 
     from gpulayout.api import arrays, backends
+
     host, other = backends.host_backend(), OtherBackend()
     with pytest.raises(BufferError) as caught:
         arrays.check_same_device(host, floats(6), other, floats(6), ("buffer", "out"))
@@ -171,9 +251,11 @@ def test_arrays_on_different_devices_are_refused():
 @pytest.mark.gpu
 def test_host_and_device_arrays_do_not_mix():
     from gpulayout.api import backends
+
     if backends.gpu_problem():
         pytest.skip(backends.gpu_problem())
     import cupy
+
     on_gpu = cupy.zeros(15, cupy.float32)
     with pytest.raises(BufferError, match="^buffer is on cpu and out is on cuda:0: nothing is copied between devices$"):
         gl.relayout(floats(6), SOURCE, TARGET, out=on_gpu)
@@ -187,22 +269,29 @@ def test_memory_a_kernel_cannot_reach_is_refused_before_a_launch():
         pytest.skip(executors.simt_missing())
     raw = np.zeros(64, np.uint8)
     phase = -raw.__array_interface__["data"][0] % 16
-    odd = raw[phase + 2:phase + 26].view(np.float32)
-    packed_rows = np.zeros(2, np.dtype([("a", "f4"), ("b", "u1")]))["a"]         # 5 bytes apart
+    odd = raw[phase + 2 : phase + 26].view(np.float32)
+    packed_rows = np.zeros(2, np.dtype([("a", "f4"), ("b", "u1")]))["a"]  # 5 bytes apart
     with executors.HostExecutor("simt", executors.SimtBackend()).active():
         with pytest.raises(BufferError) as caught:
             gl.relayout(odd, SOURCE, "f32[2,3]{0,1}")
-        assert str(caught.value) == "source address is 2 past a multiple of 16: elements of 4 bytes must be aligned to 4"
+        assert (
+            str(caught.value) == "source address is 2 past a multiple of 16: elements of 4 bytes must be aligned to 4"
+        )
         with pytest.raises(BufferError) as caught:
             gl.pack(packed_rows, "f32[2]")
-        assert str(caught.value) == ("source_stride 5 of the source is not a multiple of the element's 4 bytes: "
-                                     "a kernel cannot reach such elements")
-    assert gl.relayout(odd, SOURCE, "f32[2,3]{0,1}").tolist() == [0.0] * 6       # NumPy reaches them
+        assert str(caught.value) == (
+            "source_stride 5 of the source is not a multiple of the element's 4 bytes: "
+            "a kernel cannot reach such elements"
+        )
+    assert gl.relayout(odd, SOURCE, "f32[2,3]{0,1}").tolist() == [0.0] * 6  # NumPy reaches them
     assert gl.pack(packed_rows, "f32[2]").tolist() == [0.0, 0.0]
 
 
 def test_numpy_scalars_are_no_outputs():
-    for call in (lambda: gl.unpack(floats(1), "f32[]", out=np.float32(0)), lambda: gl.linearize((1, 2), SOURCE, out=np.int64(7))):
+    for call in (
+        lambda: gl.unpack(floats(1), "f32[]", out=np.float32(0)),
+        lambda: gl.linearize((1, 2), SOURCE, out=np.int64(7)),
+    ):
         with pytest.raises(BufferError, match="^out is a NumPy scalar, which cannot be written to: pass an array$"):
             call()
 

@@ -1,4 +1,5 @@
 """What a plan says about itself, and which kernel the named cases get."""
+
 import pytest
 
 import gpulayout as gl
@@ -13,8 +14,11 @@ def explained(source, target):
 
 # ---- text ----------------------------------------------------------------------------------------
 
+
 def test_the_document_s_example():
-    assert explained("f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,5)}") == """\
+    assert (
+        explained("f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,5)}")
+        == """\
 relayout f32[2,3]{1,0} -> f32[2,3]{0,1:PD(3,5)}
   read     24 bytes: 6 elements of 4 bytes
   written  60 bytes: 15 places, 9 of them padding (zeros, 60.0%)
@@ -29,6 +33,7 @@ relayout f32[2,3]{1,0} -> f32[2,3]{0,1:PD(3,5)}
     why not faster: no rows: neighbours in the target are 12 bytes apart in the source
     why not faster: no exchange in registers: rows of 5 pixels leave more than a fifth of all lanes idle
     why not faster: no tile: the runs of 5 and 3 elements are too short to fill 256 places of shared memory"""
+    )
 
 
 def test_steps_of_packed_elements_are_places():
@@ -44,40 +49,83 @@ def test_merged_and_dropped_dimensions_are_named():
     assert "  written  6422528 bytes: 1605632 places, no padding\n" in text
 
 
-@pytest.mark.parametrize("value, shown", [("", "zeros"), ("PV(zero)", "zero"), ("PV(lowest)", "lowest"), ("PV(2.5)", "2.5"),
-                                          ("PV(unknown)", "unknown"), ("PV(-inf)", "-inf")])
+@pytest.mark.parametrize(
+    "value, shown",
+    [
+        ("", "zeros"),
+        ("PV(zero)", "zero"),
+        ("PV(lowest)", "lowest"),
+        ("PV(2.5)", "2.5"),
+        ("PV(unknown)", "unknown"),
+        ("PV(-inf)", "-inf"),
+    ],
+)
 def test_the_pad_is_named(value, shown):
     assert f": 4 places, 1 of them padding ({shown}, 25.0%)\n" in explained("f32[3]", f"f32[3]{{0:PD(4){value}}}")
 
 
-@pytest.mark.parametrize("source, target, lines", [
-    ("f32[]", "f32[]", ["  read     4 bytes: 1 element of 4 bytes", "  merged   0 dimensions into 0 axes, minor first in the target",
-                        "  numpy    one np.copyto over 0 axes"]),
-    ("u8[1]", "u8[1]", ["  read     1 byte: 1 element of 1 byte", "  written  1 byte: 1 place, no padding"]),
-    ("f32[0,3]", "f32[0,3]{0,1}", ["  read     0 bytes: 0 elements of 4 bytes", "  written  0 bytes: 0 places, no padding",
-                                   "  numpy    nothing to do", "  gpu      no launch: nothing to write"]),
-    ("f32[0,3]", "f32[0,3]{0,1:PD(2,3)}", ["  written  24 bytes: 6 places, 6 of them padding (zeros, 100.0%)",
-                                           "  numpy    one fill of 6 places"]),
-    ("f32[2,3]", "f32[2,3]{1,0:PD(2,4)}", ["  numpy    one np.copyto over 2 axes and 1 fill of padding"]),
-])
+@pytest.mark.parametrize(
+    "source, target, lines",
+    [
+        (
+            "f32[]",
+            "f32[]",
+            [
+                "  read     4 bytes: 1 element of 4 bytes",
+                "  merged   0 dimensions into 0 axes, minor first in the target",
+                "  numpy    one np.copyto over 0 axes",
+            ],
+        ),
+        ("u8[1]", "u8[1]", ["  read     1 byte: 1 element of 1 byte", "  written  1 byte: 1 place, no padding"]),
+        (
+            "f32[0,3]",
+            "f32[0,3]{0,1}",
+            [
+                "  read     0 bytes: 0 elements of 4 bytes",
+                "  written  0 bytes: 0 places, no padding",
+                "  numpy    nothing to do",
+                "  gpu      no launch: nothing to write",
+            ],
+        ),
+        (
+            "f32[0,3]",
+            "f32[0,3]{0,1:PD(2,3)}",
+            ["  written  24 bytes: 6 places, 6 of them padding (zeros, 100.0%)", "  numpy    one fill of 6 places"],
+        ),
+        ("f32[2,3]", "f32[2,3]{1,0:PD(2,4)}", ["  numpy    one np.copyto over 2 axes and 1 fill of padding"]),
+    ],
+)
 def test_plans_at_the_ends_of_the_scale(source, target, lines):
     found = explained(source, target).split("\n")
     for line in lines:
         assert line in found
 
 
-@pytest.mark.parametrize("source, target, said", [
-    ("f32[1003,4001]", "{0,1}", "tile of 64 x 32 elements (minor in the target last)"),         # 32 along the 1003
-    ("u8[1000,1000,3]", "{1,0,2}", "tile of 3 channels x 1024 pixels"), ("u8[3,1000,1000]", "{0,2,1}", "tile of 3 channels x 1024 pixels"),
-    ("u8[9,300000]", "{0,1}", "numpy    9 channels one after the other, over 2 axes, 2 chunks one after the other"),
-    ("f32[40,40,40,41]", "{0,1,2,3}", "cache blocks of 41 x 14 x 7 x 40 elements (minor in the target last), through a scratch array")])
+@pytest.mark.parametrize(
+    "source, target, said",
+    [
+        ("f32[1003,4001]", "{0,1}", "tile of 64 x 32 elements (minor in the target last)"),  # 32 along the 1003
+        ("u8[1000,1000,3]", "{1,0,2}", "tile of 3 channels x 1024 pixels"),
+        ("u8[3,1000,1000]", "{0,2,1}", "tile of 3 channels x 1024 pixels"),
+        ("u8[9,300000]", "{0,1}", "numpy    9 channels one after the other, over 2 axes, 2 chunks one after the other"),
+        (
+            "f32[40,40,40,41]",
+            "{0,1,2,3}",
+            "cache blocks of 41 x 14 x 7 x 40 elements (minor in the target last), through a scratch array",
+        ),
+    ],
+)
 def test_it_is_said_which_size_of_a_tile_is_which(source, target, said):
     assert said in explained(source, target)
 
 
-@pytest.mark.parametrize("source, target, why", [
-    ("f32[5,7]{1,0:PD(5,9)}", "{1,0}", "rows of 28 bytes are 36 bytes apart in the source"),
-    ("f64[5,7]", "{1,0:PD(6,8)}", "rows of 56 bytes are padded to 64")])
+@pytest.mark.parametrize(
+    "source, target, why",
+    [
+        ("f32[5,7]{1,0:PD(5,9)}", "{1,0}", "rows of 28 bytes are 36 bytes apart in the source"),
+        ("f64[5,7]", "{1,0:PD(6,8)}", "rows of 56 bytes are padded to 64"),
+    ],
+)
 def test_why_rows_are_no_single_run(source, target, why):
     assert any(f"no single run: {why}" in reason for reason in kernel_plan(gl.plan(source, target).move).reasons)
 
@@ -89,7 +137,13 @@ def test_an_explanation_shows_itself_at_the_prompt():
 
 def test_dimensions_have_the_document_s_letters_up_to_rank_4():
     assert [dimension_labels(rank) for rank in range(6)] == [
-        (), ("x",), ("y", "x"), ("z", "y", "x"), ("p", "z", "y", "x"), ("d0", "d1", "d2", "d3", "d4")]
+        (),
+        ("x",),
+        ("y", "x"),
+        ("z", "y", "x"),
+        ("p", "z", "y", "x"),
+        ("d0", "d1", "d2", "d3", "d4"),
+    ]
 
 
 # ---- which kernel --------------------------------------------------------------------------------
@@ -115,7 +169,12 @@ CASES = {
     "2-D, aligned, 8 bytes": ("f64[4096,4096]{1,0}", "f64[4096,4096]{0,1}", "gpl_tile_vector", 8),
     "2-D, aligned, 16 bytes": ("c128[4096,4096]{1,0}", "c128[4096,4096]{0,1}", "gpl_tile_vector", 16),
     "2-D, odd": ("f32[4095,4097]{1,0}", "f32[4095,4097]{0,1}", "gpl_tile_any", 4),
-    "2-D, into an aligned padded pitch": ("f32[4096,4096]{1,0}", "f32[4096,4096]{0,1:PD(4100,4096)}", "gpl_tile_vector", 4),
+    "2-D, into an aligned padded pitch": (
+        "f32[4096,4096]{1,0}",
+        "f32[4096,4096]{0,1:PD(4100,4096)}",
+        "gpl_tile_vector",
+        4,
+    ),
     "2-D, narrow": ("f32[100000,3]{1,0}", "f32[100000,3]{0,1}", "gpl_channels", 4),
     "2-D, tiny": ("f32[2,3]{1,0}", "f32[2,3]{0,1}", "gpl_gather", 4),
     "runs of 16 bytes are one element": ("f32[512,512,4]{2,1,0}", "f32[512,512,4]{2,0,1}", "gpl_tile_vector", 16),
@@ -125,8 +184,15 @@ CASES = {
     "all short": ("f32[8,8,8,8,8,8]", "f32[8,8,8,8,8,8]{0,1,2,3,4,5}", "gpl_tile_nd", 4),
     "all short and few": ("f32[2,2,2,2,2]{4,3,2,1,0}", "f32[2,2,2,2,2]{0,1,2,3,4}", "gpl_gather", 4),
 }
-FAMILIES = {"gpl_copy": "copy", "gpl_rows": "rows", "gpl_channels": "channels", "gpl_tile_vector": "tile", "gpl_tile_any": "tile", "gpl_tile_nd": "tile",
-            "gpl_gather": "gather"}
+FAMILIES = {
+    "gpl_copy": "copy",
+    "gpl_rows": "rows",
+    "gpl_channels": "channels",
+    "gpl_tile_vector": "tile",
+    "gpl_tile_any": "tile",
+    "gpl_tile_nd": "tile",
+    "gpl_gather": "gather",
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -134,7 +200,9 @@ def test_named_cases_get_their_kernel(name):
     source, target, kernel, element_bytes = CASES[name]
     plan = kernel_plan(gl.plan(source, target).move)
     assert (plan.kernel, plan.family, plan.element_bytes) == (kernel, FAMILIES[kernel], element_bytes)
-    assert f"  gpu      {plan.family} ({kernel} in {plan.file}), for buffers aligned to 16 bytes\n" in explained(source, target)
+    assert f"  gpu      {plan.family} ({kernel} in {plan.file}), for buffers aligned to 16 bytes\n" in explained(
+        source, target
+    )
     for reason in plan.reasons:
         assert f"\n    why not faster: {reason}" in explained(source, target)
 
@@ -175,8 +243,14 @@ def test_kernel_plans_are_frozen_hashable_values():
         kernel_plan(move).family = "copy"
 
 
-@pytest.mark.parametrize("source, target, said", [
-    ("f32[2,0]", "f32[2,0]{1,0:PD(2,3)T(2,2,2)}", "  merged   2 dimensions into 1 axis,"), ("u4[1,0]", "u4[1,0]{1,0:PD(4,5)T(8)(1,4)E(4)}", "    axis 0  -: "),
-    ("u4[0]{0:E(4)}", "u4[0]{0:T(8)E(4)}", "  numpy    nothing to do"), ("u4[0]{0:T(8)E(4)}", "u4[0]", "  gpu      no launch: nothing to write")])
+@pytest.mark.parametrize(
+    "source, target, said",
+    [
+        ("f32[2,0]", "f32[2,0]{1,0:PD(2,3)T(2,2,2)}", "  merged   2 dimensions into 1 axis,"),
+        ("u4[1,0]", "u4[1,0]{1,0:PD(4,5)T(8)(1,4)E(4)}", "    axis 0  -: "),
+        ("u4[0]{0:E(4)}", "u4[0]{0:T(8)E(4)}", "  numpy    nothing to do"),
+        ("u4[0]{0:T(8)E(4)}", "u4[0]", "  gpu      no launch: nothing to write"),
+    ],
+)
 def test_tiled_targets_without_elements_are_explained(source, target, said):
     assert said in explained(source, target) and "of size 1 dropped" not in explained(source, target)

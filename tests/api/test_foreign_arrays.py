@@ -1,4 +1,5 @@
 """The one door for foreign arrays: DLPack and `__cuda_array_interface__`, by small producers and by real libraries."""
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -37,12 +38,22 @@ def test_dlpack_memory_is_read_and_written_in_place():
 FLOATS = np.arange(6, dtype=np.float32)
 
 
-@pytest.mark.parametrize("array, layout, shape", [
-    (FLOATS.reshape(2, 3), "{0,1}", TARGET), (FLOATS.reshape(2, 3), gl.Layout((0, 1)), TARGET),
-    (FLOATS.reshape(3, 2).T, " {1,0:PD(2,4)PV(lowest)} ", "f32[2,3]{1,0:PD(2,4)PV(lowest)}"), (FLOATS, "{0:T(4)}", "f32[6]{0:T(4)}"),
-    (np.arange(6).astype(ml_dtypes.int4).reshape(2, 3), "{0,1:E(4)}", "s4[2,3]{0,1:E(4)}"), (FLOATS[2:3].reshape(()), "{}", "f32[]"),
-    (FLOATS.astype(ml_dtypes.bfloat16), gl.Layout((0,), padded_dimensions=(8,), padding_value="highest"), "bf16[6]{0:PD(8)PV(highest)}"),
-])
+@pytest.mark.parametrize(
+    "array, layout, shape",
+    [
+        (FLOATS.reshape(2, 3), "{0,1}", TARGET),
+        (FLOATS.reshape(2, 3), gl.Layout((0, 1)), TARGET),
+        (FLOATS.reshape(3, 2).T, " {1,0:PD(2,4)PV(lowest)} ", "f32[2,3]{1,0:PD(2,4)PV(lowest)}"),
+        (FLOATS, "{0:T(4)}", "f32[6]{0:T(4)}"),
+        (np.arange(6).astype(ml_dtypes.int4).reshape(2, 3), "{0,1:E(4)}", "s4[2,3]{0,1:E(4)}"),
+        (FLOATS[2:3].reshape(()), "{}", "f32[]"),
+        (
+            FLOATS.astype(ml_dtypes.bfloat16),
+            gl.Layout((0,), padded_dimensions=(8,), padding_value="highest"),
+            "bf16[6]{0:PD(8)PV(highest)}",
+        ),
+    ],
+)
 def test_a_layout_alone_takes_type_and_dimensions_from_the_array(array, layout, shape):
     found, expected = gl.pack(array, layout), gl.pack(array, shape)
     assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
@@ -54,14 +65,37 @@ def test_a_layout_alone_of_dlpack_memory():
     assert gl.pack(Producer(FLOATS.reshape(2, 3)), "{0,1}").tolist() == MOVED
 
 
-@pytest.mark.parametrize("array, layout, error, message", [
-    ([[1, 2]], "{0,1}", TypeError, "array is a list, which has no element type: shape '{0,1}' is a layout alone, write the whole shape"),
-    (FLOATS, "{0,1}", gl.LayoutError, "minor_to_major (0, 1) has 2 entries for f32[6]: the shape has 1 dimension"),
-    (FLOATS, "{0:E(4)}", gl.LayoutError, "element_size_in_bits 4 is not a storage size of f32 for f32[6]{0:E(4)}: it is one of 0, 32"),
-    (FLOATS.astype(">f4"), "{0}", TypeError, "element type '>f4' is big-endian: convert it to native byte order first"),
-    (np.array(["a"]), "{0}", TypeError, "element type dtype('<U1') has no XLA counterpart: only booleans, integers, floats and complex "
-                                        "numbers have one"),
-])
+@pytest.mark.parametrize(
+    "array, layout, error, message",
+    [
+        (
+            [[1, 2]],
+            "{0,1}",
+            TypeError,
+            "array is a list, which has no element type: shape '{0,1}' is a layout alone, write the whole shape",
+        ),
+        (FLOATS, "{0,1}", gl.LayoutError, "minor_to_major (0, 1) has 2 entries for f32[6]: the shape has 1 dimension"),
+        (
+            FLOATS,
+            "{0:E(4)}",
+            gl.LayoutError,
+            "element_size_in_bits 4 is not a storage size of f32 for f32[6]{0:E(4)}: it is one of 0, 32",
+        ),
+        (
+            FLOATS.astype(">f4"),
+            "{0}",
+            TypeError,
+            "element type '>f4' is big-endian: convert it to native byte order first",
+        ),
+        (
+            np.array(["a"]),
+            "{0}",
+            TypeError,
+            "element type dtype('<U1') has no XLA counterpart: only booleans, integers, floats and complex "
+            "numbers have one",
+        ),
+    ],
+)
 def test_a_layout_alone_that_the_array_cannot_have(array, layout, error, message):
     with pytest.raises(error) as caught:
         gl.pack(array, layout)
@@ -78,7 +112,10 @@ def test_strided_and_reversed_dlpack_arrays_are_packed_right():
 def test_devices_nobody_can_reach_are_refused():
     with pytest.raises(BufferError) as caught:
         gl.relayout(Producer(np.zeros(6, np.float32), device=(8, 0)), SOURCE, TARGET)
-    assert str(caught.value) == "buffer lives on a device of DLPack type 8: only CPU (1, 3) and CUDA (2, 13) memory can be used"
+    assert (
+        str(caught.value)
+        == "buffer lives on a device of DLPack type 8: only CPU (1, 3) and CUDA (2, 13) memory can be used"
+    )
 
 
 def test_producers_that_fail_are_named_with_their_reason():
@@ -91,7 +128,9 @@ def test_producers_that_fail_are_named_with_their_reason():
 
     with pytest.raises(BufferError) as caught:
         gl.relayout(Failing(), SOURCE, TARGET)
-    assert str(caught.value).startswith("buffer (tests.api.test_foreign_arrays.Failing) cannot be used without a copy: ")
+    assert str(caught.value).startswith(
+        "buffer (tests.api.test_foreign_arrays.Failing) cannot be used without a copy: "
+    )
 
     class Narrow(Failing):
         def __dlpack__(self, **options):
@@ -114,7 +153,13 @@ def test_device_memory_without_a_device_is_refused_with_the_reason():
     pytest.importorskip("cupy")
 
     class OnDevice:
-        __cuda_array_interface__ = {"shape": (6,), "typestr": "<f4", "data": (1 << 32, False), "version": 3, "strides": None}
+        __cuda_array_interface__ = {
+            "shape": (6,),
+            "typestr": "<f4",
+            "data": (1 << 32, False),
+            "version": 3,
+            "strides": None,
+        }
 
     with pytest.raises(BufferError, match="cannot be used without a copy: cudaError"):
         gl.relayout(OnDevice(), SOURCE, TARGET)
@@ -122,14 +167,22 @@ def test_device_memory_without_a_device_is_refused_with_the_reason():
 
 def test_device_memory_without_cupy_is_refused_with_the_reason(monkeypatch):
     class OnDevice:
-        __cuda_array_interface__ = {"shape": (6,), "typestr": "<f4", "data": (1 << 32, False), "version": 3, "strides": None}
+        __cuda_array_interface__ = {
+            "shape": (6,),
+            "typestr": "<f4",
+            "data": (1 << 32, False),
+            "version": 3,
+            "strides": None,
+        }
 
     def missing():
         raise ModuleNotFoundError("No module named 'cupy'")
 
     monkeypatch.setattr(arrays, "gpu_backend", missing)
     for given in (Producer(FLOATS, device=(2, 0)), Producer(FLOATS, device=(13, 0)), OnDevice()):
-        with pytest.raises(BufferError, match="^buffer is CUDA memory, which only CuPy can reach: No module named 'cupy'$"):
+        with pytest.raises(
+            BufferError, match="^buffer is CUDA memory, which only CuPy can reach: No module named 'cupy'$"
+        ):
             gl.relayout(given, SOURCE, TARGET)
 
 
@@ -142,18 +195,36 @@ def test_scalars_lists_and_array_subclasses_go_to_pack():
             gl.pack([[1, 2], [3]], "s8[2,2]")
         with pytest.raises(TypeError, match="^array cannot be read as an array: "):
             gl.pack([[300]], "u8[1,1]")
-        for values, shape, held in (([[1, 2, 3.7]], "u8[1,3]", "it holds 3.7, a float, which uint8"), ([["1"]], "f32[1,1]", "its values are <U1, which float32"),
-                                    ([[True]], "s8[1,1]", "it holds True, a bool, which int8"), ([[1j]], "f32[1,1]", "its values are complex128, which float32"),
-                                    ([[2]], "pred[1,1]", "it holds 2, an int, which bool")):
+        for values, shape, held in (
+            ([[1, 2, 3.7]], "u8[1,3]", "it holds 3.7, a float, which uint8"),
+            ([["1"]], "f32[1,1]", "its values are <U1, which float32"),
+            ([[True]], "s8[1,1]", "it holds True, a bool, which int8"),
+            ([[1j]], "f32[1,1]", "its values are complex128, which float32"),
+            ([[2]], "pred[1,1]", "it holds 2, an int, which bool"),
+        ):
             with pytest.raises(TypeError) as caught:
                 gl.pack(values, shape)
             assert str(caught.value) == f"array cannot be read as an array: {held} cannot hold without loss"
-        for values, shape in (([[1e300]], "f32[1,1]"), ([[1e9]], "f8e4m3fn[1,1]"), ([[1e9]], "f6e2m3fn[1,1]"), ([[float("inf")]], "f8e4m3fn[1,1]"),
-                              ([[float("nan")]], "f6e3m2fn[1,1]"), ([[1e300 + 1j]], "c64[1,1]")):
-            with pytest.raises(TypeError, match="^array cannot be read as an array: it holds a number past the range of "):
+        for values, shape in (
+            ([[1e300]], "f32[1,1]"),
+            ([[1e9]], "f8e4m3fn[1,1]"),
+            ([[1e9]], "f6e2m3fn[1,1]"),
+            ([[float("inf")]], "f8e4m3fn[1,1]"),
+            ([[float("nan")]], "f6e3m2fn[1,1]"),
+            ([[1e300 + 1j]], "c64[1,1]"),
+        ):
+            with pytest.raises(
+                TypeError, match="^array cannot be read as an array: it holds a number past the range of "
+            ):
                 gl.pack(values, shape)
-        for values, shape in (([np.array([-1, 300])], "u8[1,2]"), ([[np.int64(-1)]], "u8[1,1]"), ([np.array([2**40, 1])], "s32[1,2]")):
-            with pytest.raises(TypeError, match="^array cannot be read as an array: it holds -?[0-9]+, and the range of "):
+        for values, shape in (
+            ([np.array([-1, 300])], "u8[1,2]"),
+            ([[np.int64(-1)]], "u8[1,1]"),
+            ([np.array([2**40, 1])], "s32[1,2]"),
+        ):
+            with pytest.raises(
+                TypeError, match="^array cannot be read as an array: it holds -?[0-9]+, and the range of "
+            ):
                 gl.pack(values, shape)
         assert gl.pack([2**64 - 1, 0], "u64[2]").tolist() == [2**64 - 1, 0]
         assert gl.pack([ml_dtypes.bfloat16(1.5)], "bf16[1]").tolist() == [1.5]
@@ -174,7 +245,10 @@ def test_torch_tensors_go_in_and_out():
     with pytest.raises(BufferError, match=r"^array \(Tensor\) has its neg bit set: .*, pass .resolve_neg\(\)$"):
         gl.pack(negative, "f32[2]")
     assert gl.pack(negative.resolve_neg(), "f32[2]").tolist() == [-2, -4]
-    assert str(gl.shape_of(torch.zeros(2, 3, 4, 5).contiguous(memory_format=torch.channels_last))) == "f32[2,3,4,5]{1,3,2,0}"
+    assert (
+        str(gl.shape_of(torch.zeros(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)))
+        == "f32[2,3,4,5]{1,3,2,0}"
+    )
     with pytest.raises(BufferError, match=r"^buffer \(torch.Tensor\) cannot be used without a copy: "):
         gl.relayout(torch.zeros(6, requires_grad=True), SOURCE, TARGET)
     bfloat16 = torch.arange(6, dtype=torch.bfloat16)
@@ -200,13 +274,18 @@ def test_jax_arrays_go_in():
 def test_what_lies_nowhere_has_no_shape_and_the_error_says_what_has(values):
     with pytest.raises(TypeError) as caught:
         gl.shape_of(values)
-    assert str(caught.value).startswith(f"array is a {type(values).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array))")
+    assert str(caught.value).startswith(
+        f"array is a {type(values).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array))"
+    )
     assert gl.shape_of(np.asarray(values)).dimensions == np.shape(values)
 
 
 def test_a_dask_array_has_no_shape_and_the_error_says_what_has():
     array = pytest.importorskip("dask.array").zeros((4, 6), dtype=np.float32, chunks=2)
-    with pytest.raises(TypeError, match=r"^array is a Dask array, .* call gl.shape_of\(array.compute\(\)\), or gl.Shape\(array.dtype, array.shape\)"):
+    with pytest.raises(
+        TypeError,
+        match=r"^array is a Dask array, .* call gl.shape_of\(array.compute\(\)\), or gl.Shape\(array.dtype, array.shape\)",
+    ):
         gl.shape_of(array)
     assert gl.shape_of(array.compute()) == gl.Shape(array.dtype, array.shape)
 

@@ -1,4 +1,7 @@
-"""relayout_many: byte for byte what single relayouts give, in few launches, and nothing written when anything is wrong."""
+"""relayout_many: byte for byte what single relayouts give, in few launches, and nothing written when anything is
+wrong.
+"""
+
 import contextlib
 import dataclasses
 import re
@@ -30,14 +33,27 @@ def random_shapes(rng):
     layouts = []
     for _ in range(2):
         widths = [size + int(rng.choice((0, 0, 0, 1, 3))) for size in sizes] if rng.random() < 0.4 else None
-        layouts.append(gl.Layout(tuple(map(int, rng.permutation(len(sizes)))), padded_dimensions=widths,
-                                 padding_value=gl.PaddingValue.ONE))
+        layouts.append(
+            gl.Layout(
+                tuple(map(int, rng.permutation(len(sizes)))),
+                padded_dimensions=widths,
+                padding_value=gl.PaddingValue.ONE,
+            )
+        )
     return tuple(gl.Shape(element_type, tuple(sizes), layout) for layout in layouts)
 
 
 def buffer_of(shape):
-    return np.frombuffer(reference.large_buffer(shape.dimensions, shape.layout.minor_to_major, shape.layout.padded_dimensions,
-                                                shape.itemsize, shape.padding_bytes), shape.dtype)
+    return np.frombuffer(
+        reference.large_buffer(
+            shape.dimensions,
+            shape.layout.minor_to_major,
+            shape.layout.padded_dimensions,
+            shape.itemsize,
+            shape.padding_bytes,
+        ),
+        shape.dtype,
+    )
 
 
 @dataclasses.dataclass
@@ -88,7 +104,9 @@ def test_random_lists_give_what_single_relayouts_give(executor, part):
         for each, out, result, one in zip(work, given, found, expected):
             assert result is out or out is None
             target = each.job[2]
-            assert executor.host(result).tobytes() == executor.host(one).tobytes() == buffer_of(target).tobytes(), each.job[1:]
+            assert executor.host(result).tobytes() == executor.host(one).tobytes() == buffer_of(target).tobytes(), (
+                each.job[1:]
+            )
             assert result.dtype == one.dtype and result.shape == one.shape
             assert guards_intact(executor, each.memory, each.phase, target.nbytes if out is not None else 0)
 
@@ -121,8 +139,16 @@ def test_only_the_buffer_is_written_of_a_longer_out(executor):
 
 # ---- launches -------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("element_type, sizes, order, most", [
-    ("f32", (16, 16), (0, 1), 3), ("f32", (4, 4, 4, 4), (0, 1, 2, 3), 4), ("u8", (1024,), (0,), 3), ("c128", (8, 8), (0, 1), 3)])
+
+@pytest.mark.parametrize(
+    "element_type, sizes, order, most",
+    [
+        ("f32", (16, 16), (0, 1), 3),
+        ("f32", (4, 4, 4, 4), (0, 1, 2, 3), 4),
+        ("u8", (1024,), (0,), 3),
+        ("c128", (8, 8), (0, 1), 3),
+    ],
+)
 def test_a_hundred_jobs_of_1_kb_take_few_launches(executor, element_type, sizes, order, most):
     shape = gl.Shape(element_type, sizes)
     jobs = [(executor.array(buffer_of(shape)), shape, gl.Layout(order)) for _ in range(100)]
@@ -146,22 +172,27 @@ def test_a_hundred_mixed_jobs_take_few_launches(executor):
 
 
 def requests(*pairs):
-    return tuple(Request(f"job {number}: ", relayout_move(gl.parse_shape(source), gl.parse_shape(target)), 0, 0)
-                 for number, (source, target) in enumerate(pairs))
+    return tuple(
+        Request(f"job {number}: ", relayout_move(gl.parse_shape(source), gl.parse_shape(target)), 0, 0)
+        for number, (source, target) in enumerate(pairs)
+    )
 
 
 SMALL = ("f32[8,8]", "f32[8,8]{0,1}")
 
 
-@pytest.mark.parametrize("source, target, why", [
-    (f"u8[{SHARED_BYTES + 1}]", f"u8[{SHARED_BYTES + 1}]", "too many bytes"),
-    ("f32[128,129]", "f32[128,129]{0,1}", "long runs through shared memory"),
-    ("u8[2,3,2,3,2,3]", "u8[2,3,2,3,2,3]{0,1,2,3,4,5}", "six axes"),
-    ("u8[2,3]", "u8[2,3]{0,1:PD(2,3)}", None),
-    ("u8[2,3]{0,1:PD(2147483647,3)}", "u8[2,3]{1,0}", "offsets of 64 bits"),
-    (f"u8[{SHARED_BYTES}]", f"u8[{SHARED_BYTES}]", None),
-    ("f32[128,128]", "f32[128,128]{0,1}", None),
-])
+@pytest.mark.parametrize(
+    "source, target, why",
+    [
+        (f"u8[{SHARED_BYTES + 1}]", f"u8[{SHARED_BYTES + 1}]", "too many bytes"),
+        ("f32[128,129]", "f32[128,129]{0,1}", "long runs through shared memory"),
+        ("u8[2,3,2,3,2,3]", "u8[2,3,2,3,2,3]{0,1,2,3,4,5}", "six axes"),
+        ("u8[2,3]", "u8[2,3]{0,1:PD(2,3)}", None),
+        ("u8[2,3]{0,1:PD(2147483647,3)}", "u8[2,3]{1,0}", "offsets of 64 bits"),
+        (f"u8[{SHARED_BYTES}]", f"u8[{SHARED_BYTES}]", None),
+        ("f32[128,128]", "f32[128,128]{0,1}", None),
+    ],
+)
 def test_what_keeps_a_launch_of_its_own(source, target, why):
     request = requests((source, target))[0]
     assert (small_move(*request[1:]) is None) == (why is not None), why
@@ -181,13 +212,16 @@ def test_nothing_to_write_takes_no_launch_and_one_job_its_own_kernel():
 def test_plans_are_values_that_print():
     plan = many_plan(requests(SMALL, SMALL))
     assert plan == many_plan(requests(SMALL, SMALL)) and hash(plan)
-    assert str(plan) == ("ManyPlan(shared=(SharedLaunch(members=(0, 1), macros=(('GPL_ELEMENT_BYTES', 4), ('GPL_INDEX_BITS', 32), "
-                         "('GPL_AXES', 2), ('GPL_JOBS', 44)), grid=(2, 1), file='many.cu', kernel='gpl_many'),), alone=())")
+    assert str(plan) == (
+        "ManyPlan(shared=(SharedLaunch(members=(0, 1), macros=(('GPL_ELEMENT_BYTES', 4), ('GPL_INDEX_BITS', 32), "
+        "('GPL_AXES', 2), ('GPL_JOBS', 44)), grid=(2, 1), file='many.cu', kernel='gpl_many'),), alone=())"
+    )
     with pytest.raises(dataclasses.FrozenInstanceError):
         plan.alone = ()
 
 
 # ---- errors ---------------------------------------------------------------------------------------------------
+
 
 def good(executor):
     return executor.array(np.arange(6, dtype=np.float32)), "f32[2,3]", "{0,1}"
@@ -196,7 +230,12 @@ def good(executor):
 def spoiled(executor, **changes):
     """(buffer, source, target, out) of a good job with some of them changed."""
     buffer, source, target = good(executor)
-    values = {"buffer": buffer, "source": source, "target": target, "out": executor.array(np.full(6, 7, np.float32))} | changes
+    values = {
+        "buffer": buffer,
+        "source": source,
+        "target": target,
+        "out": executor.array(np.full(6, 7, np.float32)),
+    } | changes
     return tuple(values.values())
 
 
@@ -244,22 +283,28 @@ def test_a_read_only_out_and_its_own_buffer_are_refused(executor):
         gl.relayout_many([good(executor), (buffer, "f32[2,3]", "{0,1}")], out=[None, buffer])
 
 
-@pytest.mark.parametrize("job, message", [
-    (5, "job 1 is an int: it must be (buffer, source, target)"),
-    ("abc", "job 1 is a str: it must be (buffer, source, target)"),
-    ((1, 2), "job 1 has 2 parts: it must be (buffer, source, target)"),
-])
+@pytest.mark.parametrize(
+    "job, message",
+    [
+        (5, "job 1 is an int: it must be (buffer, source, target)"),
+        ("abc", "job 1 is a str: it must be (buffer, source, target)"),
+        ((1, 2), "job 1 has 2 parts: it must be (buffer, source, target)"),
+    ],
+)
 def test_what_is_no_job(executor, job, message):
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         gl.relayout_many([good(executor), job])
 
 
-@pytest.mark.parametrize("out, kind, message", [
-    ([None], ValueError, "out has 1 buffer for 2 jobs: it needs one or None per job"),
-    ([], ValueError, "out has 0 buffers for 2 jobs: it needs one or None per job"),
-    (np.zeros(2), TypeError, "out is an ndarray: it must be a list with one buffer or None per job"),
-    ("ab", TypeError, "out is a str: it must be a list with one buffer or None per job"),
-])
+@pytest.mark.parametrize(
+    "out, kind, message",
+    [
+        ([None], ValueError, "out has 1 buffer for 2 jobs: it needs one or None per job"),
+        ([], ValueError, "out has 0 buffers for 2 jobs: it needs one or None per job"),
+        (np.zeros(2), TypeError, "out is an ndarray: it must be a list with one buffer or None per job"),
+        ("ab", TypeError, "out is a str: it must be a list with one buffer or None per job"),
+    ],
+)
 def test_what_is_no_list_of_outputs(executor, out, kind, message):
     with pytest.raises(kind, match=f"^{re.escape(message)}$"):
         gl.relayout_many([good(executor)] * 2, out=out)
@@ -270,7 +315,7 @@ def test_outputs_that_overlap_each_other_are_refused(executor, first, second):
     memory = executor.array(np.full(30, 7, np.float32))
     message = "^out of job [02] and out of job [02] overlap in memory: out of job [02] must be other memory$"
     with pytest.raises(BufferError, match=message):
-        gl.relayout_many([good(executor)] * 3, out=[memory[first:first + 6], None, memory[second:second + 6]])
+        gl.relayout_many([good(executor)] * 3, out=[memory[first : first + 6], None, memory[second : second + 6]])
     assert executor.host(memory).tolist() == [7] * 30
 
 
@@ -280,7 +325,7 @@ def test_an_output_over_another_jobs_buffer_is_refused(executor, start):
     job = (memory[7:13], "f32[2,3]", "{0,1}")
     message = "^buffer of job 1 and out of job 0 overlap in memory: out of job 0 must be other memory$"
     with pytest.raises(BufferError, match=message):
-        gl.relayout_many([good(executor), job], out=[memory[start:start + 8], None])
+        gl.relayout_many([good(executor), job], out=[memory[start : start + 8], None])
     assert executor.host(memory).tolist() == [7] * 30
 
 
@@ -304,6 +349,9 @@ def test_an_address_no_kernel_can_reach_is_refused_before_any_launch(executor):
         pytest.skip("NumPy reaches every address")
     shifted, _ = guarded(executor, np.float32, 6, phase=2)
     outs = [executor.array(np.full(6, 7, np.float32)) for _ in range(2)]
-    with launches(executor) as found, pytest.raises(BufferError, match="^job 1: source address is 2 past a multiple of 16"):
+    with (
+        launches(executor) as found,
+        pytest.raises(BufferError, match="^job 1: source address is 2 past a multiple of 16"),
+    ):
         gl.relayout_many([good(executor), (shifted, "f32[2,3]", "{0,1}")], out=outs)
     assert not found and executor.host(outs[0]).tolist() == [7] * 6

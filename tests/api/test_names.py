@@ -1,4 +1,5 @@
 """What `import gpulayout as gl` offers, and where the names went that stood there before."""
+
 import pytest
 
 import gpulayout as gl
@@ -13,7 +14,7 @@ def test_the_package_lists_its_public_names_and_no_submodule_but_xla():
 def test_a_name_that_moved_still_works_and_says_where_it_is(name):
     moved = getattr(gl.xla, name)
     assert moved.__module__ == "gpulayout.xla"
-    if isinstance(moved, type):                          # classes are looked up by pickles, in silence
+    if isinstance(moved, type):  # classes are looked up by pickles, in silence
         assert getattr(gl, name) is moved
         return
     with pytest.warns(DeprecationWarning, match=f"^gpulayout.{name} has moved to gpulayout.xla.{name}$"):

@@ -1,4 +1,5 @@
 """What is kept between calls: found again however shapes are given, never for other arguments, and bounded in bytes."""
+
 import inspect
 import tracemalloc
 
@@ -28,8 +29,17 @@ def planned(monkeypatch, plans_anew):
 
 def test_a_plan_is_found_again_however_its_shapes_are_given(planned, monkeypatch):
     source, target = gl.parse_shape("f32[2,3]"), gl.parse_shape("f32[2,3]{0,1}")
-    plans = [gl.plan(*given) for given in ((source, target), ("f32[2,3]", "f32[2,3]{0,1}"), ("f32[2,3]", "{0,1}"), (source, gl.Layout((0, 1))),
-                                           ("f32[2,3]{1,0}", target), ("f32[2,3]", "{0,1}"))]
+    plans = [
+        gl.plan(*given)
+        for given in (
+            (source, target),
+            ("f32[2,3]", "f32[2,3]{0,1}"),
+            ("f32[2,3]", "{0,1}"),
+            (source, gl.Layout((0, 1))),
+            ("f32[2,3]{1,0}", target),
+            ("f32[2,3]", "{0,1}"),
+        )
+    ]
     assert all(plan is plans[0] for plan in plans) and planned == ["relayout_pieces"]
     monkeypatch.setattr(relayout, "as_shape", lambda *given, **named: pytest.fail("a text was read again"))
     assert gl.plan("f32[2,3]", "{0,1}") is gl.plan(source, gl.Layout((0, 1))) is plans[0]
@@ -37,8 +47,15 @@ def test_a_plan_is_found_again_however_its_shapes_are_given(planned, monkeypatch
     assert gl.plan(source, "{1,0}") is not plans[0] and gl.plan("f32[2,3]{0,1}", "{0,1}") is not plans[0]
 
 
-@pytest.mark.parametrize("shape", ["f32[2,3]{0,1:PD(3,3)}", "{0,1:PD(3,3)}", gl.Layout((0, 1), padded_dimensions=(3, 3)),
-                                   gl.Shape("f32", (2, 3), gl.Layout((0, 1), padded_dimensions=(3, 3)))])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "f32[2,3]{0,1:PD(3,3)}",
+        "{0,1:PD(3,3)}",
+        gl.Layout((0, 1), padded_dimensions=(3, 3)),
+        gl.Shape("f32", (2, 3), gl.Layout((0, 1), padded_dimensions=(3, 3))),
+    ],
+)
 def test_pack_plans_once_for_each_kind_of_array(planned, shape):
     for _ in range(2):
         for array in (MATRIX, MATRIX.T.copy().T, np.repeat(MATRIX, 2, 1)[:, ::2]):
@@ -48,7 +65,7 @@ def test_pack_plans_once_for_each_kind_of_array(planned, shape):
     if whole:
         with pytest.raises(TypeError, match="^array has dtype int32, but"):
             gl.pack(MATRIX.view(np.int32), shape)
-    else:                                        # the layout of whatever comes
+    else:  # the layout of whatever comes
         assert gl.pack(MATRIX.view(np.int32), shape).dtype == np.int32
         assert gl.pack(MATRIX[:, :2], gl.Layout((0, 1))).tolist() == [0, 3, 1, 4]
 
@@ -57,7 +74,12 @@ def test_unpack_plans_once_for_each_kind_of_out(planned):
     buffer = gl.pack(MATRIX, "f32[2,3]{0,1}")
     planned.clear()
     for _ in range(2):
-        for out in (None, np.empty((2, 3), np.float32), np.empty((3, 2), np.float32).T, np.empty((2, 6), np.float32)[:, ::2]):
+        for out in (
+            None,
+            np.empty((2, 3), np.float32),
+            np.empty((3, 2), np.float32).T,
+            np.empty((2, 6), np.float32)[:, ::2],
+        ):
             assert gl.unpack(buffer, "f32[2,3]{0,1}", out=out).tolist() == MATRIX.tolist()
     assert planned == ["unpack_pieces"] * 4
     for wrong in (np.empty((2, 3), np.int32), np.empty((3, 2), np.float32)):
@@ -67,13 +89,14 @@ def test_unpack_plans_once_for_each_kind_of_out(planned):
 
 # ---- what bounds it ------------------------------------------------------------------------------------------------
 
+
 def test_what_is_kept_is_bounded_in_bytes(monkeypatch):
     monkeypatch.setattr(Kept, "MOST_BYTES", 10 * Kept.ENTRY_BYTES)
     kept = Kept()
     for number in range(100):
         kept.keep((number,), number)
         assert kept.get((number,)) == number and len(kept._found) <= 10
-    kept.keep(("large",), "large", pieces=10**6)                     # larger than all there is room for: kept alone
+    kept.keep(("large",), "large", pieces=10**6)  # larger than all there is room for: kept alone
     assert kept.get(("large",)) == "large" and len(kept._found) == 1
     kept.keep(("small",), "small")
     assert kept.get(("small",)) == "small" and kept.get(("large",)) is None
@@ -111,7 +134,9 @@ def test_a_bound_says_what_an_entry_takes():
             kept.keep((plan.source, plan.target), plan, len(plan.pieces))
         each = tracemalloc.get_traced_memory()[0] / 100
         tracemalloc.clear_traces()
-        plan = relayout.Plan(gl.parse_shape("u8[1500,1500]{1,0:T(53,59)}"), gl.parse_shape("u8[1500,1500]{1,0:T(61,67)}"))
+        plan = relayout.Plan(
+            gl.parse_shape("u8[1500,1500]{1,0:T(53,59)}"), gl.parse_shape("u8[1500,1500]{1,0:T(61,67)}")
+        )
         plan(np.zeros(plan.source.nbytes, np.uint8))
         piece = tracemalloc.get_traced_memory()[0] / len(plan.pieces)
     finally:
@@ -122,6 +147,7 @@ def test_a_bound_says_what_an_entry_takes():
 
 # ---- the protocol --------------------------------------------------------------------------------------------------
 
+
 def names_of(protocol):
     """All that a protocol asks for."""
     return {name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")}
@@ -130,7 +156,12 @@ def names_of(protocol):
 @pytest.mark.parametrize("backend", ["numpy", "imitation"])
 def test_a_backend_has_all_that_the_protocol_names(backend, request):
     made = NumpyBackend() if backend == "numpy" else request.getfixturevalue("cupy").backend_module.CupyBackend()
-    assert len(names_of(Backend)) >= 16 and {"prepare", "contiguous", "max_operands", "linearize_broadcast"} <= names_of(Backend)
+    assert len(names_of(Backend)) >= 16 and {
+        "prepare",
+        "contiguous",
+        "max_operands",
+        "linearize_broadcast",
+    } <= names_of(Backend)
     assert [name for name in names_of(Backend) if not hasattr(made, name)] == []
     assert bool(made.linearize_broadcast) == bool(made.max_operands)
 
@@ -142,4 +173,4 @@ def test_what_backends_prepare_has_all_that_the_protocol_names(backend):
     assert [name for name in names_of(Prepared) if not hasattr(made, name)] == []
     for name in ("carry_out", "again"):
         wanted = list(inspect.signature(getattr(Prepared, name)).parameters)
-        assert list(inspect.signature(getattr(prepared, name)).parameters)[:len(wanted)] == wanted
+        assert list(inspect.signature(getattr(prepared, name)).parameters)[: len(wanted)] == wanted

@@ -1,4 +1,5 @@
 """gl.transpose against indices worked out name by name, on every executor."""
+
 import itertools
 import math
 
@@ -72,13 +73,29 @@ def test_patterns_move_every_element_where_its_names_say(found):
 def test_orders_of_numbers_are_those_of_numpy(executor, order):
     array = numbered((3, 4, 2, 5), "float32")
     result = gl.transpose(executor.array(array), order)
-    assert executor.host(result).tobytes() == np.ascontiguousarray(array.transpose(order)).tobytes() and result.shape == array.transpose(order).shape
+    assert (
+        executor.host(result).tobytes() == np.ascontiguousarray(array.transpose(order)).tobytes()
+        and result.shape == array.transpose(order).shape
+    )
 
 
-@pytest.mark.parametrize("pattern, sizes", [("h w c -> c h w", {}), ("(h w) k c -> c k w h", {"h": 2}), ("h w c d -> (d c) h w", {}),
-                                            ("... c -> c ...", {}), ("a ... -> ... a", {}), ("h ... -> (...) h", {})])
+@pytest.mark.parametrize(
+    "pattern, sizes",
+    [
+        ("h w c -> c h w", {}),
+        ("(h w) k c -> c k w h", {"h": 2}),
+        ("h w c d -> (d c) h w", {}),
+        ("... c -> c ...", {}),
+        ("a ... -> ... a", {}),
+        ("h ... -> (...) h", {}),
+    ],
+)
 def test_patterns_on_every_executor(executor, pattern, sizes):
-    shape = (4, 3, 5, 2)[:pattern.partition("->")[0].replace("(h w)", "h").count(" ")] if "..." not in pattern else (4, 3, 5)
+    shape = (
+        (4, 3, 5, 2)[: pattern.partition("->")[0].replace("(h w)", "h").count(" ")]
+        if "..." not in pattern
+        else (4, 3, 5)
+    )
     array = numbered(shape)
     names = {"h w c -> c h w": (2, 0, 1), "... c -> c ...": (2, 0, 1), "a ... -> ... a": (1, 2, 0)}
     result = executor.host(gl.transpose(executor.array(array), pattern, **sizes))
@@ -95,9 +112,20 @@ def test_patterns_on_every_executor(executor, pattern, sizes):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_width_of_element_and_any_strides(dtype):
     array = numbered((4, 6, 10), dtype)
-    for source in (array, array[::-1, ::2, 1::3], array.T, np.broadcast_to(array[:1], (7, 6, 10)), array[:0], array[0, 0, 0]):
+    for source in (
+        array,
+        array[::-1, ::2, 1::3],
+        array.T,
+        np.broadcast_to(array[:1], (7, 6, 10)),
+        array[:0],
+        array[0, 0, 0],
+    ):
         result = gl.transpose(source)
-        assert result.tobytes() == np.ascontiguousarray(source.T).tobytes() and result.dtype == array.dtype and result.shape == source.T.shape
+        assert (
+            result.tobytes() == np.ascontiguousarray(source.T).tobytes()
+            and result.dtype == array.dtype
+            and result.shape == source.T.shape
+        )
 
 
 def test_an_output_is_written_and_returned():
@@ -111,27 +139,66 @@ def test_sizes_of_0_and_1():
     assert gl.transpose(np.float32(3)[()] * np.ones(()), "->").shape == ()
 
 
-@pytest.mark.parametrize("axes, sizes, message", [
-    ("h w c", {}, "axes 'h w c' is not a pattern such as 'h w c -> c h w': it has no '->'"),
-    ("h w -> w h", {}, "axes 'h w -> w h' names 2 axes on the left: the array has 3"),
-    ("h w c -> h w", {}, "axes 'h w c -> h w' has no c on the right: both sides name the same axes, since no element is dropped or repeated"),
-    ("h w c -> h w c d", {}, "axes 'h w c -> h w c d' has no d on the left: both sides name the same axes, since no element is dropped or repeated"),
-    ("h h c -> c h h", {}, "axes 'h h c -> c h h' names h twice on the left"),
-    ("h (w c -> c h w", {}, "axes 'h (w c -> c h w' has parentheses that do not fit: '(' is not closed"),
-    ("h w) c -> c h w", {}, "axes 'h w) c -> c h w' has parentheses that do not fit: ')' is not closed, or opens a second pair"),
-    ("h (...) -> (...) h", {}, "axes 'h (...) -> (...) h' takes ... apart: the axes without a name stand alone on the left"),
-    ("h ~0 c -> c ~0 h", {}, "axes 'h ~0 c -> c ~0 h' is not a pattern such as 'h w c -> c h w': it has '~' in it"),
-    ("h 2 c -> c 2 h", {}, "axes 'h 2 c -> c 2 h' is not a pattern such as 'h w c -> c h w': it has '2' in it"),
-    ("... ... -> ...", {}, "axes '... ... -> ...' names ... twice on the left"),
-    ("h w c -> c ...", {}, "axes 'h w c -> c ...' has no h on the right: both sides name the same axes, since no element is dropped or repeated"),
-    ("h, w, c -> c h w", {}, "axes 'h, w, c -> c h w' is not a pattern such as 'h w c -> c h w': it has ',' in it"),
-    ("(a b) w c -> a b w c", {}, "axes '(a b) w c -> a b w c' does not say the sizes of a and b: give one of them, a=..."),
-    ("(a b) w c -> a b w c", {"a": 3}, "axes '(a b) w c -> a b w c' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 3 x b"),
-    ("h w c -> c h w", {"h": 5}, "axes 'h w c -> c h w' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 5"),
-    ("h w c -> c h w", {"n": 5}, "size n belongs to no axis of 'h w c -> c h w'"),
-    ("1 w c -> c w", {}, "axes '1 w c -> c w' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 1"),
-    ((0, 1, 1), {}, "axes (0, 1, 1) is not an ordering of dimensions 0..2 for an array of shape (4, 5, 6): dimension 1 appears twice"),
-])
+@pytest.mark.parametrize(
+    "axes, sizes, message",
+    [
+        ("h w c", {}, "axes 'h w c' is not a pattern such as 'h w c -> c h w': it has no '->'"),
+        ("h w -> w h", {}, "axes 'h w -> w h' names 2 axes on the left: the array has 3"),
+        (
+            "h w c -> h w",
+            {},
+            "axes 'h w c -> h w' has no c on the right: both sides name the same axes, since no element is dropped or repeated",
+        ),
+        (
+            "h w c -> h w c d",
+            {},
+            "axes 'h w c -> h w c d' has no d on the left: both sides name the same axes, since no element is dropped or repeated",
+        ),
+        ("h h c -> c h h", {}, "axes 'h h c -> c h h' names h twice on the left"),
+        ("h (w c -> c h w", {}, "axes 'h (w c -> c h w' has parentheses that do not fit: '(' is not closed"),
+        (
+            "h w) c -> c h w",
+            {},
+            "axes 'h w) c -> c h w' has parentheses that do not fit: ')' is not closed, or opens a second pair",
+        ),
+        (
+            "h (...) -> (...) h",
+            {},
+            "axes 'h (...) -> (...) h' takes ... apart: the axes without a name stand alone on the left",
+        ),
+        ("h ~0 c -> c ~0 h", {}, "axes 'h ~0 c -> c ~0 h' is not a pattern such as 'h w c -> c h w': it has '~' in it"),
+        ("h 2 c -> c 2 h", {}, "axes 'h 2 c -> c 2 h' is not a pattern such as 'h w c -> c h w': it has '2' in it"),
+        ("... ... -> ...", {}, "axes '... ... -> ...' names ... twice on the left"),
+        (
+            "h w c -> c ...",
+            {},
+            "axes 'h w c -> c ...' has no h on the right: both sides name the same axes, since no element is dropped or repeated",
+        ),
+        ("h, w, c -> c h w", {}, "axes 'h, w, c -> c h w' is not a pattern such as 'h w c -> c h w': it has ',' in it"),
+        (
+            "(a b) w c -> a b w c",
+            {},
+            "axes '(a b) w c -> a b w c' does not say the sizes of a and b: give one of them, a=...",
+        ),
+        (
+            "(a b) w c -> a b w c",
+            {"a": 3},
+            "axes '(a b) w c -> a b w c' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 3 x b",
+        ),
+        (
+            "h w c -> c h w",
+            {"h": 5},
+            "axes 'h w c -> c h w' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 5",
+        ),
+        ("h w c -> c h w", {"n": 5}, "size n belongs to no axis of 'h w c -> c h w'"),
+        ("1 w c -> c w", {}, "axes '1 w c -> c w' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 1"),
+        (
+            (0, 1, 1),
+            {},
+            "axes (0, 1, 1) is not an ordering of dimensions 0..2 for an array of shape (4, 5, 6): dimension 1 appears twice",
+        ),
+    ],
+)
 def test_what_does_not_fit_is_refused(axes, sizes, message):
     with pytest.raises(gl.LayoutError) as error:
         gl.transpose(np.zeros((4, 5, 6), "f4"), axes, **sizes)
@@ -158,7 +225,9 @@ def test_other_errors():
 def test_sizes_may_be_numpy_ints_of_any_width(kind):
     """Products of theirs would wrap."""
     array = np.arange(320, dtype=np.int32)
-    assert np.array_equal(gl.transpose(array, "(a b c) -> c b a", b=kind(16), c=kind(10)), array.reshape(2, 16, 10).transpose(2, 1, 0))
+    assert np.array_equal(
+        gl.transpose(array, "(a b c) -> c b a", b=kind(16), c=kind(10)), array.reshape(2, 16, 10).transpose(2, 1, 0)
+    )
 
 
 def test_dots_may_touch_a_name():

@@ -1,7 +1,9 @@
-"""The GPU side of the benchmarks on an imitation of CuPy: every case, every peer that is installed, and the figures' file.
+"""The GPU side of the benchmarks on an imitation of CuPy: every case, every peer that is installed, and the figures'
+file.
 
 Kernels run on the host shim; times mean nothing here.
 """
+
 import importlib
 import json
 import sys
@@ -22,13 +24,26 @@ from benchmarks.peers.contender import OURS, Contender
 from tests.support import executors, fake_gpu
 
 # Peers and their compilers warn of much that is theirs.
-pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing())),
-              pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.simt,
+    pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing())),
+    pytest.mark.filterwarnings("ignore"),
+]
 # Modules that import CuPy, or read the environment.
 OVER_CUPY = ("benchmarks.cuda_side", "benchmarks.peers.geam", "benchmarks.peers.triton_peer")
-KINDS = ("f32 8192x8192", "u8 NCHW to NHWC 64x3x1024x1024", "c128 8192x8192", "pack f32 8191x8191 in 8191x8192",
-         "unpack f32 8191x8191 in 8191x8192", "f32 63x70x1001, all backwards", "f32 255x10x24x35 out of rows of 40",
-         "pack u4 32768x32768", "u4 16385x65537, packed, odd", "unpack u1 32768x32768", "convert_linear rank 3 int32")
+KINDS = (
+    "f32 8192x8192",
+    "u8 NCHW to NHWC 64x3x1024x1024",
+    "c128 8192x8192",
+    "pack f32 8191x8191 in 8191x8192",
+    "unpack f32 8191x8191 in 8191x8192",
+    "f32 63x70x1001, all backwards",
+    "f32 255x10x24x35 out of rows of 40",
+    "pack u4 32768x32768",
+    "u4 16385x65537, packed, odd",
+    "unpack u1 32768x32768",
+    "convert_linear rank 3 int32",
+)
 
 
 @pytest.fixture
@@ -54,8 +69,15 @@ def cuda_side(monkeypatch, installed, cupy):
     monkeypatch.setattr(module, "LEAD_BYTES", 1 << 12)
     monkeypatch.setattr(module, "HOST_SECONDS", 0.0)
     monkeypatch.setattr(module.CudaSide, "effort", Effort(2, 1e-4, (1, 2)))
-    monkeypatch.setattr(module.CudaSide, "cases", {"small": GPU_SMALL_CASES[:2], "cases": [case for case in GPU_CASES if case.name in KINDS],
-                                                   "ttc": [TTC_CASES[3], TTC_CASES[57 + 9]]})
+    monkeypatch.setattr(
+        module.CudaSide,
+        "cases",
+        {
+            "small": GPU_SMALL_CASES[:2],
+            "cases": [case for case in GPU_CASES if case.name in KINDS],
+            "ttc": [TTC_CASES[3], TTC_CASES[57 + 9]],
+        },
+    )
     yield module
     for name, found in before.items():
         sys.modules.pop(name, None)
@@ -79,8 +101,15 @@ def test_every_kind_of_case_runs_beside_cupy(cuda_side, tmp_path, capsys):
     assert found["finished"] and not found["not_run"] and not found["peers_refused"]
     assert [record["case"] for record in found["cases"]] == [case.name for case in GPU_CASES if case.name in KINDS]
     assert names_of(found["cases"][0]) == [
-        ("cudaMemcpyAsync", "copy"), ("gpulayout copy kernel", "copy"), (OURS, "warm"), (OURS, "fresh"), ("cupy.copyto", "warm"),
-        ("cupy.ascontiguousarray", "fresh"), ("cupy.cublas.geam", "warm"), ("cupy.asfortranarray", "fresh")]
+        ("cudaMemcpyAsync", "copy"),
+        ("gpulayout copy kernel", "copy"),
+        (OURS, "warm"),
+        (OURS, "fresh"),
+        ("cupy.copyto", "warm"),
+        ("cupy.ascontiguousarray", "fresh"),
+        ("cupy.cublas.geam", "warm"),
+        ("cupy.asfortranarray", "fresh"),
+    ]
     for record in found["cases"] + found["ttc"]:
         ours = [run for run in record["runs"] if run["contender"] == OURS]
         assert all(run["rounds"] == 2 and run["fraction_of_copy"] > 0 for run in ours) and ours[0]["output"] == "warm"
@@ -99,10 +128,14 @@ def test_a_peer_that_cannot_be_loaded_is_named_and_one_that_fails_is_refused(cud
 
     monkeypatch.setitem(sys.modules, "cupy.cublas", None)
     load = stages.load
-    monkeypatch.setattr(stages, "load", lambda *args: [stages.Stage(stage.name, (*stage.peers, broken_peer)) for stage in load(*args)])
+    monkeypatch.setattr(
+        stages, "load", lambda *args: [stages.Stage(stage.name, (*stage.peers, broken_peer)) for stage in load(*args)]
+    )
     found = figures(tmp_path, "--only", "f32 8192")
     assert found["peers_missing"]["cupy.cublas"].startswith("ModuleNotFoundError: ")
-    assert found["peers_refused"] == [{"case": "f32 8192x8192", "peer": "broken_peer", "reason": "OSError: no such library"}]
+    assert found["peers_refused"] == [
+        {"case": "f32 8192x8192", "peer": "broken_peer", "reason": "OSError: no such library"}
+    ]
     assert len(names_of(found["cases"][0])) == 6
 
 
@@ -131,15 +164,17 @@ def test_buffers_take_turns_until_the_cache_has_forgotten_them(cuda_side):
     side = cuda_side.CudaSide()
     side.l2_bytes = 60 << 20
     by_name = {case.name: case for case in GPU_CASES}
-    assert [side._pairs(by_name[name]) for name in ("f32 8192x8192", "f16 NCHW to NHWC 256x2048x7x7", "s8 4096x4096 to columns of 32",
-                                                    "f32 32x32")] == [1, 3, 8, 1]
+    assert [
+        side._pairs(by_name[name])
+        for name in ("f32 8192x8192", "f16 NCHW to NHWC 256x2048x7x7", "s8 4096x4096 to columns of 32", "f32 32x32")
+    ] == [1, 3, 8, 1]
 
 
 def test_the_ceiling_copies_as_many_bytes_between_aligned_random_buffers(cuda_side):
     side, copied = cuda_side.CudaSide(), []
     side._copy = lambda source, target: copied.append((source, target))
     side.copies(transpose("odd", "u8", 31, 33))[0].call(0)
-    (source, target), = copied
+    ((source, target),) = copied
     assert source.nbytes == target.nbytes == 31 * 33 and source.data.ptr % 16 == target.data.ptr % 16 == 0
     assert len(np.unique(source)) > 200
 
@@ -157,13 +192,20 @@ def test_the_lead_outlasts_the_launches_of_a_sample(cuda_side, monkeypatch):
 def test_the_device_is_timed_by_events_what_waits_for_itself_by_the_wall_clock_and_small_calls_on_the_host(cuda_side):
     side, asked = cuda_side.CudaSide(), []
     for name in ("events", "wall", "host"):
-        setattr(side, name, types.SimpleNamespace(sample=lambda contender, calls, name=name: asked.append((name, contender.name)) or 1.0))
+        setattr(
+            side,
+            name,
+            types.SimpleNamespace(
+                sample=lambda contender, calls, name=name: asked.append((name, contender.name)) or 1.0
+            ),
+        )
     side.take([Contender("own", "warm", None), Contender("jax.jit", "fresh", None, wait=print)], side.effort)
     side.take([Contender("plan", "call", None)], side.effort)
     assert set(asked) == {("events", "own"), ("wall", "jax.jit"), ("host", "plan")}
 
 
 # ---- the peers that are installed --------------------------------------------------------------------------
+
 
 @pytest.fixture
 def torch(installed, monkeypatch):
@@ -186,10 +228,14 @@ def jax(installed):
 
 def test_torch_agrees_on_every_kind(torch, cuda_side):
     side = cuda_side.CudaSide()
-    found = {case.name: side.prepare("cases", small) for case, small in zip(side.cases["cases"], quick(side.cases["cases"]))}
+    found = {
+        case.name: side.prepare("cases", small) for case, small in zip(side.cases["cases"], quick(side.cases["cases"]))
+    }
     assert not [one for prepared in found.values() for one in prepared.refused]
-    torchs = {name: [c.name for c in prepared.contenders if c.name.startswith("torch")] for name, prepared in found.items()}
-    assert [torchs.pop(name) for name in KINDS[-4:]] == [[]] * 4           # packed elements and indices
+    torchs = {
+        name: [c.name for c in prepared.contenders if c.name.startswith("torch")] for name, prepared in found.items()
+    }
+    assert [torchs.pop(name) for name in KINDS[-4:]] == [[]] * 4  # packed elements and indices
     assert torchs.pop("f32 63x70x1001, all backwards") == ["torch flip"]
     assert torchs.pop("pack f32 8191x8191 in 8191x8192") == ["torch fill_ and copy_", "torch pad"]
     assert set(map(tuple, torchs.values())) == {("torch copy_", "torch contiguous")}
@@ -197,7 +243,9 @@ def test_torch_agrees_on_every_kind(torch, cuda_side):
 
 
 def test_torch_compile_agrees(torch, cuda_side):
-    assert of_stage(cuda_side, "torch.compile", "pack f32 8191x8191 in 8191x8192") == [["torch.compile fill_ and copy_", "torch.compile pad"]]
+    assert of_stage(cuda_side, "torch.compile", "pack f32 8191x8191 in 8191x8192") == [
+        ["torch.compile fill_ and copy_", "torch.compile pad"]
+    ]
 
 
 def test_triton_agrees_wherever_matrices_are_transposed(torch, cuda_side):

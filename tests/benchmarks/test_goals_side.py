@@ -1,4 +1,5 @@
 """The run that is judged by the CPU's goals: its list, who takes part with how many threads, and what it records."""
+
 import json
 import os
 import types
@@ -38,13 +39,17 @@ def tiny(only, side=None, **options):
 def test_the_list_is_what_the_goals_were_set_for():
     sizes = sorted(case.source.nbytes for case in RELAYOUTS)
     assert len({case.name for case in RELAYOUTS}) == len(sizes) == 27
-    assert sizes[0] == 2 * 32 * 64 * 112 * 112 and sizes[1] >= 64e6 and sizes[-1] == 2**29           # the first is NCHW to NHWC in f16
+    # the first is NCHW to NHWC in f16
+    assert sizes[0] == 2 * 32 * 64 * 112 * 112 and sizes[1] >= 64e6 and sizes[-1] == 2**29
     assert sorted(case.source.itemsize for case in RELAYOUTS if case.group == "2-D") == [1, 1, 2, 2, 4, 4, 4, 8, 8, 16]
     assert [case.dimensions for case in RELAYOUTS if case.name == REVERSAL] == [(32,) * 5]
-    assert [(case.kind, case.group) for case in PADDINGS] == [
-        ("pack", "long rows"), ("unpack", "long rows")] * 2 + [("pack", "channels"), ("unpack", "channels")]
+    assert [(case.kind, case.group) for case in PADDINGS] == [("pack", "long rows"), ("unpack", "long rows")] * 2 + [
+        ("pack", "channels"),
+        ("unpack", "channels"),
+    ]
     assert {(case.kind, len(case.dimensions), case.count) for case in INDICES} == {
-        (kind, rank, 10**7) for kind in ("linearize", "delinearize") for rank in (3, 4, 6)}
+        (kind, rank, 10**7) for kind in ("linearize", "delinearize") for rank in (3, 4, 6)
+    }
 
 
 def test_a_run_of_tiny_arrays_fills_every_table(tmp_path, capsys):
@@ -53,19 +58,31 @@ def test_a_run_of_tiny_arrays_fills_every_table(tmp_path, capsys):
     printed, progress = capsys.readouterr()
     found = json.loads(file.read_text())
     assert [len(found[section]) for section in ("small", "relayout", "padding", "index")] == [5, 27, 6, 6]
-    assert found["finished"] and not found["not_run"] and not found["peers_refused"] and found["peak_memory_bytes"] > 1e6
-    taking_part = {section: {(run["contender"], run["output"], run["threads"]) for run in found[section][0]["runs"]}
-                   for section in ("small", "relayout", "padding", "index")}
+    assert (
+        found["finished"] and not found["not_run"] and not found["peers_refused"] and found["peak_memory_bytes"] > 1e6
+    )
+    taking_part = {
+        section: {(run["contender"], run["output"], run["threads"]) for run in found[section][0]["runs"]}
+        for section in ("small", "relayout", "padding", "index")
+    }
     both = {(OURS, "warm", 1), (OURS, "warm", 2)}
     assert taking_part == {
-        "small": {(NAIVE, "call", 1)} | {(call, "call", count) for count in (1, 2)
-                                         for call in (PREPARED_CALL, UNPLANNED_CALL, f"{OURS} relayout with texts")},
+        "small": {(NAIVE, "call", 1)}
+        | {
+            (call, "call", count)
+            for count in (1, 2)
+            for call in (PREPARED_CALL, UNPLANNED_CALL, f"{OURS} relayout with texts")
+        },
         "relayout": {*both, (NAIVE, "warm", 1)},
         "padding": {*both, ("numpy fill and assign", "warm", 1), (COPY, "copy", 1), (COPY, "copy", 2)},
-        "index": {*both, (OURS, "fresh", 1), (OURS, "fresh", 2), ("numpy.unravel_index", "fresh", 1)}}
+        "index": {*both, (OURS, "fresh", 1), (OURS, "fresh", 2), ("numpy.unravel_index", "fresh", 1)},
+    }
     assert [entry["threads"] for entry in found["relayout"][0]["scratch"]] == [1, 2]
     assert "nothing is judged" in printed and "**missed" not in printed and "|met\n" not in printed
-    assert "- peer not there: torch: no torch" in printed and sum(line.startswith("---") for line in printed.splitlines()) == 5
+    assert (
+        "- peer not there: torch: no torch" in printed
+        and sum(line.startswith("---") for line in printed.splitlines()) == 5
+    )
     assert len(progress.splitlines()) == 45 and "f32 32^5 reversed: " in progress
     assert command.main(["--tables", str(file)]) == 0 and capsys.readouterr().out == printed
 
@@ -84,13 +101,17 @@ def test_the_number_of_threads_is_set_before_every_call_and_put_back_at_the_end(
     for contender in side._each([Contender(OURS, "warm", lambda i: seen.append(os.environ["GPULAYOUT_NUM_THREADS"]))]):
         contender.ready()
         contender.call(0)
-    assert seen[2:] == ["1", "2"] and told == [1, 2]                 # PyTorch is told too
+    assert seen[2:] == ["1", "2"] and told == [1, 2]  # PyTorch is told too
 
 
 def test_a_contender_is_made_ready_before_the_check_and_before_every_sample_outside_its_time(monkeypatch):
     happened, given = [], np.arange(4)
-    monkeypatch.setattr("benchmarks.clock.time", types.SimpleNamespace(perf_counter=lambda: happened.append("clock") or 0.0))
-    contender = Contender(NAIVE, "warm", lambda i: happened.append("call") or given.copy(), ready=lambda: happened.append("ready"))
+    monkeypatch.setattr(
+        "benchmarks.clock.time", types.SimpleNamespace(perf_counter=lambda: happened.append("clock") or 0.0)
+    )
+    contender = Contender(
+        NAIVE, "warm", lambda i: happened.append("call") or given.copy(), ready=lambda: happened.append("ready")
+    )
     agreeing(np, RELAYOUTS[0], [contender], [(given, np.zeros(4, int))])
     WallClock().sample(contender, 2)
     assert happened == ["ready", "call", "ready", "clock", "call", "call", "clock"]
@@ -105,15 +126,24 @@ def test_new_memory_is_written_once_before_it_counts():
     assert called == ["fresh", "fresh"]
 
 
-@pytest.mark.parametrize(("side", "only", "function", "wrong", "who"), [
-    (GoalsSide, "planes in 4", "pack", lambda given, shape, out=None: out, f"{OURS} (warm)"),
-    (GoalsSide, "16x16", "relayout", lambda buffer, source, target, out: out, f"{UNPLANNED_CALL} (call)"),
-    (NumpySide, "16x16", "relayout", lambda buffer, source, target, out: out, f"{UNPLANNED_CALL} (call)")])
+@pytest.mark.parametrize(
+    ("side", "only", "function", "wrong", "who"),
+    [
+        (GoalsSide, "planes in 4", "pack", lambda given, shape, out=None: out, f"{OURS} (warm)"),
+        (GoalsSide, "16x16", "relayout", lambda buffer, source, target, out: out, f"{UNPLANNED_CALL} (call)"),
+        (NumpySide, "16x16", "relayout", lambda buffer, source, target, out: out, f"{UNPLANNED_CALL} (call)"),
+    ],
+)
 def test_a_result_that_differs_fails_the_case(side, only, function, wrong, who, monkeypatch):
     monkeypatch.setattr(f"benchmarks.peers.arrays.gl.{function}", wrong)
     found = tiny(only, side())
-    (entry,) = found["not_run"]                                       # and the others go on
-    assert found["finished"] and entry["failed"] and f"{who} gives another result than numpy" in entry["reason"] and not found["small"]
+    (entry,) = found["not_run"]  # and the others go on
+    assert (
+        found["finished"]
+        and entry["failed"]
+        and f"{who} gives another result than numpy" in entry["reason"]
+        and not found["small"]
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -127,6 +157,7 @@ def test_scratch_is_what_a_call_holds_beyond_its_output():
     def call():
         scratch = np.empty(3_000_000, np.uint8)
         return scratch[:1_000_000].copy()
+
     assert 3_000_000 <= scratch_bytes(call) < 3_010_000
 
 
@@ -142,7 +173,9 @@ def test_jax_must_give_the_order_that_is_compared():
             return self.values
 
     output = Lazy()
-    call = goals_side._blocking(Contender(JAX, "fresh", lambda i: output, wait=lambda one: one.block_until_ready())).call
+    call = goals_side._blocking(
+        Contender(JAX, "fresh", lambda i: output, wait=lambda one: one.block_until_ready())
+    ).call
     output.values = np.zeros((2, 3))
     assert call(0) is output.values
     output.values = np.zeros((2, 3)).T

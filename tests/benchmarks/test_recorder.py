@@ -1,4 +1,7 @@
-"""The benchmarks as pytest-benchmark runs them: checked first, and recorded with what they are compared by.  ci/test runs them all."""
+"""The benchmarks as pytest-benchmark runs them: checked first, and recorded with what they are compared by.  ci/test
+runs them all.
+"""
+
 import json
 import os
 import pathlib
@@ -12,30 +15,60 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def run(*arguments):
     files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "benchmarks").glob("bench_*.py"))
-    command = [sys.executable, "-m", "pytest", *files, "--quick", "-q", "-m", "not gpu", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments]
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}       # this may be a worker of xdist
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *files,
+        "--quick",
+        "-q",
+        "-m",
+        "not gpu",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        *arguments,
+    ]
+    # this may be a worker of xdist
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=outside)
 
 
-@pytest.mark.parametrize(("call", "only"), [("linearize", "linearize and rank and not convert"), ("relayout_many", "mixed")])
+@pytest.mark.parametrize(
+    ("call", "only"), [("linearize", "linearize and rank and not convert"), ("relayout_many", "mixed")]
+)
 def test_a_wrong_result_fails_a_benchmark(call, only, tmp_path, monkeypatch):
     """The library is one that writes zeros."""
     (tmp_path / "broken_library.py").write_text(
         f"import gpulayout as gl\nright = gl.{call}\n"
         f"def wrong(*args, **more):\n    found = right(*args, **more)\n    (found[0] if isinstance(found, (list, tuple)) else found)[...] = 0\n"
-        f"    return found\ngl.{call} = wrong\n")
+        f"    return found\ngl.{call} = wrong\n"
+    )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     done = run("--benchmark-disable", "-p", "broken_library", "-k", only)
-    assert done.returncode == 1 and ("gives another result than numpy" in done.stdout or "assert all" in done.stdout), done.stdout
+    assert done.returncode == 1 and ("gives another result than numpy" in done.stdout or "assert all" in done.stdout), (
+        done.stdout
+    )
 
 
 def test_a_recorded_benchmark_says_what_it_is_compared_by(tmp_path):
     file = tmp_path / "recorded.json"
-    done = run("-k", "linearize and rank and 3 and int32 and not 6 and not convert and not delinearize", f"--benchmark-json={file}")
+    done = run(
+        "-k",
+        "linearize and rank and 3 and int32 and not 6 and not convert and not delinearize",
+        f"--benchmark-json={file}",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(file.read_text())["benchmarks"]
     assert [(one["group"], one["extra_info"]["contender"]) for one in found] == [
-        ("linearize rank 3 int32, warm output", "gpulayout"), ("linearize rank 3 int32, fresh output", "gpulayout"),
-        ("linearize rank 3 int32, fresh output", "numpy.ravel_multi_index")]
+        ("linearize rank 3 int32, warm output", "gpulayout"),
+        ("linearize rank 3 int32, fresh output", "gpulayout"),
+        ("linearize rank 3 int32, fresh output", "numpy.ravel_multi_index"),
+    ]
     for one in found:
-        assert one["extra_info"]["backend"] == "numpy" and one["extra_info"]["fraction_of_copy"] > 0 and one["stats"]["rounds"] == 5
+        assert (
+            one["extra_info"]["backend"] == "numpy"
+            and one["extra_info"]["fraction_of_copy"] > 0
+            and one["stats"]["rounds"] == 5
+        )

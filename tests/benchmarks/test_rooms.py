@@ -1,4 +1,7 @@
-"""Which way imports run in the benchmarks: cases, then peers, then who measures, the run and its report.  No circle, and small files."""
+"""Which way imports run in the benchmarks: cases, then peers, then who measures, the run and its report.  No circle,
+and small files.
+"""
+
 import ast
 import pathlib
 
@@ -8,7 +11,10 @@ import benchmarks
 from tests.ci.test_layers import check_sizes, circles
 
 FOLDER = pathlib.Path(benchmarks.__file__).parent
-MODULES = {".".join(path.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in FOLDER.rglob("*.py")}
+MODULES = {
+    ".".join(path.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in FOLDER.rglob("*.py")
+}
 LOWER = {"cases": {"cases"}, "peers": {"cases", "peers"}}
 
 
@@ -35,8 +41,13 @@ def test_imports_run_one_way():
     assert not [module for module, names in graph.items() if upwards(module, names)]
 
 
-@pytest.mark.parametrize(("module", "source"), [
-    ("benchmarks.cases.cpu", "from benchmarks.peers import words"), ("benchmarks.peers.words", "def f():\n    import benchmarks.numpy_side")])
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("benchmarks.cases.cpu", "from benchmarks.peers import words"),
+        ("benchmarks.peers.words", "def f():\n    import benchmarks.numpy_side"),
+    ],
+)
 def test_an_import_that_runs_backwards_is_found(module, source):
     assert upwards(module, imported(source))
 

@@ -1,4 +1,7 @@
-"""What a run of the benchmarks measures and in which order, what it leaves out when time is short, and who is refused."""
+"""What a run of the benchmarks measures and in which order, what it leaves out when time is short, and who is
+refused.
+"""
+
 import json
 import os
 import types
@@ -73,10 +76,19 @@ def test_rows_come_before_peers_that_compile(monkeypatch):
     side = Side(monkeypatch)
     found = run_all(side)
     names = [case.name for case in CASES]
-    assert side.prepared == [*(("cases", name, 0) for name in names), ("ttc", SWEEP[0].name, 0), *(("cases", name, 1) for name in names)]
+    assert side.prepared == [
+        *(("cases", name, 0) for name in names),
+        ("ttc", SWEEP[0].name, 0),
+        *(("cases", name, 1) for name in names),
+    ]
     first = found["cases"][0]
     assert [(run["contender"], run.get("against"), run.get("fraction_of_copy")) for run in first["runs"]] == [
-        ("copy", None, None), ("slow copy", None, None), (OURS, None, 0.9), ("peer", 2.0, 0.45), ("slow peer", 0.5, 1.8)]
+        ("copy", None, None),
+        ("slow copy", None, None),
+        (OURS, None, 0.9),
+        ("peer", 2.0, 0.45),
+        ("slow peer", 0.5, 1.8),
+    ]
     assert found["finished"] and not found["not_run"] and not found["peers_not_timed"] and side.closed == 1
     assert found["left_out"] == {"tiles": "not yet"} and found["peers_missing"] == {"elsewhere": "not installed"}
 
@@ -84,9 +96,15 @@ def test_rows_come_before_peers_that_compile(monkeypatch):
 def test_a_stage_whose_peers_do_not_know_the_work_is_not_timed(monkeypatch):
     side = Side(monkeypatch)
     prepare = side.prepare
-    side.prepare = lambda section, case, stage: Prepared([Contender(OURS, "warm", None)], []) if stage else prepare(section, case, stage)
+    side.prepare = lambda section, case, stage: (
+        Prepared([Contender(OURS, "warm", None)], []) if stage else prepare(section, case, stage)
+    )
     found = run_all(side)
-    assert len(side.efforts) == 4 and [len(record["runs"]) for record in found["cases"]] == [4, 4, 4] and not found["peers_refused"]
+    assert (
+        len(side.efforts) == 4
+        and [len(record["runs"]) for record in found["cases"]] == [4, 4, 4]
+        and not found["peers_refused"]
+    )
 
 
 def test_small_calls_take_more_rounds(monkeypatch):
@@ -115,7 +133,9 @@ def test_rows_that_the_time_limit_leaves_out_are_named(monkeypatch):
     found = run_all(Side(monkeypatch), time_limit=1.5)
     assert [record["case"] for record in found["cases"]] == ["f32 4x4", "f32 8x8"]
     assert not_run(found) == [
-        ("f32 16x16", "the time limit was reached", False), (SWEEP[0].name, "the time limit was reached", False)]
+        ("f32 16x16", "the time limit was reached", False),
+        (SWEEP[0].name, "the time limit was reached", False),
+    ]
 
 
 @pytest.mark.parametrize(("reason", "failed"), [("too large", False), ("ZeroDivisionError: division by zero", True)])
@@ -123,7 +143,9 @@ def test_a_case_that_does_not_fit_or_fails_leaves_the_others(reason, failed, mon
     side = Side(monkeypatch)
     why_not, prepare = side.why_not, side.prepare
     side.why_not = lambda case: "too large" if case is CASES[1] and not failed else why_not(case)
-    side.prepare = lambda section, case, stage: 1 / 0 if case is CASES[1] and not stage else prepare(section, case, stage)
+    side.prepare = lambda section, case, stage: (
+        1 / 0 if case is CASES[1] and not stage else prepare(section, case, stage)
+    )
     found = run_all(side)
     assert not_run(found) == [("f32 8x8", reason, failed)]
     assert [record["case"] for record in found["cases"]] == ["f32 4x4", "f32 16x16"]
@@ -135,7 +157,11 @@ def test_a_stage_that_fails_leaves_the_row(monkeypatch):
     side.prepare = lambda section, case, stage: 1 / 0 if stage else prepare(section, case, stage)
     found = run_all(side)
     assert len(found["cases"]) == 3 and not found["not_run"]
-    assert found["peers_refused"][0] == {"case": "f32 4x4", "peer": "slow", "reason": "ZeroDivisionError: division by zero"}
+    assert found["peers_refused"][0] == {
+        "case": "f32 4x4",
+        "peer": "slow",
+        "reason": "ZeroDivisionError: division by zero",
+    }
 
 
 def test_figures_are_in_the_file_while_the_run_goes_on(monkeypatch, tmp_path):
@@ -149,8 +175,11 @@ def test_figures_are_in_the_file_while_the_run_goes_on(monkeypatch, tmp_path):
 
 # ---- the wanted cases --------------------------------------------------------------------------------------
 
-LISTS = {"--backend numpy": [*SMALL_CASES, *CPU_CASES], "--backend numpy --ttc": [*SMALL_CASES, *CPU_CASES, *TTC_CASES],
-         "--cpu-goals": [case for cases in GoalsSide.cases.values() for case in cases]}
+LISTS = {
+    "--backend numpy": [*SMALL_CASES, *CPU_CASES],
+    "--backend numpy --ttc": [*SMALL_CASES, *CPU_CASES, *TTC_CASES],
+    "--cpu-goals": [case for cases in GoalsSide.cases.values() for case in cases],
+}
 
 
 @pytest.mark.parametrize("options", LISTS)
@@ -191,6 +220,7 @@ def test_a_case_that_fails_gives_the_exit_status_1(monkeypatch, capsys):
 
 # ---- who agrees --------------------------------------------------------------------------------------------
 
+
 @pytest.fixture
 def prepared():
     case = transpose("f32 5x7", "f32", 5, 7)
@@ -201,15 +231,20 @@ def prepared():
 def test_a_peer_that_gives_other_bytes_or_raises_is_refused(prepared):
     case, contenders, pairs = prepared
     wrong = Contender("wrong", "fresh", lambda i: pairs[0][0])
-    lazy = Contender("lazy", "warm", lambda i: pairs[0][1])                # writes nothing: the output was overwritten before
+    lazy = Contender("lazy", "warm", lambda i: pairs[0][1])  # writes nothing: the output was overwritten before
     broken = Contender("broken", "fresh", lambda i: 1 / 0)
     kept, refused = agreeing(np, case, [*contenders, wrong, lazy, broken], pairs)
     assert kept == contenders
-    assert refused == [Refused("wrong", "gives another result than numpy.copyto"), Refused("lazy", "gives another result than numpy.copyto"),
-                       Refused("broken", "ZeroDivisionError: division by zero")]
+    assert refused == [
+        Refused("wrong", "gives another result than numpy.copyto"),
+        Refused("lazy", "gives another result than numpy.copyto"),
+        Refused("broken", "ZeroDivisionError: division by zero"),
+    ]
 
 
-@pytest.mark.parametrize(("call", "error"), [(lambda i: np.zeros(35, np.float32), AssertionError), (lambda i: 1 / 0, ZeroDivisionError)])
+@pytest.mark.parametrize(
+    ("call", "error"), [(lambda i: np.zeros(35, np.float32), AssertionError), (lambda i: 1 / 0, ZeroDivisionError)]
+)
 def test_this_library_must_give_what_the_peers_give(prepared, call, error):
     case, contenders, pairs = prepared
     with pytest.raises(error):
@@ -219,7 +254,10 @@ def test_this_library_must_give_what_the_peers_give(prepared, call, error):
 def test_a_first_peer_that_fails_leaves_the_next_to_say_what_is_right(prepared):
     case, contenders, pairs = prepared
     broken = Contender("broken", "fresh", lambda i: 1 / 0)
-    assert agreeing(np, case, [broken, *contenders], pairs) == (contenders, [Refused("broken", "ZeroDivisionError: division by zero")])
+    assert agreeing(np, case, [broken, *contenders], pairs) == (
+        contenders,
+        [Refused("broken", "ZeroDivisionError: division by zero")],
+    )
     with pytest.raises(AssertionError, match="no peer at all"):
         agreeing(np, case, [broken, contenders[0]], pairs)
 
@@ -234,7 +272,10 @@ def test_an_output_that_is_still_being_made_is_awaited(prepared):
 def test_the_sweep_keeps_ours_and_the_last_peer(prepared):
     _, contenders, _ = prepared
     last = Contender("torch copy_", "warm", None)
-    assert [contender.name for contender in for_sweep([*contenders, last, Contender("other", "fresh", None)])] == [OURS, "torch copy_"]
+    assert [contender.name for contender in for_sweep([*contenders, last, Contender("other", "fresh", None)])] == [
+        OURS,
+        "torch copy_",
+    ]
 
 
 @pytest.mark.parametrize("group", ["strided", "padding", "index", "2-D", "packed"])
@@ -247,6 +288,7 @@ def test_ours_and_the_plain_way_agree_on_every_kind(group):
 
 # ---- clocks ------------------------------------------------------------------------------------------------
 
+
 def test_a_sample_has_as_many_calls_as_fill_its_time():
     durations, asked = {"quick": 1e-4, "slow": 1.0}, []
 
@@ -258,7 +300,10 @@ def test_a_sample_has_as_many_calls_as_fill_its_time():
     contenders = [Contender(name, "warm", None) for name in durations]
     samples = take_turns(contenders, lambda _: Clock(), Effort(3, 1e-2, (2, 50)), "median")
     assert [len(sample.seconds) for sample in samples] == [3, 3]
-    assert sorted(asked[4:]) == [("quick", 50)] * 3 + [("slow", 2)] * 3 and asked[:4] == [("quick", 1)] * 2 + [("slow", 1)] * 2
+    assert (
+        sorted(asked[4:]) == [("quick", 50)] * 3 + [("slow", 2)] * 3
+        and asked[:4] == [("quick", 1)] * 2 + [("slow", 1)] * 2
+    )
 
 
 def test_events_are_recorded_after_the_lead_and_around_the_calls_alone():
@@ -272,7 +317,9 @@ def test_events_are_recorded_after_the_lead_and_around_the_calls_alone():
             pass
 
     cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(Event=Event, get_elapsed_time=lambda begin, end: 6.0))
-    clock = EventClock(cupy, types.SimpleNamespace(synchronize=lambda: None), lambda calls: happened.append(f"lead of {calls}"))
+    clock = EventClock(
+        cupy, types.SimpleNamespace(synchronize=lambda: None), lambda calls: happened.append(f"lead of {calls}")
+    )
     assert clock.sample(Contender("c", "warm", lambda i: happened.append(i)), 3) == pytest.approx(2e-3)
     assert happened == ["lead of 3", "event", 0, 1, 2, "event"]
 

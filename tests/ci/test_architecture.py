@@ -1,4 +1,5 @@
 """docs/architecture.md: the files that it names are there, and no room is left out."""
+
 import pathlib
 import re
 
@@ -14,7 +15,12 @@ def missing(page):
     named = re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|md)))`", page)
     found = []
     for name in named:
-        places = [ROOT / name, ROOT / "gpulayout" / name, ROOT / "kernels" / name, *(ROOT / "gpulayout" / room / name for room in ROOMS)]
+        places = [
+            ROOT / name,
+            ROOT / "gpulayout" / name,
+            ROOT / "kernels" / name,
+            *(ROOT / "gpulayout" / room / name for room in ROOMS),
+        ]
         if "NAME" not in name and not any(place.exists() for place in places):
             found.append(name)
     return found

@@ -1,4 +1,5 @@
 """The examples of the README and of the pages in docs/ give what the pages show."""
+
 import doctest
 import pathlib
 import re
@@ -8,9 +9,14 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
-COMMANDS = [(name, *found) for name, text in PAGES.items()
-            for found in re.findall(r"^    \$ gpulayout (.+)\n((?:    .*\n|\n(?=    ))+)", text, flags=re.MULTILINE)]
+PAGES = {
+    path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+COMMANDS = [
+    (name, *found)
+    for name, text in PAGES.items()
+    for found in re.findall(r"^    \$ gpulayout (.+)\n((?:    .*\n|\n(?=    ))+)", text, flags=re.MULTILINE)
+]
 
 
 def examples(name):
@@ -40,21 +46,32 @@ def test_there_are_examples_and_a_wrong_one_fails():
     assert run(">>> 1 + 1\n3\n") == (1, 1)
 
 
-@pytest.mark.parametrize("page, command, shown", COMMANDS, ids=[f"{page}-{command.split()[0]}" for page, command, _ in COMMANDS])
+@pytest.mark.parametrize(
+    "page, command, shown", COMMANDS, ids=[f"{page}-{command.split()[0]}" for page, command, _ in COMMANDS]
+)
 def test_the_command_lines_print_what_is_shown(page, command, shown):
     arguments = [part.strip("'") for part in command.split()]
-    done = subprocess.run([sys.executable, "-m", "gpulayout", *arguments], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpulayout", *arguments], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     printed = [line.rstrip() for line in done.stdout.rstrip("\n").split("\n")]
     assert printed == [line[4:].rstrip() for line in shown.rstrip("\n").split("\n")]
 
 
 def test_the_pages_show_commands_and_name_files_that_exist():
     assert len(COMMANDS) >= 5
-    for name in [name for text in PAGES.values() for name in re.findall(r"`((?:ci|benchmarks|kernels|docs|tests)/[\w./-]+)`", text)]:
+    for name in [
+        name
+        for text in PAGES.values()
+        for name in re.findall(r"`((?:ci|benchmarks|kernels|docs|tests)/[\w./-]+)`", text)
+    ]:
         assert (ROOT / name).exists() or "NAME" in name, name
     for name, text in PAGES.items():
         for link in re.findall(r"\]\(([\w./-]+\.md)\)", text):
-            assert ((ROOT / name if name == "README.md" else ROOT / "docs" / name).parent / link).is_file(), (name, link)
+            assert ((ROOT / name if name == "README.md" else ROOT / "docs" / name).parent / link).is_file(), (
+                name,
+                link,
+            )
 
 
 def test_the_readme_is_short():

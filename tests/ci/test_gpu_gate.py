@@ -1,4 +1,5 @@
 """The pytest plugin of ci/gpu: a test that was skipped for want of a GPU fails the run."""
+
 import json
 import pathlib
 import signal
@@ -33,9 +34,29 @@ def run_gated(folder, text):
     """A pytest session of its own over one test file, with the gate; the gate's JSON too."""
     (folder / "test_gated.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs a GPU\n")
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "ci.gpu_gate", "-p", "no:cacheprovider", "--gpu-gate",
-                           folder / "found.json", "--rootdir", folder, "-c", folder / "pytest.ini", folder],
-                          cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "ci.gpu_gate",
+            "-p",
+            "no:cacheprovider",
+            "--gpu-gate",
+            folder / "found.json",
+            "--rootdir",
+            folder,
+            "-c",
+            folder / "pytest.ini",
+            folder,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     return done, json.loads((folder / "found.json").read_text())
 
 
@@ -53,7 +74,9 @@ def test_the_gpu_gate_lets_a_machine_with_one_gpu_pass(tmp_path, present, status
     done, result = run_gated(tmp_path, GATED.format(skip=False) + "\n@pytest.mark.gpu\ndef test_needs_two():" + skip)
     assert done.returncode == status, done.stdout + done.stderr
     more, none = result["skipped_for_want_of_more_gpus"], result["skipped_for_want_of_a_gpu"]
-    assert list((more if present else none).values()) == [f"needs 2 CUDA devices, there {'is 1' if present else 'are 0'}"]
+    assert list((more if present else none).values()) == [
+        f"needs 2 CUDA devices, there {'is 1' if present else 'are 0'}"
+    ]
     assert not (none if present else more)
 
 

@@ -1,4 +1,5 @@
 """ci/gpu without a GPU: its parts and their limits, dry and with stand-ins for what it calls."""
+
 import json
 import os
 import pathlib
@@ -18,8 +19,14 @@ SCRIPT = ROOT / "ci" / "gpu"
 
 
 def run_script(*arguments, **environment):
-    return subprocess.run([SCRIPT, *arguments], cwd=ROOT.parent, capture_output=True, text=True, timeout=600,
-                          env=os.environ | {"GPULAYOUT_PYTHON": sys.executable} | environment)
+    return subprocess.run(
+        [SCRIPT, *arguments],
+        cwd=ROOT.parent,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=os.environ | {"GPULAYOUT_PYTHON": sys.executable} | environment,
+    )
 
 
 def test_the_script_runs_dry_and_writes_five_files(tmp_path):
@@ -31,7 +38,13 @@ def test_the_script_runs_dry_and_writes_five_files(tmp_path):
     figures = json.loads((tmp_path / "benchmarks.json").read_text())
     assert figures["cases"] and figures["small"] and len(figures["ttc"]) == 57 and figures["finished"]
     assert not [entry for entry in figures["not_run"] if entry["failed"]]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["benchmarks.json", "log.txt", "parts.tsv", "summary.json", "tests.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "benchmarks.json",
+        "log.txt",
+        "parts.tsv",
+        "summary.json",
+        "tests.json",
+    ]
     lines = done.stdout.splitlines()
     assert lines[-1].startswith("PASSED") and any(line.startswith("TTC f32, 57 transpositions|") for line in lines)
 
@@ -39,7 +52,7 @@ def test_the_script_runs_dry_and_writes_five_files(tmp_path):
 def test_one_part_gets_all_the_time(tmp_path):
     done = run_script("--dry-run", "--part", "tests", "--seconds", "300", OUT=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    part, = json.loads((tmp_path / "summary.json").read_text())["parts"]
+    (part,) = json.loads((tmp_path / "summary.json").read_text())["parts"]
     assert part["name"] == "tests" and 280 <= part["limit"] <= 290 and "no benchmark figures" not in done.stdout
 
 
@@ -48,9 +61,11 @@ def test_a_part_that_takes_too_long_is_ended_and_the_table_still_comes(tmp_path)
     slow = tmp_path / "python"
     slow.write_text(f'#!/bin/sh\ncase "$*" in "-m pytest"*) exec sleep 100;; *) exec {sys.executable} "$@";; esac\n')
     slow.chmod(0o755)
-    done = run_script("--dry-run", "--part", "tests", "--seconds", "12", OUT=str(tmp_path / "out"), GPULAYOUT_PYTHON=str(slow))
+    done = run_script(
+        "--dry-run", "--part", "tests", "--seconds", "12", OUT=str(tmp_path / "out"), GPULAYOUT_PYTHON=str(slow)
+    )
     assert done.returncode == 1 and time.monotonic() - begin < 60
-    part, = json.loads((tmp_path / "out" / "summary.json").read_text())["parts"]
+    (part,) = json.loads((tmp_path / "out" / "summary.json").read_text())["parts"]
     assert (part["result"], part["remark"]) == ("out of time", "no result was written")
     assert done.stdout.splitlines()[-1].startswith("FAILED")
 
@@ -66,16 +81,27 @@ case "$*" in *racecheck*) echo "RACECHECK SUMMARY: 1 hazard"; exit 9;; esac
 
 @pytest.fixture
 def stubs(tmp_path):
-    """run(*arguments) -> (result, parts, what was called), on a machine where a GPU seems to work and a race is found."""
+    """run(*arguments) -> (result, parts, what was called), on a machine where a GPU seems to work and a race is
+    found.
+    """
     called = tmp_path / "called"
     for name, text in (("python", PYTHON_STUB), ("compute-sanitizer", SANITIZER_STUB)):
         (tmp_path / name).write_text(text.format(python=sys.executable, called=called))
         (tmp_path / name).chmod(0o755)
 
     def run(*arguments):
-        done = run_script(*arguments, OUT=str(tmp_path / "out"), GPULAYOUT_PYTHON=str(tmp_path / "python"),
-                          PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-        return done, json.loads((tmp_path / "out" / "summary.json").read_text())["parts"], called.read_text().splitlines()
+        done = run_script(
+            *arguments,
+            OUT=str(tmp_path / "out"),
+            GPULAYOUT_PYTHON=str(tmp_path / "python"),
+            PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        )
+        return (
+            done,
+            json.loads((tmp_path / "out" / "summary.json").read_text())["parts"],
+            called.read_text().splitlines(),
+        )
+
     return run
 
 
@@ -83,20 +109,33 @@ def test_a_whole_run_goes_through_all_parts_though_one_fails(stubs):
     done, parts, called = stubs()
     assert done.returncode == 1 and done.stdout.splitlines()[-1].startswith("FAILED")
     assert [(part["name"], part["limit"], part["status"]) for part in parts[:-1]] == [
-        ("tests", 210, 0), ("launches", 40, 0), ("memcheck", 50, 0), ("racecheck", 50, 9), ("initcheck", 50, 0)]
+        ("tests", 210, 0),
+        ("launches", 40, 0),
+        ("memcheck", 50, 0),
+        ("racecheck", 50, 9),
+        ("initcheck", 50, 0),
+    ]
     assert parts[3]["result"] == "failed (9)" and parts[3]["remark"] == "RACECHECK SUMMARY: 1 hazard"
     assert parts[-1]["name"] == "benchmarks" and 480 < parts[-1]["limit"] <= 510
     assert called[0].startswith("-m pytest -p ci.gpu_gate --gpu-gate ") and "--gpu-gate-optional" not in called[0]
     assert called[1] == "ci/small_launches.py --backend cupy"
     assert [re.sub(r"/\S*/python", "python", line) for line in called[2:5]] == [
-        f"sanitizer --tool {tool} --error-exitcode 9 python ci/small_launches.py --backend cupy" for tool in ("memcheck", "racecheck", "initcheck")]
-    assert called[5].startswith("-m benchmarks --json ") and called[5].endswith(f"--backend cupy --time-limit {parts[-1]['limit'] - 30}")
+        f"sanitizer --tool {tool} --error-exitcode 9 python ci/small_launches.py --backend cupy"
+        for tool in ("memcheck", "racecheck", "initcheck")
+    ]
+    assert called[5].startswith("-m benchmarks --json ") and called[5].endswith(
+        f"--backend cupy --time-limit {parts[-1]['limit'] - 30}"
+    )
     assert len(called) == 6
 
 
 def test_a_part_of_its_own_has_the_time_of_all(stubs):
     _, parts, called = stubs("--part", "benchmarks", "--full", "--seconds", "570")
-    assert [part["name"] for part in parts] == ["benchmarks"] and 550 < parts[0]["limit"] <= 560 and called[-1].endswith(" --full")
+    assert (
+        [part["name"] for part in parts] == ["benchmarks"]
+        and 550 < parts[0]["limit"] <= 560
+        and called[-1].endswith(" --full")
+    )
     _, parts, _ = stubs("--part", "sanitizers")
     assert [part["name"] for part in parts] == ["launches", "memcheck", "racecheck", "initcheck"]
     assert [part["limit"] > limit for part, limit in zip(parts, (490, 160, 240, 490))] == [True] * 4
@@ -117,14 +156,22 @@ def test_wrong_usage(arguments):
 
 def test_the_limits_of_a_whole_run_leave_time_for_benchmarks():
     text = SCRIPT.read_text()
-    total, tests, launches, sanitizer = (int(re.search(pattern, text).group(1)) for pattern in (
-        r"seconds=(\d+)", r"part tests \"\$\(limit (\d+)\)", r"part launches \"\$\(limit (\d+)\)\" \"\$python\" ci/small_launches.py --backend cupy",
-        r"limit \$\(\((\d+) \* rest\)\)"))
+    total, tests, launches, sanitizer = (
+        int(re.search(pattern, text).group(1))
+        for pattern in (
+            r"seconds=(\d+)",
+            r"part tests \"\$\(limit (\d+)\)",
+            r"part launches \"\$\(limit (\d+)\)\" \"\$python\" ci/small_launches.py --backend cupy",
+            r"limit \$\(\((\d+) \* rest\)\)",
+        )
+    )
     assert total < 9 * 60 and total - tests - launches - 3 * sanitizer >= 110
 
 
 def seconds_for(case, fractions, rounds, sample_seconds, most):
-    """A generous estimate for contenders at these fractions of 4.3 TB/s: samples, what comes before them, and the check."""
+    """A generous estimate for contenders at these fractions of 4.3 TB/s: samples, what comes before them, and the
+    check.
+    """
     found = 0.05 + 30 * case.bytes_allocated / 4.3e12
     for fraction in fractions:
         once = (case.bytes_moved / 4.3e12 + 2e-6) / fraction
@@ -134,7 +181,8 @@ def seconds_for(case, fractions, rounds, sample_seconds, most):
 
 
 def test_the_rows_fit_into_what_the_slowest_tests_leave():
-    # Two ceilings, ours twice, CuPy twice, PyTorch twice; in the long list ours and PyTorch's copy_.  Compiling and importing take 25.
+    # Two ceilings, ours twice, CuPy twice, PyTorch twice; in the long list ours and PyTorch's copy_.  Compiling and
+    # importing take 25.
     rows = sum(seconds_for(case, (1, 1, 0.7, 0.7, 0.07, 0.07, 0.15, 0.15), 5, 8e-3, 50) for case in GPU_CASES)
     sweep = sum(seconds_for(case, (1, 1, 0.7, 0.2), 5, 8e-3, 50) for case in TTC_CASES)
     assert 25 + rows + sweep < 110

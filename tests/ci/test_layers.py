@@ -1,4 +1,5 @@
 """The shape of the source: which way imports run, what importing costs, and how large a file and a function may be."""
+
 import ast
 import pathlib
 import subprocess
@@ -10,15 +11,23 @@ import gpulayout
 
 PACKAGE = pathlib.Path(gpulayout.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-MODULES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES
+}
 
 # Every room, and the rooms whose modules its own may import.  "" is the package itself, with its few files.
 ROOMS = {
-    "layout": (), "xla": ("layout",), "memory": ("layout",), "moves": ("layout", "memory"),
-    "cpu": ("layout", "memory", "moves"), "gpu": ("layout", "memory", "moves"),
+    "layout": (),
+    "xla": ("layout",),
+    "memory": ("layout",),
+    "moves": ("layout", "memory"),
+    "cpu": ("layout", "memory", "moves"),
+    "gpu": ("layout", "memory", "moves"),
     "api": ("version", "layout", "memory", "moves", "cpu", "gpu"),
     "cli": ("version", "layout", "xla", "memory", "moves", "cpu", "gpu", "api"),
-    "version": (), "__main__": ("cli",), "": ("version", "layout", "xla", "api"),
+    "version": (),
+    "__main__": ("cli",),
+    "": ("version", "layout", "xla", "api"),
 }
 FILE_LINES = 500
 FUNCTION_LINES = 45
@@ -47,8 +56,11 @@ def imports(tree, module=""):
 
 def check_imports(module, source):
     """The modules that `module` may not import, among those it does."""
-    return [imported for imported in imports(ast.parse(source), module)
-            if imported.split(".")[0] == "gpulayout" and room(imported) not in (room(module), *ROOMS[room(module)])]
+    return [
+        imported
+        for imported in imports(ast.parse(source), module)
+        if imported.split(".")[0] == "gpulayout" and room(imported) not in (room(module), *ROOMS[room(module)])
+    ]
 
 
 def check_cupy(module, source):
@@ -57,17 +69,28 @@ def check_cupy(module, source):
 
 
 def check_calls(module, source):
-    """Names that run text or read foreign objects, as calls and as imports; methods such as `re.compile` are no such thing."""
+    """Names that run text or read foreign objects, as calls and as imports; methods such as `re.compile` are no such
+    thing.
+    """
     tree = ast.parse(source)
     called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    return ([name for name in called if name in EXECUTES_TEXT] +
-            [name for name in imports(tree, module) if name.split(".")[0] in READS_OBJECTS] +
-            [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "allow_pickle"
-             and not (isinstance(node.value, ast.Constant) and node.value.value is False)])
+    return (
+        [name for name in called if name in EXECUTES_TEXT]
+        + [name for name in imports(tree, module) if name.split(".")[0] in READS_OBJECTS]
+        + [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.keyword)
+            and node.arg == "allow_pickle"
+            and not (isinstance(node.value, ast.Constant) and node.value.value is False)
+        ]
+    )
 
 
 def check_sizes(module, source):
-    """Files that are too long, and functions with too many lines of code: docstrings, comments and blanks do not count."""
+    """Files that are too long, and functions with too many lines of code: docstrings, comments and blanks do not
+    count.
+    """
     tree, lines = ast.parse(source), source.splitlines()
     found = [] if len(lines) <= FILE_LINES else [f"{module} has {len(lines)} lines"]
     for node in ast.walk(tree):
@@ -76,7 +99,11 @@ def check_sizes(module, source):
             first = node.body[0]
             if ast.get_docstring(node) is not None:
                 numbers -= set(range(first.lineno, first.end_lineno + 1))
-            code = [number for number in numbers if lines[number - 1].strip() and not lines[number - 1].strip().startswith("#")]
+            code = [
+                number
+                for number in numbers
+                if lines[number - 1].strip() and not lines[number - 1].strip().startswith("#")
+            ]
             if len(code) > FUNCTION_LINES:
                 found.append(f"{module}: {node.name} has {len(code)} lines of code")
     return found
@@ -85,14 +112,22 @@ def check_sizes(module, source):
 def check_docstrings(module, source):
     """A module and its public functions and classes say what they are; tests of a package's `__init__` are its own."""
     tree = ast.parse(source)
-    public = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")]
+    public = [
+        node
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
+    ]
     missing = [node.name for node in public if ast.get_docstring(node) is None]
     return missing + ([module] if tree.body and ast.get_docstring(tree) is None else [])
 
 
-CHECKS = {"imports run one way": check_imports, "CuPy is imported in one place": check_cupy,
-          "no text is run and no object is unpickled": check_calls, "files and functions stay small": check_sizes,
-          "public names have docstrings": check_docstrings}
+CHECKS = {
+    "imports run one way": check_imports,
+    "CuPy is imported in one place": check_cupy,
+    "no text is run and no object is unpickled": check_calls,
+    "files and functions stay small": check_sizes,
+    "public names have docstrings": check_docstrings,
+}
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -118,52 +153,80 @@ def circles(graph):
 
 
 def test_no_module_imports_itself_through_others():
-    graph = {module: {name for name in imports(ast.parse(path.read_text()), module) if name in MODULES} for module, path in MODULES.items()}
+    graph = {
+        module: {name for name in imports(ast.parse(path.read_text()), module) if name in MODULES}
+        for module, path in MODULES.items()
+    }
     assert circles(graph) == []
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
 
 
-@pytest.mark.parametrize("check, module, source", [
-    ("imports run one way", "gpulayout.layout.shape", "from gpulayout.moves import move"),
-    ("imports run one way", "gpulayout.layout.shape", "import gpulayout"),
-    ("imports run one way", "gpulayout.moves.move", "def f():\n    from gpulayout.api.backends import host_backend"),
-    ("imports run one way", "gpulayout.api.arrays", "import gpulayout.cli.main"),
-    ("imports run one way", "gpulayout.api.explain", "from gpulayout.xla.bitcast import is_bitcast"),
-    ("imports run one way", "gpulayout.moves.index_program", "from gpulayout.gpu import parameters"),
-    ("imports run one way", "gpulayout.cpu.plan", "import gpulayout.gpu.launch"),
-    ("imports run one way", "gpulayout.api.config", "from gpulayout.cli.main import main"),
-    ("imports run one way", "gpulayout.cli.main", "from gpulayout import Shape"),
-    ("CuPy is imported in one place", "gpulayout.api.backends", "def f():\n    import cupy.cuda"),
-    ("CuPy is imported in one place", "gpulayout.layout.shape", "from cupyx import profiler"),
-    ("no text is run and no object is unpickled", "gpulayout.layout.text", "eval('1')"),
-    ("no text is run and no object is unpickled", "gpulayout.layout.text", "import pickle"),
-    ("no text is run and no object is unpickled", "gpulayout.cli.files", "np.load(path, allow_pickle=True)"),
-    ("files and functions stay small", "gpulayout.layout.text", "\n" * 501),
-    ("files and functions stay small", "gpulayout.layout.text", "def f():\n" + "    x = 1\n" * 45),
-    ("public names have docstrings", "gpulayout.layout.text", '"""Text."""\ndef parse():\n    pass'),
-    ("public names have docstrings", "gpulayout.layout.text", "x = 1"),
-])
+@pytest.mark.parametrize(
+    "check, module, source",
+    [
+        ("imports run one way", "gpulayout.layout.shape", "from gpulayout.moves import move"),
+        ("imports run one way", "gpulayout.layout.shape", "import gpulayout"),
+        (
+            "imports run one way",
+            "gpulayout.moves.move",
+            "def f():\n    from gpulayout.api.backends import host_backend",
+        ),
+        ("imports run one way", "gpulayout.api.arrays", "import gpulayout.cli.main"),
+        ("imports run one way", "gpulayout.api.explain", "from gpulayout.xla.bitcast import is_bitcast"),
+        ("imports run one way", "gpulayout.moves.index_program", "from gpulayout.gpu import parameters"),
+        ("imports run one way", "gpulayout.cpu.plan", "import gpulayout.gpu.launch"),
+        ("imports run one way", "gpulayout.api.config", "from gpulayout.cli.main import main"),
+        ("imports run one way", "gpulayout.cli.main", "from gpulayout import Shape"),
+        ("CuPy is imported in one place", "gpulayout.api.backends", "def f():\n    import cupy.cuda"),
+        ("CuPy is imported in one place", "gpulayout.layout.shape", "from cupyx import profiler"),
+        ("no text is run and no object is unpickled", "gpulayout.layout.text", "eval('1')"),
+        ("no text is run and no object is unpickled", "gpulayout.layout.text", "import pickle"),
+        ("no text is run and no object is unpickled", "gpulayout.cli.files", "np.load(path, allow_pickle=True)"),
+        ("files and functions stay small", "gpulayout.layout.text", "\n" * 501),
+        ("files and functions stay small", "gpulayout.layout.text", "def f():\n" + "    x = 1\n" * 45),
+        ("public names have docstrings", "gpulayout.layout.text", '"""Text."""\ndef parse():\n    pass'),
+        ("public names have docstrings", "gpulayout.layout.text", "x = 1"),
+    ],
+)
 def test_a_broken_file_is_found(check, module, source):
     assert CHECKS[check](module, source)
 
 
-@pytest.mark.parametrize("check, module, source", [
-    ("imports run one way", "gpulayout.cli.main", "from gpulayout.api import config\nfrom gpulayout.layout.shape import Shape"),
-    ("imports run one way", "gpulayout", "from gpulayout.api.relayout import plan"),
-    ("CuPy is imported in one place", MAY_IMPORT_CUPY, "import cupy"),
-    ("no text is run and no object is unpickled", "gpulayout.layout.text", "re.compile('a')\nnp.load(f, allow_pickle=False)"),
-    ("files and functions stay small", "gpulayout.layout.text", "def f():\n    '''" + "\n" * 60 + "'''\n" + "    # why\n" * 60),
-])
+@pytest.mark.parametrize(
+    "check, module, source",
+    [
+        (
+            "imports run one way",
+            "gpulayout.cli.main",
+            "from gpulayout.api import config\nfrom gpulayout.layout.shape import Shape",
+        ),
+        ("imports run one way", "gpulayout", "from gpulayout.api.relayout import plan"),
+        ("CuPy is imported in one place", MAY_IMPORT_CUPY, "import cupy"),
+        (
+            "no text is run and no object is unpickled",
+            "gpulayout.layout.text",
+            "re.compile('a')\nnp.load(f, allow_pickle=False)",
+        ),
+        (
+            "files and functions stay small",
+            "gpulayout.layout.text",
+            "def f():\n    '''" + "\n" * 60 + "'''\n" + "    # why\n" * 60,
+        ),
+    ],
+)
 def test_a_proper_file_is_let_through(check, module, source):
     assert not CHECKS[check](module, source)
 
 
 # ---- what importing loads ------------------------------------------------------------------------
 
+
 def loaded_by(statement):
     """Top-level names of the modules that a statement loads into a fresh interpreter."""
     script = f"import sys; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True, cwd=PACKAGE.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True, cwd=PACKAGE.parent
+    )
     return {name.split(".")[0] for name in done.stdout.split()}
 
 
@@ -175,8 +238,10 @@ def test_importing_the_library_loads_numpy_and_ml_dtypes_alone():
 
 
 def test_using_the_library_on_numpy_arrays_loads_nothing_else():
-    statement = ("import numpy, gpulayout; gpulayout.relayout(numpy.zeros(6, 'f4'), 'f32[2,3]', 'f32[2,3]{0,1}'); "
-                 "gpulayout.linearize(numpy.zeros((2, 4), int), 'f32[2,3]'); gpulayout.plan('f32[2,3]', 'f32[2,3]').explain()")
+    statement = (
+        "import numpy, gpulayout; gpulayout.relayout(numpy.zeros(6, 'f4'), 'f32[2,3]', 'f32[2,3]{0,1}'); "
+        "gpulayout.linearize(numpy.zeros((2, 4), int), 'f32[2,3]'); gpulayout.plan('f32[2,3]', 'f32[2,3]').explain()"
+    )
     assert not loaded_by(statement) & {"cupy", "cupyx", "click", "rich", "torch", "jax"}
 
 

@@ -1,4 +1,7 @@
-"""docs/run-on-your-gpu.ipynb: its cells, run as they are in a folder of their own, up to the probe that finds no device."""
+"""docs/run-on-your-gpu.ipynb: its cells, run as they are in a folder of their own, up to the probe that finds no
+device.
+"""
+
 import contextlib
 import io
 import json
@@ -26,7 +29,11 @@ def run_cells(cells, names):
 
 def test_it_is_a_notebook_without_outputs():
     assert NOTEBOOK["nbformat"] == 4 and len(CELLS) == 3
-    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code")
+    assert all(
+        not cell["outputs"] and cell["execution_count"] is None
+        for cell in NOTEBOOK["cells"]
+        if cell["cell_type"] == "code"
+    )
     assert len({cell["id"] for cell in NOTEBOOK["cells"]}) == len(NOTEBOOK["cells"])
 
 
@@ -56,6 +63,7 @@ def clone(tmp_path):
 @pytest.mark.skipif(gpu_problem() is None, reason="a GPU works here, so everything would run")
 def test_the_cells_run_up_to_the_probe_that_finds_no_device(tmp_path, monkeypatch, clone):
     import sys
+
     here = tmp_path / "notebook"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -68,4 +76,6 @@ def test_the_cells_run_up_to_the_probe_that_finds_no_device(tmp_path, monkeypatc
     results = here / "gpulayout" / "gpu-results"
     (results / "summary.json").write_text('{"passed": true}')
     said = run_cells(CELLS[2:], names)
-    assert said.startswith("written to ") and json.loads((here / "gpu-results.json").read_text()) == {"summary": {"passed": True}}
+    assert said.startswith("written to ") and json.loads((here / "gpu-results.json").read_text()) == {
+        "summary": {"passed": True}
+    }

@@ -1,4 +1,5 @@
 """What is shipped, and that the scripts in ci/ are sound; ci/check_wheel builds and installs for real."""
+
 import os
 import pathlib
 import re
@@ -9,7 +10,9 @@ import pytest
 import gpulayout
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPTS = sorted(path for folder in ("ci", ".ci") for path in (ROOT / folder).glob("*") if path.is_file() and not path.suffix)
+SCRIPTS = sorted(
+    path for folder in ("ci", ".ci") for path in (ROOT / folder).glob("*") if path.is_file() and not path.suffix
+)
 
 
 def test_every_package_is_listed_for_the_wheel():

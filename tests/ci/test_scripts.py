@@ -1,4 +1,5 @@
 """ci/test and ci/real_cupy: what they call, what they leave out, and when that is a failure."""
+
 import os
 import pathlib
 import re
@@ -9,7 +10,7 @@ import sys
 import pytest
 
 CI = pathlib.Path(__file__).resolve().parents[2] / "ci"
-STUB = "#!/bin/sh\necho \"{name} $*\"\nexit {status}\n"
+STUB = '#!/bin/sh\necho "{name} $*"\nexit {status}\n'
 
 
 def write(path, text):
@@ -19,7 +20,9 @@ def write(path, text):
 
 @pytest.fixture
 def run_ci_test(tmp_path):
-    """run(*arguments, tests=0, wheel=0, cupy=0) -> (status, lines), of ci/test among scripts that only say how they are called."""
+    """run(*arguments, tests=0, wheel=0, cupy=0) -> (status, lines), of ci/test among scripts that only say how they are
+    called.
+    """
     (tmp_path / "ci").mkdir()
     shutil.copy(CI / "test", tmp_path / "ci" / "test")
 
@@ -30,14 +33,20 @@ def run_ci_test(tmp_path):
         write(tmp_path / "ci" / "real_cupy", STUB.format(name="real_cupy", status=cupy))
         done = subprocess.run([tmp_path / "ci" / "test", *arguments], capture_output=True, text=True, timeout=60)
         return done.returncode, done.stdout.splitlines()
+
     return run
 
 
 def test_one_command_runs_the_suite_the_wheel_check_and_the_real_cupy(run_ci_test):
     status, lines = run_ci_test()
     assert status == 0
-    assert {"check_wheel ", "real_cupy --quick"} <= set(lines) and any(line.startswith("python -m pytest") for line in lines)
-    assert any(line.startswith("python -m pytest benchmarks/bench_") and "--quick --benchmark-disable" in line for line in lines)
+    assert {"check_wheel ", "real_cupy --quick"} <= set(lines) and any(
+        line.startswith("python -m pytest") for line in lines
+    )
+    assert any(
+        line.startswith("python -m pytest benchmarks/bench_") and "--quick --benchmark-disable" in line
+        for line in lines
+    )
     left_out = [line for line in lines if line.startswith("ci/test: left out: ")]
     assert len(left_out) == 2 and "ci/test --all" in left_out[0] and "ci/gpu" in left_out[1]
 
@@ -46,7 +55,11 @@ def test_all_runs_every_version_of_cupy(run_ci_test):
     status, lines = run_ci_test("--all")
     assert status == 0 and "check_wheel " in lines
     assert [line for line in lines if line.startswith("real_cupy")] == [
-        "real_cupy ", "real_cupy --cuda 12", "real_cupy --cupy lowest", "real_cupy --cuda 12 --cupy lowest"]
+        "real_cupy ",
+        "real_cupy --cuda 12",
+        "real_cupy --cupy lowest",
+        "real_cupy --cuda 12 --cupy lowest",
+    ]
 
 
 def test_arguments_go_to_pytest_alone(run_ci_test):
@@ -72,11 +85,17 @@ def test_a_machine_that_cannot_run_the_real_cupy_passes_and_is_told_so(run_ci_te
     assert status == 0 and "ci/test: left out: ci/real_cupy --quick: this machine cannot run it, see above" in lines
 
 
-# ---- ci/real_cupy ------------------------------------------------------------------------------------------------------
+# ---- ci/real_cupy ----------------------------------------------------------------------------------------------------
+
 
 def real_cupy(*arguments, **environment):
-    return subprocess.run([CI / "real_cupy", *arguments], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "CI": "", **environment})
+    return subprocess.run(
+        [CI / "real_cupy", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "CI": "", **environment},
+    )
 
 
 def test_another_system_is_left_out_with_the_reason(tmp_path):
@@ -91,10 +110,15 @@ def test_no_compiler_is_left_out_with_the_reason():
     assert done.returncode == 77 and done.stderr.endswith("no C++ compiler: no-such-compiler is not on the PATH\n")
 
 
-@pytest.mark.skipif(shutil.which("g++") is None or os.uname()[::4] != ("Linux", "x86_64"), reason="the script ends before this")
+@pytest.mark.skipif(
+    shutil.which("g++") is None or os.uname()[::4] != ("Linux", "x86_64"), reason="the script ends before this"
+)
 @pytest.mark.parametrize("ci, status", [("", 77), ("true", 1)])
 def test_no_network_is_left_out_but_a_failure_in_continuous_integration(tmp_path, ci, status):
-    write(tmp_path / "python", "#!/bin/sh\ncase \"$*\" in -m*) echo 'ERROR: No matching distribution found'; exit 1;; esac\n")
+    write(
+        tmp_path / "python",
+        "#!/bin/sh\ncase \"$*\" in -m*) echo 'ERROR: No matching distribution found'; exit 1;; esac\n",
+    )
     done = real_cupy(GPULAYOUT_CUPY_VENV=str(tmp_path / "venv"), PYTHON=str(tmp_path / "python"), CI=ci)
     assert done.returncode == status, done.stderr
     assert done.stderr.endswith("CuPy cannot be installed: ERROR: No matching distribution found\n")
@@ -117,8 +141,13 @@ def test_wrong_usage(arguments):
 
 
 def test_host_calls_prints_every_call_beside_the_nearest_one():
-    done = subprocess.run([sys.executable, CI / "host_calls.py", "--backend", "numpy", "--rounds", "3", "--calls", "2"], capture_output=True,
-                          text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(CI.parent)})
+    done = subprocess.run(
+        [sys.executable, CI / "host_calls.py", "--backend", "numpy", "--rounds", "3", "--calls", "2"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(CI.parent)},
+    )
     assert done.returncode == 0, done.stderr
     title, head, *rows = done.stdout.splitlines()
     assert "medians of 3 rounds of 2 calls" in title and "nearest of numpy" in head
@@ -133,7 +162,12 @@ def test_an_environment_behind_a_link_is_not_emptied(tmp_path):
     for name in ("pyvenv.cfg", "gpulayout.stamp", "kept"):
         (other / name).touch()
     (tmp_path / "link").symlink_to(other)
-    done = subprocess.run([CI / "venv"], capture_output=True, text=True, timeout=60,
-                          env={**os.environ, "GPULAYOUT_VENV": str(tmp_path / "link"), "GPULAYOUT_PYTHON": ""})
+    done = subprocess.run(
+        [CI / "venv"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "GPULAYOUT_VENV": str(tmp_path / "link"), "GPULAYOUT_PYTHON": ""},
+    )
     assert done.returncode == 1 and "link is a link: remove it" in done.stderr
     assert (other / "kept").exists()

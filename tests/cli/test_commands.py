@@ -1,4 +1,5 @@
 """The command line: what every command prints, its exit codes, and that hostile input ends in one line."""
+
 import json
 import os
 import subprocess
@@ -20,11 +21,17 @@ COMMANDS = sorted(commands.commands)
 
 
 def process(*args: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "gpulayout", *args], capture_output=True, text=True, timeout=60,
-                          env={**os.environ, **environment})
+    return subprocess.run(
+        [sys.executable, "-m", "gpulayout", *args],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
 
 
 # ---- the whole ------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_every_command_has_examples_and_fits_100_columns(command):
@@ -47,9 +54,21 @@ def test_the_version_is_the_packages():
     assert run("--version").stdout == f"gpulayout {gl.__version__}\n"
 
 
-@pytest.mark.parametrize("args", [
-    ["nonsense"], ["show"], ["show", PADDED, "--nonsense"], ["index", PADDED], ["index", PADDED, "1;2"],
-    ["index", PADDED, "--linear", "1,2"], ["explain", PADDED], ["index", PADDED, "9" * 5000], ["show", "f32[2"], ["explain", PADDED, "{0,0}"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["nonsense"],
+        ["show"],
+        ["show", PADDED, "--nonsense"],
+        ["index", PADDED],
+        ["index", PADDED, "1;2"],
+        ["index", PADDED, "--linear", "1,2"],
+        ["explain", PADDED],
+        ["index", PADDED, "9" * 5000],
+        ["show", "f32[2"],
+        ["explain", PADDED, "{0,0}"],
+    ],
+)
 def test_a_command_written_wrongly_exits_with_2(args):
     assert run(*args, code=2).stderr.startswith("Usage: gpulayout")
 
@@ -82,8 +101,14 @@ def test_a_reader_that_goes_away_is_no_traceback():
 @pytest.mark.parametrize("args", [["show", PADDED], ["--help"], ["--version"], ["info", "--json"]])
 def test_a_full_standard_output_is_one_line_and_no_traceback(args, unbuffered):
     with open("/dev/full", "w") as full:
-        result = subprocess.run([sys.executable, "-m", "gpulayout", *args], stdout=full, stderr=subprocess.PIPE, text=True,
-                                timeout=60, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+        result = subprocess.run(
+            [sys.executable, "-m", "gpulayout", *args],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
     assert result.returncode == 1 and result.stderr.startswith("gpulayout: error: ")
     assert result.stderr.endswith("No space left on device\n") and result.stderr.count("\n") == 1
 
@@ -93,10 +118,16 @@ def test_the_library_is_imported_without_click_and_rich():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
-@pytest.mark.parametrize("error, message", [
-    (MemoryError(), "not enough memory"),
-    (OSError(28, "No space left on device", "x\x1b.npy"), r"x\x1b.npy: No space left on device"),
-    (gl.BackendUnavailable("no GPU"), "no GPU"), (BufferError("too small"), "too small"), (gl.LayoutError("a\nb"), r"a\nb")])
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (MemoryError(), "not enough memory"),
+        (OSError(28, "No space left on device", "x\x1b.npy"), r"x\x1b.npy: No space left on device"),
+        (gl.BackendUnavailable("no GPU"), "no GPU"),
+        (BufferError("too small"), "too small"),
+        (gl.LayoutError("a\nb"), r"a\nb"),
+    ],
+)
 def test_what_the_library_and_the_system_refuse_is_one_line(error, message, monkeypatch):
     def broken(*_):
         raise error
@@ -121,33 +152,54 @@ def test_printable_keeps_letters_and_escapes_the_rest():
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
 def test_hostile_shapes_end_in_one_printable_line(text):
-    for args in (["show", text], ["index", text, "0"], ["explain", text, PADDED], ["explain", PADDED, text], ["show", text, "--json"]):
+    for args in (
+        ["show", text],
+        ["index", text, "0"],
+        ["explain", text, PADDED],
+        ["explain", PADDED, text],
+        ["show", text, "--json"],
+    ):
         message = refusal(*args)
         assert message.startswith("Invalid value for '") and len(message) < 1000 and all(map(str.isprintable, message))
 
 
 # ---- show, index, explain, info -------------------------------------------------------------------------------
 
+
 def test_show_says_what_the_layout_means():
     text = run("show", "f32[2,3]{0,1:PD(3,5)PV(lowest)}").stdout
-    for line in ("element type  f32 (float32), 4 bytes",
-                 "order         y varies fastest, then x; major to minor: x, y (ascending, column-major)",
-                 "elements      6", "buffer        15 places, 60 bytes", "padding       9 places, 36 bytes, 60.0% of the buffer",
-                 "pad value     lowest (-inf), bytes 00 00 80 ff", "y 0│  0│  3│  6│░░9│░12│"):
+    for line in (
+        "element type  f32 (float32), 4 bytes",
+        "order         y varies fastest, then x; major to minor: x, y (ascending, column-major)",
+        "elements      6",
+        "buffer        15 places, 60 bytes",
+        "padding       9 places, 36 bytes, 60.0% of the buffer",
+        "pad value     lowest (-inf), bytes 00 00 80 ff",
+        "y 0│  0│  3│  6│░░9│░12│",
+    ):
         assert line in text
     assert max(map(len, text.splitlines())) <= 88
 
 
 def test_a_shape_without_sizes_is_one_line():
-    for args in (["show", "f32[2,?]"], ["show", "f32[2,?]", "--json"], ["index", "f32[2,?]", "0,0"], ["explain", "f32[2,?]", "f32[2,?]{0,1}"]):
+    for args in (
+        ["show", "f32[2,?]"],
+        ["show", "f32[2,?]", "--json"],
+        ["index", "f32[2,?]", "0,0"],
+        ["explain", "f32[2,?]", "f32[2,?]{0,1}"],
+    ):
         assert failure(*args) == "dimensions (2, UNBOUNDED) have no size for f32[2,?]{1,0}: dimension 1 is unbounded"
 
 
 def test_show_draws_tiles_and_packed_elements():
     text = run("show", "f32[3,5]{1,0:T(2,2)}").stdout
     assert "width before tiles" in text and "width in memory" not in text
-    for line in ("tiles         (2,2): memory is 2 x 3 x 2 x 2 places", "padding       9 places, 36 bytes, 37.5% of the buffer",
-                 "y 0│  0│  1│  4│  5│  8│", "│0,0│0,1│1,0│1,1│0,2│0,3│1,2│1,3│0,4│░░░│1,4│░░░│2,0│2,1│░░░│░░░│2,2│2,3│░░░│░░░│"):
+    for line in (
+        "tiles         (2,2): memory is 2 x 3 x 2 x 2 places",
+        "padding       9 places, 36 bytes, 37.5% of the buffer",
+        "y 0│  0│  1│  4│  5│  8│",
+        "│0,0│0,1│1,0│1,1│0,2│0,3│1,2│1,3│0,4│░░░│1,4│░░░│2,0│2,1│░░░│░░░│2,2│2,3│░░░│░░░│",
+    ):
         assert line in text
     found = json.loads(run("show", "s4[3]{0:T(*,2)L(5)E(4)}", "--json").stdout)
     assert found["tiles"] == [["*", 2]] and found["strides"] is found["byte_strides"] is None
@@ -155,16 +207,25 @@ def test_show_draws_tiles_and_packed_elements():
     assert "s4 (int4), 4 bits, packed" in run("show", "s4[3]{0:E(4)}").stdout
 
 
-@pytest.mark.parametrize("shape, line", [
-    ("f32[<=3,<=5]{1,0:S(5)}", "dynamic sizes y is at most 3, x is at most 5\nmemory space  5\n"),
-    ("s8[3,5]{1,0:E(4)}", "never moved   element_size_in_bits 4 is not a storage size of s8"),
-    ("f32[3,5]{1,0:T(2,4)}", "Place of every element; padding is hatched:\n"), ("f32[3,5]{1,0:T(2,4)}", "│░░9│"),
-    ("f32[3,5]{1,0:T(*,4)}", "Place of every element; padding is hatched, some of it only in memory below:\n"),
-])
+@pytest.mark.parametrize(
+    "shape, line",
+    [
+        ("f32[<=3,<=5]{1,0:S(5)}", "dynamic sizes y is at most 3, x is at most 5\nmemory space  5\n"),
+        ("s8[3,5]{1,0:E(4)}", "never moved   element_size_in_bits 4 is not a storage size of s8"),
+        ("f32[3,5]{1,0:T(2,4)}", "Place of every element; padding is hatched:\n"),
+        ("f32[3,5]{1,0:T(2,4)}", "│░░9│"),
+        ("f32[3,5]{1,0:T(*,4)}", "Place of every element; padding is hatched, some of it only in memory below:\n"),
+    ],
+)
 def test_show_says_what_moves_no_byte_and_what_no_memory_holds(shape, line):
     assert line in run("show", shape).stdout
     plain = run("show", "f32[3,5]").stdout
-    assert "dynamic" not in plain and "memory space" not in plain and "never" not in plain and "padding is hatched:\n" in plain
+    assert (
+        "dynamic" not in plain
+        and "memory space" not in plain
+        and "never" not in plain
+        and "padding is hatched:\n" in plain
+    )
 
 
 def test_show_as_json_is_the_shapes_own_numbers():
@@ -178,9 +239,20 @@ def test_show_as_json_is_the_shapes_own_numbers():
     assert [found[f"padding_{name}"] for name in ("value", "value_bytes", "count", "nbytes")] == ["7", "0700", 8, 16]
 
 
-@pytest.mark.parametrize("text", [
-    "f32[]", "u8[0]", "pred[1]", "c128[2]{0:PD(3)PV(1+2j)}", "bf16[0,4]{1,0:PD(2,4)PV(unknown)}", "f8e4m3fn[7,1,3]",
-    "u8[9223372036854775807]", "u8[" + ",".join("1" * 20000) + "]"], ids=lambda text: text[:20])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f32[]",
+        "u8[0]",
+        "pred[1]",
+        "c128[2]{0:PD(3)PV(1+2j)}",
+        "bf16[0,4]{1,0:PD(2,4)PV(unknown)}",
+        "f8e4m3fn[7,1,3]",
+        "u8[9223372036854775807]",
+        "u8[" + ",".join("1" * 20000) + "]",
+    ],
+    ids=lambda text: text[:20],
+)
 def test_show_has_an_answer_for_every_shape(text):
     found = run("show", text).stdout
     assert found.startswith(text[:10]) and len(found) < 6000
@@ -193,18 +265,35 @@ def test_index_converts_both_ways():
     assert run("index", "f64[]", "()").stdout == "() -> 0    (byte 0)\n"
     assert run("index", "s4[2,3]{1,0:E(4)}", "1,0").stdout == "1,0 -> 3    (byte 1, from bit 4 on)\n"
     assert json.loads(run("index", PADDED, "--linear", "7", "--json").stdout) == [
-        {"index": [1, 2], "linear": 7, "byte_offset": 28, "bit_offset": 0, "padding": False}]
+        {"index": [1, 2], "linear": 7, "byte_offset": 28, "bit_offset": 0, "padding": False}
+    ]
 
 
 def test_index_reports_padding_and_exits_with_1():
     result = run("index", PADDED, "--linear", "7", "2", code=1)
     assert result.stdout == "7 -> 1,2    (byte 28)\n2 -> padding: coordinate 2 of dimension 0 is past the size 2\n"
     assert json.loads(run("index", PADDED, "--linear", "2", "--json", code=1).stdout)[0] == {
-        "index": None, "linear": 2, "byte_offset": 8, "bit_offset": 0, "padding": True}
+        "index": None,
+        "linear": 2,
+        "byte_offset": 8,
+        "bit_offset": 0,
+        "padding": True,
+    }
 
 
-@pytest.mark.parametrize("args", [
-    ["2,0"], ["-1,2"], ["1"], ["1,2,3"], ["9" * 25 + ",0"], ["--linear", "15"], ["--linear", "-1"], ["--linear", "0", "99"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["2,0"],
+        ["-1,2"],
+        ["1"],
+        ["1,2,3"],
+        ["9" * 25 + ",0"],
+        ["--linear", "15"],
+        ["--linear", "-1"],
+        ["--linear", "0", "99"],
+    ],
+)
 def test_index_refuses_what_is_out_of_bounds(args):
     assert "f32[2,3]{0,1:PD(3,5)}" in failure("index", PADDED, *args)
 
@@ -215,15 +304,31 @@ def test_explain_prints_the_plan():
     assert (found["bytes_read"], found["bytes_written"], found["gpu"]["family"]) == (24, 60, "gather")
     assert found["axes"][0] == {"dimensions": [0], "extent": 3, "bound": 2, "source_stride": 12, "target_stride": 4}
     assert found["numpy"] == {
-        "element_bytes": 4, "axes": [{"extent": 2, "source_stride": 12, "target_stride": 4}, {"extent": 3, "source_stride": 4, "target_stride": 12}],
-        "cache_block": None, "by_channels": False, "chunk_places": 0, "threads": 1, "fills": [15], "fills_first": True}
+        "element_bytes": 4,
+        "axes": [
+            {"extent": 2, "source_stride": 12, "target_stride": 4},
+            {"extent": 3, "source_stride": 4, "target_stride": 12},
+        ],
+        "cache_block": None,
+        "by_channels": False,
+        "chunk_places": 0,
+        "threads": 1,
+        "fills": [15],
+        "fills_first": True,
+    }
     nothing = json.loads(run("explain", "f32[0]", "f32[0]", "--json").stdout)
     assert nothing["gpu"] is nothing["numpy"] is None
 
 
-@pytest.mark.parametrize(("source", "target", "elements", "places", "chunk"), [
-    ("s4[3,5]{1,0:E(4)}", "{0,1:L(16)E(4)}", 15, 16, 1048576), ("s4[3,5]{1,0:E(4)}", "{1,0}", 15, 15, 262144),
-    ("s4[4,64]{1,0:E(4)}", "{1,0:PD(5,64)E(4)}", 256, 320, None), ("s4[0]{0:E(4)}", "{0:T(8)E(4)}", 0, 0, None)])
+@pytest.mark.parametrize(
+    ("source", "target", "elements", "places", "chunk"),
+    [
+        ("s4[3,5]{1,0:E(4)}", "{0,1:L(16)E(4)}", 15, 16, 1048576),
+        ("s4[3,5]{1,0:E(4)}", "{1,0}", 15, 15, 262144),
+        ("s4[4,64]{1,0:E(4)}", "{1,0:PD(5,64)E(4)}", 256, 320, None),
+        ("s4[0]{0:E(4)}", "{0:T(8)E(4)}", 0, 0, None),
+    ],
+)
 def test_explain_as_json_tells_packed_moves(source, target, elements, places, chunk):
     found = json.loads(run("explain", source, target, "--json").stdout)
     assert (found["element_count"], found["place_count"], found["itemsize"]) == (elements, places, 1)
@@ -260,6 +365,7 @@ def test_a_backend_of_no_known_name_is_refused(command, monkeypatch):
 
 # ---- demo -----------------------------------------------------------------------------------------------------
 
+
 def test_demo_draws_the_documents_example_and_checks_every_result():
     text = run("demo", "--quick").stdout
     assert "a d 0 b e 0 c f 0 0 0 0 0 0 0" in text
@@ -272,12 +378,21 @@ def test_demo_as_json_has_a_timing_for_every_job(monkeypatch):
     found = json.loads(run("demo", "--quick", "--json").stdout)
     assert found["ok"] and found["gpu_missing"] == "GPULAYOUT_BACKEND is numpy"
     assert [timing["name"].split()[0] for timing in found["timings"]] == [
-        "RGB", "RGB", "rows", "pack", "unpack", "delinearize", "linearize"]
+        "RGB",
+        "RGB",
+        "rows",
+        "pack",
+        "unpack",
+        "delinearize",
+        "linearize",
+    ]
     assert all(timing["equal"] and timing["seconds"] > 0 and timing["peer_seconds"] > 0 for timing in found["timings"])
 
 
 def test_demo_exits_with_1_when_a_result_differs(monkeypatch):
-    monkeypatch.setattr("gpulayout.cli.demo_jobs.linearize", lambda indices, shape: np.zeros(indices.shape[1:], np.int64))
+    monkeypatch.setattr(
+        "gpulayout.cli.demo_jobs.linearize", lambda indices, shape: np.zeros(indices.shape[1:], np.int64)
+    )
     result = run("demo", "--quick", code=1)
     assert "DIFFERS" in result.stdout and "1 of 7 results differ" in result.stdout
 

@@ -1,4 +1,5 @@
 """Pictures of layouts: every box is right, padding is hatched, large shapes give a corner."""
+
 import math
 import re
 
@@ -11,8 +12,11 @@ from gpulayout.cli.drawing import ASCII, UNICODE, WIDTH, draw_grid, draw_strip, 
 
 def boxes(drawing: str, chars=UNICODE) -> list[list[str]]:
     """The texts in the boxes of every line that has walls."""
-    return [[text.strip() for text in line.split(chars.wall)[1:-1]] for line in drawing.splitlines()
-            if chars.wall in line and chars.line * 2 not in line]
+    return [
+        [text.strip() for text in line.split(chars.wall)[1:-1]]
+        for line in drawing.splitlines()
+        if chars.wall in line and chars.line * 2 not in line
+    ]
 
 
 def test_the_documents_example_is_drawn_as_a_grid():
@@ -60,14 +64,26 @@ def test_exactly_the_padding_is_hatched():
     assert sorted(hatched) == sorted(set(range(shape.buffer_size)) - set(elements.ravel().tolist()))
 
 
-@pytest.mark.parametrize("text, rows, columns", [
-    ("u8[5,3]{1,0:T(2,2)}", 6, 4), ("u8[3,3]{0,1:T(4,2)(2,1)}", 4, 4), ("u8[3,2]{1,0:PD(3,3)T(2,2)}", 4, 4), ("u8[3,3]{1,0:T(2)(2,2)}", 3, 4),
-    ("u8[2,3,3]{0,1,2:T(2,2)}", 4, 3), ("u8[5]{0:T(2)}", 1, 6), ("u8[9]{0:T(2)(2,2)(2,1,2,2)}", 1, 16),
-])
+@pytest.mark.parametrize(
+    "text, rows, columns",
+    [
+        ("u8[5,3]{1,0:T(2,2)}", 6, 4),
+        ("u8[3,3]{0,1:T(4,2)(2,1)}", 4, 4),
+        ("u8[3,2]{1,0:PD(3,3)T(2,2)}", 4, 4),
+        ("u8[3,3]{1,0:T(2)(2,2)}", 3, 4),
+        ("u8[2,3,3]{0,1,2:T(2,2)}", 4, 3),
+        ("u8[5]{0:T(2)}", 1, 6),
+        ("u8[9]{0:T(2)(2,2)(2,1,2,2)}", 1, 16),
+    ],
+)
 def test_padding_of_tiles_is_in_the_grid(text, rows, columns):
     shape = gl.parse_shape(text)
     grid = boxes(draw_grid(shape))
-    assert len(grid[0]) == columns and len(grid) == rows * (shape.element_count // math.prod(shape.dimensions[-2:])) and is_all_in_grid(shape)
+    assert (
+        len(grid[0]) == columns
+        and len(grid) == rows * (shape.element_count // math.prod(shape.dimensions[-2:]))
+        and is_all_in_grid(shape)
+    )
     places = [int(box.lstrip(UNICODE.hatch)) for row in grid for box in row]
     hatched = [int(box.lstrip(UNICODE.hatch)) for row in grid for box in row if UNICODE.hatch in box]
     elements = gl.linearize(np.indices(shape.dimensions), shape)
@@ -75,13 +91,26 @@ def test_padding_of_tiles_is_in_the_grid(text, rows, columns):
     assert sorted(hatched) == sorted(set(places) - set(elements.ravel().tolist()))
 
 
-@pytest.mark.parametrize("text, drawn", [("u8[3,5]{1,0:T(*,4)}", 15), ("u8[6]{0:T(3)(2)}", 6), ("u8[5]{0:L(8)}", 5), ("u8[3]{0:T(2,2)}", 4),
-                                         ("u8[3,3]{1,0:T(*,2)(2,2)}", 9), ("u8[2,5]{1,0:T(3)(2)L(20)}", 12)])
+@pytest.mark.parametrize(
+    "text, drawn",
+    [
+        ("u8[3,5]{1,0:T(*,4)}", 15),
+        ("u8[6]{0:T(3)(2)}", 6),
+        ("u8[5]{0:L(8)}", 5),
+        ("u8[3]{0:T(2,2)}", 4),
+        ("u8[3,3]{1,0:T(*,2)(2,2)}", 9),
+        ("u8[2,5]{1,0:T(3)(2)L(20)}", 12),
+    ],
+)
 def test_padding_without_coordinates_is_not_in_the_grid(text, drawn):
     shape = gl.parse_shape(text)
     places = [int(box.lstrip(UNICODE.hatch)) for row in boxes(draw_grid(shape)) for box in row]
     assert len(set(places)) == len(places) == drawn < shape.buffer_size and not is_all_in_grid(shape)
-    assert set(gl.linearize(np.indices(shape.dimensions), shape).ravel().tolist()) <= set(places) <= set(range(shape.buffer_size))
+    assert (
+        set(gl.linearize(np.indices(shape.dimensions), shape).ravel().tolist())
+        <= set(places)
+        <= set(range(shape.buffer_size))
+    )
 
 
 def test_a_scalar_is_one_box():
@@ -98,9 +127,19 @@ def test_a_shape_of_padding_only_is_all_hatched():
     assert all(UNICODE.hatch in box for row in boxes(draw_grid(gl.parse_shape("u8[0,2]{1,0:PD(2,2)}"))) for box in row)
 
 
-@pytest.mark.parametrize("text", [
-    "u8[3000,4000,3]{1,0,2}", "f32[4096,4096]", "u8[2000000000,2,2]", "u8[2,2000000000,2000000000]{0,1,2}",
-    "u8[9223372036854775807]", "u8[65]", "u8[65,1,1]", "u8[2,2,2,2,2,2,2,2]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "u8[3000,4000,3]{1,0,2}",
+        "f32[4096,4096]",
+        "u8[2000000000,2,2]",
+        "u8[2,2000000000,2000000000]{0,1,2}",
+        "u8[9223372036854775807]",
+        "u8[65]",
+        "u8[65,1,1]",
+        "u8[2,2,2,2,2,2,2,2]",
+    ],
+)
 def test_a_large_shape_gives_a_corner_that_fits_the_width(text):
     shape = gl.parse_shape(text)
     assert not is_small(shape)

@@ -1,4 +1,7 @@
-"""How a new file gets its name: complete or not at all, never over another one unasked, and with errors that name it."""
+"""How a new file gets its name: complete or not at all, never over another one unasked, and with errors that name
+it.
+"""
+
 import errno
 import itertools
 import os
@@ -25,7 +28,10 @@ def path(tmp_path):
 
 @pytest.fixture(params=["link", "rename", "claim"])
 def way(request, monkeypatch):
-    """The ways to take a free name, each on a file system that has no other, and not even the last when one of the others works."""
+    """The ways to take a free name, each on a file system that has no other, and not even the last when one of the
+    others works.
+    """
+
     def refused(*_, **__):
         raise OSError(errno.EPERM, "Operation not permitted")
 
@@ -34,7 +40,7 @@ def way(request, monkeypatch):
     if request.param != "link":
         monkeypatch.setattr(new_file_module.os, "link", refused)
     if request.param != "rename":
-        monkeypatch.setattr(new_file_module, "RENAME_NOREPLACE", 1 << 30)        # a flag that the kernel does not know
+        monkeypatch.setattr(new_file_module, "RENAME_NOREPLACE", 1 << 30)  # a flag that the kernel does not know
     if request.param != "claim":
         monkeypatch.setattr(new_file_module, "_claim_and_replace", None)
     return request.param
@@ -63,6 +69,7 @@ def appear(path, kind):
 
 
 # ---- a name that is free -------------------------------------------------------------------------------------
+
 
 def test_the_file_has_its_name_when_it_is_complete_and_not_before(path, way):
     with new_file(path, overwrite=False) as stream:
@@ -109,9 +116,12 @@ def test_only_a_name_that_had_to_be_claimed_is_spoken_of(path, way, capsys):
     write(path)
     noted = capsys.readouterr()
     assert noted.out == ""
-    assert noted.err == ("" if way != "claim" else
-                         f"gpulayout: note: {path} was there as an empty file for a moment before it was complete: this file system "
-                         "has neither hard links nor a rename that keeps existing files\n")
+    assert noted.err == (
+        ""
+        if way != "claim"
+        else f"gpulayout: note: {path} was there as an empty file for a moment before it was complete: this file system "
+        "has neither hard links nor a rename that keeps existing files\n"
+    )
 
 
 def test_a_temporary_name_that_cannot_be_taken_away_is_no_failure(path, way, monkeypatch):
@@ -125,9 +135,11 @@ def test_a_temporary_name_that_cannot_be_taken_away_is_no_failure(path, way, mon
 
 def test_the_file_is_on_the_disk_before_it_has_its_name(path, way, monkeypatch):
     synced = []
-    monkeypatch.setattr(new_file_module.os, "fsync", lambda descriptor: synced.append((os.fstat(descriptor).st_size, path.exists())))
+    monkeypatch.setattr(
+        new_file_module.os, "fsync", lambda descriptor: synced.append((os.fstat(descriptor).st_size, path.exists()))
+    )
     write(path)
-    assert synced[0] == (len(b"new"), False) and synced[1][1]            # the file, and then the folder with its name
+    assert synced[0] == (len(b"new"), False) and synced[1][1]  # the file, and then the folder with its name
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt(), SystemExit(143)])
@@ -140,7 +152,7 @@ def test_a_claimed_name_is_given_up_when_the_rename_fails(error, path, way, monk
         with pytest.raises(type(error)):
             write(path)
         assert names(path) == []
-    else:                                            # they rename nothing over anything
+    else:  # they rename nothing over anything
         write(path)
 
 
@@ -181,7 +193,9 @@ def test_the_umask_decides_who_may_read_a_new_file(mask, path, way):
 
 
 def interrupted(line, path, overwrite):
-    """Write the file with a KeyboardInterrupt before the given line of new_file.py to run; False when there are fewer."""
+    """Write the file with a KeyboardInterrupt before the given line of new_file.py to run; False when there are
+    fewer.
+    """
     count, tracing = 0, sys.gettrace()
 
     def trace(frame, event, _):
@@ -202,7 +216,8 @@ def interrupted(line, path, overwrite):
     return False
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")          # of the stream, when the exception comes just after it was opened
+# of the stream, when the exception comes just after it was opened
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_interruption_at_any_line_leaves_the_whole_file_or_none(overwrite, path, way):
     """A claimed name alone may stay behind, as an empty file; nothing can tell it from a file of somebody else."""
@@ -221,6 +236,7 @@ def test_an_interruption_at_any_line_leaves_the_whole_file_or_none(overwrite, pa
 
 
 # ---- a name that is given up ---------------------------------------------------------------------------------
+
 
 def test_a_replaced_file_is_the_old_one_until_the_new_one_is_complete(path):
     path.write_bytes(b"old")
@@ -255,6 +271,7 @@ def test_links_stay_and_the_file_behind_them_is_replaced(exists, links, path, tm
 
 # ---- what cannot be an output --------------------------------------------------------------------------------
 
+
 @pytest.fixture
 def source(tmp_path):
     source = tmp_path / "source.npy"
@@ -278,7 +295,8 @@ def test_a_link_to_nothing_needs_overwrite(path, source):
     """The name is taken, and where the link leads somebody else has said."""
     path.symlink_to("target.npy")
     assert refusal(path, source, overwrite=False) == (
-        f"{path}: a symbolic link to target.npy, where nothing is; --overwrite writes that file")
+        f"{path}: a symbolic link to target.npy, where nothing is; --overwrite writes that file"
+    )
     check_output(path, source, overwrite=True)
     path.unlink()
     path.symlink_to("missing/target.npy")
@@ -313,12 +331,13 @@ def test_an_output_that_cannot_be_a_file_is_refused(overwrite, path, source, tmp
 
 # ---- errors of the system ------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_on_a_read_only_file_system_the_output_is_named(overwrite, path, monkeypatch):
     def refused(name, *_):
         raise OSError(errno.EROFS, "Read-only file system", name)
 
-    for call in ("open", "unlink"):                  # both are refused there, whether or not the name exists
+    for call in ("open", "unlink"):  # both are refused there, whether or not the name exists
         monkeypatch.setattr(new_file_module.os, call, refused)
     with pytest.raises(OSError) as caught:
         write(path, overwrite=overwrite)
@@ -380,8 +399,21 @@ main()
 def signalled(folder, first, second, ignored):
     """The command as a process that gets one signal while it moves elements, and a second one while it cleans up."""
     np.save(folder / "in.npy", np.zeros((3, 4), "u1"))
-    return subprocess.run([sys.executable, "-c", SIGNALLED, *(str(int(number)) for number in (first, second, ignored)),
-                           str(folder / "in.npy"), str(folder / "out.npy"), "--to", "{0,1}"], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SIGNALLED,
+            *(str(int(number)) for number in (first, second, ignored)),
+            str(folder / "in.npy"),
+            str(folder / "out.npy"),
+            "--to",
+            "{0,1}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")

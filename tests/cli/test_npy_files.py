@@ -1,4 +1,5 @@
 """Files in and out: what is checked before a byte is mapped, and that NumPy reads what was written."""
+
 import errno
 import io
 import os
@@ -37,9 +38,17 @@ def path(tmp_path):
     return tmp_path / "array.npy"
 
 
-@pytest.mark.parametrize("array", [
-    np.arange(6, dtype=np.float32).reshape(2, 3), np.asfortranarray(np.arange(24).reshape(2, 3, 4)), np.array(5),
-    np.zeros((0, 3)), np.array([True, False]), np.arange(3) + 1j])
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.asfortranarray(np.arange(24).reshape(2, 3, 4)),
+        np.array(5),
+        np.zeros((0, 3)),
+        np.array([True, False]),
+        np.arange(3) + 1j,
+    ],
+)
 def test_the_header_and_elements_of_a_saved_array_come_back(path, array):
     np.save(path, array)
     found = open_npy(path)
@@ -75,27 +84,66 @@ def test_every_truncation_is_refused(path):
 def test_a_size_that_differs_from_the_header_is_refused_with_both_numbers(path):
     whole = npy_bytes(np.arange(6, dtype=np.float32))
     for content in (whole[:-1], whole + b"\0"):
-        assert refusal(path, content) == f"the file has {len(content)} bytes, but its header (<f4 of dimensions (6,)) needs 152"
+        assert (
+            refusal(path, content)
+            == f"the file has {len(content)} bytes, but its header (<f4 of dimensions (6,)) needs 152"
+        )
 
 
-@pytest.mark.parametrize("dimensions", [
-    "(4611686018427387904,)", "(4294967296, 4294967296)", "(1 << 99,)", f"({10**30},)", "(3, -1)", "(-3,)", "(True,)", "(2.0,)",
-    f"({'1,' * 65})", "3", "'ab'", "((1, 2),)"])
+@pytest.mark.parametrize(
+    "dimensions",
+    [
+        "(4611686018427387904,)",
+        "(4294967296, 4294967296)",
+        "(1 << 99,)",
+        f"({10**30},)",
+        "(3, -1)",
+        "(-3,)",
+        "(True,)",
+        "(2.0,)",
+        f"({'1,' * 65})",
+        "3",
+        "'ab'",
+        "((1, 2),)",
+    ],
+)
 def test_dimensions_that_cannot_be_are_refused_before_anything_is_allocated(path, dimensions):
     refusal(path, header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {dimensions}, }}\n", body=b"\0" * 12))
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", "{}", "[" * 5000, "(" * 90 + ")" * 90, "__import__('os').system('true')", "{'descr': '<f4'}", "\0" * 64,
-    "{'descr': '<f4', 'fortran_order': 3, 'shape': (3,), }", "{'descr': 'nonsense', 'fortran_order': False, 'shape': (3,), }",
-    "{'descr': ',' , 'fortran_order': False, 'shape': (3,), }", "x" * 20000,
-    "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'a': 1}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "{}",
+        "[" * 5000,
+        "(" * 90 + ")" * 90,
+        "__import__('os').system('true')",
+        "{'descr': '<f4'}",
+        "\0" * 64,
+        "{'descr': '<f4', 'fortran_order': 3, 'shape': (3,), }",
+        "{'descr': 'nonsense', 'fortran_order': False, 'shape': (3,), }",
+        "{'descr': ',' , 'fortran_order': False, 'shape': (3,), }",
+        "x" * 20000,
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'a': 1}",
+    ],
+)
 def test_a_hostile_header_is_refused_in_one_line(path, text):
     assert refusal(path, header(text, body=b"\0" * 12))
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"\x93NUMPY", b"\x93NUMPX\x01\x00", b"PK\x03\x04" + b"\0" * 60, b"\x80\x04N.", b"\x93NUMPY\x09\x00" + b"\0" * 60])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x93NUMPY",
+        b"\x93NUMPX\x01\x00",
+        b"PK\x03\x04" + b"\0" * 60,
+        b"\x80\x04N.",
+        b"\x93NUMPY\x09\x00" + b"\0" * 60,
+    ],
+)
 def test_what_is_no_npy_file_is_refused(path, content):
     assert refusal(path, content).startswith("not a .npy file that can be read: ")
 
@@ -112,12 +160,18 @@ def test_objects_are_refused_and_never_unpickled(path):
 
 def test_fields_and_big_endian_numbers_are_refused(path):
     assert "has fields" in refusal(path, npy_bytes(np.zeros(3, [("a", "<f4")])))
-    assert refusal(path, npy_bytes(np.zeros(3, ">f4"))) == "its dtype >f4 is big-endian: convert it to native byte order first"
+    assert (
+        refusal(path, npy_bytes(np.zeros(3, ">f4")))
+        == "its dtype >f4 is big-endian: convert it to native byte order first"
+    )
 
 
 def test_elements_without_bytes_are_refused(path):
     for count in ("3", "10" + "0" * 30):
-        assert refusal(path, header(f"{{'descr': '|V0', 'fortran_order': False, 'shape': ({count},), }}\n")) == "its elements (|V0) take no bytes"
+        assert (
+            refusal(path, header(f"{{'descr': '|V0', 'fortran_order': False, 'shape': ({count},), }}\n"))
+            == "its elements (|V0) take no bytes"
+        )
 
 
 def test_elements_are_those_of_the_file_whose_header_was_read(path, tmp_path):
@@ -137,9 +191,10 @@ def test_a_pipe_is_refused_without_waiting_for_it(path):
 
 # ---- out ------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("dtype, dimensions", [("f4", (2, 3)), ("u1", (0,)), ("c16", (3,)), ("V2", (4,)), ("i8", ())])
 def test_a_new_file_is_what_numpy_would_save(path, dtype, dimensions):
-    values = np.frombuffer(bytes(range(96)), dtype)[:int(np.prod(dimensions))]
+    values = np.frombuffer(bytes(range(96)), dtype)[: int(np.prod(dimensions))]
     with new_npy(path, np.dtype(dtype), dimensions, overwrite=False) as elements:
         elements[:] = values
     loaded = np.load(path, allow_pickle=False)

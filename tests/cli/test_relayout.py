@@ -1,4 +1,5 @@
 """`gpulayout relayout`: the three ways from file to file, and what is refused without leaving a file behind."""
+
 import json
 import os
 import pathlib
@@ -46,8 +47,9 @@ def test_a_buffer_goes_to_another_layout_and_back_to_the_array(folder):
     np.testing.assert_array_equal(np.load("again.npy"), np.load("array.npy"), strict=True)
 
 
-@pytest.mark.parametrize("array", [
-    np.array(7.0), np.zeros((0, 3), np.int16), np.array([], np.complex64), np.array([[True], [False]])])
+@pytest.mark.parametrize(
+    "array", [np.array(7.0), np.zeros((0, 3), np.int16), np.array([], np.complex64), np.array([[True], [False]])]
+)
 def test_arrays_of_odd_dimensions_come_back(array, folder):
     np.save("odd.npy", array)
     layout = gl.Layout.ascending(array.ndim)
@@ -84,7 +86,10 @@ def test_the_summary_as_json_has_the_plan(folder):
     found = json.loads(run("relayout", "array.npy", "out.npy", "--to", "{1,0,2:PD(2,4,4)}", "--json").stdout)
     assert (found["output_dimensions"], found["dry_run"]) == ([32], False) and found["seconds"] > 0
     assert (found["plan"]["bytes_read"], found["plan"]["bytes_written"]) == (96, 128)
-    assert json.loads(run("relayout", "array.npy", "new.npy", "--to", "{1,0,2}", "--json", "--dry-run").stdout)["seconds"] is None
+    assert (
+        json.loads(run("relayout", "array.npy", "new.npy", "--to", "{1,0,2}", "--json", "--dry-run").stdout)["seconds"]
+        is None
+    )
 
 
 def test_the_command_that_goes_back_is_printed_and_works(folder):
@@ -97,7 +102,10 @@ def test_the_command_that_goes_back_is_printed_and_works(folder):
 
 def test_an_existing_output_stays_without_overwrite(folder):
     (folder / "out.npy").write_bytes(b"old")
-    assert failure("relayout", "array.npy", "out.npy", "--to", "{1,0,2}") == "out.npy: the file exists; --overwrite replaces it"
+    assert (
+        failure("relayout", "array.npy", "out.npy", "--to", "{1,0,2}")
+        == "out.npy: the file exists; --overwrite replaces it"
+    )
     assert (folder / "out.npy").read_bytes() == b"old"
     run("relayout", "array.npy", "out.npy", "--to", "{1,0,2}", "--overwrite")
     assert np.load("out.npy").shape == (24,)
@@ -111,7 +119,10 @@ def test_a_file_that_appears_while_the_elements_are_moved_stays(folder, monkeypa
         return move(plan, buffer, out=out)
 
     monkeypatch.setattr(Plan, "__call__", slow)
-    assert failure("relayout", "array.npy", "out.npy", "--to", "{1,0,2}") == "out.npy: the file exists; --overwrite replaces it"
+    assert (
+        failure("relayout", "array.npy", "out.npy", "--to", "{1,0,2}")
+        == "out.npy: the file exists; --overwrite replaces it"
+    )
     assert (folder / "out.npy").read_bytes() == b"theirs" and sorted(os.listdir()) == ["array.npy", "out.npy"]
     run("relayout", "array.npy", "out.npy", "--to", "{1,0,2}", "--overwrite")
     assert np.load("out.npy").shape == (24,)
@@ -123,8 +134,14 @@ def test_a_file_that_appears_while_the_elements_are_moved_stays(folder, monkeypa
 def test_a_full_standard_output_does_not_hide_that_the_file_is_there(options, unbuffered, folder):
     command = [sys.executable, "-m", "gpulayout", "relayout", "array.npy", "out.npy", "--to", "{1,0,2}", *options]
     with open("/dev/full", "w") as full:
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
-                                env={**os.environ, "PYTHONPATH": PACKAGES, "PYTHONUNBUFFERED": unbuffered})
+        result = subprocess.run(
+            command,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": PACKAGES, "PYTHONUNBUFFERED": unbuffered},
+        )
     there = "out.npy: the file is there and complete, but standard output failed: " if options != ["--dry-run"] else ""
     assert (result.returncode, result.stderr) == (1, f"gpulayout: error: {there}No space left on device\n")
     if there:
@@ -136,7 +153,9 @@ def test_a_full_standard_output_does_not_hide_that_the_file_is_there(options, un
 def test_a_dash_is_no_file(folder):
     for names in (["array.npy", "-"], ["-", "out.npy"]):
         message = refusal("relayout", *names, "--to", "{1,0,2}", "--overwrite")
-        assert message.endswith("'-' would be standard input or output, which cannot be memory-mapped; a file of that name is './-'")
+        assert message.endswith(
+            "'-' would be standard input or output, which cannot be memory-mapped; a file of that name is './-'"
+        )
     assert os.listdir() == ["array.npy"]
 
 
@@ -162,14 +181,20 @@ def test_a_move_that_fails_leaves_the_old_file_alone(folder, monkeypatch):
     assert (folder / "out.npy").read_bytes() == b"old" and sorted(os.listdir()) == ["array.npy", "out.npy"]
 
 
-@pytest.mark.parametrize("options, message", [
-    (["--to", "{1,0}"], "minor_to_major (1, 0) has 2 entries for f32[2,3,4]: the shape has 3 dimensions"),
-    (["--to", "{1,0,2:PD(1,1,1)}"], "is smaller than dimensions"),
-    (["--to", "f32[4,3,2]{0,1,2}"], "it holds an array of dimensions (2, 3, 4), but --to f32[4,3,2]{0,1,2} has (4, 3, 2)"),
-    (["--to", "s32[2,3,4]{0,1,2}"], "its elements are float32, but s32[2,3,4]{0,1,2} needs int32"),
-    (["--to", "f64[2,3,4]{0,1,2}"], "its elements are float32, but f64[2,3,4]{0,1,2} needs float64"),
-    (["--from", "f32[2,3,4]", "--to", "{0,1,2}"], "with --from the file is a 1-D buffer"),
-])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--to", "{1,0}"], "minor_to_major (1, 0) has 2 entries for f32[2,3,4]: the shape has 3 dimensions"),
+        (["--to", "{1,0,2:PD(1,1,1)}"], "is smaller than dimensions"),
+        (
+            ["--to", "f32[4,3,2]{0,1,2}"],
+            "it holds an array of dimensions (2, 3, 4), but --to f32[4,3,2]{0,1,2} has (4, 3, 2)",
+        ),
+        (["--to", "s32[2,3,4]{0,1,2}"], "its elements are float32, but s32[2,3,4]{0,1,2} needs int32"),
+        (["--to", "f64[2,3,4]{0,1,2}"], "its elements are float32, but f64[2,3,4]{0,1,2} needs float64"),
+        (["--from", "f32[2,3,4]", "--to", "{0,1,2}"], "with --from the file is a 1-D buffer"),
+    ],
+)
 def test_a_shape_that_does_not_fit_the_file_is_refused(options, message, folder):
     assert message in failure("relayout", "array.npy", "out.npy", *options)
     assert os.listdir() == ["array.npy"]
@@ -177,19 +202,24 @@ def test_a_shape_that_does_not_fit_the_file_is_refused(options, message, folder)
 
 def test_a_buffer_of_the_wrong_size_is_refused(folder):
     np.save("buffer.npy", np.zeros(14, np.float32))
-    assert failure("relayout", "buffer.npy", "out.npy", "--from", PADDED, "--unpack") == \
-        f"buffer.npy: it has 14 elements, but a buffer of {PADDED} has 15"
+    assert (
+        failure("relayout", "buffer.npy", "out.npy", "--from", PADDED, "--unpack")
+        == f"buffer.npy: it has 14 elements, but a buffer of {PADDED} has 15"
+    )
 
 
-@pytest.mark.parametrize("options", [
-    [], ["--unpack"], ["--to", "{0}", "--unpack"], ["--from", "{0,1}", "--to", "{1,0}"], ["--from", PADDED]])
+@pytest.mark.parametrize(
+    "options", [[], ["--unpack"], ["--to", "{0}", "--unpack"], ["--from", "{0,1}", "--to", "{1,0}"], ["--from", PADDED]]
+)
 def test_options_that_do_not_say_what_to_write_are_a_usage_error(options, folder):
     assert refusal("relayout", "array.npy", "out.npy", *options)
 
 
 def test_text_that_is_no_layout_is_a_usage_error(folder):
-    assert refusal("relayout", "array.npy", "out.npy", "--to", "{1,0,") == \
-        "Invalid value for '--to': expected a dimension number, at character 5 (the end) of '{1,0,'"
+    assert (
+        refusal("relayout", "array.npy", "out.npy", "--to", "{1,0,")
+        == "Invalid value for '--to': expected a dimension number, at character 5 (the end) of '{1,0,'"
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
@@ -199,10 +229,16 @@ def test_hostile_layouts_leave_no_file(text, folder):
     assert os.listdir() == ["array.npy"]
 
 
-@pytest.mark.parametrize("name, message", [
-    ("missing.npy", "missing.npy: No such file or directory"), (".", ".: not a regular file"),
-    ("array.npy/x", "array.npy/x: Not a directory"),
-    ("text.npy", "text.npy: not a .npy file that can be read: "), ("x" * 300, "File name too long")])
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("missing.npy", "missing.npy: No such file or directory"),
+        (".", ".: not a regular file"),
+        ("array.npy/x", "array.npy/x: Not a directory"),
+        ("text.npy", "text.npy: not a .npy file that can be read: "),
+        ("x" * 300, "File name too long"),
+    ],
+)
 def test_an_input_that_is_no_npy_file_is_refused(name, message, folder):
     (folder / "text.npy").write_text("hello")
     assert message in failure("relayout", name, "out.npy", "--to", "{0}")
@@ -210,8 +246,12 @@ def test_an_input_that_is_no_npy_file_is_refused(name, message, folder):
 
 
 def test_types_without_a_layout_are_refused(folder):
-    for array, message in ((np.zeros(2, "M8[s]"), "no XLA counterpart"), (np.zeros(2, "U3"), "no XLA counterpart"),
-                           (np.zeros(2, ">f4"), "big-endian"), (np.zeros(2, np.longdouble), "no XLA counterpart")):
+    for array, message in (
+        (np.zeros(2, "M8[s]"), "no XLA counterpart"),
+        (np.zeros(2, "U3"), "no XLA counterpart"),
+        (np.zeros(2, ">f4"), "big-endian"),
+        (np.zeros(2, np.longdouble), "no XLA counterpart"),
+    ):
         np.save("other.npy", array)
         assert message in failure("relayout", "other.npy", "out.npy", "--to", "{0}")
 
@@ -224,25 +264,34 @@ def test_packed_elements_go_to_bytes_and_back(folder):
     run("relayout", "packed.npy", "padded.npy", "--from", "u4[3,5]{0,1:E(4)}", "--to", "{1,0:PD(3,6)E(4)}")
     run("relayout", "padded.npy", "again.npy", "--from", "u4[3,5]{1,0:PD(3,6)E(4)}", "--unpack")
     np.testing.assert_array_equal(np.load("again.npy"), array, strict=True)
-    assert "is packed: its buffer is uint8" in failure("relayout", "array.npy", "out.npy", "--from", "u4[24]{0:E(4)}", "--unpack")
-    assert "it has 8 bytes, but a buffer of u4[24]{0:E(4)} has 12" in failure("relayout", "packed.npy", "out.npy", "--from", "u4[24]{0:E(4)}", "--unpack")
+    assert "is packed: its buffer is uint8" in failure(
+        "relayout", "array.npy", "out.npy", "--from", "u4[24]{0:E(4)}", "--unpack"
+    )
+    assert "it has 8 bytes, but a buffer of u4[24]{0:E(4)} has 12" in failure(
+        "relayout", "packed.npy", "out.npy", "--from", "u4[24]{0:E(4)}", "--unpack"
+    )
 
 
 def test_an_array_of_narrow_elements_is_packed_from_opaque_bytes(folder):
     array = np.arange(-8, 7).reshape(3, 5).astype(ml_dtypes.int4)
-    np.save("narrow.npy", array)                            # as "|V1": .npy has no name for int4
+    np.save("narrow.npy", array)  # as "|V1": .npy has no name for int4
     run("relayout", "narrow.npy", "packed.npy", "--to", "s4[3,5]{1,0:T(2,4)E(4)}")
     np.testing.assert_array_equal(np.load("packed.npy"), gl.pack(array, "s4[3,5]{1,0:T(2,4)E(4)}"), strict=True)
     run("relayout", "packed.npy", "again.npy", "--from", "s4[3,5]{1,0:T(2,4)E(4)}", "--unpack")
     np.testing.assert_array_equal(np.load("again.npy"), array.view(np.uint8), strict=True)
     np.save("wide.npy", np.zeros((3, 5), np.int8))
-    assert "its elements are int8, but s4[3,5]{1,0:E(4)} needs int4 (or uint8)" in failure("relayout", "wide.npy", "out.npy", "--to", "s4[3,5]{1,0:E(4)}")
+    assert "its elements are int8, but s4[3,5]{1,0:E(4)} needs int4 (or uint8)" in failure(
+        "relayout", "wide.npy", "out.npy", "--to", "s4[3,5]{1,0:E(4)}"
+    )
 
 
-@pytest.mark.parametrize("layout, shape", [("{0,1:E(4)}", "s4[3,5]{0,1:E(4)}"), ("{1,0:E(2)}", "s2[3,5]{1,0:E(2)}"),
-                                           ("{0,1}", "f8e4m3fn[3,5]{0,1}")])
+@pytest.mark.parametrize(
+    "layout, shape",
+    [("{0,1:E(4)}", "s4[3,5]{0,1:E(4)}"), ("{1,0:E(2)}", "s2[3,5]{1,0:E(2)}"), ("{0,1}", "f8e4m3fn[3,5]{0,1}")],
+)
 def test_the_shape_named_for_opaque_elements_can_be_written(layout, shape, folder):
     np.save("opaque.npy", np.zeros((3, 5), "V1"))
     assert failure("relayout", "opaque.npy", "out.npy", "--to", layout) == (
-        f"opaque.npy: its elements are opaque (|V1); name their type with a whole shape, such as --to '{shape}'")
+        f"opaque.npy: its elements are opaque (|V1); name their type with a whole shape, such as --to '{shape}'"
+    )
     run("relayout", "opaque.npy", "out.npy", "--to", shape)

@@ -1,4 +1,5 @@
 """`gpulayout show --hlo`: what it lists of a program, and how it refuses what is none."""
+
 import json
 import pathlib
 
@@ -25,7 +26,9 @@ def listed(text, *options, code=0):
 
 
 def test_the_table_has_the_largest_first_with_padding_and_the_better_order():
-    assert listed(PROGRAM).stdout == """\
+    assert (
+        listed(PROGRAM).stdout
+        == """\
 standard input
 3 arrays of 2 shapes, 262152 bytes together, 229379 of them padding (87.5%); 1 without a bound left out
 
@@ -35,15 +38,37 @@ standard input
      1        8         3   37.5%      2   s8[5]{0:T(4)}
 
 """
+    )
 
 
 def test_json_has_every_buffer_and_the_better_shape():
     found = json.loads(listed(PROGRAM, "--json", "--top", "1").stdout)
-    assert found == {"file": "-", "without_size": 1, "nbytes": 262152, "padding_nbytes": 229379, "buffers": [
-        {"shape": "f32[16,256]{0,1:T(8,128)}", "count": 2, "first_line": 1, "nbytes": 131072, "padding_nbytes": 114688, "padding_fraction": 0.875,
-         "least_waste": {"shape": "f32[16,256]{1,0:T(8,128)}", "nbytes": 16384}},
-        {"shape": "s8[5]{0:T(4)}", "count": 1, "first_line": 2, "nbytes": 8, "padding_nbytes": 3, "padding_fraction": 0.375,
-         "least_waste": {"shape": "s8[5]{0:T(4)}", "nbytes": 8}}]}
+    assert found == {
+        "file": "-",
+        "without_size": 1,
+        "nbytes": 262152,
+        "padding_nbytes": 229379,
+        "buffers": [
+            {
+                "shape": "f32[16,256]{0,1:T(8,128)}",
+                "count": 2,
+                "first_line": 1,
+                "nbytes": 131072,
+                "padding_nbytes": 114688,
+                "padding_fraction": 0.875,
+                "least_waste": {"shape": "f32[16,256]{1,0:T(8,128)}", "nbytes": 16384},
+            },
+            {
+                "shape": "s8[5]{0:T(4)}",
+                "count": 1,
+                "first_line": 2,
+                "nbytes": 8,
+                "padding_nbytes": 3,
+                "padding_fraction": 0.375,
+                "least_waste": {"shape": "s8[5]{0:T(4)}", "nbytes": 8},
+            },
+        ],
+    }
 
 
 def test_top_without_a_program_is_refused():
@@ -60,7 +85,9 @@ def test_top_shortens_the_table_and_says_so():
 def test_programs_are_listed_by_bytes(path):
     assert max(map(len, run("show", "--hlo", path).stdout.splitlines())) <= 100
     buffers = json.loads(run("show", "--hlo", path, "--json").stdout)["buffers"]
-    assert len(buffers) > 3 and [one["nbytes"] for one in buffers] == sorted((one["nbytes"] for one in buffers), reverse=True)
+    assert len(buffers) > 3 and [one["nbytes"] for one in buffers] == sorted(
+        (one["nbytes"] for one in buffers), reverse=True
+    )
     lines = path.read_text().splitlines()
     for one in buffers:
         assert gl.parse_shape(one["shape"]).nbytes == one["nbytes"] and one["shape"] in lines[one["first_line"] - 1]
@@ -72,30 +99,44 @@ def test_long_shapes_are_shown_whole():
     assert shape in printed
 
 
-@pytest.mark.parametrize("text", [*HOSTILE[:2], "\0" * 100, "no shape", "%t = (f32[2]) tuple(%a)", "f32[2]{0,0}", "\u202e\x1b[31m"])
+@pytest.mark.parametrize(
+    "text", [*HOSTILE[:2], "\0" * 100, "no shape", "%t = (f32[2]) tuple(%a)", "f32[2]{0,0}", "\u202e\x1b[31m"]
+)
 def test_a_file_without_a_shape_is_a_failure(text, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text(text)
-    assert failure("show", "--hlo", path) == f"{path}: no array to list in {len(text)} character{'s' * (len(text) != 1)}"
+    assert (
+        failure("show", "--hlo", path) == f"{path}: no array to list in {len(text)} character{'s' * (len(text) != 1)}"
+    )
     result = listed(text, code=1)
-    assert result.stderr.startswith("gpulayout: error: standard input: no array to list in ") and result.stderr.count("\n") == 1
+    assert (
+        result.stderr.startswith("gpulayout: error: standard input: no array to list in ")
+        and result.stderr.count("\n") == 1
+    )
 
 
 def test_stablehlo_is_told_from_a_compiled_program():
     text = "func.func public @main(%arg0: tensor<3x4xf32>) -> tensor<3x4xf32> {"
-    assert listed(text, code=1).stderr == (f"gpulayout: error: standard input: no array to list in {len(text)} characters: "
-                                           "tensors of StableHLO have no layout, a compiled program's text has\n")
+    assert listed(text, code=1).stderr == (
+        f"gpulayout: error: standard input: no array to list in {len(text)} characters: "
+        "tensors of StableHLO have no layout, a compiled program's text has\n"
+    )
 
 
 def test_bytes_that_are_no_text_are_stepped_over(tmp_path):
     path = tmp_path / "dump.bin"
     path.write_bytes(b"\xff\xfe\0\x80 f32[2]{0} \xc3(\x9f" + bytes(range(256)) + b"\n = s8[3]{0} ")
-    assert [one["shape"] for one in json.loads(run("show", "--hlo", path, "--json").stdout)["buffers"]] == ["f32[2]{0}", "s8[3]{0}"]
+    assert [one["shape"] for one in json.loads(run("show", "--hlo", path, "--json").stdout)["buffers"]] == [
+        "f32[2]{0}",
+        "s8[3]{0}",
+    ]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_ends_in_a_table_or_one_line(text):
-    result = CliRunner().invoke(commands, ["show", "--hlo", "-"], input=text.encode("utf-8", "surrogateescape") + b"\n%a = f32[4] add()")
+    result = CliRunner().invoke(
+        commands, ["show", "--hlo", "-"], input=text.encode("utf-8", "surrogateescape") + b"\n%a = f32[4] add()"
+    )
     assert result.exit_code == 0 and "f32[4]{0}" in result.stdout and len(result.stdout) < 6000
 
 

@@ -1,4 +1,5 @@
 """Forked processes: whatever the parent is doing at that moment, a child can use the library."""
+
 import os
 import subprocess
 import sys
@@ -10,7 +11,9 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 def printed_by(program: str) -> list[str]:
     environment = {**os.environ, "GPULAYOUT_NUM_THREADS": "3"}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60, env=environment
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

@@ -1,4 +1,7 @@
-"""Index conversion as operations on whole arrays: how many there are, and what they give, carried out on Python's integers."""
+"""Index conversion as operations on whole arrays: how many there are, and what they give, carried out on Python's
+integers.
+"""
+
 import math
 import operator
 import tracemalloc
@@ -18,14 +21,21 @@ WORD = 2**32 - 1
 VALUES = range(0, 5000, 7)
 
 
-# ---- sums -------------------------------------------------------------------------------------------------------------
+# ---- sums ------------------------------------------------------------------------------------------------------------
+
 
 @st.composite
 def sums(draw):
-    """Terms (step, weight) of a sum of digits, as the coordinates of a place are: other digits lie between those that count."""
+    """Terms (step, weight) of a sum of digits, as the coordinates of a place are: other digits lie between those that
+    count.
+    """
     terms, step, weight = {}, draw(st.sampled_from((1, 1, 2, 8, 3))), draw(st.sampled_from((1, 1, 1, 2, 3)))
     for _ in range(draw(st.integers(1, 4))):
-        extent, counts, is_last = draw(st.sampled_from((2, 2, 4, 8, 3, 6))), draw(st.booleans()), draw(st.integers(0, 3)) == 0
+        extent, counts, is_last = (
+            draw(st.sampled_from((2, 2, 4, 8, 3, 6))),
+            draw(st.booleans()),
+            draw(st.integers(0, 3)) == 0,
+        )
         if counts:
             terms[step] = terms.get(step, 0) + weight
             if not is_last:
@@ -44,8 +54,9 @@ def value_of(terms, value):
 @given(terms=sums())
 def test_a_sum_is_that_of_its_digits(terms):
     for value in VALUES:
-        assert value_of(terms, value) == sum((value // step % extent if extent else value // step) * weight
-                                             for step, extent, weight in digits_of(terms))
+        assert value_of(terms, value) == sum(
+            (value // step % extent if extent else value // step) * weight for step, extent, weight in digits_of(terms)
+        )
 
 
 @given(terms=sums())
@@ -78,8 +89,8 @@ def test_columns_in_tiles_are_divided_and_limited_in_place_whatever_the_number_o
         assert divided(column, 256) == ([(2048, 1), (1024 * tiles, -tiles // 2)])
         assert limit_in_place(column, 2900, WORD).modulus == (24 * 1024 if tiles == 24 else 0)
     assert divided([(1, 1), (3, -3), (6, 3)], 2) is None and limit_in_place([(3, 1)], 5, WORD) is None
-    assert divided([(4, 1), (6, 1)], 1) is None                            # steps that do not divide each other
-    assert divided([(1, 1), (4, -3), (16, -4)], 2) is None                 # value % 4 + value // 4 % 4: two odd digits carry
+    assert divided([(4, 1), (6, 1)], 1) is None  # steps that do not divide each other
+    assert divided([(1, 1), (4, -3), (16, -4)], 2) is None  # value % 4 + value // 4 % 4: two odd digits carry
 
 
 def test_chains_hold_every_term_once_and_divide():
@@ -89,14 +100,23 @@ def test_chains_hold_every_term_once_and_divide():
     assert all(above[0] % below[0] == 0 for chain in found for above, below in zip(chain, chain[1:]))
 
 
-# ---- programs ---------------------------------------------------------------------------------------------------------
+# ---- programs --------------------------------------------------------------------------------------------------------
 
-OPERATIONS = {"add": operator.add, "subtract": operator.sub, "divide": operator.floordiv, "multiply": operator.mul,
-              "shift_left": operator.lshift, "shift_right": operator.rshift, "mask": operator.and_}
+OPERATIONS = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "divide": operator.floordiv,
+    "multiply": operator.mul,
+    "shift_left": operator.lshift,
+    "shift_right": operator.rshift,
+    "mask": operator.and_,
+}
 
 
 def carried_out(host, given, rank, bits):
-    """(the result of one index, whether a number is past its bound); a given value's register must be written by nothing else."""
+    """(the result of one index, whether a number is past its bound); a given value's register must be written by
+    nothing else.
+    """
     registers, rows, padding = [None] * host.registers, [None] * rank, False
     loaded = set()
     for kind, into, left, right, number in host.ops:
@@ -110,13 +130,26 @@ def carried_out(host, given, rank, bits):
         else:
             assert into not in loaded
             registers[into] = OPERATIONS[kind](registers[left], number if right is None else registers[right]) % 2**bits
-    return [found if row is None else row for row, found in zip(rows, registers[:host.rows] + [None] * rank)], padding
+    return [found if row is None else row for row, found in zip(rows, registers[: host.rows] + [None] * rank)], padding
 
 
-SHAPES = ["f32[16,300]{1,0:T(8,128)}", "bf16[13,21]{1,0:T(8,4)(2,1)}", "f32[9,11]{1,0:T(4,8)(3,1)}", "f32[6]{0:T(3)(2)}",
-          "f32[5,7]{0,1:T(4,3)(2)L(50)}", "f32[3,5,7]{2,0,1:T(2,*,3)}", "u32[]{:T(4)}", "f32[7,1,9]{0,2,1:T(2,4,2)}",
-          "f32[4,6,40]{2,1,0:T(4,16)}", "f32[12,12]{1,0:T(4,4)(2,2)}", "f32[2,0]{1,0:T(2,2)}",
-          "f32[5,6,7]{0,2,1:PD(5,6,8)}", "f32[3,1,5]", "f32[]", "f32[3,0,2]"]
+SHAPES = [
+    "f32[16,300]{1,0:T(8,128)}",
+    "bf16[13,21]{1,0:T(8,4)(2,1)}",
+    "f32[9,11]{1,0:T(4,8)(3,1)}",
+    "f32[6]{0:T(3)(2)}",
+    "f32[5,7]{0,1:T(4,3)(2)L(50)}",
+    "f32[3,5,7]{2,0,1:T(2,*,3)}",
+    "u32[]{:T(4)}",
+    "f32[7,1,9]{0,2,1:T(2,4,2)}",
+    "f32[4,6,40]{2,1,0:T(4,16)}",
+    "f32[12,12]{1,0:T(4,4)(2,2)}",
+    "f32[2,0]{1,0:T(2,2)}",
+    "f32[5,6,7]{0,2,1:PD(5,6,8)}",
+    "f32[3,1,5]",
+    "f32[]",
+    "f32[3,0,2]",
+]
 
 
 @pytest.mark.parametrize("text", SHAPES)
@@ -132,7 +165,9 @@ def test_every_place_is_told_and_every_element_is_found(text, is_direct):
         checks = host_program(back, bits, True, 4, 0)
         tells, converts = (host_program(program, bits, True, 4, result_bytes) for program in (back, to_dense))
         finds, fills = (host_program(program, bits, False, 4, result_bytes) for program in (there, from_dense))
-        assert not checks.rows and tells.rows == (shape.rank if is_direct else 0) and {checks.bits, finds.bits} == {bits}
+        assert (
+            not checks.rows and tells.rows == (shape.rank if is_direct else 0) and {checks.bits, finds.bits} == {bits}
+        )
         for place in range(shape.buffer_size):
             is_padding = table.is_padding(place)
             index, padded = carried_out(tells, [place], shape.rank, bits)
@@ -172,15 +207,27 @@ def test_conversions_do_not_go_by_the_coordinates():
 
 
 def test_weights_are_factored():
-    """row * 128 + row // 8 * 31744 + column + column // 128 * 896: 8 operations for 3 sums, 2 quotients and 3 weights."""
+    """row * 128 + row // 8 * 31744 + column + column // 128 * 896: 8 operations for 3 sums, 2 quotients and 3
+    weights.
+    """
     assert count(linearize_program(gl.parse_shape("f32[4096,4096]{1,0:T(8,128)}"))) == 8
 
 
 def test_layouts_without_tiles_are_programs_too():
     """Each dimension but the last is a quotient, a product and a difference, unless bits are moved."""
     shape = gl.parse_shape("f32[5,6,7]{0,2,1:PD(5,6,8)}")
-    there, back = (host_program(program(shape), 32, False, 4, 4) for program in (linearize_program, delinearize_program))
-    assert [op.kind for op in back.ops] == ["load", "divide", "multiply", "subtract", "divide", "shift_left", "subtract"]
+    there, back = (
+        host_program(program(shape), 32, False, 4, 4) for program in (linearize_program, delinearize_program)
+    )
+    assert [op.kind for op in back.ops] == [
+        "load",
+        "divide",
+        "multiply",
+        "subtract",
+        "divide",
+        "shift_left",
+        "subtract",
+    ]
     assert [op.kind for op in there.ops] == ["load", "shift_left", "load", "add", "multiply", "load", "add"]
 
 
@@ -192,18 +239,40 @@ def test_what_is_not_divided_stays_as_wide_as_it_is():
 
 
 def test_what_is_needed_later_is_not_written_over():
-    nodes = [Node("load", number=0), Node("shift_right", 0, number=3), Node("mask", 1, number=7), Node("add", 1, 2), Node("add", 3, 0),
-             Node("multiply", 0, number=9), Node("store", 4, number=0), Node("store", 4, number=1), Node("store", 0, number=2)]
+    nodes = [
+        Node("load", number=0),
+        Node("shift_right", 0, number=3),
+        Node("mask", 1, number=7),
+        Node("add", 1, 2),
+        Node("add", 3, 0),
+        Node("multiply", 0, number=9),
+        Node("store", 4, number=0),
+        Node("store", 4, number=1),
+        Node("store", 0, number=2),
+    ]
     ops, count_of_registers = with_registers(nodes, 3)
-    assert count_of_registers == 5 and all(op.kind != "multiply" for op in ops)             # which nothing comes of
-    assert [(op.kind, op.into) for op in ops] == [("load", 3), ("shift_right", 0), ("mask", 4), ("add", 0), ("add", 0), ("store", None),
-                                                  ("store", None)]
+    assert count_of_registers == 5 and all(op.kind != "multiply" for op in ops)  # which nothing comes of
+    assert [(op.kind, op.into) for op in ops] == [
+        ("load", 3),
+        ("shift_right", 0),
+        ("mask", 4),
+        ("add", 0),
+        ("add", 0),
+        ("store", None),
+        ("store", None),
+    ]
     ops, count_of_registers = with_registers(nodes, 0)
     assert count_of_registers == 3 and [op.into for op in ops] == [0, 1, 2, 2, 2, None, None, None]
 
 
 def test_a_row_that_another_is_made_of_stays_where_it_is():
-    nodes = [Node("load", number=0), Node("shift_right", 0, number=3), Node("store", 1, number=0), Node("add", 1, 0), Node("store", 3, number=1)]
+    nodes = [
+        Node("load", number=0),
+        Node("shift_right", 0, number=3),
+        Node("store", 1, number=0),
+        Node("add", 1, 0),
+        Node("store", 3, number=1),
+    ]
     assert [(op.kind, op.into) for op in with_registers(nodes, 2)[0]] == [("load", 2), ("shift_right", 0), ("add", 1)]
 
 

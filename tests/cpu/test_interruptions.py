@@ -1,7 +1,9 @@
-"""Exceptions, signals and other moves that come in the middle of a large move: nobody writes afterwards, and every process ends.
+"""Exceptions, signals and other moves that come in the middle of a large move: nobody writes afterwards, and every
+process ends.
 
 GPULAYOUT_TEST_INTERRUPTS says how many signals, and how many processes, are tried.
 """
+
 import os
 import signal
 import subprocess
@@ -18,8 +20,12 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no int
 def test_nobody_writes_after_a_call_is_over(job):
     """In a process of its own, which a hang cannot keep."""
     count = [COUNT] if job in ("signals", "exits") else []
-    done = subprocess.run([sys.executable, "-m", "tests.support.interruptions", job, *count], capture_output=True, text=True,
-                          timeout=60 + int(COUNT))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.interruptions", job, *count],
+        capture_output=True,
+        text=True,
+        timeout=60 + int(COUNT),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,4 +1,7 @@
-"""How NumPy carries moves out: whatever is cut into tiles, widened or filled first, the bytes are those of the definition."""
+"""How NumPy carries moves out: whatever is cut into tiles, widened or filled first, the bytes are those of the
+definition.
+"""
+
 import itertools
 import math
 
@@ -36,13 +39,16 @@ def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
-@pytest.mark.parametrize(("dimensions", "order", "widths"), [
-    ((1500, 1415), (1, 0), None),                        # tiles with edges on both sides
-    ((1024, 1024), (1, 0), (1030, 1200)),                  # tiles, and padding around them
-    ((3, 1200, 600), (0, 2, 1), None),                  # a tile covers parts of two axes
-    ((12, 11, 13, 50, 18), (4, 3, 2, 1, 0), None),      # over several axes on both sides
-    ((12, 11, 13, 50, 18), (2, 4, 0, 3, 1), (12, 12, 13, 51, 19)),
-])
+@pytest.mark.parametrize(
+    ("dimensions", "order", "widths"),
+    [
+        ((1500, 1415), (1, 0), None),  # tiles with edges on both sides
+        ((1024, 1024), (1, 0), (1030, 1200)),  # tiles, and padding around them
+        ((3, 1200, 600), (0, 2, 1), None),  # a tile covers parts of two axes
+        ((12, 11, 13, 50, 18), (4, 3, 2, 1, 0), None),  # over several axes on both sides
+        ((12, 11, 13, 50, 18), (2, 4, 0, 3, 1), (12, 12, 13, 51, 19)),
+    ],
+)
 def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
@@ -51,12 +57,15 @@ def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimension
 
 
 @pytest.mark.parametrize("element_type", ELEMENT_TYPES)
-@pytest.mark.parametrize(("dimensions", "order", "widths"), [
-    ((700, 64, 3), (1, 0, 2), None),                   # runs of 3 elements
-    ((256, 300, 5), (0, 1, 2), (256, 300, 6)),         # 5 channels in 6
-    ((256, 300, 5), (0, 1, 2), (256, 300, 9)),         # and with runs of padding
-    ((300, 256, 4), (1, 0, 2), None),                  # the run is a power of two
-])
+@pytest.mark.parametrize(
+    ("dimensions", "order", "widths"),
+    [
+        ((700, 64, 3), (1, 0, 2), None),  # runs of 3 elements
+        ((256, 300, 5), (0, 1, 2), (256, 300, 6)),  # 5 channels in 6
+        ((256, 300, 5), (0, 1, 2), (256, 300, 9)),  # and with runs of padding
+        ((300, 256, 4), (1, 0, 2), None),  # the run is a power of two
+    ],
+)
 def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
@@ -75,10 +84,16 @@ def pixels_to_planes(element_type, dimensions, order):
 
 
 @pytest.mark.parametrize("element_type", ("u8", "bf16", "f32", "f64"))
-@pytest.mark.parametrize(("dimensions", "order", "widths"), [
-    ((3, 300_001), (1, 0), None), ((4, 2, 133_000), (2, 1, 0), None), ((4, 100, 3_000), (1, 2, 0), None),
-    ((2, 130_001, 3), (0, 1, 2), (2, 130_001, 4)), ((3, 200_001), (1, 0), (4, 200_005)),
-])
+@pytest.mark.parametrize(
+    ("dimensions", "order", "widths"),
+    [
+        ((3, 300_001), (1, 0), None),
+        ((4, 2, 133_000), (2, 1, 0), None),
+        ((4, 100, 3_000), (1, 2, 0), None),
+        ((2, 130_001, 3), (0, 1, 2), (2, 130_001, 4)),
+        ((3, 200_001), (1, 0), (4, 200_005)),
+    ],
+)
 def test_channels_one_after_the_other_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
     """Several pieces of each channel, the last one cut off, with padding and without."""
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
@@ -87,9 +102,22 @@ def test_channels_one_after_the_other_give_the_bytes_of_the_definition(element_t
     pack_and_back(array, shape)
 
 
-@pytest.mark.parametrize(("element_type", "channels", "found"), [
-    ("u8", 2, True), ("u8", 32, True), ("u8", 33, False), ("bf16", 16, True), ("bf16", 17, False), ("f32", 8, True), ("f32", 9, False),
-    ("f64", 4, True), ("f64", 5, False), ("c128", 2, True), ("c128", 3, False)])
+@pytest.mark.parametrize(
+    ("element_type", "channels", "found"),
+    [
+        ("u8", 2, True),
+        ("u8", 32, True),
+        ("u8", 33, False),
+        ("bf16", 16, True),
+        ("bf16", 17, False),
+        ("f32", 8, True),
+        ("f32", 9, False),
+        ("f64", 4, True),
+        ("f64", 5, False),
+        ("c128", 2, True),
+        ("c128", 3, False),
+    ],
+)
 def test_so_many_channels_are_written_one_after_the_other(element_type, channels, found):
     pixels = 100_000
     assert by_channels(pixels_to_planes(element_type, (channels, pixels), (1, 0))) == found
@@ -100,22 +128,42 @@ def test_channels_of_few_pixels_or_with_gaps_are_not_copied_one_after_the_other(
     few, enough = (by_channels(pixels_to_planes("f32", (1000, 4, pixels), (0, 2, 1))) for pixels in (63, 64))
     assert (few, enough) == (False, True)
     shape = gl.Shape("f32", (8, 4, 1024))
-    dense, gaps = (by_channels(strided_move(shape, shape.byte_strides, (16384 * gap, 4 * gap, 16 * gap), shape.dimensions)) for gap in (1, 2))
+    dense, gaps = (
+        by_channels(strided_move(shape, shape.byte_strides, (16384 * gap, 4 * gap, 16 * gap), shape.dimensions))
+        for gap in (1, 2)
+    )
     assert (dense, gaps) == (True, False)
 
 
-@pytest.mark.parametrize(("channels", "element_type", "width", "found"), [
-    (3, "u8", 4, True), (3, "bf16", 8, True), (3, "f32", 4, True), (3, "f64", 4, False), (2, "f32", 4, False), (4, "u8", 5, False)])
+@pytest.mark.parametrize(
+    ("channels", "element_type", "width", "found"),
+    [
+        (3, "u8", 4, True),
+        (3, "bf16", 8, True),
+        (3, "f32", 4, True),
+        (3, "f64", 4, False),
+        (2, "f32", 4, False),
+        (4, "u8", 5, False),
+    ],
+)
 def test_records_of_three_channels_are_copied_so_into_longer_ones_and_back(channels, element_type, width, found):
     shape = gl.Shape(element_type, (300_000, channels), gl.Layout((1, 0), padded_dimensions=(300_000, width)))
     dense = shape.with_layout(None)
     assert by_channels(relayout_move(dense, shape)) == by_channels(relayout_move(shape, dense)) == found
 
 
-@pytest.mark.parametrize("cut", [
-    lambda a: a[::-1, :, ::-1], lambda a: a[:, ::2], lambda a: a[..., ::3], lambda a: a.transpose(2, 0, 1),
-    lambda a: np.broadcast_to(a[:1], a.shape), lambda a: np.broadcast_to(a[..., :1], a.shape)],
-    ids=["negative", "every second", "every third", "transposed", "repeated major", "repeated minor"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda a: a[::-1, :, ::-1],
+        lambda a: a[:, ::2],
+        lambda a: a[..., ::3],
+        lambda a: a.transpose(2, 0, 1),
+        lambda a: np.broadcast_to(a[:1], a.shape),
+        lambda a: np.broadcast_to(a[..., :1], a.shape),
+    ],
+    ids=["negative", "every second", "every third", "transposed", "repeated major", "repeated minor"],
+)
 @pytest.mark.parametrize("element_type", ["u8", "bf16", "f64", "c128"])
 def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, element_type):
     whole = random_array(gl.Shape(element_type, (40, 60, 150)))
@@ -131,8 +179,16 @@ def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, elem
 
 def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, plans_anew):
     """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
-    for module, name, value in ((host_plans, "SMALL_BYTES", 0), (host_plans, "LONGEST_ELEMENT", 12), (host_plans, "RECORD_BYTES", 0),
-                                (cache_blocks, "LEAST_BYTES", 0), (cache_blocks, "SECOND_CACHE_BYTES", 0), (cache_blocks, "BLOCK_RUN", 3), (cache_blocks, "LEAST_BLOCKS", 1000), (cache_blocks, "STREAMS", 1)):
+    for module, name, value in (
+        (host_plans, "SMALL_BYTES", 0),
+        (host_plans, "LONGEST_ELEMENT", 12),
+        (host_plans, "RECORD_BYTES", 0),
+        (cache_blocks, "LEAST_BYTES", 0),
+        (cache_blocks, "SECOND_CACHE_BYTES", 0),
+        (cache_blocks, "BLOCK_RUN", 3),
+        (cache_blocks, "LEAST_BLOCKS", 1000),
+        (cache_blocks, "STREAMS", 1),
+    ):
         monkeypatch.setattr(module, name, value)
     tiled = 0
     for dimensions, grown in itertools.product(((4, 5, 3), (2, 3, 2, 4), (7, 5)), (0, 1, 2)):
@@ -155,7 +211,9 @@ def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, plans_
         monkeypatch.setattr(host_plans, name, value)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", str(threads))
     seen = set()
-    for whole, dimensions, grown in itertools.product((0, 1024), ((3, 200), (200, 3), (4, 5, 6), (2, 200, 3), (0, 5)), itertools.product((0, 1, 5), repeat=2)):
+    for whole, dimensions, grown in itertools.product(
+        (0, 1024), ((3, 200), (200, 3), (4, 5, 6), (2, 200, 3), (0, 5)), itertools.product((0, 1, 5), repeat=2)
+    ):
         monkeypatch.setattr(host_plans, "FILL_WHOLE_BYTES", whole)
         forget_transfers()
         widths = tuple(size + grown[dim % 2] for dim, size in enumerate(dimensions))
@@ -168,7 +226,12 @@ def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, plans_
             assert (guarded[:4] == -2).all() and (guarded[-4:] == -2).all()
             plan = host_plans.host_plan(pack_move(array.strides, shape))
             seen.add((plan.by_channels, bool(plan.chunk), plan.fills_first, bool(plan.fills), plan.share > 0))
-    assert {(True, True, True, True, True), (True, True, False, True, True), (False, True, True, True, True), (False, True, False, True, True)} <= seen
+    assert {
+        (True, True, True, True, True),
+        (True, True, False, True, True),
+        (False, True, True, True, True),
+        (False, True, False, True, True),
+    } <= seen
 
 
 def relayout_plan(text, order):
@@ -176,20 +239,41 @@ def relayout_plan(text, order):
     return host_plans.host_plan(relayout_move(source, source.with_layout(gl.Layout.from_major_to_minor(order))))
 
 
-@pytest.mark.parametrize(("text", "order", "tiled"), [
-    ("f32[16,16]", (1, 0), False), ("f32[256,256]", (1, 0), False), ("f32[256,512]", (1, 0), True), ("f32[256,513]", (1, 0), False), ("f32[515,513]", (1, 0), True),       # small
-    ("f32[12,100000]", (1, 0), False), ("f32[13,100000]", (1, 0), True),          # places that are read at once
-    ("c64[100000,1,1]", (1, 2, 0), False), ("f32[200000,3]", (1, 0), False), ("f32[200000,4]", (1, 0), True),  # a line holds enough of short records
-    ("u8[64,16384,64]", (0, 2, 1), False), ("u8[64,16385,64]", (0, 2, 1), True),  # what the second cache holds is not fetched twice
-    ("f32[64,4096,64]", (0, 2, 1), True),
-    ("u8[64,64,64,64]", (1, 3, 0, 2), True),
-])
+@pytest.mark.parametrize(
+    ("text", "order", "tiled"),
+    [
+        # small
+        ("f32[16,16]", (1, 0), False),
+        ("f32[256,256]", (1, 0), False),
+        ("f32[256,512]", (1, 0), True),
+        ("f32[256,513]", (1, 0), False),
+        ("f32[515,513]", (1, 0), True),
+        ("f32[12,100000]", (1, 0), False),
+        ("f32[13,100000]", (1, 0), True),  # places that are read at once
+        # a line holds enough of short records
+        ("c64[100000,1,1]", (1, 2, 0), False),
+        ("f32[200000,3]", (1, 0), False),
+        ("f32[200000,4]", (1, 0), True),
+        # what the second cache holds is not fetched twice
+        ("u8[64,16384,64]", (0, 2, 1), False),
+        ("u8[64,16385,64]", (0, 2, 1), True),
+        ("f32[64,4096,64]", (0, 2, 1), True),
+        ("u8[64,64,64,64]", (1, 3, 0, 2), True),
+    ],
+)
 def test_a_copy_goes_in_tiles_where_it_would_read_in_too_many_places(text, order, tiled):
     assert (relayout_plan(text, order).cache_block is not None) == tiled
 
 
 def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
-    for text in ("u8[8192,8192]", "f32[8192,8192]", "c128[4096,4096]", "c128[4095,4097]", "f32[32,32,32,32,32]", "f64[7,7,7,7,7,7,7,7]"):
+    for text in (
+        "u8[8192,8192]",
+        "f32[8192,8192]",
+        "c128[4096,4096]",
+        "c128[4095,4097]",
+        "f32[32,32,32,32,32]",
+        "f64[7,7,7,7,7,7,7,7]",
+    ):
         source = gl.parse_shape(text)
         move = relayout_move(source, source.with_layout(gl.Layout.ascending(source.rank)))
         for threads in (1, 2, 4, 16):
@@ -205,15 +289,20 @@ def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
     for threads, order in itertools.product((2, 7, 16, 64), ((0, 1, 2), (1, 0, 2))):
         source = [itemsize, itemsize * (run + 1), itemsize * (run + 1) * 1600]
         target = gl.Layout(tuple(reversed(order)))
-        plan = host_plans.host_plan(strided_move(shape, source, shape.with_layout(target).byte_strides, shape.dimensions), threads)
-        assert plan.cache_block and cache_blocks.scratch_bytes(itemsize, plan.cache_block, plan.scratch) * threads <= 4 << 20
+        plan = host_plans.host_plan(
+            strided_move(shape, source, shape.with_layout(target).byte_strides, shape.dimensions), threads
+        )
+        assert (
+            plan.cache_block
+            and cache_blocks.scratch_bytes(itemsize, plan.cache_block, plan.scratch) * threads <= 4 << 20
+        )
 
 
 def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():
     for text, row in (("f32[4096,4096]", 0), ("f64[8191,8193]", 0), ("u8[8192,8192]", 0)):
         source = gl.parse_shape(text)
         plan = host_plans.host_plan(relayout_move(source, source.with_layout(gl.Layout.ascending(2))))
-        assert plan.scratch[1] % 128 == 64, text       # the axis that is minor in the target
+        assert plan.scratch[1] % 128 == 64, text  # the axis that is minor in the target
 
 
 def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
@@ -221,7 +310,10 @@ def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
     gathered = gl.parse_shape("f32[2880,2881]{1,0:PD(2880,3072)}")
     single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
     records = gl.parse_shape("f32[80000,3]{1,0:PD(80000,4)}")
-    plans = [host_plans.host_plan(pack_move(shape.with_layout(None).byte_strides, shape)) for shape in (scattered, gathered, single, records)]
+    plans = [
+        host_plans.host_plan(pack_move(shape.with_layout(None).byte_strides, shape))
+        for shape in (scattered, gathered, single, records)
+    ]
     assert [plan.fills_first for plan in plans] == [True, False, False, True]
     assert [plan.by_channels for plan in plans] == [False, False, False, True]
     assert all(plan.chunk for plan in plans[:3])
@@ -232,12 +324,26 @@ def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
     assert [plan.most_threads for plan in plans] == [1024, 1]
 
 
-@pytest.mark.parametrize("source, target, said, fields", [
-    ("f32[4,5]", "{0,1}", "one np.copyto over 2 axes", {"element_bytes": 4, "cache_block": None, "fills": []}),
-    ("f32[4,5]", "{0,1:PD(6,5)}", "one np.copyto over 2 axes and 1 fill of padding", {"fills": [30]}),
-    ("s4[5,7]{1,0:E(4)}", "{1,0}", "chunks of up to 35 elements, spread to bytes by shifts", {"chunk": 262144, "blocks": None, "cache_block": None}),
-    ("s4[256,512]{1,0:E(4)}", "{0,1:E(4)}", "16 x 16 blocks turned in cache blocks of up to 131072 elements", {"blocks": 16, "cache_block": (16, 32)}),
-    ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}", "24 places looked up one by one, then packed", {"looked_up": True})])
+@pytest.mark.parametrize(
+    "source, target, said, fields",
+    [
+        ("f32[4,5]", "{0,1}", "one np.copyto over 2 axes", {"element_bytes": 4, "cache_block": None, "fills": []}),
+        ("f32[4,5]", "{0,1:PD(6,5)}", "one np.copyto over 2 axes and 1 fill of padding", {"fills": [30]}),
+        (
+            "s4[5,7]{1,0:E(4)}",
+            "{1,0}",
+            "chunks of up to 35 elements, spread to bytes by shifts",
+            {"chunk": 262144, "blocks": None, "cache_block": None},
+        ),
+        (
+            "s4[256,512]{1,0:E(4)}",
+            "{0,1:E(4)}",
+            "16 x 16 blocks turned in cache blocks of up to 131072 elements",
+            {"blocks": 16, "cache_block": (16, 32)},
+        ),
+        ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}", "24 places looked up one by one, then packed", {"looked_up": True}),
+    ],
+)
 def test_each_kind_of_plan_says_what_it_does(source, target, said, fields):
     move = gl.plan(source, target).move
     assert move_plan.describe(move) == said

@@ -1,4 +1,7 @@
-"""Threads of the CPU backend: started late, shared by all callers, forgotten by forked children, and never in the way."""
+"""Threads of the CPU backend: started late, shared by all callers, forgotten by forked children, and never in the
+way.
+"""
+
 import os
 import signal
 import subprocess
@@ -25,15 +28,20 @@ def moved_right() -> bool:
 
 def in_a_new_process(text: str, seconds: float = 120) -> str:
     environment = {**os.environ, threads.VARIABLE: "3"}
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=seconds)
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=seconds
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module", autouse=True)
 def sharing_ends():
-    """Threads that never end cannot be stopped, and no test here would say so; a process can be killed, so one goes first."""
-    done = in_a_new_process("""
+    """Threads that never end cannot be stopped, and no test here would say so; a process can be killed, so one goes
+    first.
+    """
+    done = in_a_new_process(
+        """
 import time
 from gpulayout.cpu import run, threads
 parts = []
@@ -43,7 +51,9 @@ def work(first, last):
 for _ in range(50):
     threads.share(work, 3, 1)
 print(len(parts))
-""", 30)
+""",
+        30,
+    )
     assert done.split() == ["150"]
 
 
@@ -66,7 +76,7 @@ def test_parts_cover_everything_once(three_threads, least, count):
 
 
 def test_several_threads_take_part(three_threads):
-    together = threading.Barrier(3, timeout=30)              # passes only when three are inside at once
+    together = threading.Barrier(3, timeout=30)  # passes only when three are inside at once
     names = set()
 
     def work(first, last):
@@ -121,7 +131,7 @@ def test_a_thread_at_work_begins_no_further_part_after_an_error_of_the_caller(th
             assert at_work.wait(30)
             raise KeyError(first)
         at_work.set()
-        time.sleep(0.05)                                     # long enough for the caller to fail
+        time.sleep(0.05)  # long enough for the caller to fail
 
     with pytest.raises(KeyError):
         threads.share(work, 3, 1)
@@ -147,7 +157,7 @@ def test_callers_do_not_wait_for_each_other(three_threads):
     for holder in holders:
         holder.start()
     try:
-        for _ in range(4):                   # both callers and both threads of the pool
+        for _ in range(4):  # both callers and both threads of the pool
             assert held.acquire(timeout=30)
         assert moved_right()
     finally:
@@ -184,7 +194,7 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
     holder.start()
     seen = []
     try:
-        assert busy.wait(30)                                             # the only thread of the crew came
+        assert busy.wait(30)  # the only thread of the crew came
         monkeypatch.setenv(threads.VARIABLE, "3")
         with monkeypatch.context() as patch:
             patch.setattr(threads, "start_new_thread", refuse)
@@ -195,7 +205,7 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
         release.set()
         holder.join()
     wait_until(crew.invitations.empty)
-    threads.share(lambda first, last: None, 2, 1)                        # whatever the thread had read before is over
+    threads.share(lambda first, last: None, 2, 1)  # whatever the thread had read before is over
     assert len(seen) == 3
 
 
@@ -232,7 +242,7 @@ def test_callers_that_start_threads_at_once_start_no_more_than_needed(monkeypatc
     monkeypatch.setattr(threads, "_crew", crew)
     start = threads.start_new_thread
 
-    def start_two(function, arguments):                                  # as when two callers find the same seat free
+    def start_two(function, arguments):  # as when two callers find the same seat free
         def serve(seat):
             serving.append(seat)
             function(seat)
@@ -271,11 +281,21 @@ def test_the_number_of_threads_is_asked_once(monkeypatch):
     assert sorted(parts) == [0, 2, 4]
 
 
-@pytest.mark.parametrize("source, target, asked", [
-    ("f32[1000,1200]", "{0,1}", 1), ("f32[1000,1200]", "{0,1:PD(1024,1280)}", 1), ("f32[1000,1200]", "{1,0:PD(1024,1280)}", 1),
-    ("f32[1000,1200]{1,0:T(900,1100)}", "{0,1:T(8,128)}", 1), ("s4[1200,1000]{1,0:E(4)}", "{0,1:E(4)}", 1),
-    ("s4[1031,1021]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", 1), ("f32[16,16]", "{0,1}", 0), ("f32[30,43]{1,0:T(7,8)}", "{0,1}", 0),
-    ("s4[12,10]{1,0:E(4)}", "{0,1:E(4)}", 0), ("s4[31,21]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", 0)])
+@pytest.mark.parametrize(
+    "source, target, asked",
+    [
+        ("f32[1000,1200]", "{0,1}", 1),
+        ("f32[1000,1200]", "{0,1:PD(1024,1280)}", 1),
+        ("f32[1000,1200]", "{1,0:PD(1024,1280)}", 1),
+        ("f32[1000,1200]{1,0:T(900,1100)}", "{0,1:T(8,128)}", 1),
+        ("s4[1200,1000]{1,0:E(4)}", "{0,1:E(4)}", 1),
+        ("s4[1031,1021]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", 1),
+        ("f32[16,16]", "{0,1}", 0),
+        ("f32[30,43]{1,0:T(7,8)}", "{0,1}", 0),
+        ("s4[12,10]{1,0:E(4)}", "{0,1:E(4)}", 0),
+        ("s4[31,21]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", 0),
+    ],
+)
 def test_a_call_asks_for_the_number_of_threads_once_where_it_is_worth_two(monkeypatch, source, target, asked):
     plan, counts = gl.plan(source, target), []
     buffer = np.zeros(plan.source.buffer_length, plan.source.buffer_dtype)
@@ -301,20 +321,20 @@ def test_interrupts_wait_until_nobody_writes(three_threads):
         raise KeyboardInterrupt
 
     def work(first, last):
-        if first == 0:                                       # the caller's own part
+        if first == 0:  # the caller's own part
             assert begun.wait(30)
             given.set()
             return
         begun.set()
         assert given.wait(30)
         for _ in range(2):
-            time.sleep(0.05)                                 # the caller is done with the interrupt before
+            time.sleep(0.05)  # the caller is done with the interrupt before
             wait_until(lambda: over.is_set() or function_of(threading.main_thread()) == "close")
             if over.is_set():
                 return
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             assert interrupts.acquire(timeout=30)
-        time.sleep(0.1)                                      # long enough for a caller that does not wait
+        time.sleep(0.1)  # long enough for a caller that does not wait
         ended.append(first)
 
     kept = signal.signal(signal.SIGINT, interrupted)
@@ -385,19 +405,24 @@ from tests.cpu.test_threads import moved_right
 
 
 def test_threads_start_with_the_first_large_move_and_not_before():
-    printed = in_a_new_process(PRELUDE + """
+    printed = in_a_new_process(
+        PRELUDE
+        + """
 print(started())
 gl.relayout(np.zeros(64, np.float32), "f32[8,8]", "f32[8,8]{0,1}")
 print(started())
 print(moved_right(), started())
-""")
+"""
+    )
     assert printed.split() == ["0", "0", "True", "2"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_starts_threads_of_its_own():
     """Also when the fork happens while all threads of the parent are at work."""
-    printed = in_a_new_process(PRELUDE + """
+    printed = in_a_new_process(
+        PRELUDE
+        + """
 import warnings
 warnings.simplefilter("ignore")              # Python warns of forks in processes with threads
 together, release = threading.Barrier(4, timeout=30), threading.Event()
@@ -421,13 +446,16 @@ fork()
 release.set()
 holder.join()
 print(moved_right())
-""")
+"""
+    )
     assert printed.split() == ["0", "0", "True"]
 
 
 def test_moves_while_python_shuts_down_are_right():
     """In an exit handler, and when nothing but the interpreter's own clearing is left."""
-    printed = in_a_new_process(PRELUDE + """
+    printed = in_a_new_process(
+        PRELUDE
+        + """
 import atexit
 assert moved_right()
 atexit.register(lambda: print(moved_right()))
@@ -437,5 +465,6 @@ class Last:
         print(len(seen))
 import builtins
 builtins.last = Last()                       # outlives every module
-""")
+"""
+    )
     assert printed.split() == ["True", "3"]

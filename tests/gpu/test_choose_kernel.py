@@ -1,4 +1,5 @@
 """Which kernel the known benchmark instances get.  Planning needs no memory, so they have their full size."""
+
 import pytest
 
 from gpulayout import Layout, Shape
@@ -7,7 +8,14 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.moves.pieces import relayout_pieces
 from tests.support.kernel_cases import backwards, move_of, transposed
 
-VECTOR, WORDS, ANY, ND, ROWS, COPY = "gpl_tile_vector", "gpl_tile_words", "gpl_tile_any", "gpl_tile_nd", "gpl_rows", "gpl_copy"
+VECTOR, WORDS, ANY, ND, ROWS, COPY = (
+    "gpl_tile_vector",
+    "gpl_tile_words",
+    "gpl_tile_any",
+    "gpl_tile_nd",
+    "gpl_rows",
+    "gpl_copy",
+)
 CHANNELS = "gpl_channels"
 
 
@@ -61,10 +69,17 @@ INSTANCES = {
     "attention keys": (transposed(2, (8, 32, 4096, 128), (0, 1, 3, 2)), VECTOR),
     "packed bf16": (transposed(2, (65536, 100, 6), (2, 1, 0)), ND),
     "pack, odd pitch": (move_of(4, [(8192, 8191, 1, 1), (8191, 8191, 8191, 8192)]), ROWS),
-    "pack NCHW to NC/32HW32": (move_of(1, [(32, 24, 3136, 1), (3136, 3136, 1, 32), (512, 512, 24 * 3136, 32 * 3136)]), ANY),
+    "pack NCHW to NC/32HW32": (
+        move_of(1, [(32, 24, 3136, 1), (3136, 3136, 1, 32), (512, 512, 24 * 3136, 32 * 3136)]),
+        ANY,
+    ),
     "pack to columns of 32": (move_of(1, [(32, 32, 1, 1), (4096, 4096, 4096, 32), (128, 128, 32, 32 * 4096)]), ROWS),
-    "pack to tiles of 8 x 128, 2 x 1": (move_of(2, [(2, 2, 4100, 1), (128, 128, 1, 2), (4, 4, 8200, 256), (32, 32, 128, 1024),
-                                                    (512, 512, 32800, 32 * 1024)]), CHANNELS),
+    "pack to tiles of 8 x 128, 2 x 1": (
+        move_of(
+            2, [(2, 2, 4100, 1), (128, 128, 1, 2), (4, 4, 8200, 256), (32, 32, 128, 1024), (512, 512, 32800, 32 * 1024)]
+        ),
+        CHANNELS,
+    ),
     "unpack, odd pitch": (move_of(4, [(8191, 8191, 1, 1), (8191, 8191, 8192, 8191)]), ROWS),
 }
 
@@ -78,9 +93,12 @@ def test_no_known_instance_is_gathered(name):
 
 # ---- tiles of many axes ------------------------------------------------------------------------------------
 
+
 def test_offsets_of_any_size_have_a_box():
-    moves = (move_of(1, [(3, 3, 15, 1), (5, 5, 3, 3), (3, 3, 1, 15), (100, 100, 45, 45), (2, 2, 10**4, step)])
-             for step in (2**31, 2**47, -2**47))
+    moves = (
+        move_of(1, [(3, 3, 15, 1), (5, 5, 3, 3), (3, 3, 1, 15), (100, 100, 45, 45), (2, 2, 10**4, step)])
+        for step in (2**31, 2**47, -(2**47))
+    )
     assert [(plan.kernel, plan.index_bits) for plan in map(kernel_plan, moves)] == [(ND, 64)] * 3
 
 
@@ -88,10 +106,14 @@ def test_a_box_says_what_it_is():
     source, target = Shape("f32", (8,) * 6), Shape("f32", (8,) * 6, Layout(range(6)))
     plan = kernel_plan(relayout_pieces(source, target)[0].move)
     assert plan.tile == (8, 8, 4, 8)
-    assert plan.reasons[-1:] == ("accesses of 4 bytes: two axes fill no tile; one of 4 axes has runs of 128 bytes in the source, of 256 in "
-                            "the target",)
+    assert plan.reasons[-1:] == (
+        "accesses of 4 bytes: two axes fill no tile; one of 4 axes has runs of 128 bytes in the source, of 256 in "
+        "the target",
+    )
     text = explain(relayout_pieces(source, target), source, target)
     assert "  gpu      tile (gpl_tile_nd in tile_nd.cu), for buffers aligned to 16 bytes\n" in text
     assert "tile of 8 x 4 x 8 x 8 elements (minor in the target last), 32-bit offsets, 128 blocks" in text
     short = kernel_plan(INSTANCES["packed bf16"][0])
-    assert short.reasons[-1].startswith("accesses of ") and "a tile of two axes would have runs of " in short.reasons[-1]
+    assert (
+        short.reasons[-1].startswith("accesses of ") and "a tile of two axes would have runs of " in short.reasons[-1]
+    )

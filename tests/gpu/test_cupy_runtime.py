@@ -2,6 +2,7 @@
 
 The real CuPy runs all the other tests where there is a GPU; this shows without one that the backend's own code works.
 """
+
 import numpy as np
 import pytest
 
@@ -10,12 +11,23 @@ from gpulayout.api import backends
 from tests import reference
 from tests.support import executors, fake_cuda, fake_cupy
 
-pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing()))]
+pytestmark = [
+    pytest.mark.simt,
+    pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing())),
+]
 
 
-CASES = [("f32[70,130]", "f32[70,130]{0,1:PD(71,131)PV(lowest)}"), ("u8[40,50,3]", "u8[40,50,3]{1,0,2}"),
-         ("f64[4,6,8]", "f64[4,6,8]{2,0,1}"), ("c128[64,32]", "c128[64,32]{0,1}"), ("s16[2,3]", "s16[2,3]{0,1:PD(3,5)PV(7)}"),
-         ("bf16[5,7]", "bf16[5,7]{0,1}"), ("f32[9]", "f32[9]"), ("f32[0,3]", "f32[0,3]{0,1:PD(2,3)PV(1)}"), ("f32[]", "f32[]")]
+CASES = [
+    ("f32[70,130]", "f32[70,130]{0,1:PD(71,131)PV(lowest)}"),
+    ("u8[40,50,3]", "u8[40,50,3]{1,0,2}"),
+    ("f64[4,6,8]", "f64[4,6,8]{2,0,1}"),
+    ("c128[64,32]", "c128[64,32]{0,1}"),
+    ("s16[2,3]", "s16[2,3]{0,1:PD(3,5)PV(7)}"),
+    ("bf16[5,7]", "bf16[5,7]{0,1}"),
+    ("f32[9]", "f32[9]"),
+    ("f32[0,3]", "f32[0,3]{0,1:PD(2,3)PV(1)}"),
+    ("f32[]", "f32[]"),
+]
 
 
 @pytest.mark.parametrize("source, target", CASES)
@@ -24,8 +36,13 @@ def test_moves_give_the_reference_bytes(cupy, source, target):
     raw = reference.payload(source.element_count, source.itemsize)
     logical = cupy.asarray(raw.view(source.dtype).reshape(source.dimensions))
     packed = gl.pack(logical, target)
-    expected = reference.large_buffer(target.dimensions, target.layout.minor_to_major, target.layout.padded_dimensions,
-                                      target.itemsize, target.padding_bytes)
+    expected = reference.large_buffer(
+        target.dimensions,
+        target.layout.minor_to_major,
+        target.layout.padded_dimensions,
+        target.itemsize,
+        target.padding_bytes,
+    )
     assert isinstance(packed, cupy.ndarray) and packed.get().tobytes() == expected
     assert gl.relayout(gl.pack(logical, source), source, target).get().tobytes() == expected
     assert gl.unpack(packed, target).get().tobytes() == raw.tobytes()
@@ -39,7 +56,9 @@ def test_work_goes_to_the_arrays_own_device(cupy):
     assert found.device.id == 1 and found.get().tolist() == [0, 3, 1, 4, 2, 5]
     index = gl.delinearize(buffer.astype(np.int64), "f32[2,3]")
     assert index.device.id == 1 and index.get().tolist() == [[0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2]]
-    with pytest.raises(BufferError, match="^buffer is on cuda:1 and out is on cuda:0: nothing is copied between devices$"):
+    with pytest.raises(
+        BufferError, match="^buffer is on cuda:1 and out is on cuda:0: nothing is copied between devices$"
+    ):
         gl.relayout(buffer, "f32[2,3]", "f32[2,3]{0,1}", out=cupy.asarray(np.zeros(6, np.float32)))
     with pytest.raises(BufferError, match="^buffer is on cuda:1 and out is on cpu: nothing is copied between devices$"):
         gl.relayout(buffer, "f32[2,3]", "f32[2,3]{0,1}", out=np.zeros(6, np.float32))
@@ -67,7 +86,9 @@ def test_many_moves_are_grouped_by_device_and_share_launches(cupy):
         first = float(buffer[0])
         assert result.tolist() == [first + step for step in (0, 3, 1, 4, 2, 5)]
         assert type(result) is np.ndarray or result.device.id == buffer.device.id
-    with pytest.raises(BufferError, match="^job 1: buffer is on cuda:1 and out is on cuda:0: nothing is copied between devices$"):
+    with pytest.raises(
+        BufferError, match="^job 1: buffer is on cuda:1 and out is on cuda:0: nothing is copied between devices$"
+    ):
         gl.relayout_many(jobs[:2], out=[None, cupy.asarray(np.zeros(6, np.float32))])
 
 
@@ -130,5 +151,6 @@ def test_plain_lists_go_to_the_gpu_when_there_is_one(cupy, monkeypatch):
 def test_real_cupy_takes_the_elementwise_kernels_parameters(rank):
     cupy = pytest.importorskip("cupy")
     from gpulayout.gpu.elementwise import linearize_text
+
     kernel = cupy.ElementwiseKernel(*linearize_text(rank), "gpl_linearize_broadcast")
     assert kernel.nin == 3 * rank + 1 and kernel.nout == 2

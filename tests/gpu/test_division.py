@@ -1,4 +1,5 @@
 """Division by multiplication: exact for every number and divisor that the kernels use, and nothing wraps on the way."""
+
 import itertools
 
 import pytest
@@ -10,7 +11,7 @@ def check(number, value, bits):
     by = divisor(value, bits)
     assert 0 <= by.multiplier < 2**bits and 0 <= by.shift < bits and by.value == value
     upper_half = number * by.multiplier >> bits
-    assert upper_half + number < 2**bits                       # the sum the kernels form does not wrap
+    assert upper_half + number < 2**bits  # the sum the kernels form does not wrap
     assert divide(number, by, bits) == number // value, (number, value)
     without_sum = reciprocal(value, bits)
     assert 0 <= without_sum.multiplier < 2**bits and 0 <= without_sum.shift < bits
@@ -20,14 +21,14 @@ def check(number, value, bits):
 
 @pytest.mark.parametrize("bits", [2, 3, 4, 6, 8])
 def test_every_pair_of_small_numbers(bits):
-    for number, value in itertools.product(range(2**(bits - 1)), range(1, 2**(bits - 1))):
+    for number, value in itertools.product(range(2 ** (bits - 1)), range(1, 2 ** (bits - 1))):
         check(number, value, bits)
 
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_numbers_at_the_boundaries(bits):
     """The largest numbers, and those beside multiples of the divisor, where a rounding error would show first."""
-    top = 2**(bits - 1) - 1
+    top = 2 ** (bits - 1) - 1
     near_powers = [2**k + d for k in range(bits) for d in (-1, 0, 1)]
     values = {value for value in (*range(1, 40), *near_powers, top // 2, top // 3, top - 1, top) if 1 <= value <= top}
     for value in values:

@@ -1,4 +1,7 @@
-"""Index conversion on the stand-in for CuPy: a call like one that passed every check is started at once, and any other is checked."""
+"""Index conversion on the stand-in for CuPy: a call like one that passed every check is started at once, and any other
+is checked.
+"""
+
 import numpy as np
 import pytest
 
@@ -8,7 +11,10 @@ from gpulayout.gpu.index_run import IndexLaunches
 from tests.support import executors, fake_cuda
 from tests.support.prepared import LAUNCH, kinds
 
-pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing()))]
+pytestmark = [
+    pytest.mark.simt,
+    pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing())),
+]
 SHAPES = ("f32[5,7]{0,1:PD(6,7)}", "f32[5,7]{1,0:T(3,4)}")
 
 
@@ -39,28 +45,32 @@ def test_a_repeated_call_is_one_launch_and_checks_nothing(cupy, shape, monkeypat
         fake_cuda.calls.clear()
         assert gl.linearize(index, shape, mode="wrap", out=out) is out and kinds() == [LAUNCH]
         assert out.tolist() == wrapped(shape, index)
-    with pytest.raises(AttributeError):                              # another mode is a call of another kind
+    with pytest.raises(AttributeError):  # another mode is a call of another kind
         gl.linearize(index, shape, mode="clip", out=out)
 
 
 def test_calls_of_other_kinds_are_checked_as_ever(cupy):
     shape, index, memory = SHAPES[0], indices(cupy), cupy.empty(200, np.int64)
     room = cupy.empty(100, np.int64)
-    for _ in range(2):                                               # the second one is remembered
+    for _ in range(2):  # the second one is remembered
         gl.linearize(index, shape, mode="wrap", out=room[:35])
     with cupy.cuda.Device(1):
         elsewhere = cupy.empty(35, np.int64)
-    for out, error, message in ((room[:34], BufferError, "^out has shape"), (room[:70:2], BufferError, "is not C-contiguous$"),
-                                (cupy.empty(35, np.float64), TypeError, "^out has dtype float64"), (elsewhere, BufferError, "on cuda:1"),
-                                (cupy.empty(35, np.int32).view(np.uint8)[:35], BufferError, None)):
-        if message is None:                                          # a dtype that holds every place of the buffer is taken
+    for out, error, message in (
+        (room[:34], BufferError, "^out has shape"),
+        (room[:70:2], BufferError, "is not C-contiguous$"),
+        (cupy.empty(35, np.float64), TypeError, "^out has dtype float64"),
+        (elsewhere, BufferError, "on cuda:1"),
+        (cupy.empty(35, np.int32).view(np.uint8)[:35], BufferError, None),
+    ):
+        if message is None:  # a dtype that holds every place of the buffer is taken
             assert gl.linearize(index, shape, mode="wrap", out=out).tolist() == wrapped(shape, index)
             continue
         with pytest.raises(error, match=message):
             gl.linearize(index, shape, mode="wrap", out=out)
     with pytest.raises(IndexError, match="must be 2"):
         gl.linearize(indices(cupy)[:1], shape, mode="wrap", out=room[:35])
-    turned = cupy.asarray(np.ascontiguousarray(index.get().T)).T     # the same shape, and not contiguous
+    turned = cupy.asarray(np.ascontiguousarray(index.get().T)).T  # the same shape, and not contiguous
     gl.linearize(turned, shape, mode="wrap", out=room[:35])
     assert room[:35].tolist() == wrapped(shape, turned)
     memory[:70] = index.reshape(-1)
@@ -75,13 +85,19 @@ def test_addresses_that_are_not_aligned_are_refused_after_calls_that_were(cupy):
     shape, index, memory = SHAPES[0], indices(cupy), cupy.empty(35 * 8 + 8, np.uint8)
     for _ in range(2):
         gl.linearize(index, shape, mode="wrap", out=memory[:280].view(np.int64))
-    with pytest.raises(BufferError, match="^out address is 4 past a multiple of 8: indices of 8 bytes must be aligned to 8$"):
+    with pytest.raises(
+        BufferError, match="^out address is 4 past a multiple of 8: indices of 8 bytes must be aligned to 8$"
+    ):
         gl.linearize(index, shape, mode="wrap", out=memory[4:284].view(np.int64))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_indices_that_may_be_refused_are_looked_at_in_every_call(cupy, shape):
-    good, bad, out = cupy.asarray(np.array([[1, 2], [3, 4]])), cupy.asarray(np.array([[1, 5], [3, 4]])), cupy.empty(2, np.int64)
+    good, bad, out = (
+        cupy.asarray(np.array([[1, 2], [3, 4]])),
+        cupy.asarray(np.array([[1, 5], [3, 4]])),
+        cupy.empty(2, np.int64),
+    )
     for _ in range(2):
         gl.linearize(good, shape, out=out)
     expected = out.tolist()
@@ -100,6 +116,7 @@ def test_ever_new_lengths_are_not_all_remembered(cupy):
 
 
 # ---- one index array per dimension ----------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_index_arrays_that_broadcast_are_checked_before_out_is_written(cupy, shape):

@@ -1,4 +1,7 @@
-"""The table that the GPU takes an index program as: its digits, read by hand, give the places of the definition; tiled ones have none."""
+"""The table that the GPU takes an index program as: its digits, read by hand, give the places of the definition; tiled
+ones have none.
+"""
+
 import itertools
 import math
 
@@ -38,8 +41,12 @@ def test_conversions_keep_every_place_in_as_few_digits_as_possible(dims):
     for source, target in itertools.product(shapes(dims), repeat=2):
         digits = index_table(convert_program(source, target)).digits
         assert max(source.buffer_size, 1) == math.prod(digit.extent for digit in digits)
-        reads = {place_of(index, source.layout.minor_to_major, source.buffer_dimensions):
-                 place_of(index, target.layout.minor_to_major, target.buffer_dimensions) for index in logical_indices(dims)}
+        reads = {
+            place_of(index, source.layout.minor_to_major, source.buffer_dimensions): place_of(
+                index, target.layout.minor_to_major, target.buffer_dimensions
+            )
+            for index in logical_indices(dims)
+        }
         for linear in range(source.buffer_size):
             found, _, padding = run_digits(digits, linear)
             assert padding == (linear not in reads) and (padding or found == reads[linear]), (source, target, linear)
@@ -49,17 +56,25 @@ def test_conversions_keep_every_place_in_as_few_digits_as_possible(dims):
 
 @pytest.mark.parametrize("dims", DIMS)
 def test_digits_of_logical_indices_are_those_of_the_stride_table(dims):
-    """Digits of one place come last, for no index may be divided by 1, and coordinates that are given are as wide as their sizes."""
+    """Digits of one place come last, for no index may be divided by 1, and coordinates that are given are as wide as
+    their sizes.
+    """
     for shape in shapes(dims):
         digits = stride_table(shape).digits
         there, back = index_table(linearize_program(shape)).digits, index_table(delinearize_program(shape)).digits
         assert sorted((digit.row, digit.bound) for digit in there) == list(enumerate(dims))
         strides = [digit.stride for digit in there if digit.stride]
         assert strides == sorted(strides) and index_table(linearize_program(shape)).low_digits == 0
-        assert all(given.stride == digit.stride for given in there for digit in digits if digit.dim == given.row and given.bound > 1)
+        assert all(
+            given.stride == digit.stride
+            for given in there
+            for digit in digits
+            if digit.dim == given.row and given.bound > 1
+        )
         if shape.buffer_size:
             assert [(digit.extent, digit.bound, digit.row) for digit in back if digit.extent > 1] == [
-                (digit.extent, dims[digit.dim], digit.dim) for digit in digits if digit.extent > 1]
+                (digit.extent, dims[digit.dim], digit.dim) for digit in digits if digit.extent > 1
+            ]
         assert sorted(digit.row for digit in back) == list(range(len(dims)))
         ones = [digit.extent == 1 for digit in back]
         assert ones == sorted(ones)
@@ -75,8 +90,15 @@ def test_every_strided_layout_is_a_table(pair):
 def test_64_digits_are_a_table_and_more_are_refused():
     for widths in (None, (2,) * 62 + (1, 1)):
         shape = Shape("u8", (1,) * 64, Layout(range(64), padded_dimensions=widths))
-        for program in (linearize_program(shape), delinearize_program(shape), convert_program(shape, shape.with_layout(None))):
-            assert len(index_table(program).digits) <= 64 and index_launch(program, 5, "raise", (8, True), 8).file == "index.cu"
+        for program in (
+            linearize_program(shape),
+            delinearize_program(shape),
+            convert_program(shape, shape.with_layout(None)),
+        ):
+            assert (
+                len(index_table(program).digits) <= 64
+                and index_launch(program, 5, "raise", (8, True), 8).file == "index.cu"
+            )
     shape = Shape("u8", (1,) * 65)
     with pytest.raises(LayoutError) as caught:
         linearize_program(shape)
@@ -84,23 +106,38 @@ def test_64_digits_are_a_table_and_more_are_refused():
     order = ",".join(map(str, range(64, -1, -1)))
     assert str(caught.value) == f"u8[{ones}]{{{order}}} has 65 digits: 64 is the limit for index conversion"
     shape = Shape("u8", (1,) * 300)
-    assert index_table(convert_program(shape, shape.with_layout(Layout.ascending(300)))).digits == ()         # all of them were dropped
+    # all of them were dropped
+    assert index_table(convert_program(shape, shape.with_layout(Layout.ascending(300)))).digits == ()
 
 
 @pytest.mark.parametrize("text", ["f32[16,256]{1,0:T(8,128)}", "f32[6]{0:T(3)(2)}", "f32[3,5,7]{2,0,1:T(2,*,3)}"])
 def test_tiles_that_cut_a_coordinate_make_no_table(text):
     shape = gl.parse_shape(text)
-    for program in (linearize_program(shape), delinearize_program(shape), convert_program(shape, shape.with_layout(None))):
-        assert index_table(program) is None and index_launch(program, 5, "raise", (8, True), 8).file == "index_program.cu"
+    for program in (
+        linearize_program(shape),
+        delinearize_program(shape),
+        convert_program(shape, shape.with_layout(None)),
+    ):
+        assert (
+            index_table(program) is None and index_launch(program, 5, "raise", (8, True), 8).file == "index_program.cu"
+        )
 
 
 def test_tiles_that_change_nothing_make_a_table():
-    for text in ("f32[3,5]{0,1:L(8)}", "f32[3,5]{1,0:T(1)}", "f32[8]{0:T(8)}", "f32[100]{0:T(8)}", "f32[5]{0:T(4)L(16)}"):
+    for text in (
+        "f32[3,5]{0,1:L(8)}",
+        "f32[3,5]{1,0:T(1)}",
+        "f32[8]{0:T(8)}",
+        "f32[100]{0:T(8)}",
+        "f32[5]{0:T(4)L(16)}",
+    ):
         assert index_table(delinearize_program(gl.parse_shape(text))) is not None, text
 
 
 def program(*terms, adds=((),), size=24):
-    instructions = tuple(Instruction(None, each, None, None, row, more) for row, (each, more) in enumerate(zip(terms, adds * len(terms))))
+    instructions = tuple(
+        Instruction(None, each, None, None, row, more) for row, (each, more) in enumerate(zip(terms, adds * len(terms)))
+    )
     return IndexProgram("delinearize", instructions, len(terms), size, size)
 
 
@@ -108,17 +145,20 @@ def test_only_the_digits_of_the_whole_index_make_a_table():
     low, high = (Term(None, 1, 1), Term(None, 4, -4)), (Term(None, 4, 1),)
     assert index_table(program(low, high)).digits == (IndexDigit(4, 4, 0, 0), IndexDigit(6, 6, 0, 1))
     assert index_table(program(high, low)).digits == (IndexDigit(4, 4, 0, 1), IndexDigit(6, 6, 0, 0))
-    assert index_table(program(low)) is None                                                # something is left
+    assert index_table(program(low)) is None  # something is left
     assert index_table(program(high)) is None
-    assert index_table(program(low, high, size=26)).digits == (IndexDigit(4, 4, 0, 0), IndexDigit(7, 7, 0, 1))     # the last one is cut off
+    # the last one is cut off
+    assert index_table(program(low, high, size=26)).digits == (IndexDigit(4, 4, 0, 0), IndexDigit(7, 7, 0, 1))
     assert index_table(program(low, low, high)) is None
-    assert index_table(program((Term(None, 1, 1), Term(None, 4, -3)), high)) is None        # no digit
-    assert index_table(program((Term(0, 1, 1), Term(None, 4, -4)), high)) is None           # of another number
-    assert index_table(program(low, (Term(None, 4, 2),))) is None                           # twice the digit
-    assert index_table(program(low, high, adds=((Quotient(2, 1),),))) is None               # a quotient of it is added
+    assert index_table(program((Term(None, 1, 1), Term(None, 4, -3)), high)) is None  # no digit
+    assert index_table(program((Term(0, 1, 1), Term(None, 4, -4)), high)) is None  # of another number
+    assert index_table(program(low, (Term(None, 4, 2),))) is None  # twice the digit
+    assert index_table(program(low, high, adds=((Quotient(2, 1),),))) is None  # a quotient of it is added
 
 
 def test_a_number_that_is_checked_and_no_coordinate_makes_no_table():
-    """The second row of the only tile of f32[3]{0:T(8,128)}, and what fills up u32[]{:T(4)}: a kernel would write them as coordinates."""
+    """The second row of the only tile of f32[3]{0:T(8,128)}, and what fills up u32[]{:T(4)}: a kernel would write them
+    as coordinates.
+    """
     for text in ("f32[3]{0:T(8,128)}", "u32[]{:T(4)}"):
         assert index_table(delinearize_program(gl.parse_shape(text))) is None

@@ -1,4 +1,5 @@
 """32 or 64 bits: by what offsets, counts and places reach, on both sides, and never by the number of elements alone."""
+
 import pytest
 
 from gpulayout import Layout, Shape, parse_shape
@@ -19,7 +20,7 @@ def test_index_bits_at_the_edge(reach, bits):
 
 def test_index_bits_of_the_extremes():
     assert index_bits() == index_bits(0) == 32
-    assert index_bits(2**32) == index_bits(2**62) == index_bits(-2**63) == 64
+    assert index_bits(2**32) == index_bits(2**62) == index_bits(-(2**63)) == 64
 
 
 @pytest.mark.parametrize("count", range(1, 65))
@@ -28,6 +29,7 @@ def test_axes_variants_are_the_next_larger_ones(count):
 
 
 # ---- kernels -------------------------------------------------------------------------------------
+
 
 def bits_of(move):
     plan = kernel_plan(move)
@@ -46,7 +48,9 @@ def test_six_elements_far_apart_in_the_source_need_64_bits(reach, bits):
 @pytest.mark.parametrize("reach, bits", AT_THE_EDGE)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_six_elements_far_apart_in_the_target_need_64_bits(reach, bits, sign):
-    """unpack into an array whose rows are far apart, forwards and backwards: the farthest column is 2 further, or nearer."""
+    """unpack into an array whose rows are far apart, forwards and backwards: the farthest column is 2 further, or
+    nearer.
+    """
     shape = Shape("u8", (2, 3))
     assert bits_of(unpack_move(shape, (sign * (reach - 2), sign))) == bits
     assert bits_of(pack_move((sign * (reach - 2), sign), shape)) == bits
@@ -73,16 +77,24 @@ def test_distances_count_in_elements_of_the_plan():
     assert bits_of(Move((Axis(3, 3, 4, 4), Axis(2, 2, 4 * EDGE, 12)), 4, bytes(4), ((1,), (0,)))) == 64
 
 
-@pytest.mark.parametrize("text, bits", [
-    ("u8[131077,65539]{0,1}", 64), ("u8[46341,46341]{0,1}", 64), ("u8[46340,46341]{0,1}", 32), ("f32[46341,46341]{0,1}", 64),
-    ("u8[3,715827883]{0,1}", 64), ("u8[3,715827882]{0,1}", 32),
-])
+@pytest.mark.parametrize(
+    "text, bits",
+    [
+        ("u8[131077,65539]{0,1}", 64),
+        ("u8[46341,46341]{0,1}", 64),
+        ("u8[46340,46341]{0,1}", 32),
+        ("f32[46341,46341]{0,1}", 64),
+        ("u8[3,715827883]{0,1}", 64),
+        ("u8[3,715827882]{0,1}", 32),
+    ],
+)
 def test_transposes_of_huge_shapes(text, bits):
     target = parse_shape(text)
     assert bits_of(relayout_move(target.with_layout(None), target)) == bits
 
 
 # ---- index conversion ----------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("size, bits", AT_THE_EDGE)
 def test_linear_indices_count_the_places_of_the_buffer(size, bits):

@@ -1,4 +1,5 @@
 """Launches captured in CUDA graphs and replayed on other bytes, compared with NumPy's results."""
+
 import numpy as np
 import pytest
 
@@ -11,7 +12,9 @@ from tests.support.device_arrays import device_buffer, host_buffer, on_gpu_alone
 
 
 def representatives():
-    """{kernel and whether it pads: (source, target, elements before the buffers)}, one for each that small moves reach."""
+    """{kernel and whether it pads: (source, target, elements before the buffers)}, one for each that small moves
+    reach.
+    """
     found = {}
     for element_type in ELEMENT_TYPES:
         for dimensions, source_order, target_order, widths, before in MOVES:
@@ -23,8 +26,10 @@ def representatives():
     for source, target, before in PACKED:
         plan = gl.plan(source, target)
         launch = kernel_plan(plan.move, before % 16, before % 16)
-        found.setdefault((launch.file, launch.kernel + f" {plan.source.bits_per_element} to {plan.target.bits_per_element} bits"),
-                         (plan.source, plan.target, before))
+        found.setdefault(
+            (launch.file, launch.kernel + f" {plan.source.bits_per_element} to {plan.target.bits_per_element} bits"),
+            (plan.source, plan.target, before),
+        )
     return found
 
 
@@ -61,7 +66,7 @@ def captured(cp, call):
     In the global mode a capture forbids whatever waits or allocates with the driver, in every thread.
     """
     stream = cp.cuda.Stream(non_blocking=True)
-    cp.cuda.get_current_stream().synchronize()           # the arrays were filled there
+    cp.cuda.get_current_stream().synchronize()  # the arrays were filled there
     with stream:
         call()
         stream.synchronize()
@@ -75,7 +80,7 @@ def captured(cp, call):
 
 
 def replay(cp, stream, graph):
-    cp.cuda.get_current_stream().synchronize()           # what the arrays hold was written there
+    cp.cuda.get_current_stream().synchronize()  # what the arrays hold was written there
     graph.launch(stream)
     stream.synchronize()
 
@@ -130,7 +135,7 @@ def test_index_conversion_that_refuses_nothing_is_captured(cp, mode, dtype):
 @on_gpu_alone
 def test_a_list_of_moves_is_captured(cp):
     pairs = [(source, target) for source, target, _ in CASES.values()]
-    pairs.append((gl.parse_shape("u8[1500,1400]"), gl.parse_shape("u8[1500,1400]{0,1}")))            # has a launch of its own
+    pairs.append((gl.parse_shape("u8[1500,1400]"), gl.parse_shape("u8[1500,1400]{0,1}")))  # has a launch of its own
     jobs = [(device_buffer(cp, host_buffer(source)), source, target) for source, target in pairs]
     outs = [device_buffer(cp, host_buffer(target)) for _, target in pairs]
     stream, graph = captured(cp, lambda: gl.relayout_many(jobs, out=outs))
@@ -154,7 +159,7 @@ def test_a_call_that_waits_cannot_be_captured(cp):
         gl.linearize(index, "f32[2,3]", out=out)
         calls.append("done")
 
-    with pytest.raises(Exception):       # noqa: B017 - CUDA's own error, the hook's, or that of a capture that was broken off
+    with pytest.raises(Exception):  # noqa: B017 - CUDA's own error, the hook's, or that of a capture that was broken off
         captured(cp, call)
     assert calls == ["begun", "done", "begun"]
 
@@ -167,4 +172,7 @@ def test_index_arrays_that_broadcast_are_captured(cp, mode):
     stream, graph = captured(cp, lambda: gl.linearize((rows, columns), "f32[5,30]{0,1:PD(6,31)}", mode=mode, out=out))
     overwrite(cp, columns, given[2])
     replay(cp, stream, graph)
-    assert cp.asnumpy(out).tolist() == gl.linearize((given[0][:, None], given[2]), "f32[5,30]{0,1:PD(6,31)}", mode=mode).tolist()
+    assert (
+        cp.asnumpy(out).tolist()
+        == gl.linearize((given[0][:, None], given[2]), "f32[5,30]{0,1:PD(6,31)}", mode=mode).tolist()
+    )

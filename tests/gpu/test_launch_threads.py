@@ -1,4 +1,5 @@
 """Launches on several devices, on streams and in many threads at once, on the stand-in for CuPy."""
+
 import ctypes
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,10 @@ from tests.support import executors, fake_cuda, fake_cupy
 from tests.support.kept import forget_transfers
 from tests.support.prepared import LAUNCH, expected, kinds, numbers, prepared
 
-pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing()))]
+pytestmark = [
+    pytest.mark.simt,
+    pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing())),
+]
 
 
 def on_device_one(cupy):
@@ -42,7 +46,9 @@ def test_one_plan_works_on_two_devices(cupy):
         plan(other, other_out)
     assert [call[2] for call in fake_cuda.calls if call[0] == LAUNCH] == [0, 1, 0, 1]
     assert out.tolist() == expected(plan, buffer) and other_out.tolist() == expected(plan, other)
-    with pytest.raises(BufferError, match="^buffer is on cuda:0 and out is on cuda:1: nothing is copied between devices$"):
+    with pytest.raises(
+        BufferError, match="^buffer is on cuda:0 and out is on cuda:1: nothing is copied between devices$"
+    ):
         plan(buffer, other_out)
 
 
@@ -86,7 +92,7 @@ def test_a_thread_enters_the_context_of_a_device_before_it_launches(cupy):
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(plan, buffer, out).result() is out
         assert pool.submit(plan, mine, my_out).result() is my_out
-        with pytest.raises(AssertionError, match="has not entered the device's context"):       # and it had to
+        with pytest.raises(AssertionError, match="has not entered the device's context"):  # and it had to
             pool.submit(launch_without_context, cupy, plan).result()
 
 
@@ -176,6 +182,7 @@ def test_kernels_are_compiled_once_however_many_threads_ask(cupy):
 
 
 # ---- blocks of arguments -------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("pointers", range(4))
 def test_a_block_leads_to_every_argument(pointers):

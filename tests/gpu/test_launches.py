@@ -1,7 +1,9 @@
 """What one call sends to the device, shown on a stand-in for CuPy that lists every allocation, copy, wait and launch.
 
-A prepared plan with `out` is one launch and nothing else; so it may be captured in a CUDA graph, and many threads may share it.
+A prepared plan with `out` is one launch and nothing else; so it may be captured in a CUDA graph, and many threads may
+share it.
 """
+
 import collections
 
 import numpy as np
@@ -14,11 +16,19 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from tests.support import executors, fake_cuda
 from tests.support.prepared import LAUNCH, expected, kinds, numbers, prepared
 
-pytestmark = [pytest.mark.simt, pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing()))]
+pytestmark = [
+    pytest.mark.simt,
+    pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing())),
+]
 
-FAMILIES = {"copy": ("f32[300]", "{0}"), "rows": ("f32[5,7,48]", "{2,0,1}"), "tile": ("f32[64,96]", "{0,1}"),
-            "tile, odd and padded": ("u8[61,37]", "{0,1:PD(64,40)PV(7)}"), "tile of many axes": ("f64[7,5,6,3,9]", "{1,3,2,0,4}"),
-            "gather": ("f32[2,3,2,3,2]", "{0,1,2,3,4}")}
+FAMILIES = {
+    "copy": ("f32[300]", "{0}"),
+    "rows": ("f32[5,7,48]", "{2,0,1}"),
+    "tile": ("f32[64,96]", "{0,1}"),
+    "tile, odd and padded": ("u8[61,37]", "{0,1:PD(64,40)PV(7)}"),
+    "tile of many axes": ("f64[7,5,6,3,9]", "{1,3,2,0,4}"),
+    "gather": ("f32[2,3,2,3,2]", "{0,1,2,3,4}"),
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -30,7 +40,7 @@ def test_a_plan_with_out_is_one_launch_and_nothing_else(cupy, family):
     for _ in range(3):
         assert plan(buffer, out) is out
     assert kinds() == [LAUNCH] * 3
-    assert len(cupy.backend_module._blocks[2]._free) == 1            # the block of arguments came back every time
+    assert len(cupy.backend_module._blocks[2]._free) == 1  # the block of arguments came back every time
     assert out.tolist() == expected(plan, buffer)
 
 
@@ -47,18 +57,22 @@ def test_without_out_the_result_is_all_that_is_allocated(cupy):
     assert kinds() == ["allocate", LAUNCH] and found.tolist() == expected(plan, buffer)
 
 
-CALLS = {"plan": lambda buffer, matrix: gl.plan("f32[12,20]", "{0,1}")(buffer),
-         "relayout": lambda buffer, matrix: gl.relayout(buffer, "f32[12,20]", "{0,1}"),
-         "relayout of several pieces": lambda buffer, matrix: gl.relayout(buffer, "f32[12,20]", "{1,0:T(5,7)}"),
-         "pack": lambda buffer, matrix: gl.pack(matrix, "f32[12,20]{0,1:PD(13,20)}"),
-         "pack, a layout's text": lambda buffer, matrix: gl.pack(matrix, "{0,1}"),
-         "pack, a layout": lambda buffer, matrix: gl.pack(matrix.T, gl.Layout((0, 1))),
-         "unpack": lambda buffer, matrix: gl.unpack(buffer, "f32[12,20]{0,1}")}
+CALLS = {
+    "plan": lambda buffer, matrix: gl.plan("f32[12,20]", "{0,1}")(buffer),
+    "relayout": lambda buffer, matrix: gl.relayout(buffer, "f32[12,20]", "{0,1}"),
+    "relayout of several pieces": lambda buffer, matrix: gl.relayout(buffer, "f32[12,20]", "{1,0:T(5,7)}"),
+    "pack": lambda buffer, matrix: gl.pack(matrix, "f32[12,20]{0,1:PD(13,20)}"),
+    "pack, a layout's text": lambda buffer, matrix: gl.pack(matrix, "{0,1}"),
+    "pack, a layout": lambda buffer, matrix: gl.pack(matrix.T, gl.Layout((0, 1))),
+    "unpack": lambda buffer, matrix: gl.unpack(buffer, "f32[12,20]{0,1}"),
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_without_out_prepares_its_launch_once_and_never_again(cupy, monkeypatch, name):
-    """However often it is called: pieces are prepared once, a launch planned and prepared once, and nothing is checked again."""
+    """However often it is called: pieces are prepared once, a launch planned and prepared once, and nothing is checked
+    again.
+    """
     counts = collections.Counter()
 
     def counted(owner, function, word):
@@ -79,17 +93,21 @@ def test_a_call_without_out_prepares_its_launch_once_and_never_again(cupy, monke
     assert [CALLS[name](buffer, matrix).tolist() for _ in range(3)] == [first] * 3
     assert not counts and kinds() == ["allocate", LAUNCH] * 3
     buffer += 1
-    assert CALLS[name](buffer, matrix).tolist() != first              # the new arrays are written each time
+    assert CALLS[name](buffer, matrix).tolist() != first  # the new arrays are written each time
 
 
 @pytest.fixture
 def launched(monkeypatch):
-    """The (device, remainders of both addresses modulo 16 that the launch was prepared for, those of its arguments) of every launch."""
+    """The (device, remainders of both addresses modulo 16 that the launch was prepared for, those of its arguments) of
+    every launch.
+    """
     found, real = [], cuda_run.CudaBackend.start_of_move
 
     def start_of_move(self, move, source_phase, target_phase, device):
         start = real(self, move, source_phase, target_phase, device)
-        return lambda *addresses: found.append((device, (source_phase, target_phase), tuple(a % 16 for a in addresses))) or start(*addresses)
+        return lambda *addresses: (
+            found.append((device, (source_phase, target_phase), tuple(a % 16 for a in addresses))) or start(*addresses)
+        )
 
     monkeypatch.setattr(cuda_run.CudaBackend, "start_of_move", start_of_move)
     return found
@@ -117,11 +135,11 @@ def test_new_memory_at_any_address_gets_the_launch_that_it_needs(cupy, monkeypat
     plan, buffer, _ = prepared(cupy)
     backend, room = backends.gpu_backend(), cupy.zeros(1000, np.float32)
     for first in (1, 0, 4, 3, 1, 0):
-        monkeypatch.setattr(backend, "empty", lambda shape, dtype, like: room[first:first + 240])
+        monkeypatch.setattr(backend, "empty", lambda shape, dtype, like: room[first : first + 240])
         room[...] = 0
         buffer += 1
         assert plan(buffer).tolist() == expected(plan, buffer)
-        assert not room[:first].any() and not room[first + 240:].any()
+        assert not room[:first].any() and not room[first + 240 :].any()
     assert all(planned == given for _, planned, given in launched) and len({given for _, _, given in launched}) == 3
 
 
@@ -129,12 +147,12 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
     plan, _, _ = prepared(cupy)
     memory, room = numbers(cupy, 600), cupy.empty(600, np.float32)
     for first in (0, 4, 1, 7, 13, 0, 1):
-        buffer, out = memory[first:first + 240], room[2 * first:2 * first + 240]
+        buffer, out = memory[first : first + 240], room[2 * first : 2 * first + 240]
         assert plan(buffer, out) is out
         assert out.tolist() == expected(plan, buffer)
     assert kinds()[-7:] == [LAUNCH] * 7
     kept = plan.transfer.prepared[backends.gpu_backend()]
-    assert len(kept._starts) >= 3                                     # buffers at other phases; none in another's place
+    assert len(kept._starts) >= 3  # buffers at other phases; none in another's place
 
 
 def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
@@ -149,7 +167,9 @@ def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
 
 
 def test_the_small_pieces_of_a_tiled_relayout_are_one_launch_each_time(cupy):
-    """30 rows are 4 tiles of 7 and 2 rows, 43 columns are 5 tiles of 8 and 3 columns, and the padding is a fifth piece."""
+    """30 rows are 4 tiles of 7 and 2 rows, 43 columns are 5 tiles of 8 and 3 columns, and the padding is a fifth
+    piece.
+    """
     plan, buffer, out = prepared(cupy, "f32[30,43]{1,0:T(7,8)}", "{0,1:PV(3)L(32)}")
     assert len(plan.pieces) > 4
     for first in (0, 1):
@@ -159,7 +179,10 @@ def test_the_small_pieces_of_a_tiled_relayout_are_one_launch_each_time(cupy):
         assert kinds() == [LAUNCH] * 2 and out.tolist() == expected(plan, buffer)
     memory, room = numbers(cupy, 5000), cupy.empty(5000, np.float32)
     for first in (0, 1, 6, 0):
-        source, target = memory[first:first + plan.source.buffer_size], room[3 * first:3 * first + plan.target.buffer_size]
+        source, target = (
+            memory[first : first + plan.source.buffer_size],
+            room[3 * first : 3 * first + plan.target.buffer_size],
+        )
         assert plan(source, target).tolist() == expected(plan, source)
 
 
@@ -193,7 +216,8 @@ def test_index_arrays_that_broadcast_go_into_out_in_one_launch(cupy, mode, dtype
     fake_cuda.calls.clear()
     assert gl.linearize(given, PADDED, mode=mode, out=out) is out
     assert kinds() == [LAUNCH] and out.tolist() == expected_places.tolist()
-    shared = cupy.asarray(np.arange(-20, 20, dtype=np.int64))            # the result over one of its indices: those are copied first
+    # the result over one of its indices: those are copied first
+    shared = cupy.asarray(np.arange(-20, 20, dtype=np.int64))
     expected_places = gl.linearize((np.arange(-18, 2), 1), PADDED, mode=mode).tolist()
     assert gl.linearize((shared[2:22], 1), PADDED, mode=mode, out=shared[:20]).tolist() == expected_places
     with pytest.raises(BufferError, match=r"^out has shape \(2,\), but the result has shape \(3, 5\)$"):
@@ -203,8 +227,11 @@ def test_index_arrays_that_broadcast_go_into_out_in_one_launch(cupy, mode, dtype
 def test_only_an_index_that_may_be_refused_costs_a_flag_and_a_wait(cupy):
     index, linear = cupy.asarray(np.zeros((2, 3), np.int64)), cupy.asarray(np.array([0, 4, 6]))
     looking = ["allocate", "memset", LAUNCH, "synchronize"]
-    for call, result in [(lambda: gl.linearize(index, PADDED), [0] * 3), (lambda: gl.linearize((index[0], index[1]), PADDED), [0] * 3),
-                         (lambda: gl.delinearize(linear, PADDED, padding="mark"), [[0, -1, 1], [0, -1, 1]])]:
+    for call, result in [
+        (lambda: gl.linearize(index, PADDED), [0] * 3),
+        (lambda: gl.linearize((index[0], index[1]), PADDED), [0] * 3),
+        (lambda: gl.delinearize(linear, PADDED, padding="mark"), [[0, -1, 1], [0, -1, 1]]),
+    ]:
         fake_cuda.calls.clear()
         assert call().tolist() == result
         assert kinds() == ["allocate", *looking]
@@ -223,25 +250,54 @@ def test_a_list_of_moves_with_outs_is_launches_alone(cupy):
 
 # ---- what is refused after a call that was right -------------------------------------------------------------------
 
+
 def refused(cupy, name, buffer, out):
     """(buffer, out) with one thing wrong."""
     with cupy.cuda.Device(1):
         elsewhere = cupy.empty(240, np.float32)
     memory = cupy.zeros(1000, np.uint8)
     room = cupy.zeros(400, np.float32)
-    return {"short buffer": (buffer[:239], out), "short out": (buffer, out[:239]), "dtype": (buffer.view(np.int32), out),
-            "dtype of out": (buffer, out.view(np.uint32)), "rank": (buffer.reshape(12, 20), out),
-            "rank of out": (buffer, out.reshape(12, 20)),
-            "steps": (cupy.zeros(480, np.float32)[::2], out), "device": (buffer, elsewhere), "same memory": (buffer, buffer),
-            "overlap": (room[:240], room[160:]), "overlap from behind": (room[160:], room[:240]),
-            "misaligned": (memory[2:962].view(np.float32), out), "misaligned out": (buffer, memory[2:962].view(np.float32)),
-            "host out": (buffer, np.zeros(240, np.float32)), "host buffer": (np.zeros(240, np.float32), out),
-            "no array": (buffer, [0.0] * 240)}[name]
+    return {
+        "short buffer": (buffer[:239], out),
+        "short out": (buffer, out[:239]),
+        "dtype": (buffer.view(np.int32), out),
+        "dtype of out": (buffer, out.view(np.uint32)),
+        "rank": (buffer.reshape(12, 20), out),
+        "rank of out": (buffer, out.reshape(12, 20)),
+        "steps": (cupy.zeros(480, np.float32)[::2], out),
+        "device": (buffer, elsewhere),
+        "same memory": (buffer, buffer),
+        "overlap": (room[:240], room[160:]),
+        "overlap from behind": (room[160:], room[:240]),
+        "misaligned": (memory[2:962].view(np.float32), out),
+        "misaligned out": (buffer, memory[2:962].view(np.float32)),
+        "host out": (buffer, np.zeros(240, np.float32)),
+        "host buffer": (np.zeros(240, np.float32), out),
+        "no array": (buffer, [0.0] * 240),
+    }[name]
 
 
-@pytest.mark.parametrize("name", ["short buffer", "short out", "dtype", "dtype of out", "rank", "rank of out", "steps", "device",
-                                  "same memory", "overlap", "overlap from behind", "misaligned", "misaligned out", "host out",
-                                  "host buffer", "no array"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "short buffer",
+        "short out",
+        "dtype",
+        "dtype of out",
+        "rank",
+        "rank of out",
+        "steps",
+        "device",
+        "same memory",
+        "overlap",
+        "overlap from behind",
+        "misaligned",
+        "misaligned out",
+        "host out",
+        "host buffer",
+        "no array",
+    ],
+)
 def test_a_call_that_cannot_be_is_refused_before_a_launch(cupy, name):
     plan, buffer, out = prepared(cupy)
     given = refused(cupy, name, buffer, out)
@@ -265,20 +321,32 @@ def test_neighbours_that_touch_do_not_overlap(cupy):
 def aligned_like(cupy, array, count):
     """A buffer of so many f32 whose address is as far past a multiple of 16 as that of an array."""
     memory = cupy.zeros(count + 4, np.float32)
-    return next(part for part in (memory[start:start + count] for start in range(4)) if part.data.ptr % 16 == array.data.ptr % 16)
+    return next(
+        part
+        for part in (memory[start : start + count] for start in range(4))
+        if part.data.ptr % 16 == array.data.ptr % 16
+    )
 
 
 @pytest.mark.parametrize("kind", ("gaps", "reversed", "unpack", "transpose"))
 def test_a_remembered_call_sees_an_overlap_with_what_strides_reach(cupy, kind):
     """Gaps reach further than the bytes of the elements, and negative strides reach below the address."""
     memory = cupy.zeros(400, np.float32)
-    strided = {"gaps": memory[0:200:2], "reversed": memory[199::-1][:100], "unpack": memory[0:200:2],
-               "transpose": memory[0:400].reshape(20, 20)[:, :5]}[kind]
-    inside = memory[95:195] if kind == "reversed" else memory[150:250]             # all of it below the address of the reversed one
+    strided = {
+        "gaps": memory[0:200:2],
+        "reversed": memory[199::-1][:100],
+        "unpack": memory[0:200:2],
+        "transpose": memory[0:400].reshape(20, 20)[:, :5],
+    }[kind]
+    # all of it below the address of the reversed one
+    inside = memory[95:195] if kind == "reversed" else memory[150:250]
     far = aligned_like(cupy, inside, 100)
-    call = {"gaps": lambda out: gl.pack(strided, "f32[100]", out=out), "reversed": lambda out: gl.pack(strided, "f32[100]", out=out),
-            "unpack": lambda buffer: gl.unpack(buffer, "f32[100]", out=strided),
-            "transpose": lambda out: gl.transpose(strided, out=out.reshape(5, 20))}[kind]
+    call = {
+        "gaps": lambda out: gl.pack(strided, "f32[100]", out=out),
+        "reversed": lambda out: gl.pack(strided, "f32[100]", out=out),
+        "unpack": lambda buffer: gl.unpack(buffer, "f32[100]", out=strided),
+        "transpose": lambda out: gl.transpose(strided, out=out.reshape(5, 20)),
+    }[kind]
     call(far)
     for _ in range(2):
         with pytest.raises(BufferError, match="overlap in memory"):

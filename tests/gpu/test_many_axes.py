@@ -1,4 +1,7 @@
-"""Boxes of the many-axes tile: they have room in shared memory, both walks meet every element once, lanes keep apart."""
+"""Boxes of the many-axes tile: they have room in shared memory, both walks meet every element once, lanes keep
+apart.
+"""
+
 import itertools
 import math
 
@@ -15,14 +18,25 @@ from tests.support.random_moves import drawn
 
 def elements_of(move, width):
     """The move's axes in elements."""
-    return [axis._replace(source_stride=axis.source_stride // width, target_stride=axis.target_stride // width) for axis in move.axes]
+    return [
+        axis._replace(source_stride=axis.source_stride // width, target_stride=axis.target_stride // width)
+        for axis in move.axes
+    ]
 
 
 def moves():
     for width in (1, 2, 4, 8, 16):
-        for dimensions, order in (((2,) * 24, backwards(24)), ((3,) * 15, backwards(15)), ((8,) * 6, (5, 0, 4, 1, 3, 2)),
-                                  ((8,) * 4, backwards(4)), ((15,) * 6, (3, 5, 4, 1, 2, 0)), ((100_000, 3, 3), (0, 2, 1)),
-                                  ((1000, 5, 7, 7), (0, 2, 3, 1)), ((7, 5, 6, 3, 9, 11), (4, 0, 5, 2, 3, 1)), ((5, 300, 4), (2, 1, 0))):
+        for dimensions, order in (
+            ((2,) * 24, backwards(24)),
+            ((3,) * 15, backwards(15)),
+            ((8,) * 6, (5, 0, 4, 1, 3, 2)),
+            ((8,) * 4, backwards(4)),
+            ((15,) * 6, (3, 5, 4, 1, 2, 0)),
+            ((100_000, 3, 3), (0, 2, 1)),
+            ((1000, 5, 7, 7), (0, 2, 3, 1)),
+            ((7, 5, 6, 3, 9, 11), (4, 0, 5, 2, 3, 1)),
+            ((5, 300, 4), (2, 1, 0)),
+        ):
             axes = elements_of(transposed(width, dimensions, order), width)
             yield pytest.param(axes, width, id=f"{width} bytes, {dimensions[:6]} {order[:6]}")
 
@@ -41,7 +55,9 @@ def numbers(digits):
 
 
 def met(walk):
-    """{(offset in memory, place in shared memory)} of the elements that a walk meets, as the kernel goes; none of them twice."""
+    """{(offset in memory, place in shared memory)} of the elements that a walk meets, as the kernel goes; none of them
+    twice.
+    """
     lanes, rows = numbers(walk.lanes), numbers(walk.rows)
     assert len(lanes[0]) == walk.lane_count and len(rows[0]) == walk.row_count
     found = []
@@ -74,16 +90,22 @@ def test_both_walks_meet_every_element_once_and_at_the_same_place(axes, width):
     coordinates = list(itertools.product(*map(range, box.sizes)))
     places = [sum(map(math.prod, zip(each, walks.steps))) for each in coordinates]
     assert len(set(places)) == len(places) and 0 == min(places) <= max(places) < walks.span
-    for walk, strides in ((walks.read, [axis.source_stride for axis in axes]), (walks.write, [axis.target_stride for axis in axes])):
-        assert met(walk) == {(sum(map(math.prod, zip(each, strides))), place) for each, place in zip(coordinates, places)}
+    for walk, strides in (
+        (walks.read, [axis.source_stride for axis in axes]),
+        (walks.write, [axis.target_stride for axis in axes]),
+    ):
+        assert met(walk) == {
+            (sum(map(math.prod, zip(each, strides))), place) for each, place in zip(coordinates, places)
+        }
 
 
 @pytest.mark.parametrize("axes, width", ALL_MOVES)
 def test_lanes_of_all_rows_meet_in_no_bank(axes, width):
     """Every row is looked at, not the first alone, and every element of what is put together to a word.
 
-    Squares of 3 x 3 that are turned are an exception for 8 and 16 bytes, where 16 and 8 lanes are served together: a part of
-    9 and a part of 7 lanes, which fill all banks on one side, meet in a bank on the other with every step that was tried.
+    Squares of 3 x 3 that are turned are an exception for 8 and 16 bytes, where 16 and 8 lanes are served together: a
+    part of 9 and a part of 7 lanes, which fill all banks on one side, meet in a bank on the other with every step that
+    was tried.
     """
     _, walks = best_box(axes, width, (0, 0))
     word, served = max(4 // width, 1), 128 // max(width, 4)
@@ -91,7 +113,7 @@ def test_lanes_of_all_rows_meet_in_no_bank(axes, width):
         lanes, rows = numbers(walk.lanes)[1], numbers(walk.rows)[1]
         degrees = []
         for row, apart, first in itertools.product(rows, pieces, range(0, len(lanes), served)):
-            banks = np.unique((row + apart + lanes[first:first + served]) // word) % served
+            banks = np.unique((row + apart + lanes[first : first + served]) // word) % served
             degrees.append(np.bincount(banks).max())
         squares = width >= 8 and [axis.extent for axis in axes] == [3, 3, 100_000]
         assert np.mean(degrees) <= (1.5 if squares else 1.10), (walk, np.mean(degrees))
@@ -104,8 +126,14 @@ def test_no_box_for_what_is_too_small_or_has_no_contiguous_axis():
 
 
 def test_small_elements_are_moved_in_words_where_runs_are_whole_words():
-    for width, dimensions, phases, pieces in ((1, (2,) * 22, (0, 0), (4, 4)), (2, (8,) * 6, (0, 0), (2, 2)), (1, (3,) * 18, (0, 0), (1, 1)),
-                                              (1, (2,) * 22, (2, 0), (1, 4)), (1, (2,) * 22, (0, 2), (4, 1)), (4, (2,) * 22, (0, 0), (1, 1))):
+    for width, dimensions, phases, pieces in (
+        (1, (2,) * 22, (0, 0), (4, 4)),
+        (2, (8,) * 6, (0, 0), (2, 2)),
+        (1, (3,) * 18, (0, 0), (1, 1)),
+        (1, (2,) * 22, (2, 0), (1, 4)),
+        (1, (2,) * 22, (0, 2), (4, 1)),
+        (4, (2,) * 22, (0, 0), (1, 1)),
+    ):
         axes = elements_of(transposed(width, dimensions, backwards(len(dimensions))), width)
         _, walks = best_box(axes, width, phases)
         assert (len(walks.read.apart), len(walks.write.apart)) == pieces, (width, dimensions, phases)
@@ -124,9 +152,15 @@ def bounded_digits(case):
 
 
 def test_lanes_up_to_a_bound_are_a_whole_number():
-    """The kernel takes places left * lanes / 4, where places are left from the tile's first place and whole units on."""
+    """The kernel takes places left * lanes / 4, where places are left from the tile's first place and whole units
+    on.
+    """
     seen = set()
-    chosen = [*many_axes(1), *many_axes(2), *(drawn("many axes", width, number) for width in (1, 2) for number in range(100))]
+    chosen = [
+        *many_axes(1),
+        *many_axes(2),
+        *(drawn("many axes", width, number) for width in (1, 2) for number in range(100)),
+    ]
     for digit, tile in itertools.chain.from_iterable(map(bounded_digits, chosen)):
         assert [places * digit.lanes % 4 for places in (digit.bound, digit.unit, tile)] == [0, 0, 0], digit
         seen.add((digit.lanes < 4 * BOX_LANES, digit.unit > 1, tile > 0))
@@ -137,7 +171,9 @@ def test_lanes_up_to_a_bound_are_a_whole_number():
 def test_a_tile_of_two_axes_that_ends_inside_a_word_leaves_a_place_in_shared_memory(width):
     """Words put what is behind the last element there."""
     words, cut_off = 4 // width, 0
-    for short, steps, piece in itertools.product(range(1, 140), ((1, 1), (1, words), (words, 1), (words, words)), (1, words)):
+    for short, steps, piece in itertools.product(
+        range(1, 140), ((1, 1), (1, words), (words, 1), (words, words)), (1, words)
+    ):
         for extents in ((short, 10**6), (10**6, short), *((short, other) for other in range(60, 130))):
             found = flexible_tile(width, *extents, steps, piece)
             if found and found[0] * found[1] % words:

@@ -1,4 +1,7 @@
-"""Whole programs on the GPU: the demo, the small launches that ci/gpu has watched, the benchmarks, and per-thread default streams."""
+"""Whole programs on the GPU: the demo, the small launches that ci/gpu has watched, the benchmarks, and per-thread
+default streams.
+"""
+
 import json
 
 import pytest
@@ -29,14 +32,18 @@ def test_the_small_launches_reach_every_kernel_file():
 
 
 def test_host_calls_are_printed_beside_cupys():
-    title, head, *rows = on_gpu.run("ci/host_calls.py", "--backend", "cupy", "--rounds", "2", "--calls", "3").splitlines()
+    title, head, *rows = on_gpu.run(
+        "ci/host_calls.py", "--backend", "cupy", "--rounds", "2", "--calls", "3"
+    ).splitlines()
     assert "medians of 2 rounds of 3 calls" in title and "nearest of cupy" in head and len(rows) > 10
 
 
 @pytest.mark.parametrize("only", ["pack f32 8191", "convert_linear rank 3 int32"])
 def test_the_benchmarks_run(tmp_path, only):
     file = tmp_path / "figures.json"
-    on_gpu.run("-m", "benchmarks", "--backend", "cupy", "--quick", "--rounds", "1", "--no-ttc", "--only", only, "--json", file)
+    on_gpu.run(
+        "-m", "benchmarks", "--backend", "cupy", "--quick", "--rounds", "1", "--no-ttc", "--only", only, "--json", file
+    )
     found = json.loads(file.read_text())
     assert found["finished"] and not found["not_run"] and found["cases"]
     assert all(record["runs"] and all(run["rounds"] == 1 for run in record["runs"]) for record in found["cases"])

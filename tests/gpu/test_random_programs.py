@@ -1,8 +1,10 @@
-"""Random programs: arrays at odd addresses, on all devices and on streams of every kind, moved, captured, passed to other threads and dropped.
+"""Random programs: arrays at odd addresses, on all devices and on streams of every kind, moved, captured, passed to
+other threads and dropped.
 
-Every array has a twin in NumPy's memory.  Each program obeys CuPy's rule for memory that two streams share: the stream that it came from waits for the
-other one.  All else is up to the library.
+Every array has a twin in NumPy's memory.  Each program obeys CuPy's rule for memory that two streams share: the stream
+that it came from waits for the other one.  All else is up to the library.
 """
+
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,11 +14,23 @@ import pytest
 import gpulayout as gl
 from tests.support.device_arrays import device_buffer, host_buffer, on_gpu_alone, same_bytes
 
-PLANS = [gl.plan(*pair) for pair in [
-    ("f32[41,30]", "{0,1}"), ("f32[41,30]", "{0,1:PD(44,31)PV(lowest)}"), ("u8[40,31,3]", "{1,0,2}"), ("u8[3,40,31]", "{0,2,1}"),
-    ("f64[7,5,6,3]", "{1,3,2,0}"), ("f16[64,96]", "{0,1}"), ("c128[33,20]", "{0,1}"), ("f32[30,43]{1,0:T(7,8)}", "{0,1:PV(3)L(32)}"),
-    ("s4[37,51]{1,0:E(4)}", "{0,1:PD(39,51)PV(lowest)E(4)}"), ("u1[96,64]{0,1:E(1)}", "{1,0:E(1)}"), ("u8[60,70]{1,0:T(7,11)}", "{1,0:PV(3)T(8,13)}"),
-    ("f32[2000]", "{0:PD(2010)PV(7)}")]]
+PLANS = [
+    gl.plan(*pair)
+    for pair in [
+        ("f32[41,30]", "{0,1}"),
+        ("f32[41,30]", "{0,1:PD(44,31)PV(lowest)}"),
+        ("u8[40,31,3]", "{1,0,2}"),
+        ("u8[3,40,31]", "{0,2,1}"),
+        ("f64[7,5,6,3]", "{1,3,2,0}"),
+        ("f16[64,96]", "{0,1}"),
+        ("c128[33,20]", "{0,1}"),
+        ("f32[30,43]{1,0:T(7,8)}", "{0,1:PV(3)L(32)}"),
+        ("s4[37,51]{1,0:E(4)}", "{0,1:PD(39,51)PV(lowest)E(4)}"),
+        ("u1[96,64]{0,1:E(1)}", "{1,0:E(1)}"),
+        ("u8[60,70]{1,0:T(7,11)}", "{1,0:PV(3)T(8,13)}"),
+        ("f32[2000]", "{0:PD(2010)PV(7)}"),
+    ]
+]
 
 
 class Program:
@@ -27,14 +41,23 @@ class Program:
         self.streams, self.items = [], []
         for device in range(min(cp.cuda.runtime.getDeviceCount(), 2)):
             with cp.cuda.Device(device):
-                self.streams += [(device, stream) for stream in (cp.cuda.Stream.null, cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True),
-                                                                 cp.cuda.Stream(non_blocking=True))]
+                self.streams += [
+                    (device, stream)
+                    for stream in (
+                        cp.cuda.Stream.null,
+                        cp.cuda.Stream(),
+                        cp.cuda.Stream(non_blocking=True),
+                        cp.cuda.Stream(non_blocking=True),
+                    )
+                ]
 
     def on(self, place, call, *given):
         """The call's result on a device's stream, in this thread or another one."""
+
         def work():
             with self.cp.cuda.Device(place[0]), place[1]:
                 return call(*given)
+
         return work() if self.random.random() < 0.7 else self.threads.submit(work).result()
 
     def wait(self, place, other):
@@ -45,7 +68,9 @@ class Program:
     def make(self):
         place, plan = self.random.choice(self.streams), self.random.choice(PLANS)
         values = host_buffer(plan.source, self.random.randrange(1000))
-        self.items.append([place, plan.source, self.on(place, device_buffer, self.cp, values, self.random.randrange(20)), values])
+        self.items.append(
+            [place, plan.source, self.on(place, device_buffer, self.cp, values, self.random.randrange(20)), values]
+        )
 
     def move(self):
         """Relayout an array on a stream of its device: into new memory, into `out`, or many times by a graph."""
@@ -69,14 +94,14 @@ class Program:
     def into_out(self, plan, array, place):
         out = device_buffer(self.cp, host_buffer(plan.target, 1), self.random.randrange(20))
         if place[1] is self.cp.cuda.Stream.null and self.random.random() < 0.5:
-            with ThreadPoolExecutor(1) as thread:        # one that has not used any device
+            with ThreadPoolExecutor(1) as thread:  # one that has not used any device
                 assert thread.submit(plan, array, out).result() is out
         else:
             assert self.call(plan, array, out) is out
         return out
 
     def by_graph(self, plan, array, place):
-        out = self.into_out(plan, array, place)          # compiles and loads the kernels
+        out = self.into_out(plan, array, place)  # compiles and loads the kernels
         stream = self.cp.cuda.Stream(non_blocking=True)
         stream.begin_capture()
         with stream:
@@ -85,7 +110,7 @@ class Program:
         out.view(np.uint8).fill(0)
         for _ in range(2):
             graph.launch(place[1])
-        place[1].synchronize()                           # the graph goes when this is back
+        place[1].synchronize()  # the graph goes when this is back
         return out
 
     def drop(self):

@@ -1,7 +1,9 @@
-"""Launches ordered on streams, from several threads, for other devices, and with arrays soon dropped; compared with NumPy's results.
+"""Launches ordered on streams, from several threads, for other devices, and with arrays soon dropped; compared with
+NumPy's results.
 
 What needs no real stream runs on the imitation of CuPy too.
 """
+
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,20 +29,24 @@ def keep_busy(cp, cycles=1_000_000_000):
 @on_gpu_alone
 @pytest.mark.parametrize("kind", ["null", "blocking", "non-blocking"])
 def test_a_call_waits_its_turn_on_the_current_stream_and_the_host_goes_on(cp, kind):
-    stream = {"null": cp.cuda.Stream.null, "blocking": cp.cuda.Stream(), "non-blocking": cp.cuda.Stream(non_blocking=True)}[kind]
+    stream = {
+        "null": cp.cuda.Stream.null,
+        "blocking": cp.cuda.Stream(),
+        "non-blocking": cp.cuda.Stream(non_blocking=True),
+    }[kind]
     plan = gl.plan("f32[500,700]", "{0,1}")
     old, new = (host_buffer(plan.source, seed) for seed in (1, 2))
     with stream:
         buffer, early, late = (cp.asarray(values) for values in (old, old, new))
         out, result = (cp.zeros(plan.target.buffer_size, np.float32) for _ in range(2))
-        for cycles in (1, 1_000_000_000):                    # the first round compiles and loads everything
+        for cycles in (1, 1_000_000_000):  # the first round compiles and loads everything
             buffer[...] = early
             stream.synchronize()
             keep_busy(cp, cycles)
-            buffer[...] = late                               # happens when the stream is free again,
-            plan(buffer, out)                                # and so does this,
+            buffer[...] = late  # happens when the stream is free again,
+            plan(buffer, out)  # and so does this,
             result[...] = out
-            out[...] = 0                                     # and this comes after it
+            out[...] = 0  # and this comes after it
             running = not stream.done
         assert running, "the host waited for the stream"
         stream.synchronize()
@@ -62,7 +68,9 @@ def test_threads_with_streams_of_their_own_share_a_plan(cp):
             for buffer, out in zip(buffers, outs):
                 plan(buffer, out)
             stream.synchronize()
-            wrong = [turn for turn, (values, out) in enumerate(zip(given, outs)) if not same_bytes(cp, out, plan(values))]
+            wrong = [
+                turn for turn, (values, out) in enumerate(zip(given, outs)) if not same_bytes(cp, out, plan(values))
+            ]
         return wrong
 
     with ThreadPoolExecutor(4) as pool:
@@ -79,7 +87,7 @@ def test_arrays_may_be_dropped_right_after_the_call(cp, stream_kind):
         plan(sources[0].copy(), cp.zeros(plan.target.buffer_size, np.float32))
         stream.synchronize()
         if cp.__version__ != fake_cupy.VERSION:
-            keep_busy(cp)                                    # so that all that follows waits together
+            keep_busy(cp)  # so that all that follows waits together
         results = []
         for number, source in enumerate(sources):
             buffer = source.copy()
@@ -93,7 +101,11 @@ def test_arrays_may_be_dropped_right_after_the_call(cp, stream_kind):
             del buffer
             cp.full(plan.source.buffer_size, 0, np.float32)
         stream.synchronize()
-        assert [number for number, (values, result) in enumerate(zip(given, results)) if not same_bytes(cp, result, plan(values))] == []
+        assert [
+            number
+            for number, (values, result) in enumerate(zip(given, results))
+            if not same_bytes(cp, result, plan(values))
+        ] == []
 
 
 @pytest.mark.parametrize("device", [0, 1])
@@ -106,7 +118,7 @@ def test_a_thread_that_never_used_a_device_launches_there(cp, device):
     values = host_buffer(plan.source)
     with cp.cuda.Device(device):
         buffer, out = cp.asarray(values), cp.zeros(plan.target.buffer_size, np.float32)
-        plan(buffer, out)                                    # kernels are compiled and loaded by this thread
+        plan(buffer, out)  # kernels are compiled and loaded by this thread
         out[...] = 0
         cp.cuda.get_current_stream().synchronize()
     with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,5 @@
 """The sectors that a plan announces are those that were counted in the kernels' own accesses."""
+
 import json
 
 import numpy as np
@@ -27,7 +28,7 @@ def test_sectors_of_runs_far_apart_by_brute_force(run, start):
     rng = np.random.default_rng(run)
     places = 1024 * np.arange(3000) + rng.integers(32 // start, size=3000) * start
     bytes_in_order = (places[:, None] + np.arange(run)).reshape(-1)
-    requested = bytes_in_order[:len(bytes_in_order) // 128 * 128].reshape(-1, 128)
+    requested = bytes_in_order[: len(bytes_in_order) // 128 * 128].reshape(-1, 128)
     counts = [len(set(row)) for row in (requested // 32).tolist()]
     assert Requests(4, run, start, 10**6).sectors == pytest.approx(sum(counts) / len(counts), rel=0.03)
 
@@ -38,9 +39,16 @@ def test_one_run_is_read_and_written_whole_whatever_its_length():
         assert source.excess == target.excess == 1, shape
 
 
-@pytest.mark.parametrize("source, target", [
-    ("f32[1,100]{1,0}", "f32[1,100]{0,1:PD(64,101)}"), ("u8[1,32]{1,0}", "u8[1,32]{0,1:PD(8,33)}"), ("u8[1,3]{1,0}", "u8[1,3]{1,0:PD(8,4)}"),
-    ("u8[1,1,3,8]{0,3,1,2:PD(1,2,3,8)}", "u8[1,1,3,8]{3,1,0,2:PD(8,1,4,8)}"), ("u8[3,1,100]{0,1,2:PD(3,8,100)}", "u8[3,1,100]{2,1,0:PD(4,2,100)}")])
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        ("f32[1,100]{1,0}", "f32[1,100]{0,1:PD(64,101)}"),
+        ("u8[1,32]{1,0}", "u8[1,32]{0,1:PD(8,33)}"),
+        ("u8[1,3]{1,0}", "u8[1,3]{1,0:PD(8,4)}"),
+        ("u8[1,1,3,8]{0,3,1,2:PD(1,2,3,8)}", "u8[1,1,3,8]{3,1,0,2:PD(8,1,4,8)}"),
+        ("u8[3,1,100]{0,1,2:PD(3,8,100)}", "u8[3,1,100]{2,1,0:PD(4,2,100)}"),
+    ],
+)
 def test_a_request_touches_no_fewer_sectors_than_the_ideal_and_no_more_than_its_lanes(source, target):
     plan = kernel_plan(gl.plan(source, target).move)
     for side in requests(plan):
@@ -50,7 +58,7 @@ def test_a_request_touches_no_fewer_sectors_than_the_ideal_and_no_more_than_its_
 
 def test_an_array_has_no_more_sectors_than_it_has():
     source, target = requests(kernel_plan(gl.plan("f32[6,7]", "f32[6,7]{0,1}").move))
-    assert source.sectors <= 6 and target.sectors <= 6                        # 168 bytes
+    assert source.sectors <= 6 and target.sectors <= 6  # 168 bytes
 
 
 def test_a_row_that_is_read_again_and_again_costs_its_requests():

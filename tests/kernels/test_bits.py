@@ -1,4 +1,7 @@
-"""The kernels of packed elements: right in every thread order and under sanitizers, and small enough for every architecture."""
+"""The kernels of packed elements: right in every thread order and under sanitizers, and small enough for every
+architecture.
+"""
+
 import itertools
 
 import pytest
@@ -15,9 +18,12 @@ from tests.support.simt import host_module, runner, toolchain
 
 MISSING, SANITIZERS_MISSING = toolchain.missing(), toolchain.sanitizers_missing()
 needs_simt = [pytest.mark.simt, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
-needs_sanitizers = [pytest.mark.simt, pytest.mark.skipif(SANITIZERS_MISSING is not None, reason=str(SANITIZERS_MISSING))]
+needs_sanitizers = [
+    pytest.mark.simt,
+    pytest.mark.skipif(SANITIZERS_MISSING is not None, reason=str(SANITIZERS_MISSING)),
+]
 needs_compiler = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
-CASES = 120                          # of each pair of widths
+CASES = 120  # of each pair of widths
 
 
 def written(case, text=None, order=host_module.ASCENDING):
@@ -57,35 +63,64 @@ def test_blocks_are_turned_right(bits):
 @pytest.mark.simt
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_blocks_are_written_in_whole_sectors_and_read_in_halves():
-    """Eight lanes write a sector of 32 bytes; four read half of one, and the next warp the other half, out of the cache."""
+    """Eight lanes write a sector of 32 bytes; four read half of one, and the next warp the other half, out of the
+    cache.
+    """
     case = BitsCase("u4[256,512] turned", ((256, 256, 512, 1), (512, 512, 1, 256)), 256 * 512, 0, (4, 4))
     (result,) = runner.run([case.record()], "trace")
     assert result.buffers[1] == case.expected.tobytes()
-    assert result.traffic["global write"].sectors_per_ideal == 1 and result.traffic["global read"].sectors_per_ideal == 2
+    assert (
+        result.traffic["global write"].sectors_per_ideal == 1 and result.traffic["global read"].sectors_per_ideal == 2
+    )
 
 
-@pytest.mark.parametrize("source_bits, target_bits", [pytest.param(*widths, marks=needs_simt) for widths in ((4, 4), (1, 8), (8, 2))])
+@pytest.mark.parametrize(
+    "source_bits, target_bits", [pytest.param(*widths, marks=needs_simt) for widths in ((4, 4), (1, 8), (8, 2))]
+)
 def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(source_bits, target_bits):
     """The sanitizer does not see the bytes of the source's first word that lie before the source."""
-    chosen = [*rows((source_bits, target_bits)), *(case for case in packed_cases((source_bits, target_bits), 40) if case.index_bits == 32)]
+    chosen = [
+        *rows((source_bits, target_bits)),
+        *(case for case in packed_cases((source_bits, target_bits), 40) if case.index_bits == 32),
+    ]
     for case, result in zip(chosen, runner.run([case.record() for case in chosen], "trace")):
         assert result.traffic["outside access"].requests == 0, case.name
 
 
-@pytest.mark.parametrize("right, wrong", [pytest.param(*twin, marks=needs_simt) for twin in (
-    ("p * move.source_step", "p * move.target_step"), ("half > 0", "half > 1"), ("if (block.inside) {", "if (true) {"), ("~0u / ((1u << shift) + 1)", "~0u >> shift"),
-    ("q * move.target_step", "q * move.source_step"))])
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        pytest.param(*twin, marks=needs_simt)
+        for twin in (
+            ("p * move.source_step", "p * move.target_step"),
+            ("half > 0", "half > 1"),
+            ("if (block.inside) {", "if (true) {"),
+            ("~0u / ((1u << shift) + 1)", "~0u >> shift"),
+            ("q * move.target_step", "q * move.source_step"),
+        )
+    ],
+)
 def test_a_broken_turn_is_wrong(right, wrong):
     text = kernel_text("bits_turn.cu")
     assert right in text
     try:
-        assert any(written(case, text.replace(right, wrong)).tolist() != case.expected.tolist() for case in turns(4) if case.index_bits == 32)
+        assert any(
+            written(case, text.replace(right, wrong)).tolist() != case.expected.tolist()
+            for case in turns(4)
+            if case.index_bits == 32
+        )
     except (AssertionError, host_module.LaunchError) as error:
         assert "written outside" in str(error) or "memory that is not there" in str(error)
 
 
-@pytest.mark.parametrize("source_bits, target_bits, rank", [pytest.param(4, 4, 6, marks=needs_simt), pytest.param(2, 8, 7, marks=needs_simt),
-                                                           pytest.param(8, 1, 9, marks=needs_simt)])
+@pytest.mark.parametrize(
+    "source_bits, target_bits, rank",
+    [
+        pytest.param(4, 4, 6, marks=needs_simt),
+        pytest.param(2, 8, 7, marks=needs_simt),
+        pytest.param(8, 1, 9, marks=needs_simt),
+    ],
+)
 def test_many_axes_are_right(source_bits, target_bits, rank):
     variants = set()
     for case in packed_cases((source_bits, target_bits), 12, rank):
@@ -94,9 +129,16 @@ def test_many_axes_are_right(source_bits, target_bits, rank):
     assert max(variants) == min(count for count in AXES if count >= rank)
 
 
-@pytest.mark.parametrize("mode", [pytest.param(mode, marks=needs_sanitizers) for mode in ("asan_ubsan", "tsan_block", "tsan_grid")])
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=needs_sanitizers) for mode in ("asan_ubsan", "tsan_block", "tsan_grid")]
+)
 def test_the_kernels_are_clean(mode):
-    chosen = [case for widths in ((4, 4), (8, 1), (2, 8)) for case in [*rows(widths), *packed_cases(widths, 40)] if case.index_bits == 32]
+    chosen = [
+        case
+        for widths in ((4, 4), (8, 1), (2, 8))
+        for case in [*rows(widths), *packed_cases(widths, 40)]
+        if case.index_bits == 32
+    ]
     chosen += [case for case in turns(2) if case.index_bits == 32]
     records = [case.record(order=number % 3) for number, case in enumerate(chosen)]
     for case, result in zip(chosen, runner.run(records, mode)):
@@ -104,13 +146,19 @@ def test_the_kernels_are_clean(mode):
         assert result.buffers[1] == case.expected.tobytes(), case.name
 
 
-@pytest.mark.parametrize("mode, right, wrong", [pytest.param(*twin, marks=needs_sanitizers) for twin in (
-    ("asan_ubsan", "word + 8 <= high", "word <= high"),
-    ("asan_ubsan", "if (from + i < high)", "if (from + i <= high)"),
-    ("asan_ubsan", "if (begin + i < first || begin + i >= last) continue;", "if (begin + i < first) continue;"),
-    ("asan_ubsan", "  if (whole) {", "  if (true) {"),
-    ("tsan_grid", "gpl_block() * GPL_THREADS", "gpl_block() * (GPL_THREADS - 1)"),
-)])
+@pytest.mark.parametrize(
+    "mode, right, wrong",
+    [
+        pytest.param(*twin, marks=needs_sanitizers)
+        for twin in (
+            ("asan_ubsan", "word + 8 <= high", "word <= high"),
+            ("asan_ubsan", "if (from + i < high)", "if (from + i <= high)"),
+            ("asan_ubsan", "if (begin + i < first || begin + i >= last) continue;", "if (begin + i < first) continue;"),
+            ("asan_ubsan", "  if (whole) {", "  if (true) {"),
+            ("tsan_grid", "gpl_block() * GPL_THREADS", "gpl_block() * (GPL_THREADS - 1)"),
+        )
+    ],
+)
 def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong):
     text = kernel_text("bits.cu")
     assert right in text
@@ -119,16 +167,32 @@ def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong):
     assert any(result.reports or result.buffers[1] != case.expected.tobytes() for case, result in zip(chosen, results))
 
 
-@pytest.mark.parametrize("right, wrong", [pytest.param(*twin, marks=needs_simt) for twin in (
-    ("(unsigned)slot % GPL_SLOTS * GPL_SOURCE_BITS", "(GPL_SLOTS - 1 - (unsigned)slot % GPL_SLOTS) * GPL_SOURCE_BITS"),   # high nibble first
-    ("<< (begin + i) * GPL_TARGET_BITS;\n  }\n  return word;", "<< ((begin + i) ^ 1) * GPL_TARGET_BITS;\n  }\n  return word;"),
-    ("return move.pad[0] & GPL_VALUE_MASK;", "return 0;"),
-    ("      value[i] = 0;\n", "      value[i] = move.pad[0] & GPL_VALUE_MASK;\n"),
-    ("if (++walk.minor < move.axis[0].extent.value) return;", "if (++walk.minor <= move.axis[0].extent.value) return;"),
-    ("walk.minor < move.axis[0].bound &&", ""),
-    ("|| walk.minor >= move.axis[0].bound", ""),
-    ("8 * phase + shift);", "8 * phase);"),
-)])
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        pytest.param(*twin, marks=needs_simt)
+        for twin in (
+            # high nibble first
+            (
+                "(unsigned)slot % GPL_SLOTS * GPL_SOURCE_BITS",
+                "(GPL_SLOTS - 1 - (unsigned)slot % GPL_SLOTS) * GPL_SOURCE_BITS",
+            ),
+            (
+                "<< (begin + i) * GPL_TARGET_BITS;\n  }\n  return word;",
+                "<< ((begin + i) ^ 1) * GPL_TARGET_BITS;\n  }\n  return word;",
+            ),
+            ("return move.pad[0] & GPL_VALUE_MASK;", "return 0;"),
+            ("      value[i] = 0;\n", "      value[i] = move.pad[0] & GPL_VALUE_MASK;\n"),
+            (
+                "if (++walk.minor < move.axis[0].extent.value) return;",
+                "if (++walk.minor <= move.axis[0].extent.value) return;",
+            ),
+            ("walk.minor < move.axis[0].bound &&", ""),
+            ("|| walk.minor >= move.axis[0].bound", ""),
+            ("8 * phase + shift);", "8 * phase);"),
+        )
+    ],
+)
 def test_a_broken_twin_is_wrong(right, wrong):
     text = kernel_text("bits.cu")
     assert right in text
@@ -137,8 +201,13 @@ def test_a_broken_twin_is_wrong(right, wrong):
 
 
 def macros(source_bits, target_bits, index_bits, axes):
-    return {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": index_bits, "GPL_AXES": axes, "GPL_SOURCE_BITS": source_bits,
-            "GPL_TARGET_BITS": target_bits}
+    return {
+        "GPL_ELEMENT_BYTES": 1,
+        "GPL_INDEX_BITS": index_bits,
+        "GPL_AXES": axes,
+        "GPL_SOURCE_BITS": source_bits,
+        "GPL_TARGET_BITS": target_bits,
+    }
 
 
 @needs_compiler
@@ -147,7 +216,11 @@ def test_the_kernels_fit_every_architecture(architecture):
     for file, widths in (("bits.cu", (4, 4)), ("bits.cu", (8, 1)), ("bits_any.cu", (2, 8))):
         check_budget(file, architecture, macros(*widths, 64, 8))
     for bits in (1, 4):
-        check_budget("bits_turn.cu", architecture, {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 64, "GPL_AXES": 4, "GPL_SOURCE_BITS": bits})
+        check_budget(
+            "bits_turn.cu",
+            architecture,
+            {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 64, "GPL_AXES": 4, "GPL_SOURCE_BITS": bits},
+        )
 
 
 @needs_compiler
@@ -160,7 +233,9 @@ def test_every_pair_of_widths_fits(axes, index_bits):
 
 def check_budget(file, architecture, values):
     for usage in nvrtc.compiled(kernel_text(file), architecture, values, file).usage.values():
-        assert usage.spill_bytes == usage.stack_bytes == usage.shared_bytes == 0 and usage.registers <= MOST_REGISTERS, (file, values, usage)
+        assert (
+            usage.spill_bytes == usage.stack_bytes == usage.shared_bytes == 0 and usage.registers <= MOST_REGISTERS
+        ), (file, values, usage)
 
 
 def test_plans_ask_for_these_variants_only():

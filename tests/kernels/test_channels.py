@@ -1,4 +1,7 @@
-"""Pixels to planes and back: every number of channels, what the exchange costs, and twins that give channels to the wrong place."""
+"""Pixels to planes and back: every number of channels, what the exchange costs, and twins that give channels to the
+wrong place.
+"""
+
 import itertools
 import re
 
@@ -17,11 +20,15 @@ from tests.support.simt import host_module, runner, toolchain
 runs = [pytest.mark.simt, pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))]
 compiles = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
 TEXT = kernel_text("channels.cu")
-MANY = 10**6                 # pixels: rows long enough for all chunks
+MANY = 10**6  # pixels: rows long enough for all chunks
 
 
 def channel_counts(width, bits=32):
-    return [channels for channels in range(2, MOST_CHANNELS + 1) if registers(width, channels) <= most_registers(width, bits)]
+    return [
+        channels
+        for channels in range(2, MOST_CHANNELS + 1)
+        if registers(width, channels) <= most_registers(width, bits)
+    ]
 
 
 def all_chunks(width, channels):
@@ -35,12 +42,15 @@ def both_ways(width, channels, pixels, **more):
 
 # ---- bytes --------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("width", WIDTHS)
 class TestBytes:
     pytestmark = runs
 
     def test_every_number_of_channels_is_right(self, width):
-        """Whole spans, and a row whose last span is cut off.  All numbers of one word and of four elements a word; else some."""
+        """Whole spans, and a row whose last span is cut off.  All numbers of one word and of four elements a word; else
+        some.
+        """
         for number, channels in enumerate(channel_counts(width) if width in (1, 4) else SOME_CHANNELS[width]):
             bits = 32 if channels not in channel_counts(width, 64) else (32, 64)[number % 2]
             for case in both_ways(width, channels, 2 * all_chunks(width, channels) - 7, bits=bits):
@@ -60,7 +70,9 @@ class TestBytes:
         channels = 6 if width < 16 else 3
         sizes = vector_bytes(width, channels), max(width, 4)
         for phase in range(0, 16, width):
-            for case, (source, target) in zip(both_ways(width, channels, 4 * chunk_pixels(width)), (sizes, sizes[::-1])):
+            for case, (source, target) in zip(
+                both_ways(width, channels, 4 * chunk_pixels(width)), (sizes, sizes[::-1])
+            ):
                 for phases, size in (((phase, 0), source), ((0, phase), target)):
                     moved = Case(case.name, case.move, *phases)
                     assert (moved.plan.file == "channels.cu") == (phase % size == 0), (case.name, phases)
@@ -75,15 +87,22 @@ def test_why_pixels_are_not_exchanged_is_said(width):
     few = max(chunk_pixels(width) // 2, 17)
     channels = 4 if width < 16 else 2
     minor, other = (few, few, channels, 1), (channels, channels, 1, few)
-    assert f"no exchange in registers: rows of {few} pixels leave more than a fifth of all lanes idle" in reasons([minor, other])
+    assert f"no exchange in registers: rows of {few} pixels leave more than a fifth of all lanes idle" in reasons(
+        [minor, other]
+    )
     rows = (1024, 1024, 4, 1), (4, 4, 1, 1024)
     if width < 16:
-        assert f"no exchange in registers: the source address is {width} past a multiple of 16, no multiple of" in reasons(rows, width, 0)
+        assert (
+            f"no exchange in registers: the source address is {width} past a multiple of 16, no multiple of"
+            in reasons(rows, width, 0)
+        )
     if width < 4:
         odd = [(1024, 1024, 4, 1), (4, 4, 1, 1025)]
         assert f"no exchange in registers: the target steps by {1025 * width} bytes, no multiple of 4" in reasons(odd)
     if width == 16:
-        assert "no exchange in registers: 9 channels of 16 bytes are too large" in reasons([(1024, 1024, 9, 1), (9, 9, 1, 1024)])
+        assert "no exchange in registers: 9 channels of 16 bytes are too large" in reasons(
+            [(1024, 1024, 9, 1), (9, 9, 1, 1024)]
+        )
 
 
 def test_a_few_of_many_channels_are_not_read_with_all_others():
@@ -93,15 +112,21 @@ def test_a_few_of_many_channels_are_not_read_with_all_others():
 
 # ---- traffic --------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.simt
 @pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 @pytest.mark.parametrize("width", WIDTHS)
 def test_pixels_of_every_kind_are_read_and_written_in_whole_sectors(width):
-    """Also those of more than 16 bytes, which several lanes read together.  2, 3, 4 and 16 channels are in the table of traces."""
+    """Also those of more than 16 bytes, which several lanes read together.  2, 3, 4 and 16 channels are in the table of
+    traces.
+    """
     for channels in sorted({5, 6, 8, 12} & {*channel_counts(width)}):
         pixels = 3 * all_chunks(width, channels)
         axes = (pixels, pixels, channels, 1), (channels, channels, 1, pixels)
-        cases = Case("to planes", move_of(width, axes)), Case("to pixels", move_of(width, [(e, b, t, s) for e, b, s, t in reversed(axes)]))
+        cases = (
+            Case("to planes", move_of(width, axes)),
+            Case("to pixels", move_of(width, [(e, b, t, s) for e, b, s, t in reversed(axes)])),
+        )
         for name, row in traffic(cases).items():
             assert row["file"] == "channels.cu"
             assert max(row["global read"][1], row["global write"][1]) <= 1.05, (channels, name, row)
@@ -109,9 +134,17 @@ def test_pixels_of_every_kind_are_read_and_written_in_whole_sectors(width):
 
 # ---- machine code -----------------------------------------------------------------------------------------------
 
+
 def macros_of(width, channels, into_planes, bits=32, axes=4):
-    return {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": axes, "GPL_CHANNELS": channels, "GPL_PLANES": channels,
-            "GPL_CHUNKS": chunks_of(width, channels, MANY, bits), "GPL_TO_PLANES": into_planes}
+    return {
+        "GPL_ELEMENT_BYTES": width,
+        "GPL_INDEX_BITS": bits,
+        "GPL_AXES": axes,
+        "GPL_CHANNELS": channels,
+        "GPL_PLANES": channels,
+        "GPL_CHUNKS": chunks_of(width, channels, MANY, bits),
+        "GPL_TO_PLANES": into_planes,
+    }
 
 
 @compiles
@@ -119,24 +152,34 @@ def macros_of(width, channels, into_planes, bits=32, axes=4):
 def test_every_number_of_channels_fits_the_registers(width):
     """The architectures, both ways and both widths of offsets take turns."""
     for number, channels in enumerate(channel_counts(width, 64)):
-        check_budget("channels.cu", ARCHITECTURES[number % len(ARCHITECTURES)],
-                     macros_of(width, channels, number % 2, (32, 64)[number // 2 % 2]))
+        check_budget(
+            "channels.cu",
+            ARCHITECTURES[number % len(ARCHITECTURES)],
+            macros_of(width, channels, number % 2, (32, 64)[number // 2 % 2]),
+        )
 
 
 @compiles
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_pixels_of_most_registers_fit_every_architecture(architecture):
-    for (width, channels, bits), into_planes in itertools.product(((1, 13, 32), (1, 12, 64), (4, 16, 32), (8, 16, 32), (8, 14, 64)), (0, 1)):
+    for (width, channels, bits), into_planes in itertools.product(
+        ((1, 13, 32), (1, 12, 64), (4, 16, 32), (8, 16, 32), (8, 14, 64)), (0, 1)
+    ):
         check_budget("channels.cu", architecture, macros_of(width, channels, into_planes, bits))
 
 
 def whole_span(width, channels, into_planes, architecture):
-    """The instructions of whole spans alone, which is what nearly every warp runs, without the loop over planes of nothing but pad."""
+    """The instructions of whole spans alone, which is what nearly every warp runs, without the loop over planes of
+    nothing but pad.
+    """
     text = re.sub(r"#pragma unroll 1\n  do {\n.*?;\n(?=}\n)", "", TEXT, flags=re.DOTALL)
     text = re.sub(r"  GplChunk<GPL_WORD_BYTES> pad;\n.*?(?=\n}\n)", "", text, count=1, flags=re.DOTALL)
     assert "<false" not in text and "gpl_pad(move, pad.word)" not in text
-    return [kind for kind in opcodes("channels.cu", macros_of(width, channels, into_planes, axes=2), architecture, text)
-            if kind not in ("NOP", "BRA")]
+    return [
+        kind
+        for kind in opcodes("channels.cu", macros_of(width, channels, into_planes, axes=2), architecture, text)
+        if kind not in ("NOP", "BRA")
+    ]
 
 
 # Of one thread for one element, everything counted.  Odd numbers of channels from 9 on are turned in four steps, and 16
@@ -153,8 +196,16 @@ def test_whole_spans_are_few_instructions(width, architecture):
     for channels, into_planes in itertools.product(sorted(some & {*channel_counts(width)}), (0, 1)):
         found, chunks = whole_span(width, channels, into_planes, architecture), chunks_of(width, channels, MANY)
         words, vectors = chunks * channels, chunks * registers(width, channels) * 4 // vector_bytes(width, channels)
-        assert (len(of_kind(found, "LDG")), len(of_kind(found, "STG"))) == ((vectors, words) if into_planes else (words, vectors))
-        assert not of_kind(found, "LDS") + of_kind(found, "STS") + of_kind(found, "LDL") + of_kind(found, "STL") + of_kind(found, "BAR")
+        assert (len(of_kind(found, "LDG")), len(of_kind(found, "STG"))) == (
+            (vectors, words) if into_planes else (words, vectors)
+        )
+        assert (
+            not of_kind(found, "LDS")
+            + of_kind(found, "STS")
+            + of_kind(found, "LDL")
+            + of_kind(found, "STL")
+            + of_kind(found, "BAR")
+        )
         most = MOST_INSTRUCTIONS if channels <= 8 else MOST_OF_MANY
         assert len(found) / (words * max(4 // width, 1)) <= most[width], (channels, into_planes)
 
@@ -197,28 +248,50 @@ TWINS = [
 def test_a_channel_in_the_wrong_place_is_seen(right, wrong, channels):
     assert right in TEXT
     long = 2 * all_chunks(1, channels)
-    chosen = (case for pixels, padded in ((long, 0), (long - 1, 0), (long - 9, 3))
-              for case in both_ways(1, channels, pixels, padded=padded, planes=channels - bool(padded)))
+    chosen = (
+        case
+        for pixels, padded in ((long, 0), (long - 1, 0), (long - 9, 3))
+        for case in both_ways(1, channels, pixels, padded=padded, planes=channels - bool(padded))
+    )
     assert any(goes_wrong(case, TEXT.replace(right, wrong)) for case in chosen)
 
 
 @pytest.mark.simt
 @pytest.mark.skipif(toolchain.sanitizers_missing() is not None, reason=str(toolchain.sanitizers_missing()))
-@pytest.mark.parametrize("mode, make, right, wrong, finding", [
-    ("asan_ubsan", to_planes, "(GPL_TO_PLANES && GPL_PLANES < GPL_CHANNELS)", "0", "heap-buffer-overflow"),
-    ("asan_ubsan", to_planes, "(span.bound - 1) * GPL_CHANNELS + GPL_PLANES", "span.bound * GPL_CHANNELS", "heap-buffer-overflow"),
-    ("asan_ubsan", to_planes, "(span.bound >= needed)", "(true)", "heap-buffer-overflow"),
-    ("asan_ubsan", to_pixels, "(span.bound >= needed)", "(true)", "heap-buffer-overflow"),
-    ("asan_ubsan", to_pixels, "span.extent * GPL_CHANNELS", "(span.extent + 1) * GPL_CHANNELS", "heap-buffer-overflow"),
-    ("tsan_grid", to_planes, "if (number >= move.total) return;", "", "data race"),
-    ("tsan_grid", to_planes, "* (GPL_CHUNKS * GPL_PIXELS);", "* ((GPL_CHUNKS - 1) * GPL_PIXELS);", "data race"),
-    ("tsan_grid", to_pixels, "* (GPL_CHUNKS * GPL_PIXELS);", "* ((GPL_CHUNKS - 1) * GPL_PIXELS);", "data race"),
-])
+@pytest.mark.parametrize(
+    "mode, make, right, wrong, finding",
+    [
+        ("asan_ubsan", to_planes, "(GPL_TO_PLANES && GPL_PLANES < GPL_CHANNELS)", "0", "heap-buffer-overflow"),
+        (
+            "asan_ubsan",
+            to_planes,
+            "(span.bound - 1) * GPL_CHANNELS + GPL_PLANES",
+            "span.bound * GPL_CHANNELS",
+            "heap-buffer-overflow",
+        ),
+        ("asan_ubsan", to_planes, "(span.bound >= needed)", "(true)", "heap-buffer-overflow"),
+        ("asan_ubsan", to_pixels, "(span.bound >= needed)", "(true)", "heap-buffer-overflow"),
+        (
+            "asan_ubsan",
+            to_pixels,
+            "span.extent * GPL_CHANNELS",
+            "(span.extent + 1) * GPL_CHANNELS",
+            "heap-buffer-overflow",
+        ),
+        ("tsan_grid", to_planes, "if (number >= move.total) return;", "", "data race"),
+        ("tsan_grid", to_planes, "* (GPL_CHUNKS * GPL_PIXELS);", "* ((GPL_CHUNKS - 1) * GPL_PIXELS);", "data race"),
+        ("tsan_grid", to_pixels, "* (GPL_CHUNKS * GPL_PIXELS);", "* ((GPL_CHUNKS - 1) * GPL_PIXELS);", "data race"),
+    ],
+)
 def test_a_broken_twin_is_caught(mode, make, right, wrong, finding):
     """Rows of so many spans that two blocks share them; the source ends with the last pixel's last plane."""
     assert right in TEXT
     span = 8 * chunk_pixels(4)
-    axes = [(16 * span, 16 * span, 4, 1), (4, 3, 1, 16 * span)] if make is to_planes else [(4, 3, 16 * span - 9, 1), (16 * span - 9,) * 2 + (1, 4)]
+    axes = (
+        [(16 * span, 16 * span, 4, 1), (4, 3, 1, 16 * span)]
+        if make is to_planes
+        else [(4, 3, 16 * span - 9, 1), (16 * span - 9,) * 2 + (1, 4)]
+    )
     cases = [Case("exact", move_of(4, axes)), make(4, 4, 9 * span - 9, planes=3)]
     reports = [report for case in cases for report in runner.run(case.record(TEXT.replace(right, wrong)), mode).reports]
     assert any(finding in report for report in reports), f"nothing called {finding!r} was found"

@@ -1,4 +1,7 @@
-"""The machine code of index conversion: few enough instructions for an index that memory is what limits it, no division routine."""
+"""The machine code of index conversion: few enough instructions for an index that memory is what limits it, no division
+routine.
+"""
+
 import re
 
 import pytest
@@ -10,25 +13,40 @@ from tests.support import nvrtc
 
 pytestmark = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
 
-# Of one thread for one index, per byte of it that is read or written: 15.6 instructions per byte of an element, which is read
-# and written, are all that can be issued; two thirds of them can be counted on.
+# Of one thread for one index, per byte of it that is read or written: 15.6 instructions per byte of an element, which
+# is read and written, are all that can be issued; two thirds of them can be counted on.
 MOST_PER_BYTE = 15.6 / 2 * 0.65
 
 
 def usual_path(text):
     """Without what threads do that do not have all their indices, or not all of them valid, and without padding."""
-    for pattern, instead in ((r"^ *else .*<false>.*$", ""), (r"if \(table\.padded\) .*$", ""), (r"^  if \(bad\) bad = .*<false>.*$", ""),
-                             (r"^  if \(bad\) gpl_report.*$", "  if (bad) return;"), (r"\bif \(GPL_HAS_ALL[^;]*?\) (?=\w)", "")):
+    for pattern, instead in (
+        (r"^ *else .*<false>.*$", ""),
+        (r"if \(table\.padded\) .*$", ""),
+        (r"^  if \(bad\) bad = .*<false>.*$", ""),
+        (r"^  if \(bad\) gpl_report.*$", "  if (bad) return;"),
+        (r"\bif \(GPL_HAS_ALL[^;]*?\) (?=\w)", ""),
+    ):
         text, count = re.subn(pattern, instead, text, flags=re.MULTILINE)
         assert count, pattern
     return text
 
 
 def index_instructions(direction, rank, index_bytes, architecture="sm_90", digit_bits=32, change=usual_path):
-    macros = {"GPL_INDEX_BITS": 8 * index_bytes, "GPL_DIGIT_BITS": digit_bits, "GPL_AXES": rank,
-              "GPL_IN_BYTES": index_bytes, "GPL_IN_SIGNED": 1, "GPL_OUT_BYTES": index_bytes}
+    macros = {
+        "GPL_INDEX_BITS": 8 * index_bytes,
+        "GPL_DIGIT_BITS": digit_bits,
+        "GPL_AXES": rank,
+        "GPL_IN_BYTES": index_bytes,
+        "GPL_IN_SIGNED": 1,
+        "GPL_OUT_BYTES": index_bytes,
+    }
     cubin = nvrtc.compiled(change(kernel_text("index.cu")), architecture, macros, "index.cu").cubin
-    return [kind for kind in (each.split()[0].split(".")[0] for each in nvrtc.instructions(cubin, f"gpl_{direction}")) if kind != "NOP"]
+    return [
+        kind
+        for kind in (each.split()[0].split(".")[0] for each in nvrtc.instructions(cubin, f"gpl_{direction}"))
+        if kind != "NOP"
+    ]
 
 
 def index_bytes_moved(direction, rank, index_bytes):
@@ -39,16 +57,26 @@ def index_bytes_moved(direction, rank, index_bytes):
 @pytest.mark.parametrize("index_bytes", (4, 8))
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_an_index_takes_no_more_instructions_than_its_bytes_leave_time_for(direction, index_bytes, architecture):
-    """64-bit linear indices where an index has 8 bytes: those are split.  No division routine is called in either case."""
+    """64-bit linear indices where an index has 8 bytes: those are split.  No division routine is called in either
+    case.
+    """
     for rank in (3, 6):
         found = index_instructions(direction, rank, index_bytes, architecture)
         assert "CALL" not in found and "LDL" not in found
         assert len(found) / ITEMS <= MOST_PER_BYTE * index_bytes_moved(direction, rank, index_bytes), rank
 
 
-@pytest.mark.parametrize("direction, index_bytes, most", [
-    ("linearize", 4, (32, 57)), ("linearize", 8, (44, 74)), ("delinearize", 4, (28, 51)), ("delinearize", 8, (48, 81)),
-    ("convert_linear", 4, (24, 38)), ("convert_linear", 8, (43, 67))])
+@pytest.mark.parametrize(
+    "direction, index_bytes, most",
+    [
+        ("linearize", 4, (32, 57)),
+        ("linearize", 8, (44, 74)),
+        ("delinearize", 4, (28, 51)),
+        ("delinearize", 8, (48, 81)),
+        ("convert_linear", 4, (24, 38)),
+        ("convert_linear", 8, (43, 67)),
+    ],
+)
 def test_an_index_takes_few_instructions(direction, index_bytes, most):
     """What these are on one architecture, for 3 and for 6 digits."""
     for rank, limit in zip((3, 6), most):

@@ -1,4 +1,5 @@
 """The kernels of tiled index conversion: their struct, their machine code, and their runs under the sanitizers."""
+
 import dataclasses
 import itertools
 
@@ -22,7 +23,9 @@ from tests.support.simt.record import FRESH
 FILE = "index_program.cu"
 needs_compiler = pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 needs_nvrtc = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
-needs_sanitizers = pytest.mark.skipif(toolchain.sanitizers_missing() is not None, reason=str(toolchain.sanitizers_missing()))
+needs_sanitizers = pytest.mark.skipif(
+    toolchain.sanitizers_missing() is not None, reason=str(toolchain.sanitizers_missing())
+)
 
 ECHO = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplProgram program) {
@@ -48,12 +51,43 @@ def macros(bits=32, given=8, signed=1, result=8):
 @pytest.mark.simt
 @pytest.mark.parametrize("bits", (32, 64))
 def test_a_program_arrives_field_by_field(bits):
-    instructions = (Instruction(2, (), 900, None, None, (Quotient(1, 5), Quotient(7, -9))),
-                    Instruction(None, (Term(None, 12, 3), Term(15, 1, -1)), None, 3, None, ()),
-                    Instruction(None, (Term(None, 1, 1),), 2**(bits - 2), None, 4, ()))
+    instructions = (
+        Instruction(2, (), 900, None, None, (Quotient(1, 5), Quotient(7, -9))),
+        Instruction(None, (Term(None, 12, 3), Term(15, 1, -1)), None, 3, None, ()),
+        Instruction(None, (Term(None, 1, 1),), 2 ** (bits - 2), None, 4, ()),
+    )
     parameters = index_program_struct(bits, (2**40, 2**33, 3, True), instructions, (MOST_INSTRUCTIONS, MOST_TERMS))
-    expected = [len(parameters), PROGRAM_REGISTERS, 2**40, 2**33, 3, 3, 1, 900, 2 * 2**40, 0, 2, 0, 1, 0, 2**64 - 1, 0, 2, 0, 4, 0, 0,
-                2**(bits - 2), 4 * 2**40, 1, 0, 0, 0, 1, *[0] * 7 * (MOST_INSTRUCTIONS - 3)]
+    expected = [
+        len(parameters),
+        PROGRAM_REGISTERS,
+        2**40,
+        2**33,
+        3,
+        3,
+        1,
+        900,
+        2 * 2**40,
+        0,
+        2,
+        0,
+        1,
+        0,
+        2**64 - 1,
+        0,
+        2,
+        0,
+        4,
+        0,
+        0,
+        2 ** (bits - 2),
+        4 * 2**40,
+        1,
+        0,
+        0,
+        0,
+        1,
+        *[0] * 7 * (MOST_INSTRUCTIONS - 3),
+    ]
     for source, step, weight in ((0, 1, 5), (0, 7, -9), (0, 12, 3), (16, 1, -1), (0, 1, 1)):
         _, multiplier, shift = reciprocal(step, bits)
         expected += [multiplier, weight % 2**bits, source, 255 if step == 1 else shift]
@@ -64,12 +98,15 @@ def test_a_program_arrives_field_by_field(bits):
 
 # ---- machine code -------------------------------------------------------------------------------------------------
 
+
 def check_budget(architecture, given):
     usage = nvrtc.compiled(kernel_text(FILE), architecture, given, FILE).usage
     assert set(usage) == set(FILES[FILE])
     for kernel, used in usage.items():
         # Kept numbers are the only ones with an address: 4 of each, in local memory that the cache holds.
-        assert used.spill_bytes == 0 and used.stack_bytes <= 4 * PROGRAM_REGISTERS * given["GPL_INDEX_BITS"] // 8 + 64, (kernel, architecture, used)
+        assert (
+            used.spill_bytes == 0 and used.stack_bytes <= 4 * PROGRAM_REGISTERS * given["GPL_INDEX_BITS"] // 8 + 64
+        ), (kernel, architecture, used)
         assert used.registers <= MOST_REGISTERS and used.shared_bytes == 0, (kernel, architecture, used)
 
 
@@ -124,26 +161,41 @@ def test_nothing_is_written_for_a_bad_index_among_good_ones():
 
 @needs_sanitizers
 @pytest.mark.simt
-@pytest.mark.parametrize("right, wrong", [
-    ("((k) * GPL_THREADS < left)", "((k) * GPL_THREADS <= left)"),
-    ("index + instruction.row", "index + instruction.row + program.count"),
-    ("kept[term[t].source - 1]", "kept[term[t].source + 15]"),
-])
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("((k) * GPL_THREADS < left)", "((k) * GPL_THREADS <= left)"),
+        ("index + instruction.row", "index + instruction.row + program.count"),
+        ("kept[term[t].source - 1]", "kept[term[t].source + 15]"),
+    ],
+)
 def test_accesses_out_of_bounds_are_caught(right, wrong):
     text = kernel_text(FILE)
     assert right in text
-    assert any(result.reports for result in runner.run([case.record(text.replace(right, wrong)) for case in tiled_index_cases()], "asan_ubsan"))
+    assert any(
+        result.reports
+        for result in runner.run(
+            [case.record(text.replace(right, wrong)) for case in tiled_index_cases()], "asan_ubsan"
+        )
+    )
 
 
 @needs_sanitizers
 @pytest.mark.simt
-@pytest.mark.parametrize("right, wrong, direction", [
-    ("<< k;\n  return outside;\n}\n\n__device__ __forceinline__ void gpl_keep", "<< k;\n  return 0;\n}\n\n__device__ __forceinline__ void gpl_keep", "delinearize"),
-    ("if (term.shift == GPL_WHOLE)", "if (true)", "linearize"),
-    ("term += instruction.adds;", "", "convert_linear"),
-    ("if (!instruction.keep) return;", "return;", "convert_linear"),
-    ("outside |= (unsigned)(coordinate >= bound) << k;", "", "linearize"),
-])
+@pytest.mark.parametrize(
+    "right, wrong, direction",
+    [
+        (
+            "<< k;\n  return outside;\n}\n\n__device__ __forceinline__ void gpl_keep",
+            "<< k;\n  return 0;\n}\n\n__device__ __forceinline__ void gpl_keep",
+            "delinearize",
+        ),
+        ("if (term.shift == GPL_WHOLE)", "if (true)", "linearize"),
+        ("term += instruction.adds;", "", "convert_linear"),
+        ("if (!instruction.keep) return;", "return;", "convert_linear"),
+        ("outside |= (unsigned)(coordinate >= bound) << k;", "", "linearize"),
+    ],
+)
 def test_a_kernel_that_converts_wrong_is_seen(right, wrong, direction):
     text = kernel_text(FILE)
     assert right in text

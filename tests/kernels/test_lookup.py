@@ -1,4 +1,7 @@
-"""The kernel that looks every place up: right in every thread order and under sanitizers, and small enough for every architecture."""
+"""The kernel that looks every place up: right in every thread order and under sanitizers, and small enough for every
+architecture.
+"""
+
 import itertools
 
 import pytest
@@ -20,7 +23,9 @@ from tests.support.simt import host_module, runner, toolchain
 FILE = "lookup.cu"
 needs_simt = pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 needs_nvrtc = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
-needs_sanitizers = pytest.mark.skipif(toolchain.sanitizers_missing() is not None, reason=str(toolchain.sanitizers_missing()))
+needs_sanitizers = pytest.mark.skipif(
+    toolchain.sanitizers_missing() is not None, reason=str(toolchain.sanitizers_missing())
+)
 
 ECHO = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplLookup lookup) {
@@ -41,9 +46,25 @@ def macros(width, bits, source=8, target=8):
 @pytest.mark.simt
 @pytest.mark.parametrize("bits", (32, 64))
 def test_a_lookup_arrives_field_by_field(bits):
-    instructions = (Instruction(None, (Term(None, 12, 3),), 7, 2, None, (Quotient(7, -9),)), Instruction(None, (Term(2, 1, 1),), None, None, -24, ()))
+    instructions = (
+        Instruction(None, (Term(None, 12, 3),), 7, 2, None, (Quotient(7, -9),)),
+        Instruction(None, (Term(2, 1, 1),), None, None, -24, ()),
+    )
     parameters = lookup_struct(bits, b"\1\2\3\4", (2**40 + 5, 3, True), instructions, (MOST_INSTRUCTIONS, MOST_TERMS))
-    expected = [len(parameters), *[0x04030201] * 4, 2**40 + 5, 3, 1, 2, 2**64 - 24, 1, 1, reciprocal(7, bits)[1], 2**bits - 9, 3]
+    expected = [
+        len(parameters),
+        *[0x04030201] * 4,
+        2**40 + 5,
+        3,
+        1,
+        2,
+        2**64 - 24,
+        1,
+        1,
+        reciprocal(7, bits)[1],
+        2**bits - 9,
+        3,
+    ]
     assert echoed(kernel_text(FILE) + ECHO, macros(4, bits), parameters, len(expected)) == expected
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
 
@@ -76,19 +97,24 @@ def test_elements_of_all_widths_are_right(name):
 
 @needs_simt
 @pytest.mark.simt
-@pytest.mark.parametrize("right, wrong, texts", [
-    ("begin + k < to.last ? to.slot + begin + k", "begin + k < to.last ? to.slot + k", PACKED),
-    ("<< (begin + k) * GPL_TARGET_BITS", "<< k * GPL_TARGET_BITS", PACKED),
-    ("outside >> k & 1 ? lookup.pad[0] & GPL_VALUE_MASK :", "", PACKED),
-    ("if (outside >> k & 1) gpl_pad(lookup, value[k]);\n    else", "", UNPACKED),
-    ("term += instruction.adds;", "", UNPACKED),
-    ("gpl_keep(instruction, number, kept);\n#pragma", "#pragma", UNPACKED),
-])
+@pytest.mark.parametrize(
+    "right, wrong, texts",
+    [
+        ("begin + k < to.last ? to.slot + begin + k", "begin + k < to.last ? to.slot + k", PACKED),
+        ("<< (begin + k) * GPL_TARGET_BITS", "<< k * GPL_TARGET_BITS", PACKED),
+        ("outside >> k & 1 ? lookup.pad[0] & GPL_VALUE_MASK :", "", PACKED),
+        ("if (outside >> k & 1) gpl_pad(lookup, value[k]);\n    else", "", UNPACKED),
+        ("term += instruction.adds;", "", UNPACKED),
+        ("gpl_keep(instruction, number, kept);\n#pragma", "#pragma", UNPACKED),
+    ],
+)
 def test_a_broken_twin_is_wrong(right, wrong, texts):
     text = kernel_text(FILE)
     assert right in text
     try:
-        assert any(written(case, text.replace(right, wrong)).tolist() != case.expected.tolist() for case in cases(texts, (32,)))
+        assert any(
+            written(case, text.replace(right, wrong)).tolist() != case.expected.tolist() for case in cases(texts, (32,))
+        )
     except host_module.LaunchError as error:
         assert "memory that is not there" in str(error)
 
@@ -98,18 +124,23 @@ def test_a_broken_twin_is_wrong(right, wrong, texts):
 @pytest.mark.parametrize("mode", ("asan_ubsan", "tsan_grid"))
 def test_the_kernel_is_clean(mode):
     chosen = [*cases(PACKED, (32,)), *cases(UNPACKED, (32,))]
-    for case, result in zip(chosen, runner.run([case.record(order=number % 3) for number, case in enumerate(chosen)], mode)):
+    for case, result in zip(
+        chosen, runner.run([case.record(order=number % 3) for number, case in enumerate(chosen)], mode)
+    ):
         assert result.reports == (), case.name
         assert result.buffers[1] == case.expected.tobytes(), case.name
 
 
 @needs_sanitizers
 @pytest.mark.simt
-@pytest.mark.parametrize("mode, right, wrong, texts", [
-    ("asan_ubsan", "(k) * GPL_THREADS < lookup.total", "(k) * GPL_THREADS <= lookup.total", UNPACKED),
-    ("asan_ubsan", "if (outside >> k & 1) gpl_pad(lookup, value[k]);\n    else value[k]", "value[k]", UNPACKED),
-    ("tsan_grid", "gpl_block() * (GPL_THREADS * GPL_ITEMS)", "gpl_block() * GPL_THREADS", UNPACKED),
-])
+@pytest.mark.parametrize(
+    "mode, right, wrong, texts",
+    [
+        ("asan_ubsan", "(k) * GPL_THREADS < lookup.total", "(k) * GPL_THREADS <= lookup.total", UNPACKED),
+        ("asan_ubsan", "if (outside >> k & 1) gpl_pad(lookup, value[k]);\n    else value[k]", "value[k]", UNPACKED),
+        ("tsan_grid", "gpl_block() * (GPL_THREADS * GPL_ITEMS)", "gpl_block() * GPL_THREADS", UNPACKED),
+    ],
+)
 def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong, texts):
     text = kernel_text(FILE)
     assert right in text
@@ -119,7 +150,11 @@ def test_a_broken_twin_is_seen_by_a_sanitizer(mode, right, wrong, texts):
 
 def check_budget(architecture, given):
     used = nvrtc.compiled(kernel_text(FILE), architecture, given, FILE).usage["gpl_lookup"]
-    assert used.spill_bytes == 0 and used.stack_bytes <= 4 * PROGRAM_REGISTERS * given["GPL_INDEX_BITS"] // 8 + 64, (architecture, given, used)
+    assert used.spill_bytes == 0 and used.stack_bytes <= 4 * PROGRAM_REGISTERS * given["GPL_INDEX_BITS"] // 8 + 64, (
+        architecture,
+        given,
+        used,
+    )
     assert used.registers <= MOST_REGISTERS and used.shared_bytes == 0, (architecture, given, used)
 
 

@@ -1,7 +1,9 @@
 """The kernel for many moves under the sanitizers, on buffers of exact length, with broken twins.
 
-A recorded launch knows no addresses beforehand, so a kernel around the real one puts those of three jobs into the struct.
+A recorded launch knows no addresses beforehand, so a kernel around the real one puts those of three jobs into the
+struct.
 """
+
 import itertools
 
 import pytest
@@ -42,7 +44,9 @@ def threes(width):
 
 
 def record(three, order=0, change=lambda text: text):
-    plan = many_plan(tuple(Request(f"job {i}: ", case.move, case.source_phase, case.target_phase) for i, case in enumerate(three)))
+    plan = many_plan(
+        tuple(Request(f"job {i}: ", case.move, case.source_phase, case.target_phase) for i, case in enumerate(three))
+    )
     (launch,) = plan.shared
     assert launch.members == (0, 1, 2)
     text = change(kernel_text("many.cu")) + PLACED
@@ -55,7 +59,9 @@ def record(three, order=0, change=lambda text: text):
 def test_jobs_of_all_families_are_clean_and_right(width, mode):
     chosen = threes(width)
     assert len(chosen) >= 5
-    for three, result in zip(chosen, runner.run([record(three, number % 3) for number, three in enumerate(chosen)], mode)):
+    for three, result in zip(
+        chosen, runner.run([record(three, number % 3) for number, three in enumerate(chosen)], mode)
+    ):
         names = [case.name for case in three]
         assert result.reports == (), names
         assert [*result.buffers[1::2]] == [case.expected() for case in three], names
@@ -65,16 +71,21 @@ def test_the_cases_reach_both_numbers_of_axes():
     assert {dict(record(three).macros)["GPL_AXES"] for width in WIDTHS for three in threes(width)} == set(JOBS)
 
 
-SEVERAL_BLOCKS = [Case(f"{count} places", move_of(1, [(count, count, 2, 1), (2, 1, 0, count)])) for count in (5, 2000, 700)]
+SEVERAL_BLOCKS = [
+    Case(f"{count} places", move_of(1, [(count, count, 2, 1), (2, 1, 0, count)])) for count in (5, 2000, 700)
+]
 
 
-@pytest.mark.parametrize("mode, right, wrong, finding", [
-    ("asan_ubsan", "if (place.inside)", "if (true)", "heap-buffer-overflow"),
-    ("asan_ubsan", "places(job.source", "places(many.job[0].source", "heap-buffer-overflow"),
-    ("asan_ubsan", "job + step < GPL_JOBS && ", "", ""),
-    ("tsan_grid", "blockIdx.x - many.first[number]", "0", "data race"),
-    ("tsan_grid", "(GPL_THREADS * GPL_ITEMS)", "(GPL_THREADS * GPL_ITEMS - 1)", "data race"),
-])
+@pytest.mark.parametrize(
+    "mode, right, wrong, finding",
+    [
+        ("asan_ubsan", "if (place.inside)", "if (true)", "heap-buffer-overflow"),
+        ("asan_ubsan", "places(job.source", "places(many.job[0].source", "heap-buffer-overflow"),
+        ("asan_ubsan", "job + step < GPL_JOBS && ", "", ""),
+        ("tsan_grid", "blockIdx.x - many.first[number]", "0", "data race"),
+        ("tsan_grid", "(GPL_THREADS * GPL_ITEMS)", "(GPL_THREADS * GPL_ITEMS - 1)", "data race"),
+    ],
+)
 def test_a_broken_twin_is_caught(mode, right, wrong, finding):
     assert right in kernel_text("many.cu")
     three = [Case("padded", move_of(1, [(3, 2, 300000, 2), (700, 700, 1, 6)])), *SEVERAL_BLOCKS[1:]]
@@ -83,8 +94,10 @@ def test_a_broken_twin_is_caught(mode, right, wrong, finding):
     assert any(finding in report for result in runner.run(twins, mode) for report in result.reports)
 
 
-@pytest.mark.parametrize("right, wrong", [
-    ("<= block", "< block"), ("step = 32", "step = 0"), ("job.target, job,", "job.target, many.job[0],")])
+@pytest.mark.parametrize(
+    "right, wrong",
+    [("<= block", "< block"), ("step = 32", "step = 0"), ("job.target, job,", "job.target, many.job[0],")],
+)
 def test_a_wrong_job_gives_wrong_bytes(right, wrong):
     assert right in kernel_text("many.cu")
     result = runner.run(record(SEVERAL_BLOCKS, change=lambda text: text.replace(right, wrong)), "asan_ubsan")

@@ -1,8 +1,10 @@
-"""Every kernel compiles for every architecture without a warning, fits its budget, and its machine code is what it should be.
+"""Every kernel compiles for every architecture without a warning, fits its budget, and its machine code is what it
+should be.
 
-No GPU and no driver is needed.  The full product of files, macros and architectures is thousands of builds, so it is cut:
-all accesses and both offset widths on every architecture for one number of axes, all numbers of axes on one.
+No GPU and no driver is needed.  The full product of files, macros and architectures is thousands of builds, so it is
+cut: all accesses and both offset widths on every architecture for one number of axes, all numbers of axes on one.
 """
+
 import itertools
 import re
 
@@ -19,9 +21,11 @@ from tests.support.nvrtc import CompileError
 from tests.support.random_moves import AIMS, drawn
 
 pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
-needs_disassembler = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
+needs_disassembler = pytest.mark.skipif(
+    nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing())
+)
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
-MOST_REGISTERS = 64          # 256 threads of 64 registers: four blocks on a multiprocessor
+MOST_REGISTERS = 64  # 256 threads of 64 registers: four blocks on a multiprocessor
 
 
 def steps(least, most):
@@ -34,15 +38,25 @@ def accesses(file, width, bits=32):
     if file == "copy.cu":
         return [{"GPL_LOAD_BYTES": load} for load in steps(width, 16)]
     if file == "rows.cu":
-        return [{"GPL_VECTOR_BYTES": vector, "GPL_LOAD_BYTES": load}
-                for vector in reversed(steps(width, 16)) for load in steps(width, vector)]
+        return [
+            {"GPL_VECTOR_BYTES": vector, "GPL_LOAD_BYTES": load}
+            for vector in reversed(steps(width, 16))
+            for load in steps(width, vector)
+        ]
     if file in ("tile_any.cu", "tile_nd.cu"):
         pieces = sorted({width, max(width, 4)})
-        return [{"GPL_READ_BYTES": read, "GPL_WRITE_BYTES": write} for read, write in itertools.product(pieces, repeat=2)]
+        return [
+            {"GPL_READ_BYTES": read, "GPL_WRITE_BYTES": write} for read, write in itertools.product(pieces, repeat=2)
+        ]
     if file == "channels.cu":
-        return [{"GPL_CHANNELS": channels, "GPL_PLANES": planes, "GPL_CHUNKS": chunks, "GPL_TO_PLANES": to_planes}
-                for channels in range(2, MOST_CHANNELS + 1) if registers(width, channels) <= most_registers(width, bits)
-                for planes in range(1, channels + 1) for chunks in range(1, chunks_of(width, channels, 10**6, bits) + 1) for to_planes in (0, 1)]
+        return [
+            {"GPL_CHANNELS": channels, "GPL_PLANES": planes, "GPL_CHUNKS": chunks, "GPL_TO_PLANES": to_planes}
+            for channels in range(2, MOST_CHANNELS + 1)
+            if registers(width, channels) <= most_registers(width, bits)
+            for planes in range(1, channels + 1)
+            for chunks in range(1, chunks_of(width, channels, 10**6, bits) + 1)
+            for to_planes in (0, 1)
+        ]
     return [{}]
 
 
@@ -51,13 +65,26 @@ def variants(file, widths=WIDTHS, axes=4, bits=(32, 64), all_accesses=True):
     for width, index_bits in itertools.product(sorted({*widths} & {*ONLY_WIDTHS.get(file, WIDTHS)}), bits):
         found = accesses(file, width, index_bits)
         for access in found if all_accesses else {id(each): each for each in (found[0], found[-1])}.values():
-            yield {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": index_bits, "GPL_AXES": 1 if file == "copy.cu" else axes, **access}
+            yield {
+                "GPL_ELEMENT_BYTES": width,
+                "GPL_INDEX_BITS": index_bits,
+                "GPL_AXES": 1 if file == "copy.cu" else axes,
+                **access,
+            }
 
 
 def index_variants(types, axes=(4,)):
-    for (given, signed, result), (bits, digits), count in itertools.product(types, ((32, 32), (64, 32), (64, 64)), axes):
-        yield {"GPL_INDEX_BITS": bits, "GPL_DIGIT_BITS": digits, "GPL_AXES": count,
-               "GPL_IN_BYTES": given, "GPL_IN_SIGNED": signed, "GPL_OUT_BYTES": result}
+    for (given, signed, result), (bits, digits), count in itertools.product(
+        types, ((32, 32), (64, 32), (64, 64)), axes
+    ):
+        yield {
+            "GPL_INDEX_BITS": bits,
+            "GPL_DIGIT_BITS": digits,
+            "GPL_AXES": count,
+            "GPL_IN_BYTES": given,
+            "GPL_IN_SIGNED": signed,
+            "GPL_OUT_BYTES": result,
+        }
 
 
 def check_budget(file, architecture, macros):
@@ -68,7 +95,7 @@ def check_budget(file, architecture, macros):
         where = (kernel, architecture, macros, usage)
         assert usage.spill_bytes == 0 and usage.stack_bytes == 0, where
         assert usage.registers <= MOST_REGISTERS, where
-        assert usage.shared_bytes <= 17408, where                     # four blocks fit the 100 KB of the smallest of them, and more
+        assert usage.shared_bytes <= 17408, where  # four blocks fit the 100 KB of the smallest of them, and more
     return {kernel: usage.registers for kernel, usage in found.items()}
 
 
@@ -87,8 +114,9 @@ def test_real_plans_ask_for_these_variants_only():
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file", MOVE_FILES)
 def test_every_move_kernel_fits_every_architecture(file, architecture):
-    """All variants on the oldest architecture, Hopper and the newest; those between them with two widths and 64-bit offsets,
-    which take most registers."""
+    """All variants on the oldest architecture, Hopper and the newest; those between them with two widths and 64-bit
+    offsets, which take most registers.
+    """
     more = {} if architecture in ("sm_75", "sm_90", "sm_120") else {"widths": (2, 8), "bits": (64,)}
     for macros in variants(file, all_accesses=False, **more):
         check_budget(file, architecture, macros)
@@ -111,7 +139,11 @@ def test_every_number_of_axes_fits(axes):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_kernel_for_many_moves_fits_every_architecture(architecture):
     for width, (axes, jobs) in itertools.product(WIDTHS, JOBS.items()):
-        check_budget("many.cu", architecture, {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": 32, "GPL_AXES": axes, "GPL_JOBS": jobs})
+        check_budget(
+            "many.cu",
+            architecture,
+            {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": 32, "GPL_AXES": axes, "GPL_JOBS": jobs},
+        )
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -132,6 +164,7 @@ def test_index_kernels_fit_for_every_number_of_axes():
 
 
 # ---- machine code -----------------------------------------------------------------------------------------------
+
 
 def opcodes(file, macros, architecture, text=None):
     """The instructions of a file's only kernel, without operands."""
@@ -160,9 +193,11 @@ def elements_per_thread(width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_accesses_of_16_bytes_are_single_instructions(width, architecture):
     base = {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": 32, "GPL_AXES": 4}
-    narrow = 2 if width == 16 else 0                                       # head and tail of the copy are elements
-    for file, macros, more in (("copy.cu", {"GPL_LOAD_BYTES": 16}, narrow),
-                               ("rows.cu", {"GPL_LOAD_BYTES": 16, "GPL_VECTOR_BYTES": 16}, 4 if width == 16 else 0)):
+    narrow = 2 if width == 16 else 0  # head and tail of the copy are elements
+    for file, macros, more in (
+        ("copy.cu", {"GPL_LOAD_BYTES": 16}, narrow),
+        ("rows.cu", {"GPL_LOAD_BYTES": 16, "GPL_VECTOR_BYTES": 16}, 4 if width == 16 else 0),
+    ):
         found = opcodes(file, base | macros, architecture)
         for kind in ("LDG", "STG"):
             assert 4 <= sum(".128" in opcode for opcode in of_kind(found, kind)) <= 4 + more, (file, kind)
@@ -196,32 +231,48 @@ def test_whole_tiles_move_16_bytes_at_a_time_in_few_instructions(width, architec
     for kind in ("LDG", "STG", "STS"):
         assert [".128" in opcode for opcode in of_kind(found, kind)] == [True] * (elements * width // 16), kind
     kinds = [opcode.split(".")[0] for opcode in found]
-    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")     # all loads are under way first
-    assert kinds.count("LDS") == elements * width // max(width, 4)                        # words, never parts of words
+    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")  # all loads are under way first
+    assert kinds.count("LDS") == elements * width // max(width, 4)  # words, never parts of words
     assert "LDL" not in kinds and "STL" not in kinds
     assert sum(kind not in ("NOP", "BRA") for kind in kinds) / elements <= MOST_INSTRUCTIONS[width]
 
 
 def whole_box(width, pieces, architecture, bits=32, *changes):
-    """The instructions of a whole box's reading and of its writing, for the rows of a thread that are under way together:
-    from barrier to barrier, what a thread does once and the loop around them included."""
+    """The instructions of a whole box's reading and of its writing, for the rows of a thread that are under way
+    together: from barrier to barrier, what a thread does once and the loop around them included.
+    """
     text = kernel_text("tile_nd.cu")
     for right, wrong in changes:
         assert right in text
         text = text.replace(right, wrong)
-    text, paths = re.subn(r"^    if \(whole && inside\) (gpl_walk.*)\n    else gpl_walk.*$", r"    if (whole && inside) \1", text, flags=re.MULTILINE)
+    text, paths = re.subn(
+        r"^    if \(whole && inside\) (gpl_walk.*)\n    else gpl_walk.*$",
+        r"    if (whole && inside) \1",
+        text,
+        flags=re.MULTILINE,
+    )
     text, tails = re.subn(r"^    if \(.*count & [124]\)+ side.*$", "", text, flags=re.MULTILINE)
     assert (paths, tails) == (2, 3)
-    found = opcodes("tile_nd.cu", {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4, "GPL_READ_BYTES": pieces,
-                                   "GPL_WRITE_BYTES": pieces}, architecture, text)
+    found = opcodes(
+        "tile_nd.cu",
+        {
+            "GPL_ELEMENT_BYTES": width,
+            "GPL_INDEX_BITS": bits,
+            "GPL_AXES": 4,
+            "GPL_READ_BYTES": pieces,
+            "GPL_WRITE_BYTES": pieces,
+        },
+        architecture,
+        text,
+    )
     kinds = [opcode.split(".")[0] for opcode in found]
     first, second = [i for i, kind in enumerate(kinds) if kind == "BAR"]
     return kinds[first:second], [kind for kind in kinds[second:] if kind not in ("NOP", "BRA")]
 
 
-# Of one thread for one element on both sides, with 8 elements or words a side (4 of 16 bytes): 12 for the element itself, a
-# share of what a thread does once, and the loops.  At 15 instructions for a byte, single elements of 4 bytes or more are no
-# slower than a copy, small ones in words neither; single small elements are.
+# Of one thread for one element on both sides, with 8 elements or words a side (4 of 16 bytes): 12 for the element
+# itself, a share of what a thread does once, and the loops.  At 15 instructions for a byte, single elements of 4 bytes
+# or more are no slower than a copy, small ones in words neither; single small elements are.
 MOST_IN_A_BOX = {(1, 1): 26, (2, 2): 24, (1, 4): 8.5, (2, 4): 14, (4, 4): 24, (8, 8): 24, (16, 16): 36}
 
 
@@ -232,10 +283,14 @@ def test_a_box_takes_few_instructions_however_many_axes_it_has(width, pieces, ar
     rows, elements = 4 if width == 16 else 8, pieces // width
     reading, writing = whole_box(width, pieces, architecture)
     assert [reading.count(kind) for kind in ("LDG", "STS")] == [rows, rows]
-    assert max(i for i, kind in enumerate(reading) if kind == "LDG") < reading.index("STS")      # all loads are under way first
+    # all loads are under way first
+    assert max(i for i, kind in enumerate(reading) if kind == "LDG") < reading.index("STS")
     assert writing.count("STG") == rows
     assert max(i for i, kind in enumerate(writing) if kind == "LDS") < writing.index("STG")
-    assert sum(map(len, (reading, writing))) / (rows * elements) <= MOST_IN_A_BOX[width, pieces], (len(reading), len(writing))
+    assert sum(map(len, (reading, writing))) / (rows * elements) <= MOST_IN_A_BOX[width, pieces], (
+        len(reading),
+        len(writing),
+    )
 
 
 @needs_disassembler
@@ -247,19 +302,27 @@ def test_a_division_for_every_element_is_seen():
 
 # ---- broken twins -----------------------------------------------------------------------------------------------
 
+
 def test_a_warning_is_an_error():
-    text = kernel_text("gather.cu").replace("gpl_element value[GPL_ITEMS];", "gpl_element value[GPL_ITEMS]; int never_used;")
+    text = kernel_text("gather.cu").replace(
+        "gpl_element value[GPL_ITEMS];", "gpl_element value[GPL_ITEMS]; int never_used;"
+    )
     with pytest.raises(CompileError, match="never_used"):
         nvrtc.compiled(text, "sm_90", {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4})
 
 
 def test_a_kernel_that_needs_a_stack_is_seen():
     """An array in registers whose index is known at run time only goes to memory."""
-    text = kernel_text("gather.cu").replace("gpl_uint to[GPL_ITEMS];", """gpl_uint to[GPL_ITEMS], many[64];
+    text = kernel_text("gather.cu").replace(
+        "gpl_uint to[GPL_ITEMS];",
+        """gpl_uint to[GPL_ITEMS], many[64];
   for (int i = 0; i < 64; ++i) many[i] = move.head * i;
-  for (int i = 0; i < move.head; ++i) many[move.axis[i & 3].bound & 63] += i;""")
+  for (int i = 0; i < move.head; ++i) many[move.axis[i & 3].bound & 63] += i;""",
+    )
     text = text.replace("= value[k];", "= value[k] + many[to[k] & 63];")
-    usage = nvrtc.compiled(text, "sm_90", {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4}).usage["gpl_gather"]
+    usage = nvrtc.compiled(text, "sm_90", {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4}).usage[
+        "gpl_gather"
+    ]
     assert usage.stack_bytes > 0
 
 
@@ -271,8 +334,10 @@ def test_spills_are_seen():
 
 @needs_disassembler
 def test_narrow_accesses_are_seen():
-    text = kernel_text("rows.cu").replace("*(typename GplWord<BYTES>::type*)to = chunk.word;",
-                                          "for (int i = 0; i < elements; ++i) to[i] = chunk.element[i];")
+    text = kernel_text("rows.cu").replace(
+        "*(typename GplWord<BYTES>::type*)to = chunk.word;",
+        "for (int i = 0; i < elements; ++i) to[i] = chunk.element[i];",
+    )
     macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": 4, "GPL_VECTOR_BYTES": 16, "GPL_LOAD_BYTES": 16}
     found = opcodes("rows.cu", macros, "sm_90", text)
     assert not any(".128" in opcode for opcode in of_kind(found, "STG"))

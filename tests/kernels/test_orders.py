@@ -1,8 +1,9 @@
 """Every kernel gives the reference bytes whatever order its threads run in, and writes nothing else.
 
-The sources are compiled by the host compiler.  Threads of a block run in ascending, descending and random order from one
-barrier to the next; shared memory holds garbage before every block.
+The sources are compiled by the host compiler.  Threads of a block run in ascending, descending and random order from
+one barrier to the next; shared memory holds garbage before every block.
 """
+
 import numpy as np
 import pytest
 
@@ -37,8 +38,12 @@ def test_every_number_of_axes_is_right():
         ones = [(1, 1, 0, 0)] * (count - 4)
         two = [(2, 2, 3, 5 * 7 * 64)] if count > 3 else []
         two += [(3, 2, -6 * 90 * 64, 5 * 7 * 64 * 2)] if count > 2 else []
-        for b, a in (((64, 64, 90, 1), (35, 35, 1, 64)), ((35, 35, 90, 1), (64, 64, 1, 35)), ((7, 5, 9, 1), (5, 5, 2, 7)),
-                     ((9, 9, 1, 1), (40, 39, 11, 9))):
+        for b, a in (
+            ((64, 64, 90, 1), (35, 35, 1, 64)),
+            ((35, 35, 90, 1), (64, 64, 1, 35)),
+            ((7, 5, 9, 1), (5, 5, 2, 7)),
+            ((9, 9, 1, 1), (40, 39, 11, 9)),
+        ):
             case = Case(f"{count} axes, {b} {a}", move_of(4, [b, a, *two, *ones]), bits=bits)
             assert dict(case.plan.macros)["GPL_AXES"] == count
             assert written(case, order=host_module.RANDOM, seed=count) == case.expected(), case.name
@@ -62,39 +67,49 @@ def test_no_byte_around_a_buffer_can_be_taken_for_another():
 
 # ---- broken twins ---------------------------------------------------------------------------------------------
 
+
 # Those that reach far outside the buffers are in test_sanitized.py, where each launch has a process of its own.
-@pytest.mark.parametrize("family, right, wrong", [
-    ("copy", "if (first < head)", "if (first + 1 < head)"),
-    ("copy", "if (tail < move.total) ", ""),
-    ("rows", "row.inside ? move.axis[0].bound : 0", "move.axis[0].bound"),
-    ("tile", "  __syncthreads();", ""),
-    ("tile", "0x5140", "0x5410"),
-    ("odd tile", "  __syncthreads();", ""),
-    ("odd tile", "if (++spot.minor == width)", "if (++spot.minor > width)"),
-    ("odd tile", "% (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0;", ">= 0;"),
-    ("words", "  __syncthreads();", ""),
-    ("words", "const unsigned p = gpl_phase(gpl_low(row));", "const unsigned p = 0;"),            # right, but for alignment
-    ("words", "above = GPL_E - 1 - p + i", "above = GPL_E - 1 + i"),
-    ("words", "q = gpl_phase(gpl_low(row))", "q = 0"),
-    ("words", "tile.place.inside ? move.axis[1].bound : 0", "move.axis[1].bound"),
-    ("words", "reads && (WHOLE || b + down < move.axis[0].bound)", "reads"),
-    ("words", "b + down < move.axis[0].bound ? bound : 0", "bound"),
-    ("words", "mask.rest &= ~mask.keep;", ""),
-    ("words", "!full[part] && start + i < extent", "start < extent"),
-    ("words", "inside ? move.axis[1].bound : 0", "inside ? move.axis[1].bound + 1 : 0"),
-    ("many axes", "  __syncthreads();                                                // the table", "  // the table"),
-    ("many axes", "  __syncthreads();                                                // the box", "  // the box"),
-    ("many axes", "from < digit.bound ?", "true ?"),
-    ("many axes", "digit.bound - from,", "digit.bound + 1 - from,"),
-    ("many axes", "left * digit.lanes / 4", "left * digit.lanes"),
-    ("many axes", "if (!writes && !data) inside = 0;", ""),
-    ("many axes", "data = data && corner.first[i] < axis.bound;", ""),
-    ("many axes", "!nd.order[0].checked &&", ""),
-    ("many axes", "lane >= (last ? order.last_lanes : order.lanes)", "lane >= order.lanes"),
-    ("many axes", "(j ? apart[j] : 0)", "j * GPL_ELEMENT_BYTES"),
-    ("gather", "if (place.inside)", "if (true)"),
-])
+@pytest.mark.parametrize(
+    "family, right, wrong",
+    [
+        ("copy", "if (first < head)", "if (first + 1 < head)"),
+        ("copy", "if (tail < move.total) ", ""),
+        ("rows", "row.inside ? move.axis[0].bound : 0", "move.axis[0].bound"),
+        ("tile", "  __syncthreads();", ""),
+        ("tile", "0x5140", "0x5410"),
+        ("odd tile", "  __syncthreads();", ""),
+        ("odd tile", "if (++spot.minor == width)", "if (++spot.minor > width)"),
+        ("odd tile", "% (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0;", ">= 0;"),
+        ("words", "  __syncthreads();", ""),
+        ("words", "const unsigned p = gpl_phase(gpl_low(row));", "const unsigned p = 0;"),  # right, but for alignment
+        ("words", "above = GPL_E - 1 - p + i", "above = GPL_E - 1 + i"),
+        ("words", "q = gpl_phase(gpl_low(row))", "q = 0"),
+        ("words", "tile.place.inside ? move.axis[1].bound : 0", "move.axis[1].bound"),
+        ("words", "reads && (WHOLE || b + down < move.axis[0].bound)", "reads"),
+        ("words", "b + down < move.axis[0].bound ? bound : 0", "bound"),
+        ("words", "mask.rest &= ~mask.keep;", ""),
+        ("words", "!full[part] && start + i < extent", "start < extent"),
+        ("words", "inside ? move.axis[1].bound : 0", "inside ? move.axis[1].bound + 1 : 0"),
+        (
+            "many axes",
+            "  __syncthreads();                                                // the table",
+            "  // the table",
+        ),
+        ("many axes", "  __syncthreads();                                                // the box", "  // the box"),
+        ("many axes", "from < digit.bound ?", "true ?"),
+        ("many axes", "digit.bound - from,", "digit.bound + 1 - from,"),
+        ("many axes", "left * digit.lanes / 4", "left * digit.lanes"),
+        ("many axes", "if (!writes && !data) inside = 0;", ""),
+        ("many axes", "data = data && corner.first[i] < axis.bound;", ""),
+        ("many axes", "!nd.order[0].checked &&", ""),
+        ("many axes", "lane >= (last ? order.last_lanes : order.lanes)", "lane >= order.lanes"),
+        ("many axes", "(j ? apart[j] : 0)", "j * GPL_ELEMENT_BYTES"),
+        ("gather", "if (place.inside)", "if (true)"),
+    ],
+)
 def test_a_broken_kernel_is_seen(family, right, wrong):
     """Wrong bytes, bytes outside the target, or no end of the launch."""
     texts = ((case, kernel_text(case.plan.file)) for case in cases(1, (family,)) if case.plan.element_bytes == 1)
-    assert any(goes_wrong(case, text.replace(right, wrong)) for case, text in texts if right in text), f"no case tells {right!r} from {wrong!r}"
+    assert any(goes_wrong(case, text.replace(right, wrong)) for case, text in texts if right in text), (
+        f"no case tells {right!r} from {wrong!r}"
+    )

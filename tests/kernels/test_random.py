@@ -1,7 +1,8 @@
-"""32,000 random moves give the reference bytes on the kernels that planning chooses for them, and 2,000 more do in shared launches;
-2,400 random index conversions give the reference's numbers.  Threads take turns in an order that changes from launch to launch.
-tests/support/random_moves.py and random_indices.py draw them and say how to draw others.
+"""32,000 random moves give the reference bytes on the kernels that planning chooses for them, and 2,000 more do in
+shared launches; 2,400 random index conversions give the reference's numbers.  Threads take turns in an order that
+changes from launch to launch. tests/support/random_moves.py and random_indices.py draw them and say how to draw others.
 """
+
 import collections
 import dataclasses
 
@@ -19,21 +20,33 @@ from tests.support.simt import host_module, toolchain
 
 REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
-LEAST_SHARE = 0.33           # of the moves of a kind and an element size: what must come to the kernel that they are aimed at
-LISTS, TOGETHER = 5, 16      # tests of many moves at once, moves in one list
+LEAST_SHARE = 0.33  # of the moves of a kind and an element size: what must come to the kernel that they are aimed at
+LISTS, TOGETHER = 5, 16  # tests of many moves at once, moves in one list
 
 
 def features(case):
     """What is remarkable about a case."""
     plan, move = case.plan, case.move
-    yield from (("file", plan.file), ("source phase", case.source_phase), ("target phase", case.target_phase), f"{plan.index_bits} bits")
+    yield from (
+        ("file", plan.file),
+        ("source phase", case.source_phase),
+        ("target phase", case.target_phase),
+        f"{plan.index_bits} bits",
+    )
     strides = [axis.source_stride for axis in move.axes if axis.bound > 1]
-    yield from (word for word, is_so in (("padded", move.is_padded), ("zero stride", 0 in strides),
-                                         ("negative stride", min(strides, default=0) < 0)) if is_so)
+    yield from (
+        word
+        for word, is_so in (
+            ("padded", move.is_padded),
+            ("zero stride", 0 in strides),
+            ("negative stride", min(strides, default=0) < 0),
+        )
+        if is_so
+    )
     if plan.file == "channels.cu" and plan.axes[1].bound < plan.axes[1].extent:
         yield "channels of pad", dict(plan.macros)["GPL_TO_PLANES"]
     if plan.tile and len(plan.tile) == 2:
-        for side, size, axis in zip("ba", plan.tile, plan.axes):                # one less than a tile, whole ones, one more
+        for side, size, axis in zip("ba", plan.tile, plan.axes):  # one less than a tile, whole ones, one more
             yield plan.file, side, (axis.extent + 1) % size - 1
 
 
@@ -85,11 +98,21 @@ def test_random_moves_are_right_in_shared_launches(part):
     shared, variants = 0, set()
     for number in range(part, PLANS // 30, LISTS):
         cases = list(small_cases(number))
-        plan = many_plan(tuple(Request(i, case.move, case.source_phase, case.target_phase) for i, case in enumerate(cases)))
+        plan = many_plan(
+            tuple(Request(i, case.move, case.source_phase, case.target_phase) for i, case in enumerate(cases))
+        )
         for launch in plan.shared:
-            kernel = host_module.load(kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(launch.kernel)
+            kernel = host_module.load(kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(
+                launch.kernel
+            )
             buffers = [Buffers(cases[member]) for member in launch.members]
-            kernel(launch.grid, BLOCK, (launch.parameters([each.addresses for each in buffers]),), host_module.ORDERS[number % 3], number)
+            kernel(
+                launch.grid,
+                BLOCK,
+                (launch.parameters([each.addresses for each in buffers]),),
+                host_module.ORDERS[number % 3],
+                number,
+            )
             for each in buffers:
                 assert each.written() == each.case.expected(), f"{len(buffers)} together: {each.case.name}"
             shared += len(buffers)

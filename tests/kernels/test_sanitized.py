@@ -1,7 +1,9 @@
-"""The kernels under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer: clean and right on buffers of exact length.
+"""The kernels under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer: clean and right on buffers of
+exact length.
 
 Every gate has broken twins, made by changing one place of the text, that it must catch.
 """
+
 import dataclasses
 
 import numpy as np
@@ -15,8 +17,16 @@ from tests.support.simt import runner, toolchain
 REASON = toolchain.sanitizers_missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 MODES = ("asan_ubsan", "tsan_block", "tsan_grid")
-INDEX_TYPES = ((np.int8, np.int16, 64), (np.uint8, np.int32, 32), (np.int16, np.int64, 64), (np.uint16, np.int16, 32),
-               (np.int32, np.int64, 32), (np.uint32, np.int32, 64), (np.int64, np.int64, 64), (np.uint64, np.int64, 32))
+INDEX_TYPES = (
+    (np.int8, np.int16, 64),
+    (np.uint8, np.int32, 32),
+    (np.int16, np.int64, 64),
+    (np.uint16, np.int16, 32),
+    (np.int32, np.int64, 32),
+    (np.uint32, np.int32, 64),
+    (np.int64, np.int64, 64),
+    (np.uint64, np.int64, 32),
+)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -24,9 +34,11 @@ INDEX_TYPES = ((np.int8, np.int16, 64), (np.uint8, np.int32, 32), (np.int16, np.
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_family_is_clean_and_right(width, bits, mode):
     chosen = cases(width, bits=bits)
-    if bits == 64:                       # differs in the type of offsets only: each element size takes another third of the cases
-        chosen = chosen[width.bit_length() % 3::3]
-    for case, result in zip(chosen, runner.run([case.record(order=number % 3) for number, case in enumerate(chosen)], mode)):
+    if bits == 64:  # differs in the type of offsets only: each element size takes another third of the cases
+        chosen = chosen[width.bit_length() % 3 :: 3]
+    for case, result in zip(
+        chosen, runner.run([case.record(order=number % 3) for number, case in enumerate(chosen)], mode)
+    ):
         assert result.reports == (), (case.name, case.plan.macros)
         assert result.buffers[1] == case.expected(), (case.name, case.plan.macros)
 
@@ -48,15 +60,44 @@ TWINS = [
     ("tsan_grid", "copy", "(GPL_THREADS * GPL_ITEMS)", "(GPL_THREADS * GPL_ITEMS - 1)", "data race"),
     ("tsan_grid", "rows", "(GPL_THREADS * GPL_ITEMS)", "(GPL_THREADS * GPL_ITEMS - 1)", "data race"),
     ("tsan_grid", "gather", "(GPL_THREADS * GPL_ITEMS)", "(GPL_THREADS * GPL_ITEMS - 1)", "data race"),
-    ("tsan_grid", "tile", "move.count[1].value) * GPL_TILE_A", "move.count[1].value) * (GPL_TILE_A - GPL_N)", "data race"),
+    (
+        "tsan_grid",
+        "tile",
+        "move.count[1].value) * GPL_TILE_A",
+        "move.count[1].value) * (GPL_TILE_A - GPL_N)",
+        "data race",
+    ),
     ("tsan_grid", "odd tile", "* move.tile[0].value;", "* (move.tile[0].value - 1);", "data race"),
     ("asan_ubsan", "copy", "if (tail < move.total)", "if (tail <= move.total)", "heap-buffer-overflow"),
-    ("asan_ubsan", "copy", "(move.total - head) / GPL_PER_CHUNK", "(move.total - head + GPL_PER_CHUNK - 1) / GPL_PER_CHUNK",
-     "heap-buffer-overflow"),
-    ("asan_ubsan", "copy", "vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high)", "true", "heap-buffer-overflow"),
+    (
+        "asan_ubsan",
+        "copy",
+        "(move.total - head) / GPL_PER_CHUNK",
+        "(move.total - head + GPL_PER_CHUNK - 1) / GPL_PER_CHUNK",
+        "heap-buffer-overflow",
+    ),
+    (
+        "asan_ubsan",
+        "copy",
+        "vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high)",
+        "true",
+        "heap-buffer-overflow",
+    ),
     ("asan_ubsan", "copy", "from + number * GPL_PER_CHUNK,", "from + number * GPL_PER_CHUNK + 1,", ""),
-    ("asan_ubsan", "rows", "vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high)", "true", "heap-buffer-overflow"),
-    ("asan_ubsan", "rows", "if (start < bound && bound - start >= elements) {", "if (start < bound) {", "heap-buffer-overflow"),
+    (
+        "asan_ubsan",
+        "rows",
+        "vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high)",
+        "true",
+        "heap-buffer-overflow",
+    ),
+    (
+        "asan_ubsan",
+        "rows",
+        "if (start < bound && bound - start >= elements) {",
+        "if (start < bound) {",
+        "heap-buffer-overflow",
+    ),
     ("asan_ubsan", "rows", "start < extent && extent - start >= elements", "start < extent", "heap-buffer-overflow"),
     ("asan_ubsan", "rows", "(gpl_uint)((unsigned long long)address / GPL_ELEMENT_BYTES)", "0", "misaligned address"),
     ("asan_ubsan", "tile", "tile.a + GPL_TILE_A <= move.axis[1].bound", "true", "heap-buffer-overflow"),
@@ -64,30 +105,89 @@ TWINS = [
     ("asan_ubsan", "tile", "[GPL_TILE_B * GPL_CHUNKS]", "[GPL_TILE_B * GPL_CHUNKS - 1]", ""),
     ("asan_ubsan", "odd tile", "count % (GPL_READ_BYTES / GPL_ELEMENT_BYTES) == 0", "true", "heap-buffer-overflow"),
     ("asan_ubsan", "odd tile", "count % (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0", "true", "heap-buffer-overflow"),
-    ("asan_ubsan", "odd tile", "return spot.minor < minor_end && spot.major < major_end;", "return true;", "heap-buffer-overflow"),
+    (
+        "asan_ubsan",
+        "odd tile",
+        "return spot.minor < minor_end && spot.major < major_end;",
+        "return true;",
+        "heap-buffer-overflow",
+    ),
     ("asan_ubsan", "odd tile", "(GPL_TILE_ELEMENTS / 16 * 17)", "GPL_TILE_ELEMENTS", ""),
     ("tsan_block", "words", "  __syncthreads();", "", "data race"),
-    ("tsan_grid", "words", "const unsigned p = gpl_phase(gpl_low(row));", "const unsigned p = tile.b ? gpl_phase(gpl_low(row)) : 0;", "data race"),
-    ("tsan_grid", "words", "move.count[1].value) * move.tile[1].value", "move.count[1].value) * (move.tile[1].value - 1)", "data race"),
+    (
+        "tsan_grid",
+        "words",
+        "const unsigned p = gpl_phase(gpl_low(row));",
+        "const unsigned p = tile.b ? gpl_phase(gpl_low(row)) : 0;",
+        "data race",
+    ),
+    (
+        "tsan_grid",
+        "words",
+        "move.count[1].value) * move.tile[1].value",
+        "move.count[1].value) * (move.tile[1].value - 1)",
+        "data race",
+    ),
     ("asan_ubsan", "words", "tile.a + words <= move.axis[1].bound", "true", "heap-buffer-overflow"),
-    ("asan_ubsan", "words", "(GPL_WRITE_PASSES - 1) * GPL_WARPS <=", "(GPL_WRITE_PASSES - 2) * GPL_WARPS <=", "heap-buffer-overflow"),
+    (
+        "asan_ubsan",
+        "words",
+        "(GPL_WRITE_PASSES - 1) * GPL_WARPS <=",
+        "(GPL_WRITE_PASSES - 2) * GPL_WARPS <=",
+        "heap-buffer-overflow",
+    ),
     ("asan_ubsan", "words", "reads && (WHOLE || b + down < move.axis[0].bound)", "reads", "heap-buffer-overflow"),
-    ("asan_ubsan", "words", "(mask.keep && gpl_in_memory(tile.place.source + a, b, move))", "mask.keep != 0", "heap-buffer-overflow"),
+    (
+        "asan_ubsan",
+        "words",
+        "(mask.keep && gpl_in_memory(tile.place.source + a, b, move))",
+        "mask.keep != 0",
+        "heap-buffer-overflow",
+    ),
     ("asan_ubsan", "words", "p = gpl_phase(gpl_low(row))", "p = 0", "misaligned address"),
     ("asan_ubsan", "words", "start < extent && extent - start >= GPL_E", "start < extent", "heap-buffer-overflow"),
     ("asan_ubsan", "words", "q = gpl_phase(gpl_low(row))", "q = 0", "misaligned address"),
     ("asan_ubsan", "words", "[GPL_WORD_AT(GPL_ROWS - 1) + GPL_LANES]", "[GPL_WORD_AT(GPL_ROWS - 1)]", ""),
-    ("asan_ubsan", "many axes", "  __syncthreads();                                                // the table", "  // ", ""),
-    ("tsan_block", "many axes", "  __syncthreads();                                                // the table",
-     "  __syncthreads(); table[threadIdx.x % nd.entries] = gpl_entry(threadIdx.x % nd.entries, corner, nd);  // ", "data race"),
-    ("tsan_block", "many axes", "  __syncthreads();                                                // the box", "  // ", "data race"),
-    ("tsan_grid", "many axes", "move.count[1].value) * move.tile[1].value", "move.count[1].value) * (move.tile[1].value - 1)", "data race"),
+    (
+        "asan_ubsan",
+        "many axes",
+        "  __syncthreads();                                                // the table",
+        "  // ",
+        "",
+    ),
+    (
+        "tsan_block",
+        "many axes",
+        "  __syncthreads();                                                // the table",
+        "  __syncthreads(); table[threadIdx.x % nd.entries] = gpl_entry(threadIdx.x % nd.entries, corner, nd);  // ",
+        "data race",
+    ),
+    (
+        "tsan_block",
+        "many axes",
+        "  __syncthreads();                                                // the box",
+        "  // ",
+        "data race",
+    ),
+    (
+        "tsan_grid",
+        "many axes",
+        "move.count[1].value) * move.tile[1].value",
+        "move.count[1].value) * (move.tile[1].value - 1)",
+        "data race",
+    ),
     ("asan_ubsan", "many axes", "end0 <= nd.move.axis[0].bound", "true", ""),
     ("asan_ubsan", "many axes", "end0 <= nd.move.axis[0].extent.value", "true", ""),
     ("asan_ubsan", "many axes", "from < digit.bound ?", "true ?", ""),
     ("asan_ubsan", "many axes", "(end - begin + GPL_WARPS - 1)", "(end - begin + GPL_WARPS)", ""),
     ("asan_ubsan", "many axes", "#define GPL_SHARED_BYTES 16384", "#define GPL_SHARED_BYTES 8192", ""),
-    ("tsan_block", "many axes", "table + order.first + begin;", "table + order.first + begin - (warp > 0);", "data race"),
+    (
+        "tsan_block",
+        "many axes",
+        "table + order.first + begin;",
+        "table + order.first + begin - (warp > 0);",
+        "data race",
+    ),
     ("asan_ubsan", "gather", "if (place.inside)", "if (true)", ""),
     ("asan_ubsan", "gather", "(gpl_int)offset", "offset", ""),
 ]
@@ -102,19 +202,24 @@ def test_a_broken_twin_is_caught(mode, family, right, wrong, finding):
     assert any(finding in report for reports in found for report in reports), f"nothing called {finding!r} was found"
 
 
-@pytest.mark.parametrize("mode, right, wrong", [
-    ("asan_ubsan", "((k) * GPL_THREADS < left)", "((k) * GPL_THREADS <= left)"),
-    ("asan_ubsan", "index + table.digit[d].row", "index + table.digit[d].row + table.count"),
-    ("tsan_grid", "blockIdx.x) * (GPL_THREADS * GPL_ITEMS)", "blockIdx.x) * (GPL_THREADS * GPL_ITEMS - 1)"),
-    ("tsan_grid", "atomicMin(offender, first + k * GPL_THREADS)", "*offender = first + k * GPL_THREADS"),
-])
+@pytest.mark.parametrize(
+    "mode, right, wrong",
+    [
+        ("asan_ubsan", "((k) * GPL_THREADS < left)", "((k) * GPL_THREADS <= left)"),
+        ("asan_ubsan", "index + table.digit[d].row", "index + table.digit[d].row + table.count"),
+        ("tsan_grid", "blockIdx.x) * (GPL_THREADS * GPL_ITEMS)", "blockIdx.x) * (GPL_THREADS * GPL_ITEMS - 1)"),
+        ("tsan_grid", "atomicMin(offender, first + k * GPL_THREADS)", "*offender = first + k * GPL_THREADS"),
+    ],
+)
 def test_a_broken_index_kernel_is_caught(mode, right, wrong):
     text = kernel_text("index.cu")
     assert right in text
     chosen = list(index_cases())
-    if wrong.startswith("*"):            # a race needs two blocks that find an offender
+    if wrong.startswith("*"):  # a race needs two blocks that find an offender
         chosen = [dataclasses.replace(case, given=np.full_like(case.given, 99999)) for case in chosen]
-    assert any(result.reports for result in runner.run([case.record(text.replace(right, wrong)) for case in chosen], mode))
+    assert any(
+        result.reports for result in runner.run([case.record(text.replace(right, wrong)) for case in chosen], mode)
+    )
 
 
 def test_the_cases_reach_all_files_and_sizes():

@@ -1,7 +1,9 @@
-"""Beyond 2^32 elements: the first and the last blocks of huge moves and conversions, in memory that is mostly not there.
+"""Beyond 2^32 elements: the first and the last blocks of huge moves and conversions, in memory that is mostly not
+there.
 
 Pages are made when they are touched, so a launch of a few chosen blocks needs a few megabytes.
 """
+
 import dataclasses
 import itertools
 
@@ -30,37 +32,74 @@ CASES = {
     "copy, phases differ": Case("copy", move_of(1, [(BIG + 5001, BIG + 5001, 1, 1)]), 1, 2),
     "rows": Case("rows", move_of(1, [(4097, 4097, 1, 1), (2**20 + 3, 2**20 + 3, 4099, 4101)])),
     "rows, padded": Case("rows", move_of(1, [(4096, 4000, 1, 1), (2**20 + 3, 2**20 + 2, 4096, 4096)])),
-    "rows, longer than 2^32": Case("rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, BIG + 5003, BIG + 5007)])),
+    "rows, longer than 2^32": Case(
+        "rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, BIG + 5003, BIG + 5007)])
+    ),
     "tile": Case("tile", move_of(1, [(65552, 65552, 65568, 1), (65568, 65568, 1, 65552)])),
     "tile, padded": Case("tile", move_of(1, [(65552, 65540, 65568, 1), (65568, 65561, 1, 65552)])),
-    "tile, rows of the target longer than 2^32": Case("tile", move_of(1, [(BIG + 4112, BIG + 4112, 128, 1), (128, 128, 1, BIG + 4112)])),
-    "tile, rows of the source longer than 2^32": Case("tile", move_of(1, [(128, 128, BIG + 4112, 1), (BIG + 4112, BIG + 4112, 1, 128)])),
+    "tile, rows of the target longer than 2^32": Case(
+        "tile", move_of(1, [(BIG + 4112, BIG + 4112, 128, 1), (128, 128, 1, BIG + 4112)])
+    ),
+    "tile, rows of the source longer than 2^32": Case(
+        "tile", move_of(1, [(128, 128, BIG + 4112, 1), (BIG + 4112, BIG + 4112, 1, 128)])
+    ),
     "words": Case("words", move_of(1, [(65539, 65539, 65555, 1), (65555, 65555, 1, 65539)])),
-    "words, rows of the target longer than 2^32": Case("words", move_of(1, [(BIG + 77, BIG + 76, 145, 1), (145, 145, 1, BIG + 79)])),
-    "words, rows of the source longer than 2^32": Case("words", move_of(1, [(145, 145, BIG + 79, 1), (BIG + 77, BIG + 76, 1, 145)])),
-    "odd tile, rows of the target longer than 2^32": Case("odd tile", move_of(1, [(BIG + 1077, BIG + 1076, 20, 1), (19, 19, 1, BIG + 1077)])),
-    "odd tile, rows of the source longer than 2^32": Case("odd tile", move_of(1, [(19, 19, BIG + 1077, 1), (BIG + 1077, BIG + 1076, 1, 20)])),
+    "words, rows of the target longer than 2^32": Case(
+        "words", move_of(1, [(BIG + 77, BIG + 76, 145, 1), (145, 145, 1, BIG + 79)])
+    ),
+    "words, rows of the source longer than 2^32": Case(
+        "words", move_of(1, [(145, 145, BIG + 79, 1), (BIG + 77, BIG + 76, 1, 145)])
+    ),
+    "odd tile, rows of the target longer than 2^32": Case(
+        "odd tile", move_of(1, [(BIG + 1077, BIG + 1076, 20, 1), (19, 19, 1, BIG + 1077)])
+    ),
+    "odd tile, rows of the source longer than 2^32": Case(
+        "odd tile", move_of(1, [(19, 19, BIG + 1077, 1), (BIG + 1077, BIG + 1076, 1, 20)])
+    ),
     "odd tile": Case("odd tile", move_of(1, [(2**27 + 3, 2**27 + 3, 67, 1), (61, 61, 1, 2**27 + 3)])),
     "dense tile": Case("dense tile", move_of(1, [(BIG // 16 + 4, BIG // 16 + 4, 17, 1), (17, 17, 1, BIG // 16 + 4)])),
     "channels": Case("channels", move_of(1, [(BIG // 2 + 4, BIG // 2 + 4, 3, 1), (3, 3, 1, BIG // 2 + 4)])),
-    "channels, planes longer than 2^32": Case("channels", move_of(1, [(BIG + 132, BIG + 4, 3, 1), (4, 3, 1, BIG + 144)])),
+    "channels, planes longer than 2^32": Case(
+        "channels", move_of(1, [(BIG + 132, BIG + 4, 3, 1), (4, 3, 1, BIG + 144)])
+    ),
     "channels of planes": Case("channels", move_of(1, [(3, 3, BIG // 2 + 4, 1), (BIG // 2 + 4, BIG // 2 + 4, 1, 3)])),
     "many axes": Case("many axes", transposed(1, (8,) * 11, backwards(11))),
-    "many axes, padded": Case("many axes", move_of(1, [(3, 2, 11 * 2**20, 1), (11, 11, 2**20, 3), (2**20, 2**20, 1, 33),
-                                                       (130, 129, 22 * 2**20, 33 * 2**20 + 3)])),
-    "many axes, one of them up to 2^32": Case("many axes", move_of(1, [(5, 4, 5, 1), (30, 29, 25, 5), (5, 4, 1, 150), (BIG + 3, BIG, 0, 750)])),
+    "many axes, padded": Case(
+        "many axes",
+        move_of(
+            1,
+            [(3, 2, 11 * 2**20, 1), (11, 11, 2**20, 3), (2**20, 2**20, 1, 33), (130, 129, 22 * 2**20, 33 * 2**20 + 3)],
+        ),
+    ),
+    "many axes, one of them up to 2^32": Case(
+        "many axes", move_of(1, [(5, 4, 5, 1), (30, 29, 25, 5), (5, 4, 1, 150), (BIG + 3, BIG, 0, 750)])
+    ),
     "gather": Case("gather", move_of(1, [(BIG // 2 + 77, BIG // 2 + 77, 2, 3)])),
-    "rows, source backwards": Case("rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, -BIG - 5003, BIG + 5007)])),
-    # More than 2^32 rows, tiles, chunks or places, and of the smallest ones more than 2^32 blocks: terabytes of a target whose
-    # parts all come from one place.
+    "rows, source backwards": Case(
+        "rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, -BIG - 5003, BIG + 5007)])
+    ),
+    # More than 2^32 rows, tiles, chunks or places, and of the smallest ones more than 2^32 blocks: terabytes of a
+    # target whose parts all come from one place.
     "copy, more than 2^32 chunks": Case("copy", move_of(1, [(16 * BIG + 5001, 16 * BIG + 5001, 1, 1)])),
     "rows, more than 2^32": Case("rows", move_of(1, [(32, 31, 1, 1), (BIG + 3, BIG + 3, 0, 32)])),
-    "tile, more than 2^32": Case("tile", move_of(1, [(64, 64, 64, 1), (64, 64, 1, 64), (BIG + 3, BIG + 3, 0, 64 * 64)])),
-    "words, more than 2^32": Case("words", move_of(1, [(67, 67, 69, 1), (67, 67, 1, 67), (BIG + 3, BIG + 3, 0, 67 * 67)])),
-    "odd tile, more than 2^32": Case("odd tile", move_of(1, [(17, 17, 18, 1), (19, 19, 1, 17), (BIG + 3, BIG + 3, 0, 17 * 19)])),
-    "channels, more than 2^32": Case("channels", move_of(1, [(128, 128, 2, 1), (2, 2, 1, 128), (BIG + 3, BIG + 3, 0, 256)])),
-    "many axes, more than 2^32": Case("many axes", move_of(1, [(5, 5, 35, 1), (7, 7, 5, 5), (5, 5, 1, 35), (BIG + 3, BIG + 3, 0, 175),
-                                                               (20, 20, 0, 175 * (BIG + 3))])),
+    "tile, more than 2^32": Case(
+        "tile", move_of(1, [(64, 64, 64, 1), (64, 64, 1, 64), (BIG + 3, BIG + 3, 0, 64 * 64)])
+    ),
+    "words, more than 2^32": Case(
+        "words", move_of(1, [(67, 67, 69, 1), (67, 67, 1, 67), (BIG + 3, BIG + 3, 0, 67 * 67)])
+    ),
+    "odd tile, more than 2^32": Case(
+        "odd tile", move_of(1, [(17, 17, 18, 1), (19, 19, 1, 17), (BIG + 3, BIG + 3, 0, 17 * 19)])
+    ),
+    "channels, more than 2^32": Case(
+        "channels", move_of(1, [(128, 128, 2, 1), (2, 2, 1, 128), (BIG + 3, BIG + 3, 0, 256)])
+    ),
+    "many axes, more than 2^32": Case(
+        "many axes",
+        move_of(
+            1, [(5, 5, 35, 1), (7, 7, 5, 5), (5, 5, 1, 35), (BIG + 3, BIG + 3, 0, 175), (20, 20, 0, 175 * (BIG + 3))]
+        ),
+    ),
     "gather, more than 2^32 places of a row": Case("gather", move_of(1, [(2, 2, 1, 3), (BIG + 3, BIG + 3, 2, 7)])),
     "gather, more than 2^32 blocks": Case("gather", move_of(1, [(1024 * BIG + 3000, 1024 * BIG + 3000, 0, 1)])),
 }
@@ -79,7 +118,7 @@ def place_of(move, number):
 
 def corner(case, far):
     """Numbers of places at the beginning or the end of every axis: 48 along the minor one, 16 lines of a tile."""
-    most = (48, 16 if "tile" in case.plan.kernel else 1)             # as far as the blocks reach that are launched
+    most = (48, 16 if "tile" in case.plan.kernel else 1)  # as far as the blocks reach that are launched
     ranges = []
     for axis, size in zip(case.move.axes, itertools.chain(most, itertools.repeat(1))):
         size = min(axis.extent, size)
@@ -92,18 +131,22 @@ def corner(case, far):
 
 
 def block_ranges(plan):
-    """The first blocks, the last ones that have work, and the last of the grid: its last row may reach past the work."""
+    """The first blocks, the last ones that have work, and the last of the grid: its last row may reach past the
+    work.
+    """
     blocks = plan.grid[0] * plan.grid[1]
-    total = int.from_bytes(plan.parameters[16:24], "little")             # behind the pad
+    total = int.from_bytes(plan.parameters[16:24], "little")  # behind the pad
     busy = blocks if plan.grid[1] == 1 else -(-total // (BLOCK * ITEMS)) if plan.file == "gather.cu" else total
     return [(0, 4), (busy - 4, busy), (blocks - 4, blocks)]
 
 
 def corner_is_right(case, far, text=None, bits=64):
-    """Launch the first or the last blocks and look at the corner they fill; the source holds something there and around its ends."""
+    """Launch the first or the last blocks and look at the corner they fill; the source holds something there and around
+    its ends.
+    """
     case = dataclasses.replace(case, bits=bits)
     source = sparse_bytes(case.source_phase + case.move.source_span[1] - case.move.source_span[0] + 64)
-    source[:case.source_phase] = source[-64:] = 0xEE
+    source[: case.source_phase] = source[-64:] = 0xEE
     return _corner_is_right(case, far, source, case.source_phase, text)
 
 
@@ -117,11 +160,11 @@ def _corner_is_right(case, far, source, begin, text=None):
         if place is not None:
             source[origin + place] = place * 7 % 251 + 1
     kernel = host_module.load(text or kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
-    for first, last in block_ranges(plan)[:3 if far else 1]:              # the first block of a copy writes its tail too
+    for first, last in block_ranges(plan)[: 3 if far else 1]:  # the first block of a copy writes its tail too
         addresses = source.ctypes.data + origin, target.ctypes.data + case.target_phase
         kernel(plan.grid, BLOCK, (*addresses, plan.parameters), first=first, last=last)
     wanted = [move.pad[0] if place is None else place * 7 % 251 + 1 for place, _ in places]
-    is_clean = not target[:case.target_phase].any() and not target[case.target_phase + move.target_span[1]:].any()
+    is_clean = not target[: case.target_phase].any() and not target[case.target_phase + move.target_span[1] :].any()
     return is_clean and [int(target[case.target_phase + place]) for _, place in places] == wanted
 
 
@@ -131,14 +174,31 @@ def test_the_ends_of_a_huge_move_are_right(name, far):
     case = CASES[name]
     plan = dataclasses.replace(case, bits=64).plan
     assert max(span[1] - span[0] for span in (case.move.source_span, case.move.target_span)) > BIG
-    files = {"copy": "copy.cu", "rows": "rows.cu", "channels": "channels.cu", "channels of planes": "channels.cu", "tile": "tile.cu",
-             "words": "tile_words.cu", "many axes": "tile_nd.cu", "gather": "gather.cu"}
+    files = {
+        "copy": "copy.cu",
+        "rows": "rows.cu",
+        "channels": "channels.cu",
+        "channels of planes": "channels.cu",
+        "tile": "tile.cu",
+        "words": "tile_words.cu",
+        "many axes": "tile_nd.cu",
+        "gather": "gather.cu",
+    }
     assert plan.file == files.get(name.split(",")[0], "tile_any.cu")
     assert corner_is_right(case, far)
 
 
-@pytest.mark.parametrize("name", ["copy", "rows, longer than 2^32", "words", "words, rows of the target longer than 2^32",
-                                  "words, rows of the source longer than 2^32", "odd tile, rows of the source longer than 2^32"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "copy",
+        "rows, longer than 2^32",
+        "words",
+        "words, rows of the target longer than 2^32",
+        "words, rows of the source longer than 2^32",
+        "odd tile, rows of the source longer than 2^32",
+    ],
+)
 def test_nothing_is_read_past_a_huge_source(name):
     """It ends where a page ends, and there is none behind."""
     source = sparse_bytes(CASES[name].move.source_span[1], ends=True)
@@ -156,12 +216,21 @@ extern "C" __global__ void in_memory(unsigned char* to, unsigned long long word,
 
 @pytest.mark.parametrize("name", ["words", "words, rows of the source longer than 2^32"])
 def test_words_at_both_ends_of_a_huge_source_are_known(name):
-    """Words are aligned, so one that begins in the source and ends behind it leaves no page: no launch would show it."""
+    """Words are aligned, so one that begins in the source and ends behind it leaves no page: no launch would show
+    it.
+    """
     plan, move = dataclasses.replace(CASES[name], bits=64).plan, CASES[name].move
     kernel = host_module.load(kernel_text(plan.file) + IN_MEMORY, ("in_memory",), dict(plan.macros)).kernel("in_memory")
-    bound, stride, end, found = move.axes[0].bound, move.axes[0].source_stride, move.source_span[1], np.zeros(1, np.uint8)
-    for past, (b, word, is_inside) in itertools.product(range(-5, 6), (
-            (bound - 10, end - 4 - (bound - 1) * stride, lambda past: past <= 0), (0, 0, lambda past: past >= 0))):
+    bound, stride, end, found = (
+        move.axes[0].bound,
+        move.axes[0].source_stride,
+        move.source_span[1],
+        np.zeros(1, np.uint8),
+    )
+    for past, (b, word, is_inside) in itertools.product(
+        range(-5, 6),
+        ((bound - 10, end - 4 - (bound - 1) * stride, lambda past: past <= 0), (0, 0, lambda past: past >= 0)),
+    ):
         kernel(1, 1, (found, (word + past) % 2**64, b, plan.parameters))
         assert found[0] == is_inside(past), (b, past)
 
@@ -200,14 +269,22 @@ def converted(program, given, rows, mode="raise", count=None, dtype=np.int64):
     """The result of a conversion; only its last four blocks run when the arrays are longer than what is given."""
     count, width = count or given.shape[-1], np.dtype(dtype).itemsize
     source = sparse_bytes(width * count * (given.size // given.shape[-1])).view(dtype).reshape(*given.shape[:-1], count)
-    source[..., -given.shape[-1]:] = given
-    result, offender = sparse_bytes(width * count * rows).view(dtype).reshape(rows, count), np.array([2**64 - 1], np.uint64)
+    source[..., -given.shape[-1] :] = given
+    result, offender = (
+        sparse_bytes(width * count * rows).view(dtype).reshape(rows, count),
+        np.array([2**64 - 1], np.uint64),
+    )
     launch = index_launch(program, count, mode, (width, True), width)
     kernel = host_module.load(kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(launch.kernel)
     blocks = -(-count // (BLOCK * ITEMS))
-    kernel(launch.grid, BLOCK, (source.ctypes.data, result.ctypes.data, offender.ctypes.data, launch.parameters),
-           first=max(blocks - 4, 0), last=blocks)
-    return result[:, -given.shape[-1]:], int(offender[0])
+    kernel(
+        launch.grid,
+        BLOCK,
+        (source.ctypes.data, result.ctypes.data, offender.ctypes.data, launch.parameters),
+        first=max(blocks - 4, 0),
+        last=blocks,
+    )
+    return result[:, -given.shape[-1] :], int(offender[0])
 
 
 @pytest.mark.parametrize("bits, is_right", [(64, True), (32, False)])
@@ -218,25 +295,36 @@ def test_indices_of_huge_buffers_are_converted(bits, is_right):
             assert (np.array_equal(result, expected) and offender == 2**64 - 1) == is_right, direction
 
 
-@pytest.mark.parametrize("count, dtype, sizes", [(2**32 + 1234, np.int64, (40, 50)), (2**42 + 1234, np.int8, (4, 5))], ids=("indices", "blocks"))
+@pytest.mark.parametrize(
+    "count, dtype, sizes",
+    [(2**32 + 1234, np.int64, (40, 50)), (2**42 + 1234, np.int8, (4, 5))],
+    ids=("indices", "blocks"),
+)
 def test_more_than_2_to_the_32_indices_are_converted(count, dtype, sizes):
     shape = gl.Shape("u8", sizes, gl.Layout((0, 1)))
     logical = np.indices(shape.dimensions).reshape(2, -1)
     places = logical[0] + sizes[0] * logical[1]
-    for direction, program, given, expected in (("linearize", linearize_program(shape), logical, places[None]),
-                                             ("delinearize", delinearize_program(shape), places, logical)):
+    for direction, program, given, expected in (
+        ("linearize", linearize_program(shape), logical, places[None]),
+        ("delinearize", delinearize_program(shape), places, logical),
+    ):
         assert program.index_bits == 32
         result, offender = converted(program, given, len(expected), count=count, dtype=dtype)
         assert np.array_equal(result, expected) and offender == 2**64 - 1, direction
-        broken, offender = converted(program, given + (2000 if dtype == np.int64 else 100), len(expected), count=count, dtype=dtype)
+        broken, offender = converted(
+            program, given + (2000 if dtype == np.int64 else 100), len(expected), count=count, dtype=dtype
+        )
         assert offender == count - given.shape[-1], direction
 
 
 # ---- places that are looked up ------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("bits, is_right", [(64, True), (32, False)])
 def test_places_beyond_2_to_the_32_are_looked_up(bits, is_right):
-    source, target = (gl.Shape("u8", (70001, 70003), gl.Layout((1, 0), tiles=[tile], padding_value=9)) for tile in ((7, 11), (8, 13)))
+    source, target = (
+        gl.Shape("u8", (70001, 70003), gl.Layout((1, 0), tiles=[tile], padding_value=9)) for tile in ((7, 11), (8, 13))
+    )
     with few_pieces(), forced_bits(bits):
         (piece,) = relayout_pieces(source, target)
         plan = kernel_plan.__wrapped__(piece.move)

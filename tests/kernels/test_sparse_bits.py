@@ -1,4 +1,7 @@
-"""Packed elements beyond 2^32 slots: the first and the last blocks of huge packed moves, in memory that is mostly not there."""
+"""Packed elements beyond 2^32 slots: the first and the last blocks of huge packed moves, in memory that is mostly not
+there.
+"""
+
 import itertools
 import math
 
@@ -40,7 +43,7 @@ def case_of(name):
 def corner(case, far):
     """(slot in the source or None, slot in the target) of the places at the beginning or the end of every axis."""
     ranges, second = [], 8 if case.axes[0][0] < 64 or case.plan.file == "bits_turn.cu" else 1
-    for (extent, *_), most in zip(case.axes, (64, second, 1)):          # as far as the blocks reach that are launched
+    for (extent, *_), most in zip(case.axes, (64, second, 1)):  # as far as the blocks reach that are launched
         size = min(extent, most)
         ranges.append(range(extent - size, extent) if far else range(size))
     for coordinates in itertools.product(*ranges):
@@ -66,10 +69,12 @@ def corner_is_right(case, far, text=None):
         source[slot * source_bits // 8] |= value_of(slot, bits) << slot * source_bits % 8
     kernel = host_module.load(text or kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
     blocks = plan.grid[0] * plan.grid[1]
-    for first, last in [(0, 8), (max(blocks - 8, 0), blocks)][:1 + far]:
+    for first, last in [(0, 8), (max(blocks - 8, 0), blocks)][: 1 + far]:
         kernel(plan.grid, BLOCK, (source.ctypes.data, target.ctypes.data, plan.parameters), first=first, last=last)
     wanted = [PAD % (1 << bits) if slot is None else value_of(slot, bits) for slot, _ in places]
-    return [int(target[slot * target_bits // 8]) >> slot * target_bits % 8 & (1 << bits) - 1 for _, slot in places] == wanted
+    return [
+        int(target[slot * target_bits // 8]) >> slot * target_bits % 8 & (1 << bits) - 1 for _, slot in places
+    ] == wanted
 
 
 @pytest.mark.parametrize("far", (False, True), ids=("first", "last"))
@@ -80,7 +85,9 @@ def test_the_ends_of_a_huge_packed_move_are_right(name, far):
 
 @pytest.mark.parametrize("name", CASES)
 def test_numbers_of_32_bits_fail_there(name):
-    """Every number of a block, and with it every place, is cut to 32 bits; or, where there are few blocks, every offset."""
+    """Every number of a block, and with it every place, is cut to 32 bits; or, where there are few blocks, every
+    offset.
+    """
     case = case_of(name)
     text = kernel_text(case.plan.file)
     twins = [text.replace("gpl_block() *", "(unsigned)gpl_block() *"), text.replace("(gpl_int)", "(int)")]

@@ -2,6 +2,7 @@
 
 A small program is compiled from the kernels' own headers.  It prints sizes and offsets, and kernels echo every field.
 """
+
 import math
 
 import numpy as np
@@ -27,7 +28,7 @@ from tests.support.simt import host_module, toolchain
 REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 AXES = (1, 2, 3, 4, 8, 64)
-MOST_PARAMETER_BYTES = 4096          # what every CUDA version passes to a kernel
+MOST_PARAMETER_BYTES = 4096  # what every CUDA version passes to a kernel
 
 ECHO_MOVE = """
 __device__ void put(unsigned long long*& to, gpl_uint value) { *to++ = value; }
@@ -101,10 +102,23 @@ def echoed(text, macros, parameters, count):
 @pytest.mark.parametrize("axes", AXES)
 def test_a_move_arrives_field_by_field(axes, bits):
     mask = 2**bits - 1
-    loops = [(1000 + i, 900 + i, -(17 + i), 2**(bits - 2) - i) for i in range(axes)]
-    parameters = move_struct(bits, b"\x01\x02\x03\x04", (2**(bits - 1) - 1, 12, 13, -14, 15), (1001, 7), (129, 3), loops)
-    expected = [len(parameters), *[0x04030201] * 4, 2**(bits - 1) - 1, 12, 13, -14 & mask, 15,
-                *divisor(1001, bits), *divisor(7, bits), *divisor(129, 32), *divisor(3, 32)]
+    loops = [(1000 + i, 900 + i, -(17 + i), 2 ** (bits - 2) - i) for i in range(axes)]
+    parameters = move_struct(
+        bits, b"\x01\x02\x03\x04", (2 ** (bits - 1) - 1, 12, 13, -14, 15), (1001, 7), (129, 3), loops
+    )
+    expected = [
+        len(parameters),
+        *[0x04030201] * 4,
+        2 ** (bits - 1) - 1,
+        12,
+        13,
+        -14 & mask,
+        15,
+        *divisor(1001, bits),
+        *divisor(7, bits),
+        *divisor(129, 32),
+        *divisor(3, 32),
+    ]
     for extent, bound, source_stride, target_stride in loops:
         expected += [*divisor(extent, bits), bound, source_stride & mask, target_stride]
     macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": bits, "GPL_AXES": axes}
@@ -115,17 +129,30 @@ def test_a_move_arrives_field_by_field(axes, bits):
 @pytest.mark.parametrize("bits", (32, 64))
 @pytest.mark.parametrize("axes", (1, 2, 8, 32))
 def test_a_box_arrives_field_by_field(axes, bits):
-    digits = [(2 + i, 10 - i, i % 3, 1 + i, 30 - i, -7 - i, None if i == 1 else 2**(bits - 2) + i) for i in range(5)]
-    orders = [BoxOrder(30, 20, 50, 60, True, (digits[:2], digits[2:])), BoxOrder(32, 32, 77, 77, False, (digits[4:], digits[:4]))]
+    digits = [(2 + i, 10 - i, i % 3, 1 + i, 30 - i, -7 - i, None if i == 1 else 2 ** (bits - 2) + i) for i in range(5)]
+    orders = [
+        BoxOrder(30, 20, 50, 60, True, (digits[:2], digits[2:])),
+        BoxOrder(32, 32, 77, 77, False, (digits[4:], digits[:4])),
+    ]
     parameters = move_struct(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
     parameters += box_struct(bits, orders, (0, 40, 80, 120))
     expected, mask = [len(parameters), 77], 2**bits - 1
     for first, order in zip((64, 64 + 60), orders):
         expected += [*order[:4], len(order.digits[0]), 5, first, order.checked]
-        for size, *numbers, stride, bound in [*order.digits[0], *order.digits[1], *[(1, 0, 2, 1, 128, 0, None)] * (BOX_DIGITS - 5)]:
+        for size, *numbers, stride, bound in [
+            *order.digits[0],
+            *order.digits[1],
+            *[(1, 0, 2, 1, 128, 0, None)] * (BOX_DIGITS - 5),
+        ]:
             expected += [*divisor(size, 32), *numbers, stride & mask, mask if bound is None else bound]
     expected += [0, 40, 80, 120, 64 + 60 + 77, (64 + 60 + 77) * 16]
-    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": bits, "GPL_AXES": axes, "GPL_READ_BYTES": 1, "GPL_WRITE_BYTES": 1}
+    macros = {
+        "GPL_ELEMENT_BYTES": 1,
+        "GPL_INDEX_BITS": bits,
+        "GPL_AXES": axes,
+        "GPL_READ_BYTES": 1,
+        "GPL_WRITE_BYTES": 1,
+    }
     assert echoed(kernel_text("tile_nd.cu") + ECHO_BOX, macros, parameters, len(expected)) == expected
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
 
@@ -133,14 +160,20 @@ def test_a_box_arrives_field_by_field(axes, bits):
 @pytest.mark.parametrize("index_bits, digit_bits", [(32, 32), (64, 32), (64, 64)])
 @pytest.mark.parametrize("axes", AXES)
 def test_an_index_table_arrives_field_by_field(axes, index_bits, digit_bits):
-    digits = [(1000 + i, 900 + i, 2**(index_bits - 2) - i, 5 + i) for i in range(axes)]
+    digits = [(1000 + i, 900 + i, 2 ** (index_bits - 2) - i, 5 + i) for i in range(axes)]
     parameters = index_table_struct(digit_bits, (2**40, 2**33, 3), min(axes, 2), digits)
     low = math.prod(extent for extent, _, _, _ in digits[:2])
     expected = [len(parameters), 2**40, 2**33, axes, 3, 1, min(axes, 2), 2**64 - low, *reciprocal(low, 64)[1:]]
     for extent, bound, stride, dim in digits:
         expected += [2**digit_bits - extent, *reciprocal(extent, digit_bits)[1:], bound, stride, dim * 2**40]
-    macros = {"GPL_INDEX_BITS": index_bits, "GPL_DIGIT_BITS": digit_bits, "GPL_AXES": axes,
-              "GPL_IN_BYTES": 8, "GPL_IN_SIGNED": 1, "GPL_OUT_BYTES": 8}
+    macros = {
+        "GPL_INDEX_BITS": index_bits,
+        "GPL_DIGIT_BITS": digit_bits,
+        "GPL_AXES": axes,
+        "GPL_IN_BYTES": 8,
+        "GPL_IN_SIGNED": 1,
+        "GPL_OUT_BYTES": 8,
+    }
     assert echoed(kernel_text("index.cu") + ECHO_TABLE, macros, parameters, len(expected)) == expected
     assert len(parameters) + 24 <= MOST_PARAMETER_BYTES
 
@@ -162,7 +195,9 @@ def test_many_moves_arrive_field_by_field(variant, used):
     expected += [0] * (capacity - used) * (7 + 6 * variant)
     macros = {"GPL_ELEMENT_BYTES": 4, "GPL_INDEX_BITS": 32, "GPL_AXES": variant, "GPL_JOBS": capacity}
     assert echoed(kernel_text("many.cu") + ECHO_MANY, macros, parameters, len(expected)) == expected
-    assert MOST_PARAMETER_BYTES - len(parameters[capacity * 4:]) // capacity - 4 < len(parameters) <= MOST_PARAMETER_BYTES
+    assert (
+        MOST_PARAMETER_BYTES - len(parameters[capacity * 4 :]) // capacity - 4 < len(parameters) <= MOST_PARAMETER_BYTES
+    )
 
 
 @pytest.mark.parametrize("count", (1, 5, 7, 9, 33))
@@ -171,15 +206,18 @@ def test_unused_axes_are_loops_of_one_that_lead_nowhere(count):
     parameters = move_struct(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": variant}
     fields = echoed(kernel_text("move.cuh") + ECHO_MOVE, macros, parameters, 22 + 6 * variant)
-    assert fields[22 + 6 * count:] == [*divisor(1, 32), 1, 0, 0] * (variant - count)
+    assert fields[22 + 6 * count :] == [*divisor(1, 32), 1, 0, 0] * (variant - count)
     assert variant in AXES_VARIANTS
 
 
-@pytest.mark.parametrize("right, wrong", [
-    ("gpl_uint bound, source_stride, target_stride;", "gpl_uint source_stride, bound, target_stride;"),
-    ("  GplDivisor tile[2];", "  gpl_uint forgotten; GplDivisor tile[2];"),
-    ("unsigned int pad[4];", "unsigned int pad[5];"),
-])
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("gpl_uint bound, source_stride, target_stride;", "gpl_uint source_stride, bound, target_stride;"),
+        ("  GplDivisor tile[2];", "  gpl_uint forgotten; GplDivisor tile[2];"),
+        ("unsigned int pad[4];", "unsigned int pad[5];"),
+    ],
+)
 def test_a_changed_struct_is_seen(right, wrong):
     text = kernel_text("move.cuh")
     assert right in text

@@ -1,10 +1,12 @@
-"""Memory traffic of the kernels, counted on the CPU: 32-byte sectors per warp access, and bank conflicts in shared memory.
+"""Memory traffic of the kernels, counted on the CPU: 32-byte sectors per warp access, and bank conflicts in shared
+memory.
 
 The table tests/data/kernel_traces.json holds what was counted; a change of it is a change of how a kernel uses memory.
 After a wanted change write it anew:
 
     python -m tests.kernels.test_trace
 """
+
 import functools
 import json
 import pathlib
@@ -56,7 +58,9 @@ def awkward_cases(width):
 
 
 def three_channels(width, name, phase):
-    """Planes of 16384 pixels and `phase` bytes more, the first at `phase`: of up to 8 bytes none begins where a sector does."""
+    """Planes of 16384 pixels and `phase` bytes more, the first at `phase`: of up to 8 bytes none begins where a sector
+    does.
+    """
     pixels = 16384 + phase // width
     to_planes = move_of(width, [(pixels, pixels, 3, 1), (3, 3, 1, pixels)])
     to_pixels = move_of(width, [(3, 3, pixels, 1), (pixels, pixels, 1, 3)])
@@ -66,7 +70,10 @@ def three_channels(width, name, phase):
 
 def traffic(chosen, *changes):
     """Per case, what was counted: class of access -> [per request, per ideal], or [mean degree, worst degree]."""
-    texts = [functools.reduce(lambda text, change: text.replace(*change), changes, kernel_text(case.plan.file)) for case in chosen]
+    texts = [
+        functools.reduce(lambda text, change: text.replace(*change), changes, kernel_text(case.plan.file))
+        for case in chosen
+    ]
     results = runner.run([case.record(text) for case, text in zip(chosen, texts)], "trace")
     found = {}
     for case, result in zip(chosen, results):
@@ -75,8 +82,16 @@ def traffic(chosen, *changes):
         assert not seen["outside access"].requests, case.name
         found[f"{case.move.itemsize} bytes, {case.name}"] = {
             "file": case.plan.file,
-            **{name: [round(seen[name].sectors_per_request, 3), round(seen[name].sectors_per_ideal, 3)] for name in GLOBAL},
-            **{name: [round(seen[name].mean_degree, 3), seen[name].worst_degree] for name in SHARED if seen[name].requests}}
+            **{
+                name: [round(seen[name].sectors_per_request, 3), round(seen[name].sectors_per_ideal, 3)]
+                for name in GLOBAL
+            },
+            **{
+                name: [round(seen[name].mean_degree, 3), seen[name].worst_degree]
+                for name in SHARED
+                if seen[name].requests
+            },
+        }
     return found
 
 
@@ -97,7 +112,9 @@ def test_aligned_moves_touch_no_sector_in_vain(width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_runs_at_any_address_are_read_and_written_in_whole_sectors(width):
     """Copies between different phases, odd rows, rows of 12 elements that lie closer on one side."""
-    for name, row in traffic([case for case in awkward_cases(width) if "copy" in case.name or "rows" in case.name]).items():
+    for name, row in traffic(
+        [case for case in awkward_cases(width) if "copy" in case.name or "rows" in case.name]
+    ).items():
         assert max(row["global read"][1], row["global write"][1]) <= (1.05 if "copy" in name else 1.30), (name, row)
 
 
@@ -111,17 +128,25 @@ def test_reads_as_narrow_as_the_alignment_are_seen(width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_planes_of_pixels_are_read_and_written_in_whole_sectors(width):
     """NHWC to NCHW and back, with 2 to 16 channels; no shared memory."""
-    for name, row in traffic([case for case in awkward_cases(width) if "channels" in case.name and "odd" not in case.name]).items():
+    for name, row in traffic(
+        [case for case in awkward_cases(width) if "channels" in case.name and "odd" not in case.name]
+    ).items():
         assert max(row["global read"][1], row["global write"][1]) <= 1.05, (name, row)
         too_large = width == 16 and "16 channels" in name
-        assert row["file"] == ("tile.cu" if too_large else "channels.cu") and too_large == bool(set(SHARED) & set(row)), (name, row)
+        assert row["file"] == ("tile.cu" if too_large else "channels.cu") and too_large == bool(
+            set(SHARED) & set(row)
+        ), (name, row)
 
 
-# Measured bounds: 128 bytes of a plane at any phase are 5 sectors instead of 4; where words do not fit, 32 lanes ask for 32 or
-# 64 bytes, 2 sectors instead of 1 or 3 instead of 2.
-@pytest.mark.parametrize("width, words, addresses", [(1, 1.25, 2.01), (2, 1.25, 1.52), (4, 1.25, 1), (8, 1.125, 1), (16, 1.03, 1)])
+# Measured bounds: 128 bytes of a plane at any phase are 5 sectors instead of 4; where words do not fit, 32 lanes ask
+# for 32 or 64 bytes, 2 sectors instead of 1 or 3 instead of 2.
+@pytest.mark.parametrize(
+    "width, words, addresses", [(1, 1.25, 2.01), (2, 1.25, 1.52), (4, 1.25, 1), (8, 1.125, 1), (16, 1.03, 1)]
+)
 def test_odd_planes_touch_a_sector_more_per_request_and_pixels_none(width, words, addresses):
-    for name, row in traffic([case for case in awkward_cases(width) if "channels" in case.name and "odd" in case.name]).items():
+    for name, row in traffic(
+        [case for case in awkward_cases(width) if "channels" in case.name and "odd" in case.name]
+    ).items():
         planes, pixels = GLOBAL[::-1] if "to planes" in name else GLOBAL
         fits = "words" in name
         assert row["file"] == ("channels.cu" if fits else "tile_any.cu"), name
@@ -149,10 +174,13 @@ def test_odd_tiles_touch_a_sector_more_per_run_and_have_no_bank_conflicts(width,
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_without_the_xor_lanes_meet_in_one_bank(width):
-    changes = (("(c ^ (row / GPL_N & (GPL_CHUNKS - 1)))", "c"), ("[(position ^ (k *", "[(position + 0 * (k *"),
-               ("(position ^ step)", "position + step"),
-               ("(number * GPL_WORD_BYTES / 16 ^ (column & (GPL_CHUNKS - 1)))", "(number * GPL_WORD_BYTES / 16)"),
-               (" ^ (GPL_COLUMN_STEP(k) & (GPL_CHUNKS - 1))", ""))
+    changes = (
+        ("(c ^ (row / GPL_N & (GPL_CHUNKS - 1)))", "c"),
+        ("[(position ^ (k *", "[(position + 0 * (k *"),
+        ("(position ^ step)", "position + step"),
+        ("(number * GPL_WORD_BYTES / 16 ^ (column & (GPL_CHUNKS - 1)))", "(number * GPL_WORD_BYTES / 16)"),
+        (" ^ (GPL_COLUMN_STEP(k) & (GPL_CHUNKS - 1))", ""),
+    )
     assert all(right in kernel_text("tile.cu") for right, _ in changes)
     tile = next(case for case in aligned_cases(width) if case.name == "tile")
     (row,) = traffic([tile], *changes).values()
@@ -161,8 +189,12 @@ def test_without_the_xor_lanes_meet_in_one_bank(width):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_many_short_axes_are_read_and_written_in_runs(width):
-    """A gather would read a sector for each element, 8 of 4 bytes.  Runs of odd lengths share their sectors with others."""
-    for name, row in traffic([case for case in awkward_cases(width) if "reversed" in case.name or "7 x 7" in case.name]).items():
+    """A gather would read a sector for each element, 8 of 4 bytes.  Runs of odd lengths share their sectors with
+    others.
+    """
+    for name, row in traffic(
+        [case for case in awkward_cases(width) if "reversed" in case.name or "7 x 7" in case.name]
+    ).items():
         assert row["file"] == "tile_nd.cu"
         odd = "3^9" in name or "7 x 7" in name
         most = {1: 1.85, 2: 1.4, 4: 1.2, 8: 1.1, 16: 1.05}[width] if odd else 1
@@ -189,4 +221,6 @@ if __name__ == "__main__":
     rows = {}
     for size in WIDTHS:
         rows |= traffic([*aligned_cases(size), *awkward_cases(size)])
-    TABLE.write_text("{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()) + "\n}\n")
+    TABLE.write_text(
+        "{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()) + "\n}\n"
+    )

@@ -1,4 +1,7 @@
-"""The tile of words: every phase on both sides, the machine code of whole tiles, the memory traffic, and when it is chosen."""
+"""The tile of words: every phase on both sides, the machine code of whole tiles, the memory traffic, and when it is
+chosen.
+"""
+
 import dataclasses
 import itertools
 import re
@@ -15,7 +18,9 @@ from tests.support.kernel_runs import written
 from tests.support.simt import host_module, runner, toolchain
 
 needs_host = pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
-needs_disassembler = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
+needs_disassembler = pytest.mark.skipif(
+    nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing())
+)
 FILE, KERNEL, TEXT = "tile_words.cu", "gpl_tile_words", kernel_text("tile_words.cu")
 SMALL = (1, 2)
 
@@ -28,18 +33,27 @@ def test_all_phases_of_both_addresses_are_right(width):
     rng, tile_a = np.random.default_rng(width), word_tile(width, False, False)[0]
     for number, (source_phase, target_phase) in enumerate(itertools.product(range(0, 16, width), repeat=2)):
         a, b = tile_a + int(rng.integers(-3, 4)), 128 + int(rng.integers(-5, 6))
-        axes = [(b + number % 3, b, a + number % 7, 1), (a + number % 2, a, 1, b + 2 + number % 5), (2, 2, a * (b + 7), (a + 1) * (b + 7))]
-        case = Case(f"{a} x {b}, phases {source_phase} {target_phase}", move_of(width, axes), source_phase, target_phase,
-                    (32, 64)[number % 2])
+        axes = [
+            (b + number % 3, b, a + number % 7, 1),
+            (a + number % 2, a, 1, b + 2 + number % 5),
+            (2, 2, a * (b + 7), (a + 1) * (b + 7)),
+        ]
+        case = Case(
+            f"{a} x {b}, phases {source_phase} {target_phase}",
+            move_of(width, axes),
+            source_phase,
+            target_phase,
+            (32, 64)[number % 2],
+        )
         assert case.plan.kernel == KERNEL or not any((source_phase, target_phase, (a + number % 7) * width % 16))
         assert written(case, order=host_module.ORDERS[number % 3], seed=number) == case.expected(), case.name
 
 
 # ---- machine code -----------------------------------------------------------------------------------------------
 
-# Of one thread for one element, everything counted.  A word of E elements takes E loads from shared memory and E - 1 turns,
-# a load and a store in both memories, and four sums for the addresses: 3.0 for an element of 1 byte, 5.5 for one of 2; the
-# rest is the tile's own.
+# Of one thread for one element, everything counted.  A word of E elements takes E loads from shared memory and E - 1
+# turns, a load and a store in both memories, and four sums for the addresses: 3.0 for an element of 1 byte, 5.5 for one
+# of 2; the rest is the tile's own.
 MOST_INSTRUCTIONS = {1: 6.5, 2: 8.5}
 
 
@@ -59,9 +73,11 @@ def test_whole_tiles_move_words_in_few_instructions(width, architecture):
     # Accesses of a word have no size in their name, those of elements have: .U8, .U16.
     for kind, count in (("LDG", words + 1), ("STS", words + 1), ("STG", words)):
         assert kinds.count(kind) == count, kind
-        assert not [opcode for opcode in found if opcode.startswith(kind) and re.search(r"\.(U8|S8|U16|S16|64|128)\b", opcode)]
+        assert not [
+            opcode for opcode in found if opcode.startswith(kind) and re.search(r"\.(U8|S8|U16|S16|64|128)\b", opcode)
+        ]
     assert kinds.count("LDS") == words * 4 // width
-    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")     # all loads are under way first
+    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")  # all loads are under way first
     assert "LDL" not in kinds and "STL" not in kinds
     assert sum(kind not in ("NOP", "BRA") for kind in kinds) / (tile_a * tile_b / BLOCK) <= MOST_INSTRUCTIONS[width]
 
@@ -72,13 +88,18 @@ def test_whole_tiles_move_words_in_few_instructions(width, architecture):
 @pytest.mark.parametrize("width", SMALL)
 def test_beside_the_path_of_ends_all_loads_of_a_whole_tile_are_still_under_way_first(width, bits, architecture):
     """The kernel as it is: registers that another path needs do not cut the row of loads."""
-    cubin = nvrtc.compiled(TEXT, architecture, {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4}, FILE).cubin
-    found = "".join({"LDG": "l", "STS": "s"}.get(instruction.split(".")[0].split()[0], "")
-                    for instruction in nvrtc.instructions(cubin, KERNEL))
+    cubin = nvrtc.compiled(
+        TEXT, architecture, {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4}, FILE
+    ).cubin
+    found = "".join(
+        {"LDG": "l", "STS": "s"}.get(instruction.split(".")[0].split()[0], "")
+        for instruction in nvrtc.instructions(cubin, KERNEL)
+    )
     assert re.search("l{17}s{17}", found), found
 
 
 # ---- memory traffic ---------------------------------------------------------------------------------------------
+
 
 def traced(cases, *change):
     """Per case the traffic, by class of access."""
@@ -115,7 +136,9 @@ def test_odd_extents_touch_few_sectors_in_vain_and_no_bank_twice(width):
 @pytest.mark.parametrize("width", SMALL)
 def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(width):
     """The first and the last words of the source's memory are read element by element."""
-    cases = [dataclasses.replace(case, source_phase=phase) for case in word_tiles(width) for phase in range(0, 4, width)]
+    cases = [
+        dataclasses.replace(case, source_phase=phase) for case in word_tiles(width) for phase in range(0, 4, width)
+    ]
     for case, seen in zip(cases, traced(cases)):
         assert seen["outside access"].requests == 0, (case.name, case.source_phase)
 
@@ -152,22 +175,32 @@ def test_without_the_step_between_rows_lanes_meet_in_one_bank(width):
 
 # ---- when it is chosen --------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name, width, axes, phases, tile", [
-    ("odd", 1, [(300, 300, 301, 1), (301, 301, 1, 300)], (0, 0), (128, 125)),
-    ("odd", 2, [(301, 301, 301, 1), (301, 301, 1, 301)], (0, 0), (128, 63)),
-    ("source at words", 1, [(301, 301, 300, 1), (300, 300, 1, 301)], (4, 0), (128, 128)),
-    ("source at words, another axis not", 1, [(301, 301, 300, 1), (300, 300, 1, 301), (2, 2, 90301, 90300)], (4, 0), (128, 125)),
-    ("only an address is odd", 2, [(320, 320, 320, 1), (320, 320, 1, 320)], (0, 2), (128, 64)),
-    ("whole words", 1, [(300, 300, 316, 1), (300, 300, 1, 300)], (0, 0), (128, 128)),
-    ("short but for its rows", 1, [(500, 500, 65, 1), (64, 64, 1, 500)], (0, 0), (128, 125)),
-    ("short", 1, [(500, 500, 63, 1), (63, 63, 1, 500)], (0, 0), None),
-    ("few in a tile", 2, [(64, 64, 401, 1), (39, 39, 1, 67)], (0, 0), None),
-    ("enough in a tile", 2, [(64, 64, 401, 1), (40, 40, 1, 67)], (0, 0), (128, 63)),
-    ("dense rows of whole words", 2, [(500, 500, 49, 1), (49, 49, 1, 500)], (0, 0), None),
-    ("dense rows, target odd", 2, [(501, 501, 49, 1), (49, 49, 1, 501)], (0, 0), (128, 63)),
-    ("aligned", 2, [(320, 320, 320, 1), (320, 320, 1, 320)], (0, 0), None),
-    ("larger elements", 4, [(301, 301, 301, 1), (301, 301, 1, 301)], (0, 0), None),
-])
+
+@pytest.mark.parametrize(
+    "name, width, axes, phases, tile",
+    [
+        ("odd", 1, [(300, 300, 301, 1), (301, 301, 1, 300)], (0, 0), (128, 125)),
+        ("odd", 2, [(301, 301, 301, 1), (301, 301, 1, 301)], (0, 0), (128, 63)),
+        ("source at words", 1, [(301, 301, 300, 1), (300, 300, 1, 301)], (4, 0), (128, 128)),
+        (
+            "source at words, another axis not",
+            1,
+            [(301, 301, 300, 1), (300, 300, 1, 301), (2, 2, 90301, 90300)],
+            (4, 0),
+            (128, 125),
+        ),
+        ("only an address is odd", 2, [(320, 320, 320, 1), (320, 320, 1, 320)], (0, 2), (128, 64)),
+        ("whole words", 1, [(300, 300, 316, 1), (300, 300, 1, 300)], (0, 0), (128, 128)),
+        ("short but for its rows", 1, [(500, 500, 65, 1), (64, 64, 1, 500)], (0, 0), (128, 125)),
+        ("short", 1, [(500, 500, 63, 1), (63, 63, 1, 500)], (0, 0), None),
+        ("few in a tile", 2, [(64, 64, 401, 1), (39, 39, 1, 67)], (0, 0), None),
+        ("enough in a tile", 2, [(64, 64, 401, 1), (40, 40, 1, 67)], (0, 0), (128, 63)),
+        ("dense rows of whole words", 2, [(500, 500, 49, 1), (49, 49, 1, 500)], (0, 0), None),
+        ("dense rows, target odd", 2, [(501, 501, 49, 1), (49, 49, 1, 501)], (0, 0), (128, 63)),
+        ("aligned", 2, [(320, 320, 320, 1), (320, 320, 1, 320)], (0, 0), None),
+        ("larger elements", 4, [(301, 301, 301, 1), (301, 301, 1, 301)], (0, 0), None),
+    ],
+)
 def test_words_are_chosen_where_rows_are_long_enough(name, width, axes, phases, tile):
     plan = kernel_plan(move_of(width, axes), *phases)
     assert (plan.kernel == KERNEL) == (tile is not None), plan

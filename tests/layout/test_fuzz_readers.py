@@ -1,4 +1,7 @@
-"""The readers of text and protos against their corpus and some thousand damaged inputs; `tests/support/fuzz_readers.py` goes on for minutes."""
+"""The readers of text and protos against their corpus and some thousand damaged inputs; `tests/support/fuzz_readers.py`
+goes on for minutes.
+"""
+
 import random
 
 import pytest
@@ -27,8 +30,9 @@ def test_damaged_inputs_are_read_or_refused(reader):
 
 # ---- that the checks can fail ------------------------------------------------------------------------
 
+
 def findings(reader):
-    with pytest.raises(fuzz_readers.Finding, match=f"\n{reader}: \""):
+    with pytest.raises(fuzz_readers.Finding, match=f'\n{reader}: "'):
         fuzz_readers.fuzz(reader, random.Random(1), lambda count: count < 1500)
 
 

@@ -1,4 +1,5 @@
 """Layouts: every order up to rank 4, and edits checked against lists and NumPy's own axes."""
+
 import inspect
 import itertools
 
@@ -12,10 +13,11 @@ ORDERS = [order for rank in RANKS for order in itertools.permutations(range(rank
 
 
 def widths_of(rank):
-    return tuple(10 + dim for dim in range(rank))         # every dimension is known by its width
+    return tuple(10 + dim for dim in range(rank))  # every dimension is known by its width
 
 
 # ---- named orders and questions ------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_orders_and_their_names(order):
@@ -59,11 +61,14 @@ def test_entries_may_be_numpy_integers_and_any_iterable():
 
 # ---- edits ---------------------------------------------------------------------------------------
 
+
 def test_permute_renumbers_like_numpy_transpose():
-    """A layout's strides, moved by the axes that `numpy.transpose` takes: 3-cycles tell a permutation from its inverse."""
+    """A layout's strides, moved by the axes that `numpy.transpose` takes: 3-cycles tell a permutation from its
+    inverse.
+    """
     for order in ORDERS[1:]:
         rank = len(order)
-        array = np.zeros([2] * rank).transpose(np.argsort(order[::-1]))      # dimension order[0] has the least stride
+        array = np.zeros([2] * rank).transpose(np.argsort(order[::-1]))  # dimension order[0] has the least stride
         for permutation in itertools.permutations(range(rank)):
             moved = Layout(order, padded_dimensions=widths_of(rank)).permute(permutation)
             turned = array.transpose(permutation)
@@ -118,16 +123,28 @@ def test_everything_but_the_order_is_named():
 
 def test_edits_keep_the_padding_value():
     layout = Layout((1, 0), padded_dimensions=(4, 5), padding_value=2.5)
-    for edited in (layout.permute((1, 0)), layout.insert_dimension(1, 3), layout.delete_dimensions([0]),
-                   layout.move_dimension_to_major(1), layout.move_dimension_to_minor(0)):
+    for edited in (
+        layout.permute((1, 0)),
+        layout.insert_dimension(1, 3),
+        layout.delete_dimensions([0]),
+        layout.move_dimension_to_major(1),
+        layout.move_dimension_to_minor(0),
+    ):
         assert edited.padding_value == 2.5
 
 
 @pytest.mark.parametrize("number", [-3, 2, 5])
 def test_dimension_numbers_outside_the_rank_are_refused_by_every_function(number):
     layout = Layout((1, 0))
-    for call in (layout.minor, layout.major, layout.move_dimension_to_major, layout.move_dimension_to_minor,
-                 lambda dim: layout.delete_dimensions([dim]), lambda dim: layout.are_dimensions_consecutive([dim]),
-                 lambda dim: layout.permute([0, dim]), lambda dim: layout.insert_dimension(dim + (dim > 0), 1)):
+    for call in (
+        layout.minor,
+        layout.major,
+        layout.move_dimension_to_major,
+        layout.move_dimension_to_minor,
+        lambda dim: layout.delete_dimensions([dim]),
+        lambda dim: layout.are_dimensions_consecutive([dim]),
+        lambda dim: layout.permute([0, dim]),
+        lambda dim: layout.insert_dimension(dim + (dim > 0), 1),
+    ):
         with pytest.raises(LayoutError):
             call(number)

@@ -1,4 +1,5 @@
 """Shapes: sizes, strides and questions, against the definition; edits, against obvious models."""
+
 import itertools
 import math
 
@@ -23,6 +24,7 @@ def layouts(dims):
 
 # ---- sizes and strides ---------------------------------------------------------------------------
 
+
 def test_strides_and_sizes_follow_the_definition():
     for dims in SMALL:
         for layout in layouts(dims):
@@ -30,7 +32,10 @@ def test_strides_and_sizes_follow_the_definition():
             widths = layout.padded_dimensions or dims
             assert shape.buffer_dimensions == widths
             assert (shape.element_count, shape.buffer_size, shape.nbytes) == (
-                math.prod(dims), math.prod(widths), 2 * math.prod(widths))
+                math.prod(dims),
+                math.prod(widths),
+                2 * math.prod(widths),
+            )
             assert shape.is_padded == (widths != dims)
             for index in logical_indices(dims):
                 assert sum(i * stride for i, stride in zip(index, shape.strides)) == place_of(index, order, widths)
@@ -48,7 +53,7 @@ def test_questions_about_sizes():
             assert shape.has_degenerate_dimensions == (1 in dims)
             assert shape.last_dimension_is_minor_most == (bool(dims) and layout.minor_to_major[0] == len(dims) - 1)
             for dim in range(len(dims)):
-                above = layout.minor_to_major[layout.minor_to_major.index(dim) + 1:]
+                above = layout.minor_to_major[layout.minor_to_major.index(dim) + 1 :]
                 for number in (dim, dim - len(dims)):
                     assert shape.dimension(number) == dims[dim]
                     assert shape.dimension_number(number) == dim
@@ -85,14 +90,18 @@ def test_bump_walks_all_indices_in_logical_order_whatever_the_layout():
                     walked.append(index)
                     index = gl.xla.bump_indices(shape, index)
                 assert walked == list(logical_indices(dims))
-                assert all(gl.xla.compare_indices(before, after) == -1 and gl.xla.compare_indices(after, before) == 1
-                           for before, after in itertools.pairwise(walked))
+                assert all(
+                    gl.xla.compare_indices(before, after) == -1 and gl.xla.compare_indices(after, before) == 1
+                    for before, after in itertools.pairwise(walked)
+                )
 
 
 # ---- large sizes ---------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("total", [2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32, 2**32 + 1, 2**53 - 1, 2**53, 2**53 + 1,
-                                   2**63 - 1])
+
+@pytest.mark.parametrize(
+    "total", [2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32, 2**32 + 1, 2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1]
+)
 def test_sizes_are_exact_at_powers_of_two(total):
     for dims in ((total,), (1, total), (total, 1)):
         shape = Shape("u8", dims, Layout.ascending(len(dims)))
@@ -105,13 +114,21 @@ def test_sizes_are_exact_at_powers_of_two(total):
 def test_bytes_may_reach_2_to_the_63_minus_1_in_any_order(name):
     room = (2**63 - 1) // ElementType.of(name).itemsize
     Shape(name, (room,))
-    for dims in ((room + 1,), (2**32, 2**32), (2**31, 2**31, 2), (2**62, 2**62, 0), (0, 2**62, 2**62), (2**62, 0, 2**62)):
+    for dims in (
+        (room + 1,),
+        (2**32, 2**32),
+        (2**31, 2**31, 2),
+        (2**62, 2**62, 0),
+        (0, 2**62, 2**62),
+        (2**62, 0, 2**62),
+    ):
         for order in itertools.permutations(range(len(dims))):
             with pytest.raises(LayoutError, match=r"2\^63-1"):
                 Shape(name, dims, Layout(order))
 
 
 # ---- edits ---------------------------------------------------------------------------------------
+
 
 def test_permuting_moves_no_element():
     """new index = old index permuted: the place stays the same, for every permutation, 3-cycles included."""
@@ -135,7 +152,7 @@ def test_inserted_dimensions_stand_together_above_their_neighbour():
             sizes[at:at] = [7, 8]
             assert found.dimensions == tuple(sizes)
             position = found.layout.minor_to_major.index
-            assert position(at) == position(at + 1) + 1                        # 7 lies just above 8
+            assert position(at) == position(at + 1) + 1  # 7 lies just above 8
             assert position(at + 1) == (position(at + 2) + 1 if at < 3 else 0)
             assert found.delete_dimensions((at, at + 1)) == shape
         assert shape.insert_dimensions(1, ()) == shape
@@ -151,9 +168,10 @@ def test_major_and_minor_dimensions_can_be_added():
         shape = Shape("f32", (10, 20, 30), Layout(order))
         shifted = tuple(dim + 1 for dim in order)
         for found, dims, minor_to_major in (
-                (shape.prepend_major_dimension(40), (40, 10, 20, 30), (*shifted, 0)),
-                (shape.append_major_dimension(40), (10, 20, 30, 40), (*order, 3)),
-                (shape.append_minor_dimension(40), (10, 20, 30, 40), (3, *order))):
+            (shape.prepend_major_dimension(40), (40, 10, 20, 30), (*shifted, 0)),
+            (shape.append_major_dimension(40), (10, 20, 30, 40), (*order, 3)),
+            (shape.append_minor_dimension(40), (10, 20, 30, 40), (3, *order)),
+        ):
             assert (found.dimensions, found.layout.minor_to_major) == (dims, minor_to_major)
 
 
@@ -190,6 +208,7 @@ def test_an_element_type_can_be_changed():
 
 # ---- element types -------------------------------------------------------------------------------
 
+
 def test_element_types_come_from_names_and_dtypes():
     for element_type in ElementType:
         assert ElementType.of(element_type) is ElementType.of(element_type.value) is element_type
@@ -201,23 +220,35 @@ def test_element_types_come_from_names_and_dtypes():
 
 
 def test_xla_names_win_over_numpy_s_short_names():
-    assert ElementType.of("u8").itemsize == ElementType.of("s8").itemsize == 1     # NumPy's u8 is eight bytes
+    assert ElementType.of("u8").itemsize == ElementType.of("s8").itemsize == 1  # NumPy's u8 is eight bytes
     assert ElementType.of("f8e5m2").itemsize == 1
     assert ElementType.of("<f4") is ElementType.of(float.__name__ + "32") is ElementType.F32
 
 
-@pytest.mark.parametrize("value, message", [
-    ("i4x", "element type 'i4x' is neither an XLA name nor a NumPy dtype"),
-    (None, "element type None is neither an XLA name nor a NumPy dtype"),
-    (3, "element type 3 is neither an XLA name nor a NumPy dtype"),
-    (">f4", "element type '>f4' is big-endian: convert it to native byte order first"),
-    (np.dtype("O"), "element type dtype('O') has no XLA counterpart: only booleans, integers, floats and complex numbers "
-                    "have one"),
-    (np.dtype("M8[s]"), "element type dtype('<M8[s]') has no XLA counterpart: only booleans, integers, floats and complex "
-                        "numbers have one"),
-    (np.dtype([("a", "i4")]), "element type dtype([('a', '<i4')]) has no XLA counterpart: only booleans, integers, floats "
-                              "and complex numbers have one"),
-])
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ("i4x", "element type 'i4x' is neither an XLA name nor a NumPy dtype"),
+        (None, "element type None is neither an XLA name nor a NumPy dtype"),
+        (3, "element type 3 is neither an XLA name nor a NumPy dtype"),
+        (">f4", "element type '>f4' is big-endian: convert it to native byte order first"),
+        (
+            np.dtype("O"),
+            "element type dtype('O') has no XLA counterpart: only booleans, integers, floats and complex numbers "
+            "have one",
+        ),
+        (
+            np.dtype("M8[s]"),
+            "element type dtype('<M8[s]') has no XLA counterpart: only booleans, integers, floats and complex "
+            "numbers have one",
+        ),
+        (
+            np.dtype([("a", "i4")]),
+            "element type dtype([('a', '<i4')]) has no XLA counterpart: only booleans, integers, floats "
+            "and complex numbers have one",
+        ),
+    ],
+)
 def test_what_is_no_element_type_is_a_type_error(value, message):
     with pytest.raises(TypeError) as caught:
         Shape(value, (2, 3))
@@ -225,6 +256,7 @@ def test_what_is_no_element_type_is_a_type_error(value, message):
 
 
 # ---- from arrays ---------------------------------------------------------------------------------
+
 
 def test_the_shape_of_an_array_is_where_its_elements_lie():
     array = np.zeros((4, 6, 5), np.float32)

@@ -1,4 +1,5 @@
 """Stride tables: their digits, read by hand, give the places of the definition."""
+
 import itertools
 
 import pytest
@@ -18,6 +19,7 @@ def shapes(dims):
 
 
 # ---- the stride table ----------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("dims", DIMS)
 def test_the_table_s_two_directions_agree_with_the_definition(dims):

@@ -1,4 +1,5 @@
 """Strides to layouts: what NumPy's strides mean as order and padding, and which strides mean nothing."""
+
 import itertools
 
 import numpy as np
@@ -16,6 +17,7 @@ def real_strides(dims, strides):
 
 
 # ---- round trips ---------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("itemsize", [1, 4])
 def test_every_padded_layout_is_found_again_from_its_strides(itemsize):
@@ -41,14 +43,15 @@ def test_unpadded_layouts_without_size_1_come_back_as_they_were():
 
 # ---- NumPy's arrays ------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_transposes_of_slices_put_every_element_where_numpy_has_it(order):
     array = np.arange(4 * 6 * 5, dtype=np.int32).reshape(4, 6, 5)
     for stops in itertools.product((1, 3, 4), (1, 2, 6), (1, 4, 5)):
         view = array[tuple(slice(stop) for stop in stops)].transpose(order)
         shape = shape_of(view)
-        buffer = array.reshape(-1)[:shape.buffer_size]
-        assert buffer.size == shape.buffer_size                  # the layout never reaches past the array
+        buffer = array.reshape(-1)[: shape.buffer_size]
+        assert buffer.size == shape.buffer_size  # the layout never reaches past the array
         places = sum(np.indices(view.shape)[dim] * stride for dim, stride in enumerate(shape.strides))
         np.testing.assert_array_equal(buffer[places], view)
 
@@ -63,7 +66,7 @@ def test_contiguous_arrays_have_the_named_orders_whatever_their_size_1_strides(d
             if letter == "C" or len([size for size in dims if size > 1]) > 1:
                 assert found == layout
             else:
-                assert found == Layout.descending(len(dims))     # both orders are the same bytes: the default is taken
+                assert found == Layout.descending(len(dims))  # both orders are the same bytes: the default is taken
 
 
 def test_an_array_without_elements_is_descending():
@@ -82,28 +85,75 @@ def test_the_largest_strides_are_exact():
 
 # ---- what is no layout ---------------------------------------------------------------------------
 
-@pytest.mark.parametrize("dims, strides, options, message", [
-    ((2, 3), (3, -1), {}, "strides (3, -1) cannot be a layout of dimensions (2, 3): dimension 1 has the negative stride -1"),
-    ((2, 3), (0, 1), {}, "strides (0, 1) cannot be a layout of dimensions (2, 3): dimension 0 has the stride 0, "
-                       "so its elements lie in one place"),
-    ((2, 3), (12, 6), {"itemsize": 4}, "strides (12, 6) cannot be a layout of dimensions (2, 3): "
-                                       "the stride 6 of dimension 1 is not a multiple of the element's 4 bytes"),
-    ((3,), (2,), {}, "strides (2,) cannot be a layout of dimensions (3,): "
-                     "no dimension steps by one element, dimension 0 is the most minor and steps by 2"),
-    ((2, 3), (2, 1), {}, "strides (2, 1) cannot be a layout of dimensions (2, 3): "
-                         "dimensions 1 and 0 overlap, 0 steps by 2 elements over the 3 of dimension 1"),
-    ((2, 3), (1, 1), {}, "strides (1, 1) cannot be a layout of dimensions (2, 3): "
-                         "dimensions 0 and 1 overlap, 1 steps by 1 elements over the 2 of dimension 0"),
-    ((2, 2, 2), (5, 2, 1), {}, "strides (5, 2, 1) cannot be a layout of dimensions (2, 2, 2): "
-                               "dimension 0 steps by 5 elements, which is not a multiple of 2, the step of dimension 1 below it"),
-    ((2, 2), (3, 1), {"padding": False}, "strides (3, 1) cannot be a layout of dimensions (2, 2) without padding: "
-                                         "dimension 1 would be padded to 3"),
-    ((3, 1), (2, 1), {"padding": False}, "strides (2, 1) cannot be a layout of dimensions (3, 1) without padding: "
-                                         "dimension 1 would be padded to 2"),
-    ((2, 3), (3,), {}, "strides (3,) cannot be a layout of dimensions (2, 3): 1 stride for 2 dimensions"),
-    ((2, 3), (3, 1.0), {}, "strides (3, 1.0) is not all integers: entry 1 is 1.0, a float"),
-    ((2, 3), (3, 1), {"itemsize": 0}, "itemsize 0 is not a number of bytes: the least is 1"),
-])
+
+@pytest.mark.parametrize(
+    "dims, strides, options, message",
+    [
+        (
+            (2, 3),
+            (3, -1),
+            {},
+            "strides (3, -1) cannot be a layout of dimensions (2, 3): dimension 1 has the negative stride -1",
+        ),
+        (
+            (2, 3),
+            (0, 1),
+            {},
+            "strides (0, 1) cannot be a layout of dimensions (2, 3): dimension 0 has the stride 0, "
+            "so its elements lie in one place",
+        ),
+        (
+            (2, 3),
+            (12, 6),
+            {"itemsize": 4},
+            "strides (12, 6) cannot be a layout of dimensions (2, 3): "
+            "the stride 6 of dimension 1 is not a multiple of the element's 4 bytes",
+        ),
+        (
+            (3,),
+            (2,),
+            {},
+            "strides (2,) cannot be a layout of dimensions (3,): "
+            "no dimension steps by one element, dimension 0 is the most minor and steps by 2",
+        ),
+        (
+            (2, 3),
+            (2, 1),
+            {},
+            "strides (2, 1) cannot be a layout of dimensions (2, 3): "
+            "dimensions 1 and 0 overlap, 0 steps by 2 elements over the 3 of dimension 1",
+        ),
+        (
+            (2, 3),
+            (1, 1),
+            {},
+            "strides (1, 1) cannot be a layout of dimensions (2, 3): "
+            "dimensions 0 and 1 overlap, 1 steps by 1 elements over the 2 of dimension 0",
+        ),
+        (
+            (2, 2, 2),
+            (5, 2, 1),
+            {},
+            "strides (5, 2, 1) cannot be a layout of dimensions (2, 2, 2): "
+            "dimension 0 steps by 5 elements, which is not a multiple of 2, the step of dimension 1 below it",
+        ),
+        (
+            (2, 2),
+            (3, 1),
+            {"padding": False},
+            "strides (3, 1) cannot be a layout of dimensions (2, 2) without padding: dimension 1 would be padded to 3",
+        ),
+        (
+            (3, 1),
+            (2, 1),
+            {"padding": False},
+            "strides (2, 1) cannot be a layout of dimensions (3, 1) without padding: dimension 1 would be padded to 2",
+        ),
+        ((2, 3), (3,), {}, "strides (3,) cannot be a layout of dimensions (2, 3): 1 stride for 2 dimensions"),
+        ((2, 3), (3, 1.0), {}, "strides (3, 1.0) is not all integers: entry 1 is 1.0, a float"),
+        ((2, 3), (3, 1), {"itemsize": 0}, "itemsize 0 is not a number of bytes: the least is 1"),
+    ],
+)
 def test_strides_that_are_no_layout_are_refused_with_the_reason(dims, strides, options, message):
     with pytest.raises(LayoutError) as caught:
         layout_from_strides(dims, strides, **options)

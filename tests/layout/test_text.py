@@ -1,4 +1,5 @@
 """Text: what is printed reads back as the same value, and what XLA's grammar allows reads."""
+
 import collections
 import math
 
@@ -16,6 +17,7 @@ from tests.support.strategies import PAD_NAMES, all_shapes, any_layouts
 
 # ---- round trips ---------------------------------------------------------------------------------
 
+
 @given(all_shapes())
 @settings(max_examples=120)
 def test_a_shape_s_text_reads_back_as_the_same_shape(shape):
@@ -25,7 +27,7 @@ def test_a_shape_s_text_reads_back_as_the_same_shape(shape):
         assert found.padding_bytes == shape.padding_bytes and gl.xla.parse_array_shape(str(shape)) == shape
 
 
-numbers = st.sampled_from(PAD_NAMES) | st.integers(-2**70, 2**70) | st.floats() | st.complex_numbers() | st.booleans()
+numbers = st.sampled_from(PAD_NAMES) | st.integers(-(2**70), 2**70) | st.floats() | st.complex_numbers() | st.booleans()
 
 
 def test_many_shapes_read_back_as_the_same_shapes():
@@ -46,32 +48,71 @@ def test_a_layout_s_text_reads_back_as_the_same_layout(layout):
     assert found == layout and str(found) == str(layout) and hash(found) == hash(layout)
 
 
-@pytest.mark.parametrize("text", [
-    "f32[]", "f32[]{:PV(0.5)}", "f32[0]{0}", "f32[2,3]{1,0}", "f32[2,3]{0,1}", "pred[2]{0:PD(4)PV(1)}",
-    "f32[2,3]{0,1:PD(3,5)}", "f32[2,3]{0,1:PV(lowest)}", "f32[2,3]{0,1:PD(3,5)PV(unknown)}", "c64[2]{0:PD(3)PV(1-2j)}",
-    "f32[2]{0:PD(3)PV(-0.0)}", "f32[2]{0:PD(3)PV(-inf)}", "f32[2]{0:PD(3)PV(nan)}", "c128[2]{0:PD(3)PV(nan+infj)}",
-    "u8[9223372036854775807]{0}", "f32[2,3]{0,1:T(8,128)(2,1)E(4)S(1)}", "f32[]{:T(256)}", "s4[3]{0:PD(4)PV(-8)T(2)E(4)}",
-    "bf16[123,456,789]{2,1,0:T(2,*,128)(2,1)}", "f32[2,3]{1,0:T(8,128)L(4)#(u32)*(u16)E(4)S(1)SC(0:1)(1:1,2)M(8)}", "f32[<=2,?,3]{2,1,0}",
-    "()", "(f32[])", "((f32[1]{0}, f32[2]{0}), token[])", "opaque[]", "b(f32[2]{0:T(128)})",
-    "(f32[1]{0}, f32[2]{0}, f32[3]{0}, f32[4]{0}, f32[5]{0}, /*index=5*/f32[6]{0}, u8[], u8[], u8[], u8[], /*index=10*/())",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f32[]",
+        "f32[]{:PV(0.5)}",
+        "f32[0]{0}",
+        "f32[2,3]{1,0}",
+        "f32[2,3]{0,1}",
+        "pred[2]{0:PD(4)PV(1)}",
+        "f32[2,3]{0,1:PD(3,5)}",
+        "f32[2,3]{0,1:PV(lowest)}",
+        "f32[2,3]{0,1:PD(3,5)PV(unknown)}",
+        "c64[2]{0:PD(3)PV(1-2j)}",
+        "f32[2]{0:PD(3)PV(-0.0)}",
+        "f32[2]{0:PD(3)PV(-inf)}",
+        "f32[2]{0:PD(3)PV(nan)}",
+        "c128[2]{0:PD(3)PV(nan+infj)}",
+        "u8[9223372036854775807]{0}",
+        "f32[2,3]{0,1:T(8,128)(2,1)E(4)S(1)}",
+        "f32[]{:T(256)}",
+        "s4[3]{0:PD(4)PV(-8)T(2)E(4)}",
+        "bf16[123,456,789]{2,1,0:T(2,*,128)(2,1)}",
+        "f32[2,3]{1,0:T(8,128)L(4)#(u32)*(u16)E(4)S(1)SC(0:1)(1:1,2)M(8)}",
+        "f32[<=2,?,3]{2,1,0}",
+        "()",
+        "(f32[])",
+        "((f32[1]{0}, f32[2]{0}), token[])",
+        "opaque[]",
+        "b(f32[2]{0:T(128)})",
+        "(f32[1]{0}, f32[2]{0}, f32[3]{0}, f32[4]{0}, f32[5]{0}, /*index=5*/f32[6]{0}, u8[], u8[], u8[], u8[], /*index=10*/())",
+    ],
+)
 def test_canonical_text_is_printed_as_it_was_read(text):
     assert str(gl.parse_shape(text)) == text
 
 
-@pytest.mark.parametrize("text, canonical", [
-    ("f32[2,3]", "f32[2,3]{1,0}"), ("f32 [ 2 , 3 ] { 0 , 1 }", "f32[2,3]{0,1}"), ("\tf32\n[2,\r3]", "f32[2,3]{1,0}"),
-    ("f32[2,3]/*a*/{1,/* b\n */0} // the end", "f32[2,3]{1,0}"), ("f32[2,3]{1,0:}", "f32[2,3]{1,0}"),
-    ("f32[]{:}", "f32[]"), ("f32[002,3]", "f32[2,3]{1,0}"), (f"f32[{'0' * 5000}2]", "f32[2]{0}"),
-    ("f32[2]{0:PD(3)PV( 1e3 )}", "f32[2]{0:PD(3)PV(1000.0)}"), ("f32[2]{0:PD(3)PV(3)}", "f32[2]{0:PD(3)PV(3.0)}"),
-    ("f32[2]{0: PD ( 3 ) PV (highest) }", "f32[2]{0:PD(3)PV(highest)}"), ("s8[2]{0:PV(1E1)}", "s8[2]{0:PV(10)}"),
-    ("f32[2]{0:PV(INF)}", "f32[2]{0:PV(inf)}"), ("f32[2]{0:PV(-nan)}", "f32[2]{0:PV(nan)}"),
-    ("f32[2]{0:PV(3.4028235e38)}", "f32[2]{0:PV(3.4028235e+38)}"), ("f32[2]{0:L(1)E(0)S(0)M(0)}", "f32[2]{0}"),
-    ("f32[1,2,3]{0,1,2: T ( 2, * , 128 ) ( 02,1 ) }", "f32[1,2,3]{0,1,2:T(2,*,128)(2,1)}"), ("f32[2]{0:D(D)T(8)}", "f32[2]{0:T(8)}"),
-    ("f32[2]{0:T(*/**/,/* */2)}", "f32[2]{0:T(*,2)}"), ("f32[ <= 5 , ? ]", "f32[<=5,?]{1,0}"), ("((),())", "((), ())"),
-    ("( f32 [ ] , token [ ] )//", "(f32[], token[])"), ("b ( f32[2] )", "b(f32[2]{0})"),
-    ("f32[2,3]{1,0: # ( u32 ) * ( u16 ) SC ( 1 : 1 , 2 ) }", "f32[2,3]{1,0:#(u32)*(u16)SC(1:1,2)}"),
-])
+@pytest.mark.parametrize(
+    "text, canonical",
+    [
+        ("f32[2,3]", "f32[2,3]{1,0}"),
+        ("f32 [ 2 , 3 ] { 0 , 1 }", "f32[2,3]{0,1}"),
+        ("\tf32\n[2,\r3]", "f32[2,3]{1,0}"),
+        ("f32[2,3]/*a*/{1,/* b\n */0} // the end", "f32[2,3]{1,0}"),
+        ("f32[2,3]{1,0:}", "f32[2,3]{1,0}"),
+        ("f32[]{:}", "f32[]"),
+        ("f32[002,3]", "f32[2,3]{1,0}"),
+        (f"f32[{'0' * 5000}2]", "f32[2]{0}"),
+        ("f32[2]{0:PD(3)PV( 1e3 )}", "f32[2]{0:PD(3)PV(1000.0)}"),
+        ("f32[2]{0:PD(3)PV(3)}", "f32[2]{0:PD(3)PV(3.0)}"),
+        ("f32[2]{0: PD ( 3 ) PV (highest) }", "f32[2]{0:PD(3)PV(highest)}"),
+        ("s8[2]{0:PV(1E1)}", "s8[2]{0:PV(10)}"),
+        ("f32[2]{0:PV(INF)}", "f32[2]{0:PV(inf)}"),
+        ("f32[2]{0:PV(-nan)}", "f32[2]{0:PV(nan)}"),
+        ("f32[2]{0:PV(3.4028235e38)}", "f32[2]{0:PV(3.4028235e+38)}"),
+        ("f32[2]{0:L(1)E(0)S(0)M(0)}", "f32[2]{0}"),
+        ("f32[1,2,3]{0,1,2: T ( 2, * , 128 ) ( 02,1 ) }", "f32[1,2,3]{0,1,2:T(2,*,128)(2,1)}"),
+        ("f32[2]{0:D(D)T(8)}", "f32[2]{0:T(8)}"),
+        ("f32[2]{0:T(*/**/,/* */2)}", "f32[2]{0:T(*,2)}"),
+        ("f32[ <= 5 , ? ]", "f32[<=5,?]{1,0}"),
+        ("((),())", "((), ())"),
+        ("( f32 [ ] , token [ ] )//", "(f32[], token[])"),
+        ("b ( f32[2] )", "b(f32[2]{0})"),
+        ("f32[2,3]{1,0: # ( u32 ) * ( u16 ) SC ( 1 : 1 , 2 ) }", "f32[2,3]{1,0:#(u32)*(u16)SC(1:1,2)}"),
+    ],
+)
 def test_other_spellings_are_read_too(text, canonical):
     assert str(gl.parse_shape(text)) == canonical
 
@@ -85,22 +126,39 @@ def test_a_scalar_prints_no_empty_layout_and_a_layout_does():
 
 LONG = 1 << 16
 HOSTILE = {
-    "open brackets": "[" * LONG, "open braces": "f32[2]" + "{" * (LONG - 6),
-    "open parentheses": "f32[2]{0:PV" + "(" * (LONG - 11), "closed parentheses": "f32[2]{0:PV(" + ")" * (LONG - 12),
-    "commas": "f32[" + "," * (LONG - 4), "minus signs": "f32[" + "-" * (LONG - 4),
-    "open comments": "/*" * (LONG // 2), "slashes": "f32[2] " + "/ " * (LONG // 2 - 4), "small comments": "/**/" * (LONG // 4),
-    "line comments": "//\n" * (LONG // 3), "stars": "/*" + "*" * (LONG - 2), "blanks": " " * LONG, "a name": "a" * LONG,
-    "a number": "f32[" + "9" * (LONG - 4), "zeros": "f32[" + "0" * (LONG - 4),
+    "open brackets": "[" * LONG,
+    "open braces": "f32[2]" + "{" * (LONG - 6),
+    "open parentheses": "f32[2]{0:PV" + "(" * (LONG - 11),
+    "closed parentheses": "f32[2]{0:PV(" + ")" * (LONG - 12),
+    "commas": "f32[" + "," * (LONG - 4),
+    "minus signs": "f32[" + "-" * (LONG - 4),
+    "open comments": "/*" * (LONG // 2),
+    "slashes": "f32[2] " + "/ " * (LONG // 2 - 4),
+    "small comments": "/**/" * (LONG // 4),
+    "line comments": "//\n" * (LONG // 3),
+    "stars": "/*" + "*" * (LONG - 2),
+    "blanks": " " * LONG,
+    "a name": "a" * LONG,
+    "a number": "f32[" + "9" * (LONG - 4),
+    "zeros": "f32[" + "0" * (LONG - 4),
     "dimensions": "f32[" + "9," * (LONG // 2 - 4) + "9]",
     "large dimensions": "f32[" + "9223372036854775807," * (LONG // 20 - 1) + "1]",
     "dimensions in order": "f32[" + "1," * 8000 + "1]{" + ",".join(map(str, range(8000))) + ",0}",
-    "a pad value": "f32[2]{0:PV(" + "1" * (LONG - 14) + ")}", "null characters": "\0" * LONG,
-    "letters with accents": "\u0301" * LONG, "tiles": "f32[2]{0:T" + "(2)" * (LONG // 3 - 4),
+    "a pad value": "f32[2]{0:PV(" + "1" * (LONG - 14) + ")}",
+    "null characters": "\0" * LONG,
+    "letters with accents": "\u0301" * LONG,
+    "tiles": "f32[2]{0:T" + "(2)" * (LONG // 3 - 4),
     "tiles too large": "f32[2]{0:T" + "(9223372036854775807)" * (LONG // 21 - 2) + "}",
-    "long tiles": "f32[2]{0:T(" + "*," * (LONG // 4) + "2)(" + "9," * (LONG // 4 - 12) + "2)}", "stars in a tile": "f32[2]{0:T(" + "*," * (LONG // 2 - 6),
-    "split configurations": "f32[2]{0:SC" + "(0:1)" * (LONG // 5 - 5) + "}", "split indices": "f32[2]{0:SC(0:1" + ",2" * (LONG // 2 - 9) + ")}",
-    "open tuples": "(" * LONG, "empty tuples": "(" + "()," * (LONG // 3 - 1), "tokens": "(" + "token[]," * (LONG // 8 - 1),
-    "arrays": "(" + "f32[2]," * (LONG // 7 - 1), "buffers": "b(" * (LONG // 2), "dynamic sizes": "f32[" + "?," * (LONG // 2 - 3),
+    "long tiles": "f32[2]{0:T(" + "*," * (LONG // 4) + "2)(" + "9," * (LONG // 4 - 12) + "2)}",
+    "stars in a tile": "f32[2]{0:T(" + "*," * (LONG // 2 - 6),
+    "split configurations": "f32[2]{0:SC" + "(0:1)" * (LONG // 5 - 5) + "}",
+    "split indices": "f32[2]{0:SC(0:1" + ",2" * (LONG // 2 - 9) + ")}",
+    "open tuples": "(" * LONG,
+    "empty tuples": "(" + "()," * (LONG // 3 - 1),
+    "tokens": "(" + "token[]," * (LONG // 8 - 1),
+    "arrays": "(" + "f32[2]," * (LONG // 7 - 1),
+    "buffers": "b(" * (LONG // 2),
+    "dynamic sizes": "f32[" + "?," * (LONG // 2 - 3),
     "bounds": "f32[" + "<=" * (LONG // 2 - 2),
 }
 
@@ -126,7 +184,10 @@ def test_reading_takes_a_number_of_steps_linear_in_the_text(name, monkeypatch):
     monkeypatch.setattr(text_reader, "_NO_PARENTHESES", counted[1])
     with pytest.raises(ShapeTextError):
         gl.parse_shape(HOSTILE[name])
-    assert sum(pattern.characters for pattern in counted) <= 2 * LONG and sum(pattern.matches for pattern in counted) <= LONG + 2
+    assert (
+        sum(pattern.characters for pattern in counted) <= 2 * LONG
+        and sum(pattern.matches for pattern in counted) <= LONG + 2
+    )
 
 
 def test_sizes_that_are_too_large_together_are_not_written_out():
@@ -134,7 +195,10 @@ def test_sizes_that_are_too_large_together_are_not_written_out():
     assert checks.product([9] * 100_000) == 9**81 > 2**256
     sizes = digits.cuts((1,), (gl.Tile((9,) * 5000), gl.Tile((gl.COMBINE,) * 9999 + (2,)))).sizes
     assert math.prod(sizes) > 2**256 and max(map(int.bit_length, sizes)) < 300
-    with pytest.raises(gl.LayoutError, match=r"^dimensions \(9, .*, \.\.\.\) is too large for .*: at least 2\^253 bytes, the limit is 2\^63-1$"):
+    with pytest.raises(
+        gl.LayoutError,
+        match=r"^dimensions \(9, .*, \.\.\.\) is too large for .*: at least 2\^253 bytes, the limit is 2\^63-1$",
+    ):
         Shape("f32", (9,) * 100)
 
 
@@ -146,10 +210,16 @@ def test_reading_many_split_configurations_never_prints_the_layout(monkeypatch):
     assert len(gl.parse_shape(text).layout.split_configs) == 50 and not printed
 
 
-@pytest.mark.parametrize("shape", [
-    gl.TupleShape([Shape("f32", (2,))] * 8000), Shape("u8", (1,) * 20_000, Layout.ascending(20_000)),
-    Shape("u8", (20_000,), Layout((0,), split_configs=[(0, range(1, 20_000))])), Shape("u8", (2,), Layout((0,), tiles=[(1,) * 33_000])),
-], ids=["tuple", "dimensions", "split indices", "tiles"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        gl.TupleShape([Shape("f32", (2,))] * 8000),
+        Shape("u8", (1,) * 20_000, Layout.ascending(20_000)),
+        Shape("u8", (20_000,), Layout((0,), split_configs=[(0, range(1, 20_000))])),
+        Shape("u8", (2,), Layout((0,), tiles=[(1,) * 33_000])),
+    ],
+    ids=["tuple", "dimensions", "split indices", "tiles"],
+)
 def test_text_of_any_length_reads_back_as_the_same_shape(shape):
     text = str(shape)
     assert len(text) > LONG and gl.parse_shape(text) == shape
@@ -175,7 +245,7 @@ def test_any_text_gives_a_shape_or_says_where_it_ends(text):
 def test_damaged_text_gives_a_shape_or_says_where_it_ends(shape, data):
     text = str(shape)
     at = data.draw(st.integers(0, len(text) - 1))
-    damaged = text[:at] + data.draw(st.sampled_from(("", "(", ")", "{", "0", ",", "-", "x"))) + text[at + 1:]
+    damaged = text[:at] + data.draw(st.sampled_from(("", "(", ")", "{", "0", ",", "-", "x"))) + text[at + 1 :]
     try:
         gl.parse_shape(damaged)
     except ShapeTextError as error:

@@ -1,4 +1,5 @@
 """Errors of text, each with its full message and the position it points at."""
+
 import inspect
 
 import numpy as np
@@ -11,34 +12,65 @@ ORDER = "PD PV D T L # * E S SC M"
 PAD_NAMES = "zero, one, lowest, highest, unknown"
 TEXT_ERRORS = [
     # (text, position, message without what follows "at character")
-    ("", 0, "expected an element type"), ("x32[2]", 0, "'x32' is not one of XLA's element types"),
+    ("", 0, "expected an element type"),
+    ("x32[2]", 0, "'x32' is not one of XLA's element types"),
     ("F32[2]", 0, "'F32' is not one of XLA's element types (did you mean 'f32'?)"),
     ("int8[2]", 0, "'int8' is not one of XLA's element types (did you mean 's8'?)"),
     ("nonsense[2]", 0, "'nonsense' is not one of XLA's element types"),
     ("  tuple[]", 2, "'tuple' is not one of XLA's element types"),
-    ("f32", 3, "expected '['"), ("f32(2)", 3, "expected '['"),
-    ("f32[", 4, "expected a dimension size"), ("f32[2", 5, "expected ']'"), ("f32[2,", 6, "expected a dimension size"),
-    ("f32[2,]", 6, "expected a dimension size"), ("f32[,2]", 4, "expected a dimension size"), ("f32[2 3]", 6, "expected ']'"),
-    ("f32[2.5]", 5, "expected ']'"), ("f32[1e3]", 5, "expected ']'"), ("f32[2_3]", 5, "expected ']'"),
-    ("f32[+2]", 4, "expected a dimension size"), ("f32[-1]", 4, "a dimension size cannot be negative"),
-    ("f32[\uff19]", 4, "expected a dimension size"), ("f32[\u0663]", 4, "expected a dimension size"),
-    ("f32[<2]", 4, "expected a dimension size"), ("f32[<=]", 6, "expected a dimension size"),
-    ("f32[< =2]", 4, "expected a dimension size"), ("f32[<=?]", 6, "expected a dimension size"), ("f32[?2]", 5, "expected ']'"),
-    ("f32[<=-2]", 6, "a dimension size cannot be negative"), ("f32[2<=]", 5, "expected ']'"),
-    ("token", 5, "expected '['"), ("token[2]", 6, "expected ']'"), ("opaque[3]", 7, "expected ']'"),
-    ("token[]{0}", 7, "expected the end"), ("opaque_type[]", 0, "'opaque_type' is not one of XLA's element types"),
-    ("(f32[2]", 7, "expected ')'"), ("(f32[2],)", 8, "expected an element type"), ("(,)", 1, "expected an element type"),
-    ("f32[2])", 6, "expected the end"), ("(f32[2]))", 8, "expected the end"), ("(f32[2] f32[2])", 8, "expected ')'"),
-    ("b", 1, "expected '('"), ("b()", 2, "expected an element type"), ("b(s32[], f32[])", 7, "expected ')'"),
-    ("b(token[])", 2, "'token' is not one of XLA's element types"), ("b(b(f32[2]))", 2, "'b' is not one of XLA's element types"),
-    ("b((f32[2]))", 2, "expected an element type"), ("b(f32[2]", 8, "expected ')'"),
+    ("f32", 3, "expected '['"),
+    ("f32(2)", 3, "expected '['"),
+    ("f32[", 4, "expected a dimension size"),
+    ("f32[2", 5, "expected ']'"),
+    ("f32[2,", 6, "expected a dimension size"),
+    ("f32[2,]", 6, "expected a dimension size"),
+    ("f32[,2]", 4, "expected a dimension size"),
+    ("f32[2 3]", 6, "expected ']'"),
+    ("f32[2.5]", 5, "expected ']'"),
+    ("f32[1e3]", 5, "expected ']'"),
+    ("f32[2_3]", 5, "expected ']'"),
+    ("f32[+2]", 4, "expected a dimension size"),
+    ("f32[-1]", 4, "a dimension size cannot be negative"),
+    ("f32[\uff19]", 4, "expected a dimension size"),
+    ("f32[\u0663]", 4, "expected a dimension size"),
+    ("f32[<2]", 4, "expected a dimension size"),
+    ("f32[<=]", 6, "expected a dimension size"),
+    ("f32[< =2]", 4, "expected a dimension size"),
+    ("f32[<=?]", 6, "expected a dimension size"),
+    ("f32[?2]", 5, "expected ']'"),
+    ("f32[<=-2]", 6, "a dimension size cannot be negative"),
+    ("f32[2<=]", 5, "expected ']'"),
+    ("token", 5, "expected '['"),
+    ("token[2]", 6, "expected ']'"),
+    ("opaque[3]", 7, "expected ']'"),
+    ("token[]{0}", 7, "expected the end"),
+    ("opaque_type[]", 0, "'opaque_type' is not one of XLA's element types"),
+    ("(f32[2]", 7, "expected ')'"),
+    ("(f32[2],)", 8, "expected an element type"),
+    ("(,)", 1, "expected an element type"),
+    ("f32[2])", 6, "expected the end"),
+    ("(f32[2]))", 8, "expected the end"),
+    ("(f32[2] f32[2])", 8, "expected ')'"),
+    ("b", 1, "expected '('"),
+    ("b()", 2, "expected an element type"),
+    ("b(s32[], f32[])", 7, "expected ')'"),
+    ("b(token[])", 2, "'token' is not one of XLA's element types"),
+    ("b(b(f32[2]))", 2, "'b' is not one of XLA's element types"),
+    ("b((f32[2]))", 2, "expected an element type"),
+    ("b(f32[2]", 8, "expected ')'"),
     ("f32[9223372036854775808]", 4, "a dimension size of 19 digits does not fit 63 bits"),
     ("f32[000099999999999999999999]", 4, "a dimension size of 20 digits does not fit 63 bits"),
-    ("f32[2]\0", 6, "expected the end"), ("f32[2]]", 6, "expected the end"), ("f32[2]{0}x", 9, "expected the end"),
-    ("f32[2]{", 7, "expected a dimension number"), ("f32[]{}", 6, "expected a dimension number"),
-    ("f32[2,3]{}", 9, "expected a dimension number"), ("f32[2]{0", 8, "expected '}'"),
-    ("f32[2]{0,}", 9, "expected a dimension number"), ("f32[2]{-1}", 7, "a dimension number cannot be negative"),
-    ("f32[2]{0:", 9, "expected '}'"), ("f32[2]{0:X(3)}", 9, f"'X' is not a layout property: those are {ORDER}"),
+    ("f32[2]\0", 6, "expected the end"),
+    ("f32[2]]", 6, "expected the end"),
+    ("f32[2]{0}x", 9, "expected the end"),
+    ("f32[2]{", 7, "expected a dimension number"),
+    ("f32[]{}", 6, "expected a dimension number"),
+    ("f32[2,3]{}", 9, "expected a dimension number"),
+    ("f32[2]{0", 8, "expected '}'"),
+    ("f32[2]{0,}", 9, "expected a dimension number"),
+    ("f32[2]{-1}", 7, "a dimension number cannot be negative"),
+    ("f32[2]{0:", 9, "expected '}'"),
+    ("f32[2]{0:X(3)}", 9, f"'X' is not a layout property: those are {ORDER}"),
     (f"f32[2]{{0:{'X' * 33}(3)}}", 9, f"'{'X' * 32}' is not a layout property: those are {ORDER}"),
     ("f32[2]{0:PV(1)PD(3)}", 14, f"layout property PD(...) occurs twice or out of order: the order is {ORDER}"),
     ("f32[2]{0:PD(3)PD(3)}", 14, f"layout property PD(...) occurs twice or out of order: the order is {ORDER}"),
@@ -46,25 +78,37 @@ TEXT_ERRORS = [
     ("f32[2]{0:S(1)E(32)}", 13, f"layout property E(...) occurs twice or out of order: the order is {ORDER}"),
     ("f32[2]{0:*(u8)#(u8)}", 14, f"layout property #(...) occurs twice or out of order: the order is {ORDER}"),
     ("f32[2]{0:P(f32[2])}", 9, "layout property P(...), the physical shape of a sparse array, is not supported"),
-    ("f32[2]{0:T}", 10, "expected '('"), ("f32[2]{0:T()}", 11, "expected a tile size"),
-    ("f32[2]{0:T(8,}", 13, "expected a tile size"), ("f32[2]{0:T(8,128}", 16, "expected ')'"),
-    ("f32[2]{0:T(0)}", 11, "a tile size must be at least 1"), ("f32[2]{0:T(-1)}", 11, "a tile size cannot be negative"),
+    ("f32[2]{0:T}", 10, "expected '('"),
+    ("f32[2]{0:T()}", 11, "expected a tile size"),
+    ("f32[2]{0:T(8,}", 13, "expected a tile size"),
+    ("f32[2]{0:T(8,128}", 16, "expected ')'"),
+    ("f32[2]{0:T(0)}", 11, "a tile size must be at least 1"),
+    ("f32[2]{0:T(-1)}", 11, "a tile size cannot be negative"),
     ("f32[2]{0:T(8)(-1)}", 14, "a tile size cannot be negative"),
     ("f32[2]{0:T(2,*)}", 13, "'*' is the last of a tile, where there is no more minor dimension to combine with"),
     ("f32[2]{0:T(*}", 11, "'*' is the last of a tile, where there is no more minor dimension to combine with"),
-    ("f32[2]{0:L(0)}", 11, "a tail padding alignment must be at least 1"), ("f32[2]{0:L(4,4)}", 12, "expected ')'"),
-    ("f32[2]{0:#(s32)}", 11, "index_type 's32' is not one of u8, u16, u32, u64"), ("f32[2]{0:#(u32}", 14, "expected ')'"),
-    ("f32[2]{0:*(3)}", 11, "expected an unsigned integer type"), ("f32[2]{0:E(-4)}", 11, "an element size cannot be negative"),
-    ("f32[2]{0:E(4}", 12, "expected ')'"), ("f32[2]{0:S(128)}", 11, "a memory space must be in 0..127"),
-    ("f32[2]{0:S(-1)}", 11, "a memory space cannot be negative"), ("f32[2]{0:M(-5)}", 11, "a number of bytes cannot be negative"),
-    ("f32[2]{0:SC()}", 12, "expected a physical dimension number"), ("f32[2]{0:SC(0)}", 13, "expected ':'"),
-    ("f32[2]{0:SC(0:)}", 14, "expected a split index"), ("f32[2]{0:SC(0:1}", 15, "expected ')'"),
+    ("f32[2]{0:L(0)}", 11, "a tail padding alignment must be at least 1"),
+    ("f32[2]{0:L(4,4)}", 12, "expected ')'"),
+    ("f32[2]{0:#(s32)}", 11, "index_type 's32' is not one of u8, u16, u32, u64"),
+    ("f32[2]{0:#(u32}", 14, "expected ')'"),
+    ("f32[2]{0:*(3)}", 11, "expected an unsigned integer type"),
+    ("f32[2]{0:E(-4)}", 11, "an element size cannot be negative"),
+    ("f32[2]{0:E(4}", 12, "expected ')'"),
+    ("f32[2]{0:S(128)}", 11, "a memory space must be in 0..127"),
+    ("f32[2]{0:S(-1)}", 11, "a memory space cannot be negative"),
+    ("f32[2]{0:M(-5)}", 11, "a number of bytes cannot be negative"),
+    ("f32[2]{0:SC()}", 12, "expected a physical dimension number"),
+    ("f32[2]{0:SC(0)}", 13, "expected ':'"),
+    ("f32[2]{0:SC(0:)}", 14, "expected a split index"),
+    ("f32[2]{0:SC(0:1}", 15, "expected ')'"),
     ("f32[2]{0:SC}", 11, "expected '('"),
     ("f32[2]{0:D(C)}", 11, "expected 'D', the level of a dense dimension: sparse layouts are not supported"),
-    ("f32[2]{0:D(D,D)}", 12, "expected ')'"), ("f32[2]{0:D()}", 11, "expected 'D', the level of a dense dimension: "
-                                                "sparse layouts are not supported"),
-    ("f32[2]{0:PD}", 11, "expected '('"), ("f32[2]{0:PD(", 12, "expected a padded dimension"),
-    ("f32[2]{0:PD(-3)}", 12, "a padded dimension cannot be negative"), ("f32[2]{0:PD(3)PV", 16, "expected '('"),
+    ("f32[2]{0:D(D,D)}", 12, "expected ')'"),
+    ("f32[2]{0:D()}", 11, "expected 'D', the level of a dense dimension: sparse layouts are not supported"),
+    ("f32[2]{0:PD}", 11, "expected '('"),
+    ("f32[2]{0:PD(", 12, "expected a padded dimension"),
+    ("f32[2]{0:PD(-3)}", 12, "a padded dimension cannot be negative"),
+    ("f32[2]{0:PD(3)PV", 16, "expected '('"),
     ("f32[2]{0:PD(3)PV(1", 18, "expected ')'"),
     ("f32[2]{0:PD(3)PV(low)}", 17, f"padding value 'low' is neither a number nor one of {PAD_NAMES}"),
     ("f32[2]{0:PD(3)PV()}", 17, f"padding value '' is neither a number nor one of {PAD_NAMES}"),
@@ -74,7 +118,8 @@ TEXT_ERRORS = [
     ("f32[2]{0:PD(3)PV(0x10)}", 17, f"padding value '0x10' is neither a number nor one of {PAD_NAMES}"),
     ("f32[2]{0:PD(3)PV(1_0)}", 17, f"padding value '1_0' is neither a number nor one of {PAD_NAMES}"),
     ("f32[2]{0:PD(3)PV(\u0663)}", 17, f"padding value '\u0663' is neither a number nor one of {PAD_NAMES}"),
-    ("f32[2]/* no end", 6, "a comment is not closed"), ("/*", 0, "a comment is not closed"),
+    ("f32[2]/* no end", 6, "a comment is not closed"),
+    ("/*", 0, "a comment is not closed"),
     ("f32[2]/x", 6, "expected the end"),
 ]
 
@@ -89,24 +134,44 @@ def test_text_that_does_not_read_says_where(text, position, problem):
 
 
 def test_a_padding_value_that_is_too_long_is_named_as_that():
-    with pytest.raises(ShapeTextError, match=r"^padding value '9{32}'\.\.\. has 321 characters: 320 is the limit, at character 17 "):
+    with pytest.raises(
+        ShapeTextError, match=r"^padding value '9{32}'\.\.\. has 321 characters: 320 is the limit, at character 17 "
+    ):
         gl.parse_shape(f"f32[2]{{0:PD(3)PV({'9' * 321})}}")
 
 
-@pytest.mark.parametrize("text, position, problem", [
-    ("f32[2,3]{0}", 8, "minor_to_major (0,) has 1 entry for f32[2,3]: the shape has 2 dimensions"),
-    ("f32[2,3] {0,0}", 9, "minor_to_major (0, 0) is not an ordering of dimensions 0..1: dimension 0 appears twice"),
-    ("f32[2]{0:PD(1)}", 6, "padded_dimensions (1,) is smaller than dimensions (2,) for f32[2]{0:PD(1)}: "
-                           "dimension 0 needs at least 2"),
-    ("f32[2]{0:PD()}", 6, "padded_dimensions () has 0 entries: minor_to_major (0,) orders 1 dimension"),
-    ("u8[2]{0:PD(3)PV(300)}", 5, "padding_value 300 cannot be held by u8 for u8[2]{0:PD(3)PV(300)}: the range is 0..255"),
-    ("f32[2]{0:SC(0:5)}", 6, "split_configs (0:5) cuts outside of the array for f32[2]{0:SC(0:5)}: physical dimension 0 is "
-                             "dimension 0 of size 2"),
-    ("f32[2]{0:SC(7:1)}", 6, "split_configs (7:1) cuts physical dimension 7: there is 1 dimension"),
-    ("f32[2]{0:SC(0:0)}", 11, "split_indices (0,) are not ascending from 1: entry 0 is 0"),
-    ("f32[4294967296,4294967296]", 0, "dimensions (4294967296, 4294967296) is too large for f32[4294967296,4294967296]{1,0}: "
-                                      "73786976294838206464 bytes, the limit is 2^63-1"),
-])
+@pytest.mark.parametrize(
+    "text, position, problem",
+    [
+        ("f32[2,3]{0}", 8, "minor_to_major (0,) has 1 entry for f32[2,3]: the shape has 2 dimensions"),
+        ("f32[2,3] {0,0}", 9, "minor_to_major (0, 0) is not an ordering of dimensions 0..1: dimension 0 appears twice"),
+        (
+            "f32[2]{0:PD(1)}",
+            6,
+            "padded_dimensions (1,) is smaller than dimensions (2,) for f32[2]{0:PD(1)}: dimension 0 needs at least 2",
+        ),
+        ("f32[2]{0:PD()}", 6, "padded_dimensions () has 0 entries: minor_to_major (0,) orders 1 dimension"),
+        (
+            "u8[2]{0:PD(3)PV(300)}",
+            5,
+            "padding_value 300 cannot be held by u8 for u8[2]{0:PD(3)PV(300)}: the range is 0..255",
+        ),
+        (
+            "f32[2]{0:SC(0:5)}",
+            6,
+            "split_configs (0:5) cuts outside of the array for f32[2]{0:SC(0:5)}: physical dimension 0 is "
+            "dimension 0 of size 2",
+        ),
+        ("f32[2]{0:SC(7:1)}", 6, "split_configs (7:1) cuts physical dimension 7: there is 1 dimension"),
+        ("f32[2]{0:SC(0:0)}", 11, "split_indices (0,) are not ascending from 1: entry 0 is 0"),
+        (
+            "f32[4294967296,4294967296]",
+            0,
+            "dimensions (4294967296, 4294967296) is too large for f32[4294967296,4294967296]{1,0}: "
+            "73786976294838206464 bytes, the limit is 2^63-1",
+        ),
+    ],
+)
 def test_text_that_reads_but_cannot_be_says_what_and_where_it_begins(text, position, problem):
     with pytest.raises(ShapeTextError) as caught:
         gl.parse_shape(text)
@@ -136,9 +201,14 @@ def test_only_arrays_are_laid_out(text):
 
 
 def test_every_function_of_a_shape_takes_its_text_and_refuses_what_is_none():
-    parameters = {name: [*inspect.signature(value).parameters.values()] for name, value in (vars(gl) | vars(gl.xla)).items()
-                  if name in (*gl.__all__, *gl.xla.__all__) and inspect.isfunction(value)}
-    doors = {name: found for name, found in parameters.items() if found and found[0].annotation in ("Shape", "Shape | str")}
+    parameters = {
+        name: [*inspect.signature(value).parameters.values()]
+        for name, value in (vars(gl) | vars(gl.xla)).items()
+        if name in (*gl.__all__, *gl.xla.__all__) and inspect.isfunction(value)
+    }
+    doors = {
+        name: found for name, found in parameters.items() if found and found[0].annotation in ("Shape", "Shape | str")
+    }
     assert len(doors) > 20 and {"least_waste", "is_bitcast", "plan"} <= set(doors)
     for name, (first, *others) in doors.items():
         needed = [None for parameter in others if parameter.default is parameter.empty]
@@ -151,13 +221,20 @@ def test_every_function_of_a_shape_takes_its_text_and_refuses_what_is_none():
 def test_layout_text_is_checked_too():
     with pytest.raises(ShapeTextError) as caught:
         gl.parse_layout(" {1,2}")
-    assert str(caught.value) == ("minor_to_major (1, 2) is not an ordering of dimensions 0..1: dimension 2 does not exist, "
-                                 "at character 1 of ' {1,2}'")
+    assert str(caught.value) == (
+        "minor_to_major (1, 2) is not an ordering of dimensions 0..1: dimension 2 does not exist, "
+        "at character 1 of ' {1,2}'"
+    )
 
 
-@pytest.mark.parametrize("ones, position, shown", [
-    (200, 404, f"...{'1,' * 30}x]"), (20, 44, f"f32[{'1,' * 20}x]"), (57, 118, f"f32[{'1,' * 57}x]"),
-])
+@pytest.mark.parametrize(
+    "ones, position, shown",
+    [
+        (200, 404, f"...{'1,' * 30}x]"),
+        (20, 44, f"f32[{'1,' * 20}x]"),
+        (57, 118, f"f32[{'1,' * 57}x]"),
+    ],
+)
 def test_long_text_is_shown_around_the_place(ones, position, shown):
     with pytest.raises(ShapeTextError) as caught:
         gl.parse_shape("f32[" + "1," * ones + "x]")
@@ -177,12 +254,24 @@ def test_only_text_is_read(value, name):
     assert str(caught.value) == f"shape text must be a str, not {name}"
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: gl.pack(np.zeros((2, 3), "f4"), "CHW"), "'CHW' is not a layout: a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> c h w') "
-                                                     "reorders axes by name"),
-    (lambda: gl.unpack(np.zeros(6, "f4"), "{0,1}"), "shape '{0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'"),
-    (lambda: gl.relayout(np.zeros(6, "f4"), " {0,1}", "{1,0}"), "source ' {0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'"),
-])
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: gl.pack(np.zeros((2, 3), "f4"), "CHW"),
+            "'CHW' is not a layout: a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> c h w') "
+            "reorders axes by name",
+        ),
+        (
+            lambda: gl.unpack(np.zeros(6, "f4"), "{0,1}"),
+            "shape '{0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
+        ),
+        (
+            lambda: gl.relayout(np.zeros(6, "f4"), " {0,1}", "{1,0}"),
+            "source ' {0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
+        ),
+    ],
+)
 def test_text_of_another_kind_is_named(call, message):
     with pytest.raises(ShapeTextError) as caught:
         call()
@@ -190,7 +279,12 @@ def test_text_of_another_kind_is_named(call, message):
 
 
 def test_a_layout_as_a_sequence_is_written_out():
-    with pytest.raises(TypeError, match=r"^target must be a Shape or its text, not tuple: write gl\.Layout\(\(0, 1\)\)$"):
+    with pytest.raises(
+        TypeError, match=r"^target must be a Shape or its text, not tuple: write gl\.Layout\(\(0, 1\)\)$"
+    ):
         gl.plan("f32[2,3]", (0, 1))
-    with pytest.raises(gl.LayoutTypeError, match=r": it is a list, write gl\.Layout\(\(0, 1\)\)$|: it is a list, write gl\.Layout\(\[0, 1\]\)$"):
+    with pytest.raises(
+        gl.LayoutTypeError,
+        match=r": it is a list, write gl\.Layout\(\(0, 1\)\)$|: it is a list, write gl\.Layout\(\[0, 1\]\)$",
+    ):
         gl.Shape("f32", (2, 3), [0, 1])

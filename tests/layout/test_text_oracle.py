@@ -2,6 +2,7 @@
 
 What XLA accepts by mistake, or dies of, stands in tables below with what it does; everything else must agree.
 """
+
 import random
 import subprocess
 import sys
@@ -25,11 +26,19 @@ def test_xla_reads_what_this_library_prints_and_prints_it_the_same(shape):
 @given(st.data())
 def test_shapes_are_equal_where_xla_calls_them_equal(data):
     first = data.draw(proto_strategies.arrays("xla"))
-    changes = [first, first.with_layout(first.layout.replace(dynamic_shape_metadata_prefix_bytes=8)), first.with_layout(None),
-               first.with_layout(first.layout.replace(tail_padding_alignment=3)), first.with_layout(first.layout.replace(tiles=())),
-               first.with_layout(first.layout.replace(memory_space=2)), first.with_layout(first.layout.replace(split_configs=())),
-               first.with_layout(first.layout.replace(element_size_in_bits=0)), first.with_layout(first.layout.replace(index_type="u8")),
-               first.replace(dynamic_dimensions=None), data.draw(proto_strategies.arrays("xla"))]
+    changes = [
+        first,
+        first.with_layout(first.layout.replace(dynamic_shape_metadata_prefix_bytes=8)),
+        first.with_layout(None),
+        first.with_layout(first.layout.replace(tail_padding_alignment=3)),
+        first.with_layout(first.layout.replace(tiles=())),
+        first.with_layout(first.layout.replace(memory_space=2)),
+        first.with_layout(first.layout.replace(split_configs=())),
+        first.with_layout(first.layout.replace(element_size_in_bits=0)),
+        first.with_layout(first.layout.replace(index_type="u8")),
+        first.replace(dynamic_dimensions=None),
+        data.draw(proto_strategies.arrays("xla")),
+    ]
     one = oracle.shape(str(first))
     for second in changes:
         other = oracle.shape(str(second))
@@ -39,10 +48,25 @@ def test_shapes_are_equal_where_xla_calls_them_equal(data):
 
 # ---- texts that are not printed like this ------------------------------------------------------------
 
-@pytest.mark.parametrize("text", [
-    "f32 [ 2 , 3 ] { 1 , 0 }", "f32[2,3] /*c*/ {1,0}", "f32[2,3] // c\n{1,0}", "f32[2,3]{1,0:}", "f32[2,3]{1,0: L( 4 )}", "f32[002,3]",
-    "( f32[2] , /*index=1*/ s32[ ] )", "b( f32[4] )", "token [ ]", "f32[2,3]{1,0:L(1)E(0)S(0)M(0)}", "f32[<=5,?]", "f32[0]", "()",
-])
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f32 [ 2 , 3 ] { 1 , 0 }",
+        "f32[2,3] /*c*/ {1,0}",
+        "f32[2,3] // c\n{1,0}",
+        "f32[2,3]{1,0:}",
+        "f32[2,3]{1,0: L( 4 )}",
+        "f32[002,3]",
+        "( f32[2] , /*index=1*/ s32[ ] )",
+        "b( f32[4] )",
+        "token [ ]",
+        "f32[2,3]{1,0:L(1)E(0)S(0)M(0)}",
+        "f32[<=5,?]",
+        "f32[0]",
+        "()",
+    ],
+)
 def test_other_ways_to_write_are_read_alike(text):
     assert str(gl.parse_shape(text)) == str(oracle.shape(text))
 
@@ -50,8 +74,8 @@ def test_other_ways_to_write_are_read_alike(text):
 def test_damaged_text_that_is_read_is_read_alike():
     """XLA is asked only for what this library reads: other texts may end its process.
 
-    Three differences are known: padding is this library's own; XLA validates arrays inside tuples and buffers, and so finds
-    index types there that it lets stand in arrays; and its text ends at a NUL, which here may stand in a comment.
+    Three differences are known: padding is this library's own; XLA validates arrays inside tuples and buffers, and so
+    finds index types there that it lets stand in arrays; and its text ends at a NUL, which here may stand in a comment.
     """
     rng, corpus, read = random.Random(7), fuzz_readers.corpus("text"), 0
     for _ in range(4000):
@@ -78,11 +102,47 @@ def test_xla_validates_arrays_only_inside_others():
 # ---- what is refused -----------------------------------------------------------------------------------
 
 REFUSED_BY_BOTH = [
-    "f32[2,3]{}", "f32[]{}", "f32[-1]", "f32[<=-1]", "f32[< =3]", "f32[2,3]{1,0}x", "(f32[2],)", "(,)", "b((f32[2]))", "b(token[])",
-    "tuple[]", "buffer[]", "opaque_type[]", "invalid[]", "F32[2]", "f32[02,+3]", "f32[1_0]", "f32[9223372036854775808]", "f32[2,3]{1,0",
-    "f32[2", "f32[2]{0}/*", "f32[2]]", "f32[2,]", "f32[,2]", "f32[2,3]{1,0,}", "f32[2,3]{0}", "f32[2,3]{:T(2)}", "f32[2,3]{:}",
-    *(f"f32[2,3]{{1,0:{properties}}}" for properties in (
-        "E(4)E(4)", "S(1)E(4)", "SC()", "P(f32[2])", "T(8,128)(2,1)T(1)", "*(u32)#(u32)", "T((8,128))", "T(8,128),E(4)")),
+    "f32[2,3]{}",
+    "f32[]{}",
+    "f32[-1]",
+    "f32[<=-1]",
+    "f32[< =3]",
+    "f32[2,3]{1,0}x",
+    "(f32[2],)",
+    "(,)",
+    "b((f32[2]))",
+    "b(token[])",
+    "tuple[]",
+    "buffer[]",
+    "opaque_type[]",
+    "invalid[]",
+    "F32[2]",
+    "f32[02,+3]",
+    "f32[1_0]",
+    "f32[9223372036854775808]",
+    "f32[2,3]{1,0",
+    "f32[2",
+    "f32[2]{0}/*",
+    "f32[2]]",
+    "f32[2,]",
+    "f32[,2]",
+    "f32[2,3]{1,0,}",
+    "f32[2,3]{0}",
+    "f32[2,3]{:T(2)}",
+    "f32[2,3]{:}",
+    *(
+        f"f32[2,3]{{1,0:{properties}}}"
+        for properties in (
+            "E(4)E(4)",
+            "S(1)E(4)",
+            "SC()",
+            "P(f32[2])",
+            "T(8,128)(2,1)T(1)",
+            "*(u32)#(u32)",
+            "T((8,128))",
+            "T(8,128),E(4)",
+        )
+    ),
 ]
 
 
@@ -96,14 +156,38 @@ def test_what_both_refuse(text):
 
 # What XLA takes by mistake, and how it prints that.
 ONLY_XLA = {
-    "f32[2,3]{0,2}": "f32[2,3]{0,2}", "f32[2,3]{1,1}": "f32[2,3]{1,1}", "f32[2,3]{-1,0}": "f32[2,3]{-1,0}",
+    "f32[2,3]{0,2}": "f32[2,3]{0,2}",
+    "f32[2,3]{1,1}": "f32[2,3]{1,1}",
+    "f32[2,3]{-1,0}": "f32[2,3]{-1,0}",
     "f32[4294967296,4294967296]": "f32[4294967296,4294967296]{1,0}",
-    **{f"f32[2,3]{{1,0:{text}}}": f"f32[2,3]{{1,0{read and ':'}{read}}}" for text, read in {
-        "T(8,128": "T(8,128)", "T(8,": "T(8)", "E(4": "E(4)", "SC(0:1": "SC(0:1)", "#(u32": "#(u32)", "T()": "T()", "T(0)": "T(0)",
-        "T(2,*)": "T(2,*)", "E(-4)": "E(-4)", "SC(7:1)": "SC(7:1)", "SC(0:5)": "SC(0:5)", "#(s32)": "#(s32)", "S(128)": "S(-128)",
-        "S(300)": "S(44)", "S(-3)": "S(-3)", "M(-5)": "", "D(D,C)": "", "SC(0:2,1)": "SC(0:2,1)", "SC(0:)": "SC(0:)",
-        "*(f32)": "*(invalid)", "#(pred)": "#(invalid)", "S(9223372036854775808)": "",
-        "T(9223372036854775807,9223372036854775807)": "T(9223372036854775807,9223372036854775807)"}.items()},
+    **{
+        f"f32[2,3]{{1,0:{text}}}": f"f32[2,3]{{1,0{read and ':'}{read}}}"
+        for text, read in {
+            "T(8,128": "T(8,128)",
+            "T(8,": "T(8)",
+            "E(4": "E(4)",
+            "SC(0:1": "SC(0:1)",
+            "#(u32": "#(u32)",
+            "T()": "T()",
+            "T(0)": "T(0)",
+            "T(2,*)": "T(2,*)",
+            "E(-4)": "E(-4)",
+            "SC(7:1)": "SC(7:1)",
+            "SC(0:5)": "SC(0:5)",
+            "#(s32)": "#(s32)",
+            "S(128)": "S(-128)",
+            "S(300)": "S(44)",
+            "S(-3)": "S(-3)",
+            "M(-5)": "",
+            "D(D,C)": "",
+            "SC(0:2,1)": "SC(0:2,1)",
+            "SC(0:)": "SC(0:)",
+            "*(f32)": "*(invalid)",
+            "#(pred)": "#(invalid)",
+            "S(9223372036854775808)": "",
+            "T(9223372036854775807,9223372036854775807)": "T(9223372036854775807,9223372036854775807)",
+        }.items()
+    },
 }
 
 

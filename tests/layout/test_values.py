@@ -1,4 +1,5 @@
 """Layouts and shapes as values: equality, hashes, immutability, pickle and copy."""
+
 import base64
 import copy
 import dataclasses
@@ -17,13 +18,29 @@ import gpulayout as gl
 from gpulayout import Layout, Shape
 from gpulayout.layout.arguments import as_shape
 
-TEXTS = ("f32[]", "f32[2,3]{1,0}", "bf16[2,3]{0,1}", "f32[2,3]{0,1:PD(3,5)}", "f32[2,3]{0,1:PD(3,5)PV(lowest)}",
-         "f32[2,3]{0,1:PD(3,5)PV(nan)}", "c64[2,3]{0,1:PD(3,5)PV(-0-0j)}", "pred[0]{0:PD(2)PV(1)}", "f32[1,3]{1,0}",
-         "f32[1,3]{0,1}", "f32[2,3]{0,1:T(2,*,4)(2,1)L(4)#(u32)*(u16)E(32)S(1)SC(0:1)(1:1)}", "f32[<=2,3]{1,0}", "f32[?,3]{1,0}",
-         "s4[2,3]{1,0:E(4)}", "s4[2,3]{1,0}")
+TEXTS = (
+    "f32[]",
+    "f32[2,3]{1,0}",
+    "bf16[2,3]{0,1}",
+    "f32[2,3]{0,1:PD(3,5)}",
+    "f32[2,3]{0,1:PD(3,5)PV(lowest)}",
+    "f32[2,3]{0,1:PD(3,5)PV(nan)}",
+    "c64[2,3]{0,1:PD(3,5)PV(-0-0j)}",
+    "pred[0]{0:PD(2)PV(1)}",
+    "f32[1,3]{1,0}",
+    "f32[1,3]{0,1}",
+    "f32[2,3]{0,1:T(2,*,4)(2,1)L(4)#(u32)*(u16)E(32)S(1)SC(0:1)(1:1)}",
+    "f32[<=2,3]{1,0}",
+    "f32[?,3]{1,0}",
+    "s4[2,3]{1,0:E(4)}",
+    "s4[2,3]{1,0}",
+)
 ROUND_TRIPS = {
-    "pickle": lambda value: pickle.loads(pickle.dumps(value)), "old pickle": lambda value: pickle.loads(pickle.dumps(value, 2)),
-    "copy": copy.copy, "deepcopy": copy.deepcopy, "replace": dataclasses.replace,
+    "pickle": lambda value: pickle.loads(pickle.dumps(value)),
+    "old pickle": lambda value: pickle.loads(pickle.dumps(value, 2)),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "replace": dataclasses.replace,
 }
 
 
@@ -38,20 +55,25 @@ def test_equality_is_structural():
     assert gl.parse_shape("f32[2]") != gl.parse_shape("f32[2]").layout
 
 
-@pytest.mark.parametrize("first, second, options, equal", [
-    ("f32[2,3]", "f32[2,3]{0,1}", {}, False), ("f32[2,3]", "f32[2,3]{0,1}", {"ignore_layout": True}, True),
-    ("f32[2,3]", "f32[3,2]", {"ignore_layout": True, "ignore_element_type": True}, False),
-    ("f32[2,3]", "f32[2,3]{0,1}", {"minor_to_major_only": True}, False),
-    ("f32[2,3]{0,1}", "f32[2,3]{0,1:PD(3,3)}", {}, False),
-    ("f32[2,3]{0,1}", "f32[2,3]{0,1:PD(3,3)PV(1)}", {"minor_to_major_only": True}, True),
-    ("f32[2,3]", "s32[2,3]", {}, False), ("f32[2,3]", "s32[2,3]", {"ignore_element_type": True}, True),
-    ("f32[2,3]", "s32[2,3]{0,1}", {"ignore_element_type": True}, False),
-    ("f32[2,3]", "f8e5m2[2,3]", {"ignore_float_precision": True}, True),
-    ("f32[2,3]", "s32[2,3]", {"ignore_float_precision": True}, False),
-    ("s32[2,3]", "s8[2,3]", {"ignore_float_precision": True}, False),
-    ("c64[2,3]", "c128[2,3]", {"ignore_float_precision": True}, False),
-    ("f32[2,3]", "c64[2,3]", {"ignore_float_precision": True}, False),
-])
+@pytest.mark.parametrize(
+    "first, second, options, equal",
+    [
+        ("f32[2,3]", "f32[2,3]{0,1}", {}, False),
+        ("f32[2,3]", "f32[2,3]{0,1}", {"ignore_layout": True}, True),
+        ("f32[2,3]", "f32[3,2]", {"ignore_layout": True, "ignore_element_type": True}, False),
+        ("f32[2,3]", "f32[2,3]{0,1}", {"minor_to_major_only": True}, False),
+        ("f32[2,3]{0,1}", "f32[2,3]{0,1:PD(3,3)}", {}, False),
+        ("f32[2,3]{0,1}", "f32[2,3]{0,1:PD(3,3)PV(1)}", {"minor_to_major_only": True}, True),
+        ("f32[2,3]", "s32[2,3]", {}, False),
+        ("f32[2,3]", "s32[2,3]", {"ignore_element_type": True}, True),
+        ("f32[2,3]", "s32[2,3]{0,1}", {"ignore_element_type": True}, False),
+        ("f32[2,3]", "f8e5m2[2,3]", {"ignore_float_precision": True}, True),
+        ("f32[2,3]", "s32[2,3]", {"ignore_float_precision": True}, False),
+        ("s32[2,3]", "s8[2,3]", {"ignore_float_precision": True}, False),
+        ("c64[2,3]", "c128[2,3]", {"ignore_float_precision": True}, False),
+        ("f32[2,3]", "c64[2,3]", {"ignore_float_precision": True}, False),
+    ],
+)
 def test_shapes_are_equal_but_for_what_is_ignored(first, second, options, equal):
     first, second = gl.parse_shape(first), gl.parse_shape(second)
     assert gl.xla.shapes_equal(first, second, **options) == gl.xla.shapes_equal(second, first, **options) == equal
@@ -63,7 +85,7 @@ def test_shapes_are_equal_but_for_what_is_ignored(first, second, options, equal)
 def test_copies_are_equal(how, text):
     shape = gl.parse_shape(text)
     if "?" not in text:
-        shape.physical_dimensions, shape.nbytes     # values that were worked out before
+        shape.physical_dimensions, shape.nbytes  # values that were worked out before
     for value in (shape, shape.layout):
         copied = ROUND_TRIPS[how](value)
         assert copied == value and hash(copied) == hash(value) and str(copied) == str(value)
@@ -75,8 +97,12 @@ def test_a_shape_pickled_in_another_process_is_found_in_a_dictionary_here():
     """Hashes of text differ from process to process, so none may travel."""
     script = "import gpulayout as gl, pickle, sys; sys.stdout.buffer.write(pickle.dumps([*map(gl.parse_shape, sys.argv[1:])]))"
     for seed in ("1", "2"):
-        done = subprocess.run([sys.executable, "-c", script, *TEXTS], capture_output=True, check=True,
-                              env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)})
+        done = subprocess.run(
+            [sys.executable, "-c", script, *TEXTS],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
         known = {gl.parse_shape(text): text for text in TEXTS}
         layouts = {gl.parse_shape(text).layout for text in TEXTS}
         found = pickle.loads(done.stdout)
@@ -95,17 +121,29 @@ PICKLES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "data" / "pi
 @pytest.mark.parametrize("text", PICKLES)
 def test_a_pickle_of_an_earlier_version_is_read(text):
     """Pickles outlive the files that classes stand in: they name what is public, and nothing else of the package."""
-    value, pickled = eval(text.replace("gl.find_shapes", "gl.xla.find_shapes"), {"gl": gl}), base64.b64decode(PICKLES[text])
+    value, pickled = (
+        eval(text.replace("gl.find_shapes", "gl.xla.find_shapes"), {"gl": gl}),
+        base64.b64decode(PICKLES[text]),
+    )
     assert pickle.loads(pickled) == value
     for written in (pickled, pickle.dumps(value, 2), pickle.dumps(value)):
-        named = [part for _, found, _ in pickletools.genops(written) if isinstance(found, str) for part in found.split(" ")]
+        named = [
+            part for _, found, _ in pickletools.genops(written) if isinstance(found, str) for part in found.split(" ")
+        ]
         modules = {part for part in named if part.startswith("gpulayout")}
         assert modules <= {"gpulayout", "gpulayout.xla"}
 
 
-@pytest.mark.parametrize("value, field", [(Layout((0, 1)), "minor_to_major"), (Layout((0, 1)), "padding_value"),
-                                          (Shape("f32", (2, 3)), "dimensions"), (Shape("f32", (2, 3)), "layout"),
-                                          (Shape("f32", (2, 3)), "new")])
+@pytest.mark.parametrize(
+    "value, field",
+    [
+        (Layout((0, 1)), "minor_to_major"),
+        (Layout((0, 1)), "padding_value"),
+        (Shape("f32", (2, 3)), "dimensions"),
+        (Shape("f32", (2, 3)), "layout"),
+        (Shape("f32", (2, 3)), "new"),
+    ],
+)
 def test_fields_cannot_be_set_or_deleted(value, field):
     before = str(value)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -126,13 +164,15 @@ def test_repr_can_be_evaluated():
     names = {name: getattr(gl, name) for name in gl.__all__} | {"nan": float("nan")}
     for text in TEXTS:
         if text.startswith("c"):
-            continue                                # Python reads its own -0-0j as 0j
+            continue  # Python reads its own -0-0j as 0j
         shape = gl.parse_shape(text)
         assert eval(repr(shape), names) == shape
 
 
 def test_what_takes_no_part_in_equality_is_not_mistaken_for_another():
-    """Layouts that differ in their metadata prefix are equal, and still each stays what it is where layouts are kept."""
+    """Layouts that differ in their metadata prefix are equal, and still each stays what it is where layouts are
+    kept.
+    """
     like = Shape("f32", (2, 3))
     for text in ("{0,1}", "{0,1:M(8)}", "{0,1}", "{0,1:M(16)}"):
         layout = gl.parse_layout(text)

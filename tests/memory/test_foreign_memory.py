@@ -1,7 +1,9 @@
-"""Memory of other libraries, with hand-made DLPack capsules and `__cuda_array_interface__`: shared, never a copy, never against a flag.
+"""Memory of other libraries, with hand-made DLPack capsules and `__cuda_array_interface__`: shared, never a copy, never
+against a flag.
 
 The same tests run over NumPy's memory, over the imitation of CuPy, and on a GPU.
 """
+
 import gc
 import types
 
@@ -38,6 +40,7 @@ def given_up(producer):
 
 # ---- what is shared ------------------------------------------------------------------------------------------------
 
+
 def test_memory_is_read_and_written_in_place(place):
     for offer in offers(place):
         buffer, out = place.array(FLOATS), place.array(np.zeros(6, np.float32))
@@ -50,7 +53,14 @@ def test_memory_is_read_and_written_in_place(place):
 
 def test_strides_offsets_and_orders(place):
     array = place.array(np.arange(120, dtype=np.int16).reshape(5, 4, 6))
-    parts = [array, array[1:4, ::2, ::3], array[::-2, ::-1, 1::2], array.transpose(2, 0, 1), array[2:3, 1:2, 3:4], array[:, 0:0]]
+    parts = [
+        array,
+        array[1:4, ::2, ::3],
+        array[::-2, ::-1, 1::2],
+        array.transpose(2, 0, 1),
+        array[2:3, 1:2, 3:4],
+        array[:, 0:0],
+    ]
     for offer in offers(place):
         for part in parts:
             shape = gl.Shape("s16", part.shape, gl.Layout((1, 0, 2)))
@@ -69,9 +79,27 @@ def test_the_byte_offset_of_a_capsule_counts_and_missing_strides_are_c_order(pla
         assert place.host(gl.pack(producer, TARGET)).tolist() == [2, 5, 3, 6, 4, 7]
 
 
-@pytest.mark.parametrize("element_type, code", [
-    ("s8", 0), ("u64", 1), ("f16", 2), ("f64", 2), ("c64", 5), ("c128", 5), ("pred", 6), ("bf16", 4), ("f8e3m4", 7), ("f8e4m3", 8),
-    ("f8e4m3b11fnuz", 9), ("f8e4m3fn", 10), ("f8e4m3fnuz", 11), ("f8e5m2", 12), ("f8e5m2fnuz", 13), ("f8e8m0fnu", 14)])
+@pytest.mark.parametrize(
+    "element_type, code",
+    [
+        ("s8", 0),
+        ("u64", 1),
+        ("f16", 2),
+        ("f64", 2),
+        ("c64", 5),
+        ("c128", 5),
+        ("pred", 6),
+        ("bf16", 4),
+        ("f8e3m4", 7),
+        ("f8e4m3", 8),
+        ("f8e4m3b11fnuz", 9),
+        ("f8e4m3fn", 10),
+        ("f8e4m3fnuz", 11),
+        ("f8e5m2", 12),
+        ("f8e5m2fnuz", 13),
+        ("f8e8m0fnu", 14),
+    ],
+)
 def test_every_dtype_of_dlpack_that_is_an_element_type(place, element_type, code):
     shape = gl.Shape(element_type, (2, 3), gl.Layout((0, 1)))
     raw = np.arange(6 * shape.itemsize, dtype=np.uint8) % (2 if element_type == "pred" else 251)
@@ -89,7 +117,9 @@ def test_scalars_and_empty_arrays_need_no_strides_and_no_address(place):
     empty = place.array(np.zeros((0, 3), np.float32))
     padded = "f32[0,3]{0,1:PD(2,3)PV(1)}"
     nowhere = [Producer(empty, data=0), OldProducer(empty, data=0), Producer(empty, data=0, strides=None)]
-    for producer in nowhere + ([] if place.on_host else [Interface(empty, data=(0, False)), Interface(empty, strides=None)]):
+    for producer in nowhere + (
+        [] if place.on_host else [Interface(empty, data=(0, False)), Interface(empty, strides=None)]
+    ):
         assert place.host(gl.pack(producer, padded)).tolist() == [1.0] * 6
 
 
@@ -119,6 +149,7 @@ def test_the_newest_version_is_asked_for_and_a_producer_from_before_versions_is_
 
 # ---- what is refused -----------------------------------------------------------------------------------------------
 
+
 def test_read_only_memory_is_read_and_not_written(place):
     memory = place.array(FLOATS)
     frozen = [Producer(memory, flags=READ_ONLY)]
@@ -126,9 +157,12 @@ def test_read_only_memory_is_read_and_not_written(place):
         frozen.append(Interface(memory, data=(address_of(memory), True)))
     for given in frozen:
         assert place.host(gl.relayout(given, SOURCE, TARGET)).tolist() == MOVED
-        calls = [lambda: gl.relayout(memory.copy(), SOURCE, TARGET, out=given), lambda: gl.plan(SOURCE, TARGET)(memory.copy(), given),
-                 lambda: gl.pack(memory.copy().reshape(2, 3), TARGET, out=given),
-                 lambda: gl.relayout_many([(memory.copy(), SOURCE, TARGET)], out=[given])]
+        calls = [
+            lambda: gl.relayout(memory.copy(), SOURCE, TARGET, out=given),
+            lambda: gl.plan(SOURCE, TARGET)(memory.copy(), given),
+            lambda: gl.pack(memory.copy().reshape(2, 3), TARGET, out=given),
+            lambda: gl.relayout_many([(memory.copy(), SOURCE, TARGET)], out=[given]),
+        ]
         for call in calls:
             message = refused(call, "out is read-only: it cannot be written to")
             assert message.removeprefix("job 0: ") == "out is read-only: it cannot be written to"
@@ -141,36 +175,57 @@ def test_read_only_memory_is_read_and_not_written(place):
 def test_a_copy_is_refused(place):
     memory = place.array(FLOATS)
     copied = Producer(memory, flags=COPIED)
-    for role, call in (("buffer", lambda: gl.relayout(copied, SOURCE, TARGET)),
-                       ("out", lambda: gl.relayout(memory.copy(), SOURCE, TARGET, out=copied))):
-        refused(call, f"{role} (tests.support.foreign.Producer) cannot be used without a copy: its __dlpack__ made a copy")
+    for role, call in (
+        ("buffer", lambda: gl.relayout(copied, SOURCE, TARGET)),
+        ("out", lambda: gl.relayout(memory.copy(), SOURCE, TARGET, out=copied)),
+    ):
+        refused(
+            call, f"{role} (tests.support.foreign.Producer) cannot be used without a copy: its __dlpack__ made a copy"
+        )
     assert given_up(copied) and place.host(memory).tolist() == FLOATS.tolist()
 
 
 @pytest.mark.parametrize("offer", [Producer, OldProducer])
-@pytest.mark.parametrize("module, library", [("jaxlib._jax", "JAX"), ("jax", "JAX"), ("tensorflow.python", "TensorFlow")])
+@pytest.mark.parametrize(
+    "module, library", [("jaxlib._jax", "JAX"), ("jax", "JAX"), ("tensorflow.python", "TensorFlow")]
+)
 def test_arrays_of_libraries_whose_arrays_never_change_are_not_written(place, module, library, offer):
     kind = type("Array", (offer,), {"__module__": module})
     given = kind(place.array(FLOATS))
-    refused(lambda: gl.relayout(place.array(FLOATS), SOURCE, TARGET, out=given), f"out is read-only: {library} arrays never change")
+    refused(
+        lambda: gl.relayout(place.array(FLOATS), SOURCE, TARGET, out=given),
+        f"out is read-only: {library} arrays never change",
+    )
     assert given.made == 0
     assert place.host(gl.relayout(given, SOURCE, TARGET)).tolist() == MOVED
 
 
-LIES = [({"version": (2, 0)}, "its DLPack version is 2.0, and 1 is the newest that is known here"),
-        ({"ndim": -1}, "its capsule has -1 dimensions, and 64 is the limit"), ({"ndim": 65}, "its capsule has 65 dimensions"),
-        ({"shape": (-6,)}, "its shape is (-6,): a size is negative"), ({"data": 0}, "its address is 0x0"),
-        ({"code": 3}, "its DLPack dtype, code 3 with 32 bits and 1 lanes, is not one of NumPy's; a type NumPy or CuPy lacks"),
-        ({"code": 17, "bits": 4}, "code 17 with 4 bits and 1 lanes"), ({"lanes": 4}, "code 2 with 32 bits and 4 lanes"),
-        ({"lanes": 0}, "code 2 with 32 bits and 0 lanes"), ({"bits": 31}, "code 2 with 31 bits"), ({"code": 255}, "code 255 with 32 bits"),
-        ({"device_type": 8}, "its capsule holds memory of a device of DLPack type 8, unlike its __dlpack_device__")]
+LIES = [
+    ({"version": (2, 0)}, "its DLPack version is 2.0, and 1 is the newest that is known here"),
+    ({"ndim": -1}, "its capsule has -1 dimensions, and 64 is the limit"),
+    ({"ndim": 65}, "its capsule has 65 dimensions"),
+    ({"shape": (-6,)}, "its shape is (-6,): a size is negative"),
+    ({"data": 0}, "its address is 0x0"),
+    (
+        {"code": 3},
+        "its DLPack dtype, code 3 with 32 bits and 1 lanes, is not one of NumPy's; a type NumPy or CuPy lacks",
+    ),
+    ({"code": 17, "bits": 4}, "code 17 with 4 bits and 1 lanes"),
+    ({"lanes": 4}, "code 2 with 32 bits and 4 lanes"),
+    ({"lanes": 0}, "code 2 with 32 bits and 0 lanes"),
+    ({"bits": 31}, "code 2 with 31 bits"),
+    ({"code": 255}, "code 255 with 32 bits"),
+    ({"device_type": 8}, "its capsule holds memory of a device of DLPack type 8, unlike its __dlpack_device__"),
+]
 
 
 @pytest.mark.parametrize("lie, text", LIES)
 def test_capsules_that_no_array_can_have(place, lie, text):
     producer = Producer(place.array(FLOATS), **lie)
-    for role, call in (("buffer", lambda: gl.relayout(producer, SOURCE, TARGET)),
-                       ("out", lambda: gl.relayout(place.array(FLOATS), SOURCE, TARGET, out=producer))):
+    for role, call in (
+        ("buffer", lambda: gl.relayout(producer, SOURCE, TARGET)),
+        ("out", lambda: gl.relayout(place.array(FLOATS), SOURCE, TARGET, out=producer)),
+    ):
         refused(call, f"{role} (tests.support.foreign.Producer) cannot be used without a copy: ")
         refused(call, text)
     assert given_up(producer)
@@ -178,7 +233,10 @@ def test_capsules_that_no_array_can_have(place, lie, text):
 
 def test_what_is_no_capsule_or_is_used_already(place):
     used = UsedProducer(place.array(FLOATS))
-    refused(lambda: gl.relayout(used, SOURCE, TARGET), "its __dlpack__ gave a PyCapsule, not a DLPack capsule that is still to be used")
+    refused(
+        lambda: gl.relayout(used, SOURCE, TARGET),
+        "its __dlpack__ gave a PyCapsule, not a DLPack capsule that is still to be used",
+    )
     assert given_up(used)
     none = Producer(place.array(FLOATS))
     none.capsule = lambda: None
@@ -221,10 +279,15 @@ def test_devices_that_are_no_pair_of_numbers(place, device):
 
 def test_classes_are_no_arrays():
     for given in (np.ndarray, np.float32, Producer):
-        refused(lambda: gl.relayout(given, SOURCE, TARGET), f"buffer is the class {given.__name__}: it must be an array", TypeError)
+        refused(
+            lambda: gl.relayout(given, SOURCE, TARGET),
+            f"buffer is the class {given.__name__}: it must be an array",
+            TypeError,
+        )
 
 
 # ---- devices -------------------------------------------------------------------------------------------------------
+
 
 def second_device(cp):
     count = cp.cuda.runtime.getDeviceCount()
@@ -250,13 +313,15 @@ def test_memory_of_a_device_that_is_not_current_is_shared(cp, offer):
 def test_memory_on_another_device_than_it_is_said_to_be(cp):
     with second_device(cp):
         array = cp.asarray(FLOATS)
-    refused(lambda: gl.relayout(Producer(array, device=(2, 0)), SOURCE, TARGET),
-            f"it is said to be on cuda:0, and its address {address_of(array):#x} is on cuda:1")
+    refused(
+        lambda: gl.relayout(Producer(array, device=(2, 0)), SOURCE, TARGET),
+        f"it is said to be on cuda:0, and its address {address_of(array):#x} is on cuda:1",
+    )
 
 
 def test_memory_that_all_devices_share_is_used_on_the_device_it_is_said_to_be_on(cupy, monkeypatch):
     array = cupy.asarray(FLOATS)
-    for kind in (1, 3):                              # pinned and managed memory, which only a real device has
+    for kind in (1, 3):  # pinned and managed memory, which only a real device has
         shared = types.SimpleNamespace(type=kind, device=0, devicePointer=address_of(array))
         monkeypatch.setattr(cupy.cuda.runtime, "pointerGetAttributes", lambda address: shared)
         assert arrays.open_array(Producer(array, device=(13, 1)), "buffer")[1].device.id == 1
@@ -267,7 +332,10 @@ def test_memory_that_all_devices_share_is_used_on_the_device_it_is_said_to_be_on
 def test_devices_that_are_not_there(cp, number):
     producer = Producer(cp.asarray(FLOATS))
     producer.device = (2, number)
-    refused(lambda: gl.relayout(producer, SOURCE, TARGET), "buffer (tests.support.foreign.Producer) cannot be used without a copy: ")
+    refused(
+        lambda: gl.relayout(producer, SOURCE, TARGET),
+        "buffer (tests.support.foreign.Producer) cannot be used without a copy: ",
+    )
     assert producer.made == 0 and cp.cuda.runtime.getDevice() == 0
 
 
@@ -295,28 +363,50 @@ def test_a_current_stream_is_what_a_producer_is_told(cp):
 
 # ---- __cuda_array_interface__ --------------------------------------------------------------------------------------
 
-GARBAGE = [({"shape": None}, "shape is None in its __cuda_array_interface__: it must be a tuple of integers"), ({"shape": "6"}, "shape is '6' in"),
-           ({"shape": (6.0,)}, "shape is (6.0,) in"), ({"shape": 6}, "shape is 6 in"), ({"shape": {6}}, "shape is {6} in"),
-           ({"shape": (-6,)}, "its shape is (-6,): a size is negative"),
-           ({"strides": (4, 4)}, "its strides (4, 4) are not as many as its sizes (6,)"), ({"strides": ("4",)}, "strides is ('4',) in"),
-           ({"strides": ()}, "its strides () are not as many"), ({"strides": 4}, "strides is 4 in"),
-           ({"typestr": "garbage"}, "its typestr 'garbage' is not the dtype of booleans"), ({"typestr": None}, "its typestr None is not"),
-           ({"typestr": 4}, "its typestr 4 is not"), ({"typestr": "|O"}, "its typestr '|O' is not"), ({"typestr": "<V4"}, "its typestr '<V4' is not"),
-           ({"typestr": "<M8[s]"}, "is not the dtype of"), ({"typestr": "f4,f4"}, "is not the dtype of"), ({"typestr": "<U1"}, "is not the dtype of"),
-           ({"typestr": ">f4"}, "its typestr '>f4' is a big-endian dtype"), ({"data": 0}, "data is 0 in its __cuda_array_interface__: it must be"),
-           ({"data": None}, "data is None in"), ({"data": (1,)}, "data is (1,) in"), ({"data": ("x", False)}, "data is ('x',) in"),
-           ({"data": (0, False)}, "its address is 0x0"), ({"data": (-8, False)}, "its address is -0x8"), ({"data": (None, False)}, "data is (None,) in"),
-           ({"data": (2**70, False)}, "its address is 0x400000000000000000"), ({"mask": 1}, "it has a mask, which would be lost"),
-           ({"stream": 0}, "stream is 0 in its __cuda_array_interface__: the default streams are 1 and 2 there"), ({"stream": -1}, "stream is -1 in"),
-           ({"stream": "x"}, "stream is ('x',) in"), ({"stream": 1.5}, "stream is (1.5,) in")]
+GARBAGE = [
+    ({"shape": None}, "shape is None in its __cuda_array_interface__: it must be a tuple of integers"),
+    ({"shape": "6"}, "shape is '6' in"),
+    ({"shape": (6.0,)}, "shape is (6.0,) in"),
+    ({"shape": 6}, "shape is 6 in"),
+    ({"shape": {6}}, "shape is {6} in"),
+    ({"shape": (-6,)}, "its shape is (-6,): a size is negative"),
+    ({"strides": (4, 4)}, "its strides (4, 4) are not as many as its sizes (6,)"),
+    ({"strides": ("4",)}, "strides is ('4',) in"),
+    ({"strides": ()}, "its strides () are not as many"),
+    ({"strides": 4}, "strides is 4 in"),
+    ({"typestr": "garbage"}, "its typestr 'garbage' is not the dtype of booleans"),
+    ({"typestr": None}, "its typestr None is not"),
+    ({"typestr": 4}, "its typestr 4 is not"),
+    ({"typestr": "|O"}, "its typestr '|O' is not"),
+    ({"typestr": "<V4"}, "its typestr '<V4' is not"),
+    ({"typestr": "<M8[s]"}, "is not the dtype of"),
+    ({"typestr": "f4,f4"}, "is not the dtype of"),
+    ({"typestr": "<U1"}, "is not the dtype of"),
+    ({"typestr": ">f4"}, "its typestr '>f4' is a big-endian dtype"),
+    ({"data": 0}, "data is 0 in its __cuda_array_interface__: it must be"),
+    ({"data": None}, "data is None in"),
+    ({"data": (1,)}, "data is (1,) in"),
+    ({"data": ("x", False)}, "data is ('x',) in"),
+    ({"data": (0, False)}, "its address is 0x0"),
+    ({"data": (-8, False)}, "its address is -0x8"),
+    ({"data": (None, False)}, "data is (None,) in"),
+    ({"data": (2**70, False)}, "its address is 0x400000000000000000"),
+    ({"mask": 1}, "it has a mask, which would be lost"),
+    ({"stream": 0}, "stream is 0 in its __cuda_array_interface__: the default streams are 1 and 2 there"),
+    ({"stream": -1}, "stream is -1 in"),
+    ({"stream": "x"}, "stream is ('x',) in"),
+    ({"stream": 1.5}, "stream is (1.5,) in"),
+]
 
 
 @pytest.mark.parametrize("garbage, text", GARBAGE)
 def test_interfaces_that_no_array_can_have(cp, garbage, text):
     array = cp.asarray(FLOATS)
     given = Interface(array, **garbage)
-    for role, call in (("buffer", lambda: gl.relayout(given, SOURCE, TARGET)),
-                       ("out", lambda: gl.relayout(cp.asarray(FLOATS), SOURCE, TARGET, out=given))):
+    for role, call in (
+        ("buffer", lambda: gl.relayout(given, SOURCE, TARGET)),
+        ("out", lambda: gl.relayout(cp.asarray(FLOATS), SOURCE, TARGET, out=given)),
+    ):
         refused(call, f"{role} (tests.support.foreign.Interface) cannot be used without a copy: ")
         refused(call, text)
     assert cp.asnumpy(array).tolist() == FLOATS.tolist()
@@ -325,9 +415,17 @@ def test_interfaces_that_no_array_can_have(cp, garbage, text):
 def test_interfaces_that_lack_something(cp):
     array = cp.asarray(FLOATS)
     for field in ("shape", "typestr", "data"):
-        refused(lambda: gl.relayout(Interface(array, without=[field]), SOURCE, TARGET), f"its __cuda_array_interface__ lacks {field!r}")
+        refused(
+            lambda: gl.relayout(Interface(array, without=[field]), SOURCE, TARGET),
+            f"its __cuda_array_interface__ lacks {field!r}",
+        )
     assert gl.relayout(Interface(array, without=["strides", "version"]), SOURCE, TARGET).get().tolist() == MOVED
-    assert gl.relayout(Interface(array, shape=[6], strides=[np.int64(4)], data=[address_of(array), 0]), SOURCE, TARGET).get().tolist() == MOVED
+    assert (
+        gl.relayout(Interface(array, shape=[6], strides=[np.int64(4)], data=[address_of(array), 0]), SOURCE, TARGET)
+        .get()
+        .tolist()
+        == MOVED
+    )
     given = Interface(array)
     for interface in (None, [], "x"):
         given.__cuda_array_interface__ = interface
@@ -337,7 +435,9 @@ def test_interfaces_that_lack_something(cp):
 def test_the_stream_of_an_interface_is_waited_for(cp, monkeypatch):
     array, waited = cp.asarray(FLOATS), []
     synchronize = cp.cuda.runtime.streamSynchronize
-    monkeypatch.setattr(cp.cuda.runtime, "streamSynchronize", lambda stream: (waited.append(stream), synchronize(stream)))
+    monkeypatch.setattr(
+        cp.cuda.runtime, "streamSynchronize", lambda stream: (waited.append(stream), synchronize(stream))
+    )
     own = cp.cuda.Stream(non_blocking=True)
     for stream in (None, 1, 2, own.ptr):
         assert gl.relayout(Interface(array, stream=stream), SOURCE, TARGET).get().tolist() == MOVED
@@ -349,13 +449,19 @@ def test_the_stream_of_an_interface_is_waited_for(cp, monkeypatch):
 
 # ---- what CuPy has beside arrays -----------------------------------------------------------------------------------
 
+
 def test_memory_that_is_no_array_is_told_how_to_become_one(cp):
     array = cp.asarray(FLOATS)
     pointer = cp.cuda.MemoryPointer(cp.cuda.UnownedMemory(address_of(array), 24, array, 0), 0)
-    advice = "is a MemoryPointer: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__; " \
-             "cupy.ndarray(shape, dtype, pointer) is the array at a MemoryPointer"
-    for role, call in (("buffer", lambda: gl.relayout(pointer, SOURCE, TARGET)), ("array", lambda: gl.shape_of(pointer)),
-                       ("out", lambda: gl.relayout(array, SOURCE, TARGET, out=pointer))):
+    advice = (
+        "is a MemoryPointer: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__; "
+        "cupy.ndarray(shape, dtype, pointer) is the array at a MemoryPointer"
+    )
+    for role, call in (
+        ("buffer", lambda: gl.relayout(pointer, SOURCE, TARGET)),
+        ("array", lambda: gl.shape_of(pointer)),
+        ("out", lambda: gl.relayout(array, SOURCE, TARGET, out=pointer)),
+    ):
         assert refused(call, advice, TypeError) == f"{role} {advice}"
     assert gl.relayout(cp.ndarray((6,), np.float32, pointer), SOURCE, TARGET).get().tolist() == MOVED
     for given in (cp.cuda.Stream(), cp.cuda.Device(0), cp.cuda):

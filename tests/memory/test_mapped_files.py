@@ -1,4 +1,7 @@
-"""Two memory maps of one file: different addresses, the same bytes.  What overlaps in the file is refused, nothing else is."""
+"""Two memory maps of one file: different addresses, the same bytes.  What overlaps in the file is refused, nothing else
+is.
+"""
+
 import itertools
 import mmap
 import os
@@ -12,7 +15,7 @@ from gpulayout.memory import mapped_files
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
 
 SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
-BYTES = 24                               # of such a buffer
+BYTES = 24  # of such a buffer
 REFUSAL = " and out overlap in the file that both map: out must be other memory$"
 PLACES = (0, 4, 20, 24, 28, 4096, 8192 - BYTES)
 
@@ -22,16 +25,32 @@ DOORS = {
     "plan": ("f4", (6,), "f4", (6,), lambda given, out: gl.plan(SOURCE, TARGET)(given, out=out), "buffer"),
     "pack": ("f4", (2, 3), "f4", (6,), lambda given, out: gl.pack(given, TARGET, out=out), "array"),
     "unpack": ("f4", (6,), "f4", (2, 3), lambda given, out: gl.unpack(given, TARGET, out=out), "buffer"),
-    "relayout_many": ("f4", (6,), "f4", (6,), lambda given, out: gl.relayout_many([(given, SOURCE, TARGET)], out=[out]), "job 0: buffer"),
+    "relayout_many": (
+        "f4",
+        (6,),
+        "f4",
+        (6,),
+        lambda given, out: gl.relayout_many([(given, SOURCE, TARGET)], out=[out]),
+        "job 0: buffer",
+    ),
     "linearize": ("i8", (2, 3), "i8", (3,), lambda given, out: gl.linearize(given, TARGET, out=out), "index"),
     "delinearize": ("i8", (3,), "i8", (2, 3), lambda given, out: gl.delinearize(given, TARGET, out=out), "linear"),
-    "convert_linear": ("i8", (3,), "i8", (3,), lambda given, out: gl.convert_linear(given, SOURCE, TARGET, out=out), "linear"),
+    "convert_linear": (
+        "i8",
+        (3,),
+        "i8",
+        (3,),
+        lambda given, out: gl.convert_linear(given, SOURCE, TARGET, out=out),
+        "linear",
+    ),
 }
 
 
 @pytest.fixture(params=["the system's list of maps", "names"])
 def told_by(request, monkeypatch):
-    """Both ways to learn which bytes of which file an array is; without the list there are the names that `np.memmap` keeps."""
+    """Both ways to learn which bytes of which file an array is; without the list there are the names that `np.memmap`
+    keeps.
+    """
     if request.param == "names":
         monkeypatch.setattr(mapped_files, "MAPS", os.devnull)
     elif not os.path.exists(mapped_files.MAPS):
@@ -75,7 +94,11 @@ def test_other_bytes_of_the_file_and_other_files_stay_allowed(door, path, tmp_pa
     other = tmp_path / "other"
     other.write_bytes(bytes(8192))
     given = at(path, 0, given_dtype, given_shape, "r")
-    for out in (at(path, given.nbytes, out_dtype, out_shape), at(path, 8192 - 48, out_dtype, out_shape), at(other, 0, out_dtype, out_shape)):
+    for out in (
+        at(path, given.nbytes, out_dtype, out_shape),
+        at(path, 8192 - 48, out_dtype, out_shape),
+        at(other, 0, out_dtype, out_shape),
+    ):
         out[...] = 77
         expected = call(np.array(given), np.empty(out_shape, out_dtype))
         assert call(given, out) is out or door == "relayout_many"
@@ -92,16 +115,29 @@ def views(memory):
     """Arrays over the bytes that begin at 8 of a map's start: of other types, by slices, strides and turned round."""
     plain = np.asarray(memory)
     assert type(plain) is np.ndarray
-    reverse = memory[8:8 + BYTES][::-1]
-    return [memory[8:8 + BYTES], plain[8:8 + BYTES], memory.view(np.ndarray)[4:][4:][:BYTES], memory[8:8 + BYTES].reshape(2, 12).T,
-            reverse, np.lib.stride_tricks.as_strided(plain[8:], (BYTES,), (1,)), gl.view(plain[8:8 + BYTES].view("f4"), TARGET)]
+    reverse = memory[8 : 8 + BYTES][::-1]
+    return [
+        memory[8 : 8 + BYTES],
+        plain[8 : 8 + BYTES],
+        memory.view(np.ndarray)[4:][4:][:BYTES],
+        memory[8 : 8 + BYTES].reshape(2, 12).T,
+        reverse,
+        np.lib.stride_tricks.as_strided(plain[8:], (BYTES,), (1,)),
+        gl.view(plain[8 : 8 + BYTES].view("f4"), TARGET),
+    ]
 
 
 @pytest.mark.parametrize("offset", [0, 12, 4096, 4100])
 def test_views_of_maps_are_where_they_lie_in_the_file(offset, path, told_by):
     """The map of an array may begin before it in the file; the base of a view may be the memmap or a view of it."""
     for given in views(at(path, offset, "u1", (64,), "r")):
-        for where, overlaps in ((8, True), (8 + BYTES - 1, True), (8 + BYTES, False), (8 - BYTES, False), (8 - BYTES + 1, True)):
+        for where, overlaps in (
+            (8, True),
+            (8 + BYTES - 1, True),
+            (8 + BYTES, False),
+            (8 - BYTES, False),
+            (8 - BYTES + 1, True),
+        ):
             if offset + where >= 0:
                 out = at(path, offset + where, "u1", (BYTES,))
                 assert overlap_in_file(np.asarray(given), np.asarray(out)) == overlaps, (given.shape, where)
@@ -109,13 +145,26 @@ def test_views_of_maps_are_where_they_lie_in_the_file(offset, path, told_by):
 
 def test_an_output_that_is_a_view_is_refused_too(path, told_by):
     given, whole = at(path, 8, mode="r"), at(path, 0, "u1", (64,))
-    for out in [*views(whole)[:3], np.asarray(whole)[4:][4:][:BYTES], np.lib.stride_tricks.as_strided(whole[8:], (BYTES,), (1,))]:
+    for out in [
+        *views(whole)[:3],
+        np.asarray(whole)[4:][4:][:BYTES],
+        np.lib.stride_tricks.as_strided(whole[8:], (BYTES,), (1,)),
+    ]:
         with pytest.raises(BufferError, match=f"^buffer{REFUSAL}"):
             gl.relayout(given, SOURCE, TARGET, out=out.view("f4"))
 
 
-@pytest.mark.parametrize("read, write, refused", [("r", "r+", True), ("r+", "r+", True), ("c", "r+", True), ("r", "c", False),
-                                                  ("r+", "c", False), ("c", "c", False)])
+@pytest.mark.parametrize(
+    "read, write, refused",
+    [
+        ("r", "r+", True),
+        ("r+", "r+", True),
+        ("c", "r+", True),
+        ("r", "c", False),
+        ("r+", "c", False),
+        ("c", "c", False),
+    ],
+)
 def test_copy_on_write_maps(read, write, refused, path, told_by):
     """What is written to one stays private; what is read from one comes from the file until its page was written."""
     at(path, 0)[:] = range(6)
@@ -155,7 +204,12 @@ def test_maps_without_a_name_are_known_from_the_systems_list(listed):
         file.flush()
         memmap = np.memmap(file, "f4", "r+", shape=(6,))
         bare = mmap.mmap(file.fileno(), 0)
-        arrays = [memmap, np.frombuffer(bare, "f4", 6), np.frombuffer(memoryview(bare), "f4", 6), np.ndarray((6,), "f4", bare)]
+        arrays = [
+            memmap,
+            np.frombuffer(bare, "f4", 6),
+            np.frombuffer(memoryview(bare), "f4", 6),
+            np.ndarray((6,), "f4", bare),
+        ]
         for given, out in itertools.permutations(arrays, 2):
             if not np.may_share_memory(given, out):
                 with pytest.raises(BufferError, match=f"^buffer{REFUSAL}"):
@@ -166,22 +220,34 @@ def test_maps_without_a_name_are_known_from_the_systems_list(listed):
 def test_a_map_that_was_resized_and_moved_is_found_again(path, listed):
     with open(path, "r+b") as file:
         bare = mmap.mmap(file.fileno(), 4096)
-    barrier = mmap.mmap(-1, 1 << 22)                     # takes the room below, so that growing has to move the map
+    barrier = mmap.mmap(-1, 1 << 22)  # takes the room below, so that growing has to move the map
     out = np.asarray(at(path, 0))
-    assert overlap_in_file(np.frombuffer(bare, "f4", 6), out) and not overlap_in_file(np.frombuffer(bare, "f4", 6, 24), out)
+    assert overlap_in_file(np.frombuffer(bare, "f4", 6), out) and not overlap_in_file(
+        np.frombuffer(bare, "f4", 6, 24), out
+    )
     bare.resize(1 << 23)
-    assert overlap_in_file(np.frombuffer(bare, "f4", 6), out) and not overlap_in_file(np.frombuffer(bare, "f4", 6, 24), out)
+    assert overlap_in_file(np.frombuffer(bare, "f4", 6), out) and not overlap_in_file(
+        np.frombuffer(bare, "f4", 6, 24), out
+    )
     barrier.close()
 
 
 def test_the_systems_list_is_read_line_by_line(tmp_path, monkeypatch):
     """Maps of one file that meet in memory are one entry; an entry of inode 0 is no file's."""
-    (tmp_path / "maps").write_bytes(b"1000-3000 r--s 00005000 fd:01 77 /data with spaces\n3000-4000 rw-p 00000000 00:00 0 \n"
-                                    b"7f0000000000-7f0000001000 rw-p 00001000 00:2a 77 /other (deleted)\n")
+    (tmp_path / "maps").write_bytes(
+        b"1000-3000 r--s 00005000 fd:01 77 /data with spaces\n3000-4000 rw-p 00000000 00:00 0 \n"
+        b"7f0000000000-7f0000001000 rw-p 00001000 00:2a 77 /other (deleted)\n"
+    )
     monkeypatch.setattr(mapped_files, "MAPS", tmp_path / "maps")
-    listed = {start: mapped_files._listed(start) for start in (0xfff, 0x1000, 0x2000, 0x3000, 0x4000, 0x7f0000000000)}
-    assert listed == {0xfff: None, 0x1000: (0x1000, 0x5000, (b"fd:01", b"77"), True), 0x2000: (0x2000, 0x6000, (b"fd:01", b"77"), True),
-                      0x3000: None, 0x4000: None, 0x7f0000000000: (0x7f0000000000, 0x1000, (b"00:2a", b"77"), False)}
+    listed = {start: mapped_files._listed(start) for start in (0xFFF, 0x1000, 0x2000, 0x3000, 0x4000, 0x7F0000000000)}
+    assert listed == {
+        0xFFF: None,
+        0x1000: (0x1000, 0x5000, (b"fd:01", b"77"), True),
+        0x2000: (0x2000, 0x6000, (b"fd:01", b"77"), True),
+        0x3000: None,
+        0x4000: None,
+        0x7F0000000000: (0x7F0000000000, 0x1000, (b"00:2a", b"77"), False),
+    }
 
 
 def test_a_map_is_looked_up_once(path, monkeypatch, listed):
@@ -197,7 +263,11 @@ def test_a_map_is_looked_up_once(path, monkeypatch, listed):
 
 def test_memory_of_no_file_overlaps_with_nothing(path, told_by):
     bare = [np.frombuffer(mmap.mmap(-1, 4096), "f4") for _ in range(2)]
-    private = np.frombuffer(mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), "f4") if hasattr(mmap, "MAP_PRIVATE") else bare[0]
+    private = (
+        np.frombuffer(mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), "f4")
+        if hasattr(mmap, "MAP_PRIVATE")
+        else bare[0]
+    )
     everything = [*bare, private, np.zeros(6, "f4"), np.zeros((2, 6), "f4")[0], np.asarray(at(path, 0))]
     assert not any(overlap_in_file(given, out) for given, out in itertools.permutations(everything, 2))
 
@@ -209,14 +279,32 @@ def test_empty_arrays_overlap_with_nothing(path, told_by):
 
 # ---- many jobs -----------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("given, outs, message", [
-    ([0, 24], [48, 16], "^job 1: buffer and out overlap in the file that both map: out must be other memory$"),
-    ([0, 24], [72, 4], "^job 1: buffer and out overlap in the file"),
-    ([0, 24], [48, 0], "^buffer of job 0 and out of job 1 overlap in the file that both map: out of job 1 must be other memory$"),
-    ([0, 24], [28, 96], "^buffer of job 1 and out of job 0 overlap in the file that both map: out of job 0 must be other memory$"),
-    ([0, 24], [48, 68], "^out of job [01] and out of job [01] overlap in the file that both map: out of job [01] must be other memory$"),
-    ([0, 0], [48, 72], None), ([0, 12], [36, 4096], None), ([0, 24], [None, 68], None),
-])
+
+@pytest.mark.parametrize(
+    "given, outs, message",
+    [
+        ([0, 24], [48, 16], "^job 1: buffer and out overlap in the file that both map: out must be other memory$"),
+        ([0, 24], [72, 4], "^job 1: buffer and out overlap in the file"),
+        (
+            [0, 24],
+            [48, 0],
+            "^buffer of job 0 and out of job 1 overlap in the file that both map: out of job 1 must be other memory$",
+        ),
+        (
+            [0, 24],
+            [28, 96],
+            "^buffer of job 1 and out of job 0 overlap in the file that both map: out of job 0 must be other memory$",
+        ),
+        (
+            [0, 24],
+            [48, 68],
+            "^out of job [01] and out of job [01] overlap in the file that both map: out of job [01] must be other memory$",
+        ),
+        ([0, 0], [48, 72], None),
+        ([0, 12], [36, 4096], None),
+        ([0, 24], [None, 68], None),
+    ],
+)
 def test_overlap_between_jobs_of_a_list_is_found(given, outs, message, path, told_by):
     jobs = [(at(path, offset, mode="r"), SOURCE, TARGET) for offset in given]
     out = [None if offset is None else at(path, offset) for offset in outs]
@@ -237,17 +325,31 @@ def test_private_outputs_of_a_list_may_be_the_same_bytes_of_a_file(path, told_by
 def test_each_file_is_looked_at_for_itself(path, tmp_path, told_by):
     other = tmp_path / "other"
     other.write_bytes(bytes(8192))
-    arrays = [np.asarray(at(path, 0)), np.asarray(at(other, 0)), np.zeros(6), np.asarray(at(path, 24)), np.asarray(at(other, 8))]
+    arrays = [
+        np.asarray(at(path, 0)),
+        np.asarray(at(other, 0)),
+        np.zeros(6),
+        np.asarray(at(path, 24)),
+        np.asarray(at(other, 8)),
+    ]
     assert [(numbers, low, high) for numbers, low, high in by_file(arrays, 3)] == [
-        ([0, 3], [0, 24], [24, 48]), ([1, 4], [0, 8], [24, 32])]
+        ([0, 3], [0, 24], [24, 48]),
+        ([1, 4], [0, 8], [24, 32]),
+    ]
     assert by_file(arrays, 5) == [] == by_file(arrays[:1], 0)
 
 
 # ---- what it costs -------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("given, out", [
-    (np.zeros(6, "f4"), np.zeros(6, "f4")), (np.zeros((2, 6), "f4")[0], np.zeros((2, 6), "f4")[1]),
-    (np.zeros((2, 6), "f4")[0], np.zeros(12, "f4")[6:])])
+
+@pytest.mark.parametrize(
+    "given, out",
+    [
+        (np.zeros(6, "f4"), np.zeros(6, "f4")),
+        (np.zeros((2, 6), "f4")[0], np.zeros((2, 6), "f4")[1]),
+        (np.zeros((2, 6), "f4")[0], np.zeros(12, "f4")[6:]),
+    ],
+)
 def test_plain_arrays_are_never_looked_up(given, out, monkeypatch):
     monkeypatch.setattr("gpulayout.api.arrays.overlap_in_file", None)
     monkeypatch.setattr(mapped_files, "_map", None)

@@ -3,6 +3,7 @@
 Shapes have ranks 0 to 4 and sizes from {0, 1, 2, 3, 5}.  Element types, widths of the padding, pad values and address
 phases change from case to case by a fixed pattern, so that all of them meet all orders.
 """
+
 import itertools
 
 import numpy as np
@@ -15,15 +16,21 @@ from tests.support.executors import guarded, guards_intact, source_buffer
 
 SIZES = (0, 1, 2, 3, 5)
 TYPES = {1: "u8", 2: "u16", 4: "f32", 8: "f64", 16: "c128"}
-PADS = {1: (None, PaddingValue.ZERO, PaddingValue.ONE, PaddingValue.HIGHEST, 77),
-        2: (PaddingValue.LOWEST, PaddingValue.HIGHEST, 513), 4: (PaddingValue.LOWEST, PaddingValue.UNKNOWN, 2.5, -0.0),
-        8: (PaddingValue.HIGHEST, float("nan"), PaddingValue.ONE), 16: (PaddingValue.ONE, 1 - 2j)}
-EXTRAS = ((0, 1, 0, 2), (1, 0, 3, 0), (2, 1, 1, 1))            # how much wider than its size each dimension is
+PADS = {
+    1: (None, PaddingValue.ZERO, PaddingValue.ONE, PaddingValue.HIGHEST, 77),
+    2: (PaddingValue.LOWEST, PaddingValue.HIGHEST, 513),
+    4: (PaddingValue.LOWEST, PaddingValue.UNKNOWN, 2.5, -0.0),
+    8: (PaddingValue.HIGHEST, float("nan"), PaddingValue.ONE),
+    16: (PaddingValue.ONE, 1 - 2j),
+}
+EXTRAS = ((0, 1, 0, 2), (1, 0, 3, 0), (2, 1, 1, 1))  # how much wider than its size each dimension is
 
 
 # (rank, first sizes): rank 4 is one test per first size, so that none takes long.
 PARTS = [(rank, SIZES) for rank in range(4)] + [(4, (size,)) for size in SIZES]
-by_part = pytest.mark.parametrize("part", PARTS, ids=lambda part: f"rank{part[0]}" + (f"-{part[1][0]}xxx" if part[0] == 4 else ""))
+by_part = pytest.mark.parametrize(
+    "part", PARTS, ids=lambda part: f"rank{part[0]}" + (f"-{part[1][0]}xxx" if part[0] == 4 else "")
+)
 by_padding = pytest.mark.parametrize("padded", (False, True), ids=("dense", "padded"))
 
 
@@ -46,8 +53,13 @@ def logical_array(shape):
 
 
 def expected_buffer(shape):
-    return reference.buffer_bytes(shape.dimensions, shape.layout.minor_to_major, shape.layout.padded_dimensions,
-                                  shape.itemsize, shape.padding_bytes)
+    return reference.buffer_bytes(
+        shape.dimensions,
+        shape.layout.minor_to_major,
+        shape.layout.padded_dimensions,
+        shape.itemsize,
+        shape.padding_bytes,
+    )
 
 
 def phase_of(number, itemsize):
@@ -76,11 +88,18 @@ def test_relayout_turns_one_reference_buffer_into_the_other(executor, part, padd
     rank = part[0]
     orders = list(itertools.permutations(range(rank)))
     for (number, source), (_, other) in zip(cases(part, padded), cases(part, not padded or rank % 2 == 0)):
-        order = orders[(number * 7 + number // len(orders)) % len(orders)]     # another order for the target
-        target = gl.Shape(source.element_type, source.dimensions, gl.Layout(
-            order, padded_dimensions=other.layout.padded_dimensions, padding_value=source.layout.padding_value))
+        order = orders[(number * 7 + number // len(orders)) % len(orders)]  # another order for the target
+        target = gl.Shape(
+            source.element_type,
+            source.dimensions,
+            gl.Layout(
+                order, padded_dimensions=other.layout.padded_dimensions, padding_value=source.layout.padding_value
+            ),
+        )
         phase = phase_of(number, source.itemsize)
-        buffer = source_buffer(executor, np.frombuffer(expected_buffer(source), source.dtype), phase_of(number // 5, source.itemsize))
+        buffer = source_buffer(
+            executor, np.frombuffer(expected_buffer(source), source.dtype), phase_of(number // 5, source.itemsize)
+        )
         out, memory = guarded(executor, source.dtype, target.buffer_size, phase)
         gl.relayout(buffer, source, target, out=out)
         assert executor.host(out).tobytes() == expected_buffer(target), (source, target)
@@ -92,7 +111,10 @@ def test_relayout_between_all_pairs_of_orders(executor):
         for source_order, target_order in itertools.product(itertools.permutations(range(len(dimensions))), repeat=2):
             source, target = (gl.Shape("s32", dimensions, gl.Layout(order)) for order in (source_order, target_order))
             buffer = executor.array(np.frombuffer(expected_buffer(source), np.int32))
-            assert executor.host(gl.relayout(buffer, source, target)).tobytes() == expected_buffer(target), (source, target)
+            assert executor.host(gl.relayout(buffer, source, target)).tobytes() == expected_buffer(target), (
+                source,
+                target,
+            )
 
 
 @pytest.mark.parametrize("element_type", [t for t in gl.ElementType])

@@ -1,4 +1,5 @@
 """linearize, delinearize and convert_linear against the reference, on every executor."""
+
 import itertools
 
 import numpy as np
@@ -17,7 +18,14 @@ shared_fixture = settings(max_examples=150, suppress_health_check=[HealthCheck.f
 
 def small_shapes():
     """Every order of every shape up to rank 3 and of some of rank 4, dense and padded."""
-    sizes = [(), (5,), (1,), *itertools.product((1, 2, 3), repeat=2), *itertools.product((1, 2, 3), repeat=3), (2, 3, 5, 2)]
+    sizes = [
+        (),
+        (5,),
+        (1,),
+        *itertools.product((1, 2, 3), repeat=2),
+        *itertools.product((1, 2, 3), repeat=3),
+        (2, 3, 5, 2),
+    ]
     for dimensions in sizes:
         for order in itertools.permutations(range(len(dimensions))):
             for widths in (None, tuple(size + dim % 2 + 1 for dim, size in enumerate(dimensions))):
@@ -32,7 +40,7 @@ def all_indices(shape):
 def places(shape):
     """The linear index of every element, row-major."""
     numbers = reference.numbers_by_numpy(shape.dimensions, shape.layout.minor_to_major, shape.layout.padded_dimensions)
-    return np.argsort(numbers, kind="stable")[shape.buffer_size - shape.element_count:]
+    return np.argsort(numbers, kind="stable")[shape.buffer_size - shape.element_count :]
 
 
 def test_linearize_and_delinearize_are_the_reference_and_inverses(executor):
@@ -56,7 +64,9 @@ def test_single_indices_are_plain_ints():
 
 def test_padding_is_marked_everywhere_and_only_there(executor):
     for shape in small_shapes():
-        numbers = reference.numbers_by_numpy(shape.dimensions, shape.layout.minor_to_major, shape.layout.padded_dimensions)
+        numbers = reference.numbers_by_numpy(
+            shape.dimensions, shape.layout.minor_to_major, shape.layout.padded_dimensions
+        )
         marked = executor.host(gl.delinearize(executor.array(np.arange(shape.buffer_size)), shape, padding="mark"))
         for place, number in enumerate(numbers):
             expected = all_indices(shape)[:, number].tolist() if number >= 0 else [-1] * shape.rank
@@ -96,7 +106,9 @@ def test_any_integer_dtype_is_taken(executor, dtype):
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_wrap_and_clip_bring_every_coordinate_inside(executor, dtype):
     limits = np.iinfo(dtype)
-    values = sorted({limits.min, limits.max, 0, 1, 2, 3, 4, 5, 7, limits.max - 1, *((-1, -2, -3, -4, -7) if limits.min else ())})
+    values = sorted(
+        {limits.min, limits.max, 0, 1, 2, 3, 4, 5, 7, limits.max - 1, *((-1, -2, -3, -4, -7) if limits.min else ())}
+    )
     shape = gl.Shape("f32", (5, 3), gl.Layout((0, 1)))
     index = executor.array(np.array([values, values[::-1]], dtype))
     pairs = list(zip(values, values[::-1]))
@@ -154,7 +166,9 @@ def test_results_go_into_out_of_any_integer_dtype(executor, dtype):
     assert executor.host(row_major).tolist() == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("text, dtype, last", [("u8[1,256]", "uint8", 255), ("u8[256,1]{0,1}", "uint8", 255), ("u8[1,128,1]", "int8", 127)])
+@pytest.mark.parametrize(
+    "text, dtype, last", [("u8[1,256]", "uint8", 255), ("u8[256,1]{0,1}", "uint8", 255), ("u8[1,128,1]", "int8", 127)]
+)
 def test_a_dtype_that_holds_every_place_need_not_hold_the_extents(executor, text, dtype, last):
     shape = gl.parse_shape(text)
     index = np.array([[0] * 2 if size == 1 else [0, last] for size in shape.dimensions])
@@ -173,7 +187,9 @@ def test_many_indices_cross_every_block_boundary(executor):
 
 
 # Shapes past 2^31 and 2^32 places: index conversion allocates nothing of that size.
-@pytest.mark.parametrize("dimensions", [(2**31 - 1,), (2**31,), (2**31 + 1,), (3, 2**31), (2**20, 2**20, 2**10), (131077, 65539)])
+@pytest.mark.parametrize(
+    "dimensions", [(2**31 - 1,), (2**31,), (2**31 + 1,), (3, 2**31), (2**20, 2**20, 2**10), (131077, 65539)]
+)
 def test_huge_shapes_convert_exactly(executor, dimensions):
     for order in itertools.permutations(range(len(dimensions))):
         shape = gl.Shape("u8", dimensions, gl.Layout(order))
@@ -191,37 +207,81 @@ def test_huge_shapes_convert_exactly(executor, dimensions):
 # ---- what cannot be converted; every message in full -----------------------------------------------------
 
 RAISING = [
-    (lambda a: gl.linearize((2, 0), PADDED), "index (2, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate 2 of dimension 0 is not in 0..1"),
-    (lambda a: gl.linearize((0, -1), PADDED), "index (0, -1) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate -1 of dimension 1 is not in 0..2"),
+    (
+        lambda a: gl.linearize((2, 0), PADDED),
+        "index (2, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate 2 of dimension 0 is not in 0..1",
+    ),
+    (
+        lambda a: gl.linearize((0, -1), PADDED),
+        "index (0, -1) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate -1 of dimension 1 is not in 0..2",
+    ),
     (lambda a: gl.linearize((0,), PADDED), "index has 1 coordinate, but f32[2,3]{0,1:PD(3,5)} has 2 dimensions"),
-    (lambda a: gl.linearize(a([[0, 1, 0], [0, 3, 9]]), PADDED),
-     "index (1, 3) at position 1 is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate 3 of dimension 1 is not in 0..2"),
-    (lambda a: gl.linearize(a([[[0, 1], [-5, 0]], [[0, 1], [0, 0]]]), PADDED),
-     "index (-5, 0) at position (1, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate -5 of dimension 0 is not in 0..1"),
-    (lambda a: gl.linearize(a([[0], [0], [0]]), PADDED),
-     "index has shape (3, 1), but f32[2,3]{0,1:PD(3,5)} has 2 dimensions: the first axis must be 2 (points in rows go in as index.T)"),
-    (lambda a: gl.linearize((a([0, 1]), a([0, 1, 2])), PADDED),
-     "index arrays of shapes (2,), (3,) do not broadcast for f32[2,3]{0,1:PD(3,5)}"),
-    (lambda a: gl.linearize(a([[1], [2]]), "f32[2,0]"), "index (1, 2) at position 0 is out of bounds for f32[2,0]{1,0}: "
-     "coordinate 2 of dimension 1 is impossible, the dimension is empty"),
-    (lambda a: gl.linearize(a([[1], [2]]), "f32[2,0]", mode="wrap"),
-     "index cannot be brought into f32[2,0]{1,0} with mode 'wrap': it has no elements"),
-    (lambda a: gl.linearize((1, 2), "f32[2,0]", mode="clip"), "index (1, 2) is out of bounds for f32[2,0]{1,0}: "
-     "coordinate 2 of dimension 1 is impossible, the dimension is empty"),
-    (lambda a: gl.delinearize(15, PADDED), "linear index 15 is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places"),
-    (lambda a: gl.delinearize(-1, PADDED), "linear index -1 is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places"),
-    (lambda a: gl.delinearize(5, PADDED), "linear index 5 is padding of f32[2,3]{0,1:PD(3,5)}: coordinate 2 of dimension 0 is past the size 2"),
-    (lambda a: gl.delinearize(a([0, 1, 9]), PADDED),
-     "linear index 9 at position 2 is padding of f32[2,3]{0,1:PD(3,5)}: coordinate 3 of dimension 1 is past the size 3"),
-    (lambda a: gl.delinearize(a([0, 15]), PADDED, padding="mark"),
-     "linear index 15 at position 1 is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places"),
-    (lambda a: gl.delinearize(a([[-7]]), PADDED),
-     "linear index -7 at position (0, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places"),
-    (lambda a: gl.convert_linear(a([0, 2]), PADDED, "f32[2,3]"),
-     "linear index 2 at position 1 is padding of f32[2,3]{0,1:PD(3,5)}: coordinate 2 of dimension 0 is past the size 2"),
-    (lambda a: gl.delinearize(a([9, 1]), "u8[0]{0:PD(4)}"), "linear index 9 at position 0 is out of bounds for u8[0]{0:PD(4)}: its buffer has 4 places"),
-    (lambda a: gl.convert_linear(99, PADDED, "f32[2,3]"),
-     "linear index 99 is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places"),
+    (
+        lambda a: gl.linearize(a([[0, 1, 0], [0, 3, 9]]), PADDED),
+        "index (1, 3) at position 1 is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate 3 of dimension 1 is not in 0..2",
+    ),
+    (
+        lambda a: gl.linearize(a([[[0, 1], [-5, 0]], [[0, 1], [0, 0]]]), PADDED),
+        "index (-5, 0) at position (1, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate -5 of dimension 0 is not in 0..1",
+    ),
+    (
+        lambda a: gl.linearize(a([[0], [0], [0]]), PADDED),
+        "index has shape (3, 1), but f32[2,3]{0,1:PD(3,5)} has 2 dimensions: the first axis must be 2 (points in rows go in as index.T)",
+    ),
+    (
+        lambda a: gl.linearize((a([0, 1]), a([0, 1, 2])), PADDED),
+        "index arrays of shapes (2,), (3,) do not broadcast for f32[2,3]{0,1:PD(3,5)}",
+    ),
+    (
+        lambda a: gl.linearize(a([[1], [2]]), "f32[2,0]"),
+        "index (1, 2) at position 0 is out of bounds for f32[2,0]{1,0}: "
+        "coordinate 2 of dimension 1 is impossible, the dimension is empty",
+    ),
+    (
+        lambda a: gl.linearize(a([[1], [2]]), "f32[2,0]", mode="wrap"),
+        "index cannot be brought into f32[2,0]{1,0} with mode 'wrap': it has no elements",
+    ),
+    (
+        lambda a: gl.linearize((1, 2), "f32[2,0]", mode="clip"),
+        "index (1, 2) is out of bounds for f32[2,0]{1,0}: "
+        "coordinate 2 of dimension 1 is impossible, the dimension is empty",
+    ),
+    (
+        lambda a: gl.delinearize(15, PADDED),
+        "linear index 15 is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places",
+    ),
+    (
+        lambda a: gl.delinearize(-1, PADDED),
+        "linear index -1 is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places",
+    ),
+    (
+        lambda a: gl.delinearize(5, PADDED),
+        "linear index 5 is padding of f32[2,3]{0,1:PD(3,5)}: coordinate 2 of dimension 0 is past the size 2",
+    ),
+    (
+        lambda a: gl.delinearize(a([0, 1, 9]), PADDED),
+        "linear index 9 at position 2 is padding of f32[2,3]{0,1:PD(3,5)}: coordinate 3 of dimension 1 is past the size 3",
+    ),
+    (
+        lambda a: gl.delinearize(a([0, 15]), PADDED, padding="mark"),
+        "linear index 15 at position 1 is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places",
+    ),
+    (
+        lambda a: gl.delinearize(a([[-7]]), PADDED),
+        "linear index -7 at position (0, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places",
+    ),
+    (
+        lambda a: gl.convert_linear(a([0, 2]), PADDED, "f32[2,3]"),
+        "linear index 2 at position 1 is padding of f32[2,3]{0,1:PD(3,5)}: coordinate 2 of dimension 0 is past the size 2",
+    ),
+    (
+        lambda a: gl.delinearize(a([9, 1]), "u8[0]{0:PD(4)}"),
+        "linear index 9 at position 0 is out of bounds for u8[0]{0:PD(4)}: its buffer has 4 places",
+    ),
+    (
+        lambda a: gl.convert_linear(99, PADDED, "f32[2,3]"),
+        "linear index 99 is out of bounds for f32[2,3]{0,1:PD(3,5)}: its buffer has 15 places",
+    ),
 ]
 
 
@@ -254,26 +314,67 @@ def test_nothing_is_written_when_an_index_is_bad(executor):
 
 
 WRONG = [
-    (lambda a: gl.linearize(a(np.zeros((2, 3))), PADDED), TypeError, "index has dtype float64: indices must be integers"),
-    (lambda a: gl.linearize(a(np.zeros((2, 3), bool)), PADDED), TypeError, "index has dtype bool: indices must be integers"),
-    (lambda a: gl.delinearize(a(np.zeros(3, np.float32)), PADDED), TypeError, "linear has dtype float32: indices must be integers"),
-    (lambda a: gl.linearize((a(np.zeros(3)), 1), PADDED), TypeError, "index[0] has dtype float64: indices must be integers"),
-    (lambda a: gl.linearize((1, 2), PADDED, mode="ignore"), ValueError, "mode 'ignore' is not one of 'raise', 'wrap', 'clip'"),
+    (
+        lambda a: gl.linearize(a(np.zeros((2, 3))), PADDED),
+        TypeError,
+        "index has dtype float64: indices must be integers",
+    ),
+    (
+        lambda a: gl.linearize(a(np.zeros((2, 3), bool)), PADDED),
+        TypeError,
+        "index has dtype bool: indices must be integers",
+    ),
+    (
+        lambda a: gl.delinearize(a(np.zeros(3, np.float32)), PADDED),
+        TypeError,
+        "linear has dtype float32: indices must be integers",
+    ),
+    (
+        lambda a: gl.linearize((a(np.zeros(3)), 1), PADDED),
+        TypeError,
+        "index[0] has dtype float64: indices must be integers",
+    ),
+    (
+        lambda a: gl.linearize((1, 2), PADDED, mode="ignore"),
+        ValueError,
+        "mode 'ignore' is not one of 'raise', 'wrap', 'clip'",
+    ),
     (lambda a: gl.delinearize(1, PADDED, padding="keep"), ValueError, "padding 'keep' is not one of 'raise', 'mark'"),
-    (lambda a: gl.delinearize(a(np.zeros(3, int)), PADDED, out=a(np.zeros((2, 2), int))), BufferError,
-     "out has shape (2, 2), but the result has shape (2, 3)"),
-    (lambda a: gl.delinearize(a(np.zeros(3, int)), PADDED, out=a(np.zeros((2, 3)))), TypeError,
-     "out has dtype float64: linear and logical indices are native integers"),
-    (lambda a: gl.delinearize(a(np.zeros(3, int)), PADDED, padding="mark", out=a(np.zeros((2, 3), np.uint64))), TypeError,
-     "out has dtype uint64, which cannot hold -1, the mark of padding"),
-    (lambda a: gl.linearize(a(np.zeros((1, 2), int)), "u8[300]", out=a(np.zeros(2, np.uint8))), TypeError,
-     "out has dtype uint8, which cannot hold 299"),
-    (lambda a: gl.linearize(a(np.zeros((2, 3), int)), PADDED, out=a(np.zeros((3, 2), int))[:, 0]), BufferError,
-     "out with strides (16,) is not C-contiguous"),
-    (lambda a: gl.convert_linear(a(np.zeros(3, int)), PADDED, "f32[3,2]"), gl.LayoutError,
-     "target f32[3,2]{1,0} is not the same logical array as source f32[2,3]{0,1:PD(3,5)}: dimension 0 is 3, not 2"),
-    (lambda a: gl.linearize("abc", PADDED), TypeError,
-     "index is a str: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__"),
+    (
+        lambda a: gl.delinearize(a(np.zeros(3, int)), PADDED, out=a(np.zeros((2, 2), int))),
+        BufferError,
+        "out has shape (2, 2), but the result has shape (2, 3)",
+    ),
+    (
+        lambda a: gl.delinearize(a(np.zeros(3, int)), PADDED, out=a(np.zeros((2, 3)))),
+        TypeError,
+        "out has dtype float64: linear and logical indices are native integers",
+    ),
+    (
+        lambda a: gl.delinearize(a(np.zeros(3, int)), PADDED, padding="mark", out=a(np.zeros((2, 3), np.uint64))),
+        TypeError,
+        "out has dtype uint64, which cannot hold -1, the mark of padding",
+    ),
+    (
+        lambda a: gl.linearize(a(np.zeros((1, 2), int)), "u8[300]", out=a(np.zeros(2, np.uint8))),
+        TypeError,
+        "out has dtype uint8, which cannot hold 299",
+    ),
+    (
+        lambda a: gl.linearize(a(np.zeros((2, 3), int)), PADDED, out=a(np.zeros((3, 2), int))[:, 0]),
+        BufferError,
+        "out with strides (16,) is not C-contiguous",
+    ),
+    (
+        lambda a: gl.convert_linear(a(np.zeros(3, int)), PADDED, "f32[3,2]"),
+        gl.LayoutError,
+        "target f32[3,2]{1,0} is not the same logical array as source f32[2,3]{0,1:PD(3,5)}: dimension 0 is 3, not 2",
+    ),
+    (
+        lambda a: gl.linearize("abc", PADDED),
+        TypeError,
+        "index is a str: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__",
+    ),
 ]
 
 
@@ -292,7 +393,7 @@ def test_overlapping_index_arrays_are_refused(executor):
 
 
 @shared_fixture
-@given(st.integers(-2**63, 2**64 - 1))
+@given(st.integers(-(2**63), 2**64 - 1))
 def test_any_64_bit_number_is_refused_or_right(executor, value):
     dtype = np.int64 if value < 2**63 else np.uint64
     given_value = executor.array(np.array([value], dtype))
@@ -316,8 +417,10 @@ def test_an_unsigned_operand_past_2_63_is_named_as_it_is(executor):
     small = executor.array(np.array([0, 2], np.int8))
     with pytest.raises(IndexError) as caught:
         gl.linearize((huge, small), "f32[3,3]", out=executor.array(np.zeros(2, np.int64)))
-    assert str(caught.value) == ("index (9223372036854775813, 2) at position 1 is out of bounds for f32[3,3]{1,0}: "
-                                 "coordinate 9223372036854775813 of dimension 0 is not in 0..2")
+    assert str(caught.value) == (
+        "index (9223372036854775813, 2) at position 1 is out of bounds for f32[3,3]{1,0}: "
+        "coordinate 9223372036854775813 of dimension 0 is not in 0..2"
+    )
 
 
 def test_no_index_is_bad_where_there_are_none(executor):
@@ -333,8 +436,21 @@ def test_operands_without_dimensions_work(executor):
         assert gl.linearize(([0, 1], 1), "f32[2,3]").tolist() == [1, 4]
 
 
-@pytest.mark.parametrize("index", [(True, 1), (1, False), [True, False], (True, [1]), (0.5, 1), (1, 2.0), ("1", 0), (None, [1]),
-                                   (np.float32(1), 0), (0, 1j)])
+@pytest.mark.parametrize(
+    "index",
+    [
+        (True, 1),
+        (1, False),
+        [True, False],
+        (True, [1]),
+        (0.5, 1),
+        (1, 2.0),
+        ("1", 0),
+        (None, [1]),
+        (np.float32(1), 0),
+        (0, 1j),
+    ],
+)
 def test_only_whole_numbers_are_coordinates(index):
     with pytest.raises(TypeError, match=r"^index\[[01]\] is .*, an? \w+: indices are whole numbers$"):
         gl.linearize(index, "f32[2,3]")
@@ -342,15 +458,20 @@ def test_only_whole_numbers_are_coordinates(index):
 
 def test_coordinates_need_only_room_for_the_largest_coordinate(executor):
     out = executor.array(np.zeros((2, 1), np.int8))
-    assert executor.host(gl.delinearize(executor.array(np.array([9999])), "f32[100,100]", out=out)).tolist() == [[99], [99]]
+    assert executor.host(gl.delinearize(executor.array(np.array([9999])), "f32[100,100]", out=out)).tolist() == [
+        [99],
+        [99],
+    ]
 
 
 def test_index_arrays_a_kernel_cannot_read_are_refused():
     if executors.simt_missing():
         pytest.skip(executors.simt_missing())
     raw = np.zeros(64, np.uint8)
-    odd = raw[1 - raw.__array_interface__["data"][0] % 8:][8:32].view(np.int64)
+    odd = raw[1 - raw.__array_interface__["data"][0] % 8 :][8:32].view(np.int64)
     with executors.HostExecutor("simt", executors.SimtBackend()).active():
-        with pytest.raises(BufferError, match="^linear address is 1 past a multiple of 8: indices of 8 bytes must be aligned to 8$"):
+        with pytest.raises(
+            BufferError, match="^linear address is 1 past a multiple of 8: indices of 8 bytes must be aligned to 8$"
+        ):
             gl.delinearize(odd, PADDED)
     assert gl.delinearize(odd, PADDED).tolist() == [[0] * 3] * 2

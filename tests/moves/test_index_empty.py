@@ -1,10 +1,20 @@
-"""Index conversion of no index at all: empty lists and empty arrays, on every executor, in every mode and for every dtype."""
+"""Index conversion of no index at all: empty lists and empty arrays, on every executor, in every mode and for every
+dtype.
+"""
+
 import numpy as np
 import pytest
 
 import gpulayout as gl
 
-SHAPES = ("f32[]", "f32[5]", "f32[2,3]{0,1:PD(3,5)}", "f32[0,3]", "f32[6]{0:T(3)(2)}", "bf16[16,256]{1,0:T(8,128)(2,1)}")
+SHAPES = (
+    "f32[]",
+    "f32[5]",
+    "f32[2,3]{0,1:PD(3,5)}",
+    "f32[0,3]",
+    "f32[6]{0:T(3)(2)}",
+    "bf16[16,256]{1,0:T(8,128)(2,1)}",
+)
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 NO_INTEGERS = ("bool", "complex64", "S3", "datetime64[s]")
 
@@ -18,7 +28,11 @@ def lists_go_to(executor):
 
 def is_empty(executor, result, shape, dtype="int64"):
     """True for an array of the executor with this shape and dtype; one of its dimensions is 0."""
-    return type(result) is type(executor.array(np.zeros(0))) and (result.shape, result.dtype, result.size) == (shape, np.dtype(dtype), 0)
+    return type(result) is type(executor.array(np.zeros(0))) and (result.shape, result.dtype, result.size) == (
+        shape,
+        np.dtype(dtype),
+        0,
+    )
 
 
 @pytest.mark.parametrize("text", SHAPES)
@@ -35,7 +49,7 @@ def test_empty_lists_give_empty_results(executor, text):
             assert is_empty(executor, gl.linearize([[]] * shape.rank, shape, mode=mode), (0,))
             assert is_empty(executor, gl.linearize([[[], []]] * shape.rank, shape, mode=mode), (2, 0))
         else:
-            assert gl.linearize([], shape, mode=mode) == 0                     # the only index of a scalar has no coordinates
+            assert gl.linearize([], shape, mode=mode) == 0  # the only index of a scalar has no coordinates
 
 
 @pytest.mark.parametrize("mode", ("raise", "wrap", "clip"))
@@ -53,10 +67,15 @@ def test_empty_arrays_and_outputs_of_every_integer_dtype(executor, dtype):
         return executor.array(np.zeros(shape, dtype))
 
     for text in ("f32[2,3]{0,1:PD(3,5)}", "f32[2,3]{0,1:T(2)(3)}"):
-        assert is_empty(executor, gl.linearize(none(2, 0), text), (0,)) and is_empty(executor, gl.delinearize(none(0), text), (2, 0))
+        assert is_empty(executor, gl.linearize(none(2, 0), text), (0,)) and is_empty(
+            executor, gl.delinearize(none(0), text), (2, 0)
+        )
         for mode in ("raise", "wrap", "clip"):
             out = none(0)
-            assert gl.linearize([[], []], text, mode=mode, out=out) is out and gl.linearize(([], 1), text, mode=mode, out=out) is out
+            assert (
+                gl.linearize([[], []], text, mode=mode, out=out) is out
+                and gl.linearize(([], 1), text, mode=mode, out=out) is out
+            )
         out, flat = none(2, 0), none(0)
         assert gl.delinearize([], text, out=out) is out and gl.convert_linear([], text, "f32[2,3]", out=flat) is flat
         if dtype.startswith("u"):
@@ -77,9 +96,15 @@ def test_outputs_that_do_not_fit_are_refused_without_an_index_too(executor):
             gl.convert_linear([], "f32[2,3]", "f32[2,3]", out=executor.array(np.zeros(wrong, np.int64)))
 
 
-@pytest.mark.parametrize("convert", [lambda given: gl.delinearize(given, "f32[6]"), lambda given: gl.convert_linear(given, "f32[6]", "f32[6]"),
-                                     lambda given: gl.linearize(given[None] if hasattr(given, "dtype") else [given], "f32[6]")],
-                         ids=("delinearize", "convert_linear", "linearize"))
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda given: gl.delinearize(given, "f32[6]"),
+        lambda given: gl.convert_linear(given, "f32[6]", "f32[6]"),
+        lambda given: gl.linearize(given[None] if hasattr(given, "dtype") else [given], "f32[6]"),
+    ],
+    ids=("delinearize", "convert_linear", "linearize"),
+)
 def test_numbers_that_are_not_whole_are_refused_unless_there_are_none(executor, convert):
     """An empty list has no dtype of its own, and NumPy makes floats of it; one that is not empty is what it is."""
     assert convert([]).shape[-1] == convert(executor.array(np.zeros(0, np.float32))).shape[-1] == 0
@@ -91,7 +116,7 @@ def test_numbers_that_are_not_whole_are_refused_unless_there_are_none(executor, 
 @pytest.mark.parametrize("dtype", NO_INTEGERS)
 def test_empty_arrays_of_other_dtypes_are_refused(executor, dtype):
     given = np.zeros(0, dtype)
-    if given.dtype.kind not in "SM":                     # CuPy has no strings and no dates, so those come as NumPy's
+    if given.dtype.kind not in "SM":  # CuPy has no strings and no dates, so those come as NumPy's
         given = executor.array(given)
     with pytest.raises(TypeError, match="indices must be integers"):
         gl.delinearize(given, "f32[6]")

@@ -3,6 +3,7 @@
 Checked as a law of the planner, with any cut at small sizes on the kernels, and around the powers of two where a number
 changes its width, against Python's own integers.
 """
+
 import itertools
 import math
 
@@ -22,14 +23,22 @@ from tests.support.simt import host_module
 
 EDGE = 2**31
 needs_compiler = pytest.mark.skipif(simt_missing() is not None, reason=str(simt_missing()))
-extents = st.lists(st.one_of(st.integers(2, 40), st.sampled_from([2**k + d for k in range(2, 31) for d in (-1, 0, 1)]), st.just(EDGE + 7)),
-                   min_size=1, max_size=7).filter(lambda sizes: math.prod(sizes) < 2**63)
+extents = st.lists(
+    st.one_of(
+        st.integers(2, 40), st.sampled_from([2**k + d for k in range(2, 31) for d in (-1, 0, 1)]), st.just(EDGE + 7)
+    ),
+    min_size=1,
+    max_size=7,
+).filter(lambda sizes: math.prod(sizes) < 2**63)
 
 
 # ---- the planner's cut ----------------------------------------------------------------------------------------------
 
+
 def digits_of(linear, sizes, low_digits):
-    """The digits as the kernel takes them: a 64-bit division, then 32-bit ones, no division for the last digit of a part."""
+    """The digits as the kernel takes them: a 64-bit division, then 32-bit ones, no division for the last digit of a
+    part.
+    """
     places = math.prod(sizes[:low_digits])
     above = multiplied(linear, reciprocal(places, 64), 64)
     found = []
@@ -43,14 +52,23 @@ def digits_of(linear, sizes, low_digits):
 
 
 def check_cut(cut, sizes):
-    """AssertionError unless the cut makes two parts below 2^31 whose digits are those of the index, or there is none."""
+    """AssertionError unless the cut makes two parts below 2^31 whose digits are those of the index, or there is
+    none.
+    """
     low_digits = cut(sizes)
     cuts = [k for k in range(1, len(sizes) + 1) if math.prod(sizes[:k]) < EDGE and math.prod(sizes[k:]) < EDGE]
     assert low_digits == max(cuts, default=0)
     if not low_digits:
         return
     size, steps = math.prod(sizes), [math.prod(sizes[:k]) for k in range(len(sizes))]
-    for linear in {0, 1, size // 3, size - 2, size - 1, *(step * k + d for step in steps for k in (1, 2) for d in (-1, 0))}:
+    for linear in {
+        0,
+        1,
+        size // 3,
+        size - 2,
+        size - 1,
+        *(step * k + d for step in steps for k in (1, 2) for d in (-1, 0)),
+    }:
         if 0 <= linear < size:
             found = digits_of(linear, sizes, low_digits)
             assert found == [linear // step % extent for step, extent in zip(steps, sizes)]
@@ -62,37 +80,63 @@ def test_a_cut_makes_two_parts_of_31_bits_that_hold_all_digits(sizes):
     check_cut(low_part, sizes)
 
 
-@pytest.mark.parametrize("sizes, low_digits", [
-    ((EDGE - 1, EDGE - 1), 1), ((EDGE - 1, EDGE), 0), ((EDGE, 2), 0), ((2, EDGE), 0), ((2**30, 2, 5), 1), ((2**30 - 1, 2, 5), 2),
-    ((7, 11, 13), 3), ((EDGE - 1, 1), 2), ((2**20, 2**20, 2**20), 0), ((2**15, 2**16, 2**31 - 1), 0), ((2**15, 2**16 - 1, 2**31 - 1), 2),
-])
+@pytest.mark.parametrize(
+    "sizes, low_digits",
+    [
+        ((EDGE - 1, EDGE - 1), 1),
+        ((EDGE - 1, EDGE), 0),
+        ((EDGE, 2), 0),
+        ((2, EDGE), 0),
+        ((2**30, 2, 5), 1),
+        ((2**30 - 1, 2, 5), 2),
+        ((7, 11, 13), 3),
+        ((EDGE - 1, 1), 2),
+        ((2**20, 2**20, 2**20), 0),
+        ((2**15, 2**16, 2**31 - 1), 0),
+        ((2**15, 2**16 - 1, 2**31 - 1), 2),
+    ],
+)
 def test_cuts_at_the_edge(sizes, low_digits):
     assert low_part(sizes) == low_digits
     check_cut(low_part, sizes)
 
 
-@pytest.mark.parametrize("broken", [
-    lambda sizes: max(k for k in range(len(sizes) + 1) if math.prod(sizes[:k]) <= EDGE),
-    lambda sizes: next((k for k in range(len(sizes) + 1) if math.prod(sizes[k:]) < EDGE), 0),
-    lambda sizes: len(sizes) // 2,
-])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda sizes: max(k for k in range(len(sizes) + 1) if math.prod(sizes[:k]) <= EDGE),
+        lambda sizes: next((k for k in range(len(sizes) + 1) if math.prod(sizes[k:]) < EDGE), 0),
+        lambda sizes: len(sizes) // 2,
+    ],
+)
 def test_a_broken_cut_is_seen(broken):
     with pytest.raises(AssertionError):
         for sizes in ((2**30, 2, 5), (7, 11, 13), (2**20, 2**20, 2**20)):
             check_cut(broken, sizes)
 
 
-@pytest.mark.parametrize("sizes, bits", [
-    ((46341, 46340), (32, 32)), ((46341, 46341), (64, 32)), ((70001, 70003, 30000), (64, 32)), ((2, EDGE), (64, 64)),
-    ((2**8, 2**24, 2**8), (64, 64)), ((1, EDGE - 1, 1, EDGE - 1, 1), (64, 32)),
-])
+@pytest.mark.parametrize(
+    "sizes, bits",
+    [
+        ((46341, 46340), (32, 32)),
+        ((46341, 46341), (64, 32)),
+        ((70001, 70003, 30000), (64, 32)),
+        ((2, EDGE), (64, 64)),
+        ((2**8, 2**24, 2**8), (64, 64)),
+        ((1, EDGE - 1, 1, EDGE - 1, 1), (64, 32)),
+    ],
+)
 def test_digits_are_taken_in_32_bits_where_a_cut_allows(sizes, bits):
     shape = gl.Shape("u8", sizes)
-    for program in (delinearize_program(shape), convert_program(shape, gl.Shape("u8", sizes, gl.Layout.ascending(len(sizes))))):
+    for program in (
+        delinearize_program(shape),
+        convert_program(shape, gl.Shape("u8", sizes, gl.Layout.ascending(len(sizes)))),
+    ):
         assert (program.index_bits, index_table(program).digit_bits) == bits
 
 
 # ---- the kernels ----------------------------------------------------------------------------------------------------
+
 
 def wrong_ones(change=lambda text: text, **forced):
     """The directions whose results are not the expected ones."""
@@ -115,22 +159,44 @@ def test_every_index_of_a_small_shape_is_right_with_any_cut(forced):
 
 
 @needs_compiler
-@pytest.mark.parametrize("right, wrong", [
-    ("(unsigned)linear + above * (unsigned)table.minus_low", "(unsigned)linear"),
-    ("(unsigned)table.shift)", "(unsigned)table.shift + 1)"),
-    ("d + 1 == (int)table.low_digits", "d == (int)table.low_digits"),
-    ("rest[k].low = rest[k].above;", ";"),
-    ("coordinate[k] += rest[k].low * digit.minus_extent;", "coordinate[k] -= rest[k].low * digit.minus_extent;"),
-])
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("(unsigned)linear + above * (unsigned)table.minus_low", "(unsigned)linear"),
+        ("(unsigned)table.shift)", "(unsigned)table.shift + 1)"),
+        ("d + 1 == (int)table.low_digits", "d == (int)table.low_digits"),
+        ("rest[k].low = rest[k].above;", ";"),
+        ("coordinate[k] += rest[k].low * digit.minus_extent;", "coordinate[k] -= rest[k].low * digit.minus_extent;"),
+    ],
+)
 def test_a_kernel_that_splits_wrong_is_seen(right, wrong):
     assert right in kernel_text("index.cu")
-    assert wrong_ones(lambda text: text.replace(right, wrong), bits=64, low_digits=1) >= {"delinearize", "convert_linear"}
+    assert wrong_ones(lambda text: text.replace(right, wrong), bits=64, low_digits=1) >= {
+        "delinearize",
+        "convert_linear",
+    }
 
 
-# Places around where a number gets one bit more: parts of 31 bits, words of 32, floats' 53, the largest that two parts hold.
-HUGE = [(EDGE - 1,), (EDGE,), (EDGE + 1,), (46341, 46341), (3, 2**30 + 1), (65536, 65536), (65537, 65537), (641, 6700417), (2, 2**52 + 1),
-        (2**18 + 1, 3, 2**17 - 1, 2**16 + 1), (2**26 - 1, 1, 2**27 + 1), (EDGE - 1, EDGE - 1), (2**30 + 1, 2**30 - 1, 2), (2**31, 2**31 - 1),
-        (2**20 + 1, 2**21 - 1, 2**20 + 3), (2**15 + 1, 2**16 - 1, 2**15 - 1, 2**15 + 1)]
+# Places around where a number gets one bit more: parts of 31 bits, words of 32, floats' 53, the largest that two parts
+# hold.
+HUGE = [
+    (EDGE - 1,),
+    (EDGE,),
+    (EDGE + 1,),
+    (46341, 46341),
+    (3, 2**30 + 1),
+    (65536, 65536),
+    (65537, 65537),
+    (641, 6700417),
+    (2, 2**52 + 1),
+    (2**18 + 1, 3, 2**17 - 1, 2**16 + 1),
+    (2**26 - 1, 1, 2**27 + 1),
+    (EDGE - 1, EDGE - 1),
+    (2**30 + 1, 2**30 - 1, 2),
+    (2**31, 2**31 - 1),
+    (2**20 + 1, 2**21 - 1, 2**20 + 3),
+    (2**15 + 1, 2**16 - 1, 2**15 - 1, 2**15 + 1),
+]
 
 
 def places_of(sizes):
@@ -139,7 +205,7 @@ def places_of(sizes):
     for edge in (EDGE, 2**32, 2**53, 2**62):
         for linear in range(edge - 2, edge + 3):
             if linear < math.prod(sizes):
-                found.add(tuple(int(linear // math.prod(sizes[d + 1:]) % size) for d, size in enumerate(sizes)))
+                found.add(tuple(int(linear // math.prod(sizes[d + 1 :]) % size) for d, size in enumerate(sizes)))
     return [place for place in sorted(found) if all(0 <= c < size for c, size in zip(place, sizes))][:1500]
 
 

@@ -1,4 +1,5 @@
 """Index conversion of tiled layouts: every place of many of them against the reference model, on every executor."""
+
 import functools
 import itertools
 import json
@@ -11,7 +12,14 @@ from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_REGISTERS, MOST_TERMS, convert_program, delinearize_program, linearize_program
+from gpulayout.moves.index_builder import (
+    MOST_INSTRUCTIONS,
+    MOST_REGISTERS,
+    MOST_TERMS,
+    convert_program,
+    delinearize_program,
+    linearize_program,
+)
 from tests.support.command_line import run
 from tests.support.index_cases import numbers_of
 from tests.support.kernel_cases import forced_bits
@@ -21,11 +29,41 @@ shared_fixture = settings(max_examples=150, suppress_health_check=[HealthCheck.f
 
 # Tiles that divide and that do not, nested, longer than the rank, with joined dimensions, and such that change nothing.
 TILES = [
-    [(2,)], [(2, 2)], [(4, 2), (2, 1)], [(8,), (4,), (2, 1)], [(3,), (2,)], [(5, 3), (2, 2)], [(3, 4), (2, 3), (2,)], [(1,)],
-    [("*", 4)], [("*", "*", 3)], [(2, "*", 3)], [(2, 2), ("*", 2)], [("*", 3), (2,)], [(2, 2, 2)], [(3, 2, 2), (1, "*", 4)],
-    [(6, 4), ("*", "*", "*", 5)], [(7,), (3,), (2,)], [(4,), (2, 2), ("*", 2)],
+    [(2,)],
+    [(2, 2)],
+    [(4, 2), (2, 1)],
+    [(8,), (4,), (2, 1)],
+    [(3,), (2,)],
+    [(5, 3), (2, 2)],
+    [(3, 4), (2, 3), (2,)],
+    [(1,)],
+    [("*", 4)],
+    [("*", "*", 3)],
+    [(2, "*", 3)],
+    [(2, 2), ("*", 2)],
+    [("*", 3), (2,)],
+    [(2, 2, 2)],
+    [(3, 2, 2), (1, "*", 4)],
+    [(6, 4), ("*", "*", "*", 5)],
+    [(7,), (3,), (2,)],
+    [(4,), (2, 2), ("*", 2)],
 ]
-SIZES = [(), (1,), (5,), (6,), (16,), (3, 5), (4, 8), (1, 7), (9, 2), (0, 3), (2, 3, 5), (3, 1, 4), (2, 2, 3, 3), (8, 8, 8)]
+SIZES = [
+    (),
+    (1,),
+    (5,),
+    (6,),
+    (16,),
+    (3, 5),
+    (4, 8),
+    (1, 7),
+    (9, 2),
+    (0, 3),
+    (2, 3, 5),
+    (3, 1, 4),
+    (2, 2, 3, 3),
+    (8, 8, 8),
+]
 
 
 @functools.cache
@@ -35,7 +73,12 @@ def grid():
     for number, (sizes, tiles) in enumerate(itertools.product(SIZES, [[], *TILES])):
         orders = list(itertools.permutations(range(len(sizes))))
         widths = tuple(size + (dim + number) % 3 for dim, size in enumerate(sizes)) if number % 4 == 1 else None
-        layout = gl.Layout(orders[number % len(orders)], padded_dimensions=widths, tiles=tiles, tail_padding_alignment=(1, 1, 7, 16)[number % 4])
+        layout = gl.Layout(
+            orders[number % len(orders)],
+            padded_dimensions=widths,
+            tiles=tiles,
+            tail_padding_alignment=(1, 1, 7, 16)[number % 4],
+        )
         shapes.append(gl.Shape("u8", sizes, layout))
     return shapes
 
@@ -49,11 +92,17 @@ def shapes(draw, most_elements=512, most_places=20000):
         sizes.append(draw(st.integers(0 if draw(st.integers(0, 30)) == 7 else 1, max(most, 1))))
     tiles = []
     for _ in range(draw(st.integers(0, 3))):
-        tile = draw(st.lists(st.sampled_from((1, 2, 2, 3, 4, 5, 8, 16, "*")), max_size=4)) + [draw(st.sampled_from((1, 2, 3, 4, 7, 8, 16)))]
+        tile = draw(st.lists(st.sampled_from((1, 2, 2, 3, 4, 5, 8, 16, "*")), max_size=4)) + [
+            draw(st.sampled_from((1, 2, 3, 4, 7, 8, 16)))
+        ]
         tiles.append(tile)
     widths = [size + draw(st.sampled_from((0, 0, 1, 3))) for size in sizes] if draw(st.booleans()) else None
-    layout = gl.Layout(draw(st.permutations(range(len(sizes)))), padded_dimensions=widths, tiles=tiles,
-                       tail_padding_alignment=draw(st.sampled_from((1, 1, 2, 5, 64))))
+    layout = gl.Layout(
+        draw(st.permutations(range(len(sizes)))),
+        padded_dimensions=widths,
+        tiles=tiles,
+        tail_padding_alignment=draw(st.sampled_from((1, 1, 2, 5, 64))),
+    )
     shape = gl.Shape("u8", sizes, layout)
     assume(shape.buffer_size <= most_places)
     return shape
@@ -72,7 +121,7 @@ def places_of(shape):
     """(the number in every place, the place of every element)"""
     numbers = numbers_of(shape)
     assert len(numbers) == shape.buffer_size
-    return numbers, np.argsort(numbers, kind="stable")[len(numbers) - shape.element_count:]
+    return numbers, np.argsort(numbers, kind="stable")[len(numbers) - shape.element_count :]
 
 
 def check_all_places(executor, shape):
@@ -87,6 +136,7 @@ def check_all_places(executor, shape):
 
 
 # ---- exhaustive and random --------------------------------------------------------------------------------------
+
 
 def test_every_place_of_the_grid_is_the_reference_s(executor):
     for shape in grid():
@@ -117,7 +167,9 @@ def test_every_place_of_random_shapes_is_the_reference_s(executor, shape):
 @shared_fixture
 @given(shape=shapes(), data=st.data())
 def test_conversion_between_random_tilings_goes_by_the_elements(executor, shape, data):
-    target = shape.with_layout(gl.Layout(data.draw(st.permutations(range(shape.rank))), tiles=data.draw(st.sampled_from([[], *TILES]))))
+    target = shape.with_layout(
+        gl.Layout(data.draw(st.permutations(range(shape.rank))), tiles=data.draw(st.sampled_from([[], *TILES])))
+    )
     assume(target.buffer_size <= 50000)
     for source, target in ((shape, target), (target, shape)):
         given_places, expected = places_of(source)[1], places_of(target)[1]
@@ -127,14 +179,23 @@ def test_conversion_between_random_tilings_goes_by_the_elements(executor, shape,
             assert gl.convert_linear(int(given_places[-1]), source, target) == expected[-1]
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row["op"] in ("tiled_index", "tiled_delinearize", "tiled_memory")],
-                         ids=lambda row: row["id"])
+@pytest.mark.parametrize(
+    "row",
+    [row for row in ROWS if row["op"] in ("tiled_index", "tiled_delinearize", "tiled_memory")],
+    ids=lambda row: row["id"],
+)
 def test_xla_s_own_answers(executor, row):
     told = row["in"]
-    shape = gl.Shape("u8", told["dims"], gl.Layout(told["minor_to_major"], tiles=told["tiles"], tail_padding_alignment=told.get("tail", 1)))
+    shape = gl.Shape(
+        "u8",
+        told["dims"],
+        gl.Layout(told["minor_to_major"], tiles=told["tiles"], tail_padding_alignment=told.get("tail", 1)),
+    )
     if row["op"] == "tiled_index":
         index = executor.array(np.array(told["index"], np.int64).reshape(-1, 1))
-        assert gl.linearize(told["index"], shape) == row["out"] and executor.host(gl.linearize(index, shape)).tolist() == [row["out"]]
+        assert gl.linearize(told["index"], shape) == row["out"] and executor.host(
+            gl.linearize(index, shape)
+        ).tolist() == [row["out"]]
     elif row["op"] == "tiled_delinearize":
         found = executor.host(gl.delinearize(executor.array(np.array([told["linear"]])), shape, padding="mark"))
         assert found[:, 0].tolist() == (row["out"] or [-1] * shape.rank)
@@ -146,7 +207,7 @@ def test_xla_s_own_answers(executor, row):
 
 # ---- types, modes, widths -----------------------------------------------------------------------------------------
 
-NESTED = gl.parse_shape("bf16[9,11]{1,0:T(4,8)(3,1)}")        # 8 columns of 4 rows, as 3 and 1: tiles that do not divide
+NESTED = gl.parse_shape("bf16[9,11]{1,0:T(4,8)(3,1)}")  # 8 columns of 4 rows, as 3 and 1: tiles that do not divide
 DTYPES = ("int8", "uint16", "int32", "uint64")
 
 
@@ -172,10 +233,19 @@ def test_given_arrays_stay_and_results_of_their_width_are_the_reference_s(execut
         index = all_indices(shape)
         marks = np.where(numbers >= 0, index[:, numbers], -1)
         for given, convert, expected in (
-                (index, lambda given, out: gl.linearize(given, shape, out=out), places),
-                (places, lambda given, out: gl.delinearize(given, shape, out=out), index),
-                (places, lambda given, out: gl.convert_linear(given, shape, shape.with_layout(None), out=out), np.arange(len(places))),
-                (np.arange(shape.buffer_size), lambda given, out: gl.delinearize(given, shape, padding="mark", out=out), marks)):
+            (index, lambda given, out: gl.linearize(given, shape, out=out), places),
+            (places, lambda given, out: gl.delinearize(given, shape, out=out), index),
+            (
+                places,
+                lambda given, out: gl.convert_linear(given, shape, shape.with_layout(None), out=out),
+                np.arange(len(places)),
+            ),
+            (
+                np.arange(shape.buffer_size),
+                lambda given, out: gl.delinearize(given, shape, padding="mark", out=out),
+                marks,
+            ),
+        ):
             given = executor.array(given.astype(dtype))
             before, out = executor.host(given).copy(), executor.array(np.full(expected.shape, 99, dtype))
             assert (executor.host(convert(given, out)) == expected).all(), shape
@@ -201,7 +271,9 @@ def test_operands_broadcast(executor):
 
 
 def test_many_indices_cross_every_block_boundary(executor):
-    shape = gl.Shape("f32", (301, 7, 43), gl.Layout((1, 2, 0), padded_dimensions=(303, 8, 44), tiles=[(16, 8), (4, 4), (3,)]))
+    shape = gl.Shape(
+        "f32", (301, 7, 43), gl.Layout((1, 2, 0), padded_dimensions=(303, 8, 44), tiles=[(16, 8), (4, 4), (3,)])
+    )
     target = shape.with_layout(gl.Layout((2, 1, 0), tiles=[(8, "*", 128), (2, 1)]))
     index, places = all_indices(shape), places_of(shape)[1]
     linear = gl.linearize(executor.array(index), shape)
@@ -225,14 +297,16 @@ def test_places_past_2_31_are_exact(executor, sizes, tiles):
     assert executor.host(linear).tolist() == expected
     assert executor.host(gl.delinearize(linear, shape)).T.tolist() == [list(point) for point in points]
     dense = shape.with_layout(None)
-    assert executor.host(gl.convert_linear(linear, shape, dense)).tolist() == [gl.linearize(point, dense) for point in points]
+    assert executor.host(gl.convert_linear(linear, shape, dense)).tolist() == [
+        gl.linearize(point, dense) for point in points
+    ]
 
 
 def slot_by_definition(point, shape):
     entries = [(point[dim], shape.buffer_dimensions[dim]) for dim in shape.layout.major_to_minor]
     for tile in shape.layout.tiles:
         entries = [(0, 1)] * (len(tile) - len(entries)) + entries
-        kept, taken = entries[:-len(tile)], entries[-len(tile):]
+        kept, taken = entries[: -len(tile)], entries[-len(tile) :]
         outer, inner, (joined, room) = [], [], (0, 1)
         for (value, size), cut in zip(taken, tile):
             joined, room = joined * size + value, room * size
@@ -245,12 +319,17 @@ def slot_by_definition(point, shape):
 
 
 def test_weights_wider_than_the_words_wrap(executor):
-    """-133 quotients of the place times a stride of 34603008 are more than 2^32, though no place of either buffer is."""
+    """-133 quotients of the place times a stride of 34603008 are more than 2^32, though no place of either buffer
+    is.
+    """
     source = gl.parse_shape("u8[8,5,256,33]{1,0,3,2:T(128,128,16)(2,7,2)(16,*,16)}")
     target = source.with_layout(gl.parse_layout("{1,2,3,0:T(2,16)(4,128,2)L(16)}"))
     index = executor.array(np.array([[0, 7, 3, 7], [0, 4, 2, 4], [0, 255, 100, 0], [0, 32, 7, 31]]))
     places = gl.linearize(index, source)
-    assert executor.host(gl.convert_linear(places, source, target)).tolist() == executor.host(gl.linearize(index, target)).tolist()
+    assert (
+        executor.host(gl.convert_linear(places, source, target)).tolist()
+        == executor.host(gl.linearize(index, target)).tolist()
+    )
 
 
 def test_the_widest_numbers_serve_small_shapes_too(executor):
@@ -266,32 +345,66 @@ def test_the_widest_numbers_serve_small_shapes_too(executor):
 
 CHAIN, SCALAR = "f32[6]{0:T(3)(2)}", "u32[]{:T(4)}"
 RAISING = [
-    (lambda a: gl.linearize(a([[0, 6]]), CHAIN),
-     "index (6,) at position 1 is out of bounds for f32[6]{0:T(3)(2)}: coordinate 6 of dimension 0 is not in 0..5"),
-    (lambda a: gl.linearize(a([[0, 1], [-1, 2]]), "f32[3,5]{1,0:T(2,2)}"),
-     "index (0, -1) at position 0 is out of bounds for f32[3,5]{1,0:T(2,2)}: coordinate -1 of dimension 1 is not in 0..4"),
-    (lambda a: gl.delinearize(a([0, 3, 7]), CHAIN), "linear index 3 at position 1 is padding of f32[6]{0:T(3)(2)}: the tiles leave it empty"),
-    (lambda a: gl.delinearize(a([8]), CHAIN), "linear index 8 at position 0 is out of bounds for f32[6]{0:T(3)(2)}: its buffer has 8 places"),
-    (lambda a: gl.delinearize(a([1]), SCALAR), "linear index 1 at position 0 is padding of u32[]{:T(4)}: the tiles leave it empty"),
-    (lambda a: gl.delinearize(a([0, 9]), "f32[3,5]{1,0:T(2,2)}"),
-     "linear index 9 at position 1 is padding of f32[3,5]{1,0:T(2,2)}: coordinate 5 of dimension 1 is past the size 5"),
-    (lambda a: gl.delinearize(a([5]), "f32[5]{0:L(8)}"),
-     "linear index 5 at position 0 is padding of f32[5]{0:L(8)}: coordinate 5 of dimension 0 is past the size 5"),
-    (lambda a: gl.convert_linear(a([0, 6, 3]), CHAIN, "f32[6]"),
-     "linear index 3 at position 2 is padding of f32[6]{0:T(3)(2)}: the tiles leave it empty"),
-    (lambda a: gl.delinearize(a([0, 7, 9]), CHAIN), "linear index 7 at position 1 is padding of f32[6]{0:T(3)(2)}: the tiles leave it empty"),
-    (lambda a: gl.convert_linear(a([8, 3]), CHAIN, "f32[6]"),
-     "linear index 8 at position 0 is out of bounds for f32[6]{0:T(3)(2)}: its buffer has 8 places"),
-    (lambda a: gl.delinearize(a([0, 5, -1]), "f32[5]{0:L(8)}"),
-     "linear index 5 at position 1 is padding of f32[5]{0:L(8)}: coordinate 5 of dimension 0 is past the size 5"),
-    (lambda a: gl.convert_linear(a([5, 8]), "f32[5]{0:L(8)}", "f32[5]"),
-     "linear index 5 at position 0 is padding of f32[5]{0:L(8)}: coordinate 5 of dimension 0 is past the size 5"),
-    (lambda a: gl.delinearize(a([0, 7, 9]), CHAIN, padding="mark"),
-     "linear index 9 at position 2 is out of bounds for f32[6]{0:T(3)(2)}: its buffer has 8 places"),
-    (lambda a: gl.delinearize(a([0, -1]), SCALAR, padding="mark"),
-     "linear index -1 at position 1 is out of bounds for u32[]{:T(4)}: its buffer has 4 places"),
-    (lambda a: gl.linearize(a([[0], [0]]), "f32[2,0]{1,0:T(2,2)}"),
-     "index (0, 0) at position 0 is out of bounds for f32[2,0]{1,0:T(2,2)}: coordinate 0 of dimension 1 is impossible, the dimension is empty"),
+    (
+        lambda a: gl.linearize(a([[0, 6]]), CHAIN),
+        "index (6,) at position 1 is out of bounds for f32[6]{0:T(3)(2)}: coordinate 6 of dimension 0 is not in 0..5",
+    ),
+    (
+        lambda a: gl.linearize(a([[0, 1], [-1, 2]]), "f32[3,5]{1,0:T(2,2)}"),
+        "index (0, -1) at position 0 is out of bounds for f32[3,5]{1,0:T(2,2)}: coordinate -1 of dimension 1 is not in 0..4",
+    ),
+    (
+        lambda a: gl.delinearize(a([0, 3, 7]), CHAIN),
+        "linear index 3 at position 1 is padding of f32[6]{0:T(3)(2)}: the tiles leave it empty",
+    ),
+    (
+        lambda a: gl.delinearize(a([8]), CHAIN),
+        "linear index 8 at position 0 is out of bounds for f32[6]{0:T(3)(2)}: its buffer has 8 places",
+    ),
+    (
+        lambda a: gl.delinearize(a([1]), SCALAR),
+        "linear index 1 at position 0 is padding of u32[]{:T(4)}: the tiles leave it empty",
+    ),
+    (
+        lambda a: gl.delinearize(a([0, 9]), "f32[3,5]{1,0:T(2,2)}"),
+        "linear index 9 at position 1 is padding of f32[3,5]{1,0:T(2,2)}: coordinate 5 of dimension 1 is past the size 5",
+    ),
+    (
+        lambda a: gl.delinearize(a([5]), "f32[5]{0:L(8)}"),
+        "linear index 5 at position 0 is padding of f32[5]{0:L(8)}: coordinate 5 of dimension 0 is past the size 5",
+    ),
+    (
+        lambda a: gl.convert_linear(a([0, 6, 3]), CHAIN, "f32[6]"),
+        "linear index 3 at position 2 is padding of f32[6]{0:T(3)(2)}: the tiles leave it empty",
+    ),
+    (
+        lambda a: gl.delinearize(a([0, 7, 9]), CHAIN),
+        "linear index 7 at position 1 is padding of f32[6]{0:T(3)(2)}: the tiles leave it empty",
+    ),
+    (
+        lambda a: gl.convert_linear(a([8, 3]), CHAIN, "f32[6]"),
+        "linear index 8 at position 0 is out of bounds for f32[6]{0:T(3)(2)}: its buffer has 8 places",
+    ),
+    (
+        lambda a: gl.delinearize(a([0, 5, -1]), "f32[5]{0:L(8)}"),
+        "linear index 5 at position 1 is padding of f32[5]{0:L(8)}: coordinate 5 of dimension 0 is past the size 5",
+    ),
+    (
+        lambda a: gl.convert_linear(a([5, 8]), "f32[5]{0:L(8)}", "f32[5]"),
+        "linear index 5 at position 0 is padding of f32[5]{0:L(8)}: coordinate 5 of dimension 0 is past the size 5",
+    ),
+    (
+        lambda a: gl.delinearize(a([0, 7, 9]), CHAIN, padding="mark"),
+        "linear index 9 at position 2 is out of bounds for f32[6]{0:T(3)(2)}: its buffer has 8 places",
+    ),
+    (
+        lambda a: gl.delinearize(a([0, -1]), SCALAR, padding="mark"),
+        "linear index -1 at position 1 is out of bounds for u32[]{:T(4)}: its buffer has 4 places",
+    ),
+    (
+        lambda a: gl.linearize(a([[0], [0]]), "f32[2,0]{1,0:T(2,2)}"),
+        "index (0, 0) at position 0 is out of bounds for f32[2,0]{1,0:T(2,2)}: coordinate 0 of dimension 1 is impossible, the dimension is empty",
+    ),
 ]
 
 
@@ -310,9 +423,11 @@ def test_nothing_is_written_when_an_index_is_bad(executor):
         lines[position] = wrong
         index = [0, 1, 2, 3, 4, 5]
         index[position] = wrong + 3 if wrong >= 0 else wrong
-        for call, rows in ((lambda out: gl.delinearize(executor.array(np.array(lines)), shape, out=out), (1, 6)),
-                           (lambda out: gl.convert_linear(executor.array(np.array(lines)), shape, "f32[6]", out=out), (6,)),
-                           (lambda out: gl.linearize(executor.array(np.array([index])), shape, out=out), (6,))):
+        for call, rows in (
+            (lambda out: gl.delinearize(executor.array(np.array(lines)), shape, out=out), (1, 6)),
+            (lambda out: gl.convert_linear(executor.array(np.array(lines)), shape, "f32[6]", out=out), (6,)),
+            (lambda out: gl.linearize(executor.array(np.array([index])), shape, out=out), (6,)),
+        ):
             out = executor.array(np.full(rows, 99))
             with pytest.raises(IndexError):
                 call(out)
@@ -329,20 +444,28 @@ def test_nothing_is_written_when_a_place_to_be_marked_is_out_of_bounds(executor)
 
 def test_results_that_do_not_fit_are_refused_by_size(executor):
     with pytest.raises(TypeError, match="^out has dtype uint8, which cannot hold 1023$"):
-        gl.linearize(executor.array(np.zeros((1, 1), np.int64)), "f32[3]{0:T(8,128)}", out=executor.array(np.zeros(1, np.uint8)))
-    small = executor.array(np.zeros((1, 1), np.uint8))           # the coordinate has room, whatever the buffer's size
-    assert executor.host(gl.delinearize(executor.array(np.array([2])), "f32[3]{0:T(8,128)}", out=small)).tolist() == [[2]]
+        gl.linearize(
+            executor.array(np.zeros((1, 1), np.int64)), "f32[3]{0:T(8,128)}", out=executor.array(np.zeros(1, np.uint8))
+        )
+    small = executor.array(np.zeros((1, 1), np.uint8))  # the coordinate has room, whatever the buffer's size
+    assert executor.host(gl.delinearize(executor.array(np.array([2])), "f32[3]{0:T(8,128)}", out=small)).tolist() == [
+        [2]
+    ]
 
 
 def test_the_command_line_converts_tiled_indices_and_names_what_tiles_leave_empty():
     assert run("index", "bf16[16,256]{1,0:T(8,128)(2,1)}", "9,130").stdout == "9,130 -> 3077    (byte 6154)\n"
     assert run("index", "s4[3,5]{1,0:T(2,2)E(4)}", "--linear", "17").stdout == "17 -> 2,3    (byte 8, from bit 4 on)\n"
-    assert run("index", CHAIN, "--linear", "4", "3", code=1).stdout == "4 -> 3    (byte 16)\n3 -> padding: the tiles leave it empty\n"
+    assert (
+        run("index", CHAIN, "--linear", "4", "3", code=1).stdout
+        == "4 -> 3    (byte 16)\n3 -> padding: the tiles leave it empty\n"
+    )
     found = json.loads(run("index", SCALAR, "--linear", "1", "--json", code=1).stdout)
     assert found == [{"index": None, "linear": 1, "byte_offset": 4, "bit_offset": 0, "padding": True}]
 
 
-# ---- plans ------------------------------------------------------------------------------------------------------------
+# ---- plans -----------------------------------------------------------------------------------------------------------
+
 
 def test_dividing_tiles_need_few_quotients_and_nothing_kept():
     """A quotient for every digit on the way there, one or two on the way back."""
@@ -357,14 +480,20 @@ def test_dividing_tiles_need_few_quotients_and_nothing_kept():
 def test_only_what_may_be_past_its_size_is_checked():
     back = delinearize_program(gl.parse_shape("f32[16,300]{1,0:T(8,128)}")).instructions
     assert [(each.store, each.bound) for each in back] == [(0, None), (1, 300)]
-    there = linearize_program(gl.parse_shape("f32[9,5,26]{2,1,0:T(*,4)(3)}")).instructions        # by a number of joined dimensions
+    # by a number of joined dimensions
+    there = linearize_program(gl.parse_shape("f32[9,5,26]{2,1,0:T(*,4)(3)}")).instructions
     assert {each.bound is None for each in there if each.load is None} == {True}
     assert [each.bound for each in there if each.load is not None] == [9, 5, 26]
 
 
-@pytest.mark.parametrize("rank, tile, needed", [
-    (40, [(3,) * 20, (2,) * 20], f"119 quotients: {MOST_TERMS}"), (17, [("*",) * 16 + (3,)], f"17 numbers at once: {MOST_REGISTERS}"),
-    (57, [("*",) * 56 + (3,)], f"58 numbers: {MOST_INSTRUCTIONS}")])
+@pytest.mark.parametrize(
+    "rank, tile, needed",
+    [
+        (40, [(3,) * 20, (2,) * 20], f"119 quotients: {MOST_TERMS}"),
+        (17, [("*",) * 16 + (3,)], f"17 numbers at once: {MOST_REGISTERS}"),
+        (57, [("*",) * 56 + (3,)], f"58 numbers: {MOST_INSTRUCTIONS}"),
+    ],
+)
 def test_programs_longer_than_a_launch_can_pass_are_refused(rank, tile, needed):
     shape = gl.Shape("u8", (2,) * rank, gl.Layout(tuple(range(rank)), tiles=tile))
     plan = delinearize_program if "quotients" in needed else linearize_program
@@ -373,13 +502,21 @@ def test_programs_longer_than_a_launch_can_pass_are_refused(rank, tile, needed):
     assert str(caught.value) == f"{shape} needs {needed} is the limit for index conversion of tiled layouts"
 
 
-@pytest.mark.parametrize("call", [
-    lambda shape: gl.linearize(np.zeros((shape.rank, 3), int), shape), lambda shape: gl.delinearize(np.zeros(3, int), shape),
-    lambda shape: gl.convert_linear(np.zeros(3, int), shape, shape.with_layout(None)),
-    lambda shape: gl.convert_linear(np.zeros(3, int), shape.with_layout(None), shape)], ids=["linearize", "delinearize", "convert", "convert to"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda shape: gl.linearize(np.zeros((shape.rank, 3), int), shape),
+        lambda shape: gl.delinearize(np.zeros(3, int), shape),
+        lambda shape: gl.convert_linear(np.zeros(3, int), shape, shape.with_layout(None)),
+        lambda shape: gl.convert_linear(np.zeros(3, int), shape.with_layout(None), shape),
+    ],
+    ids=["linearize", "delinearize", "convert", "convert to"],
+)
 def test_thousands_of_dimensions_are_refused_before_a_program_is_made_of_them(call):
     shape = gl.Shape("u8", [1] * 257, gl.Layout(range(257), tiles=((2,),)))
-    with pytest.raises(gl.LayoutError, match="257 dimensions and numbers: 256 is the limit for index conversion of tiled layouts$"):
+    with pytest.raises(
+        gl.LayoutError, match="257 dimensions and numbers: 256 is the limit for index conversion of tiled layouts$"
+    ):
         call(shape)
 
 

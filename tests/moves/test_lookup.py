@@ -1,4 +1,5 @@
 """Moves that are no few boxes: every place looked up, on every executor, against the reference."""
+
 import random
 import tracemalloc
 
@@ -54,7 +55,9 @@ def test_pack_takes_any_strides_and_unpack_writes_any_strides(executor, looked_u
     for number in range(200):
         shape, _ = drawn(executor, rng)
         steps = [(1, 2, -1)[(number + dim) % 3] for dim in range(shape.rank)]
-        whole = np.ones([size * abs(step) for size, step in zip(shape.dimensions, steps)], shape.dtype, order="CF"[number % 2])
+        whole = np.ones(
+            [size * abs(step) for size, step in zip(shape.dimensions, steps)], shape.dtype, order="CF"[number % 2]
+        )
         part = (..., *(slice(None, None, step) for step in steps))
         whole[part] = logical_array(shape)
         around = executor.array(whole)
@@ -66,7 +69,7 @@ def test_pack_takes_any_strides_and_unpack_writes_any_strides(executor, looked_u
         assert guards_intact(executor, memory, 0, shape.nbytes), shape
         strided[...] = 0
         gl.unpack(out, shape, out=strided)
-        assert executor.host(around).tobytes() == whole.tobytes(), shape                 # what lies between is as it was
+        assert executor.host(around).tobytes() == whole.tobytes(), shape  # what lies between is as it was
         assert executor.host(gl.unpack(out, shape)).tobytes() == logical_array(shape).tobytes(), shape
     assert seen > 200
 
@@ -94,12 +97,16 @@ def test_elements_at_any_address_on_the_cpu(looked_up):
         kernel_plan(move)
     with pytest.raises(BufferError, match="target_stride 35 of the target is not a multiple of the element's 4 bytes"):
         kernel_plan(unpack_pieces(shape, records["value"].strides)[0].move)
-    with pytest.raises(BufferError, match="target address is 2 past a multiple of 16: elements of 4 bytes must be aligned to 4"):
+    with pytest.raises(
+        BufferError, match="target address is 2 past a multiple of 16: elements of 4 bytes must be aligned to 4"
+    ):
         kernel_plan(unpack_pieces(shape, (28, 4))[0].move, 0, 2)
 
 
 def test_strides_both_ways_that_reach_past_2_31_together(looked_up):
-    """Rows 1.45e9 bytes back and columns 0.7e9 on: no place is 2^31 from the first element, but the outermost are 2.85e9 apart."""
+    """Rows 1.45e9 bytes back and columns 0.7e9 on: no place is 2^31 from the first element, but the outermost are
+    2.85e9 apart.
+    """
     shape = gl.parse_shape("u8[2,3]{1,0:T(2,2)}")
     array = np.ndarray((2, 3), np.uint8, sparse_bytes(3 << 30), 1_450_000_000, (-1_450_000_000, 700_000_000))
     array[...] = np.arange(6).reshape(2, 3)
@@ -126,9 +133,17 @@ def test_blocks_and_threads(monkeypatch, looked_up, name, bits):
 
 
 @pytest.mark.parametrize("threads", ("1", "2", "7"))
-@pytest.mark.parametrize("source, target", [
-    ("c128[1000,1001]{1,0:T(*,1000)}", "{0,1:T(*,999)}"), ("s4[1031,1021]{1,0:E(4)}", "{1,0:T(3,5)E(4)}"), ("s4[1031,1021]{1,0:E(4)}", "{0,1:E(4)}"),
-    ("s4[1032,1024]{1,0:E(4)}", "{0,1:E(4)}"), ("u1[1031,1021]", "{0,1:E(1)}"), ("s16[101,103,107]{2,1,0:T(7)(3)(2)}", "{0,1,2:T(*,5)(3)(2)}")])
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        ("c128[1000,1001]{1,0:T(*,1000)}", "{0,1:T(*,999)}"),
+        ("s4[1031,1021]{1,0:E(4)}", "{1,0:T(3,5)E(4)}"),
+        ("s4[1031,1021]{1,0:E(4)}", "{0,1:E(4)}"),
+        ("s4[1032,1024]{1,0:E(4)}", "{0,1:E(4)}"),
+        ("u1[1031,1021]", "{0,1:E(1)}"),
+        ("s16[101,103,107]{2,1,0:T(7)(3)(2)}", "{0,1,2:T(*,5)(3)(2)}"),
+    ],
+)
 def test_scratch_arrays_of_all_threads_fit_into_4_megabytes(monkeypatch, source, target, threads):
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", threads)
     with few_pieces(50):
@@ -152,9 +167,15 @@ def test_many_small_pieces_are_looked_up_and_few_or_large_ones_are_not():
     assert not is_looked_up(huge.pieces) and len(huge.pieces) > 200
 
 
-@pytest.mark.parametrize("source, target, bits", [
-    ("s4[32767,32767]{1,0:T(40000,40000)E(4)}", "{1,0:T(3,5)E(4)}", 32), ("s4[65537,65537]{1,0:T(3,5)E(4)}", "{1,0:T(3,7)E(4)}", 64),
-    ("f64[300,1000000]{1,0:T(7,11)}", "{1,0:T(3,5)}", 64), ("f64[300,500]{1,0:T(7,11)}", "{1,0:T(3,5)}", 32)])
+@pytest.mark.parametrize(
+    "source, target, bits",
+    [
+        ("s4[32767,32767]{1,0:T(40000,40000)E(4)}", "{1,0:T(3,5)E(4)}", 32),
+        ("s4[65537,65537]{1,0:T(3,5)E(4)}", "{1,0:T(3,7)E(4)}", 64),
+        ("f64[300,1000000]{1,0:T(7,11)}", "{1,0:T(3,5)}", 64),
+        ("f64[300,500]{1,0:T(7,11)}", "{1,0:T(3,5)}", 32),
+    ],
+)
 def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
     with few_pieces():
         source = gl.parse_shape(source)

@@ -1,4 +1,7 @@
-"""Moves and their coalescing: every place of the target keeps its source element and its answer to "is this padding?"."""
+"""Moves and their coalescing: every place of the target keeps its source element and its answer to "is this
+padding?".
+"""
+
 import dataclasses
 import itertools
 import math
@@ -19,7 +22,7 @@ def places(axes):
     """What the loops do, place after place: (target offset, source offset), or (target offset, None) for padding."""
     walked = []
     for counters in itertools.product(*(range(axis.extent) for axis in reversed(axes))):
-        loops = list(zip(reversed(counters), axes))                       # minor first, and the minor one runs fastest
+        loops = list(zip(reversed(counters), axes))  # minor first, and the minor one runs fastest
         target = sum(c * axis.target_stride for c, axis in loops)
         inside = all(c < axis.bound for c, axis in loops)
         walked.append((target, sum(c * axis.source_stride for c, axis in loops) if inside else None))
@@ -35,20 +38,25 @@ def as_places(move):
 
 # ---- coalescing ----------------------------------------------------------------------------------
 
+
 def check_coalescing(axes):
     joined, made_of = coalesce(axes)
     assert places(joined) == places(axes)
     assert [dim for dims in made_of for dim in dims] == [k for k, axis in enumerate(axes) if axis[:2] != (1, 1)]
     assert all(axis[:2] != (1, 1) for axis in joined)
-    for lower, upper in itertools.pairwise(joined):                       # nothing is left to join
+    for lower, upper in itertools.pairwise(joined):  # nothing is left to join
         assert lower.is_padded or upper[2:] != (lower.source_stride * lower.extent, lower.target_stride * lower.extent)
     return joined
 
 
 def test_coalescing_keeps_every_place_exhaustively():
     """Two and three axes; strides that chain, that nearly chain, and that are zero or negative."""
-    axes = [Axis(extent, bound, source, target) for extent in (1, 2, 3) for bound in range(extent + 1)
-            for source, target in ((1, 1), (2, 2), (4, 2), (6, 6), (0, 3), (-2, 4))]
+    axes = [
+        Axis(extent, bound, source, target)
+        for extent in (1, 2, 3)
+        for bound in range(extent + 1)
+        for source, target in ((1, 1), (2, 2), (4, 2), (6, 6), (0, 3), (-2, 4))
+    ]
     lengths = {len(check_coalescing(pair)) for pair in itertools.product(axes, repeat=2)}
     assert lengths == {0, 1, 2}
     few = [axis for axis in axes if axis.source_stride in (1, 2, 6) and axis.bound >= axis.extent - 1]
@@ -56,7 +64,11 @@ def test_coalescing_keeps_every_place_exhaustively():
     assert lengths == {0, 1, 2, 3}
 
 
-@given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from((0, 0, 0, 1, 2)), st.sampled_from((0, 0, 0, 1, -1))), max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.sampled_from((0, 0, 0, 1, 2)), st.sampled_from((0, 0, 0, 1, -1))), max_size=6
+    )
+)
 @settings(max_examples=300)
 def test_coalescing_keeps_every_place_of_chains(loops):
     """Axes that mostly step exactly over the ones below, with a padded or a broken one here and there."""
@@ -80,6 +92,7 @@ def test_a_padded_axis_may_be_the_upper_of_a_pair_and_not_the_lower():
 
 # ---- moves against the definition ----------------------------------------------------------------
 
+
 def expected_places(source, target):
     """Byte offsets by the definition of a layout, element by element; every other place of the target is padding."""
     size = target.itemsize
@@ -92,8 +105,11 @@ def expected_places(source, target):
 
 @pytest.mark.parametrize("dims", [(), (1,), (3,), (2, 3), (1, 3), (0, 2), (2, 1, 2), (2, 3, 2), (1, 1)])
 def test_relayout_fills_every_place_with_its_element_or_the_pad(dims):
-    variants = [Layout(order, padded_dimensions=widths) for order in itertools.permutations(range(len(dims)))
-                for widths in (None, [size + 1 for size in dims], [size + dim % 2 * 2 for dim, size in enumerate(dims)])]
+    variants = [
+        Layout(order, padded_dimensions=widths)
+        for order in itertools.permutations(range(len(dims)))
+        for widths in (None, [size + 1 for size in dims], [size + dim % 2 * 2 for dim, size in enumerate(dims)])
+    ]
     for first, second in itertools.product(variants, repeat=2):
         source, target = Shape("s16", dims, first), Shape("s16", dims, second)
         move = relayout_move(source, target)
@@ -122,8 +138,10 @@ def check_counts(move, source, target):
 def test_pack_reads_and_unpack_writes_by_any_strides(strides):
     shape = Shape("f32", (2, 3), Layout((0, 1), padded_dimensions=(3, 5)))
     order, widths = shape.layout.minor_to_major, shape.buffer_dimensions
-    inside = {place_of(index, order, widths) * 4: sum(i * stride for i, stride in zip(index, strides))
-              for index in logical_indices(shape.dimensions)}
+    inside = {
+        place_of(index, order, widths) * 4: sum(i * stride for i, stride in zip(index, strides))
+        for index in logical_indices(shape.dimensions)
+    }
     packed = as_places(pack_move(strides, shape))
     assert {place: read for place, read in packed.items() if read is not None} == inside and len(packed) == 15
     if strides != (0, 0):
@@ -140,10 +158,14 @@ def test_strides_of_dimensions_of_size_1_do_not_matter():
 
 # ---- padding -------------------------------------------------------------------------------------
 
+
 def check_slabs(move):
     """The padding slabs write every padding place once, and no element."""
-    written = [slab.target_offset + sum(c * stride for c, stride in zip(counters, slab.target_strides))
-               for slab in move.padding_slabs for counters in itertools.product(*map(range, slab.shape))]
+    written = [
+        slab.target_offset + sum(c * stride for c, stride in zip(counters, slab.target_strides))
+        for slab in move.padding_slabs
+        for counters in itertools.product(*map(range, slab.shape))
+    ]
     padding = [target for target, source in places(move.axes) if source is None]
     assert sorted(written) == sorted(padding)
     assert all(0 not in slab.shape for slab in move.padding_slabs)
@@ -152,9 +174,13 @@ def check_slabs(move):
 def check_block(move):
     """The block is every element once."""
     block = move.slab
-    pairs_of_block = [(sum(c * stride for c, stride in zip(counters, block.target_strides)),
-                       sum(c * stride for c, stride in zip(counters, block.source_strides)))
-                      for counters in itertools.product(*map(range, block.shape))]
+    pairs_of_block = [
+        (
+            sum(c * stride for c, stride in zip(counters, block.target_strides)),
+            sum(c * stride for c, stride in zip(counters, block.source_strides)),
+        )
+        for counters in itertools.product(*map(range, block.shape))
+    ]
     assert sorted(pairs_of_block) == sorted(pair for pair in places(move.axes) if pair[1] is not None)
 
 
@@ -183,6 +209,7 @@ def test_spans_are_the_offsets_that_are_reached():
 
 # ---- large moves and limits ----------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("dims", [(131077, 65539), (2**31, 3), (3, 2**40), (2**32 + 1, 5)])
 def test_moves_of_huge_shapes_are_planned_without_memory(dims):
     source, target = Shape("u8", dims), Shape("u8", dims, Layout((0, 1)))
@@ -203,7 +230,7 @@ def test_many_dimensions_are_fine_while_they_merge():
 
 def test_no_move_has_more_axes_than_a_kernel_takes():
     """As many dimensions of two places as a shape can have, none of which merge: by strides, and by padding."""
-    strides = tuple(-2**k if k % 2 else 2**k for k in range(62))
+    strides = tuple(-(2**k) if k % 2 else 2**k for k in range(62))
     assert len(pack_move(strides, Shape("u8", (2,) * 62)).axes) == 62 <= MAX_AXES
     shape = Shape("u8", (1,) * 100, Layout.descending(100).replace(padded_dimensions=(1,) * 38 + (2,) * 62))
     assert len(pack_move((0,) * 100, shape).axes) == 62
@@ -213,6 +240,7 @@ def test_no_move_has_more_axes_than_a_kernel_takes():
 
 # ---- values --------------------------------------------------------------------------------------
 
+
 def test_moves_are_frozen_hashable_values():
     source, target = Shape("f32", (2, 3)), Shape("f32", (2, 3), Layout((0, 1), padded_dimensions=(3, 5)))
     move = relayout_move(source, target)
@@ -220,7 +248,7 @@ def test_moves_are_frozen_hashable_values():
     assert move == same and hash(move) == hash(same) and len({move, same}) == 1
     assert relayout_move(source, target) == move
     assert move != relayout_move(source, Shape("f32", (2, 3), target.layout.replace(padding_value=1)))
-    move.slab, move.padding_slabs                      # worked out once, and no part of the value
+    move.slab, move.padding_slabs  # worked out once, and no part of the value
     assert move == same and pickle.loads(pickle.dumps(move)) == move
     with pytest.raises(dataclasses.FrozenInstanceError):
         move.itemsize = 8

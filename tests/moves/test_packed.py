@@ -1,4 +1,7 @@
-"""Elements of 1, 2 and 4 bits: packed buffers hold what the definition says, bit by bit, and only that is read and written."""
+"""Elements of 1, 2 and 4 bits: packed buffers hold what the definition says, bit by bit, and only that is read and
+written.
+"""
+
 import itertools
 import math
 import random
@@ -25,7 +28,12 @@ SIZES = {1: (1, 3, 8, 17), 2: (1, 2, 3, 5), 3: (1, 2, 3)}
 
 def logical(name, dimensions):
     """An array as ml_dtypes holds it: an element in the low bits of each byte."""
-    return packed_reference.values(math.prod(dimensions), BITS[name]).astype(np.uint8).view(gl.Shape(name, ()).dtype).reshape(dimensions)
+    return (
+        packed_reference.values(math.prod(dimensions), BITS[name])
+        .astype(np.uint8)
+        .view(gl.Shape(name, ()).dtype)
+        .reshape(dimensions)
+    )
 
 
 def pad_name(name):
@@ -88,40 +96,58 @@ def test_unpacked_elements_are_those_of_ml_dtypes(executor, name):
     dtype, bits = gl.Shape(name, ()).dtype, BITS[name]
     everything = np.arange(1 << bits, dtype=np.uint8)
     numbers = everything.view(dtype).astype(np.float32)
-    found = executor.host(gl.unpack(executor.array(packed_reference.packed(everything, bits)), f"{name}[{1 << bits}]{{0:E({bits})}}"))
+    found = executor.host(
+        gl.unpack(executor.array(packed_reference.packed(everything, bits)), f"{name}[{1 << bits}]{{0:E({bits})}}")
+    )
     assert found.view(np.uint8).tobytes() == numbers.astype(dtype).view(np.uint8).tobytes()
     assert found.view(dtype).astype(np.float32).tolist() == numbers.tolist()
 
 
-@pytest.mark.parametrize("text", ["u4[3,5]{0,1:PD(3,6)PV(highest)L(7)E(4)}", "s2[3]{0:PD(3)PV(lowest)L(50)E(2)}", "u1[]{:L(5)E(1)}"])
+@pytest.mark.parametrize(
+    "text", ["u4[3,5]{0,1:PD(3,6)PV(highest)L(7)E(4)}", "s2[3]{0:PD(3)PV(lowest)L(50)E(2)}", "u1[]{:L(5)E(1)}"]
+)
 def test_tails_are_padding(executor, text):
     shape = gl.parse_shape(text)
     buffer, memory = guarded(executor, np.uint8, shape.nbytes)
     gl.pack(executor.array(logical(shape.element_type.value, shape.dimensions)), shape, out=buffer)
-    assert executor.host(buffer).tolist() == buffer_of(shape).tolist() and guards_intact(executor, memory, 0, shape.nbytes)
+    assert executor.host(buffer).tolist() == buffer_of(shape).tolist() and guards_intact(
+        executor, memory, 0, shape.nbytes
+    )
 
 
 def test_bits_that_are_no_elements(executor):
-    """The high bits of a byte are nobody's: old int4 arrays have the sign there; spare bits of a packed buffer are not read."""
+    """The high bits of a byte are nobody's: old int4 arrays have the sign there; spare bits of a packed buffer are not
+    read.
+    """
     array = np.array([-1, 0, -3], np.int8).view(ml_dtypes.int4)
     packed = gl.pack(executor.array(array), "s4[3]{0:E(4)}")
     assert executor.host(packed).tolist() == [0x0F, 0x0D]
     buffer = source_buffer(executor, np.array([0x0F, 0xED], np.uint8))
     assert executor.host(gl.unpack(buffer, "s4[3]{0:E(4)}")).view(np.uint8).tolist() == [15, 0, 13]
     assert executor.host(gl.relayout(buffer, "s4[3]{0:E(4)}", "s4[3]{0:E(4)}")).tolist() == [0x0F, 0x0D]
-    assert executor.host(gl.relayout(buffer, "s4[3]{0:E(4)}", "s4[3]{0:PD(6)PV(highest)E(4)}")).tolist() == [0x0F, 0x7D, 0x77]
+    assert executor.host(gl.relayout(buffer, "s4[3]{0:E(4)}", "s4[3]{0:PD(6)PV(highest)E(4)}")).tolist() == [
+        0x0F,
+        0x7D,
+        0x77,
+    ]
 
 
 def test_packed_arrays_with_strides_of_their_own(executor):
     base = executor.array(np.arange(5 * 12 * 7, dtype=np.uint8).reshape(5, 12, 7))
-    for view in (base[::-1, 1::2, :], base.transpose(2, 0, 1), base[:, ::-3, ::2].transpose(1, 0, 2), base[2:, 5:6, ::-1], base[:0]):
+    for view in (
+        base[::-1, 1::2, :],
+        base.transpose(2, 0, 1),
+        base[:, ::-3, ::2].transpose(1, 0, 2),
+        base[2:, 5:6, ::-1],
+        base[:0],
+    ):
         shape = gl.Shape("u2", view.shape, gl.Layout((0, 1, 2), element_size_in_bits=2))
         wanted = packed_reference.packed(executor.host(view).transpose(2, 1, 0).ravel() & 3, 2)
         found = gl.pack(view, shape)
         assert executor.host(found).tolist() == wanted.tolist(), view.strides
         room = executor.array(np.full(base.shape, 0x77, np.uint8))
         offset = tuple(slice(None) for _ in range(3))
-        out = room.transpose(1, 2, 0)[:view.shape[0], :view.shape[1], :view.shape[2]][offset]
+        out = room.transpose(1, 2, 0)[: view.shape[0], : view.shape[1], : view.shape[2]][offset]
         if out.shape == view.shape:
             gl.unpack(found, shape, out=out)
             assert executor.host(out).tolist() == (executor.host(view) & 3).tolist()
@@ -131,7 +157,21 @@ def test_packed_arrays_with_strides_of_their_own(executor):
     assert (executor.host(narrow) == 0x77).sum() == 72 - 8
 
 
-TILED = ("T(2,8)", "T(4,16)(4,1)", "T(8,16)(8,1)", "T(1,8)", "T(16)", "T(*,8)", "T(2,*,8)", "T(2,4)L(50)", "T(3,8)", "T(4,8)(2,8)", "T(2,3)", "T(5)(3)", "T(*,3)(2)")
+TILED = (
+    "T(2,8)",
+    "T(4,16)(4,1)",
+    "T(8,16)(8,1)",
+    "T(1,8)",
+    "T(16)",
+    "T(*,8)",
+    "T(2,*,8)",
+    "T(2,4)L(50)",
+    "T(3,8)",
+    "T(4,8)(2,8)",
+    "T(2,3)",
+    "T(5)(3)",
+    "T(*,3)(2)",
+)
 
 
 @pytest.mark.parametrize("name", ("s4", "u2", "s1"))
@@ -143,8 +183,14 @@ def test_tiles_to_tiles(executor, name):
         shapes = []
         for tiles in rng.sample(TILED, 2):
             order = ",".join(map(str, rng.sample(range(len(dimensions)), len(dimensions))))
-            padding = f"PD({','.join(str(size + rng.randrange(3)) for size in dimensions)})PV({pad_name(name)})" if rng.random() < 0.3 else ""
-            shapes.append(gl.parse_shape(f"{name}[{','.join(map(str, dimensions))}]{{{order}:{padding}{tiles}E({bits})}}"))
+            padding = (
+                f"PD({','.join(str(size + rng.randrange(3)) for size in dimensions)})PV({pad_name(name)})"
+                if rng.random() < 0.3
+                else ""
+            )
+            shapes.append(
+                gl.parse_shape(f"{name}[{','.join(map(str, dimensions))}]{{{order}:{padding}{tiles}E({bits})}}")
+            )
         source, target = shapes
         buffer = source_buffer(executor, buffer_of(source), rng.randrange(16))
         assert executor.host(gl.unpack(buffer, source)).tobytes() == logical(name, dimensions).tobytes(), str(source)
@@ -153,7 +199,10 @@ def test_tiles_to_tiles(executor, name):
         assert executor.host(apart).tobytes() == logical(name, dimensions).tobytes(), str(source)
         packed, moved = gl.pack(executor.array(logical(name, dimensions)), target), gl.relayout(buffer, source, target)
         looked_up += type(relayout_pieces(source, target)[0].move) is LookupMove
-        assert executor.host(packed).tolist() == executor.host(moved).tolist() == buffer_of(target).tolist(), (str(source), str(target))
+        assert executor.host(packed).tolist() == executor.host(moved).tolist() == buffer_of(target).tolist(), (
+            str(source),
+            str(target),
+        )
     assert 10 < looked_up < count - 10
 
 
@@ -166,10 +215,18 @@ def test_tiles_to_rows_of_any_length(executor, name):
         orders = [",".join(map(str, rng.sample(range(len(dimensions)), len(dimensions)))) for _ in range(2)]
         widths = ",".join(str(size + rng.randrange(3)) for size in dimensions)
         tiles = rng.choice((*TILED, "T(2,3)", "T(1024)(128)(2,1)"))
-        source = gl.parse_shape(f"{name}[{','.join(map(str, dimensions))}]{{{orders[0]}:{tiles}{f'E({bits})' * (number % 3 > 0)}}}")
-        target = gl.parse_layout(f"{{{orders[1]}:PD({widths})PV({pad_name(name)}){'L(9)' * (number % 4 == 0)}E({bits})}}")
+        source = gl.parse_shape(
+            f"{name}[{','.join(map(str, dimensions))}]{{{orders[0]}:{tiles}{f'E({bits})' * (number % 3 > 0)}}}"
+        )
+        target = gl.parse_layout(
+            f"{{{orders[1]}:PD({widths})PV({pad_name(name)}){'L(9)' * (number % 4 == 0)}E({bits})}}"
+        )
         plan = gl.plan(source, target)
-        buffer = source_buffer(executor, buffer_of(source), number % 16) if source.is_packed else gl.pack(executor.array(logical(name, dimensions)), source)
+        buffer = (
+            source_buffer(executor, buffer_of(source), number % 16)
+            if source.is_packed
+            else gl.pack(executor.array(logical(name, dimensions)), source)
+        )
         out, memory = guarded(executor, np.uint8, plan.target.nbytes, 3 * number % 16)
         plan(buffer, out)
         assert executor.host(out).tolist() == buffer_of(plan.target).tolist(), (str(source), str(target))
@@ -178,8 +235,15 @@ def test_tiles_to_rows_of_any_length(executor, name):
     assert looked_up >= 20
 
 
-TURNED = [("[256,192]{1,0:%s}", "{0,1:%s}"), ("[64,3,96]{2,1,0:%s}", "{0,1,2:PD(96,4,128)PV(highest)%s}"), ("[128,160]{0,1:%s}", "{1,0:T(32,64)%s}"),
-          ("[96,256]{1,0:%s}", "{1,0:T(32,128)(32,1)%s}"), ("[5,64,32,3]{3,2,1,0:%s}", "{3,1,2,0:%s}"), ("[520,40]{1,0:%s}", "{0,1:%s}"), ("[64,32]{1,0:%s}", "{0,1:PV(highest)L(3000)%s}")]
+TURNED = [
+    ("[256,192]{1,0:%s}", "{0,1:%s}"),
+    ("[64,3,96]{2,1,0:%s}", "{0,1,2:PD(96,4,128)PV(highest)%s}"),
+    ("[128,160]{0,1:%s}", "{1,0:T(32,64)%s}"),
+    ("[96,256]{1,0:%s}", "{1,0:T(32,128)(32,1)%s}"),
+    ("[5,64,32,3]{3,2,1,0:%s}", "{3,1,2,0:%s}"),
+    ("[520,40]{1,0:%s}", "{0,1:%s}"),
+    ("[64,32]{1,0:%s}", "{0,1:PV(highest)L(3000)%s}"),
+]
 
 
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
@@ -217,22 +281,36 @@ def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypat
 
 
 def test_which_moves_are_turned():
-    for source, target, side in (("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", 16), ("u4[250,514]{1,0:E(4)}", "{0,1:E(4)}", 2),
-                                 ("u1[256,512]{1,0:E(1)}", "{0,1:E(1)}", 16), ("u4[255,512]{1,0:E(4)}", "{0,1:E(4)}", 0),
-                                 ("u4[256,512]{1,0:E(4)}", "{0,1}", 0), ("u4[256,5,512]{2,1,0:E(4)}", "{2,0,1:PD(256,5,513)E(4)}", 0),
-                                 ("u2[130,514]{1,0:E(2)}", "{0,1:E(2)}", 0), ("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}", 4)):
+    for source, target, side in (
+        ("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", 16),
+        ("u4[250,514]{1,0:E(4)}", "{0,1:E(4)}", 2),
+        ("u1[256,512]{1,0:E(1)}", "{0,1:E(1)}", 16),
+        ("u4[255,512]{1,0:E(4)}", "{0,1:E(4)}", 0),
+        ("u4[256,512]{1,0:E(4)}", "{0,1}", 0),
+        ("u4[256,5,512]{2,1,0:E(4)}", "{2,0,1:PD(256,5,513)E(4)}", 0),
+        ("u2[130,514]{1,0:E(2)}", "{0,1:E(2)}", 0),
+        ("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}", 4),
+    ):
         move = gl.plan(source, target).move
         turn = packed_plan.packed_plan_of(move).turn
         assert (turn.side if turn else 0) == side, (source, target)
-        kernel = "bits_turn.cu" if turn and all(size % (32 // move.bits) == 0 for size in gl.parse_shape(source).dimensions) else None
+        kernel = (
+            "bits_turn.cu"
+            if turn and all(size % (32 // move.bits) == 0 for size in gl.parse_shape(source).dimensions)
+            else None
+        )
         assert kernel is None or kernel_plan(move).file == kernel
     assert kernel_plan(gl.plan("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}").move).file == "bits.cu"
 
 
 def test_chunks_of_large_moves():
     """On the CPU: more than a chunk, odd counts, parts and look-ups, on one thread and on several."""
-    for dimensions, target_text in (((524287 + 262144,), "{0:E(4)}"), ((911, 1117), "{0,1:PD(915,1117)E(4)}"), ((3,) * 12, "{" + ",".join(map(str, range(12))) + ":E(4)}"),
-                                    ((37, 1023, 29), "{1,2,0:E(4)}")):
+    for dimensions, target_text in (
+        ((524287 + 262144,), "{0:E(4)}"),
+        ((911, 1117), "{0,1:PD(915,1117)E(4)}"),
+        ((3,) * 12, "{" + ",".join(map(str, range(12))) + ":E(4)}"),
+        ((37, 1023, 29), "{1,2,0:E(4)}"),
+    ):
         source = gl.Shape("u4", dimensions, gl.Layout(range(len(dimensions))[::-1], element_size_in_bits=4))
         target = gl.parse_shape(source.text_without_layout() + target_text)
         array = logical("u4", dimensions)
@@ -241,7 +319,9 @@ def test_chunks_of_large_moves():
         assert (packed == (wanted[::2] | np.append(wanted[1::2], [0] * (wanted.size % 2)) << 4)).all()
         moved = gl.relayout(packed, source, target)
         assert (gl.unpack(moved, target).view(np.uint8) == array.view(np.uint8)).all()
-        padded = gl.unpack(moved, gl.Shape("u4", target.buffer_dimensions, target.layout.replace(padded_dimensions=None)))
+        padded = gl.unpack(
+            moved, gl.Shape("u4", target.buffer_dimensions, target.layout.replace(padded_dimensions=None))
+        )
         assert padded.view(np.uint8).sum(dtype=np.int64) == wanted.sum(dtype=np.int64)
 
 
@@ -249,9 +329,15 @@ def test_a_broken_twin_is_caught():
     """The first element in the high bits, writing and reading; round trips alone would not see it."""
     shape, array = gl.parse_shape("s4[5]{0:E(4)}"), logical("s4", (5,))
     real = packed_run.packed, packed_run.parts
-    swapped = mock.patch.object(packed_run, "packed", lambda scratch, bits: real[0](scratch.reshape(-1, 2)[:, ::-1].ravel() if bits < 8 else scratch, bits))
+    swapped = mock.patch.object(
+        packed_run,
+        "packed",
+        lambda scratch, bits: real[0](scratch.reshape(-1, 2)[:, ::-1].ravel() if bits < 8 else scratch, bits),
+    )
     one_by_one = mock.patch.object(packed_run, "whole_bytes", lambda move, box: None)
-    turned = mock.patch.object(packed_run, "parts", lambda move, box: (part._replace(shift=4 - part.shift) for part in real[1](move, box)))
+    turned = mock.patch.object(
+        packed_run, "parts", lambda move, box: (part._replace(shift=4 - part.shift) for part in real[1](move, box))
+    )
     with swapped, turned, one_by_one:
         packed = gl.pack(array, shape)
         assert gl.unpack(packed, shape).tobytes() == array.tobytes()
@@ -259,7 +345,10 @@ def test_a_broken_twin_is_caught():
 
 
 def test_lists_of_relayouts(executor):
-    jobs = [(source_buffer(executor, buffer_of(source)), source, target) for source, target in itertools.islice(packed_shapes("s4"), 3, 40)]
+    jobs = [
+        (source_buffer(executor, buffer_of(source)), source, target)
+        for source, target in itertools.islice(packed_shapes("s4"), 3, 40)
+    ]
     jobs.append((executor.array(np.arange(6, dtype=np.float32)), "f32[2,3]", "{0,1}"))
     results = gl.relayout_many(jobs)
     for (_, _, target), result in zip(jobs[:-1], results):
@@ -268,50 +357,103 @@ def test_lists_of_relayouts(executor):
 
 
 def test_new_buffers_are_bytes(executor):
-    assert executor.host(gl.empty("s4[3,5]{1,0:E(4)}")).tolist() == [0] * 8 and gl.empty("u1[9]{0:L(32)E(1)}").dtype == np.uint8
+    assert (
+        executor.host(gl.empty("s4[3,5]{1,0:E(4)}")).tolist() == [0] * 8
+        and gl.empty("u1[9]{0:L(32)E(1)}").dtype == np.uint8
+    )
     assert gl.pack(executor.array(logical("s2", (3, 3))), "s2[3,3]{1,0:E(2)}").dtype == np.uint8
     indices = np.arange(15)
-    assert gl.linearize(np.unravel_index(indices, (3, 5)), "s4[3,5]{0,1:E(4)}").tolist() == (indices // 5 + indices % 5 * 3).tolist()
+    assert (
+        gl.linearize(np.unravel_index(indices, (3, 5)), "s4[3,5]{0,1:E(4)}").tolist()
+        == (indices // 5 + indices % 5 * 3).tolist()
+    )
 
 
-@pytest.mark.parametrize("source, target, kind", [
-    ("s4[64,64]{1,0:E(4)}", "{1,0:PD(64,80)E(4)}", Move), ("s4[64,6,4]{2,1,0:E(4)}", "{2,0,1:E(4)}", Move), ("u2[9,4]{1,0:E(2)}", "{1,0:E(2)}", Move),
-    ("s4[64,5]{1,0:E(4)}", "{1,0:PD(64,6)E(4)}", PackedMove), ("u2[9,6]{1,0:E(2)}", "{1,0:PD(9,8)E(2)}", PackedMove),
-    ("s4[256,512]{1,0:T(8,128)E(4)}", "{1,0:T(64,128)E(4)}", Move), ("s4[64,64]{1,0:E(4)}", "{0,1:E(4)}", PackedMove), ("s4[6]{0:E(4)}", "{0}", PackedMove),
-])
+@pytest.mark.parametrize(
+    "source, target, kind",
+    [
+        ("s4[64,64]{1,0:E(4)}", "{1,0:PD(64,80)E(4)}", Move),
+        ("s4[64,6,4]{2,1,0:E(4)}", "{2,0,1:E(4)}", Move),
+        ("u2[9,4]{1,0:E(2)}", "{1,0:E(2)}", Move),
+        ("s4[64,5]{1,0:E(4)}", "{1,0:PD(64,6)E(4)}", PackedMove),
+        ("u2[9,6]{1,0:E(2)}", "{1,0:PD(9,8)E(2)}", PackedMove),
+        ("s4[256,512]{1,0:T(8,128)E(4)}", "{1,0:T(64,128)E(4)}", Move),
+        ("s4[64,64]{1,0:E(4)}", "{0,1:E(4)}", PackedMove),
+        ("s4[6]{0:E(4)}", "{0}", PackedMove),
+    ],
+)
 def test_what_stays_together_in_whole_bytes_is_moved_as_bytes(source, target, kind):
     plan = gl.plan(source, target)
     assert {type(piece.move) for piece in plan.pieces} == {kind}
     assert plan.bytes_written == plan.target.nbytes and f"-> {plan.target}" in str(plan.explain())
 
 
-@pytest.mark.parametrize("source, target, bits", [
-    ("s4[40001,40001]{1,0:E(4)}", "{0,1:E(4)}", 32), ("s4[65537,65537]{1,0:E(4)}", "{0,1:E(4)}", 64), ("u1[4294967297]{0}", "{0:E(1)}", 64),
-    ("s4[40001,40001]{1,0:T(8,128)E(4)}", "{1,0:E(4)}", 32), ("s4[3,3]{1,0:T(50000,50000)E(4)}", "{1,0:E(4)}", 64),
-    ("s4[65537,65537]{1,0:T(8,128)E(4)}", "{1,0:E(4)}", 64),
-])
+@pytest.mark.parametrize(
+    "source, target, bits",
+    [
+        ("s4[40001,40001]{1,0:E(4)}", "{0,1:E(4)}", 32),
+        ("s4[65537,65537]{1,0:E(4)}", "{0,1:E(4)}", 64),
+        ("u1[4294967297]{0}", "{0:E(1)}", 64),
+        ("s4[40001,40001]{1,0:T(8,128)E(4)}", "{1,0:E(4)}", 32),
+        ("s4[3,3]{1,0:T(50000,50000)E(4)}", "{1,0:E(4)}", 64),
+        ("s4[65537,65537]{1,0:T(8,128)E(4)}", "{1,0:E(4)}", 64),
+    ],
+)
 def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
     (piece,) = gl.plan(source, target).pieces
     assert kernel_plan(piece.move).index_bits == bits
 
 
-@pytest.mark.parametrize("call, kind, message", [
-    (lambda b: gl.unpack(b[:7], "s4[3,5]{1,0:E(4)}"), BufferError, "buffer has 7 bytes, but s4[3,5]{1,0:E(4)} needs 8"),
-    (lambda b: gl.unpack(b.view(np.int8), "s4[3,5]{1,0:E(4)}"), TypeError,
-     "buffer has dtype int8, but s4[3,5]{1,0:E(4)} is packed, 2 elements in a byte: its buffer is uint8"),
-    (lambda b: gl.relayout(logical("s4", (15,)), "s4[3,5]{1,0:E(4)}", "{0,1}"), TypeError,
-     "buffer has dtype int4, but s4[3,5]{1,0:E(4)} is packed, 2 elements in a byte: its buffer is uint8"),
-    (lambda b: gl.relayout(b[::2], "u1[3]{0:E(1)}", "{0}"), BufferError,
-     "buffer steps by 2 bytes, but a buffer of u1[3]{0:E(1)} is contiguous and steps by 1"),
-    (lambda b: gl.pack(logical("u4", (3, 5)), "s4[3,5]{1,0:E(4)}"), TypeError, "array has dtype uint4, but s4[3,5]{1,0:E(4)} needs int4 (or uint8)"),
-    (lambda b: gl.pack(logical("s4", (3, 5)), "s4[3,5]{1,0:E(4)}", out=np.zeros(8, np.int16)), TypeError,
-     "out has dtype int16, but s4[3,5]{1,0:E(4)} is packed, 2 elements in a byte: its buffer is uint8"),
-    (lambda b: gl.pack(logical("s4", (3, 5)), "s4[3,5]{1,0:E(4)}", out=b[:2]), BufferError, "out has 2 bytes, but s4[3,5]{1,0:E(4)} needs 8"),
-    (lambda b: gl.view(b, "s4[3,5]{1,0:E(4)}"), gl.LayoutError,
-     "element_size_in_bits 4 of s4[3,5]{1,0:E(4)} has no strides in bytes: 2 elements share a byte; gl.unpack copies the array out of them"),
-    (lambda b: gl.pack(b, "s4[9]{0:E(2)}"), gl.LayoutError,
-     "element_size_in_bits 2 is not a storage size of s4 for s4[9]{0:E(2)}: it is one of 0, 4, 8"),
-])
+@pytest.mark.parametrize(
+    "call, kind, message",
+    [
+        (
+            lambda b: gl.unpack(b[:7], "s4[3,5]{1,0:E(4)}"),
+            BufferError,
+            "buffer has 7 bytes, but s4[3,5]{1,0:E(4)} needs 8",
+        ),
+        (
+            lambda b: gl.unpack(b.view(np.int8), "s4[3,5]{1,0:E(4)}"),
+            TypeError,
+            "buffer has dtype int8, but s4[3,5]{1,0:E(4)} is packed, 2 elements in a byte: its buffer is uint8",
+        ),
+        (
+            lambda b: gl.relayout(logical("s4", (15,)), "s4[3,5]{1,0:E(4)}", "{0,1}"),
+            TypeError,
+            "buffer has dtype int4, but s4[3,5]{1,0:E(4)} is packed, 2 elements in a byte: its buffer is uint8",
+        ),
+        (
+            lambda b: gl.relayout(b[::2], "u1[3]{0:E(1)}", "{0}"),
+            BufferError,
+            "buffer steps by 2 bytes, but a buffer of u1[3]{0:E(1)} is contiguous and steps by 1",
+        ),
+        (
+            lambda b: gl.pack(logical("u4", (3, 5)), "s4[3,5]{1,0:E(4)}"),
+            TypeError,
+            "array has dtype uint4, but s4[3,5]{1,0:E(4)} needs int4 (or uint8)",
+        ),
+        (
+            lambda b: gl.pack(logical("s4", (3, 5)), "s4[3,5]{1,0:E(4)}", out=np.zeros(8, np.int16)),
+            TypeError,
+            "out has dtype int16, but s4[3,5]{1,0:E(4)} is packed, 2 elements in a byte: its buffer is uint8",
+        ),
+        (
+            lambda b: gl.pack(logical("s4", (3, 5)), "s4[3,5]{1,0:E(4)}", out=b[:2]),
+            BufferError,
+            "out has 2 bytes, but s4[3,5]{1,0:E(4)} needs 8",
+        ),
+        (
+            lambda b: gl.view(b, "s4[3,5]{1,0:E(4)}"),
+            gl.LayoutError,
+            "element_size_in_bits 4 of s4[3,5]{1,0:E(4)} has no strides in bytes: 2 elements share a byte; gl.unpack copies the array out of them",
+        ),
+        (
+            lambda b: gl.pack(b, "s4[9]{0:E(2)}"),
+            gl.LayoutError,
+            "element_size_in_bits 2 is not a storage size of s4 for s4[9]{0:E(2)}: it is one of 0, 4, 8",
+        ),
+    ],
+)
 def test_errors(call, kind, message):
     before = np.arange(9, dtype=np.uint8)
     buffer = before.copy()

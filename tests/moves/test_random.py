@@ -1,4 +1,5 @@
 """pack, unpack and relayout on random shapes up to rank 8, with strided arrays and odd addresses, on every executor."""
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,13 +11,20 @@ from tests.support import strategies
 from tests.support.executors import guarded, guards_intact, source_buffer
 
 # The executor fixture holds no state of an example, so it may be shared by all of them.
-shared_fixture = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+shared_fixture = settings(
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 phases = st.sampled_from((0, 0, 0, 1, 2, 3))
 
 
 def expected_buffer(shape):
-    return reference.large_buffer(shape.dimensions, shape.layout.minor_to_major, shape.layout.padded_dimensions,
-                                  shape.itemsize, shape.padding_bytes)
+    return reference.large_buffer(
+        shape.dimensions,
+        shape.layout.minor_to_major,
+        shape.layout.padded_dimensions,
+        shape.itemsize,
+        shape.padding_bytes,
+    )
 
 
 def logical_array(shape):
@@ -51,7 +59,7 @@ def test_pack_takes_any_strides_and_unpack_writes_any_strides(executor, data, pa
     assert guards_intact(executor, memory, phase * shape.itemsize, shape.nbytes)
     strided[...] = 0
     assert gl.unpack(out, shape, out=strided) is strided
-    assert executor.host(around).tobytes() == before                     # the elements, and what lies between them
+    assert executor.host(around).tobytes() == before  # the elements, and what lies between them
 
 
 @shared_fixture
@@ -73,7 +81,13 @@ def test_a_view_shows_the_logical_array_and_writes_to_the_buffer(executor, pair)
 def test_tiles_with_edges(executor, element_type, extra):
     itemsize = gl.Shape(element_type, ()).itemsize
     side = {1: 128, 2: 64, 4: 64, 8: 32, 16: 32}[itemsize]
-    for rows, columns in ((side + extra, side), (side, side + extra), (2 * side + extra, side // 2), (side + extra, 3 * side + extra), (3, 500 + extra)):
+    for rows, columns in (
+        (side + extra, side),
+        (side, side + extra),
+        (2 * side + extra, side // 2),
+        (side + extra, 3 * side + extra),
+        (3, 500 + extra),
+    ):
         for widths in (None, (rows + 3, columns + 16)):
             source = gl.Shape(element_type, (rows, columns))
             target = source.with_layout(gl.Layout((0, 1), padded_dimensions=widths, padding_value=1))

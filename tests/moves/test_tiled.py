@@ -2,6 +2,7 @@
 
 The host-compiled kernels run the pairs whose launches need few compiled variants, NumPy and a GPU also all others.
 """
+
 import itertools
 import math
 import os
@@ -18,20 +19,36 @@ from tests.support.executors import guarded, guards_intact, source_buffer
 from tests.support.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array, numbers
 
 # Kernel, element bytes, index bits, axes and what follows: 12 variants that nine of ten pairs of 4-byte elements need.
-COMMON = {("gpl_many", 4, 32, 2, 44), ("gpl_many", 4, 32, 4, 29), ("gpl_rows", 4, 32, 1, 16, 16), ("gpl_copy", 4, 32, 1, 16),
-          ("gpl_copy", 8, 32, 1, 16), ("gpl_copy", 16, 32, 1, 16), ("gpl_gather", 4, 32, 1), ("gpl_gather", 4, 32, 2),
-          ("gpl_gather", 4, 32, 3), ("gpl_gather", 8, 32, 1), ("gpl_tile_nd", 4, 32, 2, 4, 4), ("gpl_many", 8, 32, 2, 44)}
+COMMON = {
+    ("gpl_many", 4, 32, 2, 44),
+    ("gpl_many", 4, 32, 4, 29),
+    ("gpl_rows", 4, 32, 1, 16, 16),
+    ("gpl_copy", 4, 32, 1, 16),
+    ("gpl_copy", 8, 32, 1, 16),
+    ("gpl_copy", 16, 32, 1, 16),
+    ("gpl_gather", 4, 32, 1),
+    ("gpl_gather", 4, 32, 2),
+    ("gpl_gather", 4, 32, 3),
+    ("gpl_gather", 8, 32, 1),
+    ("gpl_tile_nd", 4, 32, 2, 4, 4),
+    ("gpl_many", 8, 32, 2, 44),
+}
 
-PAIRS = int(os.environ.get("GPULAYOUT_TEST_PAIRS", "0"))       # a long run: so many pairs on every executor
+PAIRS = int(os.environ.get("GPULAYOUT_TEST_PAIRS", "0"))  # a long run: so many pairs on every executor
 
 
 def variants(pieces):
     """What the launches of a plan have to be compiled for, between buffers aligned to 16 bytes."""
-    requests = tuple(Request("", piece.move, piece.source_offset % 16 if piece.move.element_count else 0, piece.target_offset % 16)
-                     for piece in pieces)
+    requests = tuple(
+        Request("", piece.move, piece.source_offset % 16 if piece.move.element_count else 0, piece.target_offset % 16)
+        for piece in pieces
+    )
     plan = many_plan(requests) if len(pieces) > 1 else None
     alone = [kernel_plan(*requests[place][1:]) for place in (plan.alone if plan else (0,))]
-    return {(launch.kernel, *(value for _, value in launch.macros)) for launch in (*(plan.shared if plan else ()), *filter(None, alone))}
+    return {
+        (launch.kernel, *(value for _, value in launch.macros))
+        for launch in (*(plan.shared if plan else ()), *filter(None, alone))
+    }
 
 
 def pairs(executor, count, seed):
@@ -55,7 +72,9 @@ def check_relayout(executor, source, target):
 @pytest.mark.parametrize("part", range(4))
 def test_relayout_turns_one_reference_buffer_into_the_other(executor, part):
     """5,000 random pairs: 3,200 with NumPy, 1,800 with the kernels."""
-    for number, (source, target) in enumerate(pairs(executor, PAIRS // 4 or (800 if executor.name == "numpy" else 450), part)):
+    for number, (source, target) in enumerate(
+        pairs(executor, PAIRS // 4 or (800 if executor.name == "numpy" else 450), part)
+    ):
         if executor.name == "simt":
             executor.backend.runtime.order, executor.backend.runtime.seed = number % 3, number + 1
         check_relayout(executor, source, target)
@@ -65,7 +84,9 @@ def test_pack_takes_any_strides_and_unpack_writes_any_strides(executor):
     for number, (shape, _) in enumerate(pairs(executor, 150, "pack")):
         rank = shape.rank
         steps = [(1, 2, -1)[(number + dim) % 3] for dim in range(rank)]
-        whole = np.ones([size * abs(step) for size, step in zip(shape.dimensions, steps)], shape.dtype, order="CF"[number % 2])
+        whole = np.ones(
+            [size * abs(step) for size, step in zip(shape.dimensions, steps)], shape.dtype, order="CF"[number % 2]
+        )
         part = (..., *(slice(None, None, step) for step in steps))
         whole[part] = logical_array(shape)
         around = executor.array(whole)
@@ -76,7 +97,7 @@ def test_pack_takes_any_strides_and_unpack_writes_any_strides(executor):
         assert guards_intact(executor, memory, 0, shape.nbytes), shape
         strided[...] = 0
         assert gl.unpack(out, shape, out=strided) is strided
-        assert executor.host(around).tobytes() == whole.tobytes(), shape                 # what lies between is as it was
+        assert executor.host(around).tobytes() == whole.tobytes(), shape  # what lies between is as it was
         assert executor.host(gl.unpack(out, shape)).tobytes() == logical_array(shape).tobytes(), shape
 
 
@@ -84,7 +105,9 @@ def small_shapes():
     """Rank 1 under one and two tiles, rank 2 under one, all sizes and orders; scalars."""
     for size, first, second in itertools.product(range(8), (1, 2, 3, 4, 5), (None, 1, 2, 3)):
         yield (size,), (0,), [(first,)] + ([(second,)] if second else [])
-    for rows, columns, tile in itertools.product((1, 2, 3, 5), (1, 3, 4), ((2, 2), (1, 3), (3, 2), ("*", 4), (2, 1, 2))):
+    for rows, columns, tile in itertools.product(
+        (1, 2, 3, 5), (1, 3, 4), ((2, 2), (1, 3), (3, 2), ("*", 4), (2, 1, 2))
+    ):
         yield (rows, columns), (0, 1), [tile]
         yield (rows, columns), (1, 0), [tile, (2, 1)]
     yield from (((), (), [tile]) for tile in ((1,), (4,), (2, 3)))
@@ -95,7 +118,9 @@ def test_every_small_tiling_is_packed_and_unpacked(executor):
     for dimensions, order, tiles in small_shapes():
         shape = gl.Shape("s32", dimensions, gl.Layout(order, tiles=[gl.Tile(tile) for tile in tiles], padding_value=-5))
         dense = shape.with_layout(None)
-        if executor.name == "simt" and not (variants(relayout_pieces(dense, shape)) | variants(relayout_pieces(shape, dense)) <= COMMON):
+        if executor.name == "simt" and not (
+            variants(relayout_pieces(dense, shape)) | variants(relayout_pieces(shape, dense)) <= COMMON
+        ):
             continue
         packed = gl.pack(executor.array(logical_array(shape)), shape)
         assert executor.host(packed).tobytes() == expected_buffer(shape).tobytes(), shape
@@ -131,10 +156,16 @@ def test_the_pieces_write_every_place_once_from_its_element():
 
 
 # What TPUs store: tiles that divide each other and the sizes are one permutation.
-ONE_MOVE = [("f32[8192,8192]", "{1,0:T(8,128)}", "gpl_rows"), ("f32[8192,8192]", "{0,1:T(8,128)}", "gpl_tile_nd"),
-            ("bf16[8192,8192]", "{1,0:T(8,128)(2,1)}", "gpl_channels"), ("s8[8192,8192]", "{1,0:T(8,128)(4,1)}", "gpl_channels"),
-            ("f32[64,1024,1024]", "{2,1,0:T(8,128)}", "gpl_rows"), ("f32[4096]", "{0:T(1024)}", "gpl_copy"),
-            ("f32[100,1000]", "{1,0:T(1,128)}", "gpl_rows"), ("bf16[2,3,1024]", "{2,1,0:T(2,*,128)}", "gpl_rows")]
+ONE_MOVE = [
+    ("f32[8192,8192]", "{1,0:T(8,128)}", "gpl_rows"),
+    ("f32[8192,8192]", "{0,1:T(8,128)}", "gpl_tile_nd"),
+    ("bf16[8192,8192]", "{1,0:T(8,128)(2,1)}", "gpl_channels"),
+    ("s8[8192,8192]", "{1,0:T(8,128)(4,1)}", "gpl_channels"),
+    ("f32[64,1024,1024]", "{2,1,0:T(8,128)}", "gpl_rows"),
+    ("f32[4096]", "{0:T(1024)}", "gpl_copy"),
+    ("f32[100,1000]", "{1,0:T(1,128)}", "gpl_rows"),
+    ("bf16[2,3,1024]", "{2,1,0:T(2,*,128)}", "gpl_rows"),
+]
 
 
 @pytest.mark.parametrize("dense, tiled, kernel", ONE_MOVE, ids=[f"{dense} {tiled}" for dense, tiled, _ in ONE_MOVE])
@@ -147,9 +178,14 @@ def test_tiles_that_divide_are_one_move(dense, tiled, kernel, direction):
     assert plan.vector_bytes >= 4 and math.prod(plan.grid) > 1 or kernel in ("gpl_copy", "gpl_rows")
 
 
-@pytest.mark.parametrize("matrix, tiles, digits, order", [
-    ("f32[2048,4096]", "T(8,128)", (256, 8, 32, 128), (0, 2, 1, 3)), ("bf16[4096,4096]", "T(8,128)(2,1)", (512, 4, 2, 32, 128), (0, 3, 1, 4, 2)),
-    ("s8[4096,8192]", "T(8,128)(4,1)", (512, 2, 4, 64, 128), (0, 3, 1, 4, 2))])
+@pytest.mark.parametrize(
+    "matrix, tiles, digits, order",
+    [
+        ("f32[2048,4096]", "T(8,128)", (256, 8, 32, 128), (0, 2, 1, 3)),
+        ("bf16[4096,4096]", "T(8,128)(2,1)", (512, 4, 2, 32, 128), (0, 3, 1, 4, 2)),
+        ("s8[4096,8192]", "T(8,128)(4,1)", (512, 2, 4, 64, 128), (0, 3, 1, 4, 2)),
+    ],
+)
 def test_whole_tiles_are_the_same_loops_as_the_permutation_without_tiles(matrix, tiles, digits, order):
     dense, tiled = gl.parse_shape(matrix), gl.parse_shape(f"{matrix}{{1,0:{tiles}}}")
     split = gl.Shape(dense.element_type, digits)
@@ -163,7 +199,14 @@ def test_tilings_that_divide_each_other_are_one_move():
     shape = gl.parse_shape("bf16[4096,4096]{1,0:T(8,128)}")
     assert len(relayout_pieces(shape, gl.parse_shape("bf16[4096,4096]{1,0:T(8,128)(2,1)}"))) == 1
     assert len(relayout_pieces(shape, gl.parse_shape("bf16[4096,4096]{0,1:T(32,256)(4,1)}"))) == 1
-    assert len(relayout_pieces(gl.parse_shape("u8[1000,1001,1003]"), gl.parse_shape("u8[1000,1001,1003]{2,1,0:T(*,*,1024)}"))) == 1
+    assert (
+        len(
+            relayout_pieces(
+                gl.parse_shape("u8[1000,1001,1003]"), gl.parse_shape("u8[1000,1001,1003]{2,1,0:T(*,*,1024)}")
+            )
+        )
+        == 1
+    )
 
 
 def test_arrays_beyond_two_to_the_32_are_cut_where_they_should():
@@ -171,7 +214,9 @@ def test_arrays_beyond_two_to_the_32_are_cut_where_they_should():
     source, target = gl.parse_shape("f32[65537,65537]"), gl.parse_shape("f32[65537,65537]{1,0:T(8,128)}")
     pieces = relayout_pieces(source, target)
     assert sum(piece.move.bytes_written for piece in pieces) == target.nbytes == 4 * 65544 * 65664
-    assert sum(piece.move.bytes_read for piece in pieces) == source.nbytes and kernel_plan(pieces[0].move).index_bits == 64
+    assert (
+        sum(piece.move.bytes_read for piece in pieces) == source.nbytes and kernel_plan(pieces[0].move).index_bits == 64
+    )
     corner = next(piece for piece in pieces if piece.source_offset == source.nbytes - 4)
     assert corner.target_offset == 4 * (8192 * 513 + 512) * 1024 and corner.move.element_count == 1
 
@@ -194,8 +239,10 @@ def test_tail_padding_is_filled(executor):
 def test_relayout_many_takes_tiled_layouts_beside_others(executor):
     pair = ("s32[5,7]{1,0:T(2,4)}", "s32[5,7]{0,1:PV(9)T(3,2)}")
     shapes = [pair, ("s32[6,5]", "s32[6,5]{0,1}"), pair[::-1], ("s32[0,3]{1,0:T(2,2)}", "s32[0,3]")]
-    jobs = [(executor.array(expected_buffer(source)), source, target) for source, target in
-            ((gl.parse_shape(a), gl.parse_shape(b)) for a, b in shapes)]
+    jobs = [
+        (executor.array(expected_buffer(source)), source, target)
+        for source, target in ((gl.parse_shape(a), gl.parse_shape(b)) for a, b in shapes)
+    ]
     if executor.name == "simt":
         executor.backend.runtime.launches.clear()
     for (_, _, target), found in zip(jobs, gl.relayout_many(jobs)):
@@ -204,10 +251,20 @@ def test_relayout_many_takes_tiled_layouts_beside_others(executor):
         assert [kernel for kernel, _ in executor.backend.runtime.launches] == ["gpl_many"]
 
 
-@pytest.mark.parametrize("text, strides", [
-    ("f32[3,5]{1,0:T(1,8)}", (32, 4)), ("f32[3,5]{0,1:T(4)}", (4, 16)), ("f32[7,128]{1,0:T(8,128)}", (512, 4)), ("f32[5]{0:T(2)}", (4,)),
-    ("f32[16,3]{1,0:T(8,4)}", (16, 4)), ("f32[]{:T(128)}", ()), ("f32[1,5]{1,0:T(8,128)}", (0, 4)), ("f32[2,3,4]{2,1,0:T(*,4)}", (48, 16, 4)),
-    ("f32[0,300]{1,0:T(8,128)}", (4096, 4))])
+@pytest.mark.parametrize(
+    "text, strides",
+    [
+        ("f32[3,5]{1,0:T(1,8)}", (32, 4)),
+        ("f32[3,5]{0,1:T(4)}", (4, 16)),
+        ("f32[7,128]{1,0:T(8,128)}", (512, 4)),
+        ("f32[5]{0:T(2)}", (4,)),
+        ("f32[16,3]{1,0:T(8,4)}", (16, 4)),
+        ("f32[]{:T(128)}", ()),
+        ("f32[1,5]{1,0:T(8,128)}", (0, 4)),
+        ("f32[2,3,4]{2,1,0:T(*,4)}", (48, 16, 4)),
+        ("f32[0,300]{1,0:T(8,128)}", (4096, 4)),
+    ],
+)
 def test_a_view_of_tiles_that_keep_one_distance_is_strides(executor, text, strides):
     shape = gl.parse_shape(text)
     seen = gl.view(executor.array(expected_buffer(shape)), shape)
@@ -216,8 +273,16 @@ def test_a_view_of_tiles_that_keep_one_distance_is_strides(executor, text, strid
     assert np.ascontiguousarray(executor.host(seen)).tobytes() == logical_array(shape).tobytes()
 
 
-@pytest.mark.parametrize("text", ["f32[3,5]{1,0:T(2,2)}", "f32[16,129]{1,0:T(8,128)}", "f32[9,3]{1,0:T(8,4)(2,1)}", "f32[6]{0:T(3)(2)}",
-                                  "f32[3,5]{1,0:T(*,2)(2)}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f32[3,5]{1,0:T(2,2)}",
+        "f32[16,129]{1,0:T(8,128)}",
+        "f32[9,3]{1,0:T(8,4)(2,1)}",
+        "f32[6]{0:T(3)(2)}",
+        "f32[3,5]{1,0:T(*,2)(2)}",
+    ],
+)
 def test_a_view_of_other_tiles_is_refused_or_right(text):
     shape = gl.parse_shape(text)
     tiles = "".join(map(str, shape.layout.tiles))
@@ -230,16 +295,22 @@ def test_a_view_of_other_tiles_is_refused_or_right(text):
     else:
         with pytest.raises(gl.LayoutError) as error:
             gl.view(buffer, shape)
-        assert str(error.value) == (f"tiles {tiles} of {shape} have no single stride per dimension: neighbours lie at different distances inside and "
-                                    "across tiles; gl.unpack copies the array out of them")
+        assert str(error.value) == (
+            f"tiles {tiles} of {shape} have no single stride per dimension: neighbours lie at different distances inside and "
+            "across tiles; gl.unpack copies the array out of them"
+        )
 
 
 def test_explain_says_how_many_pieces_there_are():
     text = str(gl.plan("f32[1000,1000]", "{1,0:T(8,128)}").explain())
     assert "  pieces   2 copies, in 2 launches on a GPU: tiles are cut where the dimensions or other tiles end" in text
-    assert "what follows is the largest piece, 87.5% of what is written" in text and "24000 of them padding (zeros, 2.3%)" in text
+    assert (
+        "what follows is the largest piece, 87.5% of what is written" in text
+        and "24000 of them padding (zeros, 2.3%)" in text
+    )
     text = str(gl.plan("f32[1000,1000]", "{1,0:T(8,128)L(1048576)}").explain())
-    assert "2 copies and 1 fill of 98304 bytes of padding, in 2 launches" in text        # the smaller copy and the fill share one
+    # the smaller copy and the fill share one
+    assert "2 copies and 1 fill of 98304 bytes of padding, in 2 launches" in text
     assert "pieces" not in str(gl.plan("f32[1024,1024]", "{1,0:T(8,128)}").explain())
 
 
@@ -252,7 +323,7 @@ def test_rows_that_never_begin_at_the_same_place_of_a_tile_are_as_many_pieces():
 
 def test_nothing_is_written_when_a_piece_cannot_be_reached():
     memory = np.zeros(4 * 24 + 8, np.uint8)
-    out = memory[2:2 + 4 * 24].view(np.float32)
+    out = memory[2 : 2 + 4 * 24].view(np.float32)
     with pytest.raises(BufferError, match="out"):
         gl.relayout(np.arange(15, dtype=np.float32), "f32[3,5]", "{1,0:T(2,2)}", out=out[:23])
     assert not memory.any()

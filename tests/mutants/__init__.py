@@ -5,10 +5,12 @@
     python -m tests.mutants --list                     the names
     python -m tests.mutants --only copy.cu             those whose name contains this text
 
-Each mutant is tried in a copy of the tree; the tests that should notice it run there, cheap ones first.  A mutant is killed when
-one of them fails, and that test is then run on the unchanged copy too, where it must pass.  What no test notices survives:
-either a test is missing, or the mutant is equivalent, and then kernel_table.py or python_equivalents.py says why.  The exit
-status is 1 when one survives, is noticed though it is called equivalent, or finds its text gone.
+Each mutant is tried in a copy of the tree; the tests that should notice it run there, cheap ones first.  A mutant is
+killed when one of them fails, and that test is then run on the unchanged copy too, where it must pass.  What no test
+notices survives: either a test is missing, or the mutant is equivalent, and then kernel_table.py or
+python_equivalents.py says why.  The exit status is 1 when one survives, is noticed though it is called equivalent, or
+finds its text gone.
 
-Not part of continuous integration: it takes an hour.  tests/mutants/test_mutants.py keeps the table in step with the kernels.
+Not part of continuous integration: it takes an hour.  tests/mutants/test_mutants.py keeps the table in step with the
+kernels.
 """

@@ -1,4 +1,5 @@
 """The command: python -m tests.mutants --help."""
+
 import argparse
 import collections
 import itertools
@@ -10,12 +11,18 @@ NO_MUTANT = "no mutant has such a name"
 
 
 def arguments(words):
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Puts small faults into the code and shows which tests notice.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants", description="Puts small faults into the code and shows which tests notice."
+    )
     parser.add_argument("--minutes", type=float, default=60, help="begin nothing after so long (default 60)")
-    parser.add_argument("--python", action="store_true", help="a random sample of Python mutants instead of the kernels' table")
+    parser.add_argument(
+        "--python", action="store_true", help="a random sample of Python mutants instead of the kernels' table"
+    )
     parser.add_argument("--seed", type=int, default=1, help="which sample of Python mutants (default 1)")
     parser.add_argument("--most", type=int, help="no more mutants than this")
-    parser.add_argument("--only", default="", metavar="TEXT", help="mutants whose name contains TEXT; names begin with a file")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="mutants whose name contains TEXT; names begin with a file"
+    )
     parser.add_argument("--list", action="store_true", help="the names alone")
     parser.add_argument("--workers", type=int, default=2, help="mutants that are tried at a time (default 2)")
     return parser.parse_args(words)

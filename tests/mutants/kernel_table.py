@@ -3,6 +3,7 @@
 The text to replace stands in its file exactly once; tests/mutants/test_mutants.py fails when it no longer does.  `equivalent` is there for
 mutants that no test can notice, and says why.
 """
+
 from typing import NamedTuple
 
 
@@ -22,21 +23,32 @@ class Mutant(NamedTuple):
 
 # ---- proofs ----
 
-AGAIN = ("a number past the last one is decoded modulo all extents, so such a block does the work of another tile once more and writes the same "
-         "bytes to the same places")
-READ_AGAIN = ("a number past the last one is decoded modulo all extents, so it is read what another item reads; the guard in front of the store "
-              "is the one that counts")
+AGAIN = (
+    "a number past the last one is decoded modulo all extents, so such a block does the work of another tile once more and writes the same "
+    "bytes to the same places"
+)
+READ_AGAIN = (
+    "a number past the last one is decoded modulo all extents, so it is read what another item reads; the guard in front of the store "
+    "is the one that counts"
+)
 NO_SLOTS = "`first` to `last` of such a word are no slots: none is read, no byte of it is stored, and the run asks for a full word"
 NO_BOUNDS = "a program that is not padded has no bound but the largest number, so the pass finds nothing"
-NO_REST = ("where an axis is split, `lanes` are 4 * n / unit, and the bound, the tile's first place and the places before a lane are multiples of "
-           "the unit: left * lanes is a multiple of 4 (tests/gpu/test_many_axes.py shows it of the plans)")
-UNUSED_PLACE = ("the place behind the last row of shared memory is never read, and there is one: tiles that end inside a word do not fill shared "
-                "memory (tests/gpu/test_many_axes.py)")
+NO_REST = (
+    "where an axis is split, `lanes` are 4 * n / unit, and the bound, the tile's first place and the places before a lane are multiples of "
+    "the unit: left * lanes is a multiple of 4 (tests/gpu/test_many_axes.py shows it of the plans)"
+)
+UNUSED_PLACE = (
+    "the place behind the last row of shared memory is never read, and there is one: tiles that end inside a word do not fill shared "
+    "memory (tests/gpu/test_many_axes.py)"
+)
 LEFT_OUT_LATER = "the steps read nothing but parameters, and such slots are left out before the source is read"
 SAME_REST = "below the bound the rest of a division by it is the number itself"
-ZERO_IS_FIRST = ("what is behind the last index counts as 0, which is refused only where a dimension has no places: there all indices are, and "
-                 "the least position is reported")
+ZERO_IS_FIRST = (
+    "what is behind the last index counts as 0, which is refused only where a dimension has no places: there all indices are, and "
+    "the least position is reported"
+)
 
+# fmt: off
 MUTANTS = (
     # ---- tile.cu
     Mutant("tile.cu", "barrier removed", "  __syncthreads();\n", ""),

@@ -1,55 +1,103 @@
 """Kernel mutants as changes of files, and which tests should notice a fault in a kernel, cheap ones first.
 
-Only tests that run kernels as they are: those that change a kernel themselves, to show that they would notice, prove nothing here.
+Only tests that run kernels as they are: those that change a kernel themselves, to show that they would notice, prove
+nothing here.
 """
+
 from gpulayout.gpu.kernel_source import kernel_files
 from tests.mutants import trial
 from tests.mutants.kernel_table import MUTANTS
 
-HEADERS = {"shift.cuh": ("copy.cu", "rows.cu"), "gather.cuh": ("gather.cu", "many.cu"), "bits.cuh": ("bits.cu", "bits_any.cu", "lookup.cu"),
-           "instructions.cuh": ("lookup.cu", "index_program.cu"), "index.cuh": ("index.cu", "index_program.cu"),
-           "coordinate.cuh": ("index.cu", "index_program.cu")}
-KINDS = {"copy.cu": "copy", "rows.cu": "rows", "tile.cu": "tile", "tile_any.cu": "odd tile", "tile_words.cu": "words", "channels.cu": "channels",
-         "tile_nd.cu": "many axes", "gather.cu": "gather"}
+HEADERS = {
+    "shift.cuh": ("copy.cu", "rows.cu"),
+    "gather.cuh": ("gather.cu", "many.cu"),
+    "bits.cuh": ("bits.cu", "bits_any.cu", "lookup.cu"),
+    "instructions.cuh": ("lookup.cu", "index_program.cu"),
+    "index.cuh": ("index.cu", "index_program.cu"),
+    "coordinate.cuh": ("index.cu", "index_program.cu"),
+}
+KINDS = {
+    "copy.cu": "copy",
+    "rows.cu": "rows",
+    "tile.cu": "tile",
+    "tile_any.cu": "odd tile",
+    "tile_words.cu": "words",
+    "channels.cu": "channels",
+    "tile_nd.cu": "many axes",
+    "gather.cu": "gather",
+}
 
-# Of the files of single moves of whole bytes; the last ones run under the sanitizers, or count sectors and bank conflicts.
-MOVES = ("tests/kernels/test_sparse.py::test_the_ends_of_a_huge_move_are_right",
-         "tests/kernels/test_sparse.py::test_nothing_is_read_past_a_huge_source",
-         "tests/kernels/test_struct.py::test_a_move_arrives_field_by_field",
-         "tests/kernels/test_orders.py::test_every_family_writes_the_reference_bytes_in_every_order",
-         "tests/kernels/test_orders.py::test_every_number_of_axes_is_right",
-         "tests/kernels/test_trace.py::test_traffic_is_what_the_table_says",
-         "tests/kernels/test_sanitized.py::test_every_family_is_clean_and_right")
-WORDS = ("tests/kernels/test_words.py::test_all_phases_of_both_addresses_are_right",
-         "tests/kernels/test_sparse.py::test_words_at_both_ends_of_a_huge_source_are_known")
+# Of the files of single moves of whole bytes; the last ones run under the sanitizers, or count sectors and bank
+# conflicts.
+MOVES = (
+    "tests/kernels/test_sparse.py::test_the_ends_of_a_huge_move_are_right",
+    "tests/kernels/test_sparse.py::test_nothing_is_read_past_a_huge_source",
+    "tests/kernels/test_struct.py::test_a_move_arrives_field_by_field",
+    "tests/kernels/test_orders.py::test_every_family_writes_the_reference_bytes_in_every_order",
+    "tests/kernels/test_orders.py::test_every_number_of_axes_is_right",
+    "tests/kernels/test_trace.py::test_traffic_is_what_the_table_says",
+    "tests/kernels/test_sanitized.py::test_every_family_is_clean_and_right",
+)
+WORDS = (
+    "tests/kernels/test_words.py::test_all_phases_of_both_addresses_are_right",
+    "tests/kernels/test_sparse.py::test_words_at_both_ends_of_a_huge_source_are_known",
+)
 TRACED = ("tests/kernels/test_words.py::test_no_word_is_read_or_written_that_a_buffer_holds_in_part",)
 CHANNELS = ("tests/kernels/test_channels.py::TestBytes",)
 HUGE = ("tests/kernels/test_sparse_bits.py::test_the_ends_of_a_huge_packed_move_are_right",)
-PACKED = ("tests/kernels/test_bits.py::test_every_pair_of_widths_is_right", "tests/kernels/test_bits.py::test_many_axes_are_right", *HUGE,
-          "tests/moves/test_packed.py")
-CLEAN_BITS = ("tests/kernels/test_bits.py::test_no_word_is_read_or_written_that_a_buffer_holds_in_part",
-              "tests/kernels/test_bits.py::test_the_kernels_are_clean")
-INDICES = ("tests/kernels/test_random.py::test_random_indices_are_converted",
-           "tests/kernels/test_sparse.py::test_indices_of_huge_buffers_are_converted",
-           "tests/kernels/test_sparse.py::test_more_than_2_to_the_32_indices_are_converted",
-           "tests/kernels/test_struct.py::test_an_index_table_arrives_field_by_field",
-           "tests/moves/test_index_conversion.py", "tests/moves/test_index_split.py::test_indices_of_huge_shapes_are_those_of_python_integers",
-           "tests/kernels/test_sanitized.py::test_index_kernels_are_clean_and_right_for_all_types")
+PACKED = (
+    "tests/kernels/test_bits.py::test_every_pair_of_widths_is_right",
+    "tests/kernels/test_bits.py::test_many_axes_are_right",
+    *HUGE,
+    "tests/moves/test_packed.py",
+)
+CLEAN_BITS = (
+    "tests/kernels/test_bits.py::test_no_word_is_read_or_written_that_a_buffer_holds_in_part",
+    "tests/kernels/test_bits.py::test_the_kernels_are_clean",
+)
+INDICES = (
+    "tests/kernels/test_random.py::test_random_indices_are_converted",
+    "tests/kernels/test_sparse.py::test_indices_of_huge_buffers_are_converted",
+    "tests/kernels/test_sparse.py::test_more_than_2_to_the_32_indices_are_converted",
+    "tests/kernels/test_struct.py::test_an_index_table_arrives_field_by_field",
+    "tests/moves/test_index_conversion.py",
+    "tests/moves/test_index_split.py::test_indices_of_huge_shapes_are_those_of_python_integers",
+    "tests/kernels/test_sanitized.py::test_index_kernels_are_clean_and_right_for_all_types",
+)
 TESTS = {
-    **{file: (*(f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]" for width in ((1, 2) if kind == "words" else (1, 4))),
-              *((*WORDS, *TRACED) if kind == "words" else CHANNELS if kind == "channels" else ()), *MOVES) for file, kind in KINDS.items()},
+    **{
+        file: (
+            *(
+                f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
+                for width in ((1, 2) if kind == "words" else (1, 4))
+            ),
+            *((*WORDS, *TRACED) if kind == "words" else CHANNELS if kind == "channels" else ()),
+            *MOVES,
+        )
+        for file, kind in KINDS.items()
+    },
     "bits.cu": (*PACKED, *CLEAN_BITS),
     "bits_any.cu": (*PACKED, *CLEAN_BITS),
     "bits_turn.cu": ("tests/kernels/test_bits.py::test_blocks_are_turned_right", *HUGE, *CLEAN_BITS),
-    "lookup.cu": ("tests/kernels/test_lookup.py::test_packed_and_unpacked_are_right", "tests/kernels/test_lookup.py::test_elements_of_all_widths_are_right",
-                  "tests/kernels/test_sparse.py::test_places_beyond_2_to_the_32_are_looked_up",
-                  "tests/kernels/test_sparse.py::test_places_are_looked_up_for_an_array_with_strides_beyond_2_to_the_32", "tests/moves/test_lookup.py",
-                  "tests/kernels/test_lookup.py::test_the_kernel_is_clean"),
+    "lookup.cu": (
+        "tests/kernels/test_lookup.py::test_packed_and_unpacked_are_right",
+        "tests/kernels/test_lookup.py::test_elements_of_all_widths_are_right",
+        "tests/kernels/test_sparse.py::test_places_beyond_2_to_the_32_are_looked_up",
+        "tests/kernels/test_sparse.py::test_places_are_looked_up_for_an_array_with_strides_beyond_2_to_the_32",
+        "tests/moves/test_lookup.py",
+        "tests/kernels/test_lookup.py::test_the_kernel_is_clean",
+    ),
     "index.cu": INDICES,
-    "index_program.cu": ("tests/kernels/test_index_program.py::test_the_kernels_are_clean_and_right",
-                         "tests/kernels/test_index_program.py::test_nothing_is_written_for_a_bad_index_among_good_ones", "tests/moves/test_index_tiled.py"),
-    "many.cu": ("tests/kernels/test_random.py::test_random_moves_are_right_in_shared_launches", "tests/api/test_many.py",
-                "tests/kernels/test_many.py::test_jobs_of_all_families_are_clean_and_right"),
+    "index_program.cu": (
+        "tests/kernels/test_index_program.py::test_the_kernels_are_clean_and_right",
+        "tests/kernels/test_index_program.py::test_nothing_is_written_for_a_bad_index_among_good_ones",
+        "tests/moves/test_index_tiled.py",
+    ),
+    "many.cu": (
+        "tests/kernels/test_random.py::test_random_moves_are_right_in_shared_launches",
+        "tests/api/test_many.py",
+        "tests/kernels/test_many.py::test_jobs_of_all_families_are_clean_and_right",
+    ),
 }
 
 
@@ -65,7 +113,9 @@ def changed_text(before, mutant):
 
 
 def changes(only=""):
-    """The Change of each mutant whose name contains a text; those that no test can notice come last, since they take longest."""
+    """The Change of each mutant whose name contains a text; those that no test can notice come last, since they take
+    longest.
+    """
     for mutant in sorted(MUTANTS, key=lambda mutant: bool(mutant.equivalent)):
         if only in mutant.name:
             file = f"kernels/{mutant.file}"

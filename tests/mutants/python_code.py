@@ -1,4 +1,5 @@
 """Python mutants: where cosmic-ray finds something to change, and which tests should notice."""
+
 import ast
 import fnmatch
 import random
@@ -7,20 +8,26 @@ from tests.mutants import trial
 from tests.mutants.python_equivalents import EQUIVALENTS
 from tests.mutants.python_tests import TESTS
 
-LIMIT = 400                 # seconds: what takes longer hangs
-NO_EXAMPLES = ("gpulayout/gpu/cupy_runtime.py",)                # pytest cannot import it without CuPy
-FEW = 5                     # files of the first run: to collect more takes longer than to run them
+LIMIT = 400  # seconds: what takes longer hangs
+NO_EXAMPLES = ("gpulayout/gpu/cupy_runtime.py",)  # pytest cannot import it without CuPy
+FEW = 5  # files of the first run: to collect more takes longer than to run them
 LEFT_OUT = ("gpulayout/cli/*", "gpulayout/cpu/threads.py", "*/__init__.py", "*/__main__.py")
 
 
 def modules():
     """The modules to change, from the root of the tree."""
     paths = sorted(str(path.relative_to(trial.ROOT)) for path in (trial.ROOT / "gpulayout").rglob("*.py"))
-    return [path for path in paths if "/" in path.removeprefix("gpulayout/") and not any(fnmatch.fnmatch(path, left) for left in LEFT_OUT)]
+    return [
+        path
+        for path in paths
+        if "/" in path.removeprefix("gpulayout/") and not any(fnmatch.fnmatch(path, left) for left in LEFT_OUT)
+    ]
 
 
 def runs(module):
-    """The arguments of two runs of pytest for a module: its own examples and a few files, then the rest of its line of the table."""
+    """The arguments of two runs of pytest for a module: its own examples and a few files, then the rest of its line of
+    the table.
+    """
     options, tests = next(rest for pattern, *rest in TESTS if fnmatch.fnmatch(module, f"gpulayout/{pattern}"))
     own = (module,) if module not in NO_EXAMPLES else ()
     found = ((*options, *own, *tests[:FEW]), (*options, *tests[FEW:]))
@@ -35,7 +42,8 @@ def positions(module):
     found, tree = {}, syntax.get_ast_from_path(trial.ROOT / module)
     for name in sorted(plugins.operator_names()):
         operator = plugins.get_operator(name)
-        if operator.arguments() or name.endswith(("_Is", "_IsNot")):      # variables of our choice anywhere; which small ints are one object
+        # variables of our choice anywhere; which small ints are one object
+        if operator.arguments() or name.endswith(("_Is", "_IsNot")):
             continue
         places = (place for node in syntax.ast_nodes(tree) for place in operator().mutation_positions(node))
         for occurrence, (start, _) in enumerate(places):
@@ -44,7 +52,9 @@ def positions(module):
 
 
 def sample(seed, only=""):
-    """Changes in random order, of each position one.  `only` is a part of their names: a module, or a module and a line."""
+    """Changes in random order, of each position one.  `only` is a part of their names: a module, or a module and a
+    line.
+    """
     rng = random.Random(seed)
     chosen = [module for module in modules() if only.split(":")[0] in module]
     places = [(module, place, found) for module in chosen for place, found in sorted(positions(module).items())]
@@ -58,7 +68,9 @@ def sample(seed, only=""):
 
 
 def _change(name, module, operator, occurrence):
-    """The Change, or None when it is no mutant: a change of annotations alone, a cache less, or text that is no Python."""
+    """The Change, or None when it is no mutant: a change of annotations alone, a cache less, or text that is no
+    Python.
+    """
     from cosmic_ray import mutating, plugins
 
     before = (trial.ROOT / module).read_text(encoding="utf-8")
@@ -69,7 +81,9 @@ def _change(name, module, operator, occurrence):
     except SyntaxError:
         return None
     old, new = _changed_line(before, text)
-    return trial.Change(name, module, text, runs(module), f"{old}\n  became  {new}", LIMIT, EQUIVALENTS.get((module, old, new), ""))
+    return trial.Change(
+        name, module, text, runs(module), f"{old}\n  became  {new}", LIMIT, EQUIVALENTS.get((module, old, new), "")
+    )
 
 
 def _changed_line(before, after):
@@ -82,7 +96,11 @@ def meaning(text):
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            node.decorator_list = [each for each in node.decorator_list if "cache" not in ast.unparse(each) or "cached_property" in ast.unparse(each)]
+            node.decorator_list = [
+                each
+                for each in node.decorator_list
+                if "cache" not in ast.unparse(each) or "cached_property" in ast.unparse(each)
+            ]
         if isinstance(node, ast.FunctionDef):
             node.returns = None
         elif isinstance(node, ast.arg):

@@ -2,60 +2,113 @@
 
 A test of bytes does not notice which of several right plans is taken: what was measured is in the benchmarks.
 """
+
 _CHOICE = "another of several right plans: the same bytes, perhaps slower"
 
+# fmt: off
 EQUIVALENTS = {
-    ("gpulayout/gpu/many_axes/bank_spacing.py", "is_cut = size < axis.extent", "is_cut = size != axis.extent"): "a box is never larger than its axis",
+    ("gpulayout/gpu/many_axes/bank_spacing.py",
+     'is_cut = size < axis.extent',
+     'is_cut = size != axis.extent'):
+        "a box is never larger than its axis",
     ("gpulayout/gpu/many_axes/shared_box.py",
-     "return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if short % word == 0 else 1)",
-     "return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if not short % word == 0 else 1)"): _CHOICE,
-    ("gpulayout/gpu/many_axes/shared_box.py", 'covered = stride * (axes[k].bound if side == "source" else extent)',
-     'covered = stride * (axes[k].bound if not side == "source" else extent)'): _CHOICE,
-    ("gpulayout/moves/regions.py", "if extent > period and (start < step or within or size % step):",
-     "if extent > period and (start < step or within or size & step):"): "both ways of cutting are right: other pieces, the same bytes",
+     'return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if short % word == 0 else 1)',
+     'return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if not short % word == 0 else 1)'):
+        _CHOICE,
+    ("gpulayout/gpu/many_axes/shared_box.py",
+     'covered = stride * (axes[k].bound if side == "source" else extent)',
+     'covered = stride * (axes[k].bound if not side == "source" else extent)'):
+        _CHOICE,
+    ("gpulayout/moves/regions.py",
+     'if extent > period and (start < step or within or size % step):',
+     'if extent > period and (start < step or within or size & step):'):
+        "both ways of cutting are right: other pieces, the same bytes",
     ("gpulayout/gpu/many_axes/plan.py",
-     "if 2 * min(box.source_run, box.target_run) * width < 3 * shortest or chosen and box.cost > _WORTH * chosen[0].cost:",
-     "if 2 * min(box.source_run, box.target_run) * width < 3 & shortest or chosen and box.cost > _WORTH * chosen[0].cost:"): _CHOICE,
-    ("gpulayout/cpu/packed_run.py", "if bits == 8:", "if bits > 8:"): "elements of 8 bits come out of the loop as they are, copied",
-    ("gpulayout/gpu/many_axes/warp_lanes.py", "if length % size == 0:", "if length % size == -1:"): _CHOICE,
-    ("gpulayout/gpu/many_axes/warp_lanes.py", "return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)",
-     "return any(digit.bound is not None or digit.cut == UNCUT for digit in self.rows)"): "rows are checked that need not be",
-    ("gpulayout/cpu/plan.py", "SMALL_BYTES = 1 << 16        # up to here the remedies cost more than they save",
-     "SMALL_BYTES = 1 << 15        # up to here the remedies cost more than they save"): _CHOICE,
-    ("gpulayout/cpu/packed_plan.py", "return PackedPlan(move, threads, _part(_LOOKED_UP_CHUNK, threads), True, in_place)",
-     "return PackedPlan(move, threads, _part(_LOOKED_UP_CHUNK, threads), False, in_place)"): _CHOICE,
-    ("gpulayout/cpu/packed_plan.py", "_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16        # slots",
-     "_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16        # slots"): "chunks of the least size, a whole number: only slower",
-    ("gpulayout/moves/pieces.py", "*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)",
-     "*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)"): "no coordinate of an axis of one place is multiplied by its stride",
-    ("gpulayout/cpu/lookup.py", "found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)          # one that can be read",
-     "found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)          # one that can be read"):
-        "any place of the source will do, and the number of one before the first counts from the end",
-    ("gpulayout/cpu/index.py", "SHARE = 1 << 18              # indices from which on another thread is worth its start",
-     "SHARE = 1 << 19              # indices from which on another thread is worth its start"): _CHOICE,
-    ("gpulayout/cpu/index_operations.py", "if (weight < 0) == is_negated:", "if (weight < 1) == is_negated:"): "no weight is 0",
+     '2 * min(box.source_run, box.target_run) * width < 3 * shortest',
+     '2 * min(box.source_run, box.target_run) * width < 3 & shortest'):
+        _CHOICE,
+    ("gpulayout/cpu/packed_run.py",
+     'if bits == 8:',
+     'if bits > 8:'):
+        "elements of 8 bits come out of the loop as they are, copied",
+    ("gpulayout/gpu/many_axes/warp_lanes.py",
+     'if length % size == 0:',
+     'if length % size == -1:'):
+        _CHOICE,
+    ("gpulayout/gpu/many_axes/warp_lanes.py",
+     'return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)',
+     'return any(digit.bound is not None or digit.cut == UNCUT for digit in self.rows)'):
+        "rows are checked that need not be",
+    ("gpulayout/cpu/plan.py",
+     'SMALL_BYTES = 1 << 16  # up to here the remedies cost more than they save',
+     'SMALL_BYTES = 1 << 15  # up to here the remedies cost more than they save'):
+        _CHOICE,
+    ("gpulayout/cpu/packed_plan.py",
+     'return PackedPlan(move, threads, _part(_LOOKED_UP_CHUNK, threads), True, in_place)',
+     'return PackedPlan(move, threads, _part(_LOOKED_UP_CHUNK, threads), False, in_place)'):
+        _CHOICE,
+    ("gpulayout/cpu/packed_plan.py",
+     '_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots',
+     '_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16  # slots'):
+        "chunks of the least size, a whole number: only slower",
+    ("gpulayout/moves/pieces.py",
+     '*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)',
+     '*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)'):
+        "no coordinate of an axis of one place is multiplied by its stride",
     ("gpulayout/cpu/lookup.py",
-     """return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (self.move.target_bits < 8)""",
-     """return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (self.move.target_bits != 8)"""):
+     'found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # one that can be read',
+     'found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)  # one that can be read'):
+        "any place of the source will do, and the number of one before the first counts from the end",
+    ("gpulayout/cpu/index.py",
+     'SHARE = 1 << 18  # indices from which on another thread is worth its start',
+     'SHARE = 1 << 19  # indices from which on another thread is worth its start'):
+        _CHOICE,
+    ("gpulayout/cpu/index_operations.py",
+     'if (weight < 0) == is_negated:',
+     'if (weight < 1) == is_negated:'):
+        "no weight is 0",
+    ("gpulayout/cpu/lookup.py",
+     'self.move.target_bits < 8',
+     'self.move.target_bits != 8'):
         "8 is the most that target_bits can be",
-    ("gpulayout/gpu/many_axes/shared_box.py", "even = {-(-extent // pieces) for pieces in range(2, 9)}",
-     "even = {-(-extent // pieces) for pieces in range( 1, 9)}"): _CHOICE,
-    ("gpulayout/cpu/plan.py", "if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES)",
-     "if slab.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES)"): _CHOICE,
-    ("gpulayout/gpu/many_axes/bank_spacing.py", "if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:",
-     "if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 / len(places) >= BOX_LANES:"): _CHOICE,
-    ("gpulayout/cpu/packed_run.py", "if bits == 1:", "if bits == 0:"): "single bits come right out of the general way too, slower",
-    ("gpulayout/moves/pieces.py", "if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):",
-     "if start != place or any(extent > 0 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):"):
+    ("gpulayout/gpu/many_axes/shared_box.py",
+     'even = {-(-extent // pieces) for pieces in range(2, 9)}',
+     'even = {-(-extent // pieces) for pieces in range(1, 9)}'):
+        _CHOICE,
+    ("gpulayout/cpu/plan.py",
+     'if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES',
+     'if slab.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES'):
+        _CHOICE,
+    ("gpulayout/gpu/many_axes/bank_spacing.py",
+     'if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:',
+     'if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 / len(places) >= BOX_LANES:'):
+        _CHOICE,
+    ("gpulayout/cpu/packed_run.py",
+     'if bits == 1:',
+     'if bits == 0:'):
+        "single bits come right out of the general way too, slower",
+    ("gpulayout/moves/pieces.py",
+     'if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):',
+     'if start != place or any(extent > 0 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):'):
         "no difference on 3,900 random tiled shapes with strides: loops of one place come from cuts, which such shapes do not need",
-    ("gpulayout/gpu/many_axes/warp_lanes.py", "REST = 3                     # what a row costs besides its access to shared memory, in such accesses",
-     "REST = 4                     # what a row costs besides its access to shared memory, in such accesses"): _CHOICE,
-    ("gpulayout/gpu/tile.py", "run = max(min(256 // width, 128), 16) if width != 2 else 64",
-     "run = max(min(256 // width, 128), 16) if width != 3 else 64"): _CHOICE,
-    ("gpulayout/api/index_operands.py", "return array.clip(0, size - 1).astype(INT64)", "return array.clip(0, size + 1).astype(INT64)"):
+    ("gpulayout/gpu/many_axes/warp_lanes.py",
+     'REST = 3  # what a row costs besides its access to shared memory, in such accesses',
+     'REST = 4  # what a row costs besides its access to shared memory, in such accesses'):
+        _CHOICE,
+    ("gpulayout/gpu/tile.py",
+     'run = max(min(256 // width, 128), 16) if width != 2 else 64',
+     'run = max(min(256 // width, 128), 16) if width != 3 else 64'):
+        _CHOICE,
+    ("gpulayout/api/index_operands.py",
+     'return array.clip(0, size - 1).astype(INT64)',
+     'return array.clip(0, size + 1).astype(INT64)'):
         "with all others the coordinates are clipped once more; here they only have to fit 64 bits",
-    ("gpulayout/gpu/tile.py", "step_b = 1 if dense_write else math.lcm(write, read if dense_read else width) // width",
-     "step_b = 1 if dense_write else math.lcm(write, read if not dense_read else width) // width"):
+    ("gpulayout/gpu/tile.py",
+     'step_b = 1 if dense_write else math.lcm(write, read if dense_read else width) // width',
+     'step_b = 1 if dense_write else math.lcm(write, read if not dense_read else width) // width'):
         "where rows touch on the side that is read, they are short, and tiles are cut at multiples of 32 bytes anyway",
-    ("gpulayout/layout/padding.py", 'if kind == "bool":', 'if kind <= "bool":'): "of the kinds of element types it is the first in the alphabet",
+    ("gpulayout/layout/padding.py",
+     'if kind == "bool":',
+     'if kind <= "bool":'):
+        "of the kinds of element types it is the first in the alphabet",
 }

@@ -1,22 +1,39 @@
-"""Which tests should notice a fault in a Python module: a line per kind of module, the first that fits, cheap tests first."""
+"""Which tests should notice a fault in a Python module: a line per kind of module, the first that fits, cheap tests
+first.
+"""
 
 
 def _files(*names):
     return tuple(f"tests/{name.replace('/', '/test_')}.py" for names_of in names for name in names_of.split())
 
 
-NUMPY, ALL = ("-m", "not simt and not gpu"), ()        # those that run on NumPy alone; all
-LAYOUT = _files("layout/errors layout/layout layout/element_types layout/padding layout/values layout/shape layout/strides layout/stride_tables "
-                "layout/tiles layout/text layout/text_errors layout/text_oracle")
+NUMPY, ALL = ("-m", "not simt and not gpu"), ()  # those that run on NumPy alone; all
+LAYOUT = _files(
+    "layout/errors layout/layout layout/element_types layout/padding layout/values layout/shape layout/strides layout/stride_tables "
+    "layout/tiles layout/text layout/text_errors layout/text_oracle"
+)
 XLA = _files("xla/bitcast xla/utilities xla/sizes xla/trees xla/least_padding xla/names xla/vectors xla/tiled_bitcast")
 PROTO = _files("xla/protos xla/protos_oracle xla/protos_many_shapes layout/fuzz_readers")
 HLO = _files("xla/hlo cli/show_hlo xla/trees layout/text_errors")
 DOORS = _files("api/bad_arguments api/arrays_oracle api/foreign_arrays")
-PLANNING = _files("gpu/division moves/supported gpu/choose_kernel moves/move gpu/index_width gpu/traffic gpu/many_axes api/explain")
+PLANNING = _files(
+    "gpu/division moves/supported gpu/choose_kernel moves/move gpu/index_width gpu/traffic gpu/many_axes api/explain"
+)
 MOVES = _files("moves/random moves/packed moves/lookup api/many moves/tiled moves/exhaustive")
 INDICES = _files("moves/index_split moves/index_empty moves/index_conversion moves/index_tiled cpu/index_program")
-RANDOM = tuple(f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
-               for kind, width in (("copy", 4), ("rows", 4), ("gather", 4), ("tile", 4), ("odd tile", 4), ("channels", 4), ("many axes", 4), ("words", 1)))
+RANDOM = tuple(
+    f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
+    for kind, width in (
+        ("copy", 4),
+        ("rows", 4),
+        ("gather", 4),
+        ("tile", 4),
+        ("odd tile", 4),
+        ("channels", 4),
+        ("many axes", 4),
+        ("words", 1),
+    )
+)
 TRACE = ("tests/kernels/test_trace.py::test_traffic_is_what_the_table_says",)
 SPARSE = ("tests/kernels/test_sparse.py::test_the_ends_of_a_huge_move_are_right",)
 KERNELS = (*PLANNING, "tests/kernels/test_struct.py", *RANDOM, *TRACE, *SPARSE)
@@ -40,16 +57,42 @@ TESTS = (
     ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
     ("gpu/packed.py", ALL, _files("moves/packed api/explain kernels/bits")),
     ("gpu/lookup.py", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
-    ("gpu/many.py", ALL, (*_files("api/many kernels/many kernels/struct"), "tests/kernels/test_random.py::test_random_moves_are_right_in_shared_launches")),
-    ("gpu/index_*", ALL, (*INDICES, *_files("gpu/index_table gpu/index_run kernels/index_program kernels/struct kernels/sparse"))),
+    (
+        "gpu/many.py",
+        ALL,
+        (
+            *_files("api/many kernels/many kernels/struct"),
+            "tests/kernels/test_random.py::test_random_moves_are_right_in_shared_launches",
+        ),
+    ),
+    (
+        "gpu/index_*",
+        ALL,
+        (*INDICES, *_files("gpu/index_table gpu/index_run kernels/index_program kernels/struct kernels/sparse")),
+    ),
     ("gpu/traffic.py", ALL, (*PLANNING, *_files("kernels/trace cpu/plan"))),
-    ("gpu/parameters.py", ALL, (*KERNELS, *_files("kernels/index_program kernels/lookup moves/index_conversion moves/index_tiled"))),
+    (
+        "gpu/parameters.py",
+        ALL,
+        (*KERNELS, *_files("kernels/index_program kernels/lookup moves/index_conversion moves/index_tiled")),
+    ),
     ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),
     ("gpu/elementwise.py", ALL, _files("kernels/elementwise gpu/cupy_runtime moves/index_conversion")),
     ("gpu/kernel_source.py", ALL, _files("kernels/struct ci/packaging")),
-    *((f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion"))) for name in ("run", "cupy_runtime", "argument_blocks")),
+    *(
+        (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion")))
+        for name in ("run", "cupy_runtime", "argument_blocks")
+    ),
     ("gpu/*", ALL, KERNELS),
     ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
-    ("api/*", ALL, (*_files("api/transfer api/backends api/many api/explain cpu/threads moves/random moves/packed moves/tiled"), *DOORS, *LAUNCHES)),
+    (
+        "api/*",
+        ALL,
+        (
+            *_files("api/transfer api/backends api/many api/explain cpu/threads moves/random moves/packed moves/tiled"),
+            *DOORS,
+            *LAUNCHES,
+        ),
+    ),
 )

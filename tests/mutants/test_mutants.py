@@ -1,4 +1,5 @@
 """The mutation tool: its table fits the kernels, and it tells mutants that a test notices from those that none does."""
+
 import ast
 import functools
 import pathlib
@@ -15,10 +16,13 @@ KERNELS = trial.ROOT / "kernels"
 
 # ---- the table ----------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("mutant", kernel_table.MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_text_to_replace_stands_once_in_its_file(mutant):
     text = (KERNELS / mutant.file).read_text()
-    assert text.count(mutant.old) == 1, f"{mutant.name}: this stands {text.count(mutant.old)} times in the file:\n{mutant.old}"
+    assert text.count(mutant.old) == 1, (
+        f"{mutant.name}: this stands {text.count(mutant.old)} times in the file:\n{mutant.old}"
+    )
     assert kernels.changed_text(text, mutant) not in (None, text)
 
 
@@ -36,7 +40,9 @@ def test_text_that_stands_twice_or_not_at_all_is_not_replaced():
 @functools.cache
 def functions(path):
     """Names of the functions and classes of a test file."""
-    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return {
+        node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
 
 
 def test_the_tests_that_should_notice_are_there():
@@ -46,7 +52,9 @@ def test_the_tests_that_should_notice_are_there():
     for test in named:
         path, *inside = test.partition("[")[0].split("::")
         assert (trial.ROOT / path).is_file() and set(inside) <= functions(trial.ROOT / path), test
-    assert not [test for file in kernel_files() for test in kernels.killers(file) if "broken" in test or "wrong" in test]
+    assert not [
+        test for file in kernel_files() for test in kernels.killers(file) if "broken" in test or "wrong" in test
+    ]
 
 
 def test_every_module_has_tests():
@@ -75,24 +83,30 @@ def tree(tmp_path_factory):
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")              # starting pytest is most of what this takes
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # starting pytest is most of what this takes
         yield trial.Tree(copy, root, builds=None)
 
 
 def change(old, new, **more):
-    return trial.Change("pair", "gpulayout/pair.py", CODE.replace(old, new) if old in CODE else None, (("tests/test_pair.py",),), **more)
+    return trial.Change(
+        "pair", "gpulayout/pair.py", CODE.replace(old, new) if old in CODE else None, (("tests/test_pair.py",),), **more
+    )
 
 
-@pytest.mark.parametrize("given, verdict, by", [
-    (change("a > b", "a < b"), trial.KILLED, "tests/test_pair.py::test_larger"),
-    (change("a > b", "a > b, syntax error"), trial.KILLED, "tests/test_pair.py"),
-    (change("    return", "    import os; os.abort()\n    return"), trial.KILLED, "a crash"),
-    (change("a > b", "a >= b"), trial.SURVIVED, ""),
-    (change("a > b", "a >= b", equivalent="two equal numbers cannot be told apart"), trial.EQUIVALENT, ""),
-    (change("a > b", "a < b", equivalent="no reason"), trial.WRONGLY_EQUIVALENT, "tests/test_pair.py::test_larger"),
-    (change("a == b", "a != b"), trial.VANISHED, ""),
-    (change("return a", "while True: pass\n    return a", limit=6), trial.KILLED, "a time limit of 6 s"),
-], ids=("killed", "not importable", "crashes", "survives", "equivalent", "wrongly equivalent", "vanished", "hangs"))
+@pytest.mark.parametrize(
+    "given, verdict, by",
+    [
+        (change("a > b", "a < b"), trial.KILLED, "tests/test_pair.py::test_larger"),
+        (change("a > b", "a > b, syntax error"), trial.KILLED, "tests/test_pair.py"),
+        (change("    return", "    import os; os.abort()\n    return"), trial.KILLED, "a crash"),
+        (change("a > b", "a >= b"), trial.SURVIVED, ""),
+        (change("a > b", "a >= b", equivalent="two equal numbers cannot be told apart"), trial.EQUIVALENT, ""),
+        (change("a > b", "a < b", equivalent="no reason"), trial.WRONGLY_EQUIVALENT, "tests/test_pair.py::test_larger"),
+        (change("a == b", "a != b"), trial.VANISHED, ""),
+        (change("return a", "while True: pass\n    return a", limit=6), trial.KILLED, "a time limit of 6 s"),
+    ],
+    ids=("killed", "not importable", "crashes", "survives", "equivalent", "wrongly equivalent", "vanished", "hangs"),
+)
 def test_what_became_of_a_mutant(tree, given, verdict, by):
     assert trial.tried(given, tree)[1:3] == (verdict, by)
     assert (tree.folder / "gpulayout/pair.py").read_text() == CODE
@@ -109,11 +123,21 @@ def test_nothing_is_begun_when_the_time_is_over():
     assert list(trial.outcomes([change("a > b", "a < b")] * 3, minutes=0)) == []
 
 
-@pytest.mark.parametrize("verdict, status", [(trial.KILLED, 0), (trial.EQUIVALENT, 0), (trial.SURVIVED, 1),
-                                             (trial.WRONGLY_EQUIVALENT, 1), (trial.VANISHED, 1),
-                                             (trial.NOTHING_KNOWN, 1)])
+@pytest.mark.parametrize(
+    "verdict, status",
+    [
+        (trial.KILLED, 0),
+        (trial.EQUIVALENT, 0),
+        (trial.SURVIVED, 1),
+        (trial.WRONGLY_EQUIVALENT, 1),
+        (trial.VANISHED, 1),
+        (trial.NOTHING_KNOWN, 1),
+    ],
+)
 def test_the_exit_status(monkeypatch, capsys, verdict, status):
-    monkeypatch.setattr(trial, "outcomes", lambda changes, *_: (trial.Outcome(each, verdict, "a test") for each in changes))
+    monkeypatch.setattr(
+        trial, "outcomes", lambda changes, *_: (trial.Outcome(each, verdict, "a test") for each in changes)
+    )
     assert command.main(["--only", "copy.cu: tail"]) == status
     assert f"1 {verdict}" in capsys.readouterr().out
 
@@ -131,12 +155,16 @@ def test_a_name_that_no_mutant_has(capsys):
 
 # ---- Python mutants -----------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("after, same", [
-    ("@functools.cache\ndef f(a: int) -> str:\n    x: int = 1\n    return a", True),
-    ("def f(a: int | str) -> None:\n    x: bool = 1\n    return a", True),
-    ("def f(a):\n    x: int = 2\n    return a", False),
-    ("def f(a):\n    x: int = 1\n    return not a", False),
-])
+
+@pytest.mark.parametrize(
+    "after, same",
+    [
+        ("@functools.cache\ndef f(a: int) -> str:\n    x: int = 1\n    return a", True),
+        ("def f(a: int | str) -> None:\n    x: bool = 1\n    return a", True),
+        ("def f(a):\n    x: int = 2\n    return a", False),
+        ("def f(a):\n    x: int = 1\n    return not a", False),
+    ],
+)
 def test_annotations_and_caches_are_no_mutants(after, same):
     before = "def f(a):\n    x: int = 1\n    return a"
     assert (python_code.meaning(after) == python_code.meaning(before)) == same

@@ -1,4 +1,5 @@
 """Tries mutants: in copies of the tree, several at a time, until a time is over."""
+
 import concurrent.futures
 import contextlib
 import os
@@ -20,23 +21,30 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ("gpulayout", "kernels", "tests", "benchmarks", "ci", "docs", "README.md", "pyproject.toml", "MANIFEST.in")
 PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist")
 KILLED, SURVIVED, EQUIVALENT, WRONGLY_EQUIVALENT, VANISHED, NOTHING_KNOWN = (
-    "killed", "SURVIVED", "equivalent", "KILLED, but the table says equivalent", "TEXT VANISHED", "NOTHING KNOWN, for a test fails anyway")
+    "killed",
+    "SURVIVED",
+    "equivalent",
+    "KILLED, but the table says equivalent",
+    "TEXT VANISHED",
+    "NOTHING KNOWN, for a test fails anyway",
+)
 FAILURES = (SURVIVED, WRONGLY_EQUIVALENT, VANISHED, NOTHING_KNOWN)
 
 
 class Change(NamedTuple):
-    """A mutant: the new text of one file, and the arguments of one or more runs of pytest with the tests that should notice.
+    """A mutant: the new text of one file, and the arguments of one or more runs of pytest with the tests that should
+    notice.
 
     `shown` is what a reader needs to see of the change.
     """
 
     name: str
-    file: str                   # from the root of the tree
-    text: str | None            # None when the text to replace is not there
+    file: str  # from the root of the tree
+    text: str | None  # None when the text to replace is not there
     runs: tuple
     shown: str = ""
-    limit: float = 900          # seconds; a mutant that takes longer hangs, and so is noticed
-    equivalent: str = ""        # why no test can notice
+    limit: float = 900  # seconds; a mutant that takes longer hangs, and so is noticed
+    equivalent: str = ""  # why no test can notice
 
 
 class Outcome(NamedTuple):
@@ -49,14 +57,21 @@ class Outcome(NamedTuple):
 
 
 class Tree:
-    """A copy of the tree to be changed, with a folder for compiled kernels that begins with what is compiled already."""
+    """A copy of the tree to be changed, with a folder for compiled kernels that begins with what is compiled
+    already.
+    """
 
     def __init__(self, folder, root=ROOT, builds=None):
         self.folder, self.builds = pathlib.Path(folder, "tree"), pathlib.Path(folder, "builds")
         self.folder.mkdir(parents=True)
         for part in PARTS:
             if (root / part).is_dir():
-                shutil.copytree(root / part, self.folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+                shutil.copytree(
+                    root / part,
+                    self.folder / part,
+                    symlinks=True,
+                    ignore=shutil.ignore_patterns("__pycache__", "*.pyc"),
+                )
             elif (root / part).exists():
                 shutil.copy2(root / part, self.folder / part)
         if builds:
@@ -71,7 +86,7 @@ class Tree:
         path = self.folder / change.file
         before, times = path.read_text(encoding="utf-8"), path.stat()
         path.write_text(change.text, encoding="utf-8")
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 2 * 10**9))        # bytecode knows seconds and sizes only
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 2 * 10**9))  # bytecode knows seconds and sizes only
         try:
             yield
         finally:
@@ -79,11 +94,26 @@ class Tree:
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     def pytest(self, arguments, limit, environment={}):
-        """(exit status, output) of pytest here; (None, "") when it took too long, and then nothing of it is left running."""
-        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "SIMT_BUILD": str(self.builds),
-                       **environment}
-        with subprocess.Popen([*PYTEST, *arguments], cwd=self.folder, env=environment, text=True, errors="replace",
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
+        """(exit status, output) of pytest here; (None, "") when it took too long, and then nothing of it is left
+        running.
+        """
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "SIMT_BUILD": str(self.builds),
+            **environment,
+        }
+        with subprocess.Popen(
+            [*PYTEST, *arguments],
+            cwd=self.folder,
+            env=environment,
+            text=True,
+            errors="replace",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:
             try:
                 output = process.communicate(timeout=limit)[0]
                 return process.returncode, output
@@ -131,11 +161,17 @@ def tried(change, tree):
     seconds = time.monotonic() - start
     if status == 0:
         return Outcome(change, EQUIVALENT if change.equivalent else SURVIVED, "", seconds)
-    by = first_failure(output) if status in (1, 2) else ""             # 2: a file that cannot be imported
+    by = first_failure(output) if status in (1, 2) else ""  # 2: a file that cannot be imported
     again = arguments if status is None else (by,) if by else (*arguments, "--collect-only")
     if not tree.passes(again, change.limit):
         return Outcome(change, NOTHING_KNOWN, " ".join(again), seconds)
-    by = by or (f"a time limit of {change.limit:.0f} s" if status is None else "a crash" if status < 0 else "no test can be collected")
+    by = by or (
+        f"a time limit of {change.limit:.0f} s"
+        if status is None
+        else "a crash"
+        if status < 0
+        else "no test can be collected"
+    )
     return Outcome(change, WRONGLY_EQUIVALENT if change.equivalent else KILLED, by, seconds)
 
 
@@ -155,7 +191,10 @@ def outcomes(changes, minutes, workers=2, root=ROOT):
             tree = tree or Tree(folder, root, builds)
             done.put(tried(change, tree))
 
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, concurrent.futures.ThreadPoolExecutor(workers) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        concurrent.futures.ThreadPoolExecutor(workers) as pool,
+    ):
         running = [pool.submit(work, pathlib.Path(folder, str(number))) for number in range(workers)]
         try:
             while not all(each.done() for each in running) or not done.empty():

@@ -1,4 +1,5 @@
 """Packed moves for the tests of both backends: drawn at random, at addresses of every phase, and what must come out."""
+
 import dataclasses
 import functools
 import math
@@ -14,8 +15,12 @@ from tests.support import packed_reference
 from tests.support.kernel_cases import BLOCK, forced_bits
 from tests.support.simt.record import FRESH, Buffer, Record
 
-WIDTHS = tuple((source, target) for source in (1, 2, 4, 8) for target in (1, 2, 4, 8)
-               if source == target < 8 or (source == 8) != (target == 8))
+WIDTHS = tuple(
+    (source, target)
+    for source in (1, 2, 4, 8)
+    for target in (1, 2, 4, 8)
+    if source == target < 8 or (source == 8) != (target == 8)
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +66,9 @@ class BitsCase:
         values = packed_reference.unpacked(self.source, source_bits, high - low) & (1 << min(self.widths)) - 1
         pad = self.pad & (1 << min(self.widths)) - 1
         if target_bits < 8:
-            return packed_reference.packed(packed_reference.moved(self.axes, self.slots, pad, lambda slot: values[slot - low]), target_bits)
+            return packed_reference.packed(
+                packed_reference.moved(self.axes, self.slots, pad, lambda slot: values[slot - low]), target_bits
+            )
         far = sum((extent - 1) * stride for extent, _, _, stride in self.axes) + 1
         result = np.full(far, FRESH, np.uint8)
         places = [(extent, extent, 0, stride) for extent, _, _, stride in self.axes]
@@ -79,8 +86,17 @@ class BitsCase:
         plan, before = self.plan, self.source_offset
         source = Buffer(len(self.source), (self.phases[0] - before) % 16, self.source.tobytes(), False, before)
         target = Buffer(len(self.expected), self.phases[1])
-        return dataclasses.replace(Record(text or kernel_text(plan.file), dict(plan.macros), plan.kernel, plan.grid, (BLOCK,),
-                                          (source, target, plan.parameters)), **changes)
+        return dataclasses.replace(
+            Record(
+                text or kernel_text(plan.file),
+                dict(plan.macros),
+                plan.kernel,
+                plan.grid,
+                (BLOCK,),
+                (source, target, plan.parameters),
+            ),
+            **changes,
+        )
 
 
 def drawn(widths, number, rank=None):
@@ -92,15 +108,22 @@ def drawn(widths, number, rank=None):
     if 0 < rank < 4 and rng.random() < 0.4:
         extents[0] = rng.choice((15, 16, 17, 31, 32, 33, 64, 100, 131))
     padded = [extent + rng.choice(more) for extent in extents]
-    gap = 3 if widths[1] == 8 and rng.random() < 0.3 else 1                     # an array with strides of its own
-    runs = rng.random() < 0.5                                                   # the same minor dimension on both sides
+    gap = 3 if widths[1] == 8 and rng.random() < 0.3 else 1  # an array with strides of its own
+    runs = rng.random() < 0.5  # the same minor dimension on both sides
     source, target = (_strides(rng, padded, step, runs) for step in (1, gap))
     if widths[0] == 8:
         source = [stride * rng.choice((1, 1, -1)) for stride in source]
     axes = sorted(zip(padded, extents, source, target), key=lambda axis: (axis[3], axis[0]))
     slots = math.prod(padded) + (rng.choice((0, 0, 1, 3, 9)) if widths[1] < 8 else 0)
-    return BitsCase(f"bits_cases.drawn({widths}, {number}, {rank})", tuple(axes), slots, rng.randrange(256), widths,
-                    (rng.randrange(16), rng.randrange(16)), 64 if rng.random() < 0.2 else 32)
+    return BitsCase(
+        f"bits_cases.drawn({widths}, {number}, {rank})",
+        tuple(axes),
+        slots,
+        rng.randrange(256),
+        widths,
+        (rng.randrange(16), rng.randrange(16)),
+        64 if rng.random() < 0.2 else 32,
+    )
 
 
 def packed_cases(widths, count, rank=None):
@@ -122,15 +145,31 @@ def _strides(rng, sizes, step, first_is_minor):
 
 
 def turns(bits):
-    """Matrices, batches and tiles in square blocks of a word, with padding and gaps; sizes that 8 divides in every way or not."""
+    """Matrices, batches and tiles in square blocks of a word, with padding and gaps; sizes that 8 divides in every way
+    or not.
+    """
     side = 32 // bits
-    for number, (rows, columns, batch, pads) in enumerate(((8, 4, 1, 0), (1, 1, 3, 0), (5, 3, 2, 1), (1, 40, 2, 0), (26, 2, 1, 2), (7, 11, 1, 0))):
+    for number, (rows, columns, batch, pads) in enumerate(
+        ((8, 4, 1, 0), (1, 1, 3, 0), (5, 3, 2, 1), (1, 40, 2, 0), (26, 2, 1, 2), (7, 11, 1, 0))
+    ):
         a, b, wide = rows * side, columns * side, (rows + pads) * side
         axes = ((wide, a, b, 1), (b, b, 1, wide), (batch, batch, a * b, wide * b))
         for bits_of_index in (32, 64):
             phases = 4 * number % 16, 8 * number % 16
-            yield BitsCase(f"turn {number} of {bits} bits, index {bits_of_index}", axes, wide * b * batch, 0x5A, (bits, bits), phases, bits_of_index)
-    padded = ((2 * side, 2 * side, 3 * side, 1), (4 * side, 3 * side, 1, 2 * side), (3, 2, 6 * side * side, 8 * side * side))
+            yield BitsCase(
+                f"turn {number} of {bits} bits, index {bits_of_index}",
+                axes,
+                wide * b * batch,
+                0x5A,
+                (bits, bits),
+                phases,
+                bits_of_index,
+            )
+    padded = (
+        (2 * side, 2 * side, 3 * side, 1),
+        (4 * side, 3 * side, 1, 2 * side),
+        (3, 2, 6 * side * side, 8 * side * side),
+    )
     yield BitsCase(f"turn of {bits} bits, padded", padded, 24 * side * side, 0xFF, (bits, bits))
 
 

@@ -8,7 +8,9 @@ class CountedPattern:
         self.pattern, self.matches, self.characters = pattern, 0, 0
 
     def match(self, text, position):
-        """Where nothing matches, one character was looked at; all that is left when it began a comment that never ends."""
+        """Where nothing matches, one character was looked at; all that is left when it began a comment that never
+        ends.
+        """
         found = self.pattern.match(text, position)
         return self._count(found, position, len(text) if text.startswith("/*", position) else position + 1)
 

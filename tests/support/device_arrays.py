@@ -1,4 +1,5 @@
 """What the tests of launches on a device share: which CuPy they run on, and arrays compared as bytes."""
+
 import numpy as np
 import pytest
 
@@ -11,7 +12,9 @@ def on_gpu_alone(test):
 
 
 def host_buffer(shape, seed=0):
-    """Random bytes in the shape of a buffer; types that NumPy lacks go as unsigned integers, for CuPy lacks them too."""
+    """Random bytes in the shape of a buffer; types that NumPy lacks go as unsigned integers, for CuPy lacks them
+    too.
+    """
     dtype = shape.element_type.carrier if shape.element_type.is_extended else shape.dtype
     return np.random.default_rng(seed).integers(0, 256, shape.nbytes, np.uint8).view(dtype)
 

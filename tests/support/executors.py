@@ -2,6 +2,7 @@
 
 Each makes arrays where it computes, at any phase, with guard bytes around them, and brings bytes back.
 """
+
 import contextlib
 
 import numpy as np
@@ -14,8 +15,9 @@ from gpulayout.gpu.runtime import NO_OFFENDER
 from tests.support.kernel_cases import FILES
 from tests.support.simt import host_module, toolchain
 
-GUARD = 64                    # bytes on either side of a guarded buffer
-GUARD_BYTE, SOURCE_BYTE = 0x5C, 0xC3      # around what is written, around what is read: a copy that overruns both leaves a trace
+GUARD = 64  # bytes on either side of a guarded buffer
+# around what is written, around what is read: a copy that overruns both leaves a trace
+GUARD_BYTE, SOURCE_BYTE = 0x5C, 0xC3
 
 
 class SimtRuntime:
@@ -25,12 +27,15 @@ class SimtRuntime:
         self.order, self.seed, self.launches = host_module.ASCENDING, 1, []
 
     def prepare(self, device, launch):
-        kernel = host_module.load(kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(launch.kernel)
+        kernel = host_module.load(kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(
+            launch.kernel
+        )
 
         def start(*addresses):
             assert len(addresses) == launch.pointers
             self.launches.append((launch.kernel, launch.macros))
             kernel(launch.grid, 256, (*addresses, launch.parameters), self.order, self.seed)
+
         return start
 
     def place(self, array):
@@ -84,7 +89,7 @@ class HostExecutor:
         """Bytes of the executor's memory, at an address that is a multiple of 256."""
         memory = np.empty(nbytes + 256, np.uint8)
         start = -memory.__array_interface__["data"][0] % 256
-        return memory[start:start + nbytes]
+        return memory[start : start + nbytes]
 
 
 class CupyExecutor:
@@ -94,6 +99,7 @@ class CupyExecutor:
 
     def __init__(self):
         import cupy
+
         self.cupy = cupy
         self.backend = backends.gpu_backend()
 
@@ -117,11 +123,13 @@ def guarded(executor, dtype, count, phase=0, around=GUARD_BYTE):
     nbytes = count * np.dtype(dtype).itemsize
     memory = executor.raw(GUARD + 256 + nbytes + GUARD)
     memory[...] = around
-    return memory[256 + phase:256 + phase + nbytes].view(dtype), memory
+    return memory[256 + phase : 256 + phase + nbytes].view(dtype), memory
 
 
 def source_buffer(executor, values, phase=0):
-    """A copy of a NumPy array, `phase` bytes past a multiple of 256; around it lie other bytes than around a guarded buffer."""
+    """A copy of a NumPy array, `phase` bytes past a multiple of 256; around it lie other bytes than around a guarded
+    buffer.
+    """
     buffer, _ = guarded(executor, values.dtype, values.size, phase, SOURCE_BYTE)
     buffer[...] = executor.array(values)
     return buffer
@@ -130,7 +138,7 @@ def source_buffer(executor, values, phase=0):
 def guards_intact(executor, memory, phase, nbytes):
     """True when nothing around a guarded buffer was written."""
     found = executor.host(memory)
-    return bool((found[:256 + phase] == GUARD_BYTE).all() and (found[256 + phase + nbytes:] == GUARD_BYTE).all())
+    return bool((found[: 256 + phase] == GUARD_BYTE).all() and (found[256 + phase + nbytes :] == GUARD_BYTE).all())
 
 
 def simt_missing():

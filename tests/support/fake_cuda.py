@@ -1,11 +1,12 @@
 """The part of the imitation of CuPy that is CUDA's: devices, streams, contexts, and the launch of a kernel.
 
-What would be a fault there is an error here: launching a kernel where it was not compiled, on a stream that is not current,
-or in a thread that has not entered the device's context.
+What would be a fault there is an error here: launching a kernel where it was not compiled, on a stream that is not
+current, or in a thread that has not entered the device's context.
 
 `calls` lists what reached the device: ("launch", kernel, device, stream), ("allocate", bytes), ("copy", bytes),
 ("memset", bytes), ("synchronize",), ("set device", number).
 """
+
 import ctypes
 import threading
 import types
@@ -15,7 +16,7 @@ import numpy as np
 
 DEVICES = 2
 calls = []
-before_reading = None          # called by a launch before it reads its arguments, where the real one lets other threads run
+before_reading = None  # called by a launch before it reads its arguments, where the real one lets other threads run
 
 
 class _Thread(threading.local):
@@ -31,7 +32,7 @@ def note(*call):
     calls.append(call)
 
 
-_allocations = {}              # {address: (number of bytes, device, weak reference to the array)}
+_allocations = {}  # {address: (number of bytes, device, weak reference to the array)}
 
 
 def allocated(array, device):
@@ -133,5 +134,8 @@ def launch_kernel(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, parameters, e
         before_reading()
     addresses = (ctypes.c_uint64 * len(function.kernel.parameters)).from_address(parameters)
     raw = [ctypes.string_at(address, size) for address, (_, size) in zip(addresses, function.kernel.parameters)]
-    values = [part if kind == "s" else int.from_bytes(part, "little") for part, (kind, _) in zip(raw, function.kernel.parameters)]
+    values = [
+        part if kind == "s" else int.from_bytes(part, "little")
+        for part, (kind, _) in zip(raw, function.kernel.parameters)
+    ]
     launched(function.kernel.name, function.kernel, (gx, gy, gz), (bx, by, bz), tuple(values))

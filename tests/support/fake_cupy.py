@@ -1,12 +1,15 @@
 """An imitation of CuPy whose device is this machine's memory, so that gpu/cupy_runtime.py itself runs without CuPy.
 
-The real CuPy runs the tests in ci/real_cupy, over a stand-in for CUDA, and says more of everything that it has: arrays, memory, streams, graphs.
-What this imitation has beyond it: it needs no download and no x86-64; it lists every allocation, copy, wait and launch, so a test can say
-that a call was one launch and nothing else; and it can fail, or let another thread in, at any launch.
+The real CuPy runs the tests in ci/real_cupy, over a stand-in for CUDA, and says more of everything that it has: arrays,
+memory, streams, graphs. What this imitation has beyond it: it needs no download and no x86-64; it lists every
+allocation, copy, wait and launch, so a test can say that a call was one launch and nothing else; and it can fail, or
+let another thread in, at any launch.
 
-It takes only what CuPy takes: options of the form -DNAME=NUMBER, plain integers for a launch, one upper-case letter as a type
-parameter.  Kernels run on the host shim; devices and streams are those of `fake_cuda`, which lists all that happens.
+It takes only what CuPy takes: options of the form -DNAME=NUMBER, plain integers for a launch, one upper-case letter as
+a type parameter.  Kernels run on the host shim; devices and streams are those of `fake_cuda`, which lists all that
+happens.
 """
+
 import ctypes
 import functools
 import re
@@ -40,7 +43,7 @@ def _allocated(array):
     return array
 
 
-class ndarray(np.ndarray):     # noqa: N801 - CuPy's name
+class ndarray(np.ndarray):  # noqa: N801 - CuPy's name
     """NumPy memory with CuPy's `device`, `data.ptr` and `get`."""
 
     __array_priority__ = 10
@@ -48,7 +51,7 @@ class ndarray(np.ndarray):     # noqa: N801 - CuPy's name
 
     def __array_finalize__(self, origin):
         self._device = getattr(origin, "_device", thread.device)
-        if self.flags.owndata:                # made by a method such as astype: memory of its own
+        if self.flags.owndata:  # made by a method such as astype: memory of its own
             _allocated(self)
 
     @property
@@ -58,7 +61,9 @@ class ndarray(np.ndarray):     # noqa: N801 - CuPy's name
     @property
     def data(self):
         address = self.__array_interface__["data"][0]
-        return types.SimpleNamespace(ptr=address, device_id=self._device, memset_async=functools.partial(_memset, address))
+        return types.SimpleNamespace(
+            ptr=address, device_id=self._device, memset_async=functools.partial(_memset, address)
+        )
 
     def get(self):
         note("synchronize")
@@ -81,7 +86,9 @@ class RawKernel:
     def __init__(self, code, name, options=()):
         assert isinstance(options, tuple) and "#include" not in code
         macros = dict(re.fullmatch(r"-D([A-Z_]+)=(\d+)", option).groups() for option in options)
-        self._function = Function(host_module.load(code, (name,), {key: int(value) for key, value in macros.items()}).kernel(name))
+        self._function = Function(
+            host_module.load(code, (name,), {key: int(value) for key, value in macros.items()}).kernel(name)
+        )
 
     def compile(self):
         RawKernel.compiled.append(thread.device)
@@ -101,8 +108,11 @@ class ElementwiseKernel:
         self._operation, self._name, self._preamble = operation, name, preamble
 
     def __call__(self, *args):
-        if len(args) == len(self._in):                        # CuPy makes the outputs then
-            args = (*args, *(_on_device(np.empty(np.broadcast_shapes(*map(np.shape, args)), kind)) for _, kind, _ in self._out))
+        if len(args) == len(self._in):  # CuPy makes the outputs then
+            args = (
+                *args,
+                *(_on_device(np.empty(np.broadcast_shapes(*map(np.shape, args)), kind)) for _, kind, _ in self._out),
+            )
         assert len(args) == len(self._in) + len(self._out)
         typed = list(zip(self._in + self._out, args))
         shape = np.broadcast_shapes(*(np.shape(value) for (raw, _, _), value in typed if not raw))
@@ -117,18 +127,37 @@ class ElementwiseKernel:
             pointers.append(whole)
             signature.append(f"{_C_TYPES[whole.dtype.name]}* p{position}")
             lines.append(f"auto {name} = p{position};" if raw else f"auto& {name} = p{position}[i];")
-        code = (f"{self._preamble}\nextern \"C\" __global__ void {self._name}({', '.join(signature)}, unsigned long long n) {{\n"
-                "unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;\nif (i >= n) return;\n"
-                + "\n".join(lines) + "\n" + self._operation + ";\n}\n")           # CuPy adds the semicolon too
+        code = (
+            f'{self._preamble}\nextern "C" __global__ void {self._name}({", ".join(signature)}, unsigned long long n) {{\n'
+            "unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;\nif (i >= n) return;\n"
+            + "\n".join(lines)
+            + "\n"
+            + self._operation
+            + ";\n}\n"
+        )  # CuPy adds the semicolon too
         count = int(np.prod(shape, dtype=object))
         kernel = host_module.load(code, (self._name,), {}).kernel(self._name)
         if count:
-            launched(self._name, kernel, (-(-count // 128),), (128,), (*(p.__array_interface__["data"][0] for p in pointers), count))
+            launched(
+                self._name,
+                kernel,
+                (-(-count // 128),),
+                (128,),
+                (*(p.__array_interface__["data"][0] for p in pointers), count),
+            )
         return args[len(self._in)]
 
 
-_C_TYPES = {"int8": "signed char", "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short", "int32": "int",
-            "uint32": "unsigned int", "int64": "long long", "uint64": "unsigned long long"}
+_C_TYPES = {
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+}
 
 
 def _parameters(text):
@@ -159,14 +188,27 @@ def module():
     fake.full = lambda shape, value, dtype: _allocated(_on_device(np.full(shape, value, dtype)))
     fake.ascontiguousarray = _contiguous
     fake.lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=_as_strided))
-    runtime = types.SimpleNamespace(getDeviceCount=lambda: DEVICES, getDeviceProperties=lambda i: {"name": b"host memory"},
-                                    runtimeGetVersion=lambda: 0, driverGetVersion=lambda: 0,
-                                    getDevice=lambda: thread.device, setDevice=set_device,
-                                    memGetInfo=lambda: thread.contexts.add(thread.device),
-                                    pointerGetAttributes=memory_at, memoryTypeDevice=2, streamSynchronize=synchronize_stream)
-    fake.cuda = types.SimpleNamespace(Device=Device, runtime=runtime, Stream=Stream, get_current_stream=current_stream,
-                                      UnownedMemory=UnownedMemory, MemoryPointer=MemoryPointer,
-                                      driver=types.SimpleNamespace(launchKernel=launch_kernel))
+    runtime = types.SimpleNamespace(
+        getDeviceCount=lambda: DEVICES,
+        getDeviceProperties=lambda i: {"name": b"host memory"},
+        runtimeGetVersion=lambda: 0,
+        driverGetVersion=lambda: 0,
+        getDevice=lambda: thread.device,
+        setDevice=set_device,
+        memGetInfo=lambda: thread.contexts.add(thread.device),
+        pointerGetAttributes=memory_at,
+        memoryTypeDevice=2,
+        streamSynchronize=synchronize_stream,
+    )
+    fake.cuda = types.SimpleNamespace(
+        Device=Device,
+        runtime=runtime,
+        Stream=Stream,
+        get_current_stream=current_stream,
+        UnownedMemory=UnownedMemory,
+        MemoryPointer=MemoryPointer,
+        driver=types.SimpleNamespace(launchKernel=launch_kernel),
+    )
     return fake
 
 
@@ -209,7 +251,7 @@ class _NdarrayMeta(type):
         return isinstance(value, ndarray)
 
 
-class _checked_ndarray(metaclass=_NdarrayMeta):      # noqa: N801 - stands for cupy.ndarray, in isinstance and as a constructor
+class _checked_ndarray(metaclass=_NdarrayMeta):  # noqa: N801 - stands for cupy.ndarray, in isinstance and as a constructor
     def __new__(cls, shape, dtype, memptr=None, strides=None):
         dtype = np.dtype(dtype)
         if memptr is not None:
@@ -224,12 +266,19 @@ class _Placed:
 
     def __init__(self, memptr, shape, dtype, strides):
         self.memptr = memptr
-        self.__array_interface__ = {"version": 3, "shape": shape, "strides": strides, "typestr": f"|V{dtype.itemsize}",
-                                    "data": (memptr.ptr, False)}
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "strides": strides,
+            "typestr": f"|V{dtype.itemsize}",
+            "data": (memptr.ptr, False),
+        }
 
 
 def _at(memptr, shape, dtype, strides):
-    placed = np.asarray(_Placed(memptr, shape, dtype, strides)).view(dtype) if 0 not in shape else np.empty(shape, dtype)
+    placed = (
+        np.asarray(_Placed(memptr, shape, dtype, strides)).view(dtype) if 0 not in shape else np.empty(shape, dtype)
+    )
     array = _on_device(placed)
     array._device = memptr.device_id
     return array

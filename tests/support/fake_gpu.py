@@ -1,7 +1,9 @@
-"""What the benchmarks' GPU side asks of CuPy beside what the library asks: events, plain copies, memory, NumPy's functions.
+"""What the benchmarks' GPU side asks of CuPy beside what the library asks: events, plain copies, memory, NumPy's
+functions.
 
 Times are wall times of this machine, and mean nothing; what it shows is that every line of the benchmarks runs.
 """
+
 import ctypes
 import sys
 import time

@@ -2,6 +2,7 @@
 
 The structs are written here byte by byte, from the standard; the library reads them with layouts of its own.
 """
+
 import ctypes
 import struct
 
@@ -11,16 +12,20 @@ CPU, CUDA = (1, 0), (2, 0)
 READ_ONLY, COPIED = 1, 2
 CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
-_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(("PyCapsule_New", ctypes.pythonapi))
+_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
-_alive = {}                                      # {address of a managed tensor: (what it consists of, its producer)}
+_alive = {}  # {address of a managed tensor: (what it consists of, its producer)}
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _deleter(managed):
-    _, producer = _alive.pop(managed)            # a second call finds nothing
+    _, producer = _alive.pop(managed)  # a second call finds nothing
     producer.deleted += 1
 
 
@@ -47,9 +52,20 @@ class Producer:
         self.array, self.version, self.made, self.deleted, self.asked = array, version, 0, 0, None
         self.device = device or (CPU if type(array) is np.ndarray else (2, array.device.id))
         kind, itemsize = array.dtype.kind, array.dtype.itemsize
-        self.fields = {"data": address_of(array), "device_type": self.device[0], "device_id": self.device[1],
-                       "shape": array.shape, "strides": tuple(stride // itemsize for stride in array.strides), "ndim": array.ndim,
-                       "code": CODES.get(kind, 0), "bits": 8 * itemsize, "lanes": 1, "byte_offset": 0, "flags": 0, **fields}
+        self.fields = {
+            "data": address_of(array),
+            "device_type": self.device[0],
+            "device_id": self.device[1],
+            "shape": array.shape,
+            "strides": tuple(stride // itemsize for stride in array.strides),
+            "ndim": array.ndim,
+            "code": CODES.get(kind, 0),
+            "bits": 8 * itemsize,
+            "lanes": 1,
+            "byte_offset": 0,
+            "flags": 0,
+            **fields,
+        }
 
     def __dlpack_device__(self):
         return self.device
@@ -62,13 +78,26 @@ class Producer:
         found, self.made = self.fields, self.made + 1
         sizes = (ctypes.c_int64 * 100)(*found["shape"])
         steps = (ctypes.c_int64 * 100)(*(found["strides"] or ()))
-        tensor = struct.pack("=QiiiBBHQQQ", found["data"], found["device_type"], found["device_id"], found["ndim"], found["code"],
-                             found["bits"], found["lanes"], ctypes.addressof(sizes),
-                             0 if found["strides"] is None else ctypes.addressof(steps), found["byte_offset"])
+        tensor = struct.pack(
+            "=QiiiBBHQQQ",
+            found["data"],
+            found["device_type"],
+            found["device_id"],
+            found["ndim"],
+            found["code"],
+            found["bits"],
+            found["lanes"],
+            ctypes.addressof(sizes),
+            0 if found["strides"] is None else ctypes.addressof(steps),
+            found["byte_offset"],
+        )
         if self.version is None:
             packed, name = tensor + struct.pack("=QQ", 0, _address(_deleter)), b"dltensor"
         else:
-            packed, name = struct.pack("=IIQQQ", *self.version, 0, _address(_deleter), found["flags"]) + tensor, b"dltensor_versioned"
+            packed, name = (
+                struct.pack("=IIQQQ", *self.version, 0, _address(_deleter), found["flags"]) + tensor,
+                b"dltensor_versioned",
+            )
         managed = ctypes.create_string_buffer(packed, len(packed))
         _alive[ctypes.addressof(managed)] = ((managed, sizes, steps), self)
         return _new(ctypes.addressof(managed), name, _address(_destructor))
@@ -100,8 +129,14 @@ class Interface:
 
     def __init__(self, array, without=(), **fields):
         self.array = array
-        self.__cuda_array_interface__ = {"shape": array.shape, "typestr": array.dtype.str, "data": (address_of(array), False),
-                                         "strides": array.strides, "version": 3, **fields}
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (address_of(array), False),
+            "strides": array.strides,
+            "version": 3,
+            **fields,
+        }
         for field in without:
             del self.__cuda_array_interface__[field]
 

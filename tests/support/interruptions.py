@@ -8,6 +8,7 @@
 Each prints what it did, and exits with 1 when a thread touched an array after its call was over.  A hang is for the
 caller's time limit to find.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -39,8 +40,11 @@ class Late(Exception):
 
 # -------------------------------------------------------------------------------------------- at every instruction
 
+
 class Watched:
-    """Work in three parts that are done at the same time, unless the call is interrupted before; notes who comes late."""
+    """Work in three parts that are done at the same time, unless the call is interrupted before; notes who comes
+    late.
+    """
 
     def __init__(self, slow: str) -> None:
         self.slow, self.over = slow, False
@@ -66,7 +70,7 @@ class Watched:
             self.late.append(first)
         try:
             self.together.wait(0.5 if first else 20)
-        except threading.BrokenBarrierError:             # a caller that was interrupted does not come, and guests may come late
+        except threading.BrokenBarrierError:  # a caller that was interrupted does not come, and guests may come late
             if not first:
                 raise
 
@@ -86,7 +90,9 @@ class Quit:
 
 
 def at_instruction(number: int, act: Callable[[], None], run: Callable[[], None]) -> str | None:
-    """Run, and act once in this thread before the given instruction of `threads.py`; where that was, or None when there were fewer."""
+    """Run, and act once in this thread before the given instruction of `threads.py`; where that was, or None when there
+    were fewer.
+    """
     left, place = number, None
 
     def trace(frame: FrameType, event: str, argument: object) -> Callable | None:
@@ -150,7 +156,7 @@ def everywhere(act: Callable[[], None], fresh: bool, slow: str) -> Counter:
     late = [watched.late for watched in seen if watched.late]
     if late:
         raise Late(f"parts {late} were begun or ended after their calls were over")
-    Watched(slow).run()                                  # the next call is right
+    Watched(slow).run()  # the next call is right
     return places
 
 
@@ -217,8 +223,10 @@ def signals(wanted: int, seed: int) -> None:
         wanted_bytes = gl.relayout(array, source, target)
         delay = draw.uniform(1e-5, 1.2 * (time.perf_counter() - start))
         try:
-            cut_short = alarm.interrupts(lambda: gl.relayout(array, source, target, out=out), delay, draw.choice((1, 1, 2, 3)))
-        except Interrupt:                                # it arrived in the lines around the call
+            cut_short = alarm.interrupts(
+                lambda: gl.relayout(array, source, target, out=out), delay, draw.choice((1, 1, 2, 3))
+            )
+        except Interrupt:  # it arrived in the lines around the call
             cut_short = True
         if cut_short:
             interrupted += 1
@@ -232,7 +240,9 @@ def signals(wanted: int, seed: int) -> None:
 
 
 def exits(wanted: int, seed: int) -> None:
-    """Forked processes that get SIGINT or SIGTERM in their first large move; each must end, with the status of the exception."""
+    """Forked processes that get SIGINT or SIGTERM in their first large move; each must end, with the status of the
+    exception.
+    """
     draw, longest, statuses = random.Random(seed), 0.0, Counter()
     for _ in range(wanted):
         number = draw.choice((signal.SIGINT, signal.SIGTERM))
@@ -251,7 +261,7 @@ def exits(wanted: int, seed: int) -> None:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         longest = max(longest, time.perf_counter() - start)
         statuses["interrupted" if status == 3 else "not interrupted"] += 1
-        if status not in (0, 3, -number):                # Python's own handlers are gone when it has almost ended
+        if status not in (0, 3, -number):  # Python's own handlers are gone when it has almost ended
             raise Late(f"a process ended with status {status}")
     print(f"{wanted} processes ended, the slowest {longest:.2f} s after its signal:", dict(statuses))
 
@@ -270,7 +280,7 @@ def first_large_move(ready: int) -> None:
 def main(arguments: list[str]) -> None:
     os.environ[threads.VARIABLE] = str(PARTS)
     job, *numbers = arguments or ["help"]
-    count, seed = (*map(int, numbers), *(100, 1)[len(numbers):])
+    count, seed = (*map(int, numbers), *(100, 1)[len(numbers) :])
     if job == "exceptions":
         every_instruction(interrupt)
     elif job == "nested":

@@ -1,4 +1,5 @@
 """What the library keeps between calls, for tests that change what plans are made of."""
+
 from gpulayout.api import packing, relayout
 
 

@@ -3,6 +3,7 @@
 A case is a `Move` with the phases of its two addresses; its kernel plan may be forced to 64-bit offsets, which real
 plans take only for huge moves.
 """
+
 import dataclasses
 import functools
 import itertools
@@ -21,9 +22,12 @@ from tests.support.simt.record import FRESH, Buffer, Record
 
 WIDTHS = (1, 2, 4, 8, 16)
 FILES = {file: tuple(re.findall(r"^GPL_KERNEL (\w+)\(", kernel_text(file), re.MULTILINE)) for file in kernel_files()}
-BITS_FILES = ("bits.cu", "bits_any.cu")                                # those of packed elements of any widths
-MOVE_FILES = tuple(sorted(set(FILES) - {"bits_turn.cu", "index.cu", "index_program.cu", "lookup.cu", "many.cu", *BITS_FILES}))       # those of a single move of whole bytes
-ONLY_WIDTHS = {"tile_words.cu": (1, 2)}                                # the element sizes of files that are not for all
+BITS_FILES = ("bits.cu", "bits_any.cu")  # those of packed elements of any widths
+# those of a single move of whole bytes
+MOVE_FILES = tuple(
+    sorted(set(FILES) - {"bits_turn.cu", "index.cu", "index_program.cu", "lookup.cu", "many.cu", *BITS_FILES})
+)
+ONLY_WIDTHS = {"tile_words.cu": (1, 2)}  # the element sizes of files that are not for all
 BLOCK = 256
 
 
@@ -34,7 +38,9 @@ def forced_bits(bits):
 
 
 def forced_part(low_digits):
-    """Within this context index conversion splits 64-bit indices after so many digits; after 0, it takes digits in 64 bits."""
+    """Within this context index conversion splits 64-bit indices after so many digits; after 0, it takes digits in 64
+    bits.
+    """
     return mock.patch.object(index_table, "low_part", lambda extents: low_digits)
 
 
@@ -71,7 +77,7 @@ class Case:
         """The source's bytes, from the lowest read to the highest; every two neighbours differ."""
         low, high = self.move.source_span
         numbers = np.arange((high - low + 7) // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        return (numbers ^ numbers >> np.uint64(29)).view(np.uint8)[:high - low]
+        return (numbers ^ numbers >> np.uint64(29)).view(np.uint8)[: high - low]
 
     @property
     def target_bytes(self):
@@ -82,7 +88,7 @@ class Case:
         """The target's bytes afterwards: place by place from the definition; gaps stay FRESH."""
         move, element = self.move, f"V{self.move.itemsize}"
         result = np.full(self.target_bytes, FRESH, np.uint8)
-        axes = [axis for axis in move.axes if axis.extent != 1] or move.axes[:1]          # NumPy stops at 64
+        axes = [axis for axis in move.axes if axis.extent != 1] or move.axes[:1]  # NumPy stops at 64
         inside, source, target = np.array(True), np.array(-move.source_span[0]), np.array(-move.target_span[0])
         for number, axis in enumerate(axes):
             coordinate = np.arange(axis.extent).reshape(-1, *[1] * number)
@@ -90,23 +96,41 @@ class Case:
             source = source + coordinate * axis.source_stride
             target = target + coordinate * axis.target_stride
         result.view(element)[target // move.itemsize] = np.frombuffer(move.pad, element)
-        result.view(element)[target[inside] // move.itemsize] = self.source.view(element)[source[inside] // move.itemsize]
+        result.view(element)[target[inside] // move.itemsize] = self.source.view(element)[
+            source[inside] // move.itemsize
+        ]
         return result.tobytes()
 
     def record(self, text=None, **changes):
         """The launch, written down, with buffers of exact length."""
         plan, move = self.plan, self.move
         before_source, before_target = -move.source_span[0], -move.target_span[0]
-        source = Buffer(len(self.source), (self.source_phase - before_source) % 16, self.source.tobytes(), False, before_source)
+        source = Buffer(
+            len(self.source), (self.source_phase - before_source) % 16, self.source.tobytes(), False, before_source
+        )
         target = Buffer(self.target_bytes, (self.target_phase - before_target) % 16, offset=before_target)
-        return dataclasses.replace(Record(text or kernel_text(plan.file), dict(plan.macros), plan.kernel, plan.grid, (BLOCK,),
-                                          (source, target, plan.parameters)), **changes)
+        return dataclasses.replace(
+            Record(
+                text or kernel_text(plan.file),
+                dict(plan.macros),
+                plan.kernel,
+                plan.grid,
+                (BLOCK,),
+                (source, target, plan.parameters),
+            ),
+            **changes,
+        )
 
 
 def move_of(width, axes, pad=None):
     """A Move of axes (extent, bound, source stride, target stride), strides in elements; the pad is 0xF0, 0xF1, ..."""
     pad = bytes(range(0xF0, 0xF0 + width)) if pad is None else pad
-    return Move(tuple(Axis(e, b, s * width, t * width) for e, b, s, t in axes), width, pad, tuple((i,) for i in range(len(axes))))
+    return Move(
+        tuple(Axis(e, b, s * width, t * width) for e, b, s, t in axes),
+        width,
+        pad,
+        tuple((i,) for i in range(len(axes))),
+    )
 
 
 def move_files(width):
@@ -119,6 +143,7 @@ def _up(value, step):
 
 
 # ---- one function per family: the cases of one element size -----------------------------------------------------
+
 
 def copies(width):
     step = width % 16
@@ -135,7 +160,9 @@ def rows(width):
             yield Case(f"rows {name} phase {phase}", move_of(width, axes), 0, phase)
     yield Case("rows padded", move_of(width, [(5 * n, 4 * n + 1, 1, 1), (3, 2, 6 * n, 5 * n), (4, 4, -12 * n, 15 * n)]))
     odd = 9 * n - 1
-    yield Case("rows padded, odd pitch", move_of(width, [(odd, 8 * n, 1, 1), (5, 4, 8 * n + 1, odd), (4, 3, 0, 5 * odd)]))
+    yield Case(
+        "rows padded, odd pitch", move_of(width, [(odd, 8 * n, 1, 1), (5, 4, 8 * n + 1, odd), (4, 3, 0, 5 * odd)])
+    )
     yield Case("rows of one source", move_of(width, [(6 * n, 6 * n, 1, 1), (7, 7, 0, 6 * n)]))
     yield Case("rows of pad", move_of(width, [(100, 0, 0, 1)]), target_phase=width % 16)
 
@@ -146,18 +173,21 @@ def tiles(width):
     for da, db, padded in ((0, 0, 0), (-1, 1, 0), (1, -1, 0), (0, 1, 1), (-n, n, 1)):
         a, b = 2 * tile_a + da, tile_b + db
         wide_a, wide_b = _up(a + padded * 3, n), _up(b + padded * (n + 1), n)
-        axes = [(b + padded * (n + 1), b, wide_a, 1), (a + padded * 3, a, 1, wide_b),
-                (2 + padded, 2, -wide_a * (b + 1), wide_b * (a + 3))]
+        axes = [
+            (b + padded * (n + 1), b, wide_a, 1),
+            (a + padded * 3, a, 1, wide_b),
+            (2 + padded, 2, -wide_a * (b + 1), wide_b * (a + 3)),
+        ]
         yield Case(f"tile {a} x {b}{' padded' * padded}", move_of(width, axes))
 
 
 def odd_tiles(width):
-    for a, b in ((63, 129), (64, 32), (65, 31)):                         # around runs and tiles; odd pitches
+    for a, b in ((63, 129), (64, 32), (65, 31)):  # around runs and tiles; odd pitches
         axes = [(b, b, a + 2, 1), (a, a, 1, b + 1), (2, 2, -(a + 2) * b, (b + 1) * a)]
         yield Case(f"odd {a} x {b}", move_of(width, axes), width % 16, 0)
     yield Case("odd padded", move_of(width, [(40, 37, 71, 1), (70, 67, 1, 41), (3, 2, 0, 41 * 70)]))
-    for short in (17, 20, 33):                                           # dense on one side, then on the other
-        many = 4 * (8192 // width // short // 4) + 100                   # a tile and a piece
+    for short in (17, 20, 33):  # dense on one side, then on the other
+        many = 4 * (8192 // width // short // 4) + 100  # a tile and a piece
         two = (2, 2, short * many, short * many)
         yield Case(f"dense read {short}", move_of(width, [(many, many, short, 1), (short, short, 1, many), two]))
         yield Case(f"dense write {short}", move_of(width, [(short, short, many, 1), (many, many, 1, short), two]))
@@ -170,13 +200,25 @@ def odd_tiles(width):
 
 def word_tiles(width):
     """Of small elements, tiles that begin anywhere: around the tile's own sizes, with all phases."""
-    tile = max(128 // width - 4 // width + 1, 16)                        # along a: 125 or 63; 128 along b
-    for number, (a, b) in enumerate(((tile - 1, 127), (tile, 129), (tile + 1, 128), (2 * tile + 1, 125), (tile + 5, 256), (tile - 8, 259))):
+    tile = max(128 // width - 4 // width + 1, 16)  # along a: 125 or 63; 128 along b
+    for number, (a, b) in enumerate(
+        ((tile - 1, 127), (tile, 129), (tile + 1, 128), (2 * tile + 1, 125), (tile + 5, 256), (tile - 8, 259))
+    ):
         axes = [(b, b, a + number % 4, 1), (a, a, 1, b + number // 2), (2, 2, -(a + 3) * b, (b + 3) * a)]
         yield Case(f"words {a} x {b}", move_of(width, axes), number * width % 16, 3 * number * width % 16)
-    yield Case("words padded", move_of(width, [(267, 131, 201, 1), (190, 177, 1, 269), (3, 2, 0, 269 * 190)]), width % 16, width % 16)
+    yield Case(
+        "words padded",
+        move_of(width, [(267, 131, 201, 1), (190, 177, 1, 269), (3, 2, 0, 269 * 190)]),
+        width % 16,
+        width % 16,
+    )
     yield Case("words, little in it", move_of(width, [(130, 2, 3, 1), (133, 2, 1, 131)]), 3 * width, width)
-    yield Case("words, source backwards", move_of(width, [(256, 256, -135, 1), (133, 133, 1, 257), (2, 2, 7, 257 * 133)]), 0, 2 * width % 16)
+    yield Case(
+        "words, source backwards",
+        move_of(width, [(256, 256, -135, 1), (133, 133, 1, 257), (2, 2, 7, 257 * 133)]),
+        0,
+        2 * width % 16,
+    )
     yield Case("words, rows of two elements", move_of(width, [(140, 140, 3, 1), (70, 2, 1, 141)]), width % 16, 0)
     yield Case("words, source aligned", move_of(width, [(140, 140, 272, 1), (257, 257, 1, 141)]))
     yield Case("words, target aligned", move_of(width, [(264, 264, 131, 1), (129, 129, 1, 272)]))
@@ -185,20 +227,30 @@ def word_tiles(width):
 def to_planes(width, channels, pixels, planes=0, padded=0, **phases):
     """Three rows of pixels of so many channels, to planes: pixels, planes, rows beyond the source's are pad."""
     wide, high = _up(pixels + padded, 16), channels + padded
-    axes = [(pixels + padded, pixels, channels, 1), (high, planes or channels, 1, wide),
-            (3 + padded, 3, _up(pixels * channels, 16), wide * high)]
-    return Case(f"{channels} channels to planes, {pixels} pixels{', padded' * bool(padded)}", move_of(width, axes), **phases)
+    axes = [
+        (pixels + padded, pixels, channels, 1),
+        (high, planes or channels, 1, wide),
+        (3 + padded, 3, _up(pixels * channels, 16), wide * high),
+    ]
+    return Case(
+        f"{channels} channels to planes, {pixels} pixels{', padded' * bool(padded)}", move_of(width, axes), **phases
+    )
 
 
 def to_pixels(width, channels, pixels, planes=0, padded=0, **phases):
     """The other way round."""
     wide, used = _up(pixels, 16), planes or channels
-    axes = [(channels, used, wide, 1), (pixels + padded, pixels, 1, channels),
-            (3 + padded, 3, wide * used, _up((pixels + padded) * channels, 16))]
-    return Case(f"planes to {channels} channels, {pixels} pixels{', padded' * bool(padded)}", move_of(width, axes), **phases)
+    axes = [
+        (channels, used, wide, 1),
+        (pixels + padded, pixels, 1, channels),
+        (3 + padded, 3, wide * used, _up((pixels + padded) * channels, 16)),
+    ]
+    return Case(
+        f"planes to {channels} channels, {pixels} pixels{', padded' * bool(padded)}", move_of(width, axes), **phases
+    )
 
 
-SOME_CHANNELS = {1: (3, 16), 2: (4, 12), 4: (3, 16), 8: (3, 6), 16: (2, 3)}        # each number is a kernel to compile
+SOME_CHANNELS = {1: (3, 16), 2: (4, 12), 4: (3, 16), 8: (3, 6), 16: (2, 3)}  # each number is a kernel to compile
 
 
 def few_channels(width):
@@ -208,7 +260,7 @@ def few_channels(width):
             yield make(width, channels, pixels)
     for make in (to_planes, to_pixels):
         yield make(width, channels, 8 * chunk + 5, planes=channels - 1, padded=3)
-    yield to_planes(width, channels, 8 * chunk, planes=channels - 1)         # whole spans up to the end of the source
+    yield to_planes(width, channels, 8 * chunk, planes=channels - 1)  # whole spans up to the end of the source
 
 
 def transposed(width, dimensions, order):
@@ -250,8 +302,16 @@ def gathers(width):
     yield Case("gather to gaps", move_of(width, [(5, 4, 3, 2), (11, 9, 12, 11)]))
 
 
-FAMILIES = {"copy": copies, "rows": rows, "tile": tiles, "channels": few_channels, "odd tile": odd_tiles, "words": word_tiles,
-            "many axes": many_axes, "gather": gathers}
+FAMILIES = {
+    "copy": copies,
+    "rows": rows,
+    "tile": tiles,
+    "channels": few_channels,
+    "odd tile": odd_tiles,
+    "words": word_tiles,
+    "many axes": many_axes,
+    "gather": gathers,
+}
 
 
 def cases(width, families=tuple(FAMILIES), bits=32):

@@ -1,4 +1,5 @@
 """Launches of the host-compiled kernels between guard bytes: what a move wrote, and that it touched nothing else."""
+
 import numpy as np
 
 from gpulayout.gpu.kernel_source import kernel_text
@@ -6,14 +7,16 @@ from tests.support.kernel_cases import BLOCK, FILES
 from tests.support.simt import host_module
 from tests.support.simt.record import FRESH
 
-# Bytes around the source and around the target.  They differ from each other, from FRESH and from the garbage in shared memory:
-# a stray copy between any two of these shows up.
+# Bytes around the source and around the target.  They differ from each other, from FRESH and from the garbage in shared
+# memory: a stray copy between any two of these shows up.
 AROUND_SOURCE, AROUND_TARGET = 0xC3, 0x5C
-ROOM = 2048                  # bytes on either side: a store that goes astray by less does not end the process
+ROOM = 2048  # bytes on either side: a store that goes astray by less does not end the process
 
 
 def source_memory(values, phase):
-    """(all of it, where the values start): a copy of bytes at `phase` past a multiple of 16, with AROUND_SOURCE around it."""
+    """(all of it, where the values start): a copy of bytes at `phase` past a multiple of 16, with AROUND_SOURCE around
+    it.
+    """
     return _memory(values, phase, AROUND_SOURCE)
 
 
@@ -25,14 +28,16 @@ def target_memory(nbytes, phase):
 def _memory(values, phase, around):
     room = np.full(values.size + 2 * ROOM + 16, around, np.uint8)
     start = ROOM + (phase - room.ctypes.data - ROOM) % 16
-    room[start:start + values.size] = values
+    room[start : start + values.size] = values
     return room, start
 
 
 def content(room, start, nbytes, name):
     """The bytes of a target; AssertionError when one of those around it changed."""
     end = start + nbytes
-    assert (room[:start] == AROUND_TARGET).all() and (room[end:] == AROUND_TARGET).all(), f"{name}: written outside the target"
+    assert (room[:start] == AROUND_TARGET).all() and (room[end:] == AROUND_TARGET).all(), (
+        f"{name}: written outside the target"
+    )
     return room[start:end]
 
 

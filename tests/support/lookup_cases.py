@@ -1,4 +1,5 @@
 """Moves that look every place up, for the kernel's own tests: at addresses of every phase, and what must come out."""
+
 import contextlib
 import dataclasses
 import functools
@@ -33,7 +34,7 @@ def content(shape):
     """The bytes of a buffer of this shape by the reference."""
     if shape.is_packed:
         return packed_reference.buffer(shape)
-    if shape.element_type.bits < 8:                  # an element in each byte
+    if shape.element_type.bits < 8:  # an element in each byte
         one_each = gl.Shape("u8", shape.dimensions, shape.layout)
         values = packed_reference.values(shape.element_count, shape.element_type.bits).astype(np.uint8)
         return gl.pack(values.reshape(shape.dimensions), one_each)
@@ -77,16 +78,37 @@ class LookupCase:
 
     def record(self, text=None, **changes):
         """The launch, written down, with buffers of exact length."""
-        source, target = Buffer(len(self.source), self.phases[0], self.source.tobytes(), False), Buffer(len(self.expected), self.phases[1])
-        return dataclasses.replace(Record(text or kernel_text(self.plan.file), dict(self.plan.macros), self.plan.kernel, self.plan.grid, (BLOCK,),
-                                          (source, target, self.plan.parameters)), **changes)
+        source, target = (
+            Buffer(len(self.source), self.phases[0], self.source.tobytes(), False),
+            Buffer(len(self.expected), self.phases[1]),
+        )
+        return dataclasses.replace(
+            Record(
+                text or kernel_text(self.plan.file),
+                dict(self.plan.macros),
+                self.plan.kernel,
+                self.plan.grid,
+                (BLOCK,),
+                (source, target, self.plan.parameters),
+            ),
+            **changes,
+        )
 
 
-PACKED = (("s4[13,19]{1,0:T(8,8)(8,1)E(4)}", "{1,0:E(4)}"), ("s4[5,3,7]{0,2,1:T(2,4)E(4)}", "{2,0,1:PD(6,4,7)PV(lowest)L(9)E(4)}"),
-          ("u4[300]{0:T(128)(8,2)E(4)}", "{0:PD(301)PV(highest)T(3)(2)E(4)}"), ("s4[131,67]{1,0:T(4,16)(4,1)E(4)}", "{0,1:E(4)}"),
-          ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}"), ("s4[40,60]{1,0:E(4)}", "{1,0:T(*,7)(3)E(4)}"))
-UNPACKED = (("s32[30,17]{1,0:T(7,3)}", "{0,1:PV(-9)T(4,5)(2)L(16)}"), ("s32[9,5,26]{2,0,1:T(3)(2)}", "{1,2,0:T(2,*,4)(3)}"),
-            ("s32[]{:T(3)}", "{:PV(5)T(2,2)}"), ("s32[12,1,1,70]{3,2,1,0:PD(12,2,1,70)T(8,16)}", "{0,1,2,3:T(3,3)}"))
+PACKED = (
+    ("s4[13,19]{1,0:T(8,8)(8,1)E(4)}", "{1,0:E(4)}"),
+    ("s4[5,3,7]{0,2,1:T(2,4)E(4)}", "{2,0,1:PD(6,4,7)PV(lowest)L(9)E(4)}"),
+    ("u4[300]{0:T(128)(8,2)E(4)}", "{0:PD(301)PV(highest)T(3)(2)E(4)}"),
+    ("s4[131,67]{1,0:T(4,16)(4,1)E(4)}", "{0,1:E(4)}"),
+    ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}"),
+    ("s4[40,60]{1,0:E(4)}", "{1,0:T(*,7)(3)E(4)}"),
+)
+UNPACKED = (
+    ("s32[30,17]{1,0:T(7,3)}", "{0,1:PV(-9)T(4,5)(2)L(16)}"),
+    ("s32[9,5,26]{2,0,1:T(3)(2)}", "{1,2,0:T(2,*,4)(3)}"),
+    ("s32[]{:T(3)}", "{:PV(5)T(2,2)}"),
+    ("s32[12,1,1,70]{3,2,1,0:PD(12,2,1,70)T(8,16)}", "{0,1,2,3:T(3,3)}"),
+)
 
 
 def cases(texts, index_bits=(32, 64)):

@@ -3,6 +3,7 @@
 The wheel nvidia-cuda-nvrtc compiles CUDA C++ to machine code for every architecture it knows, and the assembler in it
 says what each kernel takes.  nvidia-cuda-nvdisasm turns machine code into text.
 """
+
 import ctypes
 import dataclasses
 import functools
@@ -28,7 +29,7 @@ class Usage:
     registers: int
     shared_bytes: int
     stack_bytes: int
-    spill_bytes: int          # stores and loads
+    spill_bytes: int  # stores and loads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,9 @@ def missing():
 
 def disassembler_missing():
     """Why machine code cannot be read here, or None."""
-    return missing() or (None if _tool("nvdisasm") else "no disassembler: the wheel nvidia-cuda-nvdisasm is not installed")
+    return missing() or (
+        None if _tool("nvdisasm") else "no disassembler: the wheel nvidia-cuda-nvdisasm is not installed"
+    )
 
 
 @functools.cache
@@ -80,11 +83,13 @@ def compiled(text, architecture, macros, name="kernel.cu"):
 def _compiled(text, architecture, macros, name):
     options = [*CUPY_OPTIONS, f"-arch={architecture}", "-Xptxas=-v", *(f"-D{key}={value}" for key, value in macros)]
     if version() >= (13, 0):
-        options.append("-Werror=all-warnings")       # older ones do not know it; the log is read below for all of them
+        options.append("-Werror=all-warnings")  # older ones do not know it; the log is read below for all of them
     library, program = _library(), ctypes.c_void_p()
     _check(library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None))
     try:
-        code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options)))
+        code = library.nvrtcCompileProgram(
+            program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options))
+        )
         log = _bytes_of(program, library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog).rstrip(b"\0").decode()
         warnings = _WARNING.findall(log)
         if code or warnings:
@@ -107,12 +112,15 @@ def instructions(cubin, kernel):
 def _usage(log):
     found = {}
     for block in log.split("Compiling entry function")[1:]:
+
         def number(pattern, block=block):
             match = re.search(pattern, block)
             return int(match[1]) if match else 0
+
         spills = number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads")
         found[re.search(r"'([^']+)'", block)[1]] = Usage(
-            number(r"Used (\d+) registers"), number(r"(\d+) bytes smem"), number(r"(\d+) bytes stack frame"), spills)
+            number(r"Used (\d+) registers"), number(r"(\d+) bytes smem"), number(r"(\d+) bytes stack frame"), spills
+        )
     return found
 
 

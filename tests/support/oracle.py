@@ -1,7 +1,9 @@
-"""Real XLA as somebody to ask: jaxlib's shapes, layouts and protos on the CPU.  Without jaxlib every test that imports this is skipped.
+"""Real XLA as somebody to ask: jaxlib's shapes, layouts and protos on the CPU.  Without jaxlib every test that imports
+this is skipped.
 
 jaxlib has no reader of `ShapeProto` alone; a computation whose result has the shape is read and asked instead.
 """
+
 import ctypes
 import mmap
 import pathlib
@@ -11,13 +13,16 @@ import pytest
 
 _hlo = pytest.importorskip("jaxlib._hlo", reason="the extra `oracle` (jaxlib) is not installed", exc_type=ImportError)
 
-_SHAPE, _RESULT = 4, 2             # HloModuleProto.host_program_shape, ProgramShapeProto.result
+_SHAPE, _RESULT = 4, 2  # HloModuleProto.host_program_shape, ProgramShapeProto.result
 
 
 # ---- text ------------------------------------------------------------------------------------------
 
+
 def shape(text):
-    """XLA's own shape; ValueError where XLA refuses the text.  Some texts make XLA end the process: ask only what parses here."""
+    """XLA's own shape; ValueError where XLA refuses the text.  Some texts make XLA end the process: ask only what
+    parses here.
+    """
     try:
         return _hlo.Shape(text)
     except (RuntimeError, ValueError) as error:
@@ -25,6 +30,7 @@ def shape(text):
 
 
 # ---- protos ----------------------------------------------------------------------------------------
+
 
 def shape_to_proto(text):
     """The bytes of `ShapeProto` that XLA writes for the shape of a text."""
@@ -62,20 +68,35 @@ def _varint(value):
 
 
 def message_fields():
-    """{message: {field: (number, repeated, type)}} of `xla_data.proto`, from the description of it that jaxlib carries."""
+    """{message: {field: (number, repeated, type)}} of `xla_data.proto`, from the description of it that jaxlib
+    carries.
+    """
     from google.protobuf import descriptor_pb2
-    with open(next(pathlib.Path(_hlo.__file__).parent.glob("libjax_common.*")), "rb") as library, \
-            mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as data:
+
+    with (
+        open(next(pathlib.Path(_hlo.__file__).parent.glob("libjax_common.*")), "rb") as library,
+        mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
         start = data.find(b"\n\x12xla/xla_data.proto\x12\x03xla")
         file = descriptor_pb2.FileDescriptorProto.FromString(_description(data, start))
     kinds = descriptor_pb2.FieldDescriptorProto
-    return {message.name: {field.name: (field.number, field.label == kinds.LABEL_REPEATED,
-                                        field.type_name.removeprefix(".xla.") or kinds.Type.Name(field.type)[5:].lower())
-                           for field in message.field} for message in file.message_type}
+    return {
+        message.name: {
+            field.name: (
+                field.number,
+                field.label == kinds.LABEL_REPEATED,
+                field.type_name.removeprefix(".xla.") or kinds.Type.Name(field.type)[5:].lower(),
+            )
+            for field in message.field
+        }
+        for message in file.message_type
+    }
 
 
 def _description(data, start):
-    """The bytes of the `FileDescriptorProto` at `start`: length-delimited fields 1..12, of which no other message begins there."""
+    """The bytes of the `FileDescriptorProto` at `start`: length-delimited fields 1..12, of which no other message
+    begins there.
+    """
     position = start
     while data[position] & 7 == 2 and 1 <= data[position] >> 3 <= 12:
         length = shift = 0
@@ -90,6 +111,7 @@ def _description(data, start):
 
 
 # ---- arrays ----------------------------------------------------------------------------------------
+
 
 def device_bytes(array, nbytes):
     """The first bytes of a JAX array's buffer on the CPU, copied."""

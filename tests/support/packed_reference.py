@@ -1,7 +1,9 @@
-"""Packed elements from their definition: a buffer is one large number, little end first, and element i is its bits from i * bits on.
+"""Packed elements from their definition: a buffer is one large number, little end first, and element i is its bits from
+i * bits on.
 
 It shares no code with the library, of which it takes the fields of shapes alone, and knows no bytes inside a buffer.
 """
+
 import itertools
 
 import numpy as np
@@ -11,8 +13,8 @@ from tests import reference
 
 def unpacked(buffer, bits, count):
     """The elements of a packed buffer, one in each byte."""
-    digits = format(int.from_bytes(bytes(buffer), "little"), f"0{bits * count}b")[::-1]          # the lowest bit first
-    return np.array([int(digits[bits * i:bits * (i + 1)][::-1], 2) for i in range(count)], np.uint8)
+    digits = format(int.from_bytes(bytes(buffer), "little"), f"0{bits * count}b")[::-1]  # the lowest bit first
+    return np.array([int(digits[bits * i : bits * (i + 1)][::-1], 2) for i in range(count)], np.uint8)
 
 
 def packed(values, bits):
@@ -40,9 +42,16 @@ def values(count, bits):
 
 
 def buffer(shape):
-    """The packed buffer of the logical array of these values, from the definitions of layouts, of tiles and of packing."""
+    """The packed buffer of the logical array of these values, from the definitions of layouts, of tiles and of
+    packing.
+    """
     tiles = [[size if isinstance(size, int) else "*" for size in tile] for tile in shape.layout.tiles]
-    numbers = reference.tiled_numbers(shape.dimensions, shape.layout.minor_to_major, shape.layout.padded_dimensions, tiles,
-                                      shape.layout.tail_padding_alignment)
+    numbers = reference.tiled_numbers(
+        shape.dimensions,
+        shape.layout.minor_to_major,
+        shape.layout.padded_dimensions,
+        tiles,
+        shape.layout.tail_padding_alignment,
+    )
     bits = shape.element_type.bits
     return packed(np.append(values(shape.element_count, bits), shape.padding_bytes[0])[numbers], bits)

@@ -1,4 +1,5 @@
 """What the tests on the imitation of CuPy share: a prepared plan with its arrays, and what reached the device."""
+
 import numpy as np
 
 import gpulayout as gl
@@ -19,7 +20,10 @@ def numbers(cupy, count, dtype=np.float32, first=0):
 def prepared(cupy, source="f32[12,20]", target="{0,1}"):
     """(plan, buffer, out) after a first call, with nothing listed."""
     plan = gl.plan(source, target)
-    buffer, out = numbers(cupy, plan.source.buffer_size, plan.source.dtype), cupy.empty(plan.target.buffer_size, plan.source.dtype)
+    buffer, out = (
+        numbers(cupy, plan.source.buffer_size, plan.source.dtype),
+        cupy.empty(plan.target.buffer_size, plan.source.dtype),
+    )
     plan(buffer, out)
     fake_cuda.calls.clear()
     return plan, buffer, out

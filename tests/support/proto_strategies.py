@@ -1,4 +1,5 @@
 """Hypothesis strategies: shapes of which a dialect of XLA's protos can say everything."""
+
 from hypothesis import strategies as st
 
 import gpulayout as gl
@@ -17,8 +18,11 @@ def shapes(dialect):
     """
     dense = arrays(dialect).map(_dense)
     leaf = dense | dense | dense.map(gl.BufferShape) | st.sampled_from((gl.TokenShape(), gl.OpaqueShape()))
-    return arrays(dialect) | arrays(dialect) | st.recursive(
-        leaf, lambda inner: st.lists(inner, max_size=8).map(gl.TupleShape), max_leaves=6)
+    return (
+        arrays(dialect)
+        | arrays(dialect)
+        | st.recursive(leaf, lambda inner: st.lists(inner, max_size=8).map(gl.TupleShape), max_leaves=6)
+    )
 
 
 def _today(shape):
@@ -31,11 +35,16 @@ def _first(shape):
     """Nothing but sizes, order and padding with a named value."""
     sizes = [3 if size is gl.UNBOUNDED else size for size in shape.dimensions]
     value = shape.layout.padding_value
-    layout = gl.Layout(shape.layout.minor_to_major, padded_dimensions=shape.layout.padded_dimensions or None,
-                       padding_value=value if isinstance(value, gl.PaddingValue) else None)
+    layout = gl.Layout(
+        shape.layout.minor_to_major,
+        padded_dimensions=shape.layout.padded_dimensions or None,
+        padding_value=value if isinstance(value, gl.PaddingValue) else None,
+    )
     return gl.Shape(shape.element_type, sizes, layout)
 
 
 def _dense(shape):
     splits = () if gl.UNBOUNDED in shape.dimensions else shape.layout.split_configs
-    return shape.with_layout(shape.layout.replace(index_type=None, pointer_type=None, element_size_in_bits=0, split_configs=splits))
+    return shape.with_layout(
+        shape.layout.replace(index_type=None, pointer_type=None, element_size_in_bits=0, split_configs=splits)
+    )

@@ -1,13 +1,15 @@
-"""Random moves aimed at each kernel: extents one below, at and one above the sizes that planning cuts at, addresses of every
-phase, padding, gaps, sources that run backwards or stand still along an axis, and 64-bit offsets for a fifth of them.
+"""Random moves aimed at each kernel: extents one below, at and one above the sizes that planning cuts at, addresses of
+every phase, padding, gaps, sources that run backwards or stand still along an axis, and 64-bit offsets for a fifth of
+them.
 
-`AIMS` holds one drawing function per kind of move and the file in kernels/ that most of its moves get; which kernel a move
-really gets, planning decides.  A new kernel needs a function here and a line in `AIMS`.
+`AIMS` holds one drawing function per kind of move and the file in kernels/ that most of its moves get; which kernel a
+move really gets, planning decides.  A new kernel needs a function here and a line in `AIMS`.
 
 A case depends on nothing but its kind, the element's bytes, its number and the seed, so a failure is seen again with
     random_moves.drawn("tile", 4, 17)            # with GPULAYOUT_TEST_SEED in the environment, where it was set
 GPULAYOUT_TEST_SEED (a number; by default 1) draws other moves, GPULAYOUT_TEST_PLANS more of each kind than 4000.
 """
+
 import math
 import os
 import random
@@ -22,7 +24,7 @@ from tests.support.kernel_cases import BLOCK, ONLY_WIDTHS, SOME_CHANNELS, WIDTHS
 SEED = int(os.environ.get("GPULAYOUT_TEST_SEED", "1"))
 PLANS = max(int(os.environ.get("GPULAYOUT_TEST_PLANS", "0")), 4000)
 ENDLESS = 10**6
-MOST_BYTES = 50_000          # of a move: a few tiles
+MOST_BYTES = 50_000  # of a move: a few tiles
 
 
 class Aim(NamedTuple):
@@ -45,12 +47,17 @@ class Aim(NamedTuple):
 def drawn(kind, width, number, seed=SEED):
     """Case `number` of a kind."""
     case = AIMS[kind].draw(random.Random(f"{kind} {width} {number} {seed}"), width)
-    object.__setattr__(case, "name", f"random_moves.drawn({kind!r}, {width}, {number}, {seed}) is {case.move.axes} of {width} bytes at "
-                                     f"phases {case.source_phase}, {case.target_phase}, {case.bits} bits")
+    object.__setattr__(
+        case,
+        "name",
+        f"random_moves.drawn({kind!r}, {width}, {number}, {seed}) is {case.move.axes} of {width} bytes at "
+        f"phases {case.source_phase}, {case.target_phase}, {case.bits} bits",
+    )
     return case
 
 
 # ---- pieces -----------------------------------------------------------------------------------------------------
+
 
 def near(rng, *sizes):
     """One of the sizes, one less or one more."""
@@ -74,14 +81,16 @@ def laid_out(rng, width, extents, source_order, target_order, *, step=1, minor=(
     minor   strides of the minor axes
     tight   no gaps and no padding
     """
-    bounds = [extent if tight or rng.random() < 0.85 else rng.choice((extent, max(extent - 1, 1), rng.randint(1, extent)))
-              for extent in extents]
+    bounds = [
+        extent if tight or rng.random() < 0.85 else rng.choice((extent, max(extent - 1, 1), rng.randint(1, extent)))
+        for extent in extents
+    ]
     source = strides(rng, bounds, source_order, minor[0], step, tight)
     target = strides(rng, extents, target_order, minor[1], step, tight)
     for axis in source_order[1:]:
         source[axis] *= rng.choice((1, 1, 1, 1, 1, 1, 1, -1, 0))
     axes = [(extents[axis], bounds[axis], source[axis], target[axis]) for axis in target_order]
-    return move_of(width, axes + [(1, 1, 0, 0)] * (4 - len(axes)))               # few variants to compile
+    return move_of(width, axes + [(1, 1, 0, 0)] * (4 - len(axes)))  # few variants to compile
 
 
 def strides(rng, sizes, order, minor, step, tight):
@@ -100,6 +109,7 @@ def few(rng, *sizes):
 
 # ---- one function per kind --------------------------------------------------------------------------------------
 
+
 def copies(rng, width):
     """Around a chunk, a warp's chunks, and what a block moves."""
     n = 16 // width
@@ -111,7 +121,7 @@ def rows(rng, width):
     """Around vectors, the length from which on rows are cut at vectors, and a warp's vectors."""
     n = 16 // width
     if rng.random() < 0.03:
-        return placed(rng, width, move_of(width, [(near(rng, n, 100), 0, 0, 1)]))        # pad and nothing else
+        return placed(rng, width, move_of(width, [(near(rng, n, 100), 0, 0, 1)]))  # pad and nothing else
     extents = [near(rng, 2, n, 2 * n, 4 * n, 32 * n), near(rng, 2, 5, 8), *few(rng, 2, 3, 7)]
     aligned = rng.random() < 0.25
     orders = [[0, *shuffled(rng, 1, 2, 3)] for _ in range(2)]
@@ -121,7 +131,7 @@ def rows(rng, width):
 def whole_tiles(rng, width):
     """Around one and two tiles of the fixed size and the least part of one that is worth it, aligned on both sides."""
     extents = []
-    for size, other in zip(reversed(FIXED_TILES[width]), (FIXED_TILES[width][0], 1)):            # b, then a
+    for size, other in zip(reversed(FIXED_TILES[width]), (FIXED_TILES[width][0], 1)):  # b, then a
         twice = 2 * size if (math.prod(extents) or 1) * 2 * size * other * width < MOST_BYTES else size
         extents.append(rng.choice((near(rng, size), near(rng, size), near(rng, twice), size // 2 + rng.choice((0, 1)))))
     extents += few(rng, 2, 3) if math.prod(extents) * 3 * width < MOST_BYTES else [1, 1]
@@ -130,14 +140,20 @@ def whole_tiles(rng, width):
 
 
 def any_tiles(rng, width):
-    """Around the sizes that tiles of any size are cut to, with long runs, or with a short one and rows that mostly touch."""
-    kind = rng.choice(("short a", "short b", *(("long", "long") if width < 16 else ())))        # elements of 16 bytes are aligned
+    """Around the sizes that tiles of any size are cut to, with long runs, or with a short one and rows that mostly
+    touch.
+    """
+    # elements of 16 bytes are aligned
+    kind = rng.choice(("short a", "short b", *(("long", "long") if width < 16 else ())))
     if kind == "long":
         along_a, along_b, _ = flexible_tile(width, ENDLESS, ENDLESS)
         a = near(rng, along_a, 16, 32, 64, 128)
-        b = near(rng, *(size for size in (along_b, 2 * along_b, 16, 32, 64, 128) if (size - 2) * a * width < MOST_BYTES))
+        b = near(
+            rng, *(size for size in (along_b, 2 * along_b, 16, 32, 64, 128) if (size - 2) * a * width < MOST_BYTES)
+        )
     else:
-        short = near(rng, 6) if width == 16 else rng.choice((3, near(rng, 18), near(rng, 24)))     # up to 16 may be pixels of channels
+        # up to 16 may be pixels of channels
+        short = near(rng, 6) if width == 16 else rng.choice((3, near(rng, 18), near(rng, 24)))
         tile = flexible_tile(width, short, ENDLESS) if kind == "short a" else flexible_tile(width, ENDLESS, short)
         long = near(rng, max(tile[:2]), max(tile[:2]) // 2, max(tile[:2]) // 4 * 4, 2 * max(tile[:2]))
         a, b = (short, long) if kind == "short a" else (long, short)
@@ -145,14 +161,17 @@ def any_tiles(rng, width):
     orders = [1, *shuffled(rng, 0, 2, 3)], [0, *shuffled(rng, 1, 2, 3)]
     if kind != "long" and rng.random() < 0.5:
         orders = [1, 0, 2, 3], [0, 1, 2, 3]
-    return placed(rng, width, laid_out(rng, width, [b, a, *others], *orders, tight=kind != "long" and rng.random() < 0.6))
+    return placed(
+        rng, width, laid_out(rng, width, [b, a, *others], *orders, tight=kind != "long" and rng.random() < 0.6)
+    )
 
 
 def words(rng, width):
     """Around the sizes of tiles of words, and the shortest runs that are worth them, at any phase."""
     at_words = rng.random() < 0.3, rng.random() < 0.3
     along_a, along_b, _ = word_tile(width, *at_words)
-    a = near(rng, along_a, along_a + 128 // width, 64 // width + 1, 128 // width)      # the second: where a tile reads whole words only
+    # the second: where a tile reads whole words only
+    a = near(rng, along_a, along_a + 128 // width, 64 // width + 1, 128 // width)
     b = near(rng, along_b, 2 * along_b if a * 2 * along_b * width < MOST_BYTES else along_b, 64 // width + 1)
     step = 4 // width if all(at_words) else 1
     others = few(rng, 2, 3) if a * b * 3 * width < MOST_BYTES else [1, 1]
@@ -168,14 +187,22 @@ def channels(rng, width):
     pixels = near(rng, *(size for size in (chunk, 8 * chunk) if size * count * width < MOST_BYTES))
     more, unused = rng.choice(((0, 0), (0, 0), (0, 0), (rng.randint(1, 5), 0), (0, 1)))
     step = n if aligned else 1
-    plane = -(-(pixels + more) // step) * step + rng.choice((0, 0, 1)) * step          # from one to the next
+    plane = -(-(pixels + more) // step) * step + rng.choice((0, 0, 1)) * step  # from one to the next
     image = -(-(pixels + more) * count // step) * step
     planes, sign = count - unused, rng.choice((1, 1, 1, 1, 1, -1, 0))
     if rng.random() < 0.5:
-        high = planes + rng.choice((0, 0, 0, 1, 3))                                        # planes of nothing but pad
-        axes = [(pixels + more, pixels, count, 1), (high, planes, 1, plane), (images, images, sign * image, plane * high)]
+        high = planes + rng.choice((0, 0, 0, 1, 3))  # planes of nothing but pad
+        axes = [
+            (pixels + more, pixels, count, 1),
+            (high, planes, 1, plane),
+            (images, images, sign * image, plane * high),
+        ]
     else:
-        axes = [(count, planes, plane, 1), (pixels + more, pixels, 1, count), (images, images, sign * plane * count, image)]
+        axes = [
+            (count, planes, plane, 1),
+            (pixels + more, pixels, 1, count),
+            (images, images, sign * plane * count, image),
+        ]
     return placed(rng, width, move_of(width, [*axes, (1, 1, 0, 0)]), aligned)
 
 
@@ -197,7 +224,9 @@ def gathers(rng, width):
     kind = rng.choice(("few", "source steps", "target steps", "both step", "backwards"))
     if kind == "few":
         extents = [rng.randint(2, 6), rng.randint(2, 5), rng.randint(1, 3), rng.choice((1, 2))]
-        return placed(rng, width, laid_out(rng, width, extents, [1, *shuffled(rng, 0, 2, 3)], [0, *shuffled(rng, 1, 2, 3)]))
+        return placed(
+            rng, width, laid_out(rng, width, extents, [1, *shuffled(rng, 0, 2, 3)], [0, *shuffled(rng, 1, 2, 3)])
+        )
     extents = [near(rng, 2, 3, 32, 64, BLOCK), near(rng, 2, 4, 8), *few(rng, 2, 3)]
     if rng.random() < 0.2:
         extents = [near(rng, BLOCK * ITEMS), 1, 1, 1]

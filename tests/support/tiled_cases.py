@@ -1,4 +1,5 @@
 """Random pairs of tiled, padded, tail-padded and permuted layouts, and what their buffers hold by the reference."""
+
 import math
 
 import numpy as np
@@ -16,9 +17,18 @@ def drawn_layout(rng, dimensions):
     tiles = []
     for _ in range(rng.choice((0, 1, 1, 2, 2, 3))):
         sizes = [rng.choice(TILE_SIZES) for _ in range(rng.randint(1, min(len(dimensions) + 1, 3)))]
-        tiles.append(gl.Tile([gl.COMBINE if k < len(sizes) - 1 and rng.random() < 0.15 else size for k, size in enumerate(sizes)]))
-    return gl.Layout(tuple(rng.sample(range(len(dimensions)), len(dimensions))), padded_dimensions=widths, padding_value=7,
-                     tiles=tiles, tail_padding_alignment=rng.choice((1, 1, 1, 2, 5, 16)))
+        tiles.append(
+            gl.Tile(
+                [gl.COMBINE if k < len(sizes) - 1 and rng.random() < 0.15 else size for k, size in enumerate(sizes)]
+            )
+        )
+    return gl.Layout(
+        tuple(rng.sample(range(len(dimensions)), len(dimensions))),
+        padded_dimensions=widths,
+        padding_value=7,
+        tiles=tiles,
+        tail_padding_alignment=rng.choice((1, 1, 1, 2, 5, 16)),
+    )
 
 
 def drawn_pair(rng, itemsize):
@@ -35,12 +45,16 @@ def numbers(shape):
     """For every place of the buffer the number of its element, or -1."""
     layout = shape.layout
     tiles = [[str(entry) if entry is gl.COMBINE else entry for entry in tile] for tile in layout.tiles]
-    return reference.tiled_numbers(shape.dimensions, layout.minor_to_major, layout.padded_dimensions, tiles, layout.tail_padding_alignment)
+    return reference.tiled_numbers(
+        shape.dimensions, layout.minor_to_major, layout.padded_dimensions, tiles, layout.tail_padding_alignment
+    )
 
 
 def expected_buffer(shape):
     """The buffer as an array: payloads, and the pad in all other places."""
-    table = np.concatenate([reference.payload(shape.element_count, shape.itemsize), np.frombuffer(shape.padding_bytes, np.uint8)[None]])
+    table = np.concatenate(
+        [reference.payload(shape.element_count, shape.itemsize), np.frombuffer(shape.padding_bytes, np.uint8)[None]]
+    )
     return table[numbers(shape)].reshape(-1).view(shape.dtype)
 
 

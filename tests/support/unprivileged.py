@@ -1,4 +1,5 @@
 """A folder in which permissions bind the tests, also when root runs them."""
+
 import contextlib
 import os
 import tempfile

@@ -1,9 +1,10 @@
 """Protobuf's wire format by hand, for looking into messages without the code under test.
 
-A message is a list of fields [number, wire type, value]: an int for a varint (wire type 0), bytes for fixed sizes (1 and 5),
-for length-delimited ones (2) and for groups (3), and again a list where a field is known to hold a message.
+A message is a list of fields [number, wire type, value]: an int for a varint (wire type 0), bytes for fixed sizes (1
+and 5), for length-delimited ones (2) and for groups (3), and again a list where a field is known to hold a message.
 """
-MESSAGES = {                        # which fields of a message are known, and which message each one holds
+
+MESSAGES = {  # which fields of a message are known, and which message each one holds
     "ShapeProto": {2: None, 3: None, 4: "ShapeProto", 5: "LayoutProto", 6: None},
     "LayoutProto": {**dict.fromkeys(range(1, 17)), 6: "TileProto", 10: "ShapeProto", 17: "SplitConfigProto"},
     "TileProto": {1: None},
@@ -83,7 +84,7 @@ def _value(data, position, number, wire_type):
     """(value, where it ends)."""
     if wire_type == 0:
         return _varint(data, position)
-    if wire_type == 3:                                  # a group: all fields up to the end of the same number
+    if wire_type == 3:  # a group: all fields up to the end of the same number
         start = position
         while True:
             tag, position = _varint(data, position)
@@ -100,4 +101,4 @@ def _value(data, position, number, wire_type):
         raise ValueError(f"wire type {wire_type}")
     if position + length > len(data):
         raise ValueError("a field that is cut off")
-    return data[position:position + length], position + length
+    return data[position : position + length], position + length

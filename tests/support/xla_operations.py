@@ -1,4 +1,5 @@
 """The operations of data/xla_vectors.json: what the library answers for a row's arguments."""
+
 import math
 
 import numpy as np
@@ -31,7 +32,9 @@ def tiled_memory(given):
     shape = shape_of(given)
     table, places = gl.stride_table(shape), np.arange(shape.buffer_size)
     is_element, numbers = table.is_element(places), np.full(shape.buffer_size, given["pad_shown"])
-    numbers[is_element] = np.ravel_multi_index(table.index_of(places[is_element]), shape.dimensions) if shape.element_count else ()
+    numbers[is_element] = (
+        np.ravel_multi_index(table.index_of(places[is_element]), shape.dimensions) if shape.element_count else ()
+    )
     return numbers.tolist()
 
 
@@ -58,8 +61,15 @@ def bump_to_the_end(given):
 
 
 def padded_memory(given):
-    shape = Shape("u8", given["dims"], Layout(given["minor_to_major"], padded_dimensions=given["padded_dimensions"],
-                                              padding_value=PaddingValue[given["padding_value"].removesuffix("_PAD")]))
+    shape = Shape(
+        "u8",
+        given["dims"],
+        Layout(
+            given["minor_to_major"],
+            padded_dimensions=given["padded_dimensions"],
+            padding_value=PaddingValue[given["padding_value"].removesuffix("_PAD")],
+        ),
+    )
     letters = np.array([ord(letter) for letter in given["values"]], np.uint8).reshape(given["dims"])
     return [chr(place) if place else given["pad_shown"] for place in gl.pack(letters, shape)]
 
@@ -99,7 +109,9 @@ def decompose_bitcast(given):
 
 
 def transpose_is_bitcast(given):
-    return gl.xla.transpose_is_bitcast(*both(given), given["permutation"], ignore_element_type=given["ignore_element_type"])
+    return gl.xla.transpose_is_bitcast(
+        *both(given), given["permutation"], ignore_element_type=given["ignore_element_type"]
+    )
 
 
 def align_layouts(given):
@@ -114,12 +126,18 @@ def normalized_transpose(given):
 
 def layout_equal(given):
     ignored = [name for name in given["ignore"] if name != "all_but_minor_to_major"]
-    return gl.xla.layouts_equal(given["lhs"], given["rhs"], ignore=ignored, minor_to_major_only=ignored != given["ignore"])
+    return gl.xla.layouts_equal(
+        given["lhs"], given["rhs"], ignore=ignored, minor_to_major_only=ignored != given["ignore"]
+    )
 
 
 def delete_from_layout(given):
     found = layout_of(given).delete_dimensions([given["dim"]])
-    splits = {"splits": [[split.dimension, list(split.split_indices)] for split in found.split_configs]} if "splits" in given else {}
+    splits = (
+        {"splits": [[split.dimension, list(split.split_indices)] for split in found.split_configs]}
+        if "splits" in given
+        else {}
+    )
     return {"minor_to_major": list(found.minor_to_major), **splits}
 
 
@@ -149,7 +167,9 @@ def shape_equal(given):
 
 
 def primitive_type(given):
-    """`bits` counts the significant ones, which differ from the storage for pred and for what is smaller than a byte."""
+    """`bits` counts the significant ones, which differ from the storage for pred and for what is smaller than a
+    byte.
+    """
     if given["name"] in WITHOUT_ELEMENTS:
         return {"id": WITHOUT_ELEMENTS[given["name"]].proto_number, "bits": None, "bytes": None}
     found = gl.ElementType.of(given["name"])
@@ -160,16 +180,24 @@ def roundtrip(given):
     return str(gl.parse_shape(given["text"]))
 
 
-LAYOUT_FIELDS = {"tiles": "tiles", "tail": "tail_padding_alignment", "element_size_in_bits": "element_size_in_bits",
-                 "splits": "split_configs", "meta": "dynamic_shape_metadata_prefix_bytes", "index": "index_type",
-                 "pointer": "pointer_type"}
+LAYOUT_FIELDS = {
+    "tiles": "tiles",
+    "tail": "tail_padding_alignment",
+    "element_size_in_bits": "element_size_in_bits",
+    "splits": "split_configs",
+    "meta": "dynamic_shape_metadata_prefix_bytes",
+    "index": "index_type",
+    "pointer": "pointer_type",
+}
 WITHOUT_ELEMENTS = {"tuple": TupleShape, "opaque": OpaqueShape, "token": TokenShape, "buffer": BufferShape}
 
 
 def pack_subbyte(given):
     """The bytes of a packed 1-D buffer; the row's values are signed."""
     name, bits = f"s{given['bits']}", given["bits"]
-    return gl.pack(given["values"], Shape(name, (len(given["values"]),), Layout((0,), element_size_in_bits=bits))).tolist()
+    return gl.pack(
+        given["values"], Shape(name, (len(given["values"]),), Layout((0,), element_size_in_bits=bits))
+    ).tolist()
 
 
 def layout_of(given):
@@ -195,7 +223,8 @@ OPERATIONS = {
     "validate_padding": shape_of,
     "padded_permute": lambda g: {
         "dims": list((result := shape_of(g).permute_dimensions(g["permutation"])).dimensions),
-        "padded_dimensions": list(result.layout.padded_dimensions)},
+        "padded_dimensions": list(result.layout.padded_dimensions),
+    },
     "padding_value_fill": padding_value_fill,
     "byte_size": lambda g: shape_of(g).unpadded_nbytes,
     "byte_size_recursive": lambda g: shape_of(g).nbytes,
@@ -206,17 +235,23 @@ OPERATIONS = {
     "tiled_memory": tiled_memory,
     "physical_dims": lambda g: list(shape_of(g).physical_dimensions),
     "is_untiled": lambda g: gl.xla.is_untiled(shape_of({"dims": g["physical_dims"], "tiles": g["tiles"]})),
-    "byte_strides_is_major_to_minor": lambda g: gl.xla.byte_strides_is_major_to_minor(g["byte_strides"], g["dims"], g["type"]),
+    "byte_strides_is_major_to_minor": lambda g: gl.xla.byte_strides_is_major_to_minor(
+        g["byte_strides"], g["dims"], g["type"]
+    ),
     "strides_to_layout": strides_to_layout,
     "default_layout": lambda g: list(Shape("f32", (1,) * g["rank"]).layout.minor_to_major),
     "descending_layout": lambda g: list(Layout.descending(g["rank"]).minor_to_major),
     "ascending_layout": lambda g: list(Layout.ascending(g["rank"]).minor_to_major),
     "from_major_to_minor": lambda g: list(Layout.from_major_to_minor(g["major_to_minor"]).minor_to_major),
-    "is_monotonic": lambda g: {"dim0_minor": layout_of(g).is_monotonic_with_dim0_minor,
-                               "dim0_major": layout_of(g).is_monotonic_with_dim0_major},
+    "is_monotonic": lambda g: {
+        "dim0_minor": layout_of(g).is_monotonic_with_dim0_minor,
+        "dim0_major": layout_of(g).is_monotonic_with_dim0_major,
+    },
     "logical_to_physical": lambda g: list(layout_of(g).logical_to_physical()),
-    "major_minor": lambda g: {"minor": [layout_of(g).minor(i) for i in range(4)],
-                              "major": [layout_of(g).major(i) for i in range(4)]},
+    "major_minor": lambda g: {
+        "minor": [layout_of(g).minor(i) for i in range(4)],
+        "major": [layout_of(g).major(i) for i in range(4)],
+    },
     "dims_consecutive": lambda g: layout_of(g).are_dimensions_consecutive(g["dims"]),
     "move_dim_to_major": lambda g: list(layout_of(g).move_dimension_to_major(g["dim"]).minor_to_major),
     "move_dim_to_minor": lambda g: list(layout_of(g).move_dimension_to_minor(g["dim"]).minor_to_major),
@@ -241,7 +276,9 @@ OPERATIONS = {
     "reshape_is_bitcast": lambda g: gl.xla.reshape_is_bitcast(*both(g)),
     "deduce_transpose": lambda g: (found := gl.xla.deduce_transpose_dimensions_for_bitcast(*both(g))) and list(found),
     "decompose_bitcast": decompose_bitcast,
-    "descending_same_physical": lambda g: list(gl.xla.with_descending_layout_and_same_physical_layout(shape_of(g)).dimensions),
+    "descending_same_physical": lambda g: list(
+        gl.xla.with_descending_layout_and_same_physical_layout(shape_of(g)).dimensions
+    ),
     "align_layouts": align_layouts,
     "normalized_transpose": normalized_transpose,
     "elements_in": lambda g: shape_of(g).element_count,
@@ -251,7 +288,9 @@ OPERATIONS = {
     "get_dimension": lambda g: shape_of(g).dimension(g["dim"]),
     "has_degenerate_dims": lambda g: shape_of(g).has_degenerate_dimensions,
     "effectively_most_major": lambda g: shape_of(g).is_effectively_most_major_dimension(g["dim"]),
-    "dims_unmodified_by_reshape": lambda g: [list(pair) for pair in gl.xla.dimensions_unmodified_by_reshape(g["in"], g["out"])],
+    "dims_unmodified_by_reshape": lambda g: [
+        list(pair) for pair in gl.xla.dimensions_unmodified_by_reshape(g["in"], g["out"])
+    ],
     "inserted_or_deleted_1s": lambda g: gl.xla.inserted_or_deleted_1_sized_dimensions(g["pre"], g["post"]) is not None,
     "last_dim_is_minor_most": lambda g: gl.parse_shape(g["shape"]).last_dimension_is_minor_most,
     "shape_equal": shape_equal,
@@ -262,8 +301,10 @@ OPERATIONS = {
     "validate_layout": validate_layout,
     "make_shape": lambda g: shape_of(g) and "ok",
     "print_layout": lambda g: str(layout_of(g)),
-    "print_shape": lambda g: {"with_layout": str(gl.parse_shape(g["shape"])),
-                              "without_layout": gl.parse_shape(g["shape"]).text_without_layout()},
+    "print_shape": lambda g: {
+        "with_layout": str(gl.parse_shape(g["shape"])),
+        "without_layout": gl.parse_shape(g["shape"]).text_without_layout(),
+    },
     "parse_roundtrip": roundtrip,
     "parse_normalize": roundtrip,
     "parse_reject": roundtrip,

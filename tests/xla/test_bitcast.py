@@ -1,4 +1,7 @@
-"""Bitcasts against a walk over every element: two shapes are the same bytes when each element lies at the same place."""
+"""Bitcasts against a walk over every element: two shapes are the same bytes when each element lies at the same
+place.
+"""
+
 import functools
 import itertools
 import math
@@ -29,10 +32,16 @@ def shapes(dims_list, extras=(0,)):
 def factorings(count, max_rank=3):
     """Every way to write a number of elements as up to three dimensions, sizes 1 included."""
     divisors = [size for size in range(1, count + 1) if count % size == 0] if count else (0, 1, 2)
-    return [dims for rank in range(max_rank + 1) for dims in itertools.product(divisors, repeat=rank) if math.prod(dims) == count]
+    return [
+        dims
+        for rank in range(max_rank + 1)
+        for dims in itertools.product(divisors, repeat=rank)
+        if math.prod(dims) == count
+    ]
 
 
 # ---- predicates ----------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 6, 8, 12])
 def test_reshape_is_bitcast_exactly_when_every_place_agrees(count):
@@ -50,7 +59,7 @@ def test_padded_shapes_are_bitcasts_exactly_when_every_place_agrees(count):
         agreeing += same and source.is_padded and source != target
         assert gl.xla.reshape_is_bitcast(source, target) == same, (source, target)
         assert gl.is_bitcast(source, target) == (same and source.dimensions == target.dimensions)
-    assert agreeing                                     # the law is not tested on trivial pairs alone
+    assert agreeing  # the law is not tested on trivial pairs alone
 
 
 def test_transpose_is_bitcast_exactly_when_every_place_agrees():
@@ -71,11 +80,12 @@ def test_transpose_is_bitcast_exactly_when_every_place_agrees():
 def test_padding_must_hold_the_same_bytes():
     def padded(value, widths=(2, 4)):
         return Shape("f32", (2, 3), Layout((1, 0), padded_dimensions=widths, padding_value=value))
+
     assert gl.is_bitcast(padded(None), padded(PaddingValue.ZERO))
     assert gl.is_bitcast(padded(PaddingValue.LOWEST), padded(-math.inf))
     assert not gl.is_bitcast(padded(0.0), padded(-0.0))
     assert not gl.is_bitcast(padded(None), padded(1))
-    assert gl.is_bitcast(padded(None, (2, 3)), padded(1, (2, 3)))                 # no padding there: nothing differs
+    assert gl.is_bitcast(padded(None, (2, 3)), padded(1, (2, 3)))  # no padding there: nothing differs
 
 
 def test_element_types_count_by_name_or_by_width():
@@ -93,14 +103,17 @@ def test_different_numbers_of_elements_are_no_bitcast():
 
 # ---- what is found -------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("dims", [(2, 3, 4), (2, 2, 3), (1, 2, 1), (1, 1), (0, 2, 2), (), (3,)])
 def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dims):
     candidates = sorted(set(itertools.permutations(dims)))
     for source in shapes([dims], extras=(0,)):
         for target in shapes(candidates):
             found = gl.xla.deduce_transpose_dimensions_for_bitcast(source, target)
-            exists = any(gl.xla.transpose_is_bitcast(source, target, permutation)
-                         for permutation in itertools.permutations(range(len(dims))))
+            exists = any(
+                gl.xla.transpose_is_bitcast(source, target, permutation)
+                for permutation in itertools.permutations(range(len(dims)))
+            )
             assert (found is not None) == exists, (source, target)
             assert found is None or gl.xla.transpose_is_bitcast(source, target, found)
 
@@ -125,13 +138,21 @@ def test_a_bitcast_is_decomposed_into_three_that_move_nothing():
         assert gl.xla.is_decomposable_bitcast(source, target)
 
 
-@pytest.mark.parametrize("source, target, kind", [
-    ("f32[2,3]", "s32[6]", "reshape"), ("f32[2,3]{0,1}", "f32[3,2]", "transpose"), ("f32[16,128]{1,0:T(8,128)}", "f32[2048]", "reshape"),
-    ("f32[2,3,4]{0,1,2}", "f32[4,6]{0,1}", "transpose, reshape, transpose"), ("f32[4,2]{0,1:T(2,2)}", "f32[2,4]{1,0:T(2,2)}", "transpose"),
-])
+@pytest.mark.parametrize(
+    "source, target, kind",
+    [
+        ("f32[2,3]", "s32[6]", "reshape"),
+        ("f32[2,3]{0,1}", "f32[3,2]", "transpose"),
+        ("f32[16,128]{1,0:T(8,128)}", "f32[2048]", "reshape"),
+        ("f32[2,3,4]{0,1,2}", "f32[4,6]{0,1}", "transpose, reshape, transpose"),
+        ("f32[4,2]{0,1:T(2,2)}", "f32[2,4]{1,0:T(2,2)}", "transpose"),
+    ],
+)
 def test_the_simplest_kind_of_a_bitcast(source, target, kind):
     assert gl.xla.bitcast_kind(source, target) == kind
-    assert gl.xla.is_reshape_or_transpose_bitcast(source, target, ignore_element_type=True) == (kind in ("reshape", "transpose"))
+    assert gl.xla.is_reshape_or_transpose_bitcast(source, target, ignore_element_type=True) == (
+        kind in ("reshape", "transpose")
+    )
 
 
 def test_a_reshape_or_transpose_of_another_type_is_told_apart():
@@ -139,12 +160,22 @@ def test_a_reshape_or_transpose_of_another_type_is_told_apart():
     assert gl.xla.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]", ignore_element_type=True)
 
 
-@pytest.mark.parametrize("source, target, message", [
-    ("f32[2,3]", "f32[7]", "f32[2,3]{1,0} of 24 bytes cannot be a bitcast of f32[7]{0} of 28 bytes"),
-    ("f32[4]", "f32[2,2]{1,0:PD(2,3)}", "f32[4]{0} of 16 bytes cannot be a bitcast of f32[2,2]{1,0:PD(2,3)} of 24 bytes"),
-    ("f32[2,2]{0,1:PD(3,2)}", "f32[2,2]{1,0:PD(2,3)}",
-     "padded_dimensions (3, 2) of f32[2,2]{0,1:PD(3,2)} cannot be decomposed: padding has no row-major order"),
-])
+@pytest.mark.parametrize(
+    "source, target, message",
+    [
+        ("f32[2,3]", "f32[7]", "f32[2,3]{1,0} of 24 bytes cannot be a bitcast of f32[7]{0} of 28 bytes"),
+        (
+            "f32[4]",
+            "f32[2,2]{1,0:PD(2,3)}",
+            "f32[4]{0} of 16 bytes cannot be a bitcast of f32[2,2]{1,0:PD(2,3)} of 24 bytes",
+        ),
+        (
+            "f32[2,2]{0,1:PD(3,2)}",
+            "f32[2,2]{1,0:PD(2,3)}",
+            "padded_dimensions (3, 2) of f32[2,2]{0,1:PD(3,2)} cannot be decomposed: padding has no row-major order",
+        ),
+    ],
+)
 def test_what_cannot_be_decomposed_is_refused(source, target, message):
     with pytest.raises(LayoutError) as caught:
         gl.xla.decompose_bitcast(gl.parse_shape(source), gl.parse_shape(target))
@@ -193,14 +224,20 @@ def test_a_normalized_transpose_moves_the_same_elements_in_as_few_dimensions_as_
 
 # ---- reshapes by dimension -----------------------------------------------------------------------
 
+
 def test_dimensions_are_unmodified_when_their_coordinate_is():
-    """Against the coordinates of all elements; of size-1 dimensions only those with as many elements in front are paired."""
+    """Against the coordinates of all elements; of size-1 dimensions only those with as many elements in front are
+    paired.
+    """
     for count in (1, 4, 6, 8, 12):
         for source, target in itertools.product(factorings(count), repeat=2):
             pairs = gl.xla.dimensions_unmodified_by_reshape(source, target)
             before, after = np.indices(source).reshape(-1, count), np.indices(target).reshape(-1, count)
-            same = {(i, j) for i, j in itertools.product(range(len(source)), range(len(target)))
-                    if source[i] == target[j] and np.array_equal(before[i], after[j])}
+            same = {
+                (i, j)
+                for i, j in itertools.product(range(len(source)), range(len(target)))
+                if source[i] == target[j] and np.array_equal(before[i], after[j])
+            }
             large = {pair for pair in pairs if source[pair[0]] > 1}
             assert large == {pair for pair in same if source[pair[0]] > 1}
             assert set(pairs) <= same and list(pairs) == sorted(pairs)
@@ -217,8 +254,9 @@ def test_inserted_and_deleted_dimensions_of_size_1():
             if found is not None:
                 deleted, inserted = found
                 assert {source[dim] for dim in deleted} | {target[dim] for dim in inserted} <= {1}
-                assert ([size for dim, size in enumerate(source) if dim not in deleted] ==
-                        [size for dim, size in enumerate(target) if dim not in inserted])
+                assert [size for dim, size in enumerate(source) if dim not in deleted] == [
+                    size for dim, size in enumerate(target) if dim not in inserted
+                ]
                 assert found == ((), ()) or source != target
 
 

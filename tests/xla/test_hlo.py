@@ -1,4 +1,5 @@
 """Shapes in the text of whole programs: what is found, what is not, where, and in how many steps."""
+
 import pathlib
 import re
 
@@ -20,41 +21,89 @@ DUMPS = sorted((pathlib.Path(__file__).resolve().parents[1] / "data" / "hlo").gl
 def texts(text):
     """The parts of a text that are found to be shapes, each of which reads as the shape that was found."""
     found = list(gl.xla.find_shapes(text))
-    assert all(gl.parse_shape(text[one.start:one.end]) == one.shape for one in found)
-    return [text[one.start:one.end] for one in found]
+    assert all(gl.parse_shape(text[one.start : one.end]) == one.shape for one in found)
+    return [text[one.start : one.end] for one in found]
 
 
 # ---- what counts as a shape -----------------------------------------------------------------------
 
-@pytest.mark.parametrize("text, expected", [
-    ("", []), ("f32[2]", ["f32[2]"]), ("x=f32[2,3]{0,1:T(8,128)(2,1)S(1)}y", ["f32[2,3]{0,1:T(8,128)(2,1)S(1)}"]),
-    ("f32[<=4,?]{1,0} token[] opaque[] pred[]", ["f32[<=4,?]{1,0}", "token[]", "opaque[]", "pred[]"]),
-    ("f32 [ 2 ] { 0 }", ["f32 [ 2 ] { 0 }"]), ("f32[2]/* x */{0}", ["f32[2]/* x */{0}"]), ("f32[2] // f32[3]\n{0} s8[]", ["f32[2] // f32[3]\n{0}", "s8[]"]),
-    # words
-    ("%f32[2] my_f32[2] f32.1[2] a-f32[2] 2f32[2] \u00e9f32[2] F32[2] f33[2]", []), ("->f32[2]<f32[3]>", ["f32[2]", "f32[3]"]),
-    # what begins like a shape and is none
-    ("f32[2", []), ("f32[2,]", []), ("f32[-1] f32[3]", ["f32[3]"]), ("f32[2]{0,0} f32[3]{9} f32[4]", ["f32[4]"]), ("f32[2]{0:X(8)} s8[]", ["s8[]"]),
-    ("f32[2]{0:T(f32[3]", ["f32[3]"]), ("f32[2]{0:#(u8[3]", ["u8[3]"]), ("f32[2]{0:PV( f32[3] ", ["f32[3]"]), ("f32[2]{0:PV(f32[3])}", ["f32[3]"]),
-    ("f32[9223372036854775808] f32[99999999999,99999999999]", []),
-    # braces
-    ("-> f32[2] {\n  %a = s8[] constant(1)", ["f32[2]", "s8[]"]), ("f32[2]{}", ["f32[2]"]), ("f32[]{:T(256)}", ["f32[]{:T(256)}"]), ("f32[2] { 1, 2 }", []),
-    ("layout={f32[2]{0}}", ["f32[2]{0}"]),
-    # tuples
-    ("= (f32[2], s32[]) t", ["(f32[2], s32[])"]), ("= () ((), ())", ["()", "((), ())"]), ("= ((f32[2]), /*index=5*/u8[])", ["((f32[2]), /*index=5*/u8[])"]),
-    ("= (f32[2], x)", ["f32[2]"]), ("= (f32[2], (s8[], u8[]), f32[3]{9})", ["f32[2]", "(s8[], u8[])"]), ("= (f32[2],) (, f32[3])", ["f32[2]", "f32[3]"]),
-    ("= (f32[2]", ["f32[2]"]), ("= (((f32[2]) x", ["(f32[2])"]), ("= ((f32[2] f32[3]))", ["f32[2]", "f32[3]"]), ("= (f32[2], s32.a(f32[3], s8[]))", ["f32[2]", "f32[3]", "s8[]"]),
-    # operands and parameters are no tuples
-    ("add(f32[2] %a, f32[2] %b)", ["f32[2]", "f32[2]"]), ("call(f32[2], s32[]) after-all()", ["f32[2]", "s32[]"]), ("%f (a: f32[2]) -> (s32[], s8[])", ["f32[2]", "(s32[], s8[])"]),
-    ("ENTRY %main () -> f32[]", ["f32[]"]), ("done((f32[2], s8[]) %x)", ["(f32[2], s8[])"]), ("={(f32[2], s8[])->(f32[3])}", ["f32[2]", "s8[]", "(f32[3])"]), ("={()->f32[3]}", ["f32[3]"]),
-    ("= (f32[2], foo (f32[3], s8[]))", ["f32[2]", "f32[3]", "s8[]"]), ("= ((f32[2]), (), foo (f32[3], s8[]))", ["(f32[2])", "()", "f32[3]", "s8[]"]), ("main\n(f32[2])", ["f32[2]"]),
-    # buffers
-    ("= b(f32[2]{0})", ["b(f32[2]{0})"]), ("= (b(f32[2]), s8[])", ["(b(f32[2]), s8[])"]), ("b(f32[2] %x, s8[] %y)", ["f32[2]", "s8[]"]), ("= b(f32[2], s8[])", ["f32[2]", "s8[]"]),
-    ("= b((f32[2]))", ["(f32[2])"]), ("= b(token[])", ["token[]"]), ("= (b f32[2])", ["f32[2]"]), ("= b()", []),
-    # strings and comments
-    ('op_name="f32[2]" s8[]', ["s8[]"]), (r'"f32[2]\"f32[3]" s8[]', ["s8[]"]), (r'"f32[2]\\" s8[]', ["s8[]"]), ('"f32[2]\nf32[3]', ["f32[3]"]), ('"f32[2]\\\nf32[3]', ["f32[3]"]),
-    ('f32"x"[2] f32[2]"x"{0}', ["f32[2]"]), ("/* f32[2] */ s8[] // f32[3]\nu8[]", ["s8[]", "u8[]"]), ("/* f32[2]", ["f32[2]"]), ("/*/ f32[2] */ s8[]", ["s8[]"]),
-    ('/* " */ f32[2] "', ["f32[2]"]), ('"/*" f32[2] */', ["f32[2]"]), ("*/ f32[2] /*", ["f32[2]"]),
-])
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("", []),
+        ("f32[2]", ["f32[2]"]),
+        ("x=f32[2,3]{0,1:T(8,128)(2,1)S(1)}y", ["f32[2,3]{0,1:T(8,128)(2,1)S(1)}"]),
+        ("f32[<=4,?]{1,0} token[] opaque[] pred[]", ["f32[<=4,?]{1,0}", "token[]", "opaque[]", "pred[]"]),
+        ("f32 [ 2 ] { 0 }", ["f32 [ 2 ] { 0 }"]),
+        ("f32[2]/* x */{0}", ["f32[2]/* x */{0}"]),
+        ("f32[2] // f32[3]\n{0} s8[]", ["f32[2] // f32[3]\n{0}", "s8[]"]),
+        # words
+        ("%f32[2] my_f32[2] f32.1[2] a-f32[2] 2f32[2] \u00e9f32[2] F32[2] f33[2]", []),
+        ("->f32[2]<f32[3]>", ["f32[2]", "f32[3]"]),
+        # what begins like a shape and is none
+        ("f32[2", []),
+        ("f32[2,]", []),
+        ("f32[-1] f32[3]", ["f32[3]"]),
+        ("f32[2]{0,0} f32[3]{9} f32[4]", ["f32[4]"]),
+        ("f32[2]{0:X(8)} s8[]", ["s8[]"]),
+        ("f32[2]{0:T(f32[3]", ["f32[3]"]),
+        ("f32[2]{0:#(u8[3]", ["u8[3]"]),
+        ("f32[2]{0:PV( f32[3] ", ["f32[3]"]),
+        ("f32[2]{0:PV(f32[3])}", ["f32[3]"]),
+        ("f32[9223372036854775808] f32[99999999999,99999999999]", []),
+        # braces
+        ("-> f32[2] {\n  %a = s8[] constant(1)", ["f32[2]", "s8[]"]),
+        ("f32[2]{}", ["f32[2]"]),
+        ("f32[]{:T(256)}", ["f32[]{:T(256)}"]),
+        ("f32[2] { 1, 2 }", []),
+        ("layout={f32[2]{0}}", ["f32[2]{0}"]),
+        # tuples
+        ("= (f32[2], s32[]) t", ["(f32[2], s32[])"]),
+        ("= () ((), ())", ["()", "((), ())"]),
+        ("= ((f32[2]), /*index=5*/u8[])", ["((f32[2]), /*index=5*/u8[])"]),
+        ("= (f32[2], x)", ["f32[2]"]),
+        ("= (f32[2], (s8[], u8[]), f32[3]{9})", ["f32[2]", "(s8[], u8[])"]),
+        ("= (f32[2],) (, f32[3])", ["f32[2]", "f32[3]"]),
+        ("= (f32[2]", ["f32[2]"]),
+        ("= (((f32[2]) x", ["(f32[2])"]),
+        ("= ((f32[2] f32[3]))", ["f32[2]", "f32[3]"]),
+        ("= (f32[2], s32.a(f32[3], s8[]))", ["f32[2]", "f32[3]", "s8[]"]),
+        # operands and parameters are no tuples
+        ("add(f32[2] %a, f32[2] %b)", ["f32[2]", "f32[2]"]),
+        ("call(f32[2], s32[]) after-all()", ["f32[2]", "s32[]"]),
+        ("%f (a: f32[2]) -> (s32[], s8[])", ["f32[2]", "(s32[], s8[])"]),
+        ("ENTRY %main () -> f32[]", ["f32[]"]),
+        ("done((f32[2], s8[]) %x)", ["(f32[2], s8[])"]),
+        ("={(f32[2], s8[])->(f32[3])}", ["f32[2]", "s8[]", "(f32[3])"]),
+        ("={()->f32[3]}", ["f32[3]"]),
+        ("= (f32[2], foo (f32[3], s8[]))", ["f32[2]", "f32[3]", "s8[]"]),
+        ("= ((f32[2]), (), foo (f32[3], s8[]))", ["(f32[2])", "()", "f32[3]", "s8[]"]),
+        ("main\n(f32[2])", ["f32[2]"]),
+        # buffers
+        ("= b(f32[2]{0})", ["b(f32[2]{0})"]),
+        ("= (b(f32[2]), s8[])", ["(b(f32[2]), s8[])"]),
+        ("b(f32[2] %x, s8[] %y)", ["f32[2]", "s8[]"]),
+        ("= b(f32[2], s8[])", ["f32[2]", "s8[]"]),
+        ("= b((f32[2]))", ["(f32[2])"]),
+        ("= b(token[])", ["token[]"]),
+        ("= (b f32[2])", ["f32[2]"]),
+        ("= b()", []),
+        # strings and comments
+        ('op_name="f32[2]" s8[]', ["s8[]"]),
+        (r'"f32[2]\"f32[3]" s8[]', ["s8[]"]),
+        (r'"f32[2]\\" s8[]', ["s8[]"]),
+        ('"f32[2]\nf32[3]', ["f32[3]"]),
+        ('"f32[2]\\\nf32[3]', ["f32[3]"]),
+        ('f32"x"[2] f32[2]"x"{0}', ["f32[2]"]),
+        ("/* f32[2] */ s8[] // f32[3]\nu8[]", ["s8[]", "u8[]"]),
+        ("/* f32[2]", ["f32[2]"]),
+        ("/*/ f32[2] */ s8[]", ["s8[]"]),
+        ('/* " */ f32[2] "', ["f32[2]"]),
+        ('"/*" f32[2] */', ["f32[2]"]),
+        ("*/ f32[2] /*", ["f32[2]"]),
+    ],
+)
 def test_what_is_found(text, expected):
     assert texts(text) == expected
 
@@ -79,8 +128,38 @@ def test_text_is_a_str(text):
 
 # ---- where ----------------------------------------------------------------------------------------
 
-BEFORE = st.sampled_from(("= ", "  ROOT %a.1 = ", "={", "add(", "%main (p: ", ") -> ", ", ", '"f32[9]"', "/* f32[9] */ = ", "// s8[9]\n= ", "<", "'", "\r\n:"))
-AFTER = st.sampled_from((" ", "\n", " add(%b, %c)", ' metadata={op_name="jit(f)/f32[9]{0}" x=1}', " %x", ", index=3", "{...}", "} }", "\u2603", "\"f32[9]\n", " {\n  %a"))
+BEFORE = st.sampled_from(
+    (
+        "= ",
+        "  ROOT %a.1 = ",
+        "={",
+        "add(",
+        "%main (p: ",
+        ") -> ",
+        ", ",
+        '"f32[9]"',
+        "/* f32[9] */ = ",
+        "// s8[9]\n= ",
+        "<",
+        "'",
+        "\r\n:",
+    )
+)
+AFTER = st.sampled_from(
+    (
+        " ",
+        "\n",
+        " add(%b, %c)",
+        ' metadata={op_name="jit(f)/f32[9]{0}" x=1}',
+        " %x",
+        ", index=3",
+        "{...}",
+        "} }",
+        "\u2603",
+        '"f32[9]\n',
+        " {\n  %a",
+    )
+)
 NOISE = st.text(st.characters(codec="utf-8", exclude_characters='"/[({>'), max_size=8)
 
 
@@ -107,8 +186,11 @@ def test_texts_that_are_shapes_are_found_whole(text):
 
 # ---- against the definition -------------------------------------------------------------------------
 
+
 def by_definition(text):
-    """What is found in a text without strings and comments: at every place the longest part that reads, by trying all."""
+    """What is found in a text without strings and comments: at every place the longest part that reads, by trying
+    all.
+    """
     found, at = [], 0
     while at < len(text):
         end = _longest(text, at)
@@ -119,7 +201,11 @@ def by_definition(text):
 
 def _longest(text, at):
     before = text[:at]
-    if re.search(r"[\w.%-]\Z", before) or (text[at] == "(" and re.search(r"[\w.%-]\s*\Z", before)) or text[at].isspace():
+    if (
+        re.search(r"[\w.%-]\Z", before)
+        or (text[at] == "(" and re.search(r"[\w.%-]\s*\Z", before))
+        or text[at].isspace()
+    ):
         return 0
     for end in range(len(text), at, -1):
         if text[end - 1] in ")]}":
@@ -134,7 +220,35 @@ def _longest(text, at):
     return 0
 
 
-PIECES = ("f32[2]", "f32[2]", "{0}", "{1}", "{", "}", "(", "(", ")", ")", ",", ", ", "b(", "->", "x", " ", "token[]", "%", "foo", "\n", "s8[", "]", "0", ":T(2)", "<=", "?", "= ")
+PIECES = (
+    "f32[2]",
+    "f32[2]",
+    "{0}",
+    "{1}",
+    "{",
+    "}",
+    "(",
+    "(",
+    ")",
+    ")",
+    ",",
+    ", ",
+    "b(",
+    "->",
+    "x",
+    " ",
+    "token[]",
+    "%",
+    "foo",
+    "\n",
+    "s8[",
+    "]",
+    "0",
+    ":T(2)",
+    "<=",
+    "?",
+    "= ",
+)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
@@ -158,16 +272,67 @@ def test_any_text_gives_shapes_in_order_and_nothing_else(text):
 # ---- steps -----------------------------------------------------------------------------------------
 
 SIZE = 40_000
-REPEATED = ("(", ")", "[", "f32[", "f32[/*", '"', '"\\', "\\\"", "/*", "*/", "/", "a", "f32", "f32 ", "f32[2]", "f32[2] ", "f32[2]{0:PV(", "f32[2]{0:PV(1)",
-            "(f32[2],", "((f32[2],", "(f32[2],\n", "b(", "b (", "x (", "( ", "-", "%", "f32[1,", "f32[]{:T(1)", "f32[2]{", "f32[2]{0,", "\n", " ", "()", "(),", "((),", "->", "(f32[2])->",
-            "token[", "token[],", "//", "// f32[2]\n", "\0", "\u0663", "f32[2]{0:#(")
+REPEATED = (
+    "(",
+    ")",
+    "[",
+    "f32[",
+    "f32[/*",
+    '"',
+    '"\\',
+    '\\"',
+    "/*",
+    "*/",
+    "/",
+    "a",
+    "f32",
+    "f32 ",
+    "f32[2]",
+    "f32[2] ",
+    "f32[2]{0:PV(",
+    "f32[2]{0:PV(1)",
+    "(f32[2],",
+    "((f32[2],",
+    "(f32[2],\n",
+    "b(",
+    "b (",
+    "x (",
+    "( ",
+    "-",
+    "%",
+    "f32[1,",
+    "f32[]{:T(1)",
+    "f32[2]{",
+    "f32[2]{0,",
+    "\n",
+    " ",
+    "()",
+    "(),",
+    "((),",
+    "->",
+    "(f32[2])->",
+    "token[",
+    "token[],",
+    "//",
+    "// f32[2]\n",
+    "\0",
+    "\u0663",
+    "f32[2]{0:#(",
+)
 
 
 @pytest.mark.parametrize("piece", REPEATED)
 def test_hostile_text_takes_steps_linear_in_its_length(piece, monkeypatch):
     """Characters that the patterns step over: a few times the text."""
-    counted = {name: CountedPattern(getattr(module, name)) for module, name in
-               ((text_reader, "_TOKEN"), (text_reader, "_NO_PARENTHESES"), (hlo, "_START"), (hlo, "_HIDES"))}
+    counted = {
+        name: CountedPattern(getattr(module, name))
+        for module, name in (
+            (text_reader, "_TOKEN"),
+            (text_reader, "_NO_PARENTHESES"),
+            (hlo, "_START"),
+            (hlo, "_HIDES"),
+        )
+    }
     for name, pattern in counted.items():
         monkeypatch.setattr(hlo if hasattr(hlo, name) else text_reader, name, pattern)
     for text in (piece * (SIZE // len(piece)), "= (" + piece * (SIZE // len(piece)) + ")"):
@@ -186,9 +351,13 @@ def test_a_long_text_of_one_line_has_every_position():
 
 # ---- programs --------------------------------------------------------------------------------------
 
+
 def instructions(text):
     """(shape, opcode) of every line that is an instruction, as these programs print them."""
-    lines = (re.fullmatch(r"  (?:ROOT )?%?[\w.-]+ = (.*?\]|.*?\}|\(.*?\)) ([a-z][\w-]*)\(.*", line) for line in text.splitlines())
+    lines = (
+        re.fullmatch(r"  (?:ROOT )?%?[\w.-]+ = (.*?\]|.*?\}|\(.*?\)) ([a-z][\w-]*)\(.*", line)
+        for line in text.splitlines()
+    )
     return [(gl.parse_shape(line[1]), line[2]) for line in lines if line]
 
 
@@ -197,7 +366,9 @@ def test_the_results_of_a_program_are_those_of_its_instructions(path):
     text = path.read_text()
     expected = instructions(text)
     assert len(expected) == len(re.findall(" = ", text)) > 4
-    assert [found.shape for found in find_results(text)] == [shape for shape, opcode in expected if opcode not in NO_MEMORY]
+    assert [found.shape for found in find_results(text)] == [
+        shape for shape, opcode in expected if opcode not in NO_MEMORY
+    ]
     everywhere = [found.shape for found in gl.xla.find_shapes(text)]
     assert len(everywhere) > len(expected) and all(shape in everywhere for shape, _ in expected)
 
@@ -206,9 +377,15 @@ def test_the_programs_hold_what_they_are_kept_for():
     assert [path.stem for path in DUMPS] == ["convolution", "loop", "packed", "tiled"]
     found = {path.stem: [one.shape for one in find_results(path.read_text())] for path in DUMPS}
     leaves = {name: [leaf for shape in shapes for leaf in arrays(shape)] for name, shapes in found.items()}
-    assert any(isinstance(shape, gl.TupleShape) for shape in found["loop"]) and any(leaf.is_packed for leaf in leaves["packed"])
+    assert any(isinstance(shape, gl.TupleShape) for shape in found["loop"]) and any(
+        leaf.is_packed for leaf in leaves["packed"]
+    )
     assert any(leaf.is_tiled for leaf in leaves["tiled"]) and any(leaf.is_dynamic for leaf in leaves["tiled"])
-    assert gl.TokenShape() in found["tiled"] and "f32[9,9]" in DUMPS[3].read_text() and gl.Shape("f32", (9, 9)) not in leaves["tiled"]
+    assert (
+        gl.TokenShape() in found["tiled"]
+        and "f32[9,9]" in DUMPS[3].read_text()
+        and gl.Shape("f32", (9, 9)) not in leaves["tiled"]
+    )
 
 
 def test_a_text_without_instructions_gives_all_its_shapes():
@@ -220,4 +397,6 @@ def test_a_text_without_instructions_gives_all_its_shapes():
 
 def test_arrays_of_a_shape():
     inner = gl.Shape("f32", (2,))
-    assert arrays(gl.parse_shape("(f32[2], (b(f32[2]), token[]), opaque[])")) == [inner, inner] and arrays(inner) == [inner]
+    assert arrays(gl.parse_shape("(f32[2], (b(f32[2]), token[]), opaque[])")) == [inner, inner] and arrays(inner) == [
+        inner
+    ]

@@ -1,4 +1,5 @@
 """The order of dimensions that wastes least under the same tiles, against all orders tried."""
+
 import itertools
 import math
 
@@ -13,18 +14,25 @@ from gpulayout.xla import least_padding
 from tests.support.strategies import tiles
 
 
-@pytest.mark.parametrize("text, expected, nbytes", [
-    ("f32[16,256]{0,1:T(8,128)}", "f32[16,256]{1,0:T(8,128)}", 16384),
-    ("bf16[2048,1,2048,128]{0,1,3,2:T(4,128)(2,1)}", "bf16[2048,1,2048,128]{0,3,1,2:T(4,128)(2,1)}", 1 << 30),
-    ("f32[16,128,128]{0,1,2:T(8,128)}", "f32[16,128,128]{2,1,0:T(8,128)}", 1 << 20),              # {1,0,2} is as good and changes two
-    ("f32[3,200,7]{2,1,0:T(8,128)}", "f32[3,200,7]{1,2,0:T(8,128)}", 3 * 8 * 256 * 4),
-    ("f32[16,256]{0,1:PD(128,256)T(8,128)}", "f32[16,256]{0,1:PD(128,256)T(8,128)}", 128 * 256 * 4),
-    ("f32[16,256]{0,1:T(8,128)L(100000)}", "f32[16,256]{0,1:T(8,128)L(100000)}", 400000),
-    ("s4[256,16]{1,0:T(64,128)E(4)}", "s4[256,16]{0,1:T(64,128)E(4)}", 64 * 256 // 2),
-    ("f32[256,2,64]{1,2,0:T(*,128)}", "f32[256,2,64]{1,2,0:T(*,128)}", 256 * 128 * 4),
-    ("f32[2,3]{0,1}", "f32[2,3]{0,1}", 24), ("f32[]{:T(128)}", "f32[]{:T(128)}", 512), ("f32[10]{0:T(8,128)}", "f32[10]{0:T(8,128)}", 4096),
-    ("f32[0,5]{0,1:T(8,128)}", "f32[0,5]{0,1:T(8,128)}", 0), ("f32[<=16,256]{0,1:T(8,128)}", "f32[<=16,256]{1,0:T(8,128)}", 16384),
-])
+@pytest.mark.parametrize(
+    "text, expected, nbytes",
+    [
+        ("f32[16,256]{0,1:T(8,128)}", "f32[16,256]{1,0:T(8,128)}", 16384),
+        ("bf16[2048,1,2048,128]{0,1,3,2:T(4,128)(2,1)}", "bf16[2048,1,2048,128]{0,3,1,2:T(4,128)(2,1)}", 1 << 30),
+        # {1,0,2} is as good and changes two
+        ("f32[16,128,128]{0,1,2:T(8,128)}", "f32[16,128,128]{2,1,0:T(8,128)}", 1 << 20),
+        ("f32[3,200,7]{2,1,0:T(8,128)}", "f32[3,200,7]{1,2,0:T(8,128)}", 3 * 8 * 256 * 4),
+        ("f32[16,256]{0,1:PD(128,256)T(8,128)}", "f32[16,256]{0,1:PD(128,256)T(8,128)}", 128 * 256 * 4),
+        ("f32[16,256]{0,1:T(8,128)L(100000)}", "f32[16,256]{0,1:T(8,128)L(100000)}", 400000),
+        ("s4[256,16]{1,0:T(64,128)E(4)}", "s4[256,16]{0,1:T(64,128)E(4)}", 64 * 256 // 2),
+        ("f32[256,2,64]{1,2,0:T(*,128)}", "f32[256,2,64]{1,2,0:T(*,128)}", 256 * 128 * 4),
+        ("f32[2,3]{0,1}", "f32[2,3]{0,1}", 24),
+        ("f32[]{:T(128)}", "f32[]{:T(128)}", 512),
+        ("f32[10]{0:T(8,128)}", "f32[10]{0:T(8,128)}", 4096),
+        ("f32[0,5]{0,1:T(8,128)}", "f32[0,5]{0,1:T(8,128)}", 0),
+        ("f32[<=16,256]{0,1:T(8,128)}", "f32[<=16,256]{1,0:T(8,128)}", 16384),
+    ],
+)
 def test_the_least_wasteful_order(text, expected, nbytes):
     least = gl.xla.least_waste(gl.parse_shape(text))
     assert (str(least), least.nbytes) == (expected, nbytes)
@@ -34,15 +42,22 @@ exchanges = least_padding._exchanges
 
 
 def in_every_order(shape):
-    return [shape.with_layout(shape.layout.replace(minor_to_major=order)) for order in itertools.permutations(range(shape.rank))]
+    return [
+        shape.with_layout(shape.layout.replace(minor_to_major=order))
+        for order in itertools.permutations(range(shape.rank))
+    ]
 
 
 @st.composite
 def tiled_shapes(draw, max_rank=5):
     sizes = draw(st.lists(st.integers(1, 20), min_size=1, max_size=max_rank))
     widths = draw(st.none() | st.just([size + draw(st.sampled_from((0, 3))) for size in sizes]))
-    layout = Layout(draw(st.permutations(range(len(sizes)))), tiles=draw(tiles()), padded_dimensions=widths,
-                    tail_padding_alignment=draw(st.sampled_from((1, 1, 50))))
+    layout = Layout(
+        draw(st.permutations(range(len(sizes)))),
+        tiles=draw(tiles()),
+        padded_dimensions=widths,
+        tail_padding_alignment=draw(st.sampled_from((1, 1, 50))),
+    )
     return Shape("u8", sizes, layout)
 
 
@@ -51,7 +66,10 @@ def tiled_shapes(draw, max_rank=5):
 def test_no_order_needs_fewer_bytes(shape):
     least = gl.xla.least_waste(shape)
     assert least.nbytes == min(other.nbytes for other in in_every_order(shape))
-    assert least.with_layout(shape.layout) == shape and least.layout.replace(minor_to_major=shape.layout.minor_to_major) == shape.layout
+    assert (
+        least.with_layout(shape.layout) == shape
+        and least.layout.replace(minor_to_major=shape.layout.minor_to_major) == shape.layout
+    )
     assert least == shape or least.nbytes < shape.nbytes
 
 
@@ -68,9 +86,9 @@ def test_exchanges_alone_never_need_more_bytes_and_end(shape, most):
 
 def test_exchanges_find_what_one_after_the_other_helps(monkeypatch):
     monkeypatch.setattr(least_padding, "MOST_SIZES", 30)
-    shape = gl.parse_shape("f32[3,5,8,128]{0,1,2,3:T(8,128)}")                    # 12 choices; 15 may be tried
+    shape = gl.parse_shape("f32[3,5,8,128]{0,1,2,3:T(8,128)}")  # 12 choices; 15 may be tried
     assert gl.xla.least_waste(shape).nbytes == shape.unpadded_nbytes
-    monkeypatch.setattr(least_padding, "MOST_SIZES", 23)                                  # 11 may be tried, so exchanges: 5 at a time
+    monkeypatch.setattr(least_padding, "MOST_SIZES", 23)  # 11 may be tried, so exchanges: 5 at a time
     assert gl.xla.least_waste(shape).nbytes == shape.unpadded_nbytes < shape.nbytes
 
 
@@ -82,17 +100,29 @@ def test_the_ranks_up_to_which_the_answer_is_exact(touched, rank):
 def test_a_bounded_number_of_orders_is_tried_of_many_dimensions(monkeypatch):
     """6002 * 6001 choices are too many; dimensions under the tiles are few sizes, and each is expanded once."""
     tried = []
-    monkeypatch.setattr(least_padding, "_exchanges", lambda minor, order: (tried.append(found) or found for found in exchanges(minor, order)))
+    monkeypatch.setattr(
+        least_padding,
+        "_exchanges",
+        lambda minor, order: (tried.append(found) or found for found in exchanges(minor, order)),
+    )
     shape = Shape("u8", [1] * 6000 + [2, 200], Layout(range(6002), tiles=((8, 128),)))
     least = gl.xla.least_waste(shape)
     assert least.nbytes <= shape.nbytes and 0 < len(tried) <= least_padding.MOST_SIZES // 2
 
 
 def test_splits_go_with_their_dimension():
-    shape = Shape("f32", (16, 256), Layout((0, 1), tiles=((8, 128),), split_configs=(SplitConfig(0, (100,)), SplitConfig(1, (3, 8)))))
+    shape = Shape(
+        "f32",
+        (16, 256),
+        Layout((0, 1), tiles=((8, 128),), split_configs=(SplitConfig(0, (100,)), SplitConfig(1, (3, 8)))),
+    )
     least = gl.xla.least_waste(shape)
     assert least.layout.split_configs == (SplitConfig(1, (100,)), SplitConfig(0, (3, 8)))
-    assert [gl.xla.max_split_size(least, dim) for dim in (0, 1)] == [gl.xla.max_split_size(shape, dim) for dim in (0, 1)] == [8, 156]
+    assert (
+        [gl.xla.max_split_size(least, dim) for dim in (0, 1)]
+        == [gl.xla.max_split_size(shape, dim) for dim in (0, 1)]
+        == [8, 156]
+    )
 
 
 def test_a_size_without_a_bound_has_no_answer():

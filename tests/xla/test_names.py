@@ -1,4 +1,5 @@
 """`docs/xla-names.md` names every function of XLA that counts, and names of ours that exist."""
+
 import builtins
 import inspect
 import json
@@ -69,7 +70,9 @@ def test_every_name_of_ours_exists():
 def test_code_in_the_remarks_is_ours_too():
     """Whatever begins with `gl.` or one of our classes, anywhere in the text."""
     classes = "gl|Shape|Layout|Tile|SplitConfig|TupleShape|ElementType"
-    named = {name for code in re.findall(r"`([^`\n]+)`", TEXT) for name in re.findall(rf"\b(?:{classes})(?:\.\w+)+", code)}
+    named = {
+        name for code in re.findall(r"`([^`\n]+)`", TEXT) for name in re.findall(rf"\b(?:{classes})(?:\.\w+)+", code)
+    }
     assert len(named) > 100 and [name for name in sorted(named) if find(name) is None] == []
 
 
@@ -85,12 +88,23 @@ def test_every_row_says_what_is_here():
 def test_every_function_of_the_model_is_mentioned():
     """What is public and carries XLA's meaning is on the page: everything of the model but how it is read and made."""
     own = {"gl.xla.parse_array_shape", "gl.xla.find_shapes", "gl.xla.least_waste"}
-    public = {f"gl.xla.{name}" for name in gl.xla.__all__ if name not in gl.__all__ and inspect.isfunction(getattr(gl.xla, name))}
+    public = {
+        f"gl.xla.{name}"
+        for name in gl.xla.__all__
+        if name not in gl.__all__ and inspect.isfunction(getattr(gl.xla, name))
+    }
     assert len(public) > 50
     assert [name for name in sorted(public - own) if f"{name}`" not in TEXT and f"{name}(" not in TEXT] == []
 
 
-@pytest.mark.parametrize("cell, missing", [("`gl.no_such_name`", "gl.no_such_name"), ("`Shape.no_such_name`", "Shape.no_such_name"),
-                                           ("`isinstance(shape, gl.NoShape)`", "gl.NoShape"), ("`no_such_builtin(shape)`", "no_such_builtin")])
+@pytest.mark.parametrize(
+    "cell, missing",
+    [
+        ("`gl.no_such_name`", "gl.no_such_name"),
+        ("`Shape.no_such_name`", "Shape.no_such_name"),
+        ("`isinstance(shape, gl.NoShape)`", "gl.NoShape"),
+        ("`no_such_builtin(shape)`", "no_such_builtin"),
+    ],
+)
 def test_a_name_that_is_not_there_is_found_out(cell, missing):
     assert [name for name in ours(cell) if find(name) is None] == [missing]

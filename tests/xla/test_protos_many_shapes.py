@@ -1,4 +1,5 @@
 """Shapes by the thousand through text and both dialects of the protos."""
+
 import pytest
 
 import gpulayout as gl
@@ -15,12 +16,25 @@ def plain(shape):
     if isinstance(shape, gl.TupleShape):
         return gl.TupleShape([plain(part) for part in shape.shapes])
     if not isinstance(shape, gl.Shape):
-        return gl.OpaqueShape() if isinstance(shape, gl.TokenShape) else plain(shape.shape) if isinstance(shape, gl.BufferShape) else shape
+        return (
+            gl.OpaqueShape()
+            if isinstance(shape, gl.TokenShape)
+            else plain(shape.shape)
+            if isinstance(shape, gl.BufferShape)
+            else shape
+        )
     sizes = [7 if size is gl.UNBOUNDED else size for size in shape.dimensions]
     layout, padded = shape.layout, gl.UNBOUNDED not in shape.dimensions
     value = layout.padding_value if isinstance(layout.padding_value, gl.PaddingValue) else None
-    return gl.Shape(shape.element_type, sizes, gl.Layout(layout.minor_to_major, padded_dimensions=layout.padded_dimensions or None if padded else None,
-                                                         padding_value=value))
+    return gl.Shape(
+        shape.element_type,
+        sizes,
+        gl.Layout(
+            layout.minor_to_major,
+            padded_dimensions=layout.padded_dimensions or None if padded else None,
+            padding_value=value,
+        ),
+    )
 
 
 def test_many_shapes_go_through_text_and_both_protos():

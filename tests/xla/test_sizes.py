@@ -1,4 +1,5 @@
 """The end of the last element, against the places of all of them."""
+
 import itertools
 import math
 
@@ -31,10 +32,12 @@ def test_the_data_end_with_the_element_that_lies_last(sizes):
         assert gl.xla.data_nbytes(shape) == places(shape), shape
         last = int(gl.stride_table(shape).linear_of([size - 1 for size in sizes])) + 1
         behind += places(shape) > last
-    assert behind                                       # the last index is not always the last place
+    assert behind  # the last index is not always the last place
 
 
-@pytest.mark.parametrize("tiles", [[(2,), (4, 1), (2, 1, 2, 1)], [(4,), (2, 2)], [(6,), (2, 3), (2, 2, 2)], [(4,), (3,), (2, 2)]], ids=str)
+@pytest.mark.parametrize(
+    "tiles", [[(2,), (4, 1), (2, 1, 2, 1)], [(4,), (2, 2)], [(6,), (2, 3), (2, 2, 2)], [(4,), (3,), (2, 2)]], ids=str
+)
 def test_parts_of_parts_that_lie_the_other_way_round(tiles):
     """Later tiles put a remainder's quotient above a quotient's remainder, more than once."""
     for size in range(1, 60):
@@ -56,22 +59,37 @@ def test_data_of_many_elements_take_no_time():
     near_the_end = itertools.product(range(1099511627777 - 9, 1099511627777), range(3))
     last = max(gl.stride_table(shape).linear_of(index) for index in near_the_end)
     assert gl.xla.data_nbytes(shape) == last + 1
-    many = Shape("u8", (2**40 - 2,), Layout((0,), tiles=[(3,)] + [(2,)] * 40))               # 41 cuts, one in the other
-    assert element_loops(many) is None and gl.xla.data_nbytes(many) == gl.stride_table(many).linear_of((2**40 - 3,)) + 1      # none of them changes an order
+    many = Shape("u8", (2**40 - 2,), Layout((0,), tiles=[(3,)] + [(2,)] * 40))  # 41 cuts, one in the other
+    # none of them changes an order
+    assert element_loops(many) is None and gl.xla.data_nbytes(many) == gl.stride_table(many).linear_of((2**40 - 3,)) + 1
 
 
 def test_data_of_many_elements_in_combined_dimensions_take_no_time():
     """Places repeat after 100 elements and after 100 rows: 10^4 elements are looked at, not 10^10."""
     shape = gl.parse_shape("u8[100000,99999]{1,0:T(*,100)(30)(3,7)}")
     window = np.meshgrid(np.arange(99_000, 100_000), np.arange(99_700, 99_999), indexing="ij")
-    assert element_loops(shape) is None and gl.xla.data_nbytes(shape) == int(np.max(gl.stride_table(shape).linear_of(window))) + 1
+    assert (
+        element_loops(shape) is None
+        and gl.xla.data_nbytes(shape) == int(np.max(gl.stride_table(shape).linear_of(window))) + 1
+    )
 
 
-@pytest.mark.parametrize("text, data, logical, whole", [
-    ("f32[3,5]{1,0:T(2,2)}", 84, 60, 96), ("f32[10]{0:T(8,128)}", 40, 40, 4096), ("f32[]{:T(256)}", 4, 4, 1024), ("f32[0,3]", 0, 0, 0),
-    ("f32[0,3]{1,0:T(2,2)}", 0, 0, 0), ("s4[5]{0:L(64)E(4)}", 3, 3, 32), ("f32[2,3]{0,1:PD(3,5)}", 32, 24, 60), ("f32[5]{0:L(8)}", 20, 20, 32),
-    ("f32[2,7,8,11,10]{4,3,2,1,0:T(*,*,2,*,3)}", 4 * 12431, 49280, 4 * 12432), ("pred[9]", 9, 9, 9), ("c64[3]", 24, 24, 24),
-])
+@pytest.mark.parametrize(
+    "text, data, logical, whole",
+    [
+        ("f32[3,5]{1,0:T(2,2)}", 84, 60, 96),
+        ("f32[10]{0:T(8,128)}", 40, 40, 4096),
+        ("f32[]{:T(256)}", 4, 4, 1024),
+        ("f32[0,3]", 0, 0, 0),
+        ("f32[0,3]{1,0:T(2,2)}", 0, 0, 0),
+        ("s4[5]{0:L(64)E(4)}", 3, 3, 32),
+        ("f32[2,3]{0,1:PD(3,5)}", 32, 24, 60),
+        ("f32[5]{0:L(8)}", 20, 20, 32),
+        ("f32[2,7,8,11,10]{4,3,2,1,0:T(*,*,2,*,3)}", 4 * 12431, 49280, 4 * 12432),
+        ("pred[9]", 9, 9, 9),
+        ("c64[3]", 24, 24, 24),
+    ],
+)
 def test_three_sizes_of_one_shape(text, data, logical, whole):
     shape = gl.parse_shape(text)
     assert (gl.xla.data_nbytes(shape), shape.unpadded_nbytes, shape.nbytes) == (data, logical, whole)

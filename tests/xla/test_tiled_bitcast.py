@@ -1,4 +1,5 @@
 """Bitcasts of tiled shapes, against the place of every element."""
+
 import functools
 import itertools
 import math
@@ -12,8 +13,26 @@ from gpulayout.layout import same_places
 from gpulayout.layout.element_loops import element_loops
 from tests.reference import tiled_numbers
 
-TILES = [[], [(1,)], [(2,)], [(4,)], [(8,)], [(2, 2)], [(4, 4)], [(1, 4)], [(2, 4), (2, 1)], [(4,), (2,)], [(3,), (2,)], [(2, 2, 2)],
-         [("*", 4)], [("*", 2)], [("*", 8), (4,)], [(2,), (3, 2)], [(2, 8)], [(2,), (8,), (4,)]]
+TILES = [
+    [],
+    [(1,)],
+    [(2,)],
+    [(4,)],
+    [(8,)],
+    [(2, 2)],
+    [(4, 4)],
+    [(1, 4)],
+    [(2, 4), (2, 1)],
+    [(4,), (2,)],
+    [(3,), (2,)],
+    [(2, 2, 2)],
+    [("*", 4)],
+    [("*", 2)],
+    [("*", 8), (4,)],
+    [(2,), (3, 2)],
+    [(2, 8)],
+    [(2,), (8,), (4,)],
+]
 DIMENSIONS = [(), (1,), (6,), (8,), (4, 8), (3, 8), (2, 12), (1, 8), (8, 1), (2, 3, 4), (2, 1, 8)]
 
 
@@ -48,41 +67,69 @@ def test_a_walk_goes_through_the_places_of_the_elements_in_order(dimensions):
 
 
 def test_shapes_are_bitcasts_exactly_when_all_places_agree():
-    """A pair is the same bytes when it is so place by place, and in no other case; tilings that are no nest of loops too."""
-    wide = [Shape("f32", dimensions, layout) for dimensions in DIMENSIONS if math.prod(dimensions) == 8 or len(dimensions) == 2
-            for layout in layouts(dimensions)]
+    """A pair is the same bytes when it is so place by place, and in no other case; tilings that are no nest of loops
+    too.
+    """
+    wide = [
+        Shape("f32", dimensions, layout)
+        for dimensions in DIMENSIONS
+        if math.prod(dimensions) == 8 or len(dimensions) == 2
+        for layout in layouts(dimensions)
+    ]
     kinds = {True: 0, False: 0}
     for one, other in itertools.product(wide, repeat=2):
         if one.element_count != other.element_count:
             continue
         found = gl.xla.reshape_is_bitcast(one, other)
         kinds[found] += 1
-        assert found == (one.buffer_size == other.buffer_size and np.array_equal(places(one), places(other))), (one, other)
+        assert found == (one.buffer_size == other.buffer_size and np.array_equal(places(one), places(other))), (
+            one,
+            other,
+        )
         if one.dimensions == other.dimensions:
             assert gl.is_bitcast(one, other) == found
     assert min(kinds.values()) > 500
 
 
-@pytest.mark.parametrize("one, other, same", [
-    ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(1)}", True), ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(2)}", False),
-    ("f32[9]{0:T(4)(3)}", "f32[3,3]{1,0:T(*,4)(3)}", True), ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", True),
-    ("f32[9]{0:T(4)(3)}", "f32[3,3]{0,1:T(*,4)(3)}", False), ("f32[9,2]{1,0:T(4,1)(3,1)}", "f32[9,2]{1,0:T(4,1)(3,1)(1,1)}", True),
-    ("f32[3,5]{1,0:PD(6,5)T(4)(3)}", "f32[3,5]{1,0:PD(4,12)T(4)(3)}", False),       # 12 places for a row, or 18; 72 in all
-    ("f32[2,2]{1,0:T(*,8)}", "f32[2,2]{1,0:T(*,3)(4)}", False),                # the same along both dimensions, not beside them
-    ("f32[39999]{0:T(4)(3)L(80000)}", "f32[3,13333]{1,0:T(*,4)(3)L(80000)}", True),               # more than one chunk of elements
-    ("f32[40000]{0:T(32768)(5)L(80000)}", "f32[40000]{0:T(16384)(5)L(80000)}", False),             # the first chunk agrees
-    ("f32[200,200]{1,0:T(*,32768)(5)L(80000)}", "f32[40000]{0:T(16384)(5)L(80000)}", False),
-])
+@pytest.mark.parametrize(
+    "one, other, same",
+    [
+        ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(1)}", True),
+        ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(2)}", False),
+        ("f32[9]{0:T(4)(3)}", "f32[3,3]{1,0:T(*,4)(3)}", True),
+        ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", True),
+        ("f32[9]{0:T(4)(3)}", "f32[3,3]{0,1:T(*,4)(3)}", False),
+        ("f32[9,2]{1,0:T(4,1)(3,1)}", "f32[9,2]{1,0:T(4,1)(3,1)(1,1)}", True),
+        (
+            "f32[3,5]{1,0:PD(6,5)T(4)(3)}",
+            "f32[3,5]{1,0:PD(4,12)T(4)(3)}",
+            False,
+        ),  # 12 places for a row, or 18; 72 in all
+        ("f32[2,2]{1,0:T(*,8)}", "f32[2,2]{1,0:T(*,3)(4)}", False),  # the same along both dimensions, not beside them
+        (
+            "f32[39999]{0:T(4)(3)L(80000)}",
+            "f32[3,13333]{1,0:T(*,4)(3)L(80000)}",
+            True,
+        ),  # more than one chunk of elements
+        ("f32[40000]{0:T(32768)(5)L(80000)}", "f32[40000]{0:T(16384)(5)L(80000)}", False),  # the first chunk agrees
+        ("f32[200,200]{1,0:T(*,32768)(5)L(80000)}", "f32[40000]{0:T(16384)(5)L(80000)}", False),
+    ],
+)
 def test_tilings_that_are_no_nest_of_loops(one, other, same):
     one, other = gl.parse_shape(one), gl.parse_shape(other)
     assert None in (element_loops(one), element_loops(other)) and one.buffer_size == other.buffer_size or not same
     assert gl.xla.reshape_is_bitcast(one, other) == np.array_equal(places(one), places(other)) == same
 
 
-@pytest.mark.parametrize("one, other, same", [
-    ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)S(1)}", True), ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(1)}", False),
-    ("f32[3,3]{1,0:T(*,4)(3)}", "f32[3,3]{1,0:T(*,4)(3)M(8)}", True), ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", False),
-])
+@pytest.mark.parametrize(
+    "one, other, same",
+    [
+        ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)S(1)}", True),
+        ("f32[9]{0:T(4)(3)}", "f32[9]{0:T(4)(3)(1)}", False),
+        ("f32[3,3]{1,0:T(*,4)(3)}", "f32[3,3]{1,0:T(*,4)(3)M(8)}", True),
+        ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", False),
+    ],
+)
 def test_past_the_limit_only_what_is_written_the_same_is_the_same(one, other, same, monkeypatch):
     assert gl.xla.reshape_is_bitcast(one, other)
     monkeypatch.setattr(same_places, "CHUNK", 4)
@@ -90,24 +137,44 @@ def test_past_the_limit_only_what_is_written_the_same_is_the_same(one, other, sa
     assert gl.xla.reshape_is_bitcast(one, other) == same
 
 
-@pytest.mark.parametrize("one, other, same", [
-    ("f32[900,800]{1,0:T(8,128)(2,1)}", "f32[900,800]{1,0:T(8,128)(2,1)(1)}", True),
-    ("f32[900,800]{1,0:T(8,128)(2,1)}", "f32[900,800]{1,0:T(8,128)(4,1)}", False),
-])
+@pytest.mark.parametrize(
+    "one, other, same",
+    [
+        ("f32[900,800]{1,0:T(8,128)(2,1)}", "f32[900,800]{1,0:T(8,128)(2,1)(1)}", True),
+        ("f32[900,800]{1,0:T(8,128)(2,1)}", "f32[900,800]{1,0:T(8,128)(4,1)}", False),
+    ],
+)
 def test_separable_tilings_are_compared_one_dimension_at_a_time(one, other, same, monkeypatch):
     """A period of one is 8 rows and 128 columns: few numbers in each dimension, but more indices than are looked at."""
     monkeypatch.setattr(same_places, "MOST", 300)
     assert gl.xla.reshape_is_bitcast(one, other) == same
 
 
-UNEVEN = [[(4,), (3,)], [(4,), (3,), (1,)], [(4,), (3,), (3, 3)], [(8,), (3,)], [(3, 5)], [(3, 5), (2, 2)], [(3, 5), (2, 2), (1,)], [("*", 7)],
-          [("*", 7), (1,)], [("*", 4), (3,)], [("*", 8), (3,), (3, 3)], [("*", 4), ("*", 2, 3)], [("*", 6), (2, 4), (5,)]]
+UNEVEN = [
+    [(4,), (3,)],
+    [(4,), (3,), (1,)],
+    [(4,), (3,), (3, 3)],
+    [(8,), (3,)],
+    [(3, 5)],
+    [(3, 5), (2, 2)],
+    [(3, 5), (2, 2), (1,)],
+    [("*", 7)],
+    [("*", 7), (1,)],
+    [("*", 4), (3,)],
+    [("*", 8), (3,), (3, 3)],
+    [("*", 4), ("*", 2, 3)],
+    [("*", 6), (2, 4), (5,)],
+]
 
 
 def test_dimensions_longer_than_their_periods_are_compared_as_if_to_the_end():
     """All buffers are 3000 places, so that only the places of the elements count."""
-    shapes = [Shape("f32", dimensions, Layout(order, tiles=tiles, tail_padding_alignment=3000)) for dimensions in ((120,), (5, 24), (2, 12, 5))
-              for order in list(itertools.permutations(range(len(dimensions))))[::-3 if len(dimensions) == 3 else 1] for tiles in UNEVEN]
+    shapes = [
+        Shape("f32", dimensions, Layout(order, tiles=tiles, tail_padding_alignment=3000))
+        for dimensions in ((120,), (5, 24), (2, 12, 5))
+        for order in list(itertools.permutations(range(len(dimensions))))[:: -3 if len(dimensions) == 3 else 1]
+        for tiles in UNEVEN
+    ]
     kinds = {True: 0, False: 0}
     for one, other in itertools.product(shapes, shapes[::2]):
         found = gl.xla.reshape_is_bitcast(one, other)
@@ -116,25 +183,40 @@ def test_dimensions_longer_than_their_periods_are_compared_as_if_to_the_end():
     assert {shape.buffer_size for shape in shapes} == {3000} and min(kinds.values()) > 50
 
 
-@pytest.mark.parametrize("shape, run, elements", [
-    ("f32[90]{0:T(4)(3)}", [0], 4), ("f32[90,90]{1,0:T(4)(3)}", [0], 1), ("f32[90,90]{1,0:T(4)(3)}", [1], 4), ("f32[90,90]{1,0:T(4)(3)}", [0, 1], 90),
-    ("f32[90,90]{1,0:T(*,7)}", [0], 7), ("f32[90,90]{1,0:T(*,12)}", [0], 2), ("f32[2,45,90]{2,1,0:T(6,7)}", [1, 2], 540), ("f32[90]{0:T(8)(2,3)}", [0], 16),
-])
+@pytest.mark.parametrize(
+    "shape, run, elements",
+    [
+        ("f32[90]{0:T(4)(3)}", [0], 4),
+        ("f32[90,90]{1,0:T(4)(3)}", [0], 1),
+        ("f32[90,90]{1,0:T(4)(3)}", [1], 4),
+        ("f32[90,90]{1,0:T(4)(3)}", [0, 1], 90),
+        ("f32[90,90]{1,0:T(*,7)}", [0], 7),
+        ("f32[90,90]{1,0:T(*,12)}", [0], 2),
+        ("f32[2,45,90]{2,1,0:T(6,7)}", [1, 2], 540),
+        ("f32[90]{0:T(8)(2,3)}", [0], 16),
+    ],
+)
 def test_after_a_period_every_place_has_moved_by_one_distance(shape, run, elements):
     shape = gl.parse_shape(shape)
     assert same_places.period(shape, run) == elements
-    rows = places(shape).reshape(*shape.dimensions[:run[0]], -1, *shape.dimensions[run[-1] + 1:]).astype(np.int64)
+    rows = places(shape).reshape(*shape.dimensions[: run[0]], -1, *shape.dimensions[run[-1] + 1 :]).astype(np.int64)
     rows = np.moveaxis(rows, run[0], 0)
     assert len(np.unique(rows[elements:] - rows[:-elements])) == 1
 
 
-@pytest.mark.parametrize("one, other, same", [
-    ("f32[1099511627776]{0:T(4)(3)}", "f32[1099511627776]{0:T(4)(3)(1)}", True), ("f32[1099511627776]{0:T(4)(3)}", "f32[1099511627776]{0:T(4)(3)(2)}", False),
-    ("f32[99999,10001]{1,0:T(*,100)(30)}", "f32[1000089999]{0:T(100)(30)}", True), ("f32[99999,10001]{1,0:T(100)(30)}", "f32[1000089999]{0:T(100)(30)}", False),
-    ("f32[100000,99999]{1,0:T(*,100)(30)}", "f32[50000,2,99999]{2,1,0:T(*,*,100)(30)}", True),
-    ("f32[100000,99999]{1,0:T(*,100)(30)}", "f32[50000,2,99999]{2,1,0:T(*,100)(30)}", False),
-    ("f32[8]{0:T(4)(3)L(36)}", "f32[8]{0:T(4)(3)(3,3)L(36)}", False),                 # 6 or 9 places for each tile, the first is the same
-])
+@pytest.mark.parametrize(
+    "one, other, same",
+    [
+        ("f32[1099511627776]{0:T(4)(3)}", "f32[1099511627776]{0:T(4)(3)(1)}", True),
+        ("f32[1099511627776]{0:T(4)(3)}", "f32[1099511627776]{0:T(4)(3)(2)}", False),
+        ("f32[99999,10001]{1,0:T(*,100)(30)}", "f32[1000089999]{0:T(100)(30)}", True),
+        ("f32[99999,10001]{1,0:T(100)(30)}", "f32[1000089999]{0:T(100)(30)}", False),
+        ("f32[100000,99999]{1,0:T(*,100)(30)}", "f32[50000,2,99999]{2,1,0:T(*,*,100)(30)}", True),
+        ("f32[100000,99999]{1,0:T(*,100)(30)}", "f32[50000,2,99999]{2,1,0:T(*,100)(30)}", False),
+        # 6 or 9 places for each tile, the first is the same
+        ("f32[8]{0:T(4)(3)L(36)}", "f32[8]{0:T(4)(3)(3,3)L(36)}", False),
+    ],
+)
 def test_large_arrays_are_compared_as_far_as_they_differ(one, other, same):
     assert gl.xla.reshape_is_bitcast(one, other) == gl.xla.reshape_is_bitcast(other, one) == same
 
@@ -145,50 +227,84 @@ def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dimen
     turned = sorted(set(itertools.permutations(dimensions)))
     targets = [Shape("f32", sizes, layout) for sizes in turned for layout in layouts(sizes)]
     found_some = 0
-    for source, target in itertools.product(sources[::3], targets[::2 if len(dimensions) == 2 else 5]):
+    for source, target in itertools.product(sources[::3], targets[:: 2 if len(dimensions) == 2 else 5]):
         numbers = np.arange(math.prod(dimensions)).reshape(dimensions)
         exists = source.buffer_size == target.buffer_size and any(
             np.array_equal(places(source)[numbers.transpose(permutation).reshape(-1)], places(target))
             for permutation in itertools.permutations(range(len(dimensions)))
-            if numbers.transpose(permutation).shape == target.dimensions)
+            if numbers.transpose(permutation).shape == target.dimensions
+        )
         found = gl.xla.deduce_transpose_dimensions_for_bitcast(source, target)
         found_some += exists
         assert (found is not None) == exists, (source, target)
         assert found is None or gl.xla.transpose_is_bitcast(source, target, found)
-        assert gl.xla.is_reshape_or_transpose_bitcast(source, target) == (exists or gl.xla.reshape_is_bitcast(source, target))
+        assert gl.xla.is_reshape_or_transpose_bitcast(source, target) == (
+            exists or gl.xla.reshape_is_bitcast(source, target)
+        )
     assert found_some > 50
 
 
-@pytest.mark.parametrize("one, other, same", [
-    ("f32[16,128]{1,0:T(8,128)}", "f32[16,128]", True), ("f32[16,256]{1,0:T(8,128)}", "f32[16,256]", False),
-    ("f32[16,128]{1,0:T(8,128)S(1)}", "f32[16,128]", True),                            # the memory space does not count
-    ("f32[10]{0:T(1024)}", "f32[10]{0:L(1024)}", True), ("f32[10]{0:T(1024)}", "f32[10]{0:PD(1024)}", True),
-    ("f32[10]{0:T(1024)}", "f32[10]", False), ("f32[10]{0:T(1024)}", "f32[10]{0:PV(one)L(1024)}", False),
-    ("f32[6]{0:T(4)(3)}", "f32[6]{0:T(4)(3)}", True), ("f32[6]{0:T(4)(3)}", "f32[6]{0:T(3)(2)}", False),
-    ("s4[8]{0:E(4)}", "s4[8]", False), ("s4[8]{0:E(4)}", "s4[8]{0:T(8)E(4)}", True), ("s4[8]{0:E(8)}", "s4[8]", True),
-    ("f32[8]{0:SC(0:4)}", "f32[8]", False), ("f32[0,3]{1,0:T(2,2)}", "f32[0,3]{0,1}", True),
-])
+@pytest.mark.parametrize(
+    "one, other, same",
+    [
+        ("f32[16,128]{1,0:T(8,128)}", "f32[16,128]", True),
+        ("f32[16,256]{1,0:T(8,128)}", "f32[16,256]", False),
+        ("f32[16,128]{1,0:T(8,128)S(1)}", "f32[16,128]", True),  # the memory space does not count
+        ("f32[10]{0:T(1024)}", "f32[10]{0:L(1024)}", True),
+        ("f32[10]{0:T(1024)}", "f32[10]{0:PD(1024)}", True),
+        ("f32[10]{0:T(1024)}", "f32[10]", False),
+        ("f32[10]{0:T(1024)}", "f32[10]{0:PV(one)L(1024)}", False),
+        ("f32[6]{0:T(4)(3)}", "f32[6]{0:T(4)(3)}", True),
+        ("f32[6]{0:T(4)(3)}", "f32[6]{0:T(3)(2)}", False),
+        ("s4[8]{0:E(4)}", "s4[8]", False),
+        ("s4[8]{0:E(4)}", "s4[8]{0:T(8)E(4)}", True),
+        ("s4[8]{0:E(8)}", "s4[8]", True),
+        ("f32[8]{0:SC(0:4)}", "f32[8]", False),
+        ("f32[0,3]{1,0:T(2,2)}", "f32[0,3]{0,1}", True),
+    ],
+)
 def test_what_else_counts(one, other, same):
     assert gl.is_bitcast(one, other) == gl.is_bitcast(other, one) == same
 
 
 def held(shape):
-    """All that a buffer is, by the independent model: bits of an element, and the number or the padding in every place."""
+    """All that a buffer is, by the independent model: bits of an element, and the number or the padding in every
+    place.
+    """
     layout = shape.layout
     tiles = [[str(entry) if entry is gl.COMBINE else entry for entry in tile] for tile in layout.tiles]
-    numbers = tiled_numbers(shape.dimensions, layout.minor_to_major, layout.padded_dimensions, tiles, layout.tail_padding_alignment)
+    numbers = tiled_numbers(
+        shape.dimensions, layout.minor_to_major, layout.padded_dimensions, tiles, layout.tail_padding_alignment
+    )
     return shape.bits_per_element, numbers.tobytes(), shape.padding_bytes if -1 in numbers else None
 
 
 @pytest.mark.parametrize("dimensions", [(), (1,), (6,), (2, 4), (1, 3), (3, 1), (2, 1, 2), (0, 3)], ids=str)
 def test_same_bytes_exactly_when_the_independent_model_says_so(dimensions):
     """Orders, tiles, widths, tails, bits and padding values in all combinations, every pair of them."""
-    choices = itertools.product(itertools.permutations(range(len(dimensions))), TILES[::2], (None, [size + 1 for size in dimensions]),
-                                (1, 4), ((0, None), (0, 1), (4, None)))
-    shapes = [Shape("s4", dimensions, Layout(order, tiles=tiles, padded_dimensions=widths, tail_padding_alignment=tail,
-                                             element_size_in_bits=bits, padding_value=value))
-              for order, tiles, widths, tail, (bits, value) in choices]
-    shapes = shapes[::-(-len(shapes) // 110)]
+    choices = itertools.product(
+        itertools.permutations(range(len(dimensions))),
+        TILES[::2],
+        (None, [size + 1 for size in dimensions]),
+        (1, 4),
+        ((0, None), (0, 1), (4, None)),
+    )
+    shapes = [
+        Shape(
+            "s4",
+            dimensions,
+            Layout(
+                order,
+                tiles=tiles,
+                padded_dimensions=widths,
+                tail_padding_alignment=tail,
+                element_size_in_bits=bits,
+                padding_value=value,
+            ),
+        )
+        for order, tiles, widths, tail, (bits, value) in choices
+    ]
+    shapes = shapes[:: -(-len(shapes) // 110)]
     keys = [held(shape) for shape in shapes]
     agreeing = 0
     for (one, key), (other, other_key) in itertools.product(zip(shapes, keys), repeat=2):
@@ -198,7 +314,11 @@ def test_same_bytes_exactly_when_the_independent_model_says_so(dimensions):
 
 
 def test_tiles_that_change_nothing():
-    assert gl.xla.is_untiled("f32[2,4]{1,0:T(1,2)(1,1)}") and gl.xla.is_untiled("f32[7]{0}") and not gl.xla.is_untiled("f32[7]{0:T(2)}")
+    assert (
+        gl.xla.is_untiled("f32[2,4]{1,0:T(1,2)(1,1)}")
+        and gl.xla.is_untiled("f32[7]{0}")
+        and not gl.xla.is_untiled("f32[7]{0:T(2)}")
+    )
 
 
 def test_decompositions_and_alignments_of_tiles_say_no():
@@ -206,4 +326,7 @@ def test_decompositions_and_alignments_of_tiles_say_no():
         gl.xla.decompose_bitcast("f32[16,128]{1,0:T(8,128)}", "f32[2048]")
     assert gl.xla.align_layouts("f32[16,128]{1,0:T(8,128)}", (2048,)) is None
     assert str(gl.xla.align_layouts("s4[6,4]{0,1:E(4)S(2)}", (2, 3, 4))) == "s4[2,3,4]{1,0,2:E(4)S(2)}"
-    assert str(gl.xla.with_descending_layout_and_same_physical_layout("f32[16,9]{0,1:T(8,128)}")) == "f32[9,16]{1,0:T(8,128)}"
+    assert (
+        str(gl.xla.with_descending_layout_and_same_physical_layout("f32[16,9]{0,1:T(8,128)}"))
+        == "f32[9,16]{1,0:T(8,128)}"
+    )

@@ -1,4 +1,5 @@
 """Shapes in tuples: where they stand, and the tuple with some of them changed."""
+
 import pytest
 from hypothesis import given, settings
 
@@ -19,32 +20,64 @@ def test_every_shape_stands_where_its_index_leads(shape):
     assert all(gl.xla.subshape(shape, index) is part and gl.xla.index_is_valid(shape, index) for index, part in found)
     after = [index for index, _ in gl.xla.subshapes(shape, post_order=True)]
     assert sorted(after) == [index for index, _ in found]
-    assert all(gl.xla.is_prefix(after[later], after[earlier]) == (after[later] == after[earlier][:len(after[later])])
-               for later in range(len(after)) for earlier in range(later))
-    assert not any(gl.xla.is_prefix(after[earlier], after[later]) for later in range(len(after)) for earlier in range(later))
+    assert all(
+        gl.xla.is_prefix(after[later], after[earlier]) == (after[later] == after[earlier][: len(after[later])])
+        for later in range(len(after))
+        for earlier in range(later)
+    )
+    assert not any(
+        gl.xla.is_prefix(after[earlier], after[later]) for later in range(len(after)) for earlier in range(later)
+    )
     leaves = [part for _, part in gl.xla.leaf_shapes(shape)]
     assert leaves == (list(shape.leaves()) if isinstance(shape, TupleShape) else [shape])
-    assert [index for index, _ in found if gl.xla.is_leaf_index(shape, index)] == [index for index, _ in gl.xla.leaf_shapes(shape)]
+    assert [index for index, _ in found if gl.xla.is_leaf_index(shape, index)] == [
+        index for index, _ in gl.xla.leaf_shapes(shape)
+    ]
     assert gl.xla.map_arrays(lambda array: array, shape) == shape
     assert gl.xla.equal_structure(shape, shape) and gl.xla.shapes_compatible_kind(shape, shape)
 
 
 def test_indices_of_a_tree():
     assert [index for index, _ in gl.xla.subshapes(TREE)] == INDICES
-    assert [index for index, _ in gl.xla.subshapes(TREE, post_order=True)] == [(0, 0), (0, 1), (0,), (1,), (2,), (3,), (4,), ()]
+    assert [index for index, _ in gl.xla.subshapes(TREE, post_order=True)] == [
+        (0, 0),
+        (0, 1),
+        (0,),
+        (1,),
+        (2,),
+        (3,),
+        (4,),
+        (),
+    ]
     assert [index for index, _ in gl.xla.leaf_shapes(TREE)] == [(0, 0), (0, 1), (1,), (3,), (4,)]
-    assert [(index, str(array)) for index, array in arrays(TREE)] == [((0, 0), "f32[2,3]{0,1}"), ((0, 1), "s4[3]{0:E(4)}"),
-                                                                      ((3,), "bf16[4]{0}")]
-    assert not gl.xla.index_is_valid(TREE, (5,)) and not gl.xla.index_is_valid(TREE, (1, 0)) and not gl.xla.index_is_valid(TREE, (-1,))
+    assert [(index, str(array)) for index, array in arrays(TREE)] == [
+        ((0, 0), "f32[2,3]{0,1}"),
+        ((0, 1), "s4[3]{0:E(4)}"),
+        ((3,), "bf16[4]{0}"),
+    ]
+    assert (
+        not gl.xla.index_is_valid(TREE, (5,))
+        and not gl.xla.index_is_valid(TREE, (1, 0))
+        and not gl.xla.index_is_valid(TREE, (-1,))
+    )
     assert not gl.xla.is_leaf_index(TREE, (2,)) and gl.xla.is_leaf_index(TREE, (3,))
 
 
-@pytest.mark.parametrize("index, message", [
-    ((0, 2), "index (0, 2) leads nowhere in (((f32[]), token[])): the tuple at (0,) has 2 elements, not a number 2"),
-    ((0, -1), "index (0, -1) leads nowhere in (((f32[]), token[])): the tuple at (0,) has 2 elements, not a number -1"),
-    ((0, 1, 0), "index (0, 1, 0) leads nowhere in (((f32[]), token[])): token[] at (0, 1) is not a tuple"),
-    ((1,), "index (1,) leads nowhere in (((f32[]), token[])): the tuple at () has 1 element, not a number 1"),
-])
+@pytest.mark.parametrize(
+    "index, message",
+    [
+        (
+            (0, 2),
+            "index (0, 2) leads nowhere in (((f32[]), token[])): the tuple at (0,) has 2 elements, not a number 2",
+        ),
+        (
+            (0, -1),
+            "index (0, -1) leads nowhere in (((f32[]), token[])): the tuple at (0,) has 2 elements, not a number -1",
+        ),
+        ((0, 1, 0), "index (0, 1, 0) leads nowhere in (((f32[]), token[])): token[] at (0, 1) is not a tuple"),
+        ((1,), "index (1,) leads nowhere in (((f32[]), token[])): the tuple at () has 1 element, not a number 1"),
+    ],
+)
 def test_an_index_that_leads_nowhere(index, message):
     tree = TupleShape((TupleShape((TupleShape((Shape("f32", ()),)), TokenShape())),))
     for function in (gl.xla.subshape, gl.xla.is_leaf_index, lambda *args: gl.xla.with_subshape(*args, TokenShape())):
@@ -73,7 +106,9 @@ def test_a_shape_is_put_into_a_tree_at_every_index():
 def test_tuples_are_cut_and_appended_to():
     assert str(TREE[1:4]) == "(token[], (), b(bf16[4]{0}))" and TREE[4] == OpaqueShape() and TREE[5:] == TupleShape(())
     assert str(TREE[:2].append(TokenShape())[1:]) == "(token[], token[])"
-    assert gl.xla.maybe_tuple_shape([TREE]) is TREE and gl.xla.maybe_tuple_shape(["f32[]", TREE[1]]) == gl.parse_shape("(f32[], token[])")
+    assert gl.xla.maybe_tuple_shape([TREE]) is TREE and gl.xla.maybe_tuple_shape(["f32[]", TREE[1]]) == gl.parse_shape(
+        "(f32[], token[])"
+    )
     with pytest.raises(LayoutTypeError, match=r"shapes 'f32\[2\]' is one text: give a sequence of shapes"):
         gl.xla.maybe_tuple_shape("f32[2]")
     with pytest.raises(TypeError, match="shapes entry 1 must be a shape or its text, not int"):
@@ -97,26 +132,42 @@ def test_elements_of_all_arrays_are_counted():
 
 # ---- all arrays together ---------------------------------------------------------------------------
 
+
 def test_arrays_are_changed_wherever_they_stand():
     assert str(gl.xla.map_arrays(Shape.with_default_order, TREE)) == (
-        "((f32[2,3]{1,0}, s4[3]{0:E(4)}), token[], (), b(bf16[4]{0}), opaque[])")
+        "((f32[2,3]{1,0}, s4[3]{0:E(4)}), token[], (), b(bf16[4]{0}), opaque[])"
+    )
     assert str(gl.xla.update_element_size_in_bits("(s4[3], b(u2[3]), f32[2]{0:E(32)}, pred[2])", True)) == (
-        "(s4[3]{0:E(4)}, b(u2[3]{0:E(2)}), f32[2]{0}, pred[2]{0})")
-    assert str(gl.xla.update_element_size_in_bits("(s4[3]{0:E(4)S(1)}, u8[2]{0:E(8)})", False)) == "(s4[3]{0:S(1)}, u8[2]{0})"
+        "(s4[3]{0:E(4)}, b(u2[3]{0:E(2)}), f32[2]{0}, pred[2]{0})"
+    )
+    assert (
+        str(gl.xla.update_element_size_in_bits("(s4[3]{0:E(4)S(1)}, u8[2]{0:E(8)})", False))
+        == "(s4[3]{0:S(1)}, u8[2]{0})"
+    )
 
 
 def test_questions_about_all_arrays():
-    assert gl.xla.has_element_type(TREE, "bf16") and gl.xla.has_element_type(TREE, "s4") and not gl.xla.has_element_type(TREE, "f16")
-    assert gl.xla.has_custom_element_size_in_bits(TREE) and not gl.xla.has_custom_element_size_in_bits("(f32[], b(s4[3]))")
-    assert gl.xla.has_custom_element_size_in_bits("b(f32[2]{0:E(32)})") and not gl.xla.has_custom_element_size_in_bits("token[]")
+    assert (
+        gl.xla.has_element_type(TREE, "bf16")
+        and gl.xla.has_element_type(TREE, "s4")
+        and not gl.xla.has_element_type(TREE, "f16")
+    )
+    assert gl.xla.has_custom_element_size_in_bits(TREE) and not gl.xla.has_custom_element_size_in_bits(
+        "(f32[], b(s4[3]))"
+    )
+    assert gl.xla.has_custom_element_size_in_bits("b(f32[2]{0:E(32)})") and not gl.xla.has_custom_element_size_in_bits(
+        "token[]"
+    )
 
 
 def test_layouts_of_a_tree_are_checked_and_the_bad_one_is_named():
     gl.xla.validate_layouts(TREE)
     with pytest.raises(LayoutError) as caught:
         gl.xla.validate_layouts("(f32[2], (token[], b(f32[2]{0:E(4)})))")
-    assert str(caught.value) == ("element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it is one of 0, 32; "
-                                 "it is at (1, 1) of (f32[2]{0}, (token[], b(f32[2]{0:E(4)})))")
+    assert str(caught.value) == (
+        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it is one of 0, 32; "
+        "it is at (1, 1) of (f32[2]{0}, (token[], b(f32[2]{0:E(4)})))"
+    )
     with pytest.raises(LayoutError) as caught:
         gl.xla.validate_layouts("f32[2]{0:E(4)}")
     assert str(caught.value).endswith("it is one of 0, 32")
@@ -131,12 +182,27 @@ def test_layouts_are_copied_to_a_tree_of_the_same_structure():
     assert gl.xla.layouts_in_shapes_equal("(s4[3]{0:E(4)}, (u8[]))", "(u8[4], (u8[]))", minor_to_major_only=True)
 
 
-@pytest.mark.parametrize("source, target, message", [
-    ("(f32[2])", "(f32[2], f32[2])", "layouts of (f32[2]{0}) cannot be copied to (f32[2]{0}, f32[2]{0}): "
-                                     "(f32[2]{0}) has a different structure from (f32[2]{0}, f32[2]{0})"),
-    ("(f32[2])", "(token[])", "layouts of (f32[2]{0}) cannot be copied to (token[]): f32[2]{0} has a different structure from token[]"),
-    ("f32[1,2,3]{2,0,1}", "f32[2,3]", "minor_to_major (2, 0, 1) has 3 entries for f32[2,3]: the shape has 2 dimensions"),
-])
+@pytest.mark.parametrize(
+    "source, target, message",
+    [
+        (
+            "(f32[2])",
+            "(f32[2], f32[2])",
+            "layouts of (f32[2]{0}) cannot be copied to (f32[2]{0}, f32[2]{0}): "
+            "(f32[2]{0}) has a different structure from (f32[2]{0}, f32[2]{0})",
+        ),
+        (
+            "(f32[2])",
+            "(token[])",
+            "layouts of (f32[2]{0}) cannot be copied to (token[]): f32[2]{0} has a different structure from token[]",
+        ),
+        (
+            "f32[1,2,3]{2,0,1}",
+            "f32[2,3]",
+            "minor_to_major (2, 0, 1) has 3 entries for f32[2,3]: the shape has 2 dimensions",
+        ),
+    ],
+)
 def test_layouts_that_cannot_be_copied(source, target, message):
     with pytest.raises(LayoutError) as caught:
         gl.xla.copy_layout_between_shapes(source, target)
@@ -145,13 +211,20 @@ def test_layouts_that_cannot_be_copied(source, target, message):
 
 # ---- comparisons -----------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("first, second, compatible, without_type, without_precision, kind", [
-    ("(f32[2,3], token[])", "(f32[2,3]{0,1}, token[])", True, True, True, True),
-    ("(f32[2,3], token[])", "(bf16[2,3], token[])", False, True, True, True),
-    ("(f32[2,3])", "(s32[2,3])", False, True, False, True), ("f32[<=4]", "f32[4]", True, True, True, True),
-    ("f32[2,3]", "f32[3,2]", False, False, False, True), ("f32[2]", "f32[2,1]", False, False, False, False),
-    ("(f32[2])", "f32[2]", False, False, False, False), ("token[]", "opaque[]", False, False, False, False),
-])
+
+@pytest.mark.parametrize(
+    "first, second, compatible, without_type, without_precision, kind",
+    [
+        ("(f32[2,3], token[])", "(f32[2,3]{0,1}, token[])", True, True, True, True),
+        ("(f32[2,3], token[])", "(bf16[2,3], token[])", False, True, True, True),
+        ("(f32[2,3])", "(s32[2,3])", False, True, False, True),
+        ("f32[<=4]", "f32[4]", True, True, True, True),
+        ("f32[2,3]", "f32[3,2]", False, False, False, True),
+        ("f32[2]", "f32[2,1]", False, False, False, False),
+        ("(f32[2])", "f32[2]", False, False, False, False),
+        ("token[]", "opaque[]", False, False, False, False),
+    ],
+)
 def test_compatible_shapes(first, second, compatible, without_type, without_precision, kind):
     assert gl.xla.shapes_compatible(first, second) == compatible
     assert gl.xla.shapes_compatible(first, second, ignore_element_type=True) == without_type
@@ -169,7 +242,9 @@ def test_arrays_compared_by_one_thing():
     assert gl.xla.same_dimensions("f32[2,?]", "u8[2,5]{0,1}") and not gl.xla.same_dimensions("f32[2,?]", "u8[3,5]")
     assert not gl.xla.same_dimensions("f32[2]", "f32[2,2]") and gl.xla.same_dimensions("f32[]", "s8[]")
     assert gl.xla.same_rank("f32[2,3]", "f32[7,7]") and not gl.xla.same_rank("f32[2]", "f32[]")
-    assert gl.xla.same_element_type("f32[2]", "f32[]") and not gl.xla.same_element_type("f32[2]", "s32[2]", ignore_float_precision=True)
+    assert gl.xla.same_element_type("f32[2]", "f32[]") and not gl.xla.same_element_type(
+        "f32[2]", "s32[2]", ignore_float_precision=True
+    )
     for function in (gl.xla.same_dimensions, gl.xla.same_rank, gl.xla.same_element_type):
         with pytest.raises(TypeError, match="first must be a Shape or its text, not TupleShape"):
             function(TREE, "f32[2]")
@@ -179,4 +254,6 @@ def test_structures_of_tuples():
     assert gl.xla.equal_structure("(f32[], (f32[2], ()))", "(b(u8[]), (token[], ()))")
     for other in ("(f32[], f32[2], ())", "((f32[2], ()), f32[])", "(f32[], (f32[2], f32[]))", "f32[]", "(f32[])"):
         assert not gl.xla.equal_structure("(f32[], (f32[2], ()))", other)
-    assert gl.xla.equal_structure(BufferShape(Shape("f32", ())), "token[]") and not gl.xla.equal_structure("()", "token[]")
+    assert gl.xla.equal_structure(BufferShape(Shape("f32", ())), "token[]") and not gl.xla.equal_structure(
+        "()", "token[]"
+    )

@@ -1,4 +1,7 @@
-"""The smaller functions that XLA has too: indices one by one, dimensions filtered and turned, strides and tiles asked about."""
+"""The smaller functions that XLA has too: indices one by one, dimensions filtered and turned, strides and tiles asked
+about.
+"""
+
 import itertools
 
 import numpy as np
@@ -9,8 +12,11 @@ from gpulayout import Layout, LayoutError, MemorySpace, Shape
 
 # ---- every index -----------------------------------------------------------------------------------
 
+
 def visited(shape, base, count, increment):
-    """What XLA's loop visits: an odometer whose fastest wheel is the most minor dimension, advanced after every visit."""
+    """What XLA's loop visits: an odometer whose fastest wheel is the most minor dimension, advanced after every
+    visit.
+    """
     if shape.is_zero_element_array:
         return []
     index, found = list(base), []
@@ -39,7 +45,9 @@ def test_every_index_comes_in_the_order_of_the_layout(dimensions):
 def test_parts_of_the_indices_with_steps():
     for order in itertools.permutations(range(3)):
         shape = Shape("u8", (5, 4, 6), Layout(order))
-        for base, count, increment in itertools.product([(0, 0, 0), (1, 2, 0)], [(4, 2, 6), (0, 1, 5), (3, 0, 0)], [(1, 1, 1), (2, 1, 3)]):
+        for base, count, increment in itertools.product(
+            [(0, 0, 0), (1, 2, 0)], [(4, 2, 6), (0, 1, 5), (3, 0, 0)], [(1, 1, 1), (2, 1, 3)]
+        ):
             found = gl.xla.each_index(shape, base, count, increment)
             assert found.T.tolist() == visited(shape, base, count, increment)
     pinned = gl.xla.each_index("u8[5,4]", base=(2, 0), count=(0, 4), increment=(0, 1))
@@ -47,16 +55,35 @@ def test_parts_of_the_indices_with_steps():
     assert gl.xla.each_index("u8[5]", base=(3,)).tolist() == [[3, 4]]
 
 
-@pytest.mark.parametrize("arguments, kind, message", [
-    ({"base": (5, 0)}, IndexError, "index (5, 0) is out of bounds for u8[5,4]{1,0}: coordinate 5 of dimension 0 is not in 0..4"),
-    ({"base": (0, -1)}, IndexError, "index (0, -1) is out of bounds for u8[5,4]{1,0}: coordinate -1 of dimension 1 is not in 0..3"),
-    ({"count": (6, 4)}, IndexError, "index (5, 3) is out of bounds for u8[5,4]{1,0}: coordinate 5 of dimension 0 is not in 0..4"),
-    ({"count": (5, -1)}, LayoutError, "count (5, -1) is negative for u8[5,4]{1,0}: dimension 1 has -1"),
-    ({"increment": (1, 0)}, LayoutError, "increment (1, 0) never ends for u8[5,4]{1,0}: dimension 1 goes by 0"),
-    ({"increment": (-1, 1)}, LayoutError, "increment (-1, 1) never ends for u8[5,4]{1,0}: dimension 0 goes by -1"),
-    ({"base": (0,)}, LayoutError, "base (0,) has 1 entry for u8[5,4]{1,0}: the shape has 2 dimensions"),
-    ({"count": (0, 1.5)}, TypeError, "count (0, 1.5) is not all integers for u8[5,4]{1,0}: entry 1 is 1.5, a float"),
-])
+@pytest.mark.parametrize(
+    "arguments, kind, message",
+    [
+        (
+            {"base": (5, 0)},
+            IndexError,
+            "index (5, 0) is out of bounds for u8[5,4]{1,0}: coordinate 5 of dimension 0 is not in 0..4",
+        ),
+        (
+            {"base": (0, -1)},
+            IndexError,
+            "index (0, -1) is out of bounds for u8[5,4]{1,0}: coordinate -1 of dimension 1 is not in 0..3",
+        ),
+        (
+            {"count": (6, 4)},
+            IndexError,
+            "index (5, 3) is out of bounds for u8[5,4]{1,0}: coordinate 5 of dimension 0 is not in 0..4",
+        ),
+        ({"count": (5, -1)}, LayoutError, "count (5, -1) is negative for u8[5,4]{1,0}: dimension 1 has -1"),
+        ({"increment": (1, 0)}, LayoutError, "increment (1, 0) never ends for u8[5,4]{1,0}: dimension 1 goes by 0"),
+        ({"increment": (-1, 1)}, LayoutError, "increment (-1, 1) never ends for u8[5,4]{1,0}: dimension 0 goes by -1"),
+        ({"base": (0,)}, LayoutError, "base (0,) has 1 entry for u8[5,4]{1,0}: the shape has 2 dimensions"),
+        (
+            {"count": (0, 1.5)},
+            TypeError,
+            "count (0, 1.5) is not all integers for u8[5,4]{1,0}: entry 1 is 1.5, a float",
+        ),
+    ],
+)
 def test_indices_that_cannot_be_visited(arguments, kind, message):
     with pytest.raises(kind) as caught:
         gl.xla.each_index("u8[5,4]", **arguments)
@@ -68,6 +95,7 @@ def test_a_count_past_the_end_is_no_matter_where_no_step_lands_there():
 
 
 # ---- edits -----------------------------------------------------------------------------------------
+
 
 def test_dimensions_are_filtered_by_number():
     shape = gl.parse_shape("f32[2,3,4,5]{0,2,1,3:PD(2,3,6,5)}")
@@ -93,7 +121,9 @@ def test_a_static_shape_keeps_no_metadata():
 
 def test_layouts_lose_tiles_and_dimensions():
     assert str(gl.parse_shape("f32[2,3]{0,1:T(8,128)(2,1)E(32)S(1)}").without_tiles()) == "f32[2,3]{0,1:E(32)S(1)}"
-    assert gl.parse_layout("{0,2,1}").delete_dimension(1) == Layout((0, 1)) and Layout((0, 2, 1)).delete_dimension(-1) == Layout((0, 1))
+    assert gl.parse_layout("{0,2,1}").delete_dimension(1) == Layout((0, 1)) and Layout((0, 2, 1)).delete_dimension(
+        -1
+    ) == Layout((0, 1))
     with pytest.raises(LayoutError, match="would change their meaning by deleting dimension 1"):
         gl.parse_layout("{1,0:T(8,128)}").delete_dimension(1)
 
@@ -106,6 +136,7 @@ def test_parts_of_complex_numbers():
 
 
 # ---- questions -------------------------------------------------------------------------------------
+
 
 def test_sizes_by_physical_position():
     shape = gl.parse_shape("f32[2,3,4]{0,2,1}")
@@ -143,20 +174,28 @@ def test_strides_as_if_nothing_were_packed():
 @pytest.mark.parametrize("text, factor", [("bf16[2048]{0:T(1024)(128)(2,1)}", 2), ("s8[4096]{0:T(1024)(128)(4,1)}", 4)])
 def test_the_factor_of_interleaved_arrays(text, factor):
     assert gl.xla.packed_factor_for_1d_interleaved_array(text) == factor
-    shape = gl.parse_shape(text)                        # elements 128 apart lie together
+    shape = gl.parse_shape(text)  # elements 128 apart lie together
     assert gl.linearize(np.arange(factor)[None] * 128, shape).tolist() == list(range(factor))
 
 
-@pytest.mark.parametrize("text, named", [
-    ("bf16[2048]", "no tiles"), ("bf16[16,128]{1,0:T(1024)(128)(2,1)}", "tiles (1024)(128)(2,1)"), ("bf16[2048]{0:T(1024)(128)}", "tiles (1024)(128)"),
-    ("bf16[2048]{0:T(1024)(128)(2,2)}", "tiles (1024)(128)(2,2)"), ("bf16[2048]{0:T(1024)(128)(*,2)}", "tiles (1024)(128)(*,2)"),
-    ("bf16[2048]{0:T(1024)(8,128)(2,1)}", "tiles (1024)(8,128)(2,1)"),
-])
+@pytest.mark.parametrize(
+    "text, named",
+    [
+        ("bf16[2048]", "no tiles"),
+        ("bf16[16,128]{1,0:T(1024)(128)(2,1)}", "tiles (1024)(128)(2,1)"),
+        ("bf16[2048]{0:T(1024)(128)}", "tiles (1024)(128)"),
+        ("bf16[2048]{0:T(1024)(128)(2,2)}", "tiles (1024)(128)(2,2)"),
+        ("bf16[2048]{0:T(1024)(128)(*,2)}", "tiles (1024)(128)(*,2)"),
+        ("bf16[2048]{0:T(1024)(8,128)(2,1)}", "tiles (1024)(8,128)(2,1)"),
+    ],
+)
 def test_arrays_that_are_not_interleaved(text, named):
     with pytest.raises(LayoutError) as caught:
         gl.xla.packed_factor_for_1d_interleaved_array(text)
-    assert str(caught.value) == (f"{named} of {gl.parse_shape(text)} are not those of an interleaved array: "
-                                 "one dimension with tiles T(a)(b)(k,1)")
+    assert str(caught.value) == (
+        f"{named} of {gl.parse_shape(text)} are not those of an interleaved array: "
+        "one dimension with tiles T(a)(b)(k,1)"
+    )
 
 
 def test_dimensions_that_a_reshape_leaves_alone_are_found_in_the_order_asked():
@@ -165,11 +204,22 @@ def test_dimensions_that_a_reshape_leaves_alone_are_found_in_the_order_asked():
     assert gl.xla.reshape_leaves_dimensions_unmodified(source, target, (3,)) == (3,)
     assert gl.xla.reshape_leaves_dimensions_unmodified(source, target, ()) == ()
     assert gl.xla.reshape_leaves_dimensions_unmodified(source, target, (2, 4)) is None
-    with pytest.raises(LayoutError, match=r"dimension 5 is out of range for source \(2, 3, 5, 7, 6\): there are 5 dimensions"):
+    with pytest.raises(
+        LayoutError, match=r"dimension 5 is out of range for source \(2, 3, 5, 7, 6\): there are 5 dimensions"
+    ):
         gl.xla.reshape_leaves_dimensions_unmodified(source, target, (5,))
 
 
 def test_memory_spaces_have_names():
-    assert {space.name: space.value for space in MemorySpace} == {"DEFAULT": 0, "GENERIC_FAST": 1, "HOST": 5, "UNPINNED_HOST": 6}
+    assert {space.name: space.value for space in MemorySpace} == {
+        "DEFAULT": 0,
+        "GENERIC_FAST": 1,
+        "HOST": 5,
+        "UNPINNED_HOST": 6,
+    }
     layout = Layout((0,), memory_space=MemorySpace.UNPINNED_HOST)
-    assert type(layout.memory_space) is int and repr(layout) == "Layout((0,), memory_space=6)" and layout == gl.parse_layout("{0:S(6)}")
+    assert (
+        type(layout.memory_space) is int
+        and repr(layout) == "Layout((0,), memory_space=6)"
+        and layout == gl.parse_layout("{0:S(6)}")
+    )

@@ -3,6 +3,7 @@
 A row states an operation, its arguments and the answer; most answers were asserted by XLA's unit tests or observed on
 real XLA, and each row says which.
 """
+
 import json
 import pathlib
 
@@ -17,7 +18,8 @@ ROWS = json.loads((pathlib.Path(__file__).resolve().parents[1] / "data" / "xla_v
 DIFFERENCES = {
     # Negative dimension numbers count from the end, as everywhere in Python; XLA's process dies.
     "layout_delete_dimension.005": {"minor_to_major": [0]},
-    # T(8,128) on 128 columns is row-major memory, as reshape_is_bitcast_tiled.001 says, and the transpose keeps that memory.
+    # T(8,128) on 128 columns is row-major memory, as reshape_is_bitcast_tiled.001 says, and the transpose keeps that
+    # memory.
     "transpose_is_bitcast_tiled.001": True,
 }
 UNKNOWN_MAY_BE_ANYTHING = "any (NaN allowed)"
@@ -42,6 +44,8 @@ def test_row(row):
             run(row["in"])
     elif row["op"] == "padding_value_fill":
         found = run(row["in"])
-        assert {name: value for name, value in row["out"].items() if value != UNKNOWN_MAY_BE_ANYTHING}.items() <= found.items()
+        assert {
+            name: value for name, value in row["out"].items() if value != UNKNOWN_MAY_BE_ANYTHING
+        }.items() <= found.items()
     else:
         assert run(row["in"]) == row["out"]

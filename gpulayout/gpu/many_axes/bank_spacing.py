@@ -1,4 +1,5 @@
 """Where the elements of a box lie in shared memory, and how both sides walk it."""
+
 from __future__ import annotations
 
 import itertools
@@ -12,14 +13,16 @@ from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTE
 from gpulayout.moves.move import Axis
 
 _BANKS = 32
-_GOOD = 0.9                  # of the lanes move something: good enough not to try the other side's run
-_BUDGET = 150                # steps of single axes to look at
-_TRIES = 40                  # steps, where no lanes apart are found before
-_WORD = 4                    # bytes of a bank, and of what small elements are moved in where they can
+_GOOD = 0.9  # of the lanes move something: good enough not to try the other side's run
+_BUDGET = 150  # steps of single axes to look at
+_TRIES = 40  # steps, where no lanes apart are found before
+_WORD = 4  # bytes of a bank, and of what small elements are moved in where they can
 
 
 class Walks(NamedTuple):
-    """steps in shared memory per axis, in elements; the elements of it; both walks; lanes that meet in one bank there."""
+    """steps in shared memory per axis, in elements; the elements of it; both walks; lanes that meet in one bank
+    there.
+    """
 
     steps: tuple[int, ...]
     span: int
@@ -59,7 +62,9 @@ class _Side(NamedTuple):
         return walk(digits, self.width, self.word, self.reads, self.aligned)
 
 
-def box_walks(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, phases: tuple[int, int]) -> Walks | None:
+def box_walks(
+    axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, phases: tuple[int, int]
+) -> Walks | None:
     """Steps with which lanes meet in no bank, or the fewest do; None when shared memory has no room.
 
     cut     the two axes that may be cut
@@ -77,7 +82,9 @@ def box_walks(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: i
 
 
 def _tried(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_Side]) -> tuple[Walks | None, tuple[bool, float]]:
-    """What steps lead to, and what that costs, lanes that meet first; infinite when shared memory has no room for it."""
+    """What steps lead to, and what that costs, lanes that meet first; infinite when shared memory has no room for
+    it.
+    """
     width = sides[0].width
     span = 1 + sum([(size - 1) * step for size, step in zip(box.sizes, steps)])
     if span * width > BOX_SHARED_BYTES:
@@ -101,20 +108,27 @@ def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, 
         bound = axis.bound if reads else axis.extent
         is_cut = size < axis.extent
         plain = bound == axis.extent and axis.extent % size == 0
-        digits.append(LaneDigit(size, strides[k], 0, list(cut).index(k) if is_cut else UNCUT, bound=None if plain else bound))
+        digits.append(
+            LaneDigit(size, strides[k], 0, list(cut).index(k) if is_cut else UNCUT, bound=None if plain else bound)
+        )
     # Between tiles: axes outside of the box, and pieces of cut ones.
     between = [stride * size for stride, size, axis in zip(strides, box.sizes, axes) if size < axis.extent]
     words = phase % _WORD == 0 and all(step % word == 0 for step in between)
-    aligned = all(step * width % 32 == 0 for step in [*between, *(stride for stride in strides if abs(stride) * width >= 128)])
+    aligned = all(
+        step * width % 32 == 0 for step in [*between, *(stride for stride in strides if abs(stride) * width >= 128)]
+    )
     order, run = (box.read, box.source_run) if reads else (box.write, box.target_run)
     return _Side(order, run, tuple(digits), width, word if words else 1, reads, aligned)
 
 
 # ---- steps -----------------------------------------------------------------------------------------------
 
+
 def _steps(box: SharedBox, sides: Sequence[_Side]) -> Iterator[tuple[int, ...]]:
-    """Steps to try, the most promising first: the run of one side as it is, then the other axes in the order of the other
-    side, with gaps that keep lanes apart; then a gap before each of the first two of these axes; then one gap anywhere."""
+    """Steps to try, the most promising first: the run of one side as it is, then the other axes in the order of the
+    other side, with gaps that keep lanes apart; then a gap before each of the first two of these axes; then one gap
+    anywhere.
+    """
     orders = []
     for side, other in (sides, sides[::-1]):
         run = _prefix(box.sizes, side.axes, min(side.run, _BANKS))
@@ -170,12 +184,16 @@ def _lost(side: _Side, sizes: Sequence[int], steps: Sequence[int]) -> int:
         elements *= sizes[k]
         part = math.gcd(sizes[k], missing)
         missing, step = missing // part, steps[k] * part
-        places = [place + step * coordinate for coordinate in range(min(sizes[k] // part, BOX_LANES // len(places))) for place in places]
+        places = [
+            place + step * coordinate
+            for coordinate in range(min(sizes[k] // part, BOX_LANES // len(places)))
+            for place in places
+        ]
     served, unit = 128 // max(side.width, 4), max(_WORD // side.width, 1)
     if served == BOX_LANES:
         words = {place // unit for place in places}
         return len(words) - len({number % BOX_LANES for number in words})
-    parts = [places[first:first + served] for first in range(0, len(places), served)]
+    parts = [places[first : first + served] for first in range(0, len(places), served)]
     return len(places) - sum([len({place % served for place in part}) for part in parts])
 
 

@@ -1,4 +1,5 @@
 """Tiles of many axes through shared memory, for minor axes that are short on both sides."""
+
 from __future__ import annotations
 
 import itertools
@@ -14,10 +15,10 @@ from gpulayout.gpu.many_axes.warp_lanes import Walk
 from gpulayout.gpu.parameters import BoxOrder, axes_variant, box_struct, move_struct
 from gpulayout.moves.move import Axis
 
-_RUN_BYTES = 64              # two sectors: below, a tile of many axes is tried
-_TRIES = 4                   # boxes, until one has room in shared memory
-_WORTH = 1.1                 # times the bytes that are moved, for lanes that do not meet in one bank
-_MOST_AXES = 32              # of the move, for which the struct has room: with more it has 2^33 places at least
+_RUN_BYTES = 64  # two sectors: below, a tile of many axes is tried
+_TRIES = 4  # boxes, until one has room in shared memory
+_WORTH = 1.1  # times the bytes that are moved, for lanes that do not meet in one bank
+_MOST_AXES = 32  # of the move, for which the struct has room: with more it has 2^33 places at least
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
 
@@ -25,24 +26,39 @@ def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
     """A tile of more axes where one of two axes was not found or has short runs, and more axes make longer ones."""
     shortest = 0
     if found:
-        shortest = min(runs(found.axes, tuple(map(min, found.tile, (axis.extent for axis in found.axes)))
-                            + (1,) * (len(found.axes) - 2))) * work.width
+        shortest = (
+            min(
+                runs(
+                    found.axes,
+                    tuple(map(min, found.tile, (axis.extent for axis in found.axes))) + (1,) * (len(found.axes) - 2),
+                )
+            )
+            * work.width
+        )
     if shortest >= _RUN_BYTES or len(work.axes) > _MOST_AXES:
         return found
     chosen = best_box(work.axes, work.width, (work.source_phase, work.target_phase), shortest)
     if not chosen:
         return found
-    return _box_plan(work, *chosen, f"a tile of two axes would have runs of {shortest} bytes" if found else "two axes fill no tile")
+    return _box_plan(
+        work, *chosen, f"a tile of two axes would have runs of {shortest} bytes" if found else "two axes fill no tile"
+    )
 
 
-def best_box(axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest: int = 0) -> tuple[SharedBox, Walks] | None:
+def best_box(
+    axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest: int = 0
+) -> tuple[SharedBox, Walks] | None:
     """The box that moves fewest bytes, or one that moves few more and keeps lanes apart; None when none is worth it.
 
     shortest   bytes of the runs that it has to be better than, by half
     """
     chosen = None
     for box in itertools.islice(boxes(axes, width), _TRIES):
-        if 2 * min(box.source_run, box.target_run) * width < 3 * shortest or chosen and box.cost > _WORTH * chosen[0].cost:
+        if (
+            2 * min(box.source_run, box.target_run) * width < 3 * shortest
+            or chosen
+            and box.cost > _WORTH * chosen[0].cost
+        ):
             break
         walks = box_walks(axes, box, cut_axes(axes, box), width, phases)
         if walks and (walks.is_apart or not chosen):
@@ -55,11 +71,15 @@ def best_box(axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest
 def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
     """The two axes that may be cut: those that are, or else outer ones."""
     sizes = box.sizes
-    return sorted(range(len(axes)), key=lambda k: (sizes[k] == axes[k].extent, sizes[k] == 1, abs(axes[k].target_stride)))[:2]
+    return sorted(
+        range(len(axes)), key=lambda k: (sizes[k] == axes[k].extent, sizes[k] == 1, abs(axes[k].target_stride))
+    )[:2]
 
 
 def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
-    """The struct's first two axes are those that are cut, then come the outer ones; whole axes are in the walks alone."""
+    """The struct's first two axes are those that are cut, then come the outer ones; whole axes are in the walks
+    alone.
+    """
     axes, sizes = work.axes, box.sizes
     cut = cut_axes(axes, box)
     outer = [k for k in range(len(axes)) if k not in cut and sizes[k] == 1 < axes[k].extent]
@@ -75,12 +95,29 @@ def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     parameters = move_struct(plan.index_bits, work.move.pad, (total, 0, 1, 0, 0), counts, tile, loops)
     orders = [_order(walk, work.width) for walk in (walks.read, walks.write)]
     parameters += box_struct(plan.index_bits, orders, [place * work.width for place in walks.write.apart])
-    macros = {**dict(plan.macros), "GPL_AXES": axes_variant(len(loops)), "GPL_READ_BYTES": reads, "GPL_WRITE_BYTES": writes}
-    return replace(plan, parameters=parameters, macros=tuple(macros.items()), tile=tuple(sizes[k] for k in box.write), reads=Access(reads),
-                   runs=(box.source_run, box.target_run), lanes=(walks.read.lane_count, walks.write.lane_count))
+    macros = {
+        **dict(plan.macros),
+        "GPL_AXES": axes_variant(len(loops)),
+        "GPL_READ_BYTES": reads,
+        "GPL_WRITE_BYTES": writes,
+    }
+    return replace(
+        plan,
+        parameters=parameters,
+        macros=tuple(macros.items()),
+        tile=tuple(sizes[k] for k in box.write),
+        reads=Access(reads),
+        runs=(box.source_run, box.target_run),
+        lanes=(walks.read.lane_count, walks.write.lane_count),
+    )
 
 
 def _order(walk: Walk, width: int) -> BoxOrder:
-    digits = tuple([(digit.size, digit.step * width, digit.cut, digit.unit, digit.lanes, digit.stride, digit.bound) for digit in part]
-                   for part in (walk.lanes, walk.rows))
+    digits = tuple(
+        [
+            (digit.size, digit.step * width, digit.cut, digit.unit, digit.lanes, digit.stride, digit.bound)
+            for digit in part
+        ]
+        for part in (walk.lanes, walk.rows)
+    )
     return BoxOrder(walk.lane_count, walk.last_lanes, walk.full, walk.row_count, walk.checked, digits)

@@ -1,8 +1,9 @@
 """Which box of axes the many-axes tile moves at a time.
 
-Sizes are in elements of `width` bytes, one per axis of the move; an axis of size 1 is not part of the box.  An order is a
-sequence of axis numbers, minor first.
+Sizes are in elements of `width` bytes, one per axis of the move; an axis of size 1 is not part of the box.  An order is
+a sequence of axis numbers, minor first.
 """
+
 from __future__ import annotations
 
 import math
@@ -12,17 +13,18 @@ from typing import NamedTuple
 from gpulayout.gpu.parameters import BOX_DIGITS, BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.moves.move import Axis
 
-MAX_BOX_AXES = BOX_DIGITS - 3          # an axis that is split has two digits more, another one
-_ROW = 24                    # elements that a row of lanes has at least, nearly always
-_SMALLEST = 256              # elements: one per thread of a block
-_RUN_BYTES = 128             # a run worth aiming at: four sectors
-_SECTOR = 32                 # bytes that memory moves at once
-_WRITE_WEIGHT = 1.25         # a sector that is written in part is read as well
+MAX_BOX_AXES = BOX_DIGITS - 3  # an axis that is split has two digits more, another one
+_ROW = 24  # elements that a row of lanes has at least, nearly always
+_SMALLEST = 256  # elements: one per thread of a block
+_RUN_BYTES = 128  # a run worth aiming at: four sectors
+_SECTOR = 32  # bytes that memory moves at once
+_WRITE_WEIGHT = 1.25  # a sector that is written in part is read as well
 
 
 class SharedBox(NamedTuple):
-    """A box, its axes in the order of the source and of the target, its runs: elements that follow one another in memory,
-    and about how many times its bytes are moved."""
+    """A box, its axes in the order of the source and of the target, its runs: elements that follow one another in
+    memory, and about how many times its bytes are moved.
+    """
 
     sizes: tuple[int, ...]
     read: tuple[int, ...]
@@ -37,7 +39,9 @@ class SharedBox(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """One side of a move: steps in its memory, forwards; the axes of its runs; elements of a sector and of what a lane moves."""
+    """One side of a move: steps in its memory, forwards; the axes of its runs; elements of a sector and of what a lane
+    moves.
+    """
 
     strides: tuple[int, ...]
     order: tuple[int, ...]
@@ -146,7 +150,7 @@ def _runs(axes: Sequence[Axis], side: _Side, width: int, most: int) -> list[_Run
     """Sizes that make runs about as long as what is aimed at, and those that alone fill a box."""
     found = sorted(_cuts(axes, side.order, most), key=lambda each: each[1])
     short = sum(length * width < _RUN_BYTES for _, length in found)
-    kept = [*found[max(short - 4, 0):short + 6], *found[short + 6:][-3:]]
+    kept = [*found[max(short - 4, 0) : short + 6], *found[short + 6 :][-3:]]
     return [_Run(sizes, length, _sectors(axes, sizes, length, side)) for sizes, length in kept]
 
 
@@ -165,8 +169,14 @@ def _cuts(axes: Sequence[Axis], order: Sequence[int], most: int) -> Iterator[tup
         yield dict(sizes), length
 
 
-def _cost(axes: Sequence[Axis], sizes: dict[int, int], elements: int, chosen: tuple[_Run, _Run], sides: Sequence[_Side],
-          width: int) -> float:
+def _cost(
+    axes: Sequence[Axis],
+    sizes: dict[int, int],
+    elements: int,
+    chosen: tuple[_Run, _Run],
+    sides: Sequence[_Side],
+    width: int,
+) -> float:
     """About how many times the bytes of a box are moved, 2.25 being the least; infinite for a box that cannot be."""
     cut = [k for k, size in sizes.items() if size < axes[k].extent]
     if len(cut) > 2:
@@ -174,7 +184,7 @@ def _cost(axes: Sequence[Axis], sizes: dict[int, int], elements: int, chosen: tu
     idle = math.prod([-(-axes[k].extent // sizes[k]) * sizes[k] / axes[k].extent for k in cut])
     costs = []
     for run, side in zip(chosen, sides):
-        length = _run_length(axes, sizes, side.order)             # longer where the other side takes more of these axes
+        length = _run_length(axes, sizes, side.order)  # longer where the other side takes more of these axes
         costs.append(run.cost if length == run.length else _sectors(axes, sizes, length, side))
     return idle * (costs[0] + _WRITE_WEIGHT * costs[1]) + 96 / elements
 
@@ -185,8 +195,12 @@ def _sectors(axes: Sequence[Axis], sizes: dict[int, int], length: int, side: _Si
     return 1 + (side.sector / 8 if aligned else side.sector) / length
 
 
-def starts_are_multiples(axes: Sequence[Axis], sizes: dict[int, int], strides: Sequence[int], order: Sequence[int], unit: int) -> bool:
-    """True when all runs of a side begin at multiples of `unit` elements: steps of all axes that are not within a run are."""
+def starts_are_multiples(
+    axes: Sequence[Axis], sizes: dict[int, int], strides: Sequence[int], order: Sequence[int], unit: int
+) -> bool:
+    """True when all runs of a side begin at multiples of `unit` elements: steps of all axes that are not within a run
+    are.
+    """
     within = set()
     for k in order:
         if sizes.get(k, 1) < axes[k].extent:

@@ -1,7 +1,10 @@
-"""How the many-axes tile walks its box on one side: which digits of an element's number are the lanes of a warp, which are rows.
+"""How the many-axes tile walks its box on one side: which digits of an element's number are the lanes of a warp, which
+are rows.
 
-Sizes, strides and steps are in elements.  All is said for one side; `kernels/tile_nd.cu` says what a lane and a row are.
+Sizes, strides and steps are in elements.  All is said for one side; `kernels/tile_nd.cu` says what a lane and a row
+are.
 """
+
 from __future__ import annotations
 
 import math
@@ -10,10 +13,10 @@ from typing import NamedTuple
 
 from gpulayout.gpu.parameters import BOX_LANES as LANES
 
-REST = 3                     # what a row costs besides its access to shared memory, in such accesses
-FEW = 1.1                    # lanes that want different words of one bank, on average: good enough
-_POOR = 0.75                 # of the lanes: with fewer at work, other ways to split are tried
-UNCUT = 2                    # in LaneDigit.cut: neither of the two axes that may be cut
+REST = 3  # what a row costs besides its access to shared memory, in such accesses
+FEW = 1.1  # lanes that want different words of one bank, on average: good enough
+_POOR = 0.75  # of the lanes: with fewer at work, other ways to split are tried
+UNCUT = 2  # in LaneDigit.cut: neither of the two axes that may be cut
 
 
 class LaneDigit(NamedTuple):
@@ -93,8 +96,9 @@ def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, ali
 
 
 def _orders(digits: Sequence[LaneDigit], sectors: int) -> Iterator[Sequence[LaneDigit]]:
-    """Digits minor first, and other orders that leave runs of `sectors` lanes as they are: another digit, or the upper half
-    of one, follows them; or, where 32 lanes are no good part of a long run, a part of it that is."""
+    """Digits minor first, and other orders that leave runs of `sectors` lanes as they are: another digit, or the upper
+    half of one, follows them; or, where 32 lanes are no good part of a long run, a part of it that is.
+    """
     yield digits
     run, length = 1, digits[0].size
     while run < len(digits) and length * digits[0].stride == digits[run].stride and length < sectors:
@@ -104,7 +108,7 @@ def _orders(digits: Sequence[LaneDigit], sectors: int) -> Iterator[Sequence[Lane
         length = sectors
     if 2 * length <= LANES:
         for other in range(run, len(digits)):
-            rest = [*digits[run:other], *digits[other + 1:]]
+            rest = [*digits[run:other], *digits[other + 1 :]]
             yield [*digits[:run], digits[other], *rest]
             if digits[other].size % 2 == 0 and digits[other].bound is None:
                 half = digits[other].size // 2
@@ -133,7 +137,7 @@ def _laid_out(left: Sequence[LaneDigit], apart: tuple[int, ...], aligned: bool) 
             outer = outer._replace(lanes=4 * lane_count // split.unit)
         last = lane_count * (split.size - size * (parted - 1))
         lanes, lane_count = (*lanes, inner), lane_count * size
-        rows = (outer, *rows) if last == lane_count else (*rows, outer)          # rows that are not full come last
+        rows = (outer, *rows) if last == lane_count else (*rows, outer)  # rows that are not full come last
     count = math.prod(digit.size for digit in rows)
     full = count if last == lane_count else count // parted * (parted - 1)
     return Walk(lanes, rows, lane_count, last, full, count, apart)
@@ -160,27 +164,34 @@ def _accesses(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple
         size = math.gcd(digit.size, missing)
         if digit.stride != stride or size < missing and size < digit.size:
             break
-        if digit.bound is not None and (digit.bound % size or size == digit.size):          # a piece is inside or not
+        if digit.bound is not None and (digit.bound % size or size == digit.size):  # a piece is inside or not
             break
         apart = [place + coordinate * digit.step for coordinate in range(size) for place in apart]
         missing, stride = missing // size, stride * size
         left = left[1:] if size == digit.size else [digit.part(digit.size // size, size), *left[1:]]
     starts = (digit.step if together else 0 for digit in left)
-    if missing > 1 or together and apart != list(range(word)) or any(digit.stride % word for digit in left) or any(
-            start % word for start in starts):
+    if (
+        missing > 1
+        or together
+        and apart != list(range(word))
+        or any(digit.stride % word for digit in left)
+        or any(start % word for start in starts)
+    ):
         return (0,), digits
     return tuple(apart), left
 
 
 def conflicts(found: Walk, width: int) -> float:
-    """The most lanes that want different words of one bank, on average over the parts of a row that are served together.
+    """The most lanes that want different words of one bank, on average over the parts of a row that are served
+    together.
 
-    Elements smaller than a word may begin anywhere in it: the average over all of these too, where a row's place may vary.
+    Elements smaller than a word may begin anywhere in it: the average over all of these too, where a row's place may
+    vary.
 
     >>> [conflicts(walk([LaneDigit(32, 1, step)], 4, 1, True, True), 4) for step in (1, 32)]
     [1.0, 32.0]
     """
-    served, word = 128 // max(width, 4), max(4 // width, 1)             # lanes that fill all banks, elements of a bank
+    served, word = 128 // max(width, 4), max(4 // width, 1)  # lanes that fill all banks, elements of a bank
     places = [0]
     for digit in found.lanes:
         places = [place + coordinate * digit.step for coordinate in range(digit.size) for place in places]
@@ -189,7 +200,7 @@ def conflicts(found: Walk, width: int) -> float:
     for start in starts:
         for first in range(0, len(places), served):
             banks = [0] * served
-            for number in {(place + start) // word for place in places[first:first + served]}:
+            for number in {(place + start) // word for place in places[first : first + served]}:
                 banks[number % served] += 1
             total, parts = total + max(banks), parts + 1
     return total / parts

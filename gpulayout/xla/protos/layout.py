@@ -6,6 +6,7 @@ A field at its default is left out, as protobuf does, but for tail padding align
                                      80 01 01                            tail_padding_alignment_in_elements: 1
     {0,1:PD(3,5)PV(lowest)}, "2017"  0a 02 00 01  12 02 03 05  18 03     minor_to_major, padded_dimensions, padding_value
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -24,7 +25,7 @@ from gpulayout.xla.protos import messages
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-_DENSE = 1                     # of the old enumeration `format`: 0 is unset, 2 is sparse
+_DENSE = 1  # of the old enumeration `format`: 0 is unset, 2 is sparse
 ELEMENT_TYPES = {member.proto_number: member for member in ElementType}
 
 
@@ -35,10 +36,10 @@ def layout_to_proto(layout: Layout | str, dialect: str = "xla", *, into: bytes =
     dialect   "xla", today's, which has no padding, or "2017", the first one, which has nothing but order and padding
     into      a message of the same kind, whose fields that this library does not know stay in the result
 
-    A layout itself carries no unknown fields: equal layouts are the same in every respect.  To change a message and lose
-    nothing of it, give it as `into`: `layout_to_proto(layout_from_proto(data), into=data)` keeps them all, those of its
-    tiles and split configurations too.  LayoutError names what the dialect cannot say: padding today; tiles and all later
-    properties in 2017; a number as padding value and tiles with `*` in both.  Needs the extra `proto`.
+    A layout itself carries no unknown fields: equal layouts are the same in every respect.  To change a message and
+    lose nothing of it, give it as `into`: `layout_to_proto(layout_from_proto(data), into=data)` keeps them all, those
+    of its tiles and split configurations too.  LayoutError names what the dialect cannot say: padding today; tiles and
+    all later properties in 2017; a number as padding value and tiles with `*` in both.  Needs the extra `proto`.
 
     >>> from gpulayout import Layout
     >>> layout_to_proto(Layout((0, 1), padded_dimensions=(3, 5), padding_value="lowest"), "2017").hex(" ")
@@ -58,8 +59,8 @@ def layout_to_proto(layout: Layout | str, dialect: str = "xla", *, into: bytes =
 def layout_from_proto(data: bytes, dialect: str = "xla") -> Layout:
     """The layout that the bytes of `xla.LayoutProto` say; the inverse of `layout_to_proto`.
 
-    LayoutError names the field that cannot be: bytes that are no such message, a layout that cannot exist, a sparse one,
-    and fields of the other dialect.  Fields that no dialect has are passed over.  Needs the extra `proto`.
+    LayoutError names the field that cannot be: bytes that are no such message, a layout that cannot exist, a sparse
+    one, and fields of the other dialect.  Fields that no dialect has are passed over.  Needs the extra `proto`.
 
     >>> print(layout_from_proto(bytes.fromhex("0a020001 32050a03088001")))
     {0,1:T(8,128)}
@@ -69,6 +70,7 @@ def layout_from_proto(data: bytes, dialect: str = "xla") -> Layout:
 
 
 # ---- reading ---------------------------------------------------------------------------------------
+
 
 def read_layout(message: Message, dialect: str, path: str = "LayoutProto") -> Layout:
     """The layout of a message; `path` names it in errors."""
@@ -89,7 +91,8 @@ def read_layout(message: Message, dialect: str, path: str = "LayoutProto") -> La
             split_configs=[(config.dimension, tuple(config.split_indices)) for config in message.split_configs],
             dynamic_shape_metadata_prefix_bytes=message.dynamic_shape_metadata_prefix_bytes,
             index_type=_index_type(message.index_primitive_type, "index_primitive_type"),
-            pointer_type=_index_type(message.pointer_primitive_type, "pointer_primitive_type"))
+            pointer_type=_index_type(message.pointer_primitive_type, "pointer_primitive_type"),
+        )
 
 
 @contextlib.contextmanager
@@ -104,12 +107,16 @@ def named(path: str) -> Iterator[None]:
 def _check_dense(message: Message, path: str) -> None:
     """LayoutError for what once described sparse arrays; what says "dense" is passed over."""
     if message.format not in (0, _DENSE) or message.max_sparse_elements:
-        raise LayoutError(f"{path}.format {message.format}, max_sparse_elements {message.max_sparse_elements}: "
-                          "sparse layouts do not exist any more")
+        raise LayoutError(
+            f"{path}.format {message.format}, max_sparse_elements {message.max_sparse_elements}: "
+            "sparse layouts do not exist any more"
+        )
     levels = tuple(message.dim_level_types)
     if any(levels):
-        raise LayoutError(f"{path}.dim_level_types {checks.shown(levels)} is not all 0, which is dense: "
-                          "sparse layouts do not exist any more")
+        raise LayoutError(
+            f"{path}.dim_level_types {checks.shown(levels)} is not all 0, which is dense: "
+            "sparse layouts do not exist any more"
+        )
     if message.HasField("physical_shape"):
         raise LayoutError(f"{path}.physical_shape is set: only sparse layouts had one")
 
@@ -128,6 +135,7 @@ def _index_type(number: int, field: str) -> ElementType | None:
 
 # ---- writing ---------------------------------------------------------------------------------------
 
+
 def write_layout(layout: Layout, message: Message, dialect: str) -> None:
     """Set all fields of a message to what the layout says."""
     fields = messages.MESSAGES["LayoutProto"]
@@ -135,8 +143,10 @@ def write_layout(layout: Layout, message: Message, dialect: str) -> None:
         if dialect in fields[name].dialects:
             put(message, name, value)
         elif value != default:
-            raise LayoutError(f"{name} of {_shown(layout)} cannot be expressed in the dialect {dialect!r} of protos: "
-                              f"field {fields[name].number} belongs to {fields[name].dialects[0]!r}")
+            raise LayoutError(
+                f"{name} of {_shown(layout)} cannot be expressed in the dialect {dialect!r} of protos: "
+                f"field {fields[name].number} belongs to {fields[name].dialects[0]!r}"
+            )
 
 
 def _values(layout: Layout) -> list[tuple[str, Any, Any]]:
@@ -152,15 +162,20 @@ def _values(layout: Layout) -> list[tuple[str, Any, Any]]:
         ("index_primitive_type", layout.index_type.proto_number if layout.index_type else 0, 0),
         ("pointer_primitive_type", layout.pointer_type.proto_number if layout.pointer_type else 0, 0),
         ("dynamic_shape_metadata_prefix_bytes", layout.dynamic_shape_metadata_prefix_bytes, 0),
-        ("split_configs", [{"dimension": config.dimension, "split_indices": config.split_indices}
-                           for config in layout.split_configs], []),
+        (
+            "split_configs",
+            [{"dimension": config.dimension, "split_indices": config.split_indices} for config in layout.split_configs],
+            [],
+        ),
     ]
 
 
 def _padding_number(layout: Layout) -> int:
     value = layout.padding_value
     if value is not None and not isinstance(value, PaddingValue):
-        raise LayoutError(f"padding_value of {_shown(layout)} cannot be expressed in protos: they have only its names, no numbers")
+        raise LayoutError(
+            f"padding_value of {_shown(layout)} cannot be expressed in protos: they have only its names, no numbers"
+        )
     return value.value if value else 0
 
 

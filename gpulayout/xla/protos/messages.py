@@ -4,13 +4,16 @@ Generated files register their messages in one pool of the whole process, where 
 cannot live together: TensorFlow and torch_xla bring these.  Here the messages are made from the table below, in a pool
 of their own.
 
-One table serves both dialects, because XLA never gave a number to two fields; a dialect is the set of fields that may be set:
+One table serves both dialects, because XLA never gave a number to two fields; a dialect is the set of fields that may
+be set:
 
     "xla"     as XLA writes it today; fields 2 and 3 were taken out in November 2018
     "2017"    as the first release wrote it: order, padded dimensions and padding value, nothing else
 
-`format` and `max_sparse_elements` stood in layouts until 2022; every dense layout of that time says so, in either dialect.
+`format` and `max_sparse_elements` stood in layouts until 2022; every dense layout of that time says so, in either
+dialect.
 """
+
 from __future__ import annotations
 
 import functools
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 DIALECTS = ("xla", "2017")
-MAX_BYTES = 1 << 22            # of a message; a tuple of 10,000 arrays takes about 400,000
+MAX_BYTES = 1 << 22  # of a message; a tuple of 10,000 arrays takes about 400,000
 
 
 class Field(NamedTuple):
@@ -98,17 +101,22 @@ def check_fields(message: Message, dialect: str, path: str) -> None:
     The second protobuf counts among the unknown fields, and the field itself would silently read as unset.
     """
     from google.protobuf.unknown_fields import UnknownFieldSet
+
     fields = MESSAGES[message.DESCRIPTOR.name]
     for descriptor, _ in message.ListFields():
         field = fields[descriptor.name]
         if dialect not in field.dialects:
-            raise LayoutError(f"{path}.{descriptor.name}, field {field.number}, does not exist in the dialect {dialect!r} of "
-                              f"protos: it belongs to {field.dialects[0]!r}")
+            raise LayoutError(
+                f"{path}.{descriptor.name}, field {field.number}, does not exist in the dialect {dialect!r} of "
+                f"protos: it belongs to {field.dialects[0]!r}"
+            )
     names = {field.number: name for name, field in fields.items()}
     for unknown in UnknownFieldSet(message):
         if unknown.field_number in names:
-            raise LayoutError(f"{path}.{names[unknown.field_number]}, field {unknown.field_number}, "
-                              f"cannot be of wire type {unknown.wire_type}")
+            raise LayoutError(
+                f"{path}.{names[unknown.field_number]}, field {unknown.field_number}, "
+                f"cannot be of wire type {unknown.wire_type}"
+            )
 
 
 @functools.cache
@@ -117,17 +125,22 @@ def _factory():
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
     except ImportError as error:
-        raise ImportError(f"protos need protobuf, which cannot be imported ({error}): "
-                          "pip install 'gpulayout[proto]'") from error
+        raise ImportError(
+            f"protos need protobuf, which cannot be imported ({error}): pip install 'gpulayout[proto]'"
+        ) from error
     file = descriptor_pb2.FileDescriptorProto(name="gpulayout/xla_data.proto", package="xla", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
     for name, fields in MESSAGES.items():
         made = file.message_type.add(name=name)
         for field_name, field in fields.items():
             nested = field.type in MESSAGES
-            made.field.add(name=field_name, number=field.number, type_name=f".xla.{field.type}" if nested else None,
-                           type=kinds.TYPE_MESSAGE if nested else kinds.Type.Value(f"TYPE_{field.type.upper()}"),
-                           label=kinds.LABEL_REPEATED if field.repeated else kinds.LABEL_OPTIONAL)
+            made.field.add(
+                name=field_name,
+                number=field.number,
+                type_name=f".xla.{field.type}" if nested else None,
+                type=kinds.TYPE_MESSAGE if nested else kinds.Type.Value(f"TYPE_{field.type.upper()}"),
+                label=kinds.LABEL_REPEATED if field.repeated else kinds.LABEL_OPTIONAL,
+            )
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     classes = {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"xla.{name}")) for name in MESSAGES}

@@ -7,6 +7,7 @@ f32[2,3]{1,0} is
            80 01 01             tail_padding_alignment_in_elements 1
     32 02 00 00                 is_dynamic_dimension: neither
 """
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _OTHERS = {kind.proto_number: kind for kind in (TupleShape, TokenShape, OpaqueShape, BufferShape)}
-_UNBOUNDED_SIZE = -2**63       # how XLA writes the size of a dynamic dimension without a bound
+_UNBOUNDED_SIZE = -(2**63)  # how XLA writes the size of a dynamic dimension without a bound
 
 
 def shape_to_proto(shape: AnyShape | str, dialect: str = "xla", *, into: bytes = b"") -> bytes:
@@ -34,8 +35,9 @@ def shape_to_proto(shape: AnyShape | str, dialect: str = "xla", *, into: bytes =
     dialect   "xla", today's, which has no padding, or "2017", the first one, which has nothing but order and padding
     into      a message of the same kind, whose fields that this library does not know stay in the result
 
-    Byte for byte what XLA writes, the layout always with it.  `shape_to_proto(shape_from_proto(data), into=data)` keeps every
-    unknown field of `data`, at every depth.  LayoutError names what the dialect cannot say.  Needs the extra `proto`.
+    Byte for byte what XLA writes, the layout always with it.  `shape_to_proto(shape_from_proto(data), into=data)` keeps
+    every unknown field of `data`, at every depth.  LayoutError names what the dialect cannot say.  Needs the extra
+    `proto`.
 
     >>> shape_to_proto("f32[2,3]{0,1}").hex()
     '100b1a0202032a070a02000180010132020000'
@@ -54,8 +56,8 @@ def shape_to_proto(shape: AnyShape | str, dialect: str = "xla", *, into: bytes =
 def shape_from_proto(data: bytes, dialect: str = "xla") -> AnyShape:
     """The shape that the bytes of `xla.ShapeProto` say; the inverse of `shape_to_proto`.
 
-    A shape without a layout gets the descending one, as in text.  LayoutError names the field that cannot be, and the path
-    to it in tuples.  Fields that no dialect has are passed over.  Needs the extra `proto`.
+    A shape without a layout gets the descending one, as in text.  LayoutError names the field that cannot be, and the
+    path to it in tuples.  Fields that no dialect has are passed over.  Needs the extra `proto`.
 
     >>> print(shape_from_proto(bytes.fromhex("100b1a0202032a040a020001")))
     f32[2,3]{0,1}
@@ -65,6 +67,7 @@ def shape_from_proto(data: bytes, dialect: str = "xla") -> AnyShape:
 
 
 # ---- reading ---------------------------------------------------------------------------------------
+
 
 def read_shape(message: Message, dialect: str, path: str = "ShapeProto", depth: int = 0) -> AnyShape:
     """The shape of a message, which is inside `depth` tuples; `path` names it in errors."""
@@ -81,10 +84,14 @@ def read_shape(message: Message, dialect: str, path: str = "ShapeProto", depth: 
         return kind()
     if depth == MAX_DEPTH:
         raise LayoutError(f"{path}: nested tuples are more than {MAX_DEPTH}, the limit")
-    parts = [read_shape(part, dialect, f"{path}.tuple_shapes[{entry}]", depth + 1)
-             for entry, part in enumerate(message.tuple_shapes)]
+    parts = [
+        read_shape(part, dialect, f"{path}.tuple_shapes[{entry}]", depth + 1)
+        for entry, part in enumerate(message.tuple_shapes)
+    ]
     if kind is BufferShape and len(parts) != 1:
-        raise LayoutError(f"{path}.tuple_shapes has {checks.counted(len(parts), 'entry')}: a BufferShape holds one array")
+        raise LayoutError(
+            f"{path}.tuple_shapes has {checks.counted(len(parts), 'entry')}: a BufferShape holds one array"
+        )
     with named(path):
         return TupleShape(parts) if kind is TupleShape else BufferShape(parts[0])
 
@@ -94,8 +101,10 @@ def _read_array(message: Message, dialect: str, path: str) -> Shape:
     _check_absent(message, path, f"an array of {element_type}", "tuple_shapes")
     flags = tuple(message.is_dynamic_dimension) or (False,) * len(message.dimensions)
     if len(flags) != len(message.dimensions):
-        raise LayoutError(f"{path}.is_dynamic_dimension has {checks.counted(len(flags), 'entry')} for "
-                          f"{checks.counted(len(message.dimensions), 'dimension')}")
+        raise LayoutError(
+            f"{path}.is_dynamic_dimension has {checks.counted(len(flags), 'entry')} for "
+            f"{checks.counted(len(message.dimensions), 'dimension')}"
+        )
     sizes = [UNBOUNDED if size == _UNBOUNDED_SIZE else size for size in message.dimensions]
     layout = read_layout(message.layout, dialect, f"{path}.layout") if message.HasField("layout") else None
     with named(path):
@@ -110,6 +119,7 @@ def _check_absent(message: Message, path: str, kind: str, *names: str) -> None:
 
 
 # ---- writing ---------------------------------------------------------------------------------------
+
 
 def write_shape(shape: AnyShape, message: Message, dialect: str) -> None:
     """Set all fields of a message to what the shape says."""

@@ -33,5 +33,11 @@ def tiles(rows, columns):
 def transpose_record(kernel="transpose", text=TEXT, rows=40, columns=70, grid=None, **macros):
     """A recorded launch of one of the transposes."""
     source = matrix(rows, columns).tobytes()
-    return Record(text, macros, kernel, grid or tiles(rows, columns), (32, 8),
-                  (Buffer(len(source), content=source, writable=False), Buffer(len(source)), rows, columns))
+    return Record(
+        text,
+        macros,
+        kernel,
+        grid or tiles(rows, columns),
+        (32, 8),
+        (Buffer(len(source), content=source, writable=False), Buffer(len(source)), rows, columns),
+    )

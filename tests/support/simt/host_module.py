@@ -8,7 +8,7 @@ from . import source_text, toolchain
 
 ASCENDING, DESCENDING, RANDOM = ORDERS = (0, 1, 2)
 
-_HEADER = "6I2iQ2q8x"        # struct Launch in launch.hpp
+_HEADER = "6I2iQ2q8x"  # struct Launch in launch.hpp
 _ARGUMENT_ALIGN = 16
 # Every kernel is compiled so.  A GPU refuses the misaligned accesses that x86 does slowly.
 FLAGS = ("-DSIMT_CATCH_FAULTS", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
@@ -30,7 +30,9 @@ def load_many(requests, workers=2):
 
 def library(text, kernel_names, macro_flags, optimize="g"):
     """The path of the library that `load` opens."""
-    return toolchain.shared_library(source_text.compilation_unit(text, kernel_names), (f"-O{optimize}", *FLAGS, *macro_flags))
+    return toolchain.shared_library(
+        source_text.compilation_unit(text, kernel_names), (f"-O{optimize}", *FLAGS, *macro_flags)
+    )
 
 
 @functools.lru_cache(maxsize=None)
@@ -77,7 +79,7 @@ class HostKernel:
         self._structs = [(i, size) for i, (kind, size) in enumerate(self.parameters) if kind == "s"]
 
     def __call__(self, grid, block, arguments, order=ASCENDING, seed=1, first=0, last=-1):
-        for i, size in self._structs:   # struct.pack would pad or cut without a word
+        for i, size in self._structs:  # struct.pack would pad or cut without a word
             if i < len(arguments) and (type(arguments[i]) is not bytes or len(arguments[i]) != size):
                 arguments = self._converted(arguments)
                 break
@@ -91,8 +93,7 @@ class HostKernel:
             raise LaunchError(f"{self.name}: {why.decode()}")
 
     def _describe(self, grid, block, arguments, order, seed, first, last):
-        return self._pack(*source_text.three(grid), *source_text.three(block),
-                          order, 0, seed, first, last, *arguments)
+        return self._pack(*source_text.three(grid), *source_text.three(block), order, 0, seed, first, last, *arguments)
 
     def _converted(self, arguments):
         if len(arguments) != len(self.parameters):

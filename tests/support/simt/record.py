@@ -6,8 +6,8 @@ import struct
 from . import source_text
 from .host_module import ASCENDING
 
-BUFFER_ALIGN = 256   # every buffer begins its phase after a multiple of this, as in a CUDA allocation
-FRESH = 0x3A         # what fresh memory holds; shared memory holds 0xA5, so what a kernel brings from there shows up
+BUFFER_ALIGN = 256  # every buffer begins its phase after a multiple of this, as in a CUDA allocation
+FRESH = 0x3A  # what fresh memory holds; shared memory holds 0xA5, so what a kernel brings from there shows up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +69,16 @@ def launch_file(records, libraries, races):
 
 def _launch(record, library, races):
     name = record.kernel.encode()
-    header = struct.pack("<6I2iQ2q8x", *source_text.three(record.grid), *source_text.three(record.block),
-                         record.order, races, record.seed, record.first, record.last)
+    header = struct.pack(
+        "<6I2iQ2q8x",
+        *source_text.three(record.grid),
+        *source_text.three(record.block),
+        record.order,
+        races,
+        record.seed,
+        record.first,
+        record.last,
+    )
     arguments = b"".join(map(_argument, record.arguments))
     return struct.pack("<2I", library, len(name)) + name + header + struct.pack("<I", len(record.arguments)) + arguments
 

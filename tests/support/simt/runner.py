@@ -1,9 +1,8 @@
 """Runs recorded launches under a sanitizer, or counts their memory traffic.
 
-    asan_ubsan   out-of-bounds and misaligned accesses, signed overflow, out-of-range shifts
-    tsan_block   races between the threads of a block
-    tsan_grid    races between blocks, in global memory
-    trace        sectors per request and bank conflicts; accesses that reach out of a buffer, which ASan sees from 8 bytes on
+asan_ubsan   out-of-bounds and misaligned accesses, signed overflow, out-of-range shifts tsan_block   races between the
+threads of a block tsan_grid    races between blocks, in global memory trace        sectors per request and bank
+conflicts; accesses that reach out of a buffer, which ASan sees from 8 bytes on
 """
 
 import collections
@@ -18,7 +17,7 @@ from . import source_text, toolchain
 from .record import launch_file
 from .run_result import Result, Traffic
 
-_BLOCK, _GRID = 0, 1         # enum Races in race_detector.hpp
+_BLOCK, _GRID = 0, 1  # enum Races in race_detector.hpp
 _ASAN = ("-fsanitize=address,undefined",)
 _TSAN = ("-fsanitize=thread",)
 
@@ -28,16 +27,19 @@ _LINES = ("-Og", "-g1")
 Mode = collections.namedtuple("Mode", "compile_flags link_flags races")
 MODES = {
     # Shared memory has a section of its own, which ASan skips unless told.
-    "asan_ubsan": Mode((*_LINES, *_ASAN, "-fno-sanitize-recover=undefined", "-fsanitize-sections=simt_shared"),
-                       _ASAN, _BLOCK),
+    "asan_ubsan": Mode(
+        (*_LINES, *_ASAN, "-fno-sanitize-recover=undefined", "-fsanitize-sections=simt_shared"), _ASAN, _BLOCK
+    ),
     "tsan_block": Mode((*_LINES, *_TSAN), _TSAN, _BLOCK),
     "tsan_grid": Mode((*_LINES, *_TSAN), _TSAN, _GRID),
     # Without -fno-tree-sra one 16-byte access would be seen as four of 4.
     "trace": Mode(("-O1", "-fno-tree-sra", "-DSIMT_TRACE", *_TSAN), (), _BLOCK),
 }
-_ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:redzone=512",
-                "UBSAN_OPTIONS": "print_stacktrace=1",
-                "TSAN_OPTIONS": "atexit_sleep_ms=0"}   # otherwise every program sleeps a second
+_ENVIRONMENT = {
+    "ASAN_OPTIONS": "detect_leaks=0:redzone=512",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "atexit_sleep_ms=0",
+}  # otherwise every program sleeps a second
 _FINDING = re.compile(r"WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:|^LAUNCH FAILED: ", re.MULTILINE)
 _SHIM_FRAME = re.compile(r"^ *#\d+ .*\b(simt::|simt_call_|simt_launch_|_start|__libc_start).*\n", re.MULTILINE)
 
@@ -94,16 +96,19 @@ def _run_program(jobs, mode):
         launches, output = pathlib.Path(folder, "launches"), pathlib.Path(folder, "output")
         launches.write_bytes(launch_file(records, numbers, MODES[mode].races))
         command = toolchain.without_aslr([program(mode), launches, output, *libraries])
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300,
-                              env={**os.environ, **_ENVIRONMENT})
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=300, env={**os.environ, **_ENVIRONMENT}
+        )
         content = output.read_bytes() if output.exists() else b""
     reports = _reports(done.stderr)
     if done.returncode and not reports:
         raise RunnerError(f"{mode}: exit status {done.returncode}: {done.stderr.strip() or 'no message'}")
-    if reports:   # content may be incomplete, and belongs to nobody in particular
+    if reports:  # content may be incomplete, and belongs to nobody in particular
         return [Result(reports)] * len(records)
-    return [_with_read_only_check(record, *rest)
-            for record, *rest in zip(records, _split(content, records), _traffic(done.stdout, len(records)))]
+    return [
+        _with_read_only_check(record, *rest)
+        for record, *rest in zip(records, _split(content, records), _traffic(done.stdout, len(records)))
+    ]
 
 
 def _reports(stderr):
@@ -119,15 +124,17 @@ def _split(content, records):
     for record in records:
         split.append([])
         for buffer in record.buffers:
-            split[-1].append(content[position:position + buffer.nbytes])
+            split[-1].append(content[position : position + buffer.nbytes])
             position += buffer.nbytes
     return split
 
 
 def _with_read_only_check(record, buffers, traffic):
-    reports = tuple(f"buffer {i} of {record.kernel} is read-only but was written"
-                    for i, (buffer, after) in enumerate(zip(record.buffers, buffers))
-                    if not buffer.writable and after != buffer.initial())
+    reports = tuple(
+        f"buffer {i} of {record.kernel} is read-only but was written"
+        for i, (buffer, after) in enumerate(zip(record.buffers, buffers))
+        if not buffer.writable and after != buffer.initial()
+    )
     return Result(reports, tuple(buffers), traffic)
 
 

@@ -5,7 +5,7 @@ import mmap
 
 import numpy as np
 
-_MAP_NORESERVE = 0x4000   # Linux; the mmap module names it only since Python 3.13
+_MAP_NORESERVE = 0x4000  # Linux; the mmap module names it only since Python 3.13
 _PROT_NONE = 0
 
 
@@ -25,8 +25,8 @@ def sparse_bytes(count, ends=False):
     whole = -(-count // mmap.PAGESIZE) * mmap.PAGESIZE if ends else count
     memory = mmap.mmap(-1, whole + mmap.PAGESIZE * ends, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        memory.madvise(mmap.MADV_NOHUGEPAGE)   # or one touched byte would cost 2 MiB
+        memory.madvise(mmap.MADV_NOHUGEPAGE)  # or one touched byte would cost 2 MiB
     found = np.frombuffer(memory, np.uint8)
     if ends and _mprotect(found.ctypes.data + whole, mmap.PAGESIZE, _PROT_NONE):
         raise OSError(ctypes.get_errno(), "a page cannot be closed")
-    return found[whole - count:whole]
+    return found[whole - count : whole]

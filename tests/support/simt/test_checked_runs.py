@@ -3,7 +3,14 @@
 import pytest
 
 from tests.support.simt import runner, toolchain
-from tests.support.simt.controls import TEXT, WITHOUT_FIRST_BARRIER, WITHOUT_SECOND_BARRIER, broken, matrix, transpose_record
+from tests.support.simt.controls import (
+    TEXT,
+    WITHOUT_FIRST_BARRIER,
+    WITHOUT_SECOND_BARRIER,
+    broken,
+    matrix,
+    transpose_record,
+)
 from tests.support.simt.host_module import ORDERS, RANDOM
 from tests.support.simt.record import Buffer, Record
 
@@ -28,9 +35,13 @@ def only_report(record, mode):
 @pytest.mark.parametrize("mode", runner.MODES)
 def test_right_kernels_are_clean_and_right_in_every_mode(mode):
     numbers = bytes(4000) + (500).to_bytes(8, "little")
-    records = [transpose_record(), transpose_record("transpose_loop", grid=2), copy_record(phase=3),
-               Record(TEXT, {}, "intrinsics", 1, 80, (Buffer(80 * 32), Buffer(32, content=bytes(32))), order=RANDOM),
-               Record(TEXT, {}, "sum_struct", 3, 256, (numbers, Buffer(3 * 256 * 8), 7))]
+    records = [
+        transpose_record(),
+        transpose_record("transpose_loop", grid=2),
+        copy_record(phase=3),
+        Record(TEXT, {}, "intrinsics", 1, 80, (Buffer(80 * 32), Buffer(32, content=bytes(32))), order=RANDOM),
+        Record(TEXT, {}, "sum_struct", 3, 256, (numbers, Buffer(3 * 256 * 8), 7)),
+    ]
     results = runner.run(records, mode)
     assert [result.reports for result in results] == [()] * len(records)
     assert results[0].buffers[1] == results[1].buffers[1] == matrix(40, 70).T.tobytes()
@@ -38,8 +49,9 @@ def test_right_kernels_are_clean_and_right_in_every_mode(mode):
 
 
 # ---- races ----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("kernel, text", [("transpose", WITHOUT_FIRST_BARRIER),
-                                          ("transpose_loop", WITHOUT_SECOND_BARRIER)])
+@pytest.mark.parametrize(
+    "kernel, text", [("transpose", WITHOUT_FIRST_BARRIER), ("transpose_loop", WITHOUT_SECOND_BARRIER)]
+)
 def test_tsan_names_the_shared_array_of_a_missing_barrier(kernel, text):
     report = only_report(transpose_record(kernel, text, grid=2 if kernel == "transpose_loop" else None), "tsan_block")
     assert "data race" in report and "kernel.cu:" in report and "tile" in report
@@ -51,12 +63,15 @@ def test_tsan_finds_a_race_in_orders_where_values_are_right(order):
     assert not runner.run(record, "tsan_block").clean
 
 
-@pytest.mark.parametrize("overlap, mode, is_clean", [
-    (32, "tsan_grid", True),
-    (31, "tsan_grid", False),
-    (0, "tsan_grid", False),     # equal threads of different blocks write one element, after a barrier
-    (31, "tsan_block", True),    # no race inside a block: that is the other mode's business
-])
+@pytest.mark.parametrize(
+    "overlap, mode, is_clean",
+    [
+        (32, "tsan_grid", True),
+        (31, "tsan_grid", False),
+        (0, "tsan_grid", False),  # equal threads of different blocks write one element, after a barrier
+        (31, "tsan_block", True),  # no race inside a block: that is the other mode's business
+    ],
+)
 def test_tsan_grid_finds_two_blocks_that_write_one_element(overlap, mode, is_clean):
     assert runner.run(own_part_record(overlap), mode).clean == is_clean
 

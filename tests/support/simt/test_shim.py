@@ -18,8 +18,17 @@ from tests.support.simt.sparse import sparse_bytes
 
 pytestmark = pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 
-KERNELS = ("transpose", "transpose_loop", "copy_bytes", "lucky_order", "two_barriers", "return_before_barrier",
-           "mixed_barriers", "sum_struct", "intrinsics")
+KERNELS = (
+    "transpose",
+    "transpose_loop",
+    "copy_bytes",
+    "lucky_order",
+    "two_barriers",
+    "return_before_barrier",
+    "mixed_barriers",
+    "sum_struct",
+    "intrinsics",
+)
 SHAPES = ((1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (64, 96), (100, 257), (2, 1025))
 
 
@@ -74,7 +83,7 @@ def test_a_race_that_ascending_order_hides_shows_in_the_others():
 def test_intrinsics_give_what_the_device_gives(order):
     rows, extremes = np.zeros((80, 8), np.uint32), np.array([0, 99, 0, 0], np.uint64)
     controls().kernel("intrinsics")(1, 80, (rows, extremes), order=order)
-    warp, lane = np.divmod(np.arange(64), 32)   # the third warp has 16 lanes: an xor may leave it
+    warp, lane = np.divmod(np.arange(64), 32)  # the third warp has 16 lanes: an xor may leave it
     whole = rows[:64]
     assert np.array_equal(whole[:, 0], 32 * 32 * warp + 496)
     assert np.array_equal(rows[:, 1], np.where(np.arange(80) % 32, np.arange(80) - 1, np.arange(80)))
@@ -117,11 +126,14 @@ def test_shared_memory_functions_may_be_inline_templates_or_static():
 
 
 # ---- launches that fail ---------------------------------------------------------------------------
-@pytest.mark.parametrize("kernel, arguments, message", [
-    ("two_barriers", (16,), "divergent barrier: thread 0 waits at line"),
-    ("return_before_barrier", (16,), "divergent barrier: 16 threads of 32 returned before the barrier"),
-    ("mixed_barriers", (), "deadlock: threads wait at barriers that never fill"),
-])
+@pytest.mark.parametrize(
+    "kernel, arguments, message",
+    [
+        ("two_barriers", (16,), "divergent barrier: thread 0 waits at line"),
+        ("return_before_barrier", (16,), "divergent barrier: 16 threads of 32 returned before the barrier"),
+        ("mixed_barriers", (), "deadlock: threads wait at barriers that never fill"),
+    ],
+)
 def test_barriers_that_not_all_threads_reach_are_reported(kernel, arguments, message):
     target = np.zeros(32, np.uint32)
     with pytest.raises(LaunchError, match=f"{kernel}: {message}"):
@@ -198,7 +210,7 @@ def test_sparse_memory_shows_an_index_that_wraps_at_2_to_the_32(index_bits, is_r
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     kernel(blocks, 256, (source, target, count), first=blocks - 4)
     assert np.array_equal(target[-1000:], source[-1000:]) == is_right
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10   # KiB: 64 MiB of 8 GiB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB: 64 MiB of 8 GiB
 
 
 def test_a_launch_takes_no_new_memory():
@@ -209,7 +221,7 @@ def test_a_launch_takes_no_new_memory():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(100):
         kernel((1, 1), (32, 8), arguments)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 100   # new stacks would be 256 pages a launch
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 100  # new stacks would be 256 pages a launch
 
 
 def test_many_modules_share_one_set_of_stacks():
@@ -238,13 +250,17 @@ def test_missing_says_which_compiler_it_looked_for(monkeypatch):
 
 def test_equal_texts_are_compiled_once_even_by_concurrent_processes(tmp_path):
     """Two processes start together on an empty cache; the clock of the product shows one build."""
-    code = ("from tests.support.simt import toolchain\n"
-            "path = toolchain.shared_library('int answer = 42;')\n"
-            "print(path.stat().st_ino)\n")
+    code = (
+        "from tests.support.simt import toolchain\n"
+        "path = toolchain.shared_library('int answer = 42;')\n"
+        "print(path.stat().st_ino)\n"
+    )
     root = pathlib.Path(__file__).resolve().parents[3]
     environment = {**os.environ, "SIMT_BUILD": str(tmp_path), "PYTHONPATH": str(root)}
-    workers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
-               for _ in range(2)]
+    workers = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
     inodes = {worker.communicate()[0] for worker in workers}
     assert len(inodes) == 1 and [worker.returncode for worker in workers] == [0, 0]
     assert len(list(tmp_path.glob("*.so"))) == 1

@@ -21,8 +21,14 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 # Kernels read bytes through wider pointers, as CUDA code does; type-based alias analysis is not the gate.
 # Hidden symbols: a kernel may be called what a function of the C library is called.
-COMMON_FLAGS = ("-std=c++17", "-fno-strict-aliasing", "-fvisibility=hidden", "-U_FORTIFY_SOURCE",
-                "-Wno-unknown-pragmas", "-pipe")
+COMMON_FLAGS = (
+    "-std=c++17",
+    "-fno-strict-aliasing",
+    "-fvisibility=hidden",
+    "-U_FORTIFY_SOURCE",
+    "-Wno-unknown-pragmas",
+    "-pipe",
+)
 # A library of kernels needs none of C++'s own, and linking those takes as long as compiling a kernel.
 _LIBRARY_FLAGS = ("-fPIC", "-fno-exceptions")
 _LIBRARY_LINKING = ("-shared", "-nodefaultlibs", "-lgcc", "-lc")
@@ -89,7 +95,7 @@ def _plain_addresses():
     prefix = ["setarch", platform.machine(), "-R"]
     if shutil.which("setarch") is None:
         return []
-    allowed = subprocess.run([*prefix, "true"], capture_output=True).returncode == 0   # containers may forbid it
+    allowed = subprocess.run([*prefix, "true"], capture_output=True).returncode == 0  # containers may forbid it
     return prefix if allowed else []
 
 
@@ -111,7 +117,7 @@ def build_folder():
     named = os.environ.get("SIMT_BUILD")
     folder = pathlib.Path(named or pathlib.Path(tempfile.gettempdir(), f"gpulayout-simt-{os.getuid()}"))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():   # somebody else's libraries would run in this process
+    if folder.stat().st_uid != os.getuid():  # somebody else's libraries would run in this process
         raise BuildError("the build folder belongs to another user; set SIMT_BUILD to another one")
     return folder
 
@@ -120,7 +126,8 @@ def build_folder():
 def _shim(flags):
     """(flags, objects) for what begins with the shim's headers: the headers and the runtime, both compiled once.
 
-    g++ takes headers that were compiled with the same flags, of the macros those of the shim; other compilers pass them over.
+    g++ takes headers that were compiled with the same flags, of the macros those of the shim; other compilers pass them
+    over.
     """
     headers = _product("/simt.hpp.gch", source_text.HEADERS, (*flags, "-x", "c++-header"))
     runtime = _product(".o", source_text.HEADERS, (*flags, "-DSIMT_RUNTIME", "-c"))
@@ -135,7 +142,7 @@ def _product(suffix, text, flags, objects=(), link_flags=()):
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
         with _lock(target):
-            if not target.exists():   # another worker may have built it while we waited
+            if not target.exists():  # another worker may have built it while we waited
                 _compile(target, text, flags, objects, link_flags)
     return target
 
@@ -161,4 +168,4 @@ def _compile(target, text, flags, objects, link_flags):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise BuildError(done.stderr)
-        os.replace(output, target)   # atomic: nobody sees half a product
+        os.replace(output, target)  # atomic: nobody sees half a product

@@ -1,4 +1,5 @@
 """Folders of things built once, named after what they are made from, beside the products of the host shim."""
+
 import contextlib
 import fcntl
 import functools
@@ -13,7 +14,8 @@ from tests.support.simt import toolchain
 
 
 def folder(name, parts, make):
-    """The path of a folder that `make(path)` fills, unless it is there; `parts` are texts or bytes of all that it is made from.
+    """The path of a folder that `make(path)` fills, unless it is there; `parts` are texts or bytes of all that it is
+    made from.
 
     Processes that want the same folder at the same time wait for the one that makes it.  Nobody sees a half-made one.
     """

@@ -1,8 +1,10 @@
-"""The modules of CuPy's wheel with NVIDIA's runtime linked into them, built again from CuPy's own sources over the stand-in.
+"""The modules of CuPy's wheel with NVIDIA's runtime linked into them, built again from CuPy's own sources over the
+stand-in.
 
-They are made of the wheel's sources by the wheel's Cython, so they fit the wheel's other modules: Cython compares the names and the
-signatures of the functions that they share when they are imported.  Of CUDA only header files take part.
+They are made of the wheel's sources by the wheel's Cython, so they fit the wheel's other modules: Cython compares the
+names and the signatures of the functions that they share when they are imported.  Of CUDA only header files take part.
 """
+
 import concurrent.futures
 import importlib.machinery
 import importlib.util
@@ -16,14 +18,19 @@ import sysconfig
 from . import cache, wheel
 
 INCLUDE = pathlib.Path(__file__).resolve().parent / "include"
-# Arrays, streams, graphs and launches go through the first.  `import cupy` imports the others, whose kernels exist only as machine
-# code; in these builds they have none.
+# Arrays, streams, graphs and launches go through the first.  `import cupy` imports the others, whose kernels exist only
+# as machine code; in these builds they have none.
 NAMES = ("cupy_backends.cuda.api.runtime", "cupy.cuda.cub", "cupy.random._generator_api")
-WITHOUT = "cupy.cuda.thrust"                             # CuPy does without it where it is missing, and says so
+WITHOUT = "cupy.cuda.thrust"  # CuPy does without it where it is missing, and says so
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 # What CuPy's own build gives to Cython: install/cupy_builder/_command.py in its sources.
-DIRECTIVES = {"embedsignature": True, "c_api_binop_methods": True, "binding": False, "freethreading_compatible": True,
-              "warn.deprecated.IF": False}
+DIRECTIVES = {
+    "embedsignature": True,
+    "c_api_binop_methods": True,
+    "binding": False,
+    "freethreading_compatible": True,
+    "warn.deprecated.IF": False,
+}
 
 
 class Finder:
@@ -43,8 +50,15 @@ class Finder:
 def build():
     """A folder with the modules, and in `asked.json` the names of the functions that they want from CUDA."""
     headers = [path.read_bytes() for path in sorted(INCLUDE.rglob("*")) if path.is_file()]
-    made_from = [wheel.cupy().name, wheel.cupy().version, SUFFIX, wheel.cuda_version(), *cache.compiler(),
-                 pathlib.Path(__file__).read_bytes(), *headers]
+    made_from = [
+        wheel.cupy().name,
+        wheel.cupy().version,
+        SUFFIX,
+        wheel.cuda_version(),
+        *cache.compiler(),
+        pathlib.Path(__file__).read_bytes(),
+        *headers,
+    ]
     return cache.folder("cupy-modules", made_from, _build)
 
 
@@ -52,7 +66,16 @@ def _build(folder):
     source, cython = wheel.sources(), wheel.cython()
     (folder / "libcuda.so.1").touch()
     # The modules need a library of this name; it has been loaded when they are.  Here it is empty.
-    cache.run(cache.compiler()[0], "-shared", "-x", "c", "/dev/null", "-o", folder / "libcuda.so.1", "-Wl,-soname,libcuda.so.1")
+    cache.run(
+        cache.compiler()[0],
+        "-shared",
+        "-x",
+        "c",
+        "/dev/null",
+        "-o",
+        folder / "libcuda.so.1",
+        "-Wl,-soname,libcuda.so.1",
+    )
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         asked = list(pool.map(lambda name: _build_module(folder, name, source, cython), NAMES))
     (folder / "libcuda.so.1").unlink()
@@ -62,13 +85,48 @@ def _build(folder):
 def _build_module(folder, name, source, cython):
     """The names that the module's object file asks others for."""
     module, unit, code = source / (name.replace(".", "/") + ".pyx"), folder / f"{name}.cpp", folder / f"{name}.o"
-    settings = {"CUPY_USE_CUDA_PYTHON": False, "CUPY_CUFFT_STATIC": False, "CUPY_HIP_VERSION": 0,
-                "CUPY_CUDA_VERSION": wheel.cuda_version()}
-    cache.run(sys.executable, "-m", "cython", "--cplus", "-3", "--compile-time-env", _pairs(settings), "--directive",
-              _pairs(DIRECTIVES), module, "-o", unit, cwd=source, env={**os.environ, "PYTHONPATH": str(cython)})
+    settings = {
+        "CUPY_USE_CUDA_PYTHON": False,
+        "CUPY_CUFFT_STATIC": False,
+        "CUPY_HIP_VERSION": 0,
+        "CUPY_CUDA_VERSION": wheel.cuda_version(),
+    }
+    cache.run(
+        sys.executable,
+        "-m",
+        "cython",
+        "--cplus",
+        "-3",
+        "--compile-time-env",
+        _pairs(settings),
+        "--directive",
+        _pairs(DIRECTIVES),
+        module,
+        "-o",
+        unit,
+        cwd=source,
+        env={**os.environ, "PYTHONPATH": str(cython)},
+    )
     gpp = cache.compiler()[0]
-    cache.run(gpp, "-std=c++17", "-fPIC", "-O0", "-w", "-I", INCLUDE, "-I", wheel.cuda_headers(), "-I", module.parent,
-              "-I", sysconfig.get_paths()["include"], "-c", unit, "-o", code)
+    cache.run(
+        gpp,
+        "-std=c++17",
+        "-fPIC",
+        "-O0",
+        "-w",
+        "-I",
+        INCLUDE,
+        "-I",
+        wheel.cuda_headers(),
+        "-I",
+        module.parent,
+        "-I",
+        sysconfig.get_paths()["include"],
+        "-c",
+        unit,
+        "-o",
+        code,
+    )
     cache.run(gpp, "-shared", code, "-Wl,--no-as-needed", folder / "libcuda.so.1", "-o", folder / (name + SUFFIX))
     asked = set(re.findall(r" U (\w+)", cache.run("nm", "-u", code)))
     unit.unlink()

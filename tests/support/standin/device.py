@@ -1,8 +1,10 @@
 """Two devices for the real CuPy on a machine without any: `install()` before CuPy is imported.
 
-No file of CuPy's wheel is changed, and no code in memory.  What is replaced lies beneath CuPy: the driver and NVRTC, which CuPy looks
-up by name and finds already loaded; and the three modules that have NVIDIA's runtime inside, which are imported from elsewhere.
+No file of CuPy's wheel is changed, and no code in memory.  What is replaced lies beneath CuPy: the driver and NVRTC,
+which CuPy looks up by name and finds already loaded; and the three modules that have NVIDIA's runtime inside, which are
+imported from elsewhere.
 """
+
 import ctypes
 import json
 import os
@@ -12,7 +14,7 @@ from tests.support.simt import toolchain
 
 from . import cache, cupy_modules, host_kernels, libraries, wheel
 
-_kept = []                                               # what C++ code calls, and the libraries themselves
+_kept = []  # what C++ code calls, and the libraries themselves
 
 
 def install(replaced=()):
@@ -21,9 +23,11 @@ def install(replaced=()):
         raise RuntimeError("CuPy is imported already")
     modules = cupy_modules.build()
     folder = libraries.build(json.loads((modules / "asked.json").read_text()), replaced)
-    os.environ.setdefault("CUPY_ACCELERATORS", "")       # CUB's kernels exist only as machine code
+    os.environ.setdefault("CUPY_ACCELERATORS", "")  # CUB's kernels exist only as machine code
     # CuPy's cache on disk serves the images too, in a folder of its own.
-    os.environ["CUPY_CACHE_DIR"] = str(cache.folder("cupy-cache", [(libraries.DRIVER / "image.hpp").read_bytes()], lambda made: None))
+    os.environ["CUPY_CACHE_DIR"] = str(
+        cache.folder("cupy-cache", [(libraries.DRIVER / "image.hpp").read_bytes()], lambda made: None)
+    )
     driver, nvrtc = (ctypes.CDLL(str(folder / name)) for name in ("libcuda.so.1", f"libnvrtc.so.{wheel.cuda_major()}"))
     nvrtc.standin_set_nvrtc.restype = ctypes.c_char_p
     if problem := nvrtc.standin_set_nvrtc(str(wheel.nvrtc()).encode()):

@@ -3,9 +3,10 @@
     python -m tests.support.standin.faults           every program, sound and faulty, as JSON: {name: [outcome, outcome]}
     python -m tests.support.standin.faults NAME      a faulty one on the stand-in without what catches it: see twins.py
 
-Every program runs in a process of its own, because a fault may end it or leave the context lost.  An outcome is "right", "wrong" (the
-program's result is), the name of an error, or the name of a signal.
+Every program runs in a process of its own, because a fault may end it or leave the context lost.  An outcome is
+"right", "wrong" (the program's result is), the name of an error, or the name of a signal.
 """
+
 import ctypes
 import json
 import os
@@ -18,8 +19,10 @@ import numpy as np
 PROGRAMS = {}
 COUNT = 1000
 ADD = 'extern "C" __global__ void add(int* p, int n, int v) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) p[i] += v; }'
-SUM = ('extern "C" __global__ void sum(const int* p, int n, int* out) '
-       '{ int total = 0; for (int i = 0; i < n; ++i) total += p[i]; *out = total; }')
+SUM = (
+    'extern "C" __global__ void sum(const int* p, int n, int* out) '
+    "{ int total = 0; for (int i = 0; i < n; ++i) total += p[i]; *out = total; }"
+)
 
 
 def program(function):
@@ -38,7 +41,8 @@ def add(cupy, array, value, count=None):
     kernel(cupy, ADD)((-(-max(count, 1) // 128),), (128,), (array, np.int32(count), np.int32(value)))
 
 
-# ---- order -------------------------------------------------------------------------------------------------------------
+# ---- order -----------------------------------------------------------------------------------------------------------
+
 
 @program
 def a_kernel_on_another_stream_than_its_input(cupy, faulty):
@@ -96,7 +100,8 @@ def managed_memory_read_before_the_kernel_ended(cupy, faulty):
     return ctypes.c_int32.from_address(memory.ptr).value == 2
 
 
-# ---- memory ------------------------------------------------------------------------------------------------------------
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
 
 @program
 def a_kernel_reads_freed_memory(cupy, faulty):
@@ -193,23 +198,28 @@ def memory_taken_for_zeros(cupy, faulty):
 @program
 def a_misaligned_access(cupy, faulty):
     room = cupy.zeros(4 * COUNT + 4, np.uint8)
-    add(cupy, room[faulty:][:4 * COUNT].view(np.int32), 1)
+    add(cupy, room[faulty:][: 4 * COUNT].view(np.int32), 1)
     return int(room[int(faulty)]) == 1
 
 
-# ---- launches ----------------------------------------------------------------------------------------------------------
+# ---- launches --------------------------------------------------------------------------------------------------------
+
 
 def launch(cupy, function, array, stream=0, value=1):
     """The driver's own call; returns its arguments, which the caller can change, and what leads to them."""
     arguments = (ctypes.c_uint64(array.data.ptr), ctypes.c_int32(array.size), ctypes.c_int32(value))
     addresses = (ctypes.c_uint64 * 3)(*map(ctypes.addressof, arguments))
-    cupy.cuda.driver.launchKernel(function.kernel.ptr, -(-array.size // 128), 1, 1, 128, 1, 1, 0, stream, ctypes.addressof(addresses), 0)
+    cupy.cuda.driver.launchKernel(
+        function.kernel.ptr, -(-array.size // 128), 1, 1, 128, 1, 1, 0, stream, ctypes.addressof(addresses), 0
+    )
     return arguments, addresses
 
 
 @program
 def arguments_changed_after_the_launch(cupy, faulty):
-    """No fault: a launch has read its arguments when it is back.  Faulty would be a device that kept their addresses."""
+    """No fault: a launch has read its arguments when it is back.  Faulty would be a device that kept their
+    addresses.
+    """
     array = cupy.zeros(COUNT, np.int32)
     arguments, _addresses = launch(cupy, kernel(cupy, ADD), array)
     arguments[2].value = 100
@@ -308,12 +318,14 @@ def a_branch_of_a_capture_that_is_not_joined(cupy, faulty):
     return bool((array.get(stream=stream) == 1).all())
 
 
-# ---- the library's own launches ----------------------------------------------------------------------------------------
+# ---- the library's own launches --------------------------------------------------------------------------------------
+
 
 @program
 def the_library_on_another_stream(cupy, faulty):
     import gpulayout as gl
     from gpulayout.gpu import cupy_runtime
+
     if faulty:
         cupy_runtime._current_stream = lambda device: cupy.cuda.Stream.null
     with cupy.cuda.Stream(non_blocking=True):
@@ -325,6 +337,7 @@ def the_library_on_another_stream(cupy, faulty):
 def the_library_in_a_thread_that_entered_no_context(cupy, faulty):
     import gpulayout as gl
     from gpulayout.gpu import cupy_runtime
+
     if faulty:
         cupy_runtime._enter_context = lambda device: None
     plan, found = gl.plan("f32[2,3]", "{0,1}"), []
@@ -346,14 +359,15 @@ def the_library_in_a_thread_that_entered_no_context(cupy, faulty):
     return out.get().tolist() == [0, 3, 1, 4, 2, 5]
 
 
-# ---- running them ------------------------------------------------------------------------------------------------------
+# ---- running them ----------------------------------------------------------------------------------------------------
+
 
 def outcome(cupy, name, faulty):
     """What comes of a program in a process of its own."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)     # errors are told by their names
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # errors are told by their names
         try:
             said = "right" if PROGRAMS[name](cupy, faulty) else "wrong"
         except Exception as error:
@@ -370,8 +384,10 @@ def outcome(cupy, name, faulty):
 def main(name=None):
     from tests.support.standin import device
     from tests.support.standin.twins import TWINS
+
     device.install([TWINS[name].replacement] if name else ())
     import cupy
+
     if name:
         print(json.dumps(outcome(cupy, name, True)))
     else:

@@ -1,4 +1,7 @@
-"""Kernels for the stand-in: the source of a module compiled by the host compiler, on the host shim of tests/support/simt."""
+"""Kernels for the stand-in: the source of a module compiled by the host compiler, on the host shim of
+tests/support/simt.
+"""
+
 import ctypes
 import functools
 import importlib.util
@@ -10,24 +13,29 @@ from tests.support.simt import host_module, source_text, toolchain
 
 INCLUDE = pathlib.Path(__file__).resolve().parent / "include"
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include.*$", re.MULTILINE)
-_paths = {}                                              # path -> the same as a C string
+_paths = {}  # path -> the same as a C string
 _PROJECT_KERNELS = re.compile(r"^GPL_KERNEL (\w+)\(", re.MULTILINE)
 
 
 def build(source, options, kernel):
-    """For the stand-in's C++: the path of the library as the address of a C string, or 0 where there is no such kernel."""
+    """For the stand-in's C++: the path of the library as the address of a C string, or 0 where there is no such
+    kernel.
+    """
     try:
         path = str(_library(source, options, kernel.decode()))
         # Kept for good: two threads may build the same kernel, and both are still to open it.
         return ctypes.addressof(_paths.setdefault(path, ctypes.create_string_buffer(path.encode())))
-    except Exception as error:                           # nothing may leave a function that C++ calls
+    except Exception as error:  # nothing may leave a function that C++ calls
         print(f"stand-in: kernel {kernel.decode()} cannot be built: {error}", file=sys.stderr)
         return 0
 
 
 @functools.lru_cache(maxsize=None)
 def _library(source, options, kernel):
-    text, macros = source.decode(), tuple(sorted(option for option in options.decode().split("\n") if option.startswith("-D")))
+    text, macros = (
+        source.decode(),
+        tuple(sorted(option for option in options.decode().split("\n") if option.startswith("-D"))),
+    )
     if _INCLUDES.search(text):
         return _cupys(text, macros, kernel)
     # As the tests of the kernels compile them, so that one product serves both.
@@ -38,6 +46,11 @@ def _library(source, options, kernel):
 def _cupys(text, macros, kernel):
     """A kernel that CuPy wrote: its headers stay outside of the unnamed namespace that the kernel goes into."""
     headers = pathlib.Path(importlib.util.find_spec("cupy").submodule_search_locations[0], "_core", "include")
-    unit = (f'{source_text.HEADERS}#include "cupy_host.hpp"\n' + "\n".join(_INCLUDES.findall(text))
-            + f"\nnamespace {{\n{_INCLUDES.sub('', text)}\n}}\nSIMT_EXPORT({kernel})\n")
-    return toolchain.shared_library(unit, (*host_module.FLAGS, "-O1", "-w", *macros, "-I", str(INCLUDE), "-I", str(headers)))
+    unit = (
+        f'{source_text.HEADERS}#include "cupy_host.hpp"\n'
+        + "\n".join(_INCLUDES.findall(text))
+        + f"\nnamespace {{\n{_INCLUDES.sub('', text)}\n}}\nSIMT_EXPORT({kernel})\n"
+    )
+    return toolchain.shared_library(
+        unit, (*host_module.FLAGS, "-O1", "-w", *macros, "-I", str(INCLUDE), "-I", str(headers))
+    )

@@ -1,4 +1,5 @@
 """The stand-in's two libraries: CUDA's runtime and driver in one, and NVRTC's name in front of the real NVRTC."""
+
 import concurrent.futures
 import json
 import os
@@ -23,7 +24,13 @@ def build(asked, replaced=()):
         if texts[file].count(line) != 1:
             raise ValueError(f"{file} has {texts[file].count(line)} times {line!r}")
         texts[file] = texts[file].replace(line, other)
-    made_from = [json.dumps(texts), json.dumps(asked), wheel.cuda_version(), *cache.compiler(), pathlib.Path(__file__).read_bytes()]
+    made_from = [
+        json.dumps(texts),
+        json.dumps(asked),
+        wheel.cuda_version(),
+        *cache.compiler(),
+        pathlib.Path(__file__).read_bytes(),
+    ]
     return cache.folder("stand-in", made_from, lambda folder: _build(folder, texts, asked))
 
 
@@ -40,25 +47,39 @@ def _build(folder, texts, asked):
 def _object(texts, text):
     """The path of a compiled text; one that is compiled already is not compiled again."""
     headers = {name: text for name, text in texts.items() if name.endswith(".hpp")}
-    flags = ["-std=c++17", "-fPIC", "-O1", *WARNINGS, f"-DSTANDIN_CUDA_VERSION={wheel.cuda_version()}", "-I", INCLUDE,
-             "-isystem", wheel.cuda_headers()]
+    flags = [
+        "-std=c++17",
+        "-fPIC",
+        "-O1",
+        *WARNINGS,
+        f"-DSTANDIN_CUDA_VERSION={wheel.cuda_version()}",
+        "-I",
+        INCLUDE,
+        "-isystem",
+        wheel.cuda_headers(),
+    ]
 
     def make(folder):
         for name, header in headers.items():
             (folder / name).write_text(header)
         (folder / "unit.cpp").write_text(text)
         cache.run(cache.compiler()[0], *flags, "-c", folder / "unit.cpp", "-o", folder / "unit.o")
+
     return cache.folder("stand-in-object", [text, json.dumps(headers), *flags, *cache.compiler()], make) / "unit.o"
 
 
 def _missing(asked, objects):
     """Definitions of the functions that are asked for and that no object has."""
     there = set(re.findall(r" T (\w+)", "".join(cache.run("nm", "--defined-only", path) for path in objects)))
-    lines = ['#include "common.hpp"', "API int standin_missing(const char*);", "API void standin_no_kernel(const char*);"]
+    lines = [
+        '#include "common.hpp"',
+        "API int standin_missing(const char*);",
+        "API void standin_no_kernel(const char*);",
+    ]
     for name in sorted(set(asked) - there):
         if re.match("cuda[A-Z]", name):
             lines.append(f'API int {name}() {{ return standin_missing("{name}"); }}')
-        elif re.match(r"_Z\d", name):                    # C++ functions of CuPy's that launch machine code
+        elif re.match(r"_Z\d", name):  # C++ functions of CuPy's that launch machine code
             lines.append(f'API void {name}() {{ standin_no_kernel("{name}"); }}')
     return "\n".join(lines) + "\n"
 

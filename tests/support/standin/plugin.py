@@ -1,7 +1,10 @@
-"""A pytest plugin: the tests marked `gpu` find two devices, and none of them may be skipped.    pytest -p tests.support.standin.plugin -m gpu
+"""A pytest plugin: the tests marked `gpu` find two devices, and none of them may be skipped.    pytest -p
+tests.support.standin.plugin -m gpu
 
-A function that the stand-in lacks is easily taken for a missing GPU.  So a skipped test fails the run, but for the reasons in `MAY_SKIP`.
+A function that the stand-in lacks is easily taken for a missing GPU.  So a skipped test fails the run, but for the
+reasons in `MAY_SKIP`.
 """
+
 import re
 
 import pytest

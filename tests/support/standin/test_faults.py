@@ -1,4 +1,7 @@
-"""Faults that the stand-in must catch, each beside its sound twin; and the stand-in without a check, which must miss them."""
+"""Faults that the stand-in must catch, each beside its sound twin; and the stand-in without a check, which must miss
+them.
+"""
+
 import json
 import os
 import pathlib
@@ -16,8 +19,14 @@ pytestmark = pytest.mark.standin
 
 def outcomes(*arguments):
     """What `python -m tests.support.standin.faults` prints."""
-    done = subprocess.run([sys.executable, "-m", "tests.support.standin.faults", *arguments], cwd=ROOT, capture_output=True, text=True,
-                          timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.standin.faults", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

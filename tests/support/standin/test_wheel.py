@@ -1,4 +1,7 @@
-"""What runs is the wheel's CuPy: none of NVIDIA's runtime is loaded, and what was built again is of the wheel's sources and Cython."""
+"""What runs is the wheel's CuPy: none of NVIDIA's runtime is loaded, and what was built again is of the wheel's sources
+and Cython.
+"""
+
 import json
 import os
 import pathlib
@@ -27,27 +30,40 @@ def site_packages():
 def loaded_libraries():
     """Every library that is mapped into this process."""
     lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
-    return {pathlib.Path(line.split(maxsplit=5)[5]) for line in lines if ".so" in line and len(line.split(maxsplit=5)) == 6}
+    return {
+        pathlib.Path(line.split(maxsplit=5)[5]) for line in lines if ".so" in line and len(line.split(maxsplit=5)) == 6
+    }
 
 
 def test_nothing_of_nvidias_runtime_is_loaded():
-    assert cupy.arange(4).sum().get() == 6               # whatever that takes is loaded now
+    assert cupy.arange(4).sum().get() == 6  # whatever that takes is loaded now
     loaded = loaded_libraries()
     assert [path for path in loaded if RUNTIME in path.read_bytes()] == []
     assert not [path for path in loaded if path.name.startswith("libcudart")]
     modules = {name: sys.modules[name].__file__ for name in cupy_modules.NAMES}
-    assert all(pathlib.Path(path).parent == cupy_modules.build() and pathlib.Path(path) in loaded for path in modules.values())
+    assert all(
+        pathlib.Path(path).parent == cupy_modules.build() and pathlib.Path(path) in loaded for path in modules.values()
+    )
 
 
 def test_the_wheels_modules_that_are_replaced_are_those_with_nvidias_runtime():
-    found = {path for package in ("cupy", "cupy_backends") for path in (site_packages() / package).rglob("*.so") if RUNTIME in path.read_bytes()}
+    found = {
+        path
+        for package in ("cupy", "cupy_backends")
+        for path in (site_packages() / package).rglob("*.so")
+        if RUNTIME in path.read_bytes()
+    }
     assert found == {wheel.module_file(name) for name in WITH_RUNTIME}
 
 
 def test_the_driver_and_nvrtc_that_cupy_finds_are_the_stand_ins():
-    places = {path.name: path.parent.name for path in loaded_libraries() if re.match(r"libcuda\.|libnvrtc\.", path.name)}
+    places = {
+        path.name: path.parent.name for path in loaded_libraries() if re.match(r"libcuda\.|libnvrtc\.", path.name)
+    }
     assert places["libcuda.so.1"].startswith("stand-in-")
-    assert {path.name for path in loaded_libraries() if path.name.startswith("libnvrtc.so")} == {f"libnvrtc.so.{wheel.cuda_major()}"}
+    assert {path.name for path in loaded_libraries() if path.name.startswith("libnvrtc.so")} == {
+        f"libnvrtc.so.{wheel.cuda_major()}"
+    }
     assert cupy.cuda.runtime.getDeviceProperties(0)["name"] == b"stand-in"
 
 
@@ -66,9 +82,12 @@ def test_the_sources_are_the_wheels():
 
 @pytest.mark.parametrize("name", cupy_modules.NAMES)
 def test_cython_is_the_wheels(name):
-    ours, theirs = (wheel.cython_version(path) for path in (cupy_modules.build() / (name + cupy_modules.SUFFIX), wheel.module_file(name)))
+    ours, theirs = (
+        wheel.cython_version(path)
+        for path in (cupy_modules.build() / (name + cupy_modules.SUFFIX), wheel.module_file(name))
+    )
     assert ours == theirs
-    assert ours or name == "cupy.cuda.cub"               # the one without shared types
+    assert ours or name == "cupy.cuda.cub"  # the one without shared types
 
 
 SIGNATURES = """
@@ -82,15 +101,25 @@ print(json.dumps([module.__file__, {key: name(value).decode() for key, value in 
 
 
 def test_the_functions_that_other_modules_import_have_the_wheels_signatures():
-    """As Cython notes them, such as `int (size_t, int __pyx_skip_dispatch)`; the wheel's module finds no device and needs none for that."""
+    """As Cython notes them, such as `int (size_t, int __pyx_skip_dispatch)`; the wheel's module finds no device and
+    needs none for that.
+    """
     found = []
     for before in ("", "from tests.support.standin import device; device.install()"):
-        done = subprocess.run([sys.executable, "-c", before + SIGNATURES], capture_output=True, text=True, cwd=ROOT,
-                              env={**os.environ, "LD_LIBRARY_PATH": str(stand_in()), "PYTHONPATH": str(ROOT)})
+        done = subprocess.run(
+            [sys.executable, "-c", before + SIGNATURES],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "LD_LIBRARY_PATH": str(stand_in()), "PYTHONPATH": str(ROOT)},
+        )
         assert done.returncode == 0, done.stderr
         found.append(json.loads(done.stdout))
     (theirs, their_functions), (ours, our_functions) = found
-    assert pathlib.Path(theirs) == wheel.module_file("cupy_backends.cuda.api.runtime") and pathlib.Path(ours).parent == cupy_modules.build()
+    assert (
+        pathlib.Path(theirs) == wheel.module_file("cupy_backends.cuda.api.runtime")
+        and pathlib.Path(ours).parent == cupy_modules.build()
+    )
     assert our_functions == their_functions and len(their_functions) > 50
 
 
@@ -107,5 +136,8 @@ def test_a_folder_is_made_once_and_a_failed_one_is_not_kept(tmp_path):
 
     with pytest.raises(RuntimeError, match="^no compiler$"):
         cache.folder("test", [tmp_path], fail)
-    places = {cache.folder("test", [tmp_path], lambda folder: made.append((folder / "file").write_text("x"))) for _ in range(3)}
+    places = {
+        cache.folder("test", [tmp_path], lambda folder: made.append((folder / "file").write_text("x")))
+        for _ in range(3)
+    }
     assert len(places) == len(made) == 1

@@ -1,4 +1,5 @@
 """The CuPy wheel that is installed, and what its modules were made from: CuPy's sources, Cython, CUDA's headers."""
+
 import functools
 import importlib.metadata
 import importlib.util
@@ -53,19 +54,35 @@ def module_file(name):
 
 
 def cython_version(path):
-    """The version of the Cython that made a module, which stands in the names of shared types; None for a module without any."""
+    """The version of the Cython that made a module, which stands in the names of shared types; None for a module
+    without any.
+    """
     found = re.search(rb"_cython_(\d+)_(\d+)_(\d+)", pathlib.Path(path).read_bytes())
     return found and ".".join(part.decode() for part in found.groups())
 
 
 @functools.cache
 def cython():
-    """A folder to import Cython from, of the version that made the wheel: modules of different versions share no types."""
+    """A folder to import Cython from, of the version that made the wheel: modules of different versions share no
+    types.
+    """
     version = cython_version(module_file("cupy_backends.cuda.api.runtime"))
 
     def make(folder):
-        cache.run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check",
-                  f"cython=={version}", "setuptools>=77", "--target", folder)
+        cache.run(
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--disable-pip-version-check",
+            f"cython=={version}",
+            "setuptools>=77",
+            "--target",
+            folder,
+        )
+
     return cache.folder(f"cython-{version}", [sys.version], make)
 
 
@@ -75,14 +92,28 @@ def sources():
     version = cupy().version
 
     def make(folder):
-        # pip asks the sources for their metadata.  A build of stubs needs no CUDA for that, and with the build's requirements at
-        # hand pip makes no environment of its own for it.
-        cache.run(sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", "cupy", "--no-deps", "--no-build-isolation",
-                  "--disable-pip-version-check", f"cupy=={version}", "--dest", folder,
-                  env={**os.environ, "CUPY_INSTALL_USE_STUB": "1", "PYTHONPATH": str(cython())})
-        archive, = folder.glob("cupy-*.tar.gz")
+        # pip asks the sources for their metadata.  A build of stubs needs no CUDA for that, and with the build's
+        # requirements at hand pip makes no environment of its own for it.
+        cache.run(
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-binary",
+            "cupy",
+            "--no-deps",
+            "--no-build-isolation",
+            "--disable-pip-version-check",
+            f"cupy=={version}",
+            "--dest",
+            folder,
+            env={**os.environ, "CUPY_INSTALL_USE_STUB": "1", "PYTHONPATH": str(cython())},
+        )
+        (archive,) = folder.glob("cupy-*.tar.gz")
         with tarfile.open(archive) as opened:
             opened.extractall(folder, filter="data")
+
     return cache.folder(f"cupy-sources-{version}", [], make) / f"cupy-{version}"
 
 

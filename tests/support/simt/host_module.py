@@ -35,7 +35,7 @@ def library(text, kernel_names, macro_flags, optimize="g"):
     )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _load(text, kernel_names, macros, optimize):
     return HostModule(library(text, kernel_names, source_text.macro_flags(dict(macros)), optimize))
 

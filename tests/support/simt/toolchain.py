@@ -52,7 +52,7 @@ def sanitizers_missing():
     return missing() or _sanitizers_missing()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _sanitizers_missing():
     for flags in (("-fsanitize=address,undefined",), ("-fsanitize=thread",)):
         try:
@@ -90,7 +90,7 @@ def without_aslr(command):
     return [*_plain_addresses(), *map(str, command)]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _plain_addresses():
     prefix = ["setarch", platform.machine(), "-R"]
     if shutil.which("setarch") is None:
@@ -103,7 +103,7 @@ def _compiler():
     return os.environ.get("CXX", "g++")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _fingerprint():
     """What every product depends on: the compiler, and our headers."""
     version = subprocess.run([_compiler(), "-v"], capture_output=True, text=True, check=True).stderr
@@ -111,7 +111,7 @@ def _fingerprint():
     return hashlib.sha256(b"\0".join([version.encode(), *headers])).digest()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def build_folder():
     """Where products live: SIMT_BUILD, or a folder of this user's among the temporary files."""
     named = os.environ.get("SIMT_BUILD")
@@ -122,7 +122,7 @@ def build_folder():
     return folder
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _shim(flags):
     """(flags, objects) for what begins with the shim's headers: the headers and the runtime, both compiled once.
 

@@ -30,7 +30,7 @@ def build(source, options, kernel):
         return 0
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _library(source, options, kernel):
     text, macros = (
         source.decode(),

@@ -12,7 +12,7 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_array_shape, parse_shape
+from gpulayout.layout.text import parse_any_shape, parse_array_shape
 
 LONGEST_KEPT = 512  # characters of a text whose value is kept: one of more dimensions than fit takes 200 KB and more
 Parsed = TypeVar("Parsed")
@@ -71,7 +71,7 @@ def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
     '(f32[2]{0}, token[])'
     """
     if isinstance(value, str):
-        return parse_shape(value)
+        return parse_any_shape(value)
     if isinstance(value, AnyShape):
         return value
     raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")

@@ -6,7 +6,8 @@ Kernels never see a type, only its number of bytes (1, 2, 4, 8 or 16); a type is
 from __future__ import annotations
 
 import enum
-from typing import Any
+import re
+from typing import Any, NoReturn
 
 import ml_dtypes
 import numpy as np
@@ -67,6 +68,10 @@ class ElementType(str, enum.Enum):
 
     def __format__(self, spec: str) -> str:
         return format(self.value, spec)
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise ValueError(f"{_short(value)} is not a valid ElementType{_hint(value)}")
 
     @staticmethod
     def of(value: object) -> ElementType:
@@ -241,8 +246,9 @@ def _of_dtype(value: Any) -> ElementType:
         raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
     try:
         dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError, OverflowError):  # NumPy raises all three on hostile text
-        raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype") from None
+    except (TypeError, ValueError, SyntaxError, OverflowError):  # NumPy raises all four on hostile text
+        hint = did_you_mean(value) if isinstance(value, str) else ""
+        raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype{hint}") from None
     if not dtype.isnative:
         raise TypeError(f"element type {dtype.str!r} is big-endian: convert it to native byte order first")
     found = _BY_DTYPE.get(dtype)
@@ -257,3 +263,53 @@ def _of_dtype(value: Any) -> ElementType:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+# ---- names that other libraries use --------------------------------------------------------------------
+
+_SEVERAL = {
+    "float": ("f32", "f64"),
+    "int": ("s32", "s64"),
+    "uint": ("u32", "u64"),
+    "complex": ("c64", "c128"),
+    "i1": ("s1", "s8"),  # MLIR counts bits, NumPy bytes; so do the next five
+    "i2": ("s2", "s16"),
+    "i4": ("s4", "s32"),
+    "i8": ("s8", "s64"),
+    "f4": ("f4e2m1fn", "f32"),
+    "f8": ("f8e4m3fn", "f8e5m2", "f64"),
+    "fp8": ("f8e4m3fn", "f8e5m2"),
+    "float8": ("f8e4m3fn", "f8e5m2"),
+}
+_PREFIXES = {"fp": "f", "float": "f", "i": "s", "si": "s", "int": "s", "ui": "u", "uint": "u", "bfloat": "bf"}
+
+
+def did_you_mean(name: str) -> str:
+    """What an error adds to a name that is almost one of XLA's: " (did you mean 'f32'?)", or nothing.
+
+    >>> did_you_mean("fp32"), did_you_mean("float"), did_you_mean("i8"), did_you_mean("nonsense")
+    (" (did you mean 'f32'?)", " (did you mean 'f32' or 'f64'?)", " (did you mean 's8'?)", '')
+    """
+    found = _SEVERAL.get(name.lower()) or _meant(name.lower())
+    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
+
+
+def _meant(name: str) -> tuple[str, ...]:
+    match = re.fullmatch(r"([a-z]{1,6})([0-9]{1,3}[a-z0-9_]{0,16})", name)
+    if name not in _BY_NAME and match:
+        name = _PREFIXES.get(match[1], match[1]) + match[2].replace("_", "")
+    if name in _BY_NAME:
+        return (name,)
+    try:
+        return (_BY_DTYPE[np.dtype(name)].value,) if len(name) > 2 else ()
+    except (TypeError, ValueError, SyntaxError, OverflowError, KeyError):
+        return ()
+
+
+def _hint(value: object) -> str:
+    """What to write for a value that is not a name: ": write gl.ElementType.of('float32')", or nothing."""
+    try:
+        ElementType.of(value)
+    except TypeError:
+        return did_you_mean(value) if isinstance(value, str) else ""
+    return f": write gl.ElementType.of({_short(value)})"

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpulayout.layout import checks
+from gpulayout.layout.argument_hints import numbers_in
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutTypeError, ShapeTextError
 from gpulayout.layout.layout import SPARSE_TYPES, Layout
@@ -44,15 +45,25 @@ def parse_layout(text: str) -> Layout:
     >>> parse_layout("{0,1:T(8,128)(2,1)}").tiles
     (Tile((8, 128)), Tile((2, 1)))
     """
-    if text[:1].isalpha():
-        raise ShapeTextError(
-            f"{checks.value_text(text)} is not a layout: a layout begins with '{{', as '{{1,0,2}}' does; "
-            "gl.transpose(array, 'h w c -> c h w') reorders axes by name"
-        )
-    reader = Reader(text)
+    reader = Reader(text, "layout")
+    if not reader.ahead("{") and (hint := _not_a_layout(text)):
+        raise ShapeTextError(f"{checks.value_text(text)} is not a layout: {hint}", reader.position)
     layout = read_layout(reader, may_be_empty=True)
     reader.end()
     return layout
+
+
+def _not_a_layout(text: str) -> str | None:
+    """What to write instead of text that does not begin with a brace."""
+    if order := numbers_in(text):
+        return f"write '{{{order.strip('(,)').replace(' ', '')}}}'"
+    if not text[:1].isalpha():
+        return None
+    if text in ("C", "F"):
+        return f"write gl.Layout.{'descending' if text == 'C' else 'ascending'}(rank), or its text such as '{{1,0}}'"
+    if "[" in text:
+        return f"it is the text of a shape; write gl.parse_shape({checks.value_text(text)}).layout"
+    return "a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> c h w') reorders axes by name"
 
 
 def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
@@ -78,7 +89,7 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
     order: list[int] = []
     fields: dict[str, Any] = {}
     if not reader.ahead(":") and not (may_be_empty and reader.ahead("}")):
-        order = reader.number_list("a dimension number")
+        order = _order(reader)
     if reader.accept(":"):
         for name, read in PROPERTIES.items():
             if reader.accept_name(name) or (name in "#*" and reader.accept(name)):
@@ -87,6 +98,16 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
             raise reader.error(_misplaced(reader.value))
     reader.mark("}")
     return reader.built(start, lambda: Layout(order, **fields))
+
+
+def _order(reader: Reader) -> list[int]:
+    """The dimension numbers, one or more."""
+    order: list[int] = []
+    while not order or reader.accept(","):
+        if reader.kind == "name" and reader.value in PROPERTIES:
+            raise reader.error("expected a dimension number (a colon comes before properties, as in {1,0:T(8,128)})")
+        order.append(reader.number("a dimension number"))
+    return order
 
 
 def _misplaced(name: str) -> str:

@@ -124,7 +124,8 @@ class TupleShape(Frozen):
             )
         for entry, shape in enumerate(self.shapes):
             if not isinstance(shape, AnyShape):
-                raise LayoutTypeError(f"shapes entry {entry} is not a shape: it is {checks.type_text(shape)}")
+                hint = f", write gl.parse_shape({checks.value_text(shape)})" if isinstance(shape, str) else ""
+                raise LayoutTypeError(f"shapes entry {entry} is not a shape: it is {checks.type_text(shape)}{hint}")
         self._set("shapes", tuple(self.shapes))
         if self.depth > MAX_DEPTH:
             raise LayoutError(f"shapes are {self.depth} nested tuples: {MAX_DEPTH} is the limit")

@@ -72,7 +72,8 @@ def plain_scalar(value: object) -> PaddingValue | Scalar:
         return item
     if isinstance(item, (int, float, complex)) and not isinstance(item, np.generic):
         return int(item) if isinstance(item, int) else float(item) if isinstance(item, float) else complex(item)
-    raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: it is {type_text(value)}")
+    hint = f"the names are {', '.join(NAMES)}" if isinstance(value, str) else f"it is {type_text(value)}"
+    raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: {hint}")
 
 
 def scalar_key(value: PaddingValue | Scalar | None) -> object:

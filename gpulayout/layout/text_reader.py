@@ -26,9 +26,9 @@ _NO_PARENTHESES = re.compile(r"[^()]*")
 class Reader:
     """One token ahead: `kind` ("number", "name", "mark" or "end"), `value`, and `position` in the text."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, what: str = "shape"):
         if not isinstance(text, str):
-            raise TypeError(f"shape text must be a str, not {type(text).__name__}")
+            raise TypeError(f"{what} text must be a str, not {type(text).__name__}")
         self.text = text
         self.go(0)
 

@@ -9,12 +9,13 @@ whole rule.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, SupportsIndex
 
 from gpulayout.layout import checks
-from gpulayout.layout.argument_hints import corrects, of_one_sequence
+from gpulayout.layout.argument_hints import corrects, numbers_in, of_one_sequence
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.frozen import Frozen
 
@@ -70,7 +71,8 @@ class Tile(Frozen):
     def __post_init__(self) -> None:
         given = self.dimensions
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-            hint = f", write ({given},)" if isinstance(given, int) else ""
+            found = numbers_in(given) if isinstance(given, str) else f"({given},)" if isinstance(given, int) else None
+            hint = f", write {found}" if found else ""
             raise LayoutTypeError(
                 f"tile {checks.value_text(given)} is not a sequence of sizes: it is {checks.type_text(given)}{hint}"
             )
@@ -121,7 +123,7 @@ class Tile(Frozen):
 def as_tiles(value: object) -> tuple[Tile, ...]:
     """A tuple of tiles from a sequence of tiles or of sequences of sizes."""
     if not isinstance(value, (tuple, list)):
-        hint = f": write [{value}]" if isinstance(value, Tile) else ""
+        hint = f": write [{value}]" if isinstance(value, Tile) else _of_text(value) if isinstance(value, str) else ""
         raise LayoutTypeError(f"tiles {value!r} is not a sequence of tiles{hint}")
     if value and all(isinstance(size, int) for size in value):
         raise LayoutTypeError(
@@ -129,6 +131,15 @@ def as_tiles(value: object) -> tuple[Tile, ...]:
             f"[{checks.shown(tuple(value))}]"
         )
     return tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in value)
+
+
+def _of_text(text: str) -> str:
+    """What to write instead of text such as `T(8,128)(2,1)`."""
+    tiles = re.fullmatch(r"T?((?:\([0-9, ]+\))+)", text[:200])
+    found = [numbers_in(tile) for tile in re.findall(r"\([^()]*\)", tiles[1])] if tiles else []
+    if not found or None in found:
+        return ": write ((8, 128),)"
+    return f": write ({', '.join(map(str, found))}{',' if len(found) == 1 else ''})"
 
 
 def reach(tiles: Iterable[Tile]) -> int:

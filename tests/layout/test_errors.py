@@ -237,7 +237,7 @@ ERRORS = {
     "text that is not a layout": (
         lambda: SHAPE.with_layout("(0,1)"),
         gl.ShapeTextError,
-        "expected '{', at character 0 ('(') of '(0,1)'",
+        "'(0,1)' is not a layout: write '{0,1}'",
     ),
     "a layout of another rank as text": (
         lambda: SHAPE.with_layout("{0}"),
@@ -263,8 +263,8 @@ ERRORS = {
     "fields without names": (
         lambda: Layout((0, 1), (3, 5)),
         LayoutTypeError,
-        "a Layout takes minor_to_major alone without a name, not 2 arguments: write the name of the field before (3, 5), such as "
-        "padded_dimensions= or tiles=",
+        "a Layout takes only minor_to_major without a name, not 2 arguments: write the name of the field before (3, 5), "
+        "such as padded_dimensions= or tiles=",
     ),
     "the text of a layout": (
         lambda: Layout("{0,1}"),
@@ -419,7 +419,7 @@ ERRORS = {
     "tiles as text": (
         lambda: Layout((0, 1), tiles="T(8,128)"),
         LayoutTypeError,
-        "tiles 'T(8,128)' is not a sequence of tiles",
+        "tiles 'T(8,128)' is not a sequence of tiles: write ((8, 128),)",
     ),
     # dimension numbers
     "no such dimension": (

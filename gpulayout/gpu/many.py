@@ -16,7 +16,8 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.launch import ITEMS, THREADS
 from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.layout.cached import cached_property
-from gpulayout.moves.move import Axis, Move
+from gpulayout.moves.kinds import AnyMove
+from gpulayout.moves.move import Axis
 
 JOBS = {2: 44, 4: 29}  # number of axes compiled for -> jobs that fit 4 KB of parameters
 _MOST_AXES = max(JOBS)
@@ -26,7 +27,7 @@ class Request(NamedTuple):
     """A move of a list between two addresses with these remainders modulo 16; messages begin with its label."""
 
     label: str
-    move: Move
+    move: AnyMove
     source_phase: int
     target_phase: int
 
@@ -112,7 +113,7 @@ def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
     return ManyPlan(tuple(shared), tuple(sorted(alone)))
 
 
-def small_move(move: Move, source_phase: int, target_phase: int) -> SmallMove | None:
+def small_move(move: AnyMove, source_phase: int, target_phase: int) -> SmallMove | None:
     """The move as a job of a shared launch; None when it needs no launch or one of its own."""
     plan = kernel_plan(move, source_phase, target_phase)
     if not plan or move.bytes_written > plan.kind.shared_bytes or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:

@@ -19,7 +19,8 @@ from gpulayout.gpu.many import ManyPlan, Request, many_plan
 from gpulayout.gpu.runtime import Launch, Runtime, Start
 from gpulayout.moves.backend import Job
 from gpulayout.moves.index_program import IndexProgram
-from gpulayout.moves.move import Move, Pieces, span
+from gpulayout.moves.kinds import AnyMove, Pieces
+from gpulayout.moves.move import span
 
 # A list that was carried out before is not planned again, which takes 40 us for each of its moves.  A move of a list
 # takes about 400 bytes, so that at most 13 MB are kept.
@@ -42,7 +43,7 @@ class CudaBackend:
     def prepare(self, pieces: Pieces) -> PreparedLaunches:
         return PreparedLaunches(self, pieces)
 
-    def start_of_move(self, move: Move, source_phase: int, target_phase: int, device: int) -> Start:
+    def start_of_move(self, move: AnyMove, source_phase: int, target_phase: int, device: int) -> Start:
         """What moves between two addresses with these remainders modulo 16: one launch, or none when there are no
         places.
         """
@@ -224,6 +225,6 @@ def _nothing(*addresses: int) -> None:
 _form = operator.attrgetter("dtype", "shape", "strides")
 
 
-def _phases(move: Move, from_address: int, to_address: int) -> tuple[int, int]:
+def _phases(move: AnyMove, from_address: int, to_address: int) -> tuple[int, int]:
     """Both addresses modulo 16; an empty source may have no address at all, and 0 stands for it."""
     return from_address % 16 if move.element_count else 0, to_address % 16

@@ -1,10 +1,10 @@
-"""Layouts as text: XLA's grammar, with two properties of our own for padding.
+"""Layouts as text: XLA's grammar, with two properties of this library for padding.
 
     layout     := "{" [number ("," number)*] [":" properties] "}"
-    properties := in exactly this order, each at most once, with nothing between them
+    properties := each at most once, in exactly this order, with nothing between them
 
-        PD(width,...)  PV(name | number)     padded dimensions and padding value, ours
-        D(D,...)                             dense levels, one for every dimension: they say nothing
+        PD(width,...)  PV(name | number)     padded dimensions and padding value, of this library
+        D(D,...)                             dense levels, one per dimension: read and dropped
         T(size,...)(size,...)...             tiles; a size is a number or *
         L(number)                            tail padding alignment
         #(type)  *(type)                     index and pointer type
@@ -13,12 +13,13 @@
         SC(number:number,...)(...)...        split configurations
         M(number)                            dynamic shape metadata prefix bytes
 
-XLA never printed padding; a layout without it prints exactly what XLA prints.  XLA's D(...) of other levels and P(...),
-the parts of sparse layouts, are refused.
+XLA never printed padding; a layout without it prints exactly what XLA prints.  D(...) with other levels and P(...),
+which describe sparse layouts in XLA, are refused.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,16 +33,38 @@ from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.text_reader import Reader
 from gpulayout.layout.tile import COMBINE, Combine, Tile
 
-Property = Callable[[Reader, int], dict[str, Any]]  # reads one property of a layout of so many dimensions
+Property = Callable[[Reader, int], dict[str, Any]]  # reads one property; the int is the rank
 
 MAX_SCALAR = 320  # characters of a pad value: an integer as large as the largest double has 309
 
 
 def parse_layout(text: str) -> Layout:
-    """The layout written as `{0,1:PD(3,5)PV(lowest)T(8,128)}`: the exact inverse of `str(layout)`.
+    """A layout from its text: the exact inverse of `str(layout)`.
 
-    ShapeTextError (a LayoutError with `.position`) points at the first character that does not fit.
+    Parameters
+    ----------
+    text : str
+        Such as `{0,1:PD(3,5)PV(lowest)T(8,128)}`, dimension numbers most minor first.
 
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    ShapeTextError
+        A `LayoutError` whose `position` is the first character that does not fit, from 0.
+
+    See Also
+    --------
+    parse_shape : a whole shape.
+
+    Notes
+    -----
+    The grammar is XLA's, plus `PD(...)` for padded dimensions and `PV(...)` for the padding value.
+
+    Examples
+    --------
     >>> parse_layout("{0,1:T(8,128)(2,1)}").tiles
     (Tile((8, 128)), Tile((2, 1)))
     """
@@ -67,9 +90,7 @@ def _not_a_layout(text: str) -> str | None:
 
 
 def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
-    """A layout from itself or its text, None being descending; LayoutTypeError for others.  `text` is the shape without
-    layout.
-    """
+    """A layout from a layout, its text or None, which means descending; `text` is the shape without its layout."""
     if value is None:
         return Layout.descending(rank)
     if isinstance(value, str):
@@ -115,7 +136,7 @@ def _misplaced(name: str) -> str:
         return f"layout property {name}(...) occurs twice or out of order: the order is {' '.join(PROPERTIES)}"
     if name == "P":
         return "layout property P(...), the physical shape of a sparse array, is not supported"
-    return f"{name[:32]!r} is not a layout property: those are {' '.join(PROPERTIES)}"
+    return f"{name[:32]!r} is not a layout property: the properties are {' '.join(PROPERTIES)}"
 
 
 # ---- one property each: the fields it sets ---------------------------------------------------------
@@ -127,7 +148,7 @@ def _padded_dimensions(reader: Reader, rank: int) -> dict[str, list[int]]:
 
 
 def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar]:
-    """The text between the parentheses of PV(...): a name, or a number in Python's notation."""
+    """The text in the parentheses of PV(...): a name, or a number in Python's notation."""
     raw, position = reader.parenthesis()
     if raw in NAMES:
         return {"padding_value": NAMES[raw]}
@@ -143,7 +164,7 @@ def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar
 
 
 def _dense_levels(reader: Reader, rank: int) -> dict[str, Any]:
-    """D(D,D) says that both dimensions are dense, which they always are here."""
+    """D(D,D) says that both dimensions are dense, which is always true here."""
     reader.mark("(")
     for dim in range(rank):
         if dim:
@@ -171,9 +192,7 @@ def _tile(reader: Reader) -> Tile:
         if not reader.accept(","):
             break
     if entries[-1] is COMBINE:
-        raise reader.error(
-            "'*' is the last of a tile, where there is no more minor dimension to combine with", position
-        )
+        raise reader.error("'*' ends a tile: there is no more minor dimension to combine with", position)
     reader.mark(")")
     return Tile(entries)
 
@@ -187,12 +206,12 @@ def _split_configs(reader: Reader, rank: int) -> dict[str, list[SplitConfig]]:
         reader.mark(":")
         points = reader.number_list("a split index")
         reader.mark(")")
-        configs.append(reader.built(start, lambda: SplitConfig(dimension, points)))
+        configs.append(reader.built(start, functools.partial(SplitConfig, dimension, points)))
     return {"split_configs": configs}
 
 
 def _number(field: str, what: str, least: int = 0, most: int | None = None) -> Property:
-    """A reader of one number in parentheses."""
+    """Make a reader of one number in parentheses."""
 
     def read(reader: Reader, rank: int) -> dict[str, int]:
         reader.mark("(")
@@ -204,7 +223,7 @@ def _number(field: str, what: str, least: int = 0, most: int | None = None) -> P
 
 
 def _type(field: str) -> Property:
-    """A reader of one type name in parentheses."""
+    """Make a reader of one type name in parentheses."""
 
     def read(reader: Reader, rank: int) -> dict[str, ElementType]:
         reader.mark("(")

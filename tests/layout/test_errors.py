@@ -361,10 +361,10 @@ ERRORS = {
         LayoutError,
         "split_indices (3, 3) are not ascending from 1: entry 1 is 3",
     ),
-    "a split outside of the array": (
+    "a split outside the array": (
         lambda: Shape("f32", (2, 3), Layout((1, 0), split_configs=((0, (2,)),))),
         LayoutError,
-        "split_configs (0:2) cuts outside of the array for f32[2,3]{1,0:SC(0:2)}: physical dimension 0 is dimension 0 of size 2",
+        "split_configs (0:2) cuts outside the array for f32[2,3]{1,0:SC(0:2)}: physical dimension 0 is dimension 0 of size 2",
     ),
     "an index type with a sign": (
         lambda: Layout((0, 1), index_type="s32"),
@@ -402,19 +402,19 @@ ERRORS = {
     "a sparse leftover": (
         Shape("f32", (2,), Layout((0,), index_type="u32")).validate_layout,
         LayoutError,
-        "index_type u32 belongs to sparse layouts for f32[2]{0:#(u32)}: its array is dense",
+        "index_type u32 belongs to sparse layouts for f32[2]{0:#(u32)}: the array is dense",
     ),
     "inserting under tiles": (
         lambda: Layout((1, 0), tiles=((8, 128), (2, 1))).insert_dimension(1, 4),
         LayoutError,
-        "tiles (8,128)(2,1) would change their meaning by inserting a dimension for layout {1,0:T(8,128)(2,1)}: they touch the "
-        "2 most minor dimensions; drop them first, with replace(tiles=())",
+        "tiles (8,128)(2,1) would change their meaning by inserting a dimension for layout {1,0:T(8,128)(2,1)}: they cut the "
+        "2 most minor dimensions; drop them first with replace(tiles=())",
     ),
     "deleting under tiles": (
         lambda: Layout((2, 1, 0), tiles=((8, 128),)).delete_dimensions((0, 1)),
         LayoutError,
-        "tiles (8,128) would change their meaning by deleting dimension 1 for layout {2,1,0:T(8,128)}: they touch the "
-        "2 most minor dimensions; drop them first, with replace(tiles=())",
+        "tiles (8,128) would change their meaning by deleting dimension 1 for layout {2,1,0:T(8,128)}: they cut the "
+        "2 most minor dimensions; drop them first with replace(tiles=())",
     ),
     "tiles as text": (
         lambda: Layout((0, 1), tiles="T(8,128)"),
@@ -516,12 +516,12 @@ ERRORS = {
     "inserting in front of -1": (
         lambda: SHAPE.insert_dimension(-1, 4),
         LayoutError,
-        "at -1 is out of range for f32[2,3]{1,0}: a new dimension stands at 0..2",
+        "at -1 is out of range for f32[2,3]{1,0}: a new dimension goes at 0..2",
     ),
     "inserting past the end": (
         lambda: SHAPE.insert_dimension(3, 4),
         LayoutError,
-        "at 3 is out of range for f32[2,3]{1,0}: a new dimension stands at 0..2",
+        "at 3 is out of range for f32[2,3]{1,0}: a new dimension goes at 0..2",
     ),
     "inserting a negative size": (
         lambda: SHAPE.insert_dimension(1, -4),

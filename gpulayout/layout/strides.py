@@ -96,7 +96,7 @@ def layout_from_strides(
 
 
 def _widths(dimensions: Sequence[int], steps: list[int], real: list[int], shown: str) -> tuple[int, ...]:
-    """The width of every dimension; `steps` are strides in elements, `real` the dimensions above size 1, minor first."""
+    """The width of every dimension; `steps` are strides in elements, `real` the sizes above 1, minor first."""
     widths = list(dimensions)
     if real and steps[real[0]] != 1:
         ones = [dim for dim, size in enumerate(dimensions) if size == 1]

@@ -228,12 +228,12 @@ def test_a_slip_is_answered_with_what_to_write(call, error, message):
 def test_what_an_error_says_to_write_works(message):
     """The hint is a whole expression, so it runs as it is."""
     hint = re.search(r"write (gl\..*?\)(\.layout)?)(, with .*)?$", message)[1]
-    assert isinstance(eval(hint, {"gl": gl}), (Shape, Layout, gl.ElementType))  # noqa: S307 - text of the table above
+    assert isinstance(eval(hint, {"gl": gl}), (Shape, Layout, gl.ElementType))
 
 
 @pytest.mark.parametrize("text, found", [("1,0", (1, 0)), ("[1, 0]", (1, 0)), ("{7}", (7,)), ("(2,)", (2,))])
 def test_numbers_in_text_are_read(text, found):
-    assert eval(numbers_in(text)) == found  # noqa: S307
+    assert eval(numbers_in(text)) == found
 
 
 @pytest.mark.parametrize(

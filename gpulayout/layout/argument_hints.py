@@ -110,7 +110,7 @@ def _of_order(value: object) -> str:
 def _of_padding(value: object) -> str:
     """What to write for `padding`, which may be widths or what fills them."""
     if isinstance(value, (tuple, list)):
-        return f"write padded_dimensions={checks.shown(value)} if these are the widths in memory, sizes included"
+        return f"write padded_dimensions={checks.shown(value)} if these are the widths in memory"
     return f"write padding_value={checks.value_text(value)} for what fills padding, padded_dimensions= for widths"
 
 

@@ -85,7 +85,7 @@ SLIPS = [
     (
         lambda: Layout((1, 0), padding=(4, 8)),
         LayoutTypeError,
-        "a Layout has no field padding: write padded_dimensions=(4, 8) if these are the widths in memory, sizes included",
+        "a Layout has no field padding: write padded_dimensions=(4, 8) if these are the widths in memory",
     ),
     (
         lambda: Layout(padding=0),

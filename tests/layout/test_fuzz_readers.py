@@ -1,5 +1,6 @@
-"""The readers of text and protos against their corpus and some thousand damaged inputs; `tests/support/fuzz_readers.py`
-goes on for minutes.
+"""The readers of text and protos with their corpus and a few thousand damaged inputs.
+
+`tests/support/fuzz_readers.py` runs for minutes with more of them.
 """
 
 import random
@@ -28,7 +29,7 @@ def test_damaged_inputs_are_read_or_refused(reader):
     assert found["read"] > 50 and found["refused"] > 500
 
 
-# ---- that the checks can fail ------------------------------------------------------------------------
+# ---- the checks can fail ------------------------------------------------------------------------
 
 
 def findings(reader):

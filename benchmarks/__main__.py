@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status: 1 when a case failed, 2 when the command is written wrongly or no case has the wanted name."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.plot is not None:
+        return _plot(parser, options.plot)
     if options.tables:
         found = json.loads(options.tables.read_text(encoding="utf-8"))
     else:
@@ -34,6 +36,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         print(f"written to {options.json}", file=sys.stderr)
     return 1 if any(entry["failed"] for entry in found["not_run"]) else 0
+
+
+def _plot(parser: argparse.ArgumentParser, files: Sequence[pathlib.Path]) -> int:
+    """Draw the pictures and name their files; a usage error without matplotlib."""
+    from benchmarks import plot
+
+    try:
+        written = plot.draw(files or plot.RECORDED)
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        parser.error("--plot needs matplotlib: pip install '.[plot]'")
+    print("\n".join(map(str, written)))
+    return 0
 
 
 def _check_only(parser: argparse.ArgumentParser, side: Any, only: str, sweep: bool) -> None:
@@ -58,6 +74,18 @@ def _parser() -> argparse.ArgumentParser:
         "--cpu-goals",
         action="store_true",
         help="instead: large relayouts, padding, indices and small calls beside NumPy, PyTorch and JAX",
+    )
+    parser.add_argument(
+        "--curves",
+        action="store_true",
+        help="instead: time over bytes, threads and numbers of indices, beside NumPy or CuPy and a plain copy",
+    )
+    parser.add_argument(
+        "--plot",
+        type=_file,
+        nargs="*",
+        metavar="FILE",
+        help="instead: draw recorded runs as SVG in docs/images; without FILE, those in benchmarks/results",
     )
     parser.add_argument("--tables", type=_file, metavar="FILE", help="instead: the tables of a recorded run again")
     parser.add_argument(
@@ -104,14 +132,15 @@ def _side(options: argparse.Namespace) -> Any:
         return GoalsSide
     problem = gpu_problem() if options.backend != "numpy" else None
     if options.backend == "numpy" or (options.backend == "auto" and problem):
+        from benchmarks.curves_side import CurvesSide
         from benchmarks.numpy_side import NumpySide
 
-        return NumpySide
+        return CurvesSide if options.curves else NumpySide
     if problem:
         sys.exit(f"no benchmark on the GPU: {problem}")
-    from benchmarks.cuda_side import CudaSide
+    from benchmarks.cuda_side import CudaCurves, CudaSide
 
-    return CudaSide
+    return CudaCurves if options.curves else CudaSide
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class GoalsSide(NumpySide):
         if section == "relayout":
             found += self._libraries(case, pairs, plain)
         kept, refused = agreeing(np, case, found, pairs)
-        copies = self.copies(case) if section == "padding" else []
+        copies = self.copies(case) if section in ("relayout", "padding") else []
         return Prepared(
             [*copies, *kept], refused, self._scratch(case, given.reshape(-1)) if section == "relayout" else {}
         )

@@ -22,7 +22,7 @@ class CurvesSide(GoalsSide):
     computes for others too only makes rounds longer.
     """
 
-    statistic = "best"
+    statistic, with_peers = "best", False
     cases = CURVES
     effort = full_effort = Effort(15, 5e-3, (1, 2000))
 

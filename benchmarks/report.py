@@ -23,7 +23,8 @@ def report(found: Record) -> list[str]:
         lines += ["", "Tiny arrays: no measure of speed, nothing is judged."]
     lines += [
         "",
-        "A ratio is the peer's time over ours, bold where the peer is faster; copy is our fraction of a plain copy's speed.",
+        "A ratio is the peer's time over ours, bold where the peer is faster; "
+        "copy is our fraction of a plain copy's speed.",
     ]
     sections = [
         _table([_goal(found, goal) for goal in goals(found)]),

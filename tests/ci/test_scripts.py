@@ -20,8 +20,8 @@ def write(path, text):
 
 @pytest.fixture
 def run_ci_test(tmp_path):
-    """run(*arguments, tests=0, wheel=0, cupy=0, docs=0) -> (status, lines), of ci/test among scripts that only say how they are
-    called.
+    """run(*arguments, tests=0, wheel=0, cupy=0, docs=0) -> (status, lines), of ci/test among stubs that print their
+    arguments.
     """
     (tmp_path / "ci").mkdir()
     shutil.copy(CI / "test", tmp_path / "ci" / "test")

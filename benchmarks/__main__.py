@@ -67,6 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Times this library beside its peers; results are compared first."
     )
+    _add_what(parser)
+    _add_how(parser)
+    return parser
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    """The options that choose what is done."""
     parser.add_argument(
         "--backend", choices=("auto", "numpy", "cupy"), default="auto", help="auto: the GPU where one works"
     )
@@ -80,32 +87,34 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="instead: time over bytes, threads and numbers of indices, beside NumPy or CuPy and a plain copy",
     )
+    parser.add_argument("--tables", type=_file, metavar="FILE", help="instead: the tables of a recorded run again")
     parser.add_argument(
         "--plot",
         type=_file,
         nargs="*",
         metavar="FILE",
-        help="instead: draw recorded runs as SVG in docs/images; without FILE, those in benchmarks/results",
-    )
-    parser.add_argument("--tables", type=_file, metavar="FILE", help="instead: the tables of a recorded run again")
-    parser.add_argument(
-        "--json", type=_file, metavar="FILE", help="write all figures to a file, also while the run goes on"
+        help="instead: draw recorded runs as SVG in docs/images; without FILE, those that are drawn there now",
     )
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="cases whose name contains this text, in upper or lower case"
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs, not how fast")
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="more and longer samples; peers that compile on the tensor transpositions too",
     )
     parser.add_argument(
         "--ttc",
         action=argparse.BooleanOptionalAction,
         help="the 57 tensor transpositions, as f32 and f64, 200 and 400 MB an array (on a GPU by default)",
     )
-    parser.add_argument("--rounds", type=int, help="samples per contender (GPU 5, else 7, full 7)")
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    """The options that say how long and where to."""
+    parser.add_argument("--json", type=_file, metavar="FILE", help="write all figures to a file, also during the run")
+    parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs, not how fast")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="more and longer samples; peers that compile on the tensor transpositions too",
+    )
+    parser.add_argument("--rounds", type=int, help="samples per contender (GPU 5, curves 15, else 7, full 7)")
     parser.add_argument(
         "--time-limit",
         type=float,
@@ -113,7 +122,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="start no case after this time; peers that compile are left out first",
     )
-    return parser
 
 
 def _file(name: str) -> pathlib.Path:

@@ -94,7 +94,7 @@ def _relayouts(run: Record) -> Picture:
         "relayouts.svg",
         f"{len(cases)} relayouts with {count} threads: gpulayout's speed is {_list(means)} (geometric means)",
         _note(run),
-        "times gpulayout's time; right of 1, gpulayout is faster",
+        "the other library's time over gpulayout's; right of 1, gpulayout is faster",
         "",
         panels,
     )

@@ -71,14 +71,15 @@ def test_a_second_backend_adds_its_lines():
     gpu = json.loads(json.dumps(LINES))
     gpu["machine"] |= {"gpu": "Imaginary 2", "packages": {"cupy-cuda13x": "9"}}
     del gpu["counts"]
-    for record in gpu["linearize"]:
+    for record in gpu["bytes"] + gpu["linearize"]:
         record["backend"] = "cupy"
         record["runs"] = [
             run | {"threads": 0, "contender": run["contender"].replace("numpy", "cupy")}
             for run in record["runs"]
             if run["threads"] == 1
         ]
-    (picture,) = [one for one in pictures([LINES, gpu]) if one.file == "linearize.svg"]
+    by_bytes, picture = pictures([LINES, gpu])
+    assert [curve.name for curve in by_bytes.curves] == ["gpulayout", "cupy.copyto of the transpose", "plain copy"]
     names = [curve.name for curve in picture.curves]
     assert names[-2:] == ["gpulayout, CuPy backend", "cupy.ravel_multi_index"] and len(names) == 5
     assert "Imaginary 2" in picture.note and "cupy-cuda13x 9" in picture.note

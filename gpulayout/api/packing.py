@@ -20,8 +20,9 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.moves.backend import Array
 from gpulayout.moves.move import MAX_AXES
-from gpulayout.moves.pieces import pack_pieces, unpack_pieces, view_strides
+from gpulayout.moves.pieces import pack_pieces, unpack_pieces
 from gpulayout.moves.supported import check_storable
+from gpulayout.moves.view_strides import view_strides
 
 _packs, _unpacks = Kept(), Kept()  # by the shape as it was given, and the dtype, shape and strides of the array
 

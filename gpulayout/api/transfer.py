@@ -13,7 +13,7 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.sides import Side
 from gpulayout.moves.backend import Array, Backend, Prepared
-from gpulayout.moves.move import Pieces
+from gpulayout.moves.kinds import Pieces
 
 
 class Transfer:

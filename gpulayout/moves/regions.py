@@ -82,8 +82,9 @@ def fused(whole: Region) -> Region:
                 del loops[upper]
                 found = True
                 break
-    extents, columns, dimensions = zip(*loops) if loops else ((), (), ())
-    return Region(extents, tuple(zip(starts, *columns)), dimensions)
+    extents = tuple([extent for extent, _, _ in loops])
+    rows = tuple(zip(starts, *[steps for _, steps, _ in loops]))
+    return Region(extents, rows, tuple([dimensions for _, _, dimensions in loops]))
 
 
 def cut(whole: Region, number: int, size: int) -> Iterator[Region]:
@@ -246,11 +247,10 @@ def _taken(parts: Iterable[Region], row: int, into: int, step: int, factor: int)
             yield whole
             continue
         for part in cut(whole, row, step) if step > 1 else (whole,):
-            extents, rows, dimensions = part
+            rows = list(part.rows)
             outer, inner = divided(rows[row], step)
-            rows = list(rows)
             rows[row], rows[into] = inner, plus(rows[into], outer, factor)
-            yield Region(extents, tuple(rows), dimensions)
+            yield Region(part.extents, tuple(rows), part.dimensions)
 
 
 def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
@@ -279,7 +279,8 @@ def _checked_first(table: StrideTable) -> list[int]:
     What is always 0 comes first, its padding is the largest; then the coordinates, the one with the most major digit
     first.
     """
-    rank, found = len(table.dimensions), []
+    rank = len(table.dimensions)
+    found: list[int] = []
     empty = (number for number, digits in enumerate(table.numbers, rank) if not digits)
     dims = (digit.dim for digits in (table.digits, *table.numbers) for digit in reversed(digits) if digit.dim < rank)
     for last in dict.fromkeys((*empty, *dims)):

@@ -11,7 +11,7 @@ from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend, Job
+from gpulayout.moves.backend import Array, Backend, PreparedJob
 
 
 class _Opened(NamedTuple):
@@ -44,11 +44,11 @@ def relayout_many(
     opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
     _check_no_overlap(opened)
     written = [job.out if job.out is not None else job.transfer.empty(job.backend, job.array) for job in opened]
-    groups: dict[tuple[Backend, str], list[Job]] = {}
+    groups: dict[tuple[Backend, str], list[PreparedJob]] = {}
     for number, (job, target) in enumerate(zip(opened, written)):
         prepared = job.transfer.prepared_by(job.backend)
         groups.setdefault((job.backend, job.backend.device(job.array)), []).append(
-            Job(f"job {number}: ", prepared, job.array, target)
+            PreparedJob(f"job {number}: ", prepared, job.array, target)
         )
     # all prepared before one runs
     for carry_out in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:

@@ -15,7 +15,7 @@ _form = operator.attrgetter("dtype", "shape", "strides")
 
 
 class IndexLaunches:
-    """One index conversion: `Conversion` of the GPU.
+    """One index conversion: `PreparedConversion` of the GPU.
 
     Calls are of one kind when mode, dtypes, shapes, strides, devices and alignments are the same.  All that the checks
     and the launch depend on is the same then, but for one thing, whether the arrays overlap, and that is looked at
@@ -29,7 +29,7 @@ class IndexLaunches:
         self._starts: dict[tuple, tuple[Start, int, int]] = {}
 
     def convert(self, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
-        """See `Conversion.convert`: one launch, and no flag and no synchronisation unless an index can be refused."""
+        """See `PreparedConversion.convert`: one launch, and no flag and no synchronisation unless an index can be refused."""
         count = math.prod(given.shape[1:]) if self._program.direction == "linearize" else given.size
         if not count:
             return None
@@ -44,7 +44,7 @@ class IndexLaunches:
         return None if offender == NO_OFFENDER else offender
 
     def again(self, given: Any, result: Any, mode: str) -> bool:
-        """See `Conversion.again`."""
+        """See `PreparedConversion.again`."""
         if mode not in REFUSES_NONE:
             return False
         kind, from_address, to_address = self._kind(given, result, mode)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 
-AnyMove = Union[Move, PackedMove, LookupMove]
+AnyMove = Move | PackedMove | LookupMove
 
 
 class Piece(NamedTuple):

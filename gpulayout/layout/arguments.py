@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpulayout.layout.checks import shown, value_text
 from gpulayout.layout.errors import ShapeTextError
@@ -16,6 +16,7 @@ from gpulayout.layout.text import parse_array_shape, parse_shape
 
 LONGEST_KEPT = 512  # characters of a text whose value is kept: one of more dimensions than fit takes 200 KB and more
 Parsed = TypeVar("Parsed")
+Result = TypeVar("Result")
 
 
 def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
@@ -30,7 +31,7 @@ def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
 _parsed, _parsed_layout = _kept(parse_array_shape), _kept(parse_layout)
 
 
-def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None) -> Shape:
+def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | None = None) -> Shape:
     """A shape from a shape or its text; TypeError for anything else.
 
     With `like`, a `Layout` or the text of one stands for that shape in another layout.
@@ -52,10 +53,16 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
         return value
     if like is not None and isinstance(value, Layout):
         return like.with_layout(value)
-    raise TypeError(
-        f"{role} must be a Shape or its text, not {type(value).__name__}"
-        + (f": write gl.Layout({shown(value)})" if like is not None and isinstance(value, (tuple, list)) else "")
-    )
+    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}{_hint(value, like)}")
+
+
+def _hint(value: object, like: Shape | None) -> str:
+    """What to write instead of a value that is not a shape, or nothing."""
+    if isinstance(value, (tuple, list)):
+        return f": write gl.Layout({shown(value)})" if like else f": write gl.Shape('f32', {shown(value)}) or its text"
+    if isinstance(value, Layout):
+        return f": {value} is a layout alone, write the whole shape, such as 'f32[2,3]{{0,1}}'"
+    return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""
 
 
 def is_layout_alone(value: object) -> bool:
@@ -76,12 +83,12 @@ def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
     raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")
 
 
-def takes_shapes(*roles: str) -> Callable[[Callable], Callable]:
-    """A decorator for functions whose first parameters, of these names, are shapes: they take texts too."""
+def takes_shapes(*roles: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """A decorator for functions whose first one or two parameters, named by `roles`, are shapes: they take text too."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
         @functools.wraps(function)
-        def door(*args, **named):
+        def door(*args: Any, **named: Any) -> Result:
             shapes = [as_shape(value, role) for value, role in zip(args, roles)]
             return function(
                 *shapes,

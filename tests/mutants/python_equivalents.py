@@ -92,8 +92,8 @@ EQUIVALENTS = {
      'if start != place or any(extent > 0 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):'):
         "no difference on 3,900 random tiled shapes with strides: loops of one place come from cuts, which such shapes do not need",
     ("gpulayout/gpu/many_axes/warp_lanes.py",
-     'REST = 3  # what a row costs besides its access to shared memory, in such accesses',
-     'REST = 4  # what a row costs besides its access to shared memory, in such accesses'):
+     'REST = 3  # cost of a row besides its access to shared memory, in such accesses',
+     'REST = 4  # cost of a row besides its access to shared memory, in such accesses'):
         _CHOICE,
     ("gpulayout/gpu/tile.py",
      'run = max(min(256 // width, 128), 16) if width != 2 else 64',

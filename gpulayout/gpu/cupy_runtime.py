@@ -133,7 +133,7 @@ class CupyBackend(CudaBackend):
         return _held(shape.buffer_dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
-        """See `Backend.empty`.  CuPy's pool reuses dropped memory in the order of the current stream, which writes it."""
+        """See `Backend.empty`.  CuPy's pool hands out memory in the order of the current stream, which writes it."""
         if like is None or like.data.device_id == _current_device():
             return cupy.empty(shape, dtype)
         with like.device:

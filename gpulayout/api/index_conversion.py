@@ -47,8 +47,8 @@ class IndexConversion:
         if self.program.direction == "linearize" and (array.ndim == 0 or array.shape[0] != self.program.rank):
             rank = self.program.rank
             raise IndexError(
-                f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(rank, 'dimension')}: the first axis "
-                f"must be {rank} (points in rows go in as index.T)"
+                f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(rank, 'dimension')}: the first "
+                f"axis must be {rank} (points in rows go in as index.T)"
             )
         return self.run(backend, array, mode, out)
 

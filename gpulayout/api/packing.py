@@ -22,6 +22,8 @@ from gpulayout.moves.pieces import pack_pieces, unpack_pieces, view_strides
 from gpulayout.moves.supported import check_storable
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from gpulayout.api.array_types import Array, ArrayLike, HostArray, Out, Scalar, ShapeLike, TargetLike, Values
 
 # By the shape as it was given, and the dtype, shape and strides of the array.
@@ -192,7 +194,7 @@ def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:
 
 
 @overload
-def view(buffer: np.ndarray[Any, np.dtype[Scalar]], shape: ShapeLike) -> np.ndarray[Any, np.dtype[Scalar]]: ...
+def view(buffer: NDArray[Scalar], shape: ShapeLike) -> NDArray[Scalar]: ...
 @overload
 def view(buffer: Array, shape: ShapeLike) -> Any: ...
 def view(buffer: Array, shape: ShapeLike) -> Any:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gpulayout.cpu.run import NumpyBackend
+from gpulayout.gpu import driver
 from gpulayout.moves.backend import Backend
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")
-_log.addHandler(logging.NullHandler())
 _host: Backend = NumpyBackend()
 _set: list[use_backend] = []  # choices made as statements; the last one counts
 _scoped: ContextVar[str | None] = ContextVar("gpulayout_backend", default=None)  # the choice of the innermost `with`
@@ -109,7 +109,7 @@ def default_backend() -> Backend:
         return _cupy_backend_or_raise()
     problem = gpu_problem()
     if problem:
-        _log_fallback(problem)
+        log_fallback(problem)
         return _host
     return gpu_backend()
 
@@ -137,6 +137,13 @@ def gpu_problem() -> str | None:
     return None
 
 
+@functools.cache
+def log_fallback(problem: str) -> None:
+    """Log once why NumPy runs: at WARNING when a driver shows that this machine has a GPU, else at INFO."""
+    level = logging.WARNING if driver.has_driver() else logging.INFO
+    _log.log(level, "running on the CPU with NumPy: %s", problem)
+
+
 def gpu_versions() -> dict[str, Any]:
     """Versions and devices of the GPU side; empty without CuPy."""
     try:
@@ -161,11 +168,6 @@ def _cupy_backend_or_raise() -> Backend:
 
 def _gpu_module() -> ModuleType:
     return importlib.import_module("gpulayout.gpu.cupy_runtime")
-
-
-@functools.cache
-def _log_fallback(problem: str) -> None:
-    _log.info("running on the CPU with NumPy: %s", problem)
 
 
 def _first_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.move import Move, Pieces
+from gpulayout.moves.kinds import AnyMove, Pieces
 
 # The letters of XLA's document on shapes and layout, dimension 0 first.
 _LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
@@ -103,7 +103,7 @@ def _padding(count: int, places: int, target: Shape) -> str:
     return f"{count} of them padding ({shown}, {count / places:.1%})"
 
 
-def _merged(move: Move, source: Shape) -> str:
+def _merged(move: AnyMove, source: Shape) -> str:
     dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
     text = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}, minor first in the target"
     return text + (f"; {dropped} of size 1 dropped" if dropped else "")

@@ -18,8 +18,9 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.moves.move import MAX_AXES
-from gpulayout.moves.pieces import pack_pieces, unpack_pieces, view_strides
+from gpulayout.moves.pieces import pack_pieces, unpack_pieces
 from gpulayout.moves.supported import check_storable
+from gpulayout.moves.view_strides import view_strides
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
 from gpulayout.api.sides import Side
 from gpulayout.moves.backend import Array, Backend, Prepared
-from gpulayout.moves.move import Pieces
+from gpulayout.moves.kinds import Pieces
 
 
 class Transfer:

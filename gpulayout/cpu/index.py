@@ -12,7 +12,7 @@ import numpy as np
 
 from gpulayout.cpu.index_run import Scratch, linear_of, padding_of
 from gpulayout.cpu.threads import share
-from gpulayout.moves.index_program import IndexProgram
+from gpulayout.moves.index_program import IndexProgram, Mode
 
 BLOCK_BYTES = 1 << 19  # of one array: half of a usual second-level cache
 SHARE = 1 << 18  # indices from which on another thread is worth its start
@@ -30,11 +30,10 @@ class HostConversion:
     def __init__(self, program: IndexProgram):
         self._program = program
 
-    def convert(self, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
+    def convert(self, given: np.ndarray, result: np.ndarray | None, mode: Mode, checked: bool = False) -> int | None:
         """See `Conversion.convert`; arrays that are not C-contiguous are copied."""
         program = self._program
-        if checked:
-            mode = _CHECKED.get(mode, mode)
+        how: str = _CHECKED.get(mode, mode) if checked else mode
         is_logical = program.direction == "linearize"
         count = math.prod(given.shape[1:]) if is_logical else given.size
         given = given.reshape((program.rank, count) if is_logical else (count,))
@@ -48,7 +47,7 @@ class HostConversion:
             scratch = Scratch(program, min(last - first, block))
             for start in range(first, last, block):
                 part = slice(start, min(start + block, last))
-                offender = run(program, scratch, given[..., part], None if result is None else result[..., part], mode)
+                offender = run(program, scratch, given[..., part], None if result is None else result[..., part], how)
                 if offender is not None:
                     offenders.append(start + offender)
                     return
@@ -64,13 +63,13 @@ class HostConversion:
 def _to_linear(
     program: IndexProgram, scratch: Scratch, index: np.ndarray, linear: np.ndarray | None, mode: str
 ) -> int | None:
-    loads = [each for each in program.instructions if each.load is not None]
+    loads = [(index[row], bound) for row, bound in program.loads]
     if mode == "raise":
-        offender = _first_outside((index[each.load], each.bound) for each in loads)
+        offender = _first_outside(loads)
         if offender is not None:
             return offender
     if linear is not None:
-        linear_of(program, scratch, [_inside(index[each.load], each.bound, mode) for each in loads], linear)
+        linear_of(program, scratch, [_inside(values, bound, mode) for values, bound in loads], linear)
     return None
 
 
@@ -123,5 +122,6 @@ def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
         np.multiply(whole, word(bound), out=whole)
         return np.subtract(wide, whole, out=whole)
     if mode == "clip":
-        return np.clip(values, 0, min(bound - 1, np.iinfo(values.dtype).max))
+        clipped: np.ndarray = np.clip(values, 0, min(bound - 1, np.iinfo(values.dtype).max))
+        return clipped
     return values

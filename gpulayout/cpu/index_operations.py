@@ -159,7 +159,7 @@ class _Writer:
         """The sum with quotients of the given linear index, and of numbers that are kept, in place of those of other
         numbers.
         """
-        weights: dict[tuple, int] = {}
+        weights: dict[tuple[int | None, int], int] = {}
         for number, divisor, weight in parts:
             for term in self._terms(number, divisor):
                 weights[term[:2]] = weights.get(term[:2], 0) + term.weight * weight
@@ -195,7 +195,7 @@ class _Writer:
             ]
         if not terms:
             return self.write("fill", number=0)
-        totals = [(_sign(chain), functools.partial(self._factored, chain)) for chain in chains(terms)]
+        totals: list[_Term] = [(_sign(chain), functools.partial(self._factored, chain)) for chain in chains(terms)]
         total = self._factored(totals)
         return total if _sign(totals) > 0 else self._times(total, self.word)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 NO_VALUE = ("past", "store")
+UNUSED = -1  # what a kind of operation has no use for
 
 
 class Node(NamedTuple):
@@ -34,10 +35,10 @@ class HostOp(NamedTuple):
     """A node with registers in place of positions, and the one it is written `into`."""
 
     kind: str
-    into: int | None
-    left: int | None
+    into: int
+    left: int
     right: int | None
-    number: int | None
+    number: int
 
 
 def with_registers(nodes: Sequence[Node], rows: int) -> tuple[tuple[HostOp, ...], int]:
@@ -56,7 +57,7 @@ def with_registers(nodes: Sequence[Node], rows: int) -> tuple[tuple[HostOp, ...]
     ops, count = [], rows
     for position in needed:
         kind, left, right, number = nodes[position]
-        if kind == "store" and direct.get(left) == number:
+        if kind == "store" and left is not None and direct.get(left) == number:
             continue
         dying = [
             operand for operand in dict.fromkeys((left, right)) if operand is not None and last_use[operand] == position
@@ -64,7 +65,7 @@ def with_registers(nodes: Sequence[Node], rows: int) -> tuple[tuple[HostOp, ...]
         for operand in dying:
             if place[operand] >= rows:
                 free[nodes[operand].kind == "load"].append(place[operand])
-        operands = (None if left is None else place[left], None if right is None else place[right])
+        operands = (UNUSED if left is None else place[left], None if right is None else place[right])
         if kind not in NO_VALUE:
             pool = free[kind == "load"]
             if position in direct:
@@ -73,7 +74,7 @@ def with_registers(nodes: Sequence[Node], rows: int) -> tuple[tuple[HostOp, ...]
                 place[position] = pool.pop()
             else:
                 place[position], count = count, count + 1
-        ops.append(HostOp(kind, place.get(position), *operands, number))
+        ops.append(HostOp(kind, place.get(position, UNUSED), *operands, UNUSED if number is None else number))
     return tuple(ops), count
 
 
@@ -94,9 +95,10 @@ def _rows_written_directly(nodes: Sequence[Node], rows: int, last_use: dict[int,
     """
     found: dict[int, int] = {}
     for kind, left, _, number in nodes:
-        if kind == "store" and rows and nodes[left].kind != "load":
+        if kind == "store" and rows and left is not None and number is not None and nodes[left].kind != "load":
             found.setdefault(left, number)
-    for total, row in list(found.items()):
+    for stored, row in list(found.items()):
+        total: int | None = stored
         while total is not None:
             found[total] = row
             total = next(

@@ -78,7 +78,8 @@ def _carry_out(
     """See `Scratch.carry_out`; `numbers` are the registers, and one of a given array with words as wide becomes the
     array itself.
     """
-    found, word = None, numbers[0].dtype.type if numbers else None
+    found: np.ndarray | None = None
+    word: type[np.generic] = numbers[0].dtype.type if numbers else np.uint64
     for kind, into, left, right, number in host.ops:
         if kind in FUNCTIONS:
             FUNCTIONS[kind](numbers[left], word(number) if right is None else numbers[right], out=numbers[into])

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 
 class Digit(NamedTuple):
@@ -141,13 +141,16 @@ def limit_in_place(terms: Sequence[tuple[int, int]], bound: int, word: int) -> L
     return limit if digits and limit.least <= word else None
 
 
-def chains(terms: Sequence[tuple]) -> list[list[tuple]]:
+_Weighted = TypeVar("_Weighted", bound="tuple[Any, ...]")
+
+
+def chains(terms: Sequence[_Weighted]) -> list[list[_Weighted]]:
     """The terms (weight, ...) in lists whose weights divide the one before: (a * (x / y) + b) * y is a * x + b * y.
 
     >>> chains([(31744, "row // 8"), (128, "row"), (896, "column // 128"), (1, "column")])
     [[(31744, 'row // 8'), (128, 'row'), (1, 'column')], [(896, 'column // 128')]]
     """
-    found: list[list[tuple]] = []
+    found: list[list[_Weighted]] = []
     for term in sorted(terms, key=lambda term: -abs(term[0])):
         chain = next((chain for chain in found if chain[-1][0] % term[0] == 0), None)
         if chain is None:

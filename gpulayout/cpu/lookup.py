@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class HostLookup(NamedTuple):
     move: LookupMove
     threads: int
     block: int
-    count: int
+    block_count: int
     share: int
 
     @property
@@ -38,7 +38,10 @@ class HostLookup(NamedTuple):
     def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between whole arrays, the only piece; one with strides of its own has the logical dimensions."""
         share(
-            functools.partial(_move_blocks, self.move, source, target, self.block), self.count, self.share, self.threads
+            functools.partial(_move_blocks, self.move, source, target, self.block),
+            self.block_count,
+            self.share,
+            self.threads,
         )
 
     def describe(self) -> str:
@@ -47,7 +50,7 @@ class HostLookup(NamedTuple):
             self.move.target_bits < 8
         )
 
-    def as_json(self) -> dict:
+    def as_json(self) -> dict[str, Any]:
         """What is done, as plain values."""
         return {"looked_up": True}
 
@@ -95,7 +98,8 @@ def _read(move: LookupMove, source: np.ndarray, places: np.ndarray, word: np.dty
         return np.zeros(len(places), word)  # all of them are padding
     if move.source_bits < 8:
         return slots_at(strided_view(source, word, (high,), 0, (1,)), places, move.source_bits)
-    values = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))[places - low]  # every address
+    every_address = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))
+    values: np.ndarray = every_address[places - low]
     if move.bits < 8:
         values &= (1 << move.bits) - 1
     return values

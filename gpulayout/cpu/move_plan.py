@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,34 +11,44 @@ from gpulayout.cpu.lookup import host_lookup
 from gpulayout.cpu.packed_plan import packed_plan_of
 from gpulayout.cpu.plan import host_plan
 from gpulayout.layout.checks import counted
+from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 
-_PLANNERS: dict[type, Any] = {Move: host_plan, PackedMove: packed_plan_of, LookupMove: host_lookup}
+_PLANNERS: dict[type, Callable[[Any, int], MovePlan]] = {
+    Move: host_plan,
+    PackedMove: packed_plan_of,
+    LookupMove: host_lookup,
+}
 
 
 class MovePlan(Protocol):
     """What every kind of plan does."""
 
-    most_threads: int  # that the move is worth; 1 where others need not be asked for
+    @property
+    def most_threads(self) -> int:
+        """How many threads the move is worth; 1 where one does it all."""
+        ...
 
     def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays, from so many bytes after the first element of each."""
 
     def describe(self) -> str:
         """What is done, in words."""
+        ...
 
-    def as_json(self) -> dict:
+    def as_json(self) -> dict[str, Any]:
         """What is done, as plain values."""
+        ...
 
 
-def plan_of(move: Move | PackedMove | LookupMove, threads: int = 1) -> MovePlan:
+def plan_of(move: AnyMove, threads: int = 1) -> MovePlan:
     """What NumPy does for a move, with up to so many threads."""
     return _PLANNERS[type(move)](move, threads)
 
 
-def describe(move: Move | PackedMove | LookupMove) -> str:
+def describe(move: AnyMove) -> str:
     """What NumPy does for a move, in words."""
     if not move.place_count:
         return "nothing to do"
@@ -46,6 +57,6 @@ def describe(move: Move | PackedMove | LookupMove) -> str:
     return plan_of(move).describe()
 
 
-def as_json(move: Move | PackedMove | LookupMove) -> dict | None:
+def as_json(move: AnyMove) -> dict[str, Any] | None:
     """What NumPy does for a move, as plain values; None where there is nothing to do."""
     return plan_of(move).as_json() if move.place_count else None

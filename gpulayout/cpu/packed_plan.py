@@ -29,7 +29,7 @@ def packed_plan_of(move: PackedMove, threads: int = 1) -> PackedPlan:
     most.
     """
     alone = _plan_for(move, 1)
-    threads = min(threads, alone.count)
+    threads = min(threads, alone.chunk_count)
     return _plan_for(move, threads) if threads > 1 else alone
 
 

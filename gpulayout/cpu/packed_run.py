@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class PackedPlan(NamedTuple):
     cache_block: tuple[int, ...] = ()
 
     @property
-    def count(self) -> int:
+    def chunk_count(self) -> int:
         """How many chunks there are."""
         if self.turn:
             return math.prod(-(-axis.extent // size) for axis, size in zip(self.turn.axes, self.cache_block))
@@ -46,15 +46,15 @@ class PackedPlan(NamedTuple):
     @property
     def most_threads(self) -> int:
         """How many threads the move is worth, if there are so many."""
-        return min(max(self.count, 1), MOST_THREADS)
+        return min(max(self.chunk_count, 1), MOST_THREADS)
 
     def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays, from so many bytes after the first element of each."""
         if self.move.slots:
-            work = _turn_cache_blocks if self.turn else _move_chunks
+            work = functools.partial(_turn_cache_blocks, self.turn) if self.turn else _move_chunks
             share(
                 functools.partial(work, self, Memory(source, source_offset), Memory(target, target_offset)),
-                self.count,
+                self.chunk_count,
                 1,
                 self.threads,
             )
@@ -74,7 +74,7 @@ class PackedPlan(NamedTuple):
             self.move.target_bits < 8
         )
 
-    def as_json(self) -> dict:
+    def as_json(self) -> dict[str, Any]:
         """What is done, as plain values."""
         return {
             "chunk": self.chunk,
@@ -87,7 +87,7 @@ class PackedPlan(NamedTuple):
 def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
     move = plan.move
     # a whole number of bytes when packed
-    scratch = None if plan.in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)
+    scratch = np.zeros(0 if plan.in_place else -(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
         if plan.in_place:
@@ -184,9 +184,9 @@ def packed(values: np.ndarray, bits: int) -> np.ndarray:
 # ---- moves in square blocks of slots: rows of many blocks at once are swapped as kernels/bits_turn.cu swaps words ----
 
 
-def _turn_cache_blocks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
+def _turn_cache_blocks(turn: Turn, plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
     """Cache block by cache block; the axes of arrays are those of the blocks, major first."""
-    move, turn, cache_block, unit = plan.move, plan.turn, plan.cache_block, plan.turn.unit_bytes
+    move, cache_block, unit = plan.move, plan.cache_block, turn.unit_bytes
     word = word_of(unit)
     pad = word.type(move.pad[0] * ((1 << 8 * unit) - 1) // ((1 << move.bits) - 1))
     steps = [[unit * axis[side] for axis in turn.axes] for side in (2, 3)]
@@ -202,8 +202,8 @@ def _turn_cache_blocks(plan: PackedPlan, reading: Memory, writing: Memory, first
             for q in range(turn.side)
         ]
         if inside != sizes:
-            for part in places:
-                part[...] = pad
+            for place in places:
+                place[...] = pad
         if 0 in inside:
             continue
         *rows, spare = (_in_source_order(plane, inside) for plane in scratch)
@@ -222,7 +222,7 @@ def _in_source_order(memory: np.ndarray, minor_first: Sequence[int]) -> np.ndarr
     return dense.swapaxes(-1, -2)
 
 
-def _turn(rows: Sequence[np.ndarray], bits: int, spare: np.ndarray) -> None:
+def _turn(rows: list[np.ndarray], bits: int, spare: np.ndarray) -> None:
     """Element q of the word in row p becomes element p of the word in row q, for each place of the rows: squares across
     the diagonal are swapped, of half the size each time.
     """

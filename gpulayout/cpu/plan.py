@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block_extents, needs_cache_blocks, scratch_strides
 from gpulayout.cpu.strided_copy import Fill, HostPlan
-from gpulayout.moves.move import Axis, Move, Piece, Pieces, Slab
+from gpulayout.moves.kinds import AnyMove, Piece, Pieces
+from gpulayout.moves.move import Axis, Move, Slab
 
 SMALL_BYTES = 1 << 16  # up to here the remedies cost more than they save
 LONGEST_ELEMENT = 512  # bytes of a run that is moved as one element
@@ -36,7 +37,8 @@ def host_plan(move: Move, threads: int = 1) -> HostPlan:
     by_channels = _goes_by_channels(move)
     itemsize, axes = _long_elements(move, not by_channels)
     order = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
-    block = scratch = None
+    block: tuple[int, ...] = ()
+    scratch: tuple[int, ...] = ()
     if not by_channels and move.bytes_read > SMALL_BYTES and needs_cache_blocks(itemsize, axes, order):
         block = cache_block_extents(itemsize, axes, order, threads)
         scratch = scratch_strides(itemsize, axes, order, block)[::-1]
@@ -52,7 +54,7 @@ def host_plan(move: Move, threads: int = 1) -> HostPlan:
         itemsize,
         slab,
         by_channels,
-        block and block[::-1],
+        block[::-1],
         scratch,
         *_Cut.of(move, axes, block, by_channels),
         *_fills(move),
@@ -108,11 +110,11 @@ class _Cut(NamedTuple):
     cut: int
     fill_cut: int
     chunk: int
-    count: int
+    places: int
     share: int
 
     @staticmethod
-    def of(move: Move, axes: Sequence[Axis], block: tuple[int, ...] | None, by_channels: bool) -> _Cut:
+    def of(move: Move, axes: Sequence[Axis], block: tuple[int, ...], by_channels: bool) -> _Cut:
         weight = max(move.bytes_read, move.bytes_written)
         if block:
             count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, block))
@@ -157,18 +159,18 @@ def host_pieces(pieces: Pieces) -> Pieces:
 
     Where the padding lies in many short runs, the whole target is filled first and nothing after that.
     """
-    fills = [piece for piece in pieces if _is_fill(piece)]
-    if not fills or len(pieces) == 1 or not _are_scattered([piece.move for piece in fills], pieces):
+    fills = [piece.move for piece in pieces if _is_fill(piece.move)]
+    if not fills or len(pieces) == 1 or not _are_scattered(fills, pieces):
         return pieces
-    move = fills[0].move
+    move = fills[0]
     last = max(piece.target_offset + piece.move.target_span[1] for piece in pieces)
     everything = Move((Axis(last // move.itemsize, 0, 0, move.itemsize),), move.itemsize, move.pad, ((),))
-    return (Piece(everything), *(piece for piece in pieces if not _is_fill(piece)))
+    return (Piece(everything), *(piece for piece in pieces if not _is_fill(piece.move)))
 
 
-def _is_fill(piece: Piece) -> bool:
-    """Whether a piece is all padding, in whole bytes: a last half byte has bits that stay 0."""
-    return not piece.move.element_count and piece.move.stride_unit == "byte"
+def _is_fill(move: AnyMove) -> TypeGuard[Move]:
+    """Whether a move writes only padding, in whole bytes: in a half byte at the end, the other bits stay 0."""
+    return isinstance(move, Move) and not move.element_count
 
 
 def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:

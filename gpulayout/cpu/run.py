@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from gpulayout.cpu.threads import thread_count
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
-from gpulayout.moves.backend import Job
-from gpulayout.moves.move import Move, Pieces
+from gpulayout.moves.backend import Job, LinearizeBroadcast
+from gpulayout.moves.kinds import AnyMove, Pieces
 
 Planned = tuple[tuple[MovePlan, int, int], ...]  # what is done, and where it begins in the source and in the target
 
@@ -72,7 +73,7 @@ def _planned(pieces: Pieces, threads: int) -> Planned:
     """The pieces in the order in which NumPy does them; equal moves share a plan, for tiles cut an array into thousands
     of pieces.
     """
-    plans: dict[Move, MovePlan] = {}
+    plans: dict[AnyMove, MovePlan] = {}
     found = []
     for move, source_offset, target_offset in host_pieces(pieces):
         if move not in plans:
@@ -95,7 +96,7 @@ class NumpyBackend:
         return np.asarray(_Described(memory)).view(memory.dtype)
 
     def array(
-        self, values: object, dtype: np.dtype | None, order: str | None = None, like: object = None
+        self, values: object, dtype: np.dtype | None, order: Literal["C", "F"] | None = None, like: object = None
     ) -> np.ndarray:
         return np.array(values, dtype, order=order)
 
@@ -115,7 +116,8 @@ class NumpyBackend:
         return "cpu"
 
     def address(self, array: np.ndarray) -> int:
-        return array.__array_interface__["data"][0]
+        address: int = array.__array_interface__["data"][0]
+        return address
 
     def strided(self, array: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
@@ -123,7 +125,8 @@ class NumpyBackend:
     def contiguous(self, array: np.ndarray) -> np.ndarray:
         return array  # indices are read wherever they lie
 
-    max_operands, linearize_broadcast = 0, None  # index arrays that broadcast are stacked first
+    max_operands = 0  # index arrays that broadcast are stacked first
+    linearize_broadcast: LinearizeBroadcast | None = None
 
     def prepare(self, pieces: Pieces) -> HostMoves:
         return HostMoves(pieces)

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class HostPlan:
     itemsize       bytes of an element as NumPy moves it: several of the caller's where they stay together
     slab           all elements as one strided copy, axes major first
     by_channels    whether the last axis is copied one place after the other
-    cache_block    extents of what goes through a scratch array; None copies directly
+    cache_block    extents of what goes through a scratch array; none: NumPy copies directly
     scratch        strides of that array in bytes, axes as in the slab
     cut, fill_cut  the axis that work without cache blocks is cut along, as an axis of the slab and of the fills
     chunk          places along it that are filled and copied before the next ones; 0 takes a thread's share at once
@@ -58,8 +58,8 @@ class HostPlan:
     itemsize: int
     slab: Slab
     by_channels: bool
-    cache_block: tuple[int, ...] | None
-    scratch: tuple[int, ...] | None
+    cache_block: tuple[int, ...]
+    scratch: tuple[int, ...]
     cut: int
     fill_cut: int
     chunk: int
@@ -118,7 +118,7 @@ class HostPlan:
         text += f", {counted(-(-self.count // self.chunk), 'chunk')} one after the other" if self.chunk else ""
         return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
 
-    def as_json(self) -> dict:
+    def as_json(self) -> dict[str, Any]:
         """What is done, as plain values: a copy over axes that may be fewer than the move's, in elements that may be
         larger, and fills.
         """
@@ -126,7 +126,7 @@ class HostPlan:
         return {
             "element_bytes": self.itemsize,
             "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
-            "cache_block": self.cache_block and self.cache_block[::-1],
+            "cache_block": self.cache_block[::-1] or None,
             "by_channels": self.by_channels,
             "chunk_places": self.chunk,
             "threads": self.most_threads,

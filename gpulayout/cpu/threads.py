@@ -56,9 +56,9 @@ def share(work: Callable[[int, int], None], count: int, least: int, threads: int
     any more, and so is an exception that reaches the caller from outside; further ones wait until then.
     """
     parts = count // least if least else 1
-    if parts > 1:
-        threads = thread_count() if threads is None else threads
-        parts = min(parts, threads)
+    if threads is None:
+        threads = thread_count() if parts > 1 else 1
+    parts = min(parts, threads)
     if parts < 2:
         work(0, count)
         return
@@ -84,7 +84,7 @@ class _Call:
     """The parts of one call of `share` that nobody has begun, and the threads that are at work on others."""
 
     def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]], crew: _Crew) -> None:
-        self.work: Callable[[int, int], None] | None = work
+        self.work = work
         self.crew = crew
         self.waiting = parts  # the next one last
         self.inside: list[LockType] = []  # one lock for each thread at work, which holds it until it is done
@@ -127,12 +127,16 @@ class _Call:
                     if self.crew.is_lost:
                         break
                     busy.acquire()
-                self.work = None  # an invitation that nobody has read yet keeps no arrays alive
+                self.work = _nothing  # an invitation that nobody has read yet keeps no arrays alive
                 break
             except BaseException as error:
                 late.append(error)
         if late:
             raise late.pop()
+
+
+def _nothing(first: int, last: int) -> None:
+    """The work of a call that has ended."""
 
 
 class _Crew:

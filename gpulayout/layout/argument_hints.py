@@ -54,15 +54,16 @@ def of_one_sequence(made: type, values: tuple[Any, ...], fields: dict[str, Any])
 
 def of_layout(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
     """Dimension numbers one by one, other fields without their names, or text."""
-    if not values or isinstance(values[0], numbers.Integral):
+    if isinstance(next(iter(values), 0), numbers.Integral):
         return of_one_sequence(made, values, fields)
+    first = values[0]
     if len(values) > 1:
         return (
             f"a Layout takes minor_to_major alone without a name, not {len(values)} arguments: write the name of the field before "
             f"{checks.value_text(values[1])}, such as padded_dimensions= or tiles="
         )
-    if isinstance(values[0], str) and "{" in values[0]:
-        return f"minor_to_major {checks.value_text(values[0])} is the text of a layout: write gl.parse_layout({checks.value_text(values[0])})"
+    if isinstance(first, str) and "{" in first:
+        return f"minor_to_major {checks.value_text(first)} is the text of a layout: write gl.parse_layout({checks.value_text(first)})"
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpulayout.layout.checks import shown, value_text
 from gpulayout.layout.errors import ShapeTextError
@@ -16,6 +16,7 @@ from gpulayout.layout.text import parse_array_shape, parse_shape
 
 LONGEST_KEPT = 512  # characters of a text whose value is kept: one of more dimensions than fit takes 200 KB and more
 Parsed = TypeVar("Parsed")
+Result = TypeVar("Result")
 
 
 def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
@@ -82,12 +83,12 @@ def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
     raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")
 
 
-def takes_shapes(*roles: str) -> Callable[[Callable], Callable]:
-    """A decorator for functions whose first parameters, of these names, are shapes: they take texts too."""
+def takes_shapes(*roles: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """A decorator for functions whose first one or two parameters, named by `roles`, are shapes: they take text too."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
         @functools.wraps(function)
-        def door(*args, **named):
+        def door(*args: Any, **named: Any) -> Result:
             shapes = [as_shape(value, role) for value, role in zip(args, roles)]
             return function(
                 *shapes,

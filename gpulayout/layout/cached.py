@@ -19,16 +19,16 @@ class cached_property(Generic[T]):  # noqa: N801 - named as functools names it
         self.compute = compute
         self.__doc__ = compute.__doc__
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __set_name__(self, owner: type[Any], name: str) -> None:
         self.name = name
 
     @overload
-    def __get__(self, instance: None, owner: type) -> cached_property[T]: ...
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> cached_property[T]: ...
 
     @overload
-    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
 
-    def __get__(self, instance: object | None, owner: type) -> T | cached_property[T]:
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> T | cached_property[T]:
         if instance is None:
             return self
         value = instance.__dict__[self.name] = self.compute(instance)  # where the next look-up finds it first

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, SupportsIndex
 
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 

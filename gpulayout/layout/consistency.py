@@ -21,15 +21,16 @@ def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None
             f"minor_to_major {checks.shown(layout.minor_to_major)} has {checks.counted(layout.rank, 'entry')} "
             f"for {text}: the shape has {checks.counted(rank, 'dimension')}"
         )
-    for dim, (size, width) in enumerate(zip(dimensions, layout.padded_dimensions or ())):
+    widths = layout.padded_dimensions or ()
+    for dim, (size, width) in enumerate(zip(dimensions, widths)):
         if size is UNBOUNDED:
             raise LayoutError(
-                f"padded_dimensions {checks.shown(layout.padded_dimensions)} cannot be given for {text}{layout}: "
+                f"padded_dimensions {checks.shown(widths)} cannot be given for {text}{layout}: "
                 f"dimension {dim} is unbounded"
             )
         if width < size:
             raise LayoutError(
-                f"padded_dimensions {checks.shown(layout.padded_dimensions)} is smaller than dimensions "
+                f"padded_dimensions {checks.shown(widths)} is smaller than dimensions "
                 f"{checks.shown(dimensions)} for {text}{layout}: dimension {dim} needs at least {size}"
             )
     order = layout.major_to_minor

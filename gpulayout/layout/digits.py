@@ -371,7 +371,7 @@ class _Cutter:
                     continue
                 if above or step * extent < self.sizes[dim]:  # c // step can be cut by any size
                     dim, step, extent = self._named(entry if above or extent > 1 else ())
-                    above = ()
+                    above = []
             outer = dim, min(step * size, checks.TOO_LARGE), -(-extent // size)
             return (*above, outer), ((dim, step, size), *below)
         return (), ((*self._named(())[:2], size), *below) if size != 1 else below

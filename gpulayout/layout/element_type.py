@@ -24,20 +24,43 @@ class ElementType(str, enum.Enum):
     (2, True)
     """
 
+    _value_: str
+
     PRED = "pred"
-    S8, S16, S32, S64 = "s8", "s16", "s32", "s64"
-    U8, U16, U32, U64 = "u8", "u16", "u32", "u64"
-    F16, BF16, F32, F64 = "f16", "bf16", "f32", "f64"
-    C64, C128 = "c64", "c128"
-    F8E5M2, F8E4M3, F8E4M3FN, F8E3M4 = "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e3m4"
-    F8E5M2FNUZ, F8E4M3FNUZ, F8E4M3B11FNUZ, F8E8M0FNU = "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e8m0fnu"
-    F6E3M2FN, F6E2M3FN = "f6e3m2fn", "f6e2m3fn"
-    S1, S2, S4 = "s1", "s2", "s4"
-    U1, U2, U4 = "u1", "u2", "u4"
+    S8 = "s8"
+    S16 = "s16"
+    S32 = "s32"
+    S64 = "s64"
+    U8 = "u8"
+    U16 = "u16"
+    U32 = "u32"
+    U64 = "u64"
+    F16 = "f16"
+    BF16 = "bf16"
+    F32 = "f32"
+    F64 = "f64"
+    C64 = "c64"
+    C128 = "c128"
+    F8E5M2 = "f8e5m2"
+    F8E4M3 = "f8e4m3"
+    F8E4M3FN = "f8e4m3fn"
+    F8E3M4 = "f8e3m4"
+    F8E5M2FNUZ = "f8e5m2fnuz"
+    F8E4M3FNUZ = "f8e4m3fnuz"
+    F8E4M3B11FNUZ = "f8e4m3b11fnuz"
+    F8E8M0FNU = "f8e8m0fnu"
+    F6E3M2FN = "f6e3m2fn"
+    F6E2M3FN = "f6e2m3fn"
+    S1 = "s1"
+    S2 = "s2"
+    S4 = "s4"
+    U1 = "u1"
+    U2 = "u2"
+    U4 = "u4"
     F4E2M1FN = "f4e2m1fn"
 
     def __str__(self) -> str:
-        return self.value
+        return str.__str__(self)
 
     def __repr__(self) -> str:
         return f"ElementType({self.value!r})"
@@ -59,7 +82,7 @@ class ElementType(str, enum.Enum):
         return _of_dtype(value)
 
     @cached_property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype that holds one element."""
         return _DTYPES[self]
 
@@ -146,7 +169,7 @@ class ElementType(str, enum.Enum):
         return _DTYPES[self].type.__module__ != "numpy"
 
     @cached_property
-    def carrier(self) -> np.dtype:
+    def carrier(self) -> np.dtype[Any]:
         """The unsigned integer dtype of the same width; complex types carry themselves."""
         return np.dtype(f"u{self.itemsize}") if self.kind != "complex" else self.dtype
 

@@ -13,9 +13,9 @@ at the high end of each dimension.  With widths (3, 5) the second example become
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_layout
@@ -23,8 +23,12 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, scalar_key, value_text
-from gpulayout.layout.split_config import SplitConfig, as_split_configs
+from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike
 
 # The least and the greatest value of every field that is one number.  XLA keeps the memory space in a signed byte.
 _NUMBERS = {
@@ -75,22 +79,19 @@ class Layout(Frozen):
 
         def __init__(
             self,
-            minor_to_major: Iterable[int],
+            minor_to_major: Iterable[SupportsIndex],
             *,
-            padded_dimensions: Iterable[int] | None = None,
-            padding_value: PaddingValue | Scalar | str | None = None,
-            tiles: Iterable[Tile | Iterable[int | Combine | str]] = (),
-            tail_padding_alignment: int = 1,
-            element_size_in_bits: int = 0,
-            memory_space: int = 0,
-            split_configs: Iterable[SplitConfig] = (),
-            dynamic_shape_metadata_prefix_bytes: int = 0,
-            index_type: ElementType | str | None = None,
-            pointer_type: ElementType | str | None = None,
+            padded_dimensions: Iterable[SupportsIndex] | None = None,
+            padding_value: PaddingValue | Scalar | np.generic | str | None = None,
+            tiles: Sequence[Tile | Iterable[SupportsIndex | Combine | str]] = (),
+            tail_padding_alignment: SupportsIndex = 1,
+            element_size_in_bits: SupportsIndex = 0,
+            memory_space: SupportsIndex = 0,
+            split_configs: Sequence[SplitConfig | Pair] = (),
+            dynamic_shape_metadata_prefix_bytes: SupportsIndex = 0,
+            index_type: str | DTypeLike | None = None,
+            pointer_type: str | DTypeLike | None = None,
         ) -> None: ...
-
-        _key: tuple[object, ...]
-        _hash: int
 
     def __post_init__(self) -> None:
         order = checks.permutation("minor_to_major", self.minor_to_major)
@@ -112,7 +113,7 @@ class Layout(Frozen):
     # ---- named orders -------------------------------------------------------------------------------
 
     @staticmethod
-    def descending(rank: int) -> Layout:
+    def descending(rank: SupportsIndex) -> Layout:
         """Dimension 0 is the most major (row-major at rank 2): the default of every shape.
 
         >>> Layout.descending(3).minor_to_major
@@ -121,7 +122,7 @@ class Layout(Frozen):
         return Layout(range(checks.count("rank", rank) - 1, -1, -1))
 
     @staticmethod
-    def ascending(rank: int) -> Layout:
+    def ascending(rank: SupportsIndex) -> Layout:
         """Dimension 0 is the most minor (column-major at rank 2).
 
         >>> Layout.ascending(3).minor_to_major
@@ -130,7 +131,7 @@ class Layout(Frozen):
         return Layout(range(checks.count("rank", rank)))
 
     @staticmethod
-    def from_major_to_minor(major_to_minor: Iterable[int], **fields: Any) -> Layout:
+    def from_major_to_minor(major_to_minor: Iterable[SupportsIndex], **fields: Any) -> Layout:
         """The layout whose dimensions run in the given order, most major first (as JAX writes it).
 
         >>> Layout.from_major_to_minor((0, 3, 1, 2)).minor_to_major
@@ -169,11 +170,11 @@ class Layout(Frozen):
     is_monotonic_with_dim0_major = is_descending
     is_monotonic_with_dim0_minor = is_ascending
 
-    def minor(self, position: int) -> int:
+    def minor(self, position: SupportsIndex) -> int:
         """The logical dimension at a physical position counted from the most minor (0)."""
         return self.minor_to_major[checks.dimension_number(position, self.rank, self._context, "physical position")]
 
-    def major(self, position: int) -> int:
+    def major(self, position: SupportsIndex) -> int:
         """The logical dimension at a physical position counted from the most major (0)."""
         return self.major_to_minor[checks.dimension_number(position, self.rank, self._context, "physical position")]
 
@@ -185,7 +186,7 @@ class Layout(Frozen):
         """
         return checks.inverse(self.major_to_minor)
 
-    def are_dimensions_consecutive(self, dimensions: Iterable[int]) -> bool:
+    def are_dimensions_consecutive(self, dimensions: Iterable[SupportsIndex]) -> bool:
         """True when the dimensions are neighbours in memory, in whatever order; true for none of them."""
         wanted = checks.dimension_numbers(dimensions, self.rank, self._context)
         positions = [self.minor_to_major.index(dim) for dim in wanted]
@@ -205,7 +206,7 @@ class Layout(Frozen):
         """A copy with some fields replaced."""
         return type(self)(**self._fields() | fields)
 
-    def permute(self, permutation: Iterable[int]) -> Layout:
+    def permute(self, permutation: Iterable[SupportsIndex]) -> Layout:
         """The layout of the same bytes after a logical transpose: new dimension i is old permutation[i].
 
         >>> from gpulayout import Layout
@@ -218,7 +219,7 @@ class Layout(Frozen):
             [new_number[dim] for dim in self.minor_to_major], lambda widths: [widths[d] for d in order]
         )
 
-    def insert_dimension(self, at: int, width: int, position: int | None = None) -> Layout:
+    def insert_dimension(self, at: SupportsIndex, width: SupportsIndex, position: int | None = None) -> Layout:
         """A new dimension number `at`; in memory it is just above the dimension it was put in front of.
 
         Put at the end (`at` == rank) it becomes the most minor.  `width` is its padded size, used only when
@@ -226,6 +227,7 @@ class Layout(Frozen):
         LayoutError when tiles would come to lie over other dimensions than before.
         """
         at = checks.insertion_point(at, self.rank, self._context)
+        width = checks.whole_number("width", width, self._context)
         order = [dim + (dim >= at) for dim in self.minor_to_major]
         if position is None:
             position = order.index(at + 1) + 1 if at < self.rank else 0
@@ -238,7 +240,7 @@ class Layout(Frozen):
         ]
         return self._rebuild(order, lambda widths: [*widths[:at], width, *widths[at:]], splits)
 
-    def delete_dimensions(self, dimensions: Iterable[int]) -> Layout:
+    def delete_dimensions(self, dimensions: Iterable[SupportsIndex]) -> Layout:
         """Without some dimensions; those that stay keep their order and are renumbered, as their split configurations
         are.
 
@@ -257,18 +259,18 @@ class Layout(Frozen):
         ]
         return self._rebuild(order, lambda widths: [widths[dim] for dim in kept], splits)
 
-    def delete_dimension(self, dimension: int) -> Layout:
+    def delete_dimension(self, dimension: SupportsIndex) -> Layout:
         """Without one dimension; -1 is the last.  XLA: `DeleteDimension`, which keeps tiles that then mean something
         else.
         """
         return self.delete_dimensions((dimension,))
 
-    def move_dimension_to_major(self, dimension: int) -> Layout:
+    def move_dimension_to_major(self, dimension: SupportsIndex) -> Layout:
         """One dimension becomes the most major; the others keep their order."""
         dim = checks.dimension_number(dimension, self.rank, self._context)
         return self.replace(minor_to_major=(*(d for d in self.minor_to_major if d != dim), dim))
 
-    def move_dimension_to_minor(self, dimension: int) -> Layout:
+    def move_dimension_to_minor(self, dimension: SupportsIndex) -> Layout:
         """One dimension becomes the most minor; the others keep their order."""
         dim = checks.dimension_number(dimension, self.rank, self._context)
         return self.replace(minor_to_major=(dim, *(d for d in self.minor_to_major if d != dim)))

@@ -5,9 +5,9 @@ They are read, printed and compared, so that whole programs can be; bytes are mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, SupportsIndex, overload
 
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_one_sequence
@@ -71,7 +71,7 @@ class BufferShape(Frozen):
     shape: Shape
     proto_number: ClassVar[int] = 34
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.shape, Shape):
             raise LayoutTypeError(
                 f"shape {self.shape!r} cannot be held by a buffer: it is {checks.type_text(self.shape)}, not a Shape"
@@ -113,7 +113,11 @@ class TupleShape(Frozen):
     shapes: tuple[AnyShape, ...]
     proto_number: ClassVar[int] = 13
 
-    def __post_init__(self):
+    if TYPE_CHECKING:  # what a caller may write
+
+        def __init__(self, shapes: Sequence[AnyShape]) -> None: ...
+
+    def __post_init__(self) -> None:
         if not isinstance(self.shapes, (tuple, list)):
             raise LayoutTypeError(
                 f"shapes {self.shapes!r} is not a sequence of shapes: it is {checks.type_text(self.shapes)}"
@@ -168,7 +172,13 @@ class TupleShape(Frozen):
     def __iter__(self) -> Iterator[AnyShape]:
         return iter(self.shapes)
 
-    def __getitem__(self, entry: int | slice) -> AnyShape:
+    @overload
+    def __getitem__(self, entry: SupportsIndex) -> AnyShape: ...
+
+    @overload
+    def __getitem__(self, entry: slice) -> TupleShape: ...
+
+    def __getitem__(self, entry: SupportsIndex | slice) -> AnyShape:
         """One element, or the tuple of some of them: `pair[:1]`.  XLA: `GetTupleElementShape`, `SliceTuple`."""
         return TupleShape(self.shapes[entry]) if isinstance(entry, slice) else self.shapes[entry]
 

@@ -70,9 +70,8 @@ def plain_scalar(value: object) -> PaddingValue | Scalar:
         raise LayoutError(f"padding_value {number_text(item)} is larger than any element type can hold")
     if isinstance(item, PaddingValue):
         return item
-    for kind in (int, float, complex):  # of a subclass the number alone
-        if isinstance(item, kind) and not isinstance(item, np.generic):
-            return kind(item)
+    if isinstance(item, (int, float, complex)) and not isinstance(item, np.generic):
+        return int(item) if isinstance(item, int) else float(item) if isinstance(item, float) else complex(item)
     raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: it is {type_text(value)}")
 
 
@@ -183,29 +182,38 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
     if kind == "bool":
         return not lowest
     if kind in ("signed", "unsigned"):
-        limits = ml_dtypes.iinfo(element_type.dtype)
-        return int(limits.min if lowest else limits.max)
+        return _integer_range(element_type)[0 if lowest else 1]
     if element_type.holds(math.inf):
         return -math.inf if lowest else math.inf
-    finite = ml_dtypes.finfo(element_type.dtype)
-    return float(finite.min if lowest else finite.max)
+    return _finite_range(element_type)[0 if lowest else 1]
+
+
+# The calls below are ignored because ml_dtypes has types, but none for these two constructors.
+def _integer_range(element_type: ElementType) -> tuple[int, int]:
+    limits = ml_dtypes.iinfo(element_type.dtype)  # type: ignore[no-untyped-call]
+    return int(limits.min), int(limits.max)
+
+
+def _finite_range(element_type: ElementType) -> tuple[float, float]:
+    limits = ml_dtypes.finfo(element_type.dtype)  # type: ignore[no-untyped-call]
+    return float(limits.min), float(limits.max)
 
 
 def _encode(element_type: ElementType, number: Scalar) -> bytes:
     """The bytes of a number; _Unfit when the type has no such number."""
-    kind, dtype = element_type.kind, element_type.dtype
-    if isinstance(number, complex) and kind != "complex":
+    kind = element_type.kind
+    if kind == "complex":
+        return b"".join(_encode_float(element_type.component, part) for part in (number.real, number.imag))
+    if isinstance(number, complex):
         raise _Unfit("it is complex")
     if kind in ("bool", "signed", "unsigned"):
         if not (isinstance(number, int) or number.is_integer()):  # is_integer is False for nan and inf
             raise _Unfit("it is not a whole number")
-        limits = None if kind == "bool" else ml_dtypes.iinfo(dtype)
-        lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
+        lowest, highest = (0, 1) if kind == "bool" else _integer_range(element_type)
         if not lowest <= number <= highest:
             raise _Unfit(f"the range is {lowest}..{highest}")
-        return np.array(int(number), dtype).tobytes()
-    parts = (number.real, number.imag) if kind == "complex" else (number,)
-    return b"".join(_encode_float(element_type.component, part) for part in parts)
+        return np.array(int(number), element_type.dtype).tobytes()
+    return _encode_float(element_type, number)
 
 
 def _encode_float(element_type: ElementType, number: int | float) -> bytes:
@@ -217,15 +225,15 @@ def _encode_float(element_type: ElementType, number: int | float) -> bytes:
         if not element_type.holds(math.inf):
             raise _Unfit("the type has no infinity")
     elif not _in_range(element_type, number):
-        limits = ml_dtypes.finfo(element_type.dtype)
-        raise _Unfit(f"the range is {float(limits.min):.8g}..{float(limits.max):.8g}")
+        lowest, highest = _finite_range(element_type)
+        raise _Unfit(f"the range is {lowest:.8g}..{highest:.8g}")
     return np.array(float(number), element_type.dtype).tobytes()
 
 
 def _in_range(element_type: ElementType, number: int | float) -> bool:
     """True for a finite number that stays finite: 3.4028235e38, slightly above f32's largest, rounds down to it."""
-    limits = ml_dtypes.finfo(element_type.dtype)
-    if float(limits.min) <= number <= float(limits.max):
+    lowest, highest = _finite_range(element_type)
+    if lowest <= number <= highest:
         return True
     if not element_type.holds(math.inf):
         return False  # past its range such a type saturates or gives nan

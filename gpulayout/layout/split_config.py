@@ -6,13 +6,15 @@ moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.frozen import Frozen
+
+Pair = tuple[SupportsIndex, Sequence[SupportsIndex]]  # a split configuration as (dimension, split_indices)
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +33,7 @@ class SplitConfig(Frozen):
 
     if TYPE_CHECKING:  # what a caller may write
 
-        def __init__(self, dimension: int, split_indices: Iterable[int]) -> None: ...
+        def __init__(self, dimension: SupportsIndex, split_indices: Iterable[SupportsIndex]) -> None: ...
 
     def __post_init__(self) -> None:
         self._set("dimension", checks.count("split_configs dimension", self.dimension))

@@ -8,15 +8,23 @@ a gap: its width is its size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, SupportsIndex
 
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 def layout_from_strides(
-    dimensions: Iterable[int], strides: Iterable[int], *, itemsize: int = 1, padding: bool = True
+    dimensions: Iterable[SupportsIndex],
+    strides: Iterable[SupportsIndex],
+    *,
+    itemsize: SupportsIndex = 1,
+    padding: bool = True,
 ) -> Layout:
     """The layout that puts elements where `strides` put them.
 
@@ -63,11 +71,11 @@ def layout_from_strides(
     return Layout(_with_degenerate(real, dimensions), padded_dimensions=widths if widths != dimensions else None)
 
 
-def _widths(dimensions: Sequence[int], steps: Sequence[int], real: Sequence[int], shown: str) -> tuple[int, ...]:
+def _widths(dimensions: Sequence[int], steps: list[int], real: list[int], shown: str) -> tuple[int, ...]:
     """The width of every dimension; `steps` are strides in elements, `real` the dimensions above size 1, minor
     first.
     """
-    widths, steps = list(dimensions), list(steps)
+    widths = list(dimensions)
     if real and steps[real[0]] != 1:
         ones = [dim for dim, size in enumerate(dimensions) if size == 1]
         if not ones:
@@ -107,7 +115,7 @@ def _with_degenerate(real: Sequence[int], dimensions: Sequence[int]) -> tuple[in
 
 
 def byte_strides_is_major_to_minor(
-    byte_strides: Iterable[int], dimensions: Iterable[int], element_type: object
+    byte_strides: Iterable[SupportsIndex], dimensions: Iterable[SupportsIndex], element_type: str | DTypeLike
 ) -> bool:
     """True when elements lie close together in row-major order: what NumPy calls C-contiguous.
 

@@ -17,7 +17,7 @@ from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, Opaq
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text_reader import Reader
 
-_WITHOUT_ARRAY = {"token": TokenShape, "opaque": OpaqueShape}
+_WITHOUT_ARRAY: dict[str, type[TokenShape] | type[OpaqueShape]] = {"token": TokenShape, "opaque": OpaqueShape}
 
 
 def parse_shape(text: str) -> AnyShape:

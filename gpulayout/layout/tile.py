@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_one_sequence
@@ -65,7 +65,7 @@ class Tile(Frozen):
 
     if TYPE_CHECKING:  # what a caller may write
 
-        def __init__(self, dimensions: Iterable[int | Combine | str]) -> None: ...
+        def __init__(self, dimensions: Iterable[SupportsIndex | Combine | str]) -> None: ...
 
     def __post_init__(self) -> None:
         given = self.dimensions

@@ -18,7 +18,9 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
 MAPS = "/proc/self/maps"
-_STRIDED = type(as_strided(np.zeros(1)).base)  # as_strided puts an object of its own between a view and its array
+_STRIDED: type[Any] = type(
+    as_strided(np.zeros(1)).base
+)  # as_strided puts an object of its own between a view and its array
 
 
 class Map(NamedTuple):
@@ -31,7 +33,7 @@ class Map(NamedTuple):
 
     start: int
     offset: int
-    file: tuple
+    file: tuple[object, ...]
     shared: bool
 
 
@@ -51,7 +53,7 @@ def by_file(arrays: Sequence[Any], first_written: int) -> list[tuple[list[int], 
     written.
     """
     owners = {number: owner for number, array in enumerate(arrays) if (owner := _owner(array))}
-    files: dict[tuple, tuple[list[int], list[int], list[int]]] = {}
+    files: dict[tuple[object, ...], tuple[list[int], list[int], list[int]]] = {}
     if len(owners) > 1 and max(owners) >= first_written:
         for number, owner in owners.items():
             found = _map(*owner)
@@ -68,7 +70,8 @@ def _owner(array: Any) -> tuple[mmap.mmap, np.memmap | None] | None:
     """
     if type(array) is not np.ndarray or array.base is None:
         return None
-    owner, named = array.base, None
+    owner: Any = array.base
+    named: np.memmap | None = None
     while not isinstance(owner, mmap.mmap):
         if isinstance(owner, memoryview):
             owner = owner.obj
@@ -118,7 +121,7 @@ def _named(start: int, memmap: np.memmap | None) -> Map | None:
         return None
     try:
         status = os.stat(memmap.filename)
-        file: tuple = (status.st_dev, status.st_ino)
+        file: tuple[object, ...] = (status.st_dev, status.st_ino)
     except OSError:  # removed since: its name is all there is
         file = (str(memmap.filename),)
     return Map(start, memmap.offset - memmap.offset % mmap.ALLOCATIONGRANULARITY, file, memmap.mode != "c")

@@ -181,7 +181,7 @@ _Sum = dict[tuple[_Value | None, int], int]
 class _Builder:
     """Values in the order in which they are computed."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.values: list[_Value] = []
 
     def loaded(self, dim: int, size: int) -> _Value:
@@ -220,7 +220,7 @@ class _Builder:
             value: tuple(sorted(Quotient(divisor, weight) for (of, divisor), weight in sums.items() if of is value))
             for value in places
         }
-        registers: dict[_Value, int] = {}
+        registers: dict[_Value | None, int] = {}
         found = []
         for value, place in places.items():
             if value.load is None and not (

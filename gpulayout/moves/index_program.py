@@ -26,13 +26,15 @@ makes the programs; a backend carries them out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.frozen import Frozen
 from gpulayout.moves.index_width import index_bits
 
 DIRECTIONS = ("linearize", "delinearize", "convert_linear")
+
+Mode = Literal["raise", "wrap", "clip", "mark"]  # what becomes of an index outside the array
 
 
 class Term(NamedTuple):
@@ -89,6 +91,13 @@ class IndexProgram(Frozen):
     @cached_property
     def _hash(self) -> int:  # kept: programs are looked up in every call
         return hash((self.direction, self.instructions, self.rank, self.size, self.reach))
+
+    @cached_property
+    def loads(self) -> tuple[tuple[int, int], ...]:
+        """Row and bound of each given coordinate that is read, in the order of the instructions."""
+        return tuple(
+            (each.load, each.bound) for each in self.instructions if each.load is not None and each.bound is not None
+        )
 
     @property
     def index_bits(self) -> int:

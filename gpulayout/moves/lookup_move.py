@@ -21,7 +21,7 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.index_builder import place_program
 from gpulayout.moves.index_program import IndexProgram
-from gpulayout.moves.move import Piece, Pieces, span
+from gpulayout.moves.move import Axis, span
 
 
 class NotInRegions(Exception):
@@ -51,10 +51,10 @@ class LookupMove(Frozen):
     target_span: tuple[int, int]
     why: str
 
-    axes: ClassVar = ()  # of regions, which other moves have
-    dimensions: ClassVar = ()
-    stride_unit: ClassVar = "place"
-    has_loops: ClassVar = False
+    axes: ClassVar[tuple[Axis, ...]] = ()  # of regions, which other moves have
+    dimensions: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    stride_unit: ClassVar[str] = "place"
+    has_loops: ClassVar[bool] = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -104,20 +104,20 @@ class LookupMove(Frozen):
         return tuple(add.weight for each in instructions for add in each.adds) if self.source_bits >= 8 else (), apart
 
 
-def relayout_lookup(source: Shape, target: Shape, why: object) -> Pieces:
+def relayout_lookup(source: Shape, target: Shape, why: object) -> LookupMove:
     """From a buffer of `source` to a buffer of `target`; LayoutError where that takes too many instructions."""
     return _lookup(
         target, source, (source.bits_per_element, target.bits_per_element), (0, source.nbytes), (0, target.nbytes), why
     )
 
 
-def pack_lookup(array_strides: Sequence[int], shape: Shape, why: object) -> Pieces:
+def pack_lookup(array_strides: Sequence[int], shape: Shape, why: object) -> LookupMove:
     """From a logical array with these byte strides to a buffer of `shape`."""
     strides, reach = _array(array_strides, shape)
     return _lookup(shape, strides, (8 * shape.itemsize, shape.bits_per_element), reach, (0, shape.nbytes), why)
 
 
-def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> Pieces:
+def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> LookupMove:
     """From a buffer of `shape` to a logical array with these byte strides."""
     dense = shape.with_layout(None)
     strides, reach = _array(array_strides, shape)
@@ -139,17 +139,13 @@ def _lookup(
     target_span: tuple[int, int],
     why: object,
     apart: Sequence[int] = (),
-) -> Pieces:
-    """The only piece, for each place of `numbered` in turn."""
+) -> LookupMove:
+    """The move that looks up each place of `numbered` in turn."""
     unit = max(bits[0] // 8, 1)  # a place of a shape is so many bytes, or a slot
     per = [8 // side if side < 8 else 1 for side in bits]  # slots of a byte
     # from the lowest to the highest
     reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))
     program = place_program(numbered, source, unit, apart, reach)
-    return (
-        Piece(
-            LookupMove(
-                program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why)
-            )
-        ),
+    return LookupMove(
+        program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why)
     )

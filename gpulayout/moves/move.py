@@ -138,17 +138,6 @@ class Move(Frozen):
         return span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)
 
 
-class Piece(NamedTuple):
-    """A move between two buffers, from the places where it begins in them; offsets in bytes."""
-
-    move: Move
-    source_offset: int = 0
-    target_offset: int = 0
-
-
-Pieces = tuple[Piece, ...]
-
-
 def coalesce(
     axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None = None
 ) -> tuple[tuple[Axis, ...], tuple[tuple[int, ...], ...]]:
@@ -169,8 +158,12 @@ def coalesce(
         if axis.extent == axis.bound == 1:
             continue
         below = joined[-1] if joined else None
-        fits = below and not below.is_padded and axis.target_stride == below.target_stride * below.extent
-        if fits and (axis.bound <= 1 or axis.source_stride == below.source_stride * below.extent):
+        if (
+            below
+            and not below.is_padded
+            and axis.target_stride == below.target_stride * below.extent
+            and (axis.bound <= 1 or axis.source_stride == below.source_stride * below.extent)
+        ):
             joined[-1] = Axis(below.extent * axis.extent, below.extent * axis.bound, *below[2:])
             made_of[-1] += name
         else:
@@ -205,8 +198,8 @@ def strided_move(
     """The move of the logical array `shape` between two sets of byte strides; the target is `widths` wide."""
     places = math.prod(widths)
     if not shape.element_count:  # nothing to read: the target is all padding, or has no place at all
-        axes = (Axis(places, 0, 0, shape.itemsize),) if places else (Axis(0, 0, 0, shape.itemsize),)
-        return Move(axes, shape.itemsize, shape.padding_bytes, (tuple(range(shape.rank)),))
+        everything = Axis(places, 0, 0, shape.itemsize)
+        return Move((everything,), shape.itemsize, shape.padding_bytes, (tuple(range(shape.rank)),))
     order = sorted(range(shape.rank), key=lambda dim: (abs(target_strides[dim]), widths[dim]))
     # Strides of single elements are never used, and arrays report anything there.
     axes = [

@@ -44,8 +44,8 @@ class PackedMove(Frozen):
     dimensions: tuple[tuple[int, ...], ...]
     start: int = 0
 
-    stride_unit: ClassVar = "place"
-    has_loops: ClassVar = True
+    stride_unit: ClassVar[str] = "place"
+    has_loops: ClassVar[bool] = True
 
     def __hash__(self) -> int:
         return self._hash
@@ -135,10 +135,8 @@ def packed_move(
     )
 
 
-def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | PackedMove | None:
-    """The same for a part of a target, in which other parts write too; None unless it writes whole bytes alone."""
-    if not _has_whole_bytes(unit, target_bits, target=True):
-        return None
+def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | PackedMove:
+    """The same for a part of a target that other parts write too.  Its runs have to be whole bytes of the target."""
     in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if not start or not unit.element_count else None
     return in_bytes or PackedMove(
         unit.axes or (Axis(1, 1, 1, 1),),

@@ -14,18 +14,12 @@
 from gpulayout.layout.strides import byte_strides_is_major_to_minor, layout_from_strides
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.xla.bitcast import (
-    align_layouts,
-    bitcast_kind,
-    decompose_bitcast,
     deduce_transpose_dimensions_for_bitcast,
     is_bitcast,
-    is_decomposable_bitcast,
     is_reshape_or_transpose_bitcast,
     is_untiled,
-    normalized_transpose,
     reshape_is_bitcast,
     transpose_is_bitcast,
-    with_descending_layout_and_same_physical_layout,
 )
 from gpulayout.xla.compare import (
     equal_structure,
@@ -37,6 +31,14 @@ from gpulayout.xla.compare import (
     shapes_compatible,
     shapes_compatible_kind,
     shapes_equal,
+)
+from gpulayout.xla.decompose import (
+    align_layouts,
+    bitcast_kind,
+    decompose_bitcast,
+    is_decomposable_bitcast,
+    normalized_transpose,
+    with_descending_layout_and_same_physical_layout,
 )
 from gpulayout.xla.hlo import FoundShape, find_shapes
 from gpulayout.xla.indices import bump_indices, compare_indices, each_index

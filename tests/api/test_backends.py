@@ -20,9 +20,9 @@ def fresh_selection(monkeypatch):
     """No choice made, nothing probed or logged yet."""
     monkeypatch.setattr(backends, "_set", [])
     monkeypatch.delenv("GPULAYOUT_BACKEND", raising=False)
-    backends._log_fallback.cache_clear()
+    backends.log_fallback.cache_clear()
     yield
-    backends._log_fallback.cache_clear()
+    backends.log_fallback.cache_clear()
 
 
 @needs_no_gpu

@@ -386,13 +386,13 @@ ERRORS = {
     "strides of tiles": (
         lambda: Shape("f32", (2, 3), Layout((1, 0), tiles=((2, 2),))).strides,
         LayoutError,
-        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} have no single stride per dimension: a tiled shape has none of its own; gl.view finds them where "
-        "neighbours lie at one distance",
+        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} have no single stride per dimension: a tiled shape has no strides; gl.view finds them if "
+        "neighbours are always the same distance apart",
     ),
     "byte strides of packed elements": (
         lambda: Shape("s4", (10, 20), Layout((1, 0), element_size_in_bits=4)).byte_strides,
         LayoutError,
-        "element_size_in_bits 4 of s4[10,20]{1,0:E(4)} has no byte strides: neighbours lie in the same byte",
+        "element_size_in_bits 4 of s4[10,20]{1,0:E(4)} has no byte strides: neighbours share a byte",
     ),
     "an element size of another type": (
         Shape("f32", (2,), Layout((0,), element_size_in_bits=4)).validate_layout,

@@ -51,7 +51,7 @@ EQUIVALENTS = {
      '_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots',
      '_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16  # slots'):
         "chunks of the least size, a whole number: only slower",
-    ("gpulayout/moves/pieces.py",
+    ("gpulayout/moves/join_pieces.py",
      '*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)',
      '*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)'):
         "no coordinate of an axis of one place is multiplied by its stride",
@@ -87,13 +87,13 @@ EQUIVALENTS = {
      'if bits == 1:',
      'if bits == 0:'):
         "single bits come right out of the general way too, slower",
-    ("gpulayout/moves/pieces.py",
+    ("gpulayout/moves/view_strides.py",
      'if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):',
      'if start != place or any(extent > 0 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):'):
         "no difference on 3,900 random tiled shapes with strides: loops of one place come from cuts, which such shapes do not need",
     ("gpulayout/gpu/many_axes/warp_lanes.py",
-     'REST = 3  # what a row costs besides its access to shared memory, in such accesses',
-     'REST = 4  # what a row costs besides its access to shared memory, in such accesses'):
+     'REST = 3  # cost of a row besides its access to shared memory, in such accesses',
+     'REST = 4  # cost of a row besides its access to shared memory, in such accesses'):
         _CHOICE,
     ("gpulayout/gpu/tile.py",
      'run = max(min(256 // width, 128), 16) if width != 2 else 64',

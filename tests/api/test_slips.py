@@ -56,8 +56,8 @@ SLIPS = {
     ),
     "an N-d array to relayout": (
         lambda: gl.relayout(MATRIX, SHAPE, "{0,1}"),
-        "gl.pack and gl.unpack convert N-d arrays, and buffer.ravel('K') is the memory of a dense array, in the order it "
-        "has there",
+        "gl.pack and gl.unpack convert N-d arrays, and buffer.ravel('K') is the memory of a dense array, in the order "
+        "it has there",
     ),
     "the text of a shape to shape_of": (
         lambda: gl.shape_of("f32[2,3]"),

@@ -18,11 +18,15 @@ Made = TypeVar("Made")
 Slip = Callable[[type, tuple[Any, ...], dict[str, Any]], str | None]
 
 
-def corrects(slip: Slip) -> Callable[[type[Made]], type[Made]]:
-    """A decorator for classes: when the constructor fails and `slip` knows why, LayoutTypeError says what to write."""
+def corrects(slip: Slip, **accepted: str) -> Callable[[type[Made]], type[Made]]:
+    """A decorator for classes: when the constructor fails and `slip` knows why, LayoutTypeError says what to write.
+
+    accepted    for `help`, the types of parameters that accept more than their fields hold
+    """
 
     def decorate(made: type[Made]) -> type[Made]:
         init: Any = made.__init__
+        init.__annotations__.update(accepted)
         init.__qualname__ = f"{made.__qualname__}.__init__"  # Python's own errors about arguments show it
 
         @functools.wraps(init)
@@ -190,7 +194,7 @@ def _swapped(first: object, second: object) -> str | None:
         except TypeError:
             return None
         return (
-            f"dimensions {checks.shown(first)} stand before element_type {checks.value_text(second)}: "
+            f"dimensions {checks.shown(first)} come before element_type {checks.value_text(second)}: "
             f"write gl.Shape({name!r}, {checks.shown(first)})"
         )
     if type(second).__name__ == "Layout":

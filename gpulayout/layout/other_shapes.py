@@ -105,7 +105,7 @@ class BufferShape(Frozen):
         return f"BufferShape({self.shape!r})"
 
 
-@corrects(of_one_sequence)
+@corrects(of_one_sequence, shapes="Sequence[AnyShape]")
 @dataclass(frozen=True, repr=False)
 class TupleShape(Frozen):
     """A tuple of shapes, which may be tuples themselves.  It has a length, and can be indexed, sliced and iterated.

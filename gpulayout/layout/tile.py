@@ -41,7 +41,7 @@ class Combine(enum.Enum):
 COMBINE = Combine.COMBINE
 
 
-@corrects(of_one_sequence)
+@corrects(of_one_sequence, dimensions="Iterable[int | Combine | str]")
 @dataclass(frozen=True, repr=False)
 class Tile(Frozen):
     """A tile: it cuts the most minor dimensions into blocks of these sizes, each contiguous in memory.

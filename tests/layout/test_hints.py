@@ -22,12 +22,12 @@ SLIPS = [
     (
         lambda: Shape((4, 5), "f32"),
         LayoutTypeError,
-        "dimensions (4, 5) stand before element_type 'f32': write gl.Shape('f32', (4, 5))",
+        "dimensions (4, 5) come before element_type 'f32': write gl.Shape('f32', (4, 5))",
     ),
     (
         lambda: Shape([4, 5], np.dtype(np.int16), ORDER),
         LayoutTypeError,
-        "dimensions (4, 5) stand before element_type dtype('int16'): write gl.Shape('s16', (4, 5))",
+        "dimensions (4, 5) come before element_type dtype('int16'): write gl.Shape('s16', (4, 5))",
     ),
     (
         lambda: Shape((4, 5)),
@@ -184,12 +184,12 @@ SLIPS = [
     (
         lambda: gl.parse_shape("f32[4,5](1,0)"),
         ShapeTextError,
-        "expected the end (a layout stands in braces, as in f32[2,3]{1,0}), at character 8 ('(') of 'f32[4,5](1,0)'",
+        "expected the end (braces enclose a layout, as in f32[2,3]{1,0}), at character 8 ('(') of 'f32[4,5](1,0)'",
     ),
     (
         lambda: gl.parse_shape("f32[4,5]T(8,128)"),
         ShapeTextError,
-        "expected the end (properties stand in the layout, as in f32[2,3]{1,0:T(8,128)}), "
+        "expected the end (properties are part of the layout, as in f32[2,3]{1,0:T(8,128)}), "
         "at character 8 ('T') of 'f32[4,5]T(8,128)'",
     ),
     (

@@ -207,7 +207,9 @@ def test_every_function_of_a_shape_takes_its_text_and_refuses_what_is_none():
         if name in (*gl.__all__, *gl.xla.__all__) and inspect.isfunction(value)
     }
     doors = {
-        name: found for name, found in parameters.items() if found and found[0].annotation in ("Shape", "Shape | str")
+        name: found
+        for name, found in parameters.items()
+        if found and found[0].annotation in ("Shape", "Shape | str", "ShapeLike")
     }
     assert len(doors) > 20 and {"least_waste", "is_bitcast", "plan"} <= set(doors)
     for name, (first, *others) in doors.items():
@@ -265,11 +267,11 @@ def test_only_text_is_read(value, name):
         ),
         (
             lambda: gl.unpack(np.zeros(6, "f4"), "{0,1}"),
-            "shape '{0,1}' is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
+            "shape '{0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
         ),
         (
             lambda: gl.relayout(np.zeros(6, "f4"), " {0,1}", "{1,0}"),
-            "source ' {0,1}' is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
+            "source ' {0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
         ),
     ],
 )

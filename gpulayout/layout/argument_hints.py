@@ -119,8 +119,9 @@ def _of_padding(value: object) -> str:
 
 
 def _of_tiles(value: object) -> str:
-    is_tile = isinstance(value, (tuple, list)) and all(isinstance(size, int) for size in value)
-    return "write tiles=" + (f"({checks.shown(value)},)" if is_tile else "((8, 128),)")  # type: ignore[arg-type]
+    if isinstance(value, (tuple, list)) and all(isinstance(size, int) for size in value):
+        return f"write tiles=({checks.shown(value)},)"
+    return "write tiles=((8, 128),)"
 
 
 def _of_major_to_minor(value: object) -> str:

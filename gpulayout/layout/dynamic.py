@@ -28,7 +28,7 @@ class Unbounded(enum.Enum):
     def __repr__(self) -> str:
         return "UNBOUNDED"
 
-    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # typeshed leaves out str
         """Pickled as the name `gpulayout.UNBOUNDED`."""
         return "UNBOUNDED"
 

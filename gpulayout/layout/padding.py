@@ -208,7 +208,7 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
     return _finite_range(element_type)[0 if lowest else 1]
 
 
-# The calls below are ignored because ml_dtypes has types, but none for these two constructors.
+# ml_dtypes is typed, but these two constructors of it are not: hence the ignores.
 def _integer_range(element_type: ElementType) -> tuple[int, int]:
     limits = ml_dtypes.iinfo(element_type.dtype)  # type: ignore[no-untyped-call]
     return int(limits.min), int(limits.max)

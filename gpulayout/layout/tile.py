@@ -33,7 +33,7 @@ class Combine(enum.Enum):
     def __repr__(self) -> str:
         return "COMBINE"
 
-    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # typeshed leaves out str
         """Pickled as the name `gpulayout.COMBINE`."""
         return "COMBINE"
 

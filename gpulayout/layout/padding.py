@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
+from typing import NoReturn
 
 import ml_dtypes
 import numpy as np
@@ -51,6 +52,12 @@ class PaddingValue(enum.Enum):
     LOWEST = 3
     HIGHEST = 4
     UNKNOWN = 5
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        name = value.upper() if isinstance(value, str) else ""
+        hint = f": write gl.PaddingValue.{name}" if name in cls.__members__ else ""
+        raise ValueError(f"{value!r} is not a valid PaddingValue{hint}")
 
     @property
     def text(self) -> str:

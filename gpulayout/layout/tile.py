@@ -22,7 +22,15 @@ from gpulayout.layout.frozen import Frozen
 class Combine(enum.Enum):
     """`COMBINE`, in text `*`: a size of a tile that joins the dimension with the next more minor one before the cut.
 
-    It is not a number, so arithmetic with it fails.  T(*,128) on 3 x 5 cuts one dimension of 15.
+    It is not a number, so arithmetic with it fails.
+
+    Examples
+    --------
+    T(*,4) on 3 x 5 cuts one dimension of 15:
+
+    >>> import gpulayout as gl
+    >>> gl.Shape("f32", (3, 5), gl.Layout((1, 0), tiles=((COMBINE, 4),))).physical_dimensions
+    (4, 4)
     """
 
     COMBINE = "*"
@@ -85,7 +93,9 @@ class Tile(Frozen):
     def __post_init__(self) -> None:
         given = self.dimensions
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-            found = numbers_in(given) if isinstance(given, str) else f"({given},)" if isinstance(given, int) else None
+            found = f"({given},)" if isinstance(given, int) else None
+            if isinstance(given, str):
+                found = numbers_in(given.removeprefix("T"))
             hint = f", write {found}" if found else ""
             raise LayoutTypeError(
                 f"tile {checks.value_text(given)} is not a sequence of sizes: it is {checks.type_text(given)}{hint}"

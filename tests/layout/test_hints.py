@@ -134,6 +134,17 @@ SLIPS = [
         "tile '8,128' is not a sequence of sizes: it is a str, write (8, 128)",
     ),
     (
+        lambda: Layout((1, 0), tiles=["T(8,128)"]),
+        LayoutTypeError,
+        "tile 'T(8,128)' is not a sequence of sizes: it is a str, write (8, 128)",
+    ),
+    (
+        lambda: gl.PaddingValue("lowest"),
+        ValueError,
+        "'lowest' is not a valid PaddingValue: write gl.PaddingValue.LOWEST",
+    ),
+    (lambda: gl.PaddingValue(7), ValueError, "7 is not a valid PaddingValue"),
+    (
         lambda: gl.TupleShape(("f32[2]",)),
         LayoutTypeError,
         "shapes entry 0 is not a shape: it is a str, write gl.parse_shape('f32[2]')",

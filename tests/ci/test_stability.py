@@ -17,7 +17,8 @@ def supported(what):
 
 def test_the_page_names_the_lowest_versions_of_the_package():
     lowest = re.search(r'requires-python = ">=([\d.]+)"', PROJECT)[1]
-    assert supported("Python") == (f"{lowest} and newer", f"{TESTED[0]} to {TESTED[-1]}") and lowest == TESTED[0]
+    assert supported("Python")[0] == f"{lowest} and newer" and lowest == TESTED[0]
+    assert supported("Python")[1].endswith(f"the workflow has {TESTED[0]} to {TESTED[-1]}")
     for name, row in (("numpy", "NumPy"), ("ml_dtypes", "ml_dtypes")):
         lowest = re.search(rf'"{name}>=([\d.]+)"', PROJECT)[1]
         assert supported(row)[0] == f"{lowest} and newer"

@@ -1,8 +1,9 @@
-"""One index array per dimension, as they are: brought together so that no coordinate changes its value on the way."""
+"""One index array per dimension, brought together without changing the value of any coordinate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ INT64 = np.dtype(np.int64)
 
 
 def integers(array: Array, role: str) -> Array:
-    """The array, if its dtype is a native integer; an empty list has none and counts as one."""
+    """The array, if its dtype is a native integer.  An empty list, which becomes an array of floats, is fine too."""
     if array.dtype.kind not in "iu":
         if array.size == 0 and array.dtype.kind == "f":
             return array.astype(INT64)
@@ -28,9 +29,10 @@ def integers(array: Array, role: str) -> Array:
     return array
 
 
-def open_operands(operands: Sequence, shape: Shape) -> tuple[Backend, list[Array], tuple[int, ...]]:
-    """(backend, an integer array per dimension, the shape they broadcast to); plain numbers and lists go where the
-    arrays are.
+def open_operands(operands: Sequence[Any], shape: Shape) -> tuple[Backend, list[Array], tuple[int, ...]]:
+    """(backend, one integer array per dimension, the shape they broadcast to).
+
+    Plain numbers and lists go to the device of the arrays.
     """
     plain = [isinstance(given, (int, np.integer, list, tuple)) for given in operands]
     opened = [
@@ -56,8 +58,8 @@ def open_operands(operands: Sequence, shape: Shape) -> tuple[Backend, list[Array
 def stacked(backend: Backend, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: str) -> Array:
     """The operands as one (rank, ...) array.
 
-    uint64 and signed operands have no common integer dtype.  Their uint64 coordinates past 2^63 are brought into range
-    first, each in its own dimension, or refused.
+    uint64 and signed operands have no common integer dtype.  uint64 coordinates from 2^63 up are wrapped or clipped in
+    their own dimension first, or refused.
     """
     common = np.result_type(*(array.dtype for array in values))
     with backend.on_device_of(values[0]):
@@ -80,7 +82,7 @@ def _signed(
         return (array % np.uint64(size)).astype(INT64)
     if mode == "clip":
         return array.clip(0, size - 1).astype(INT64)
-    numbers = (array >> np.uint64(63)).astype(bool)  # only such a coordinate can be this large
+    numbers = (array >> np.uint64(63)).astype(bool)  # the coordinates from 2^63 up
     first = int(_broadcast(numbers, result_shape).argmax())
     index = tuple(int(_broadcast(other, result_shape)[first]) for other in values)
     position = tuple(int(i) for i in np.unravel_index(first, result_shape)) if result_shape else ()
@@ -89,7 +91,7 @@ def _signed(
 
 
 def _broadcast(array: Array, result_shape: tuple[int, ...]) -> Array:
-    """The array repeated to a shape, and flat; for NumPy and CuPy alike."""
+    """The array repeated to a shape, and flat; works for NumPy and CuPy."""
     array = array.reshape((1,) * (len(result_shape) - array.ndim) + tuple(array.shape))
     for axis, size in enumerate(result_shape):
         if array.shape[axis] != size:

@@ -53,10 +53,16 @@ def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | Non
         return value
     if like is not None and isinstance(value, Layout):
         return like.with_layout(value)
-    raise TypeError(
-        f"{role} must be a Shape or its text, not {type(value).__name__}"
-        + (f": write gl.Layout({shown(value)})" if like is not None and isinstance(value, (tuple, list)) else "")
-    )
+    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}{_hint(value, like)}")
+
+
+def _hint(value: object, like: Shape | None) -> str:
+    """What to write instead of a value that is not a shape, or nothing."""
+    if isinstance(value, (tuple, list)):
+        return f": write gl.Layout({shown(value)})" if like else f": write gl.Shape('f32', {shown(value)}) or its text"
+    if isinstance(value, Layout):
+        return f": {value} is a layout alone, write the whole shape, such as 'f32[2,3]{{0,1}}'"
+    return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""
 
 
 def is_layout_alone(value: object) -> bool:

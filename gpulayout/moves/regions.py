@@ -306,10 +306,23 @@ def _taken_apart(whole: Region, table: StrideTable, values: Sequence[int]) -> It
             continue
         parts: Iterable[Region] = (part,)
         number = value - len(table.dimensions)
-        for digit in reversed(table.numbers[number]) if number >= 0 else ():
+        for digit in reversed(table.numbers[number]) if number >= 0 and not _is_full(table, number) else ():
             parts = _taken(parts, value + 1, digit.dim + 1, digit.stride, digit.step)
         for smaller in parts:
             yield from _taken_apart(smaller, table, others)
+
+
+def _is_full(table: StrideTable, number: int) -> bool:
+    """True when all values of a number below its reach are elements: the dimensions it joins have no padding.
+
+    Where numbers join dimensions, only the padding is looked for, and there is none inside.  Cutting the number into its
+    coordinates all the same takes 35 s for u8[1000,1001,1003] under T(*,*,1024), and this 1 ms.
+    """
+    dimensions = table.dimensions
+    return not table.is_separable and all(
+        digit.dim < len(dimensions) and digit.step == 1 and digit.extent == dimensions[digit.dim]
+        for digit in table.numbers[number]
+    )
 
 
 def _dimensions(digit: Digit, table: StrideTable) -> tuple[int, ...]:

@@ -207,7 +207,9 @@ def test_every_function_of_a_shape_takes_its_text_and_refuses_what_is_none():
         if name in (*gl.__all__, *gl.xla.__all__) and inspect.isfunction(value)
     }
     doors = {
-        name: found for name, found in parameters.items() if found and found[0].annotation in ("Shape", "Shape | str")
+        name: found
+        for name, found in parameters.items()
+        if found and found[0].annotation in ("Shape", "Shape | str", "ShapeLike")
     }
     assert len(doors) > 20 and {"least_waste", "is_bitcast", "plan"} <= set(doors)
     for name, (first, *others) in doors.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gpulayout.layout.checks import shown, value_text
 from gpulayout.layout.errors import ShapeTextError
@@ -16,7 +16,6 @@ from gpulayout.layout.text import parse_any_shape, parse_array_shape
 
 LONGEST_KEPT = 512  # characters; the value of a longer text may take 200 KB or more, so it is not cached
 Parsed = TypeVar("Parsed")
-Result = TypeVar("Result")
 
 
 def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
@@ -47,7 +46,7 @@ def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | Non
             return as_shape(_parsed_layout(value), role, like)
         if value.lstrip().startswith("{"):
             raise ShapeTextError(
-                f"{role} {value_text(value)} is a layout alone: write the whole shape, such as 'f32[2,3]{{0,1}}'"
+                f"{role} {value_text(value)} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"
             )
         return _parsed(value)
     if isinstance(value, Shape):
@@ -82,21 +81,3 @@ def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
     if isinstance(value, AnyShape):
         return value
     raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")
-
-
-def takes_shapes(*roles: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """A decorator for functions whose first one or two parameters, named by `roles`, are shapes: they take text too."""
-
-    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
-        @functools.wraps(function)
-        def door(*args: Any, **named: Any) -> Result:
-            shapes = [as_shape(value, role) for value, role in zip(args, roles)]
-            return function(
-                *shapes,
-                *args[len(roles) :],
-                **{name: as_shape(value, name) if name in roles else value for name, value in named.items()},
-            )
-
-        return door
-
-    return decorate

@@ -267,11 +267,11 @@ def test_only_text_is_read(value, name):
         ),
         (
             lambda: gl.unpack(np.zeros(6, "f4"), "{0,1}"),
-            "shape '{0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
+            "shape '{0,1}' is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
         ),
         (
             lambda: gl.relayout(np.zeros(6, "f4"), " {0,1}", "{1,0}"),
-            "source ' {0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
+            "source ' {0,1}' is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
         ),
     ],
 )

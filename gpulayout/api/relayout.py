@@ -12,7 +12,7 @@ from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.move import Move, Pieces
+from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.pieces import relayout_pieces
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ class Plan:
         The two shapes.
     bytes_read, bytes_written : int
         Bytes of the elements that are read, and of all places that are written, padding included.
-    pieces : tuple
+    pieces : tuple of Piece
         Moves between parts of both buffers, the largest copy first.  There is one unless tiles are cut.
-    move : Move
+    move : Move, LookupMove or PackedMove
         The coalesced loops of the first piece.
 
     Examples
@@ -60,7 +60,7 @@ class Plan:
             object.__setattr__(self, name, value)
 
     @property
-    def move(self) -> Move:
+    def move(self) -> AnyMove:
         """The coalesced loops of the first piece."""
         return self.pieces[0].move
 
@@ -110,7 +110,7 @@ class Plan:
         return plan, (self.source, self.target)
 
 
-_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layouts that stand for them
+kept_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layouts that stand for them
 
 
 def plan(source: ShapeLike, target: TargetLike) -> Plan:
@@ -143,16 +143,16 @@ def plan(source: ShapeLike, target: TargetLike) -> Plan:
     >>> to_tiles.bytes_written, len(to_tiles.pieces)
     (16384, 1)
     """
-    if type(source) in KEYS and type(target) in KEYS and (found := _plans.get((source, target))):
+    if type(source) in KEYS and type(target) in KEYS and (found := kept_plans.get((source, target))):
         return found
     asked, source = (source, target), as_shape(source, "source")
     target = as_shape(target, "target", like=source)
-    found = _plans.get((source, target))
+    found = kept_plans.get((source, target))
     if found is None:
         found = Plan(source, target)
-        _plans.keep((source, target), found, len(found.pieces))
+        kept_plans.keep((source, target), found, len(found.pieces))
     if asked != (source, target):
-        _plans.keep(asked, found)
+        kept_plans.keep(asked, found)
     return found
 
 

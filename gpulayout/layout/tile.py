@@ -22,7 +22,7 @@ from gpulayout.layout.frozen import Frozen
 class Combine(enum.Enum):
     """`COMBINE`, in text `*`: a size of a tile that joins the dimension with the next more minor one before the cut.
 
-    It is not a number, so arithmetic with it fails.  T(*,128) on 3 x 5 cuts one dimension of 15.
+    It is not a number, so arithmetic with it fails.  `T(*,128)` on 3 x 5 cuts one dimension of 15.
     """
 
     COMBINE = "*"
@@ -112,7 +112,7 @@ class Tile(Frozen):
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """The number of dimensions in each group: (2, *, 128) cuts one dimension, then two joined.
+        """The number of dimensions in each group: `(2, *, 128)` cuts one dimension, then two joined.
 
         >>> Tile((2, COMBINE, 128)).groups
         (1, 2)

@@ -122,7 +122,7 @@ class Tile(Frozen):
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """The number of dimensions in each group: (2, *, 128) cuts one dimension, then two joined.
+        """The number of dimensions in each group: `(2, *, 128)` cuts one dimension, then two joined.
 
         >>> Tile((2, COMBINE, 128)).groups
         (1, 2)

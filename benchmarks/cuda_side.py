@@ -14,6 +14,7 @@ import cupy
 
 import gpulayout as gl
 from benchmarks.cases.case import Case
+from benchmarks.cases.curves import CURVES
 from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES, LEFT_OUT
 from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort, EventClock, Samples, WallClock, take_turns
@@ -149,3 +150,13 @@ class CudaSide:
 
     def close(self) -> None:
         """Leave the process as it was: nothing to do."""
+
+
+class CudaCurves(CudaSide):
+    """The same curves as on a CPU, beside CuPy and a plain copy; no peer compiles anything."""
+
+    cases = CURVES
+
+    def __init__(self):
+        super().__init__()
+        self.stages = self.stages[:1]

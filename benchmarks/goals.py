@@ -264,10 +264,11 @@ GPU_GOALS: Sequence[Wanted] = (
 
 
 def goals(found: Record) -> list[Goal]:
-    """All lines, in the order in which they were set.  A plain run on a CPU has none, and one of tiny arrays is not
-    judged.
-    """
-    wanted = CPU_GOALS if "counts" in found else GPU_GOALS if found["machine"].get("gpu") else ()
+    """All lines, in the order in which they were set.  A plain run on a CPU and a run of curves have none."""
+    if "cases" in found:
+        wanted = GPU_GOALS if found["machine"].get("gpu") else ()
+    else:
+        wanted = CPU_GOALS if "relayout" in found else ()
     return [_judge(found, one) for one in wanted]
 
 

@@ -58,7 +58,9 @@ class GoalsSide(NumpySide):
             "listed": {section: len(cases) for section, cases in self.cases.items()},
         }
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # on a GPU it would be another contest
-        self.torch, self.jax = (stages.optional(name, self.missing) for name in ("torch", "jax"))
+        self.torch, self.jax = (
+            stages.optional(name, self.missing) if self.with_peers else None for name in ("torch", "jax")
+        )
         if self.jax:
             self.jax.config.update("jax_enable_x64", True)  # or elements of 8 bytes would lose half of them
         self._others: dict[int, ThreadPoolExecutor] = {}
@@ -72,7 +74,7 @@ class GoalsSide(NumpySide):
         if section == "relayout":
             found += self._libraries(case, pairs, plain)
         kept, refused = agreeing(np, case, found, pairs)
-        copies = self.copies(case) if section == "padding" else []
+        copies = self.copies(case) if section in ("relayout", "padding") else []
         return Prepared(
             [*copies, *kept], refused, self._scratch(case, given.reshape(-1)) if section == "relayout" else {}
         )

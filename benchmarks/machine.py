@@ -40,6 +40,7 @@ def machine(backend: str, peers: bool) -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "threads": thread_count(),
+        "load": round(os.getloadavg()[0], 2),
         "packages": _versions(*PACKAGES, *(PEER_PACKAGES if peers else ())),
     }
     return found | (_gpu() if backend == "cupy" else {})

@@ -23,7 +23,8 @@ def report(found: Record) -> list[str]:
         lines += ["", "Tiny arrays: no measure of speed, nothing is judged."]
     lines += [
         "",
-        "A ratio is the peer's time over ours, bold where the peer is faster; copy is our fraction of a plain copy's speed.",
+        "A ratio is the peer's time over ours, bold where the peer is faster; "
+        "copy is our fraction of a plain copy's speed.",
     ]
     sections = [
         _table([_goal(found, goal) for goal in goals(found)]),
@@ -174,7 +175,24 @@ def _small(found: Record, record: Record) -> Cells:
     ]
 
 
-_ROWS = {"cases": _case, "relayout": _relayout, "padding": _padding, "index": _index, "small": _small}
+def _curve(found: Record, record: Record) -> Cells:
+    """One point of every curve: the time of each contender."""
+    cells = [("time, µs", record["case"]), _moved(record)]
+    for run in record["runs"]:
+        name = f"{run['contender']}, {run['output']}{_threads(', ', run.get('threads', 0))}"
+        cells.append((name, _number(seconds_of(record, run), 1, 1e6)))
+    return cells
+
+
+_ROWS = {
+    "cases": _case,
+    "relayout": _relayout,
+    "padding": _padding,
+    "index": _index,
+    "small": _small,
+    "bytes": _curve,
+    "linearize": _curve,
+}
 
 
 def _sweep(found: Record) -> list[str]:
@@ -216,7 +234,7 @@ def _missed(found: Record) -> list[str]:
     judged = [
         goal
         for section in ("cases", "ttc")
-        for record in found[section]
+        for record in found.get(section, ())
         for goal in case_goals(record)
         if goal.missed != [None]
     ]

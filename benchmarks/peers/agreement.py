@@ -36,7 +36,8 @@ def agreeing(
             kept.append(contender)
         elif contender.is_ours:
             raise AssertionError(
-                f"{case.name}: {contender.name} ({contender.output}) gives another result than {reference or 'no peer at all'}"
+                f"{case.name}: {contender.name} ({contender.output}) gives another result than "
+                f"{reference or 'no peer at all'}"
             )
         else:
             refused.append(Refused(contender.name, f"gives another result than {reference}"))

@@ -9,7 +9,7 @@ import click
 from gpulayout.api.relayout import Plan, plan
 from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.cpu import move_plan
+from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import expected_fraction, requests
@@ -59,7 +59,7 @@ def plan_as_json(found: Plan) -> dict[str, Any]:
         "itemsize": found.source.itemsize,
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
-        "numpy": move_plan.as_json(move),
+        "numpy": choose_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel),
         "text": str(found.explain()),
     }

@@ -13,7 +13,7 @@
 """
 
 from gpulayout.layout.strides import byte_strides_is_major_to_minor, layout_from_strides
-from gpulayout.layout.text import parse_array_shape
+from gpulayout.layout.text import parse_any_shape, parse_array_shape
 from gpulayout.xla.bitcast import (
     deduce_transpose_dimensions_for_bitcast,
     is_bitcast,
@@ -117,6 +117,7 @@ __all__ = [
     "maybe_tuple_shape",
     "normalized_transpose",
     "packed_factor_for_1d_interleaved_array",
+    "parse_any_shape",
     "parse_array_shape",
     "reshape_is_bitcast",
     "reshape_leaves_dimensions_unmodified",

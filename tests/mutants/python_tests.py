@@ -57,7 +57,7 @@ TESTS = (
     ("cpu/index*", NUMPY, INDICES),
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
     ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
-    ("gpu/packed.py", ALL, _files("moves/packed api/explain kernels/bits")),
+    ("gpu/bits.py", ALL, _files("moves/packed api/explain kernels/bits")),
     ("gpu/lookup.py", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
     (
         "gpu/many.py",
@@ -79,7 +79,8 @@ TESTS = (
         (*KERNELS, *_files("kernels/index_program kernels/lookup moves/index_conversion moves/index_tiled")),
     ),
     ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),
-    ("gpu/elementwise.py", ALL, _files("kernels/elementwise gpu/cupy_runtime moves/index_conversion")),
+    ("gpu/linearize_broadcast.py", ALL, _files("kernels/linearize_broadcast gpu/cupy_runtime moves/index_conversion")),
+    ("gpu/driver.py", ALL, _files("gpu/driver api/backends")),
     ("gpu/kernel_source.py", ALL, _files("kernels/struct ci/packaging")),
     *(
         (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion")))

@@ -288,4 +288,4 @@ def test_inserted_and_deleted_dimensions_of_size_1():
 def test_a_reshape_keeps_the_number_of_elements():
     with pytest.raises(LayoutError) as caught:
         gl.xla.dimensions_unmodified_by_reshape((2, 3), (7,))
-    assert str(caught.value) == "target (7,) is not a reshape of source (2, 3): 7 elements are not 6"
+    assert str(caught.value) == "target (7,) is not a reshape of source (2, 3): it has 7 elements, not 6"

@@ -209,7 +209,7 @@ REFUSED = {
     "it belongs to '2017'",
     SHAPE + "2a06 0a020001 2002": "ShapeProto.layout.format 2, max_sparse_elements 0: sparse layouts no longer exist",
     SHAPE + "2a06 0a020001 2802": "ShapeProto.layout.format 0, max_sparse_elements 2: sparse layouts no longer exist",
-    SHAPE + "2a08 0a020001 4a020001": "ShapeProto.layout.dim_level_types (0, 1) is not all 0, which is dense: "
+    SHAPE + "2a08 0a020001 4a020001": "ShapeProto.layout.dim_level_types (0, 1) is not all 0 (dense): "
     "sparse layouts no longer exist",
     SHAPE + "2a06 0a020001 5200": "ShapeProto.layout.physical_shape is set: only sparse layouts had one",
     SHAPE + "2a06 0a020001 580b": "ShapeProto.layout: index_type f32 is not one of u8, u16, u32, u64",
@@ -262,7 +262,7 @@ def test_bytes_that_are_not_a_shape(hexadecimal):
         (
             "f32[2,3]{1,0:T(*,4)}",
             XLA,
-            "tiles of layout {1,0:T(*,4)} cannot be expressed in protos: XLA reads no '*' there",
+            "tiles of layout {1,0:T(*,4)} cannot be expressed in protos: XLA cannot read '*' there",
         ),
         (
             "f32[2]{0:T(4)}",
@@ -374,5 +374,5 @@ def test_layouts_longer_than_200_characters_are_cut_off_in_messages(rank, length
     shown = text if len(text) <= 200 else text[:197] + "..."
     assert (
         len(shown) == length
-        and str(error.value) == f"tiles of layout {shown} cannot be expressed in protos: XLA reads no '*' there"
+        and str(error.value) == f"tiles of layout {shown} cannot be expressed in protos: XLA cannot read '*' there"
     )

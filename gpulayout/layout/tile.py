@@ -26,7 +26,7 @@ class Combine(enum.Enum):
 
     Examples
     --------
-    T(*,4) on 3 x 5 cuts one dimension of 15:
+    `T(*,4)` on 3 x 5 cuts one dimension of 15:
 
     >>> import gpulayout as gl
     >>> gl.Shape("f32", (3, 5), gl.Layout((1, 0), tiles=((COMBINE, 4),))).physical_dimensions
@@ -122,7 +122,7 @@ class Tile(Frozen):
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """The number of dimensions in each group: `(2, *, 128)` cuts one dimension, then two joined.
+        """The number of dimensions in each group: ``(2, *, 128)`` cuts one dimension, then two joined.
 
         >>> Tile((2, COMBINE, 128)).groups
         (1, 2)

@@ -250,9 +250,9 @@ TURNED = [
 @pytest.mark.parametrize("dimensions, target_text", TURNED)
 def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensions, target_text):
     """Sizes of whole bytes, some of them of whole words: square blocks are turned, tile by tile."""
-    monkeypatch.setattr(packed_plan, "_LEAST_TURNED", 0)
-    monkeypatch.setattr(packed_plan, "_TURNED_BYTES", 2000)
-    monkeypatch.setattr(packed_plan, "_TURNED_RUN", 4)
+    monkeypatch.setattr(packed_plan, "LEAST_TURNED", 0)
+    monkeypatch.setattr(packed_plan, "TURNED_BYTES", 2000)
+    monkeypatch.setattr(packed_plan, "TURNED_RUN", 4)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
     packed = f"E({BITS[name]})"
     source = gl.parse_shape(name + dimensions % packed)
@@ -268,8 +268,8 @@ def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensi
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypatch, plans_anew, name):
     """The last of several chunks ends inside of a byte."""
-    monkeypatch.setattr(packed_plan, "_CHUNK", 64)
-    monkeypatch.setattr(packed_plan, "_FAR_CHUNK", 64)
+    monkeypatch.setattr(packed_plan, "CHUNK", 64)
+    monkeypatch.setattr(packed_plan, "FAR_CHUNK", 64)
     packed = f"E({BITS[name]})"
     for sizes, order in (("[7,19]", "1,0"), ("[7,19]", "0,1"), ("[201]", "0")):
         source = gl.parse_shape(f"{name}{sizes}{{{order}:{packed}}}")

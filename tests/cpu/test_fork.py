@@ -55,7 +55,8 @@ def test_a_child_that_a_handler_forks_in_the_middle_of_a_move_ends_that_move_alo
 import os, signal, sys, threading, time
 from gpulayout.cpu import threads
 
-together, parent, caller, parts, children = threading.Barrier(3, timeout=30), os.getpid(), threading.main_thread(), [], []
+together, parent, caller = threading.Barrier(3, timeout=30), os.getpid(), threading.main_thread()
+parts, children = [], []
 
 def fork(number, frame):
     children.append(os.fork())

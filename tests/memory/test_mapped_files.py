@@ -1,4 +1,4 @@
-"""Two memory maps of one file: different addresses, the same bytes.  Only arrays that overlap in the file are refused."""
+"""Two memory maps of one file: different addresses, the same bytes.  Only overlap in the file is refused."""
 
 import itertools
 import mmap
@@ -46,7 +46,7 @@ DOORS = {
 
 @pytest.fixture(params=["the system's list of maps", "names"])
 def told_by(request, monkeypatch):
-    """The two sources for the file and the bytes of an array: the system's list, and the names that `np.memmap` keeps."""
+    """Both ways to find the file under an array: the system's list, and the names that `np.memmap` keeps."""
     if request.param == "names":
         monkeypatch.setattr(mapped_files, "MAPS", os.devnull)
     elif not os.path.exists(mapped_files.MAPS):

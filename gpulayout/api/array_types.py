@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -29,11 +30,19 @@ class SupportsCudaArrayInterface(Protocol):
 
 
 # What is moved to and from.
-HostArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+HostArray: TypeAlias = NDArray[Any]
 WritableArray: TypeAlias = HostArray | SupportsDLPack | SupportsCudaArrayInterface  # for `out`
 Array: TypeAlias = WritableArray | np.generic
 Values: TypeAlias = complex | list[Any] | tuple[Any, ...]  # plain numbers and nested sequences of them
 ArrayLike: TypeAlias = Array | Values
+
+
+class Undecided(int):
+    """A type without values: as a parameter, only `Any` matches it.
+
+    For a sequence of `Any`, pyright takes the first overload that matches.  That overload has to return `Any`.
+    """
+
 
 # Indices.  A bool is an int to a checker, but the functions refuse it.
 Integer: TypeAlias = int | np.integer[Any]

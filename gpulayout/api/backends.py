@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")
 _host: Backend = NumpyBackend()
-_set: list[use_backend] = []  # choices made as statements; the last one counts
+statements: list[use_backend] = []  # choices made as statements; the last one counts
 _scoped: ContextVar[str | None] = ContextVar("gpulayout_backend", default=None)  # the choice of the innermost `with`
 
 
@@ -71,14 +71,14 @@ class use_backend:  # noqa: N801 - used as a function and as a context manager
         if self.name == "cupy":
             _cupy_backend_or_raise()
         self._tokens: list[Token[str | None]] = []
-        _set.append(self)
-        del _set[:-64]  # only the last statement counts; later ones may turn out to be `with` blocks
+        statements.append(self)
+        del statements[:-64]  # only the last statement counts; later ones may turn out to be `with` blocks
 
     def __enter__(self) -> use_backend:
         # This is a `with` block, not a statement: the choice applies to this thread only, so that the blocks of several
         # threads cannot undo each other.
-        if self in _set:
-            _set.remove(self)
+        if self in statements:
+            statements.remove(self)
         self._tokens.append(_scoped.set(self.name))
         return self
 
@@ -91,12 +91,19 @@ def host_backend() -> Backend:
     return _host
 
 
+def replace_host_backend(backend: Backend) -> Backend:
+    """Give NumPy arrays to another backend and return the previous one, for tests of GPU code on host memory."""
+    global _host
+    before, _host = _host, backend
+    return before
+
+
 @functools.cache
 def gpu_backend() -> Backend:
     """The backend of CUDA arrays, one per process.  It does not probe: an array that exists proves that there is a
     device.
     """
-    backend: Backend = _gpu_module().CupyBackend()
+    backend: Backend = gpu_module().CupyBackend()
     return backend
 
 
@@ -116,20 +123,20 @@ def default_backend() -> Backend:
 
 def selected() -> str:
     """The choice by `use_backend` or the environment variable GPULAYOUT_BACKEND: "auto", "numpy" or "cupy"."""
-    chosen = _scoped.get() or (_set[-1].name if _set else None)
+    chosen = _scoped.get() or (statements[-1].name if statements else None)
     return chosen or _checked(os.environ.get("GPULAYOUT_BACKEND") or "auto", "GPULAYOUT_BACKEND")
 
 
 def is_chosen_in_code() -> bool:
     """True when `use_backend` made the choice, not the environment."""
-    return bool(_scoped.get() or _set)
+    return bool(_scoped.get() or statements)
 
 
 @functools.cache
 def gpu_problem() -> str | None:
     """Why no GPU can be used, or None when one works.  Asked once per process."""
     try:
-        _gpu_module().probe()
+        gpu_module().probe()
     except ImportError as error:
         return f"CuPy cannot be imported: {error}"
     except (Exception, SystemExit) as error:  # drivers and compilers fail in many ways, and each means "no GPU here"
@@ -147,7 +154,7 @@ def log_fallback(problem: str) -> None:
 def gpu_versions() -> dict[str, Any]:
     """Versions and devices of the GPU side; empty without CuPy."""
     try:
-        versions: dict[str, Any] = _gpu_module().versions()
+        versions: dict[str, Any] = gpu_module().versions()
         return versions
     except (Exception, SystemExit):  # a broken CuPy can fail in any way
         return {}
@@ -166,7 +173,8 @@ def _cupy_backend_or_raise() -> Backend:
     return gpu_backend()
 
 
-def _gpu_module() -> ModuleType:
+def gpu_module() -> ModuleType:
+    """The module that imports CuPy."""
     return importlib.import_module("gpulayout.gpu.cupy_runtime")
 
 

@@ -14,6 +14,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.backend import Array, Backend, PreparedConversion
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
+from gpulayout.moves.index_program import Mode
 
 
 class IndexConversion:
@@ -38,7 +39,7 @@ class IndexConversion:
         """The name of the given array in messages."""
         return "index" if self.program.direction == "linearize" else "linear"
 
-    def __call__(self, given: Any, mode: str, out: Any) -> Array:
+    def __call__(self, given: Any, mode: Mode, out: Any) -> Array:
         """Convert an array, or values that become one.  Returns `out` if given."""
         backend, array = arrays.open_array_like(given, self.role, None)
         if type(out) is type(array) is not np.ndarray and self.on(backend).again(array, out, mode):
@@ -47,12 +48,12 @@ class IndexConversion:
         if self.program.direction == "linearize" and (array.ndim == 0 or array.shape[0] != self.program.rank):
             rank = self.program.rank
             raise IndexError(
-                f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(rank, 'dimension')}: the first axis "
-                f"must be {rank} (points in rows go in as index.T)"
+                f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(rank, 'dimension')}: the first "
+                f"axis must be {rank} (points in rows go in as index.T)"
             )
         return self.run(backend, array, mode, out)
 
-    def broadcast(self, operands: Any, mode: str, out: Any) -> Array:
+    def broadcast(self, operands: Any, mode: Mode, out: Any) -> Array:
         """Linearize one index array per dimension, broadcast against each other."""
         backend, values, result_shape = open_operands(operands, self.shape)
         in_one_pass = (
@@ -77,7 +78,7 @@ class IndexConversion:
         """The program, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_conversion(self.program))
 
-    def run(self, backend: Backend, given: Array, mode: str, out: Any) -> Array:
+    def run(self, backend: Backend, given: Array, mode: Mode, out: Any) -> Array:
         """Convert in one pass.  With the caller's `out` and a mode that raises, a pass that only checks comes first."""
         result_shape = self._result_shape(given.shape)
         if mode in ("wrap", "clip") and self.shape.is_zero_element_array and 0 not in result_shape:
@@ -101,14 +102,14 @@ class IndexConversion:
             return tuple(given)
         return tuple(given[1:]) if self.program.direction == "linearize" else (self.program.rank, *given)
 
-    def _opened_out(self, backend: Backend, given: Array, result_shape: tuple[int, ...], mode: str, out: Any) -> Array:
+    def _opened_out(self, backend: Backend, given: Array, result_shape: tuple[int, ...], mode: Mode, out: Any) -> Array:
         out_backend, result = arrays.open_array(out, "out", writing=True)
         arrays.check_shape(result, result_shape, "out")
         self._check_result_dtype(result.dtype, mode)
         arrays.check_same_device(backend, given, out_backend, result, (self.role, "out"))
         return result
 
-    def _check_result_dtype(self, dtype: np.dtype, mode: str) -> None:
+    def _check_result_dtype(self, dtype: np.dtype, mode: Mode) -> None:
         if dtype.kind not in "iu" or not dtype.isnative:
             raise TypeError(f"out has dtype {dtype}: linear and logical indices are native integers")
         sizes = self.shape.dimensions if self.program.direction == "delinearize" else [self.program.reach]

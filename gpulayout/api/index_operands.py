@@ -12,6 +12,7 @@ from gpulayout.api.backends import default_backend
 from gpulayout.layout.checks import out_of_bounds_text
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.index_program import Mode
 
 INT64 = np.dtype(np.int64)
 
@@ -55,7 +56,9 @@ def open_operands(operands: Sequence[Any], shape: Shape) -> tuple[Backend, list[
         raise IndexError(f"index arrays of shapes {shapes} do not broadcast for {shape}") from None
 
 
-def stacked(backend: Backend, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: str) -> Array:
+def stacked(
+    backend: Backend, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: Mode
+) -> Array:
     """The operands as one (rank, ...) array.
 
     uint64 and signed operands have no common integer dtype.  uint64 coordinates from 2^63 up are wrapped or clipped in
@@ -73,7 +76,7 @@ def stacked(backend: Backend, values: Sequence[Array], result_shape: tuple[int, 
 
 
 def _signed(
-    array: Array, dim: int, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: str
+    array: Array, dim: int, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: Mode
 ) -> Array:
     size = shape.dimensions[dim]
     if array.dtype != np.uint64 or 0 in result_shape or not size or int(array.max()) < 2**63:

@@ -19,6 +19,8 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from gpulayout.api.array_types import (
         ArrayLike,
         HostArray,
@@ -30,11 +32,14 @@ if TYPE_CHECKING:
         PaddingMode,
         ShapeLike,
         TargetLike,
+        Undecided,
     )
 
-    Int64Array = np.ndarray[Any, np.dtype[np.int64]]
+    Int64Array = NDArray[np.int64]
 
 
+@overload
+def linearize(index: Sequence[Undecided], shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Any: ...
 @overload
 def linearize(index: Sequence[Integer], shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> int: ...
 @overload

@@ -23,11 +23,13 @@ from gpulayout.moves.supported import check_storable
 from gpulayout.moves.view_strides import view_strides
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from gpulayout.api.array_types import Array, ArrayLike, HostArray, Out, Scalar, ShapeLike, TargetLike, Values
 
 # By the shape as it was given, and the dtype, shape and strides of the array.
-_packs: Kept[Transfer] = Kept()
-_unpacks: Kept[Transfer] = Kept()
+kept_packs: Kept[Transfer] = Kept()
+kept_unpacks: Kept[Transfer] = Kept()
 
 
 @overload
@@ -94,11 +96,11 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
     else:
         backend, source = arrays.open_array(array, "array")
     key = shape, source.dtype, source.shape, source.strides
-    transfer = _packs.get(key) if type(shape) in KEYS else None
+    transfer = kept_packs.get(key) if type(shape) in KEYS else None
     if transfer is None:
         transfer = _pack_transfer(source, shape)
         if type(shape) in KEYS:
-            _packs.keep(key, transfer, len(transfer.pieces))
+            kept_packs.keep(key, transfer, len(transfer.pieces))
     return transfer.run(backend, source, out) if type(source) is np.ndarray else transfer(source, out)
 
 
@@ -179,7 +181,7 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
 def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:
     """From a buffer of `shape` to an array with the dimensions and strides of `out`, or a new one in C order."""
     key = (shape,) if out is None else (shape, out.dtype, out.shape, out.strides)
-    transfer = _unpacks.get(key) if type(shape) in KEYS else None
+    transfer = kept_unpacks.get(key) if type(shape) in KEYS else None
     if transfer is None:
         whole = _array_shape(shape)
         source = BufferSide(whole)  # LayoutError when the shape has no size
@@ -188,12 +190,12 @@ def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:
             side.check(out, "out")
         transfer = Transfer(source, side, unpack_pieces(whole, side.strides))
         if type(shape) in KEYS:
-            _unpacks.keep(key, transfer, len(transfer.pieces))
+            kept_unpacks.keep(key, transfer, len(transfer.pieces))
     return transfer
 
 
 @overload
-def view(buffer: np.ndarray[Any, np.dtype[Scalar]], shape: ShapeLike) -> np.ndarray[Any, np.dtype[Scalar]]: ...
+def view(buffer: NDArray[Scalar], shape: ShapeLike) -> NDArray[Scalar]: ...
 @overload
 def view(buffer: Array, shape: ShapeLike) -> Any: ...
 def view(buffer: Array, shape: ShapeLike) -> Any:

@@ -110,7 +110,7 @@ class Plan:
         return plan, (self.source, self.target)
 
 
-_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layouts that stand for them
+kept_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layouts that stand for them
 
 
 def plan(source: ShapeLike, target: TargetLike) -> Plan:
@@ -143,16 +143,16 @@ def plan(source: ShapeLike, target: TargetLike) -> Plan:
     >>> to_tiles.bytes_written, len(to_tiles.pieces)
     (16384, 1)
     """
-    if type(source) in KEYS and type(target) in KEYS and (found := _plans.get((source, target))):
+    if type(source) in KEYS and type(target) in KEYS and (found := kept_plans.get((source, target))):
         return found
     asked, source = (source, target), as_shape(source, "source")
     target = as_shape(target, "target", like=source)
-    found = _plans.get((source, target))
+    found = kept_plans.get((source, target))
     if found is None:
         found = Plan(source, target)
-        _plans.keep((source, target), found, len(found.pieces))
+        kept_plans.keep((source, target), found, len(found.pieces))
     if asked != (source, target):
-        _plans.keep(asked, found)
+        kept_plans.keep(asked, found)
     return found
 
 

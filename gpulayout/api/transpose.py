@@ -25,6 +25,8 @@ from gpulayout.layout.shape import Shape
 from gpulayout.moves.move import MAX_AXES
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from gpulayout.api.array_types import Array, Out, Scalar
 
 CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}  # bytes of an element -> a type of that width
@@ -35,8 +37,8 @@ Groups = list[list[str]]  # for every axis, the names of the axes it is made of
 
 @overload
 def transpose(
-    array: np.ndarray[Any, np.dtype[Scalar]], axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int
-) -> np.ndarray[Any, np.dtype[Scalar]]: ...
+    array: NDArray[Scalar], axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int
+) -> NDArray[Scalar]: ...
 @overload
 def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int) -> Any: ...
 @overload

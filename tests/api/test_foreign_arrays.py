@@ -284,7 +284,8 @@ def test_a_dask_array_has_no_shape_and_the_error_says_what_has():
     array = pytest.importorskip("dask.array").zeros((4, 6), dtype=np.float32, chunks=2)
     with pytest.raises(
         TypeError,
-        match=r"^array is a Dask array, .* call gl.shape_of\(array.compute\(\)\), or gl.Shape\(array.dtype, array.shape\)",
+        match=r"^array is a Dask array, .* call gl.shape_of\(array.compute\(\)\), or "
+        r"gl.Shape\(array.dtype, array.shape\)",
     ):
         gl.shape_of(array)
     assert gl.shape_of(array.compute()) == gl.Shape(array.dtype, array.shape)

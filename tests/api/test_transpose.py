@@ -16,7 +16,7 @@ DTYPES = ("bool", "int8", "float16", "float32", "float64", "complex128", "dateti
 def numbered(shape, dtype="int32"):
     """An array whose elements all have other bytes, as far as their width allows."""
     dtype = np.dtype(dtype)
-    if dtype == bool:
+    if dtype.kind == "b":
         return np.arange(math.prod(shape)).reshape(shape) % 3 == 0
     wide = np.arange(math.prod(shape) * dtype.itemsize, dtype=np.uint32) * 2654435761 >> 24
     return wide.astype(np.uint8).view(dtype).reshape(shape)
@@ -147,12 +147,14 @@ def test_sizes_of_0_and_1():
         (
             "h w c -> h w",
             {},
-            "axes 'h w c -> h w' has no c on the right: both sides name the same axes, since no element is dropped or repeated",
+            "axes 'h w c -> h w' has no c on the right: both sides name the same axes, since no "
+            "element is dropped or repeated",
         ),
         (
             "h w c -> h w c d",
             {},
-            "axes 'h w c -> h w c d' has no d on the left: both sides name the same axes, since no element is dropped or repeated",
+            "axes 'h w c -> h w c d' has no d on the left: both sides name the same axes, since no "
+            "element is dropped or repeated",
         ),
         ("h h c -> c h h", {}, "axes 'h h c -> c h h' names h twice on the left"),
         ("h (w c -> c h w", {}, "axes 'h (w c -> c h w' has '(' without ')'"),
@@ -165,7 +167,8 @@ def test_sizes_of_0_and_1():
         (
             "h w c -> c ...",
             {},
-            "axes 'h w c -> c ...' has no h on the right: both sides name the same axes, since no element is dropped or repeated",
+            "axes 'h w c -> c ...' has no h on the right: both sides name the same axes, since no "
+            "element is dropped or repeated",
         ),
         (
             "h, w, c -> c h w",
@@ -194,7 +197,8 @@ def test_sizes_of_0_and_1():
         (
             "{2,0,1}",
             {},
-            "axes '{2,0,1}' is not a pattern such as 'h w c -> c h w': it has no '->'; gl.pack takes the text of a layout",
+            "axes '{2,0,1}' is not a pattern such as 'h w c -> c h w': it has no '->'; gl.pack takes the text of a "
+            "layout",
         ),
         (
             "(a b) w c -> a b w c",
@@ -216,7 +220,8 @@ def test_sizes_of_0_and_1():
         (
             (0, 1, 1),
             {},
-            "axes (0, 1, 1) is not an ordering of dimensions 0..2 for an array of shape (4, 5, 6): dimension 1 appears twice",
+            "axes (0, 1, 1) is not an ordering of dimensions 0..2 for an array of shape (4, 5, 6): dimension 1 appears "
+            "twice",
         ),
     ],
 )

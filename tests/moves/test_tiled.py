@@ -315,7 +315,7 @@ def test_explain_says_how_many_pieces_there_are():
     text = str(gl.plan("f32[1000,1000]", "{1,0:T(8,128)}").explain())
     assert "  pieces   2 copies, in 2 launches on a GPU: tiles are cut where the dimensions or other tiles end" in text
     assert (
-        "what follows is the largest piece, 87.5% of what is written" in text
+        "the rest describes the largest piece, 87.5% of the bytes written" in text
         and "24000 of them padding (zeros, 2.3%)" in text
     )
     text = str(gl.plan("f32[1000,1000]", "{1,0:T(8,128)L(1048576)}").explain())

@@ -378,7 +378,8 @@ WRONG = [
     (
         lambda a: gl.linearize("abc", PADDED),
         TypeError,
-        "index is a str: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__",
+        "index is a str: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__; "
+        "the index is the first argument",
     ),
 ]
 

@@ -38,7 +38,7 @@ def all_deleted(producer):
     return producer.made > 0 and producer.deleted == producer.made
 
 
-# ---- what is shared ------------------------------------------------------------------------------------------------
+# ---- shared memory -------------------------------------------------------------------------------------------------
 
 
 def test_memory_is_read_and_written_in_place(place):
@@ -147,7 +147,7 @@ def test_the_newest_version_is_asked_for_and_a_producer_from_before_versions_is_
     assert new.made == old.made == 1
 
 
-# ---- what is refused -----------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------------------------
 
 
 def test_read_only_memory_is_read_and_not_written(place):
@@ -353,7 +353,7 @@ def test_an_object_with_both_protocols_is_taken_by_dlpack(cp):
     assert gl.relayout(both, SOURCE, TARGET).get().tolist() == MOVED and both.made == 1
 
 
-def test_a_current_stream_is_what_a_producer_is_told(cp):
+def test_a_producer_gets_the_current_stream(cp):
     producer = Producer(cp.asarray(FLOATS))
     with cp.cuda.Stream(non_blocking=True) as stream:
         gl.relayout(producer, SOURCE, TARGET)

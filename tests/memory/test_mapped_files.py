@@ -45,7 +45,7 @@ DOORS = {
 
 
 @pytest.fixture(params=["the system's list of maps", "names"])
-def told_by(request, monkeypatch):
+def map_source(request, monkeypatch):
     """Both ways to find the file under an array: the system's list, and the names that `np.memmap` keeps."""
     if request.param == "names":
         monkeypatch.setattr(mapped_files, "MAPS", os.devnull)
@@ -72,7 +72,7 @@ def at(path, offset, dtype="f4", shape=(6,), mode="r+"):
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_an_input_and_an_output_over_the_same_bytes_are_refused(door, path, told_by):
+def test_an_input_and_an_output_over_the_same_bytes_are_refused(door, path, map_source):
     given_dtype, given_shape, out_dtype, out_shape, call, role = DOORS[door]
     for offset in (0, 8, 16):
         given, out = at(path, 0, given_dtype, given_shape, "r"), at(path, offset, out_dtype, out_shape)
@@ -85,7 +85,7 @@ def test_an_input_and_an_output_over_the_same_bytes_are_refused(door, path, told
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_other_bytes_of_the_file_and_other_files_stay_allowed(door, path, tmp_path, told_by):
+def test_other_bytes_of_the_file_and_other_files_stay_allowed(door, path, tmp_path, map_source):
     given_dtype, given_shape, out_dtype, out_shape, call, _ = DOORS[door]
     other = tmp_path / "other"
     other.write_bytes(bytes(8192))
@@ -102,7 +102,7 @@ def test_other_bytes_of_the_file_and_other_files_stay_allowed(door, path, tmp_pa
 
 
 @pytest.mark.parametrize("read_at, write_at", list(itertools.product(PLACES, PLACES)))
-def test_exactly_the_same_bytes_overlap(read_at, write_at, path, told_by):
+def test_exactly_the_same_bytes_overlap(read_at, write_at, path, map_source):
     given, out = at(path, read_at, mode="r"), at(path, write_at)
     assert overlap_in_file(np.asarray(given), np.asarray(out)) == (abs(read_at - write_at) < BYTES)
 
@@ -124,7 +124,7 @@ def views(memory):
 
 
 @pytest.mark.parametrize("offset", [0, 12, 4096, 4100])
-def test_views_of_maps_are_found_in_the_file(offset, path, told_by):
+def test_views_of_maps_are_found_in_the_file(offset, path, map_source):
     """The map of an array can begin before the array; the base of a view can be the memmap or a view of it."""
     for given in views(at(path, offset, "u1", (64,), "r")):
         for where, overlaps in (
@@ -139,7 +139,7 @@ def test_views_of_maps_are_found_in_the_file(offset, path, told_by):
                 assert overlap_in_file(np.asarray(given), np.asarray(out)) == overlaps, (given.shape, where)
 
 
-def test_an_output_that_is_a_view_is_refused_too(path, told_by):
+def test_an_output_that_is_a_view_is_refused_too(path, map_source):
     given, whole = at(path, 8, mode="r"), at(path, 0, "u1", (64,))
     for out in [
         *views(whole)[:3],
@@ -161,7 +161,7 @@ def test_an_output_that_is_a_view_is_refused_too(path, told_by):
         ("c", "c", False),
     ],
 )
-def test_copy_on_write_maps(read, write, refused, path, told_by):
+def test_copy_on_write_maps(read, write, refused, path, map_source):
     """Writes to such a map stay private; reads come from the file until the page is written."""
     at(path, 0)[:] = range(6)
     given, out = at(path, 0, mode=read), at(path, 0, mode=write)
@@ -173,7 +173,7 @@ def test_copy_on_write_maps(read, write, refused, path, told_by):
     assert at(path, 0).tolist() == [0, 1, 2, 3, 4, 5] == given.tolist()
 
 
-def test_another_name_of_the_file_hides_nothing(path, tmp_path, told_by):
+def test_another_name_of_the_file_hides_nothing(path, tmp_path, map_source):
     hard, soft = tmp_path / "hard", tmp_path / "soft"
     hard.hardlink_to(path)
     soft.symlink_to(path)
@@ -181,7 +181,7 @@ def test_another_name_of_the_file_hides_nothing(path, tmp_path, told_by):
         assert overlap_in_file(np.asarray(at(one, 0, mode="r")), np.asarray(at(other, 0)))
 
 
-def test_a_file_that_was_removed_is_still_the_same_file(path, told_by):
+def test_a_file_that_was_removed_is_still_the_same_file(path, map_source):
     given, out = at(path, 0, mode="r"), at(path, 0)
     path.unlink()
     assert overlap_in_file(np.asarray(given), np.asarray(out))
@@ -262,7 +262,7 @@ def test_a_map_is_looked_up_once(path, monkeypatch, listed):
     assert len(opened) == 2
 
 
-def test_anonymous_memory_overlaps_with_nothing(path, told_by):
+def test_anonymous_memory_overlaps_with_nothing(path, map_source):
     bare = [np.frombuffer(mmap.mmap(-1, 4096), "f4") for _ in range(2)]
     private = (
         np.frombuffer(mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), "f4")
@@ -273,7 +273,7 @@ def test_anonymous_memory_overlaps_with_nothing(path, told_by):
     assert not any(overlap_in_file(given, out) for given, out in itertools.permutations(everything, 2))
 
 
-def test_empty_arrays_overlap_with_nothing(path, told_by):
+def test_empty_arrays_overlap_with_nothing(path, map_source):
     whole = np.asarray(at(path, 0))
     assert not overlap_in_file(whole[3:3], whole) and not overlap_in_file(whole, np.asarray(at(path, 0))[3:3])
 
@@ -307,7 +307,7 @@ def test_empty_arrays_overlap_with_nothing(path, told_by):
         ([0, 24], [None, 68], None),
     ],
 )
-def test_overlap_between_jobs_of_a_list_is_found(given, outs, message, path, told_by):
+def test_overlap_between_jobs_of_a_list_is_found(given, outs, message, path, map_source):
     jobs = [(at(path, offset, mode="r"), SOURCE, TARGET) for offset in given]
     out = [None if offset is None else at(path, offset) for offset in outs]
     if message:
@@ -317,14 +317,14 @@ def test_overlap_between_jobs_of_a_list_is_found(given, outs, message, path, tol
         gl.relayout_many(jobs, out=out)
 
 
-def test_private_outputs_of_a_list_may_be_the_same_bytes_of_a_file(path, told_by):
+def test_private_outputs_of_a_list_may_be_the_same_bytes_of_a_file(path, map_source):
     jobs = [(np.arange(6, dtype="f4") + number, SOURCE, TARGET) for number in range(3)]
     out = [at(path, 0, mode=mode) for mode in ("c", "r+", "c")]
     for number, result in enumerate(gl.relayout_many(jobs, out=out)):
         assert result.tolist() == [number + value for value in (0, 3, 1, 4, 2, 5)]
 
 
-def test_files_are_kept_apart(path, tmp_path, told_by):
+def test_files_are_kept_apart(path, tmp_path, map_source):
     other = tmp_path / "other"
     other.write_bytes(bytes(8192))
     arrays = [

@@ -185,24 +185,24 @@ def test_conversion_between_random_tilings_keeps_the_elements(executor, shape, d
     ids=lambda row: row["id"],
 )
 def test_xla_s_own_answers(executor, row):
-    told = row["in"]
+    case = row["in"]
     shape = gl.Shape(
         "u8",
-        told["dims"],
-        gl.Layout(told["minor_to_major"], tiles=told["tiles"], tail_padding_alignment=told.get("tail", 1)),
+        case["dims"],
+        gl.Layout(case["minor_to_major"], tiles=case["tiles"], tail_padding_alignment=case.get("tail", 1)),
     )
     if row["op"] == "tiled_index":
-        index = executor.array(np.array(told["index"], np.int64).reshape(-1, 1))
-        assert gl.linearize(told["index"], shape) == row["out"] and executor.host(
+        index = executor.array(np.array(case["index"], np.int64).reshape(-1, 1))
+        assert gl.linearize(case["index"], shape) == row["out"] and executor.host(
             gl.linearize(index, shape)
         ).tolist() == [row["out"]]
     elif row["op"] == "tiled_delinearize":
-        found = executor.host(gl.delinearize(executor.array(np.array([told["linear"]])), shape, padding="mark"))
+        found = executor.host(gl.delinearize(executor.array(np.array([case["linear"]])), shape, padding="mark"))
         assert found[:, 0].tolist() == (row["out"] or [-1] * shape.rank)
     else:
         index = executor.host(gl.delinearize(executor.array(np.arange(shape.buffer_size)), shape, padding="mark"))
-        numbers = np.ravel_multi_index(np.maximum(index, 0), told["dims"]) if shape.buffer_size else np.zeros(0, int)
-        assert np.where(index[0] < 0, told["pad_shown"], numbers).tolist() == row["out"]
+        numbers = np.ravel_multi_index(np.maximum(index, 0), case["dims"]) if shape.buffer_size else np.zeros(0, int)
+        assert np.where(index[0] < 0, case["pad_shown"], numbers).tolist() == row["out"]
 
 
 # ---- types, modes, widths -----------------------------------------------------------------------------------------

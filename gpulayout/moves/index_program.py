@@ -85,10 +85,10 @@ class IndexProgram(Frozen):
     reach: int
 
     def __hash__(self) -> int:
-        return self._hash
+        return self._kept_hash
 
     @cached_property
-    def _hash(self) -> int:  # cached: every call looks a program up
+    def _kept_hash(self) -> int:  # cached: every call looks a program up
         return hash((self.direction, self.instructions, self.rank, self.size, self.reach))
 
     @cached_property

@@ -57,10 +57,10 @@ class LookupMove(Frozen):
     has_loops: ClassVar[bool] = False
 
     def __hash__(self) -> int:
-        return self._hash
+        return self._kept_hash
 
     @cached_property
-    def _hash(self) -> int:
+    def _kept_hash(self) -> int:
         return hash((self.program, self.source_bits, self.target_bits, self.pad, self.source_span, self.target_span))
 
     @property

@@ -70,10 +70,10 @@ class Move(Frozen):
     has_loops: ClassVar = True  # the axes describe the whole move
 
     def __hash__(self) -> int:
-        return self._hash
+        return self._kept_hash
 
     @cached_property
-    def _hash(self) -> int:  # cached: the launches of a list are looked up by all of its moves
+    def _kept_hash(self) -> int:  # cached: the launches of a list are looked up by all of its moves
         return hash((self.axes, self.itemsize, self.pad, self.dimensions))
 
     @cached_property

@@ -46,10 +46,10 @@ class PackedMove(Frozen):
     has_loops: ClassVar[bool] = True
 
     def __hash__(self) -> int:
-        return self._hash
+        return self._kept_hash
 
     @cached_property
-    def _hash(self) -> int:
+    def _kept_hash(self) -> int:
         return hash((self.axes, self.slots, self.source_bits, self.target_bits, self.pad, self.dimensions, self.start))
 
     @property

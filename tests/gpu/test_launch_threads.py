@@ -114,7 +114,7 @@ class SharedBlock(argument_blocks.ArgumentBlocks):
 def wrong_results(cupy, plan, calls):
     """Jobs whose results are wrong, of those that `calls(plan, jobs)` carries out."""
     jobs = [(numbers(cupy, 240, first=1000 * number), cupy.empty(240, np.float32)) for number in range(8)]
-    for buffer, out in jobs:
+    for _buffer, out in jobs:
         out[...] = -1
     calls(plan, jobs)
     return [number for number, (buffer, out) in enumerate(jobs) if out.tolist() != expected(plan, buffer)]

@@ -315,7 +315,7 @@ def test_memory_on_another_device_than_it_is_said_to_be(cp):
         array = cp.asarray(FLOATS)
     refused(
         lambda: gl.relayout(Producer(array, device=(2, 0)), SOURCE, TARGET),
-        f"it is said to be on cuda:0, and its address {address_of(array):#x} is on cuda:1",
+        f"it claims to be on cuda:0, but its address {address_of(array):#x} is on cuda:1",
     )
 
 

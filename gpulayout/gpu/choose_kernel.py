@@ -28,14 +28,12 @@ from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
 from gpulayout.gpu.lookup import lookup_plan
 from gpulayout.gpu.many_axes.plan import many_axes_plan
 from gpulayout.gpu.tile import smallest_useful_tile, tile_plan
+from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 
 _GATHER = Kernel("gather", "gather.cu", "gpl_gather", wasted=1)
-
-
-AnyMove = Move | PackedMove | LookupMove
 
 
 @functools.lru_cache(maxsize=4096)

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpulayout.gpu.choose_kernel import AnyMove, kernel_plan
+from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.launch import ITEMS, THREADS
 from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
 from gpulayout.gpu.runtime import Macros
 from gpulayout.layout.cached import cached_property
+from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.move import Axis
 
 JOBS = {2: 44, 4: 29}  # compiled number of axes -> jobs that fit 4 KB of parameters

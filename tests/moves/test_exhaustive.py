@@ -4,6 +4,7 @@ Shapes have ranks 0 to 4 and sizes from {0, 1, 2, 3, 5}.  Element types, widths 
 phases change from case to case by a fixed pattern, so that all of them meet all orders.
 """
 
+import functools
 import itertools
 
 import numpy as np
@@ -34,8 +35,13 @@ by_part = pytest.mark.parametrize(
 by_padding = pytest.mark.parametrize("padded", (False, True), ids=("dense", "padded"))
 
 
+@functools.lru_cache(maxsize=4)  # the executors and both directions take the same ones
 def cases(part, padded):
-    """(number, shape) for every shape and order, with changing types, widths and pads."""
+    """[(number, shape)] for every shape and order, with changing types, widths and pads."""
+    return list(_cases(part, padded))
+
+
+def _cases(part, padded):
     rank, first = part
     orders = list(itertools.permutations(range(rank)))
     every = itertools.product(*([first] if rank else []), *[SIZES] * (rank - 1))

@@ -14,6 +14,7 @@ import pytest
 import gpulayout as gl
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.many import Request, many_plan
+from gpulayout.moves import regions
 from gpulayout.moves.pieces import relayout_pieces
 from tests.support.executors import guarded, guards_intact, source_buffer
 from tests.support.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array, numbers
@@ -207,6 +208,14 @@ def test_tilings_that_divide_each_other_are_one_move():
         )
         == 1
     )
+
+
+def test_padding_behind_joined_dimensions_is_found_without_their_coordinates(monkeypatch):
+    cuts, cut = [], regions.cut
+    monkeypatch.setattr(regions, "cut", lambda *given: cuts.append(given) or cut(*given))
+    source, target = (gl.parse_shape(f"u8[50,51,53]{layout}") for layout in ("", "{2,1,0:T(*,*,1024)}"))
+    (piece,) = relayout_pieces(source, target)
+    assert piece.move.place_count == target.buffer_size and len(cuts) < 20
 
 
 def test_arrays_beyond_two_to_the_32_are_cut_where_they_should():

@@ -4,6 +4,7 @@ Each makes arrays where it computes, at any phase, with guard bytes around them,
 """
 
 import contextlib
+import functools
 
 import numpy as np
 
@@ -20,16 +21,19 @@ GUARD = 64  # bytes on either side of a guarded buffer
 GUARD_BYTE, SOURCE_BYTE = 0x5C, 0xC3
 
 
+def _kernel(file, name, macros):
+    return host_module.load(kernel_text(file), FILES[file], dict(macros)).kernel(name)
+
+
 class SimtRuntime:
-    """Launches the kernel files compiled by the host compiler; arrays are NumPy's."""
+    """Launches the kernel files compiled by the host compiler, each read once; arrays are NumPy's."""
 
     def __init__(self):
         self.order, self.seed, self.launches = host_module.ASCENDING, 1, []
+        self._kernel = functools.cache(_kernel)
 
     def prepare(self, device, launch):
-        kernel = host_module.load(kernel_text(launch.file), FILES[launch.file], dict(launch.macros)).kernel(
-            launch.kernel
-        )
+        kernel = self._kernel(launch.file, launch.kernel, launch.macros)
 
         def start(*addresses):
             assert len(addresses) == launch.pointers
@@ -53,6 +57,7 @@ class SimtBackend(CudaBackend, NumpyBackend):
     """The launch code of the GPU, over NumPy's memory: CudaBackend carries plans out, NumpyBackend keeps arrays."""
 
     name = "simt"
+    empty = NumpyBackend.empty
 
     def __init__(self):
         CudaBackend.__init__(self, SimtRuntime())
@@ -70,12 +75,11 @@ class HostExecutor:
     @contextlib.contextmanager
     def active(self):
         """NumPy arrays go to this executor's backend within the block."""
-        before = backends._host
-        backends._host = self.backend
+        before = backends.replace_host_backend(self.backend)
         try:
             yield self
         finally:
-            backends._host = before
+            backends.replace_host_backend(before)
 
     def array(self, values):
         """An array of the executor with these values."""

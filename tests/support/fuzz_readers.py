@@ -1,12 +1,11 @@
-"""Damaged text and damaged protos for the readers of shapes.
+"""Fuzzes everything that reads text or bytes: shapes, layouts, programs, patterns of axes, protos.
 
     python -m tests.support.fuzz_readers --minutes 10 --seed 0
 
-Every input is an entry of tests/data/reader_corpus.json, changed in a few places; what a reader accepts is changed
-again.  A reader may do two things with an input: refuse it with its own error, whose message is short, or give a value
-that says the same once more when it is written and read again.  Anything else ends the run with exit code 1 and prints
-the input: add it to the corpus, and `tests/layout/test_fuzz_readers.py` reads it from then on.  A run that hangs for a
-minute ends with a traceback.
+An input is an entry of the reader's corpus with a few changes; accepted inputs are changed again.  A reader either
+refuses an input with its own error and a short message, or gives a value that survives being written and read again.
+Anything else ends the run with exit code 1 and prints the input.  Add that input to tests/data/reader_corpus.json:
+`tests/layout/test_fuzz_readers.py` then reads it every time.  A run that hangs for a minute ends with a traceback.
 """
 
 import argparse
@@ -18,84 +17,96 @@ import random
 import re
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
 
 import gpulayout as gl
 from tests.support import wire
 
-CORPUS = json.loads((pathlib.Path(__file__).resolve().parents[1] / "data" / "reader_corpus.json").read_text())
-LONGEST_INPUT, LONGEST_MESSAGE = 4000, 2000
+DATA = pathlib.Path(__file__).resolve().parents[1] / "data"
+CORPUS = json.loads((DATA / "reader_corpus.json").read_text())
+LONGEST_INPUT, LONGEST_MESSAGE, LONGEST_PATTERN = 4000, 2000, 500
 TOKENS = (
-    "{",
-    "}",
-    "[",
-    "]",
-    "(",
-    ")",
-    ",",
-    ":",
-    "*",
-    "?",
-    "<=",
-    "#",
-    "-",
-    "/*",
-    "*/",
-    "//",
-    " ",
-    "T(",
-    "L(",
-    "E(",
-    "S(",
-    "SC(",
-    "M(",
-    "D(",
-    "P(",
-    "PD(",
-    "PV(",
-    "b(",
-    "f32",
-    "s4",
-    "token[]",
-    "opaque[]",
-    "0",
-    "1",
-    "2",
-    "128",
-    "300",
-    "00",
-    str(2**31),
-    str(2**63 - 1),
-    str(2**63),
-    "9" * 40,
-    "lowest",
-    "1e999",
-    "nan",
-    "\0",
-    "é",
-    "٣",
+    *"{ } [ ] ( ) , : * ? <= # - /* */ // T( L( E( S( SC( M( D( P( PD( PV( b( f32 s4 token[] opaque[]".split(),
+    *"0 1 2 128 300 00 lowest 1e999 nan".split(),
+    *(str(2**31), str(2**63 - 1), str(2**63), "9" * 40, " ", "\0", "é", "٣"),
 )
+PATTERN_TOKENS = (*"( ) -> ... a b c h w 1 0 - > . ~0".split(), " ", "\0", "é")
+PROGRAM_TOKENS = (*TOKENS, *"%a = add( -> f32[2]{0} metadata= s32[] b( ROOT".split(), '"', "\\", "\n")
 NUMBERS = (0, 1, 2, 3, 7, 8, 11, 13, 14, 17, 34, 127, 128, 300, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 2)
 
 
 # ---- what a reader may do with an input --------------------------------------------------------------
 
 
-def check_text(text):
+def check_shape(text):
     """True when the text is a shape."""
     try:
         shape = gl.parse_shape(text)
     except gl.ShapeTextError as error:
-        assert 0 <= error.position <= len(text) and len(str(error)) < LONGEST_MESSAGE, error
+        _check_refusal(error, text)
         return False
     written = str(shape)
     again = gl.parse_shape(written)
     assert again == shape and str(again) == written, written
+    assert plain(written) == plain(text), written
+    return True
+
+
+def check_layout(text):
+    """True when the text is a layout."""
+    try:
+        layout = gl.parse_layout(text)
+    except gl.ShapeTextError as error:
+        _check_refusal(error, text)
+        return False
+    written = str(layout)
+    again = gl.parse_layout(written)
+    assert again == layout and str(again) == written, written
+    assert plain(written) == plain(text), written
+    return True
+
+
+def _check_refusal(error, text):
+    assert 0 <= error.position <= len(text) and len(str(error)) < LONGEST_MESSAGE, error
+
+
+def check_program(text):
+    """True when the text holds shapes: each is where the reader says, and they stand side by side."""
+    end = 0
+    for found in gl.xla.find_shapes(text):
+        assert end <= found.start < found.end <= len(text), found
+        assert gl.parse_shape(text[found.start : found.end]) == found.shape, found
+        assert found.line == text.count("\n", 0, found.start) + 1, found
+        assert text.split("\n")[found.line - 1][found.column - 1 :].startswith(text[found.start]), found
+        end = found.end
+    return end > 0
+
+
+def check_pattern(text):
+    """True when the text rearranges the axes of an array: every element stays, and blanks do not count."""
+    array = np.arange(24, dtype=np.int32).reshape(4, 6)
+    sizes = {"a": 2} if re.search(r"\ba\b", text) else {}
+    try:
+        result = gl.transpose(array, text, **sizes)
+    except gl.LayoutError as error:
+        assert len(str(error)) < LONGEST_MESSAGE, error
+        return False
+    assert np.array_equal(np.sort(result, axis=None), array.reshape(-1)), result
+    assert np.array_equal(gl.transpose(array, f"  {text}  ".replace("->", " -> "), **sizes), result), result
     return True
 
 
 def check_proto(data):
     """True when the bytes are a shape in some dialect."""
     return any([_check_proto(data, dialect) for dialect in ("xla", "2017")])
+
+
+def check_layout_proto(data):
+    """True when the bytes are a layout in some dialect."""
+    return any([_check_layout_proto(data, dialect) for dialect in ("xla", "2017")])
 
 
 def _check_proto(data, dialect):
@@ -105,22 +116,58 @@ def _check_proto(data, dialect):
         assert len(str(error)) < LONGEST_MESSAGE, error
         return False
     assert gl.parse_shape(str(shape)) == shape
-    written = gl.xla.shape_to_proto(shape, dialect)
-    assert gl.xla.shape_from_proto(written, dialect) == shape and not unknown(written), written
-    kept = gl.xla.shape_to_proto(shape, dialect, into=data)
-    assert gl.xla.shape_from_proto(kept, dialect) == shape and unknown(kept) == unknown(data), kept
+    _check_written(data, shape, dialect, "ShapeProto", gl.xla.shape_from_proto, gl.xla.shape_to_proto)
     return True
 
 
-def unknown(data):
-    """The fields of a shape's message that nobody knows."""
-    return wire.unknown_fields(wire.decode(data, "ShapeProto"), "ShapeProto")
+def _check_layout_proto(data, dialect):
+    try:
+        layout = gl.xla.layout_from_proto(data, dialect)
+    except gl.LayoutError as error:
+        assert len(str(error)) < LONGEST_MESSAGE, error
+        return False
+    assert gl.parse_layout(str(layout)) == layout
+    _check_written(data, layout, dialect, "LayoutProto", gl.xla.layout_from_proto, gl.xla.layout_to_proto)
+    return True
+
+
+def _check_written(data, value, dialect, message, read, write):
+    """A value survives its own bytes, and written into the message it came from it keeps every unknown field."""
+    written = write(value, dialect)
+    assert read(written, dialect) == value and not unknown(written, message), written
+    kept = write(value, dialect, into=data)
+    assert read(kept, dialect) == value and unknown(kept, message) == unknown(data, message), kept
+
+
+def unknown(data, message="ShapeProto"):
+    """The fields of a message that it does not have."""
+    return wire.unknown_fields(wire.decode(data, message), message)
+
+
+def plain(text):
+    """The text without what a reader may drop: blanks, comments, leading zeros, values that are the default.
+
+    Nothing of the library is used, so a property that the reader loses shows.
+
+    >>> plain("f32[2, 03]/* x */"), plain("f32[2]{0:T(2)L(1)S(0)}")
+    ('f32[2,3]{1,0}', 'f32[2]{0:T(2)}')
+    """
+    text = re.sub(r"/\*.*?\*/|//[^\n]*|[ \t\r\n]+", "", text, flags=re.DOTALL)
+    text = re.sub(r"PV\([^()]*\)", "PV", text)  # one number has many spellings
+    text = re.sub(r"(?<![0-9A-Za-z_])0+(?=[0-9])", "", text)
+    text = re.sub(r"(?<![A-Z])D\([D,]*\)|L\(1\)|[ESM]\(0\)", "", text).replace(":}", "}")
+    return re.sub(r"(?<=\[)([0-9<=?,]+)\](?!\{)", _with_descending_layout, text).replace("]{}", "]")
+
+
+def _with_descending_layout(match):
+    rank = match[1].count(",") + 1
+    return f"{match[0]}{{{','.join(map(str, reversed(range(rank))))}}}"
 
 
 # ---- changes -------------------------------------------------------------------------------------------
 
 
-def change_text(text, rng, others):
+def change_text(text, rng, others, tokens=TOKENS):
     """The text with one change."""
     start = rng.randrange(len(text) + 1)
     stop = min(len(text), start + rng.choice((1, 1, 1, 2, 5, 20)))
@@ -129,8 +176,8 @@ def change_text(text, rng, others):
     return rng.choice(
         (
             lambda: text[:start] + text[stop:],
-            lambda: text[:start] + rng.choice(TOKENS) + text[start:],
-            lambda: text[:start] + rng.choice(TOKENS) + text[stop:],
+            lambda: text[:start] + rng.choice(tokens) + text[start:],
+            lambda: text[:start] + rng.choice(tokens) + text[stop:],
             lambda: text[:stop] + text[start:],
             lambda: text[:start] + other[cut:],
             lambda: f"({text}, {other})",
@@ -142,7 +189,7 @@ def change_text(text, rng, others):
 
 
 def _with_other_number(text, rng):
-    """One of the numbers in the text is another one."""
+    """Replace one of the numbers in the text."""
     numbers = list(re.finditer("[0-9]+", text))
     if not numbers:
         return text
@@ -152,10 +199,20 @@ def _with_other_number(text, rng):
     )
 
 
-def change_proto(data, rng, others):
-    """The message with one change: most keep the wire format whole, so that the change reaches what is inside."""
+def change_pattern(text, rng, others):
+    """The pattern with one change."""
+    return change_text(text, rng, others, PATTERN_TOKENS)[:LONGEST_PATTERN]
+
+
+def change_program(text, rng, others):
+    """The program with one change."""
+    return change_text(text, rng, others, PROGRAM_TOKENS)
+
+
+def change_proto(data, rng, others, kind="ShapeProto"):
+    """The message with one change.  Most changes keep the wire format intact, so that they reach the fields."""
     try:
-        fields, other = (wire.decode(message, "ShapeProto") for message in (data, rng.choice(others)))
+        fields, other = (wire.decode(message, kind) for message in (data, rng.choice(others)))
     except (ValueError, IndexError):
         fields = None
     if not fields or not other or rng.random() < 0.2:
@@ -172,7 +229,14 @@ def change_proto(data, rng, others):
     while (nested := [value for _, _, value in level if isinstance(value, list) and value]) and rng.random() < 0.7:
         level = rng.choice(nested)
     _change_fields(level, rng, other)
-    return wire.encode(fields if rng.random() < 0.9 else [[2, 0, rng.choice((13, 34))], [4, 2, fields]])
+    if kind == "ShapeProto" and rng.random() < 0.1:
+        fields = [[2, 0, rng.choice((13, 34))], [4, 2, fields]]
+    return wire.encode(fields)
+
+
+def change_layout_proto(data, rng, others):
+    """The message of a layout with one change."""
+    return change_proto(data, rng, others, "LayoutProto")
 
 
 def _change_fields(level, rng, other):
@@ -195,7 +259,7 @@ def _change_fields(level, rng, other):
 
 
 def _with_other_value(number, wire_type, value, rng):
-    """A number becomes another; of a packed list one entry does, one goes or one comes."""
+    """Another number; a packed list gains, loses or changes one entry."""
     if wire_type == 0:
         return [number, 0, rng.choice(NUMBERS)]
     if not isinstance(value, bytes):
@@ -208,27 +272,79 @@ def _with_other_value(number, wire_type, value, rng):
     ]
 
 
-READERS = {"text": (check_text, change_text), "proto": (check_proto, change_proto)}
+# ---- readers -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How one reader is fuzzed."""
+
+    corpus: Callable  # () -> the inputs to begin with
+    check: Callable  # input -> True if it was read, False if it was refused; an exception is a finding
+    change: Callable  # (input, rng, corpus) -> another input
+
+
+def _protos():
+    return [bytes.fromhex(entry) for entry in CORPUS["proto"]]
+
+
+def _layouts():
+    """The braces of the shapes in the corpus, and texts that are no layout."""
+    braces = [text[text.index("{") :] for text in CORPUS["text"] if "{" in text and text[0] not in "(b"]
+    return list(dict.fromkeys([*braces, "", "{", "1,0", "NCHW", "{:", "{1,0", "{0}{0}", "{0}}"]))
+
+
+def _programs():
+    """Instructions made of the shapes in the corpus, lines of real programs, and texts that hold no shape."""
+    made = [f"  %x.{number} = {text} add(f32[2]{{0}} %y)" for number, text in enumerate(CORPUS["text"])]
+    dumps = [path.read_text().splitlines() for path in sorted((DATA / "hlo").glob("*.txt"))]
+    real = [line[:400] for lines in dumps for line in lines[:: max(1, len(lines) // 10)] if line]
+    nothing = ["", "add(", 'name="f32[2]"', "// f32[2]", "/* f32[2] */", "%f32[2]", "f33[2]", "f32[2", "((((", "b("]
+    return [*made, *real, *nothing, "NaN", "{1,0}", "module"]
+
+
+def _layout_protos():
+    """The layouts inside the messages of the corpus, and messages of other kinds."""
+    found = []
+    for data in _protos():
+        try:
+            fields = wire.decode(data, "ShapeProto")
+        except (ValueError, IndexError):
+            found.append(data)
+            continue
+        found += [wire.encode(value) for number, wire_type, value in fields if (number, wire_type) == (5, 2)]
+    return list(dict.fromkeys([*found, *_protos()[:12]]))
+
+
+READERS = {
+    "text": Reader(lambda: list(CORPUS["text"]), check_shape, change_text),
+    "layout": Reader(_layouts, check_layout, change_text),
+    "program": Reader(_programs, check_program, change_program),
+    "pattern": Reader(lambda: list(CORPUS["pattern"]), check_pattern, change_pattern),
+    "proto": Reader(_protos, check_proto, change_proto),
+    "layout_proto": Reader(_layout_protos, check_layout_proto, change_layout_proto),
+}
+PROTO_READERS = ("proto", "layout_proto")  # they need protobuf
 
 
 # ---- runs ----------------------------------------------------------------------------------------------
 
 
 def corpus(reader):
-    """The inputs to begin with, as the reader takes them; protos stand in the file in hexadecimal."""
-    return [bytes.fromhex(entry) if reader == "proto" else entry for entry in CORPUS[reader]]
+    """The inputs to begin with, as the reader takes them."""
+    return READERS[reader].corpus()
 
 
 class Finding(Exception):
-    """An input that a reader neither refused nor read."""
+    """An input that a reader neither read nor refused properly."""
 
 
 def fuzz(reader, rng, keep_going):
-    """Give a reader changed inputs while `keep_going(how many)`; a count of what it did with them.
+    """Give a reader changed inputs while `keep_going(how many so far)`; {"read": count, "refused": count}.
 
-    Inputs that it accepted are changed further, a thousand of them at a time.
+    Accepted inputs join a pool of a thousand that are changed further.
     """
-    check, change = READERS[reader]
+    check, change = READERS[reader].check, READERS[reader].change
     first = corpus(reader)
     pool, found = list(first), collections.Counter()
     while keep_going(found["read"] + found["refused"]):
@@ -238,9 +354,8 @@ def fuzz(reader, rng, keep_going):
         try:
             read = check(data)
         except Exception as error:
-            raise Finding(
-                f"{type(error).__name__}: {error}\n{reader}: {json.dumps(data if reader == 'text' else data.hex())}"
-            ) from error
+            shown = json.dumps(data.hex() if isinstance(data, bytes) else data)
+            raise Finding(f"{type(error).__name__}: {error}\n{reader}: {shown}") from error
         found["read" if read else "refused"] += 1
         if read:
             if len(pool) < len(first) + 1000:

@@ -114,7 +114,8 @@ def test_indices() -> None:
     assert_type(gl.linearize([np.int64(1), np.int64(2)], shape), int)
     coordinates: Sequence[int] = [1, 2]
     assert_type(gl.linearize(coordinates, shape, mode="wrap"), int)
-    points, rows = np.zeros((2, 2), np.int64), np.arange(2)
+    points: IndexArray = np.zeros((2, 2), np.int64)
+    rows: IndexArray = np.arange(2)
     assert_type(gl.linearize(points, shape, mode="clip"), IndexArray)
     assert_type(gl.linearize((rows, rows), shape), IndexArray)
     assert_type(gl.linearize((rows, 2), shape), Any)
@@ -122,10 +123,10 @@ def test_indices() -> None:
     assert_type(gl.linearize([[0, 1], [0, 2]], shape), Any)
     assert_type(gl.delinearize(7, shape), tuple[int, ...])
     assert_type(gl.delinearize(np.int64(7), shape, padding="mark"), tuple[int, ...])
-    assert_type(gl.delinearize(np.arange(2), shape), IndexArray)
+    assert_type(gl.delinearize(rows, shape), IndexArray)
     assert_type(gl.delinearize([0, 1], shape), Any)
     assert_type(gl.convert_linear(1, "f32[2,3]", gl.parse_layout("{0,1}")), int)
-    assert_type(gl.convert_linear(np.arange(6), "f32[2,3]", shape), IndexArray)
+    assert_type(gl.convert_linear(rows, "f32[2,3]", shape), IndexArray)
 
 
 def test_shapes_and_layouts() -> None:

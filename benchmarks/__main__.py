@@ -18,7 +18,7 @@ SHOWN_NAMES = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 when a case failed, 2 when the command is written wrongly or no case has the wanted name."""
+    """Returns the exit status: 1 when a case failed, 2 for wrong usage, also when no case has the wanted name."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.plot is not None:
@@ -53,10 +53,10 @@ def _plot(parser: argparse.ArgumentParser, files: Sequence[pathlib.Path]) -> int
 
 
 def _check_only(parser: argparse.ArgumentParser, side: Any, only: str, sweep: bool) -> None:
-    """Leave with a usage error when no case has the wanted name: an empty table would say that all is well."""
+    """Leave with a usage error when no case has the wanted name: an empty table would look like success."""
     if not any(wanted_cases(side, only, sweep).values()):
         names = list(dict.fromkeys(case.name for cases in wanted_cases(side, "", sweep).values() for case in cases))
-        some = names[:: -(-len(names) // SHOWN_NAMES)]  # from all over the lists
+        some = names[:: -(-len(names) // SHOWN_NAMES)]  # spread over the lists
         parser.error(
             f"--only {only!r}: none of the {len(names)} cases has a name that contains it; some of the names: "
             + ", ".join(map(repr, some))
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_what(parser: argparse.ArgumentParser) -> None:
-    """The options that choose what is done."""
+    """The options that choose what to do."""
     parser.add_argument(
         "--backend", choices=("auto", "numpy", "cupy"), default="auto", help="auto: the GPU where one works"
     )
@@ -106,7 +106,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_how(parser: argparse.ArgumentParser) -> None:
-    """The options that say how long and where to."""
+    """The options for effort and output."""
     parser.add_argument("--json", type=_file, metavar="FILE", help="write all figures to a file, also during the run")
     parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs, not how fast")
     parser.add_argument(
@@ -133,7 +133,7 @@ def _file(name: str) -> pathlib.Path:
 
 
 def _side(options: argparse.Namespace) -> Any:
-    """The class; to make one imports the peers."""
+    """The class of the side; making an instance imports the peers."""
     if options.cpu_goals:
         from benchmarks.goals_side import GoalsSide
 
@@ -152,5 +152,5 @@ def _side(options: argparse.Namespace) -> Any:
 
 
 if __name__ == "__main__":
-    faulthandler.enable()  # a peer that ends the process leaves a trace of where
+    faulthandler.enable()  # shows where a peer ended the process
     sys.exit(main())

@@ -18,8 +18,8 @@ from gpulayout.cpu.threads import thread_count
 
 
 class CurvesSide(GoalsSide):
-    """This library with 1, 2, 4, ... threads beside NumPy and a plain copy.  The best round counts: a machine that
-    computes for others too only makes rounds longer.
+    """This library with 1, 2, 4, ... threads beside NumPy and a plain copy.  The best round counts: other programs
+    only ever make rounds longer.
     """
 
     statistic, with_peers = "best", False

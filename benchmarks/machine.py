@@ -1,6 +1,4 @@
-"""What figures depend on: the commit, the processor, the device, the versions of everything.  No names of hosts, users
-or folders.
-"""
+"""What figures depend on: the commit, the processor, the device, all versions.  No names of hosts, users or folders."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ PEER_PACKAGES = (
 
 
 def machine(backend: str, peers: bool) -> dict[str, Any]:
-    """All of it, as plain data; with the versions of the peers where they take part."""
+    """All of it as plain data, with the versions of the peers that take part."""
     found = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": _commit(),
@@ -67,8 +65,8 @@ def _cpu_model() -> str:
 
 
 def _commit() -> str:
-    """The commit measured, marked when the tree had changes.  A copy without history takes it from GPULAYOUT_COMMIT, or
-    says "unknown".
+    """The commit, marked if the tree had changes.  A copy without history takes it from GPULAYOUT_COMMIT, or says
+    "unknown".
     """
     given = os.environ.get("GPULAYOUT_COMMIT")
     if given:

@@ -16,7 +16,7 @@ BACKENDS = {"numpy": "NumPy", "cupy": "CuPy"}
 
 
 class Bars(NamedTuple):
-    """One panel of horizontal bars that begin at 1: a case and its ratio; None where it was not measured."""
+    """One panel of horizontal bars: for each case a ratio or a fraction, None if it was not measured."""
 
     title: str
     cases: tuple[str, ...]
@@ -24,7 +24,7 @@ class Bars(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """One line: the case of every point, its x and its y."""
+    """One line: the case, x and y of each point."""
 
     name: str
     cases: tuple[str, ...]
@@ -33,7 +33,7 @@ class Curve(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """One file.  `note` says on what machine and how it was measured."""
+    """One file.  `note` states the machine and how it was measured."""
 
     file: str
     title: str
@@ -47,8 +47,8 @@ class Picture(NamedTuple):
 def pictures(runs: Sequence[Record]) -> list[Picture]:
     """All pictures that these runs have figures for.
 
-    Of several runs with relayouts the last one is drawn, so name the newest last.  Linearization shows every run that
-    has it: one for each backend.
+    Of several runs with the same lists the last one is drawn, so name the newest last.  Linearization shows every run
+    that has it: one for each backend.
     """
     found = []
     for wanted, draw in (("relayout", _relayouts), ("cases", _copies), ("relayout", _threads), ("bytes", _bytes)):
@@ -79,7 +79,7 @@ def _note(run: Record) -> str:
 
 
 def _relayouts(run: Record) -> Picture:
-    """Every relayout with all threads: the time of NumPy, PyTorch, JAX and a plain copy over ours."""
+    """For every relayout with all threads, the time of NumPy, PyTorch, JAX and a plain copy over ours."""
     records, count = run["relayout"], run["counts"][-1]
     cases = tuple(record["case"] for record in records)
     columns = {
@@ -110,9 +110,7 @@ def _list(texts: Sequence[str]) -> str:
 
 
 def _copies(run: Record) -> Picture:
-    """Every case beside a plain copy: the fraction of its speed that this library reaches, and that of the best
-    peer.
-    """
+    """For every case, the fraction of a plain copy's speed that this library and the best peer reach."""
     records = [record for record in run["cases"] if fraction_of(record) is not None]
     cases = tuple(record["case"] for record in records)
     ours = tuple(fraction_of(record) for record in records)
@@ -135,7 +133,7 @@ def _fraction_of_peer(record: Record) -> float | None:
 
 
 def _threads(run: Record) -> Picture:
-    """Every relayout with several threads: the time with one over the time with more."""
+    """For every relayout, the time with one thread over the time with more."""
     records = run["relayout"]
     first, *more = dict.fromkeys(run["counts"])
     cases = tuple(record["case"] for record in records)
@@ -162,7 +160,7 @@ def _threads(run: Record) -> Picture:
 
 
 def _times(records: Sequence[Record], name: str, contender: str, output: str, threads: int) -> Curve:
-    """Microseconds over the bytes that are moved."""
+    """Microseconds over the bytes moved."""
     points = [(r, seconds) for r in records if (seconds := time_of(r, contender, output, threads)) is not None]
     return Curve(
         name,
@@ -173,7 +171,7 @@ def _times(records: Sequence[Record], name: str, contender: str, output: str, th
 
 
 def _counts(run: Record) -> list[int]:
-    return run.get("counts", [0])  # a GPU has no number of threads
+    return run.get("counts", [0])  # a GPU's records have no number of threads
 
 
 def _of_threads(count: int) -> str:
@@ -203,7 +201,7 @@ def _bytes(run: Record) -> Picture:
 
 
 def _linearize(runs: Sequence[Record]) -> Picture:
-    """Nanoseconds for one index of many, for each backend that was recorded."""
+    """Nanoseconds for one index, for each recorded backend."""
     curves = []
     for run in runs:
         records = run["linearize"]
@@ -227,6 +225,6 @@ def _linearize(runs: Sequence[Record]) -> Picture:
 
 
 def _per_index(curve: Curve, records: Sequence[Record]) -> Curve:
-    """Nanoseconds over the number of indices: rank + 1 numbers of 8 bytes are moved for each."""
+    """Nanoseconds over the number of indices: each moves rank + 1 numbers of 8 bytes."""
     counts = [record["bytes_moved"] / (8 * (record["rank"] + 1)) for record in records if record["case"] in curve.cases]
     return curve._replace(x=tuple(counts), y=tuple(us * 1e3 / count for us, count in zip(curve.y, counts)))

@@ -133,7 +133,7 @@ def _curves(picture: Picture) -> Any:
         line.set_gid(f"{curve.name}: {'; '.join(dict.fromkeys(curve.cases))}")
     axis.set_ylabel(picture.y_label)
     values = [value for curve in picture.curves for value in curve.y]
-    if max(values) < 1000 * min(values):  # decades alone would be few
+    if max(values) < 1000 * min(values):  # decades would give too few ticks
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.yaxis.set_major_formatter(_nanoseconds if "index" in picture.y_label else _microseconds)
     _x_axis(axis, picture.curves[0], picture.x_label)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulayout.cpu import move_plan
+from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.many import Request, many_plan
 from gpulayout.gpu.traffic import described
@@ -60,7 +60,7 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
         )
     if same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: no move is needed")
-    lines.append(f"  numpy    {move_plan.describe(move)}")
+    lines.append(f"  numpy    {choose_plan.describe(move)}")
     lines += described(kernel_plan(move))
     return Explanation("\n".join(lines))
 

@@ -12,7 +12,7 @@ from gpulayout.api.index_operands import INT64, integers, open_operands, stacked
 from gpulayout.layout.checks import counted, number_text, out_of_bounds_text
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.backend import Array, Backend, Conversion
+from gpulayout.moves.backend import Array, Backend, PreparedConversion
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 from gpulayout.moves.index_program import Mode
 
@@ -32,7 +32,7 @@ class IndexConversion:
         else:
             self.program = (linearize_program if direction == "linearize" else delinearize_program)(shape)
         self.shape = shape
-        self.prepared: dict[Backend, Conversion] = {}
+        self.prepared: dict[Backend, PreparedConversion] = {}
 
     @property
     def role(self) -> str:
@@ -74,7 +74,7 @@ class IndexConversion:
                 return out
         return self.run(backend, stacked(backend, values, result_shape, self.shape, mode), mode, out)
 
-    def on(self, backend: Backend) -> Conversion:
+    def on(self, backend: Backend) -> PreparedConversion:
         """The program, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_conversion(self.program))
 

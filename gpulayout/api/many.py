@@ -9,7 +9,7 @@ from gpulayout.api import arrays
 from gpulayout.api.relayout import plan
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text
-from gpulayout.moves.backend import Array, Backend, Job
+from gpulayout.moves.backend import Array, Backend, PreparedJob
 
 if TYPE_CHECKING:
     from gpulayout.api import array_types as types
@@ -80,11 +80,11 @@ def relayout_many(
     opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
     _check_no_overlap(opened)
     written = [job.out if job.out is not None else job.transfer.empty(job.backend, job.array) for job in opened]
-    groups: dict[tuple[Backend, str], list[Job]] = {}
+    groups: dict[tuple[Backend, str], list[PreparedJob]] = {}
     for number, (job, target) in enumerate(zip(opened, written)):
         prepared = job.transfer.prepared_by(job.backend)
         groups.setdefault((job.backend, job.backend.device(job.array)), []).append(
-            Job(f"job {number}: ", prepared, job.array, target)
+            PreparedJob(f"job {number}: ", prepared, job.array, target)
         )
     # All groups are prepared before one runs: what can be refused is refused before the first byte is written.
     for carry_out in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:

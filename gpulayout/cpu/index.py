@@ -1,6 +1,6 @@
-"""Index conversion on the CPU, in blocks that stay in the cache: which indices are refused, and threads.
+"""Index conversion on the CPU: blocks that stay in the cache, the checks of indices, and threads.
 
-What is computed is in `index_run`.
+`index_run` does the arithmetic.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gpulayout.cpu.threads import share
 from gpulayout.moves.index_program import IndexProgram, Mode
 
 BLOCK_BYTES = 1 << 19  # of one array: half of a usual second-level cache
-SHARE = 1 << 18  # indices from which on another thread is worth its start
+SHARE = 1 << 18  # indices that are worth starting another thread
 
-# What a second pass knows: all indices are in the buffer, and for "raise" not in padding.  To look once more takes 25 %
-# longer.
+# A second pass knows that all indices are in the buffer, and with "raise" not in padding.  Checking again would take
+# 25 % longer.
 _CHECKED = {"raise": "checked", "mark": "mark checked"}
 
 
 class HostConversion:
-    """One index conversion: `Conversion` of the CPU."""
+    """`PreparedConversion` of the CPU."""
 
     __slots__ = ("_program",)
 
@@ -31,7 +31,7 @@ class HostConversion:
         self._program = program
 
     def convert(self, given: np.ndarray, result: np.ndarray | None, mode: Mode, checked: bool = False) -> int | None:
-        """See `Conversion.convert`; arrays that are not C-contiguous are copied."""
+        """See `PreparedConversion.convert`; arrays that are not C-contiguous are copied."""
         program = self._program
         how: str = _CHECKED.get(mode, mode) if checked else mode
         is_logical = program.direction == "linearize"
@@ -56,7 +56,7 @@ class HostConversion:
         return min(offenders, default=None)
 
     def again(self, given: np.ndarray, result: np.ndarray, mode: str) -> bool:
-        """See `Conversion.again`: the checks of NumPy arrays take no longer than it takes to recognise a call."""
+        """False: checking NumPy arrays takes no longer than recognising an earlier call."""
         return False
 
 
@@ -91,19 +91,17 @@ def _from_linear(
 
 
 def _mark(index: np.ndarray, padding: np.ndarray) -> None:
-    """-1 in every coordinate where the mask of padding says so; by a list of places in half the time that the mask
-    takes.
-    """
+    """Write -1 to every coordinate of padding.  A list of places takes half the time of the mask."""
     places = np.flatnonzero(padding)
     for row in index:
         row[places] = -1
 
 
 def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
-    """The least position at which any array leaves 0..bound-1.
+    """The first position at which any array leaves 0..bound-1.
 
-    Negative numbers are large unsigned ones: the largest tells whether there is any at all, and comparing all takes 15
-    % longer.
+    As unsigned numbers, negative ones are large, so the maximum shows whether any number is outside.  Comparing each
+    number would take 15 % longer.
     """
     positions = []
     for values, bound in arrays:
@@ -114,7 +112,7 @@ def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
 
 
 def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
-    """Coordinates as the mode has them; -1 wraps to bound - 1 and clips to 0."""
+    """Coordinates brought into bounds by the mode: -1 wraps to bound - 1 and clips to 0."""
     if mode == "wrap":
         word = np.int64 if values.dtype.kind == "i" else np.uint64
         wide = values.astype(word, copy=False)

@@ -1,8 +1,7 @@
-"""Where the operations of a host program keep their results: in as few arrays as possible, so that a block stays in the
-cache.
+"""Register allocation: the operations of a host program use few arrays, so that a block stays in the cache.
 
-An operation writes into the row of the result that it is for, else over an operand that nothing needs afterwards, else
-into an array that is free, else into a new one.
+An operation writes into the row of the result that it computes, else over an operand that is not needed later, else
+into a free array, else into a new one.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 NO_VALUE = ("past", "store")
-UNUSED = -1  # what a kind of operation has no use for
+UNUSED = -1  # in a field that the kind of operation does not use
 
 
 class Node(NamedTuple):
-    """An operation on what the nodes at positions `left` and `right` give, or on `left` and a number.
+    """An operation on the results of the nodes at positions `left` and `right`, or on `left` and a number.
 
-    load          number-th of the given arrays
-    fill          the number everywhere
-    add, subtract                                           left with right
-    divide, multiply, shift_right, shift_left, mask         left with the number
-    past          left is not below the number: no element is there
-    store         left is the number-th row of the result
+    load                                               the given array with this number
+    fill                                               the number everywhere
+    add, subtract                                      left and right
+    divide, multiply, shift_right, shift_left, mask    left and the number
+    past                                               where left is not below the number, there is no element
+    store                                              left is the row of the result with this number
     """
 
     kind: str
@@ -32,7 +31,7 @@ class Node(NamedTuple):
 
 
 class HostOp(NamedTuple):
-    """A node with registers in place of positions, and the one it is written `into`."""
+    """A node with registers instead of positions, and the register `into` which the result goes."""
 
     kind: str
     into: int
@@ -44,16 +43,15 @@ class HostOp(NamedTuple):
 def with_registers(nodes: Sequence[Node], rows: int) -> tuple[tuple[HostOp, ...], int]:
     """Operations for all nodes that are needed, and the number of registers.
 
-    rows    registers 0..rows-1 are rows of the result: what is stored there is computed there, when it is computed at
-    all
+    rows    registers 0..rows-1 are the rows of the result; rows that need arithmetic are computed in place
 
-    Registers of given arrays may be the caller's memory, and are written by nothing else.
+    The register of a given array can be the caller's memory, so no other operation writes it.
     """
     needed = _needed(nodes)
     last_use = {operand: position for position in needed for operand in nodes[position][1:3] if operand is not None}
     direct = _rows_written_directly(nodes, rows, last_use)
     place: dict[int, int] = {}
-    free: dict[bool, list[int]] = {True: [], False: []}  # those of given arrays, and the others
+    free: dict[bool, list[int]] = {True: [], False: []}  # of given arrays, and others
     ops, count = [], rows
     for position in needed:
         kind, left, right, number = nodes[position]
@@ -79,7 +77,7 @@ def with_registers(nodes: Sequence[Node], rows: int) -> tuple[tuple[HostOp, ...]
 
 
 def _needed(nodes: Sequence[Node]) -> list[int]:
-    """Positions of the nodes that something comes of."""
+    """Positions of the nodes that a result or a check depends on."""
     needed: set[int] = set()
     for position in reversed(range(len(nodes))):
         if nodes[position].kind in NO_VALUE or position in needed:
@@ -88,10 +86,10 @@ def _needed(nodes: Sequence[Node]) -> list[int]:
 
 
 def _rows_written_directly(nodes: Sequence[Node], rows: int, last_use: dict[int, int]) -> dict[int, int]:
-    """The row that a node's operation writes; given arrays, and rows that equal another, are copied.
+    """The row that each node computes in place.  Given arrays, and rows that equal another, are copied instead.
 
-    A row takes a running total from its first operation on: for every node in it, one operand that only that node
-    needs.
+    The row holds the running total from the first operation on: the total of each node is one of its operands that no
+    other node needs later.
     """
     found: dict[int, int] = {}
     for kind, left, _, number in nodes:

@@ -36,6 +36,11 @@ class ArgumentBlocks:
         self._layout.pack_into(block[0], 8 * self._pointers, struct_address, *addresses)
         return block
 
+    @property
+    def free_count(self) -> int:
+        """Blocks that no launch has taken."""
+        return len(self._free)
+
     def _new(self) -> Block:
         words = (ctypes.c_uint64 * (2 * self._pointers + 1))()
         start = ctypes.addressof(words)

@@ -32,9 +32,9 @@ from gpulayout.moves.index_program import IndexProgram
 DEFAULT_STREAM = 1  # the name of stream 0 in DLPack, where 0 has no meaning
 _launch_kernel = cupy.cuda.driver.launchKernel
 _current_device = cupy.cuda.runtime.getDevice
-_current_stream = cupy.cuda.get_current_stream
+current_stream = cupy.cuda.get_current_stream
 _on_device = cupy.cuda.Device
-_blocks = [ArgumentBlocks(pointers) for pointers in range(4)]
+argument_blocks = [ArgumentBlocks(pointers) for pointers in range(4)]
 _kernels: dict[tuple[int, str, Macros], cupy.RawKernel] = {}
 _compiling = threading.Lock()
 
@@ -59,16 +59,16 @@ class CupyRuntime:
             # `start` holds the kernel, which keeps its module loaded
             kernel = _compiled(device, launch.file, launch.kernel, launch.macros).kernel
         parameters = ctypes.create_string_buffer(launch.parameters, len(launch.parameters))
-        blocks, struct_address, (x, y) = _blocks[launch.pointers], ctypes.addressof(parameters), launch.grid
+        blocks, struct_address, (x, y) = argument_blocks[launch.pointers], ctypes.addressof(parameters), launch.grid
 
         def start(*addresses: int) -> None:
             if _current_device() != device:
                 with _on_device(device):
                     return start(*addresses)
             if device not in _thread.devices:
-                _enter_context(device)
+                enter_context(device)
             block = blocks.filled(struct_address, *addresses)
-            _launch_kernel(kernel.ptr, x, y, 1, THREADS, 1, 1, 0, _current_stream(device).ptr, block[1], 0)
+            _launch_kernel(kernel.ptr, x, y, 1, THREADS, 1, 1, 0, current_stream(device).ptr, block[1], 0)
             blocks.give_back(block)
 
         start.__dict__["parameters"] = parameters  # keeps them alive: the driver reads them at every start
@@ -106,7 +106,7 @@ class CupyBackend(CudaBackend):
         number = dlpack.device_of(given)[1]
         with _on_device(number):
             memory = dlpack.dlpack_memory(
-                given, (dlpack.CUDA, dlpack.MANAGED), stream=_current_stream().ptr or DEFAULT_STREAM
+                given, (dlpack.CUDA, dlpack.MANAGED), stream=current_stream().ptr or DEFAULT_STREAM
             )
             return memory._replace(device=_device_of(memory, number))
 
@@ -133,7 +133,7 @@ class CupyBackend(CudaBackend):
         return _held(shape.buffer_dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
-        """See `Backend.empty`.  CuPy's pool reuses dropped memory in the order of the current stream, which writes it."""
+        """See `Backend.empty`.  CuPy's pool hands out memory in the order of the current stream, which writes it."""
         if like is None or like.data.device_id == _current_device():
             return cupy.empty(shape, dtype)
         with like.device:
@@ -173,7 +173,7 @@ class CupyBackend(CudaBackend):
         return None if offender == NO_OFFENDER else offender
 
 
-def _enter_context(device: int) -> None:
+def enter_context(device: int) -> None:
     """Enter the context of the current device in this thread, as any runtime call that uses it does; a driver call
     does not.
     """
@@ -220,7 +220,7 @@ def _device_of(memory: ForeignMemory, stated: int | None = None) -> int:
     if not memory.size:  # empty arrays may have no address
         return current
     if current not in _thread.devices:
-        _enter_context(current)
+        enter_context(current)
     found = runtime.pointerGetAttributes(memory.address)
     if found.devicePointer != memory.address:
         raise BufferError(f"its address {memory.address:#x} is not CUDA memory")

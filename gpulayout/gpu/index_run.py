@@ -16,7 +16,7 @@ _form = operator.attrgetter("dtype", "shape", "strides")
 
 
 class IndexLaunches:
-    """The launches of one index conversion: the GPU's `Conversion`.
+    """The launches of one index conversion: the GPU's `PreparedConversion`.
 
     Calls are of one kind when mode, dtypes, shapes, strides, devices and alignments agree.  Then everything that the
     checks and the launch depend on agrees too, except whether the arrays overlap, which every call checks.
@@ -34,7 +34,7 @@ class IndexLaunches:
         return len(self._starts)
 
     def convert(self, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
-        """See `Conversion.convert`: one launch.  Only modes that can refuse an index take a flag and synchronize."""
+        """See `PreparedConversion.convert`: one launch.  Only modes that refuse an index take a flag and synchronize."""
         count = math.prod(given.shape[1:]) if self._program.direction == "linearize" else given.size
         if not count:
             return None
@@ -49,7 +49,7 @@ class IndexLaunches:
         return None if offender == NO_OFFENDER else offender
 
     def again(self, given: Any, result: Any, mode: str) -> bool:
-        """See `Conversion.again`."""
+        """See `PreparedConversion.again`."""
         if mode not in REFUSES_NONE:
             return False
         kind, from_address, to_address = self._kind(given, result, mode)

@@ -17,7 +17,7 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.index_run import IndexLaunches
 from gpulayout.gpu.many import ManyPlan, Request, many_plan
 from gpulayout.gpu.runtime import Launch, Runtime, Start
-from gpulayout.moves.backend import Job
+from gpulayout.moves.backend import PreparedJob
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.move import span
@@ -75,11 +75,11 @@ class CudaBackend:
 
         return start
 
-    def prepare_jobs(self, jobs: Sequence[Job]) -> Callable[[], None]:
+    def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
         """See `Backend.prepare_jobs`.  Small moves share launches."""
         requests: list[Request] = []
         addresses: list[tuple[int, int]] = []
-        owners: list[Job] = []
+        owners: list[PreparedJob] = []
         for job in jobs:
             source, target = self.address(job.source), self.address(job.target)
             for move, source_offset, target_offset in job.prepared.pieces:
@@ -97,7 +97,7 @@ class CudaBackend:
 
         return start_all
 
-    def _start_of_job(self, job: Job, request: Request, device: int) -> Start:
+    def _start_of_job(self, job: PreparedJob, request: Request, device: int) -> Start:
         """The start of a piece of a job that gets its own launch."""
         if len(job.prepared.pieces) == 1:
             prepared: Any = job.prepared  # this backend's own: a `MoveLaunches`

@@ -1,4 +1,4 @@
-"""Shapes as arguments: a `Shape`, or its text, at every public door."""
+"""Shapes as arguments: every public function takes a `Shape` or its text."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_array_shape, parse_shape
+from gpulayout.layout.text import parse_any_shape, parse_array_shape
 
-LONGEST_KEPT = 512  # characters of a text whose value is kept: one of more dimensions than fit takes 200 KB and more
+LONGEST_KEPT = 512  # characters; the value of a longer text may take 200 KB or more, so it is not cached
 Parsed = TypeVar("Parsed")
 Result = TypeVar("Result")
 
 
 def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
-    """As `parse`, which for short texts is called once.
+    """`parse` with a cache for short texts.
 
-    That saves 35 to 60 us for each text of a call.  A value takes some 3 KB, 34 KB for 250 dimensions: 35 MB at most.
+    That saves 35 to 60 us for each text in a call.  A value takes about 3 KB, or 34 KB for 250 dimensions: 35 MB at
+    most.
     """
     kept = functools.lru_cache(maxsize=1024)(parse)
     return lambda text: kept(text) if len(text) <= LONGEST_KEPT else parse(text)
@@ -34,7 +35,7 @@ _parsed, _parsed_layout = _kept(parse_array_shape), _kept(parse_layout)
 def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | None = None) -> Shape:
     """A shape from a shape or its text; TypeError for anything else.
 
-    With `like`, a `Layout` or the text of one stands for that shape in another layout.
+    With `like`, a `Layout` or its text means the shape `like` in that layout.
 
     >>> str(as_shape("{0,1}", like=Shape("f32", (2, 3))))
     'f32[2,3]{0,1}'
@@ -46,7 +47,7 @@ def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | Non
             return as_shape(_parsed_layout(value), role, like)
         if value.lstrip().startswith("{"):
             raise ShapeTextError(
-                f"{role} {value_text(value)} is a layout alone: write the whole shape, such as 'f32[2,3]{{0,1}}'"
+                f"{role} {value_text(value)} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"
             )
         return _parsed(value)
     if isinstance(value, Shape):
@@ -66,7 +67,7 @@ def _hint(value: object, like: Shape | None) -> str:
 
 
 def is_layout_alone(value: object) -> bool:
-    """True for a `Layout` and for text without brackets, which only a shape has."""
+    """True for a `Layout`, and for text without brackets, which the text of every shape has."""
     return "[" not in value if isinstance(value, str) else isinstance(value, Layout)
 
 
@@ -77,7 +78,7 @@ def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
     '(f32[2]{0}, token[])'
     """
     if isinstance(value, str):
-        return parse_shape(value)
+        return parse_any_shape(value)
     if isinstance(value, AnyShape):
         return value
     raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")

@@ -11,8 +11,8 @@ T = TypeVar("T")
 class cached_property(Generic[T]):  # noqa: N801 - named as functools names it
     """`functools.cached_property` as Python 3.12 and later have it.
 
-    Before that, it holds a lock while it computes.  A process that is forked while another thread holds the lock would
-    wait for it for ever.
+    Before 3.12 it holds a lock while it computes: a process forked while another thread holds that lock would wait
+    forever.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -31,5 +31,5 @@ class cached_property(Generic[T]):  # noqa: N801 - named as functools names it
     def __get__(self, instance: object | None, owner: type[Any] | None = None) -> T | cached_property[T]:
         if instance is None:
             return self
-        value = instance.__dict__[self.name] = self.compute(instance)  # where the next look-up finds it first
+        value = instance.__dict__[self.name] = self.compute(instance)  # the next look-up finds it here first
         return value

@@ -149,7 +149,7 @@ class ShapeSizes(Frozen):
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of the buffer, padding included; the bits of packed elements are rounded up to bytes once, at the end."""
+        """Bytes of the buffer, padding included; packed elements are rounded up to bytes once, at the end."""
         return -(-self.buffer_size * self.bits_per_element // 8)
 
     @property

@@ -36,7 +36,7 @@ class Prepared(Protocol):
         ...
 
 
-class Job(NamedTuple):
+class PreparedJob(NamedTuple):
     """One relayout of a list.  Its error messages start with `label`, such as `job 3: `."""
 
     label: str
@@ -45,7 +45,7 @@ class Job(NamedTuple):
     target: Array
 
 
-class Conversion(Protocol):
+class PreparedConversion(Protocol):
     """The program of an index conversion, ready to run: a backend prepares it once."""
 
     def convert(self, given: Array, result: Array | None, mode: Mode, checked: bool = False) -> int | None:
@@ -64,8 +64,10 @@ class Conversion(Protocol):
 
 
 LinearizeBroadcast = Callable[[IndexProgram, Sequence[Array], Array, Mode], "int | None"]
-"""(program, operands, result, mode): `Conversion.convert` for one index array per dimension.  The arrays may have any shapes that
-broadcast, and are read in one pass without copies.  The program is a dot product."""
+"""(program, operands, result, mode): `PreparedConversion.convert` for one index array per dimension.
+
+The arrays may have any shapes that broadcast, and are read in one pass without copies.  The program is a dot product.
+"""
 
 
 class Backend(Protocol):
@@ -121,18 +123,18 @@ class Backend(Protocol):
         ...
 
     def contiguous(self, array: Array) -> Array:
-        """The array as `Conversion.convert` reads it: a C-contiguous copy where the backend needs one."""
+        """The array as `PreparedConversion.convert` reads it: a C-contiguous copy where the backend needs one."""
         ...
 
     def prepare(self, pieces: Pieces) -> Prepared:
         """These pieces, ready to run any number of times and from any thread."""
         ...
 
-    def prepare_jobs(self, jobs: Sequence[Job]) -> Callable[[], None]:
+    def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
         """A function that executes all these jobs between arrays of one device.  Every error is raised here."""
         ...
 
-    def prepare_conversion(self, program: IndexProgram) -> Conversion:
+    def prepare_conversion(self, program: IndexProgram) -> PreparedConversion:
         """The program, ready to run any number of times and from any thread."""
         ...
 

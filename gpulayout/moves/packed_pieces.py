@@ -3,9 +3,9 @@
 Untiled layouts need one piece.  Tiles cut the array into several, and no two of them may write the same byte.  A place
 holds an element or padding, and belongs to a run of one piece.  Three rules give every byte one writer:
 
-    a run that begins at a byte boundary continues to the end of its last byte     s4[3]{0:T(4)E(4)}: 3 elements and a pad, 2 bytes
-    padding that begins inside a byte begins at the next byte                      the elements before it write the pad
-    elements that begin inside a byte are looked up one by one                     T(3) and 4 bits: a tile ends inside a byte
+    a run that begins at a byte boundary fills its last byte       s4[3]{0:T(4)E(4)}: 3 elements and a pad, 2 bytes
+    padding that begins inside a byte begins at the next byte      the elements before it write the pad
+    elements that begin inside a byte are looked up one by one     T(3) and 4 bits: a tile ends inside a byte
 
 So a byte with elements has one writer: the piece whose run covers it from its first slot.
 """

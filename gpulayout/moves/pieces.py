@@ -3,7 +3,7 @@
 Layouts of order and padding need one piece, which begins where the buffers begin.  Tiled layouts need one when the
 tiles of both sides divide each other and the array.  Otherwise the array is cut where a tile of either side ends:
 
-    f32[20,256] to T(8,128)     16 rows are 2 tiles, 4 rows are half a tile: two pieces, and 4 rows of padding are a third
+    f32[20,256] to T(8,128)     16 rows are 2 tiles, and 4 rows half a tile: two pieces; 4 rows of padding are a third
 
 Tiles that share no divisor give many pieces: T(7) and T(8) cut every 56 coordinates into 14.  When there would be too
 many, or some would end inside a byte of a packed target, every place is looked up instead.

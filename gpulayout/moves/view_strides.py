@@ -35,7 +35,7 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
         (start, *steps), (place, *place_steps) = part.rows
         if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):
             raise LayoutError(
-                f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} have no single stride per dimension: neighbours "
-                "lie at different distances inside and across tiles; gl.unpack copies the array out of them"
+                f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} have no single stride per dimension: "
+                "neighbours lie at different distances inside and across tiles; gl.unpack copies the array out of them"
             )
     return strides

@@ -139,10 +139,9 @@ def test_the_probe_and_the_configuration_find_the_devices(cupy):
     assert found["backend"] == "cupy" and found["devices"] == ["host memory"] * 2
 
 
-def test_plain_lists_go_to_the_gpu_when_there_is_one(cupy, monkeypatch):
-    monkeypatch.delenv("GPULAYOUT_BACKEND", raising=False)
-    monkeypatch.setattr(backends, "statements", [])
-    assert isinstance(gl.linearize([[0, 1], [2, 2]], "f32[2,3]"), cupy.ndarray)
+def test_plain_lists_go_to_the_gpu_when_there_is_one(cupy):
+    with gl.use_backend("auto"):
+        assert isinstance(gl.linearize([[0, 1], [2, 2]], "f32[2,3]"), cupy.ndarray)
 
 
 @pytest.mark.gpu

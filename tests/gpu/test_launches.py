@@ -40,7 +40,7 @@ def test_a_plan_with_out_is_one_launch_and_nothing_else(cupy, family):
     for _ in range(3):
         assert plan(buffer, out) is out
     assert kinds() == [LAUNCH] * 3
-    assert len(cupy.backend_module._blocks[2]._free) == 1  # the block of arguments came back every time
+    assert cupy.backend_module.argument_blocks[2].free_count == 1  # every launch gave its block back
     assert out.tolist() == expected(plan, buffer)
 
 

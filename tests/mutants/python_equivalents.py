@@ -39,7 +39,7 @@ EQUIVALENTS = {
      'return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)',
      'return any(digit.bound is not None or digit.cut == UNCUT for digit in self.rows)'):
         "rows are checked that need not be",
-    ("gpulayout/cpu/plan.py",
+    ("gpulayout/cpu/strided_plan.py",
      'SMALL_BYTES = 1 << 16  # up to here the remedies cost more than they save',
      'SMALL_BYTES = 1 << 15  # up to here the remedies cost more than they save'):
         _CHOICE,
@@ -56,12 +56,12 @@ EQUIVALENTS = {
      '*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)'):
         "no coordinate of an axis of one place is multiplied by its stride",
     ("gpulayout/cpu/lookup.py",
-     'found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # one that can be read',
-     'found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)  # one that can be read'):
+     'found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # a place that can be read',
+     'found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)  # a place that can be read'):
         "any place of the source will do, and the number of one before the first counts from the end",
     ("gpulayout/cpu/index.py",
-     'SHARE = 1 << 18  # indices from which on another thread is worth its start',
-     'SHARE = 1 << 19  # indices from which on another thread is worth its start'):
+     'SHARE = 1 << 18  # indices that are worth starting another thread',
+     'SHARE = 1 << 19  # indices that are worth starting another thread'):
         _CHOICE,
     ("gpulayout/cpu/index_operations.py",
      'if (weight < 0) == is_negated:',
@@ -75,7 +75,7 @@ EQUIVALENTS = {
      'even = {-(-extent // pieces) for pieces in range(2, 9)}',
      'even = {-(-extent // pieces) for pieces in range(1, 9)}'):
         _CHOICE,
-    ("gpulayout/cpu/plan.py",
+    ("gpulayout/cpu/strided_plan.py",
      'if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES',
      'if slab.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES'):
         _CHOICE,

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 import gpulayout as gl
 from gpulayout import BufferShape, LayoutError, LayoutTypeError, OpaqueShape, Shape, TokenShape, TupleShape
-from gpulayout.xla.trees import arrays
+from gpulayout.xla.tree_arrays import arrays
 from tests.support.strategies import all_shapes
 
 TREE = gl.parse_shape("((f32[2,3]{0,1}, s4[3]{0:E(4)}), token[], (), b(bf16[4]), opaque[])")

@@ -1,4 +1,4 @@
-"""The plan of a move for NumPy: one table says who plans which kind of move."""
+"""The plan of a move for NumPy: one table maps each kind of move to its planner."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gpulayout.cpu.lookup import host_lookup
+from gpulayout.cpu.lookup import lookup_plan_of
 from gpulayout.cpu.packed_plan import packed_plan_of
-from gpulayout.cpu.plan import host_plan
+from gpulayout.cpu.strided_plan import strided_plan_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.lookup_move import LookupMove
@@ -17,34 +17,34 @@ from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
 
 _PLANNERS: dict[type, Callable[[Any, int], MovePlan]] = {
-    Move: host_plan,
+    Move: strided_plan_of,
     PackedMove: packed_plan_of,
-    LookupMove: host_lookup,
+    LookupMove: lookup_plan_of,
 }
 
 
 class MovePlan(Protocol):
-    """What every kind of plan does."""
+    """The interface of a plan."""
 
     @property
     def most_threads(self) -> int:
-        """How many threads the move is worth; 1 where one does it all."""
+        """The most threads that speed the move up."""
         ...
 
     def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between two arrays, from so many bytes after the first element of each."""
+        """Move between two arrays; offsets are bytes from the first element of each."""
 
     def describe(self) -> str:
-        """What is done, in words."""
+        """The plan in words."""
         ...
 
     def as_json(self) -> dict[str, Any]:
-        """What is done, as plain values."""
+        """The plan as plain values."""
         ...
 
 
 def plan_of(move: AnyMove, threads: int = 1) -> MovePlan:
-    """What NumPy does for a move, with up to so many threads."""
+    """What NumPy does for a move, with at most `threads` threads."""
     return _PLANNERS[type(move)](move, threads)
 
 
@@ -58,5 +58,5 @@ def describe(move: AnyMove) -> str:
 
 
 def as_json(move: AnyMove) -> dict[str, Any] | None:
-    """What NumPy does for a move, as plain values; None where there is nothing to do."""
+    """What NumPy does for a move, as plain values; None when there is nothing to do."""
     return plan_of(move).as_json() if move.place_count else None

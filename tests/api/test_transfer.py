@@ -65,7 +65,7 @@ def test_pack_plans_once_for_each_kind_of_array(planned, shape):
     if whole:
         with pytest.raises(TypeError, match="^array has dtype int32, but"):
             gl.pack(MATRIX.view(np.int32), shape)
-    else:  # a layout alone fits every array
+    else:  # a layout fits every array of its rank
         assert gl.pack(MATRIX.view(np.int32), shape).dtype == np.int32
         assert gl.pack(MATRIX[:, :2], gl.Layout((0, 1))).tolist() == [0, 3, 1, 4]
 

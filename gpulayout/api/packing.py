@@ -108,8 +108,8 @@ def _whole_shape(shape: TargetLike, values: Values) -> Shape:
     """The shape for plain values; TypeError for a mere layout, because plain values have no element type."""
     if is_only_layout(shape):
         raise TypeError(
-            f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is only a "
-            "layout: write the whole shape"
+            f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is "
+            "only a layout: write the whole shape"
         )
     return as_shape(shape)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import re
 
@@ -11,6 +12,7 @@ _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 _PLACES = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
 
 
+@functools.cache  # reading takes 0.2 ms, more than planning a launch
 def kernel_text(file_name: str) -> str:
     """A kernel file with its own headers inlined.
 

@@ -4,6 +4,8 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
+import numpy as np
+
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
 INT64_MAX = 2**63 - 1
@@ -96,9 +98,11 @@ def whole_numbers(field: str, values: Iterable[Any], context: str = "", *, order
 
 
 def _index(value: Any) -> int | None:
-    """An integer as an int; None for anything else, bool included (NumPy's bool refuses `operator.index` itself)."""
+    """An integer as an int; None for everything else, bool included.  NumPy's bools are an index up to NumPy 2.2."""
+    if type(value) is int:
+        return value
     try:
-        return None if isinstance(value, bool) else operator.index(value)
+        return None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
         return None
 

@@ -1,4 +1,4 @@
-"""ci/test and ci/real_cupy: what they call, what they leave out, and when that is a failure."""
+"""ci/test and ci/real_cupy: what they call, what they leave out, and when that is a failure; and ci/venv."""
 
 import os
 import pathlib
@@ -10,6 +10,15 @@ import sys
 import pytest
 
 CI = pathlib.Path(__file__).resolve().parents[2] / "ci"
+PYTHON = """#!/bin/sh
+case "$*" in
+  "-c import ruff") exit {no_ruff} ;;
+  "-c import xdist") exit 0 ;;
+  "-m ruff"*) echo "python $*"; exit {ruff} ;;
+esac
+echo "python $*"
+exit {tests}
+"""
 STUB = '#!/bin/sh\necho "{name} $*"\nexit {status}\n'
 
 
@@ -20,14 +29,17 @@ def write(path, text):
 
 @pytest.fixture
 def run_ci_test(tmp_path):
-    """run(*arguments, tests=0, wheel=0, cupy=0, docs=0) -> (status, lines), of ci/test among stubs that print their
-    arguments.
+    """run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0) -> (status, lines) of ci/test among stubs.
+
+    A stub prints its call and ends with the given status; ruff=None: it is not installed.
     """
     (tmp_path / "ci").mkdir()
     shutil.copy(CI / "test", tmp_path / "ci" / "test")
 
-    def run(*arguments, tests=0, wheel=0, cupy=0, docs=0):
-        write(tmp_path / "python", STUB.format(name="python", status=tests))
+    def run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0):
+        write(
+            tmp_path / "python", PYTHON.format(tests=tests, ruff=1 if ruff is None else ruff, no_ruff=int(ruff is None))
+        )
         write(tmp_path / "ci" / "venv", f"#!/bin/sh\necho {tmp_path}/python\n")
         write(tmp_path / "ci" / "check_wheel", STUB.format(name="check_wheel", status=wheel))
         write(tmp_path / "ci" / "real_cupy", STUB.format(name="real_cupy", status=cupy))
@@ -48,6 +60,7 @@ def test_one_command_runs_the_suite_the_wheel_check_and_the_real_cupy(run_ci_tes
         line.startswith("python -m pytest benchmarks/bench_") and "--quick --benchmark-disable" in line
         for line in lines
     )
+    assert lines[:2] == ["python -m ruff check --quiet .", "python -m ruff format --check --quiet ."]
     left_out = [line for line in lines if line.startswith("ci/test: left out: ")]
     assert len(left_out) == 2 and "ci/test --all" in left_out[0] and "ci/gpu" in left_out[1]
 
@@ -67,7 +80,8 @@ def test_all_runs_every_version_of_cupy(run_ci_test):
 def test_arguments_go_to_pytest_alone(run_ci_test):
     status, lines = run_ci_test("-k", "plan")
     assert status == 0 and not any(line.startswith(("real_cupy", "check_wheel")) for line in lines)
-    assert any(line.endswith("-k plan") for line in lines) and not any("bench" in line for line in lines)
+    assert any(line.endswith("-k plan") for line in lines)
+    assert not any("bench" in line or "ruff" in line for line in lines)
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
@@ -77,12 +91,12 @@ def test_help_is_short_and_runs_nothing(run_ci_test, option):
     assert not any(line.startswith(("python", "real_cupy", "check_wheel", "#")) for line in lines)
 
 
-@pytest.mark.parametrize("part", ["tests", "wheel", "cupy"])
+@pytest.mark.parametrize("part", ["tests", "wheel", "cupy", "ruff"])
 def test_each_part_can_fail_the_run(run_ci_test, part):
     assert run_ci_test(**{part: 3})[0] == 3
 
 
-def test_a_machine_that_cannot_run_the_real_cupy_passes_and_is_told_so(run_ci_test):
+def test_a_machine_that_cannot_run_the_real_cupy_passes_and_says_so(run_ci_test):
     status, lines = run_ci_test(cupy=77)
     assert status == 0 and "ci/test: left out: ci/real_cupy --quick: this machine cannot run it, see above" in lines
 
@@ -92,6 +106,12 @@ def test_the_documentation_fails_the_run_or_is_left_out_where_sphinx_cannot_be_h
     found, lines = run_ci_test("--all", docs=status)
     assert found == (0 if left_out else status)
     assert sum(line.startswith("ci/test: left out: ci/docs") for line in lines) == left_out
+
+
+def test_without_ruff_the_rest_runs_and_says_so(run_ci_test):
+    status, lines = run_ci_test(ruff=None)
+    assert status == 0 and "ci/test: left out: ruff check and ruff format: ruff is not installed" in lines
+    assert not any("-m ruff" in line for line in lines) and any("-m pytest" in line for line in lines)
 
 
 # ---- ci/real_cupy ----------------------------------------------------------------------------------------------------
@@ -180,3 +200,39 @@ def test_an_environment_behind_a_link_is_not_emptied(tmp_path):
     )
     assert done.returncode == 1 and "link is a link: remove it" in done.stderr
     assert (other / "kept").exists()
+
+
+PACKAGES = {"numpy", "ml-dtypes", "click", "rich", "pytest", "hypothesis", "ruff"}
+
+
+def test_every_package_is_pinned_for_every_python():
+    from packaging.requirements import Requirement  # pytest needs it, too
+
+    lines = [line for line in (CI / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    pins = [Requirement(line) for line in lines]
+    assert all(str(pin.specifier).startswith("==") for pin in pins)
+    for version in ("3.10", "3.11", "3.12", "3.13", "3.14"):
+        here = {"python_version": version, "python_full_version": f"{version}.0", "sys_platform": "linux"}
+        names = [pin.name for pin in pins if pin.marker is None or pin.marker.evaluate(here)]
+        assert len(names) == len(set(names)) and PACKAGES <= set(names), version
+
+
+@pytest.mark.parametrize("unpinned", ["", "1"])
+def test_the_pins_are_installed_unless_told_otherwise(tmp_path, unpinned):
+    """A Python that prints what it is asked to install."""
+    write(
+        tmp_path / "python",
+        f"#!/bin/sh\ncase \"$*\" in *'-m venv'*) for venv; do :; done; mkdir -p $venv/bin; cp $0 $venv/bin/python ;;\n"
+        f"*'pip '*) echo \"$*\" >>{tmp_path}/asked ;; esac\n",
+    )
+    environment = {"PYTHON": str(tmp_path / "python"), "GPULAYOUT_VENV": str(tmp_path / "venv"), "GPULAYOUT_PYTHON": ""}
+    done = subprocess.run(
+        [CI / "venv"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment, "GPULAYOUT_UNPINNED": unpinned},
+    )
+    assert done.returncode == 0, done.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked and all(("--constraint" in line) == (not unpinned) for line in asked)

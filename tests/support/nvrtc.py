@@ -1,30 +1,39 @@
-"""NVRTC and the disassembler, through their wheels: what the kernels become on a device, with no GPU and no driver.
+"""NVRTC and the disassembler, from their wheels: the machine code of the kernels, without a GPU or a driver.
 
-The wheel nvidia-cuda-nvrtc compiles CUDA C++ to machine code for every architecture it knows, and the assembler in it
-says what each kernel takes.  nvidia-cuda-nvdisasm turns machine code into text.
+The wheel nvidia-cuda-nvrtc compiles CUDA C++ for every architecture it knows, and its assembler reports the resources
+that each kernel takes.  nvidia-cuda-nvdisasm turns machine code into text.
+
+Both results are kept in the folder of the host-compiled kernels, named after a hash of everything they are made from:
+the tests ask for some thousand, which take 160 s to compile and 5 s to read.
 """
 
 import ctypes
 import dataclasses
 import functools
+import hashlib
+import os
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
 import tempfile
+import zlib
 
-# What `cupy.RawKernel` adds to a kernel's own options.
+from tests.support.simt import toolchain
+
+# The options that `cupy.RawKernel` adds to a kernel's own.
 CUPY_OPTIONS = ("--std=c++17", "-ftz=true", "--device-as-default-execution-space")
 _WARNING = re.compile(r"^\S*\(\d+\): warning .*|^.*\bwarning\b.*: .*", re.MULTILINE)
 
 
 class CompileError(Exception):
-    """The compiler refused the text, or warned; the message is what it said."""
+    """The compiler refused the text or warned; the message is the compiler's."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """What one kernel takes, by the assembler's own account."""
+    """The resources of one kernel, as the assembler reports them."""
 
     registers: int
     shared_bytes: int
@@ -34,14 +43,14 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """Machine code for one architecture and what its kernels take, by name."""
+    """Machine code for one architecture, and the usage of each kernel by name."""
 
     cubin: bytes
     usage: dict
 
 
 def missing():
-    """Why nothing can be compiled here, or None."""
+    """The reason why nothing can be compiled here, or None."""
     try:
         _library()
     except OSError as error:
@@ -50,7 +59,7 @@ def missing():
 
 
 def disassembler_missing():
-    """Why machine code cannot be read here, or None."""
+    """The reason why machine code cannot be read here, or None."""
     return missing() or (
         None if _tool("nvdisasm") else "no disassembler: the wheel nvidia-cuda-nvdisasm is not installed"
     )
@@ -75,15 +84,21 @@ def architectures():
 
 
 def compiled(text, architecture, macros, name="kernel.cu"):
-    """One text compiled as CuPy would compile it, once however many tests ask; CompileError also for warnings."""
+    """One text compiled as CuPy would compile it, once for all tests; CompileError also for warnings."""
     return _compiled(text, architecture, tuple(sorted(dict(macros).items())), name)
 
 
 @functools.cache
 def _compiled(text, architecture, macros, name):
+    cubin, log = _kept(lambda: _compile(text, architecture, macros, name), "cubin", text, architecture, macros, name)
+    return Compiled(cubin, _usage(log))
+
+
+def _compile(text, architecture, macros, name):
+    """(machine code, the assembler's log)."""
     options = [*CUPY_OPTIONS, f"-arch={architecture}", "-Xptxas=-v", *(f"-D{key}={value}" for key, value in macros)]
     if version() >= (13, 0):
-        options.append("-Werror=all-warnings")  # older ones do not know it; the log is read below for all of them
+        options.append("-Werror=all-warnings")  # older ones lack it; for all of them the log is read below
     library, program = _library(), ctypes.c_void_p()
     _check(library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None))
     try:
@@ -94,19 +109,45 @@ def _compiled(text, architecture, macros, name):
         warnings = _WARNING.findall(log)
         if code or warnings:
             raise CompileError("\n".join(warnings) if not code else log)
-        return Compiled(_bytes_of(program, library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN), _usage(log))
+        return _bytes_of(program, library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN), log
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def instructions(cubin, kernel):
-    """The machine instructions of one kernel, one string each, predicates left out: ("LDG.E.128 R4, [R2.64]", ...)."""
+    """The machine instructions of one kernel without predicates, one string each: ("LDG.E.128 R4, [R2.64]", ...)."""
+    return _kept(lambda: _instructions(cubin, kernel), "instructions", cubin, kernel)
+
+
+def _instructions(cubin, kernel):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
         done = subprocess.run([_tool("nvdisasm"), "-c", "-ndf", path], capture_output=True, text=True, check=True)
     body = re.search(rf"^\.text\.{re.escape(kernel)}:\n(.*?)(?=^//-----|\Z)", done.stdout, re.DOTALL | re.MULTILINE)[1]
     return tuple(re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][^;]*?)\s*;", body, re.MULTILINE))
+
+
+def _kept(make, *made_from):
+    """The result of make(), from the disk if it was made before from the same things by the same tools."""
+    key = hashlib.sha256(repr((_tools(), CUPY_OPTIONS, made_from)).encode()).hexdigest()[:40]
+    path = toolchain.build_folder() / "nvrtc" / key[:2] / key[2:]
+    try:
+        return pickle.loads(zlib.decompress(path.read_bytes()))
+    except FileNotFoundError:
+        result = make()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(zlib.compress(pickle.dumps(result), 1))
+    os.replace(file.name, path)  # atomic: no reader sees half a file
+    return result
+
+
+@functools.cache
+def _tools():
+    """The compiler and the disassembler that are used here: by version and size; and this file."""
+    files = [pathlib.Path(_library()._name), *([_tool("nvdisasm")] if _tool("nvdisasm") else [])]
+    return version(), [(path.name, path.stat().st_size) for path in files], pathlib.Path(__file__).read_bytes()
 
 
 def _usage(log):

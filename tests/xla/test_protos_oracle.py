@@ -73,11 +73,13 @@ def test_what_only_xla_reads(hexadecimal):
         gl.xla.shape_from_proto(data)
 
 
-def test_xla_writes_a_combined_dimension_and_cannot_read_it():
+def test_xla_writes_a_combined_dimension_and_reads_it_only_lately():
     text = "f32[2,3]{1,0:T(*,3)}"
     with pytest.raises(gl.LayoutError, match="XLA reads no '\\*' there"):
         gl.xla.shape_to_proto(text)
-    with pytest.raises(Exception, match="dimension >= 0"):
-        oracle.layout_from_proto(oracle.layout_to_proto(text))
+    try:
+        assert oracle.layout_from_proto(oracle.layout_to_proto(text)) == "{1,0:T(*,3)}"
+    except RuntimeError as error:  # jaxlib 0.10 and before
+        assert "dimension >= 0" in str(error)
     with pytest.raises(gl.LayoutError, match="^ShapeProto.layout: tile "):
         gl.xla.shape_from_proto(oracle.shape_to_proto(text))

@@ -72,7 +72,10 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
     Raises
     ------
     IndexError
-        For a coordinate out of bounds, with ``mode="raise"``, and for a wrong rank.  Nothing is written.
+        For a coordinate out of bounds, with ``mode="raise"``; for a wrong rank; and for any index into a shape without
+        elements.  Nothing is written.
+    ValueError
+        For another `mode`.
     TypeError
         For indices that are not integers, and for an `out` that cannot hold the largest result.
     BufferError
@@ -157,10 +160,17 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
     ------
     IndexError
         For a linear index outside the buffer, and for padding with ``padding="raise"``.  Nothing is written.
+    ValueError
+        For another `padding`.
     TypeError
         For indices that are not integers, and for an `out` that cannot hold the largest result.
     BufferError
         For an `out` of another shape, that is read-only, or that shares memory with `linear`.
+
+    See Also
+    --------
+    linearize : The inverse.
+    convert_linear : From one layout's linear indices to another's, in one step.
 
     Examples
     --------

@@ -42,7 +42,7 @@ def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | Non
     if type(value) is Shape:
         return value
     if isinstance(value, str):
-        if like is not None and is_layout_alone(value):
+        if like is not None and is_only_layout(value):
             return as_shape(_parsed_layout(value), role, like)
         if value.lstrip().startswith("{"):
             raise ShapeTextError(
@@ -61,11 +61,11 @@ def _hint(value: object, like: Shape | None) -> str:
     if isinstance(value, (tuple, list)):
         return f": write gl.Layout({shown(value)})" if like else f": write gl.Shape('f32', {shown(value)}) or its text"
     if isinstance(value, Layout):
-        return f": {value} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"
+        return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
     return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""
 
 
-def is_layout_alone(value: object) -> bool:
+def is_only_layout(value: object) -> bool:
     """True for a `Layout`, and for text without brackets, which the text of every shape has."""
     return "[" not in value if isinstance(value, str) else isinstance(value, Layout)
 

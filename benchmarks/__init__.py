@@ -1,3 +1,3 @@
-"""Benchmarks: what is moved (cases), who moves it (peers), where and how it is timed (the sides, the clocks), one run
-and one report.
+"""Benchmarks: cases say what is moved, peers who moves it, sides and clocks where and how it is timed; one run and one
+report.
 """

@@ -18,9 +18,11 @@ SHOWN_NAMES = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 when a case failed, 2 when the command is written wrongly or no case has the wanted name."""
+    """Returns the exit status: 1 when a case failed, 2 for wrong usage, also when no case has the wanted name."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.plot is not None:
+        return _plot(parser, options.plot)
     if options.tables:
         found = json.loads(options.tables.read_text(encoding="utf-8"))
     else:
@@ -36,11 +38,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(entry["failed"] for entry in found["not_run"]) else 0
 
 
+def _plot(parser: argparse.ArgumentParser, files: Sequence[pathlib.Path]) -> int:
+    """Draw the pictures and name their files; a usage error without matplotlib."""
+    from benchmarks import plot
+
+    try:
+        written = plot.draw(files or plot.RECORDED)
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        parser.error("--plot needs matplotlib: pip install '.[plot]'")
+    print("\n".join(map(str, written)))
+    return 0
+
+
 def _check_only(parser: argparse.ArgumentParser, side: Any, only: str, sweep: bool) -> None:
-    """Leave with a usage error when no case has the wanted name: an empty table would say that all is well."""
+    """Leave with a usage error when no case has the wanted name: an empty table would look like success."""
     if not any(wanted_cases(side, only, sweep).values()):
         names = list(dict.fromkeys(case.name for cases in wanted_cases(side, "", sweep).values() for case in cases))
-        some = names[:: -(-len(names) // SHOWN_NAMES)]  # from all over the lists
+        some = names[:: -(-len(names) // SHOWN_NAMES)]  # spread over the lists
         parser.error(
             f"--only {only!r}: none of the {len(names)} cases has a name that contains it; some of the names: "
             + ", ".join(map(repr, some))
@@ -51,6 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Times this library beside its peers; results are compared first."
     )
+    _add_what(parser)
+    _add_how(parser)
+    return parser
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    """The options that choose what to do."""
     parser.add_argument(
         "--backend", choices=("auto", "numpy", "cupy"), default="auto", help="auto: the GPU where one works"
     )
@@ -59,25 +82,39 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="instead: large relayouts, padding, indices and small calls beside NumPy, PyTorch and JAX",
     )
+    parser.add_argument(
+        "--curves",
+        action="store_true",
+        help="instead: time over bytes, threads and numbers of indices, beside NumPy or CuPy and a plain copy",
+    )
     parser.add_argument("--tables", type=_file, metavar="FILE", help="instead: the tables of a recorded run again")
     parser.add_argument(
-        "--json", type=_file, metavar="FILE", help="write all figures to a file, also while the run goes on"
+        "--plot",
+        type=_file,
+        nargs="*",
+        metavar="FILE",
+        help="instead: draw recorded runs as SVG in docs/images; without FILE, those that are drawn there now",
     )
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="cases whose name contains this text, in upper or lower case"
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs, not how fast")
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="more and longer samples; peers that compile on the tensor transpositions too",
     )
     parser.add_argument(
         "--ttc",
         action=argparse.BooleanOptionalAction,
         help="the 57 tensor transpositions, as f32 and f64, 200 and 400 MB an array (on a GPU by default)",
     )
-    parser.add_argument("--rounds", type=int, help="samples per contender (GPU 5, else 7, full 7)")
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    """The options for effort and output."""
+    parser.add_argument("--json", type=_file, metavar="FILE", help="write all figures to a file, also during the run")
+    parser.add_argument("--quick", action="store_true", help="tiny arrays: shows that everything runs, not how fast")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="more and longer samples; peers that compile on the tensor transpositions too",
+    )
+    parser.add_argument("--rounds", type=int, help="samples per contender (GPU 5, curves 15, else 7, full 7)")
     parser.add_argument(
         "--time-limit",
         type=float,
@@ -85,7 +122,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="start no case after this time; peers that compile are left out first",
     )
-    return parser
 
 
 def _file(name: str) -> pathlib.Path:
@@ -97,23 +133,24 @@ def _file(name: str) -> pathlib.Path:
 
 
 def _side(options: argparse.Namespace) -> Any:
-    """The class; to make one imports the peers."""
+    """The class of the side; making an instance imports the peers."""
     if options.cpu_goals:
         from benchmarks.goals_side import GoalsSide
 
         return GoalsSide
     problem = gpu_problem() if options.backend != "numpy" else None
     if options.backend == "numpy" or (options.backend == "auto" and problem):
+        from benchmarks.curves_side import CurvesSide
         from benchmarks.numpy_side import NumpySide
 
-        return NumpySide
+        return CurvesSide if options.curves else NumpySide
     if problem:
         sys.exit(f"no benchmark on the GPU: {problem}")
-    from benchmarks.cuda_side import CudaSide
+    from benchmarks.cuda_side import CudaCurves, CudaSide
 
-    return CudaSide
+    return CudaCurves if options.curves else CudaSide
 
 
 if __name__ == "__main__":
-    faulthandler.enable()  # a peer that ends the process leaves a trace of where
+    faulthandler.enable()  # shows where a peer ended the process
     sys.exit(main())

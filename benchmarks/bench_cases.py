@@ -1,5 +1,4 @@
-"""The CPU's list beside the plain ways: relayout, pack and unpack of whole and of packed elements; and single small
-calls.
+"""The CPU's list beside the plain ways: relayout, pack and unpack of whole and packed elements, and single small calls.
 
 pytest benchmarks/bench_cases.py --benchmark-group-by=group --benchmark-columns=median,min,rounds
 """
@@ -20,5 +19,5 @@ def test_move(measure, case, name, output):
 
 @pytest.mark.parametrize(("case", "name", "output"), ways("small", SMALL_CASES))
 def test_small_call(measure, case, name, output):
-    """Planning and checks weigh more than the bytes.  On a GPU it is the host's time alone."""
+    """Planning and checks outweigh the bytes.  On a GPU only the host's time is measured."""
     measure("small", case, name, output)

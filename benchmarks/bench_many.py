@@ -1,4 +1,4 @@
-"""Many small relayouts: one call beside a loop of plan calls.  On a GPU the end of the last launch is awaited.
+"""Many small relayouts: one call against a loop of plan calls.  On a GPU the time includes waiting for the last launch.
 
 pytest benchmarks/bench_many.py --benchmark-group-by=group --benchmark-columns=median,min
 """
@@ -23,7 +23,7 @@ LISTS = {
 
 
 def jobs_and_outputs(side, pairs):
-    """The jobs with buffers where the side computes, and their outputs."""
+    """The jobs, with buffers on this side, and their outputs."""
     xp = importlib.import_module(side.name)
     shapes = [(gl.parse_shape(source), gl.parse_shape(target)) for source, target in pairs]
     jobs = [

@@ -12,9 +12,9 @@ from benchmarks.peers.contender import Contender
 
 
 class Samples(NamedTuple):
-    """Seconds per call, one number per round; `statistic` names the one that stands for all: "median" or "best".
+    """Seconds per call, one number per round; `statistic` names the one that represents them: "median" or "best".
 
-    On a CPU that runs other programs too, these only ever make a sample longer: the best one is the least disturbed.
+    Other programs on a CPU only ever make a sample longer, so the best one is disturbed least.
     """
 
     seconds: tuple[float, ...]
@@ -34,7 +34,7 @@ class Samples(NamedTuple):
 
 
 class WallClock:
-    """Wall time of many calls, with a synchronisation inside the measured time, or only after it (`host_only`)."""
+    """Wall time of many calls.  The synchronization is part of the time, or comes after it (`host_only`)."""
 
     name = "wall"
 
@@ -47,7 +47,7 @@ class WallClock:
         self.synchronize()
         start = time.perf_counter()
         for i in range(calls - 1):
-            call(i)  # nothing is kept: memory that is free again may be used again
+            call(i)  # keeps nothing, so that freed memory can be used again
         last = call(calls - 1)
         if contender.wait:
             contender.wait(last)
@@ -61,9 +61,8 @@ class WallClock:
 class EventClock:
     """Time between two CUDA events around many launches on one stream.
 
-    lead   lead(calls) gives the stream work that lasts until this number of calls is launched.  The device then never
-    waits for
-           the host between the events, and the time is the device's alone, even for a kernel of two microseconds
+    lead   lead(calls) queues work on the stream that lasts until this number of calls is launched.  The device then
+           never waits for the host between the events, and measures its own time even for a kernel of two microseconds
     """
 
     name = "events"
@@ -89,7 +88,7 @@ class Effort(NamedTuple):
     rounds          samples per contender
     sample_seconds  about how long one sample takes
     calls           the fewest and the most calls in a sample
-    small_calls     the same of a small case, which takes four times as many rounds
+    small_calls     the same for a small case, which takes four times as many rounds
     """
 
     rounds: int
@@ -117,7 +116,7 @@ def take_turns(
         fewest, most = effort.calls
         counts.append(min(max(int(effort.sample_seconds / max(once, 1e-9)), fewest), most))
     seconds: list[list[float]] = [[] for _ in contenders]
-    shuffle = random.Random(0)  # the second one to run finds the arrays in the cache
+    shuffle = random.Random(0)  # whoever runs second finds the arrays in the cache
     for _ in range(effort.rounds):
         for k in shuffle.sample(range(len(contenders)), len(contenders)):
             seconds[k].append(clock_of(contenders[k]).sample(contenders[k], counts[k]))

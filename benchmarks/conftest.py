@@ -16,7 +16,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # pytest-benchmark warns of a benchmark that is skipped, for lack of a GPU or of memory.
+    # pytest-benchmark warns when a benchmark is skipped because there is no GPU or too little memory.
     config.addinivalue_line("filterwarnings", "ignore:Benchmark fixture was not used at all")
 
 
@@ -43,9 +43,7 @@ def side(request):
 
 @pytest.fixture
 def measure(benchmark, side, request):
-    """measure(section, case, contender's name on the CPU, output): checks that all contenders agree, then times the
-    one.
-    """
+    """measure(section, case, contender's name on the CPU, output): check that all contenders agree, then time one."""
 
     def measure(section, case, name, output):
         if request.config.getoption("--quick"):

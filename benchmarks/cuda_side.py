@@ -1,6 +1,6 @@
 """The benchmarks on a GPU: CuPy arrays and CUDA events, beside the libraries that peers/stages.py finds.
 
-Everything runs on one stream of our own, which CuPy and PyTorch are told to use.  JAX keeps its streams to itself: it
+Everything runs on one stream of our own, which CuPy and PyTorch are told to use.  JAX does not expose its streams: it
 is timed by wall clock over many calls.
 """
 
@@ -14,6 +14,7 @@ import cupy
 
 import gpulayout as gl
 from benchmarks.cases.case import Case
+from benchmarks.cases.curves import CURVES
 from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES, LEFT_OUT
 from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort, EventClock, Samples, WallClock, take_turns
@@ -24,13 +25,12 @@ from benchmarks.peers.contender import OURS, Contender, Prepared, Refused, for_s
 from benchmarks.peers.inputs import input_and_output, scrambled
 from benchmarks.peers.words import words
 
-LEAD_BYTES = 1 << 28  # of one copy in front of a sample, 0.1 ms and more
-# of a small case in one sample: the launch queue holds about a thousand, so the host never waits
+LEAD_BYTES = 1 << 28  # of each copy that precedes a sample: 0.1 ms and more
+# in one sample of a small case: the launch queue holds about a thousand, so the host never waits
 SMALL_CALLS = (500, 500)
-HOST_SECONDS = 40e-6  # of one call at most, to be covered by such copies
+HOST_SECONDS = 40e-6  # the most that one call takes; such copies cover it
 
-# JAX would take most of the memory at once, and never gives back what it took; torch.compile would start a pool of
-# processes.
+# JAX would take most of the memory at once and never return it; torch.compile would start a pool of processes.
 ENVIRONMENT = {
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.3",
@@ -77,8 +77,7 @@ class CudaSide:
         return max(1, -(-4 * self.l2_bytes // case.bytes_allocated)) if case.bytes_allocated > self.l2_bytes // 8 else 1
 
     def _lead(self, calls: int) -> None:
-        # Four terabytes a second is more than any device copies: the copies never take less time than they are counted
-        # for.
+        # No device copies four terabytes a second, so the copies never take less time than assumed.
         target, source = self._lead_buffers
         for _ in range(math.ceil(calls * HOST_SECONDS / (2 * LEAD_BYTES / 4e12))):
             self._copy(source, target)
@@ -89,8 +88,8 @@ class CudaSide:
         )
 
     def prepare(self, section: str, case: Case, stage: int = 0) -> Prepared:
-        """The contenders of a stage, checked against each other; CuPy's own and the plain copies belong to the
-        first.
+        """The contenders of a stage, checked against each other; CuPy's own and the plain copies belong to the first
+        stage.
         """
         pairs = [input_and_output(cupy, case, seed) for seed in range(self._pairs(case))]
         contenders, refused = (
@@ -111,9 +110,7 @@ class CudaSide:
         return Prepared([*copies, *(c for c in kept if c.name not in checked_alone)], refused + disagreeing)
 
     def copies(self, case: Case) -> list[Contender]:
-        """Plain copies that read and write as many bytes: the driver's, and our own kernel's.  The faster one
-        counts.
-        """
+        """Plain copies that read and write as many bytes: the driver's and our own kernel's.  The faster one counts."""
         count = max(case.bytes_moved // 2, 1)
         buffers = [
             (scrambled(cupy, -(-count // 4), seed).view(cupy.uint8)[:count], cupy.ones(count, cupy.uint8))
@@ -126,7 +123,7 @@ class CudaSide:
         ]
 
     def _small(self, case: Case, given: cupy.ndarray, out: cupy.ndarray) -> list[Contender]:
-        """Single small calls: how long the host is busy with each."""
+        """Single small calls: how long each keeps the host busy."""
         contenders = small_calls(cupy, case, given, out)
         if self.torch is not None:
             view, to = (words(self.torch.from_dlpack, array) for array in as_copy(case, given, out))
@@ -149,3 +146,13 @@ class CudaSide:
 
     def close(self) -> None:
         """Leave the process as it was: nothing to do."""
+
+
+class CudaCurves(CudaSide):
+    """The same curves as on a CPU, beside CuPy and a plain copy; no peer compiles anything."""
+
+    cases = CURVES
+
+    def __init__(self):
+        super().__init__()
+        self.stages = self.stages[:1]

@@ -1,7 +1,7 @@
-"""What the figures of a run must reach: the CPU's goals, a GPU's, and the judgement of both.
+"""What the figures of a run must reach on a CPU and on a GPU, and whether they do.
 
-A ratio is the peer's time over this library's, so 2 is twice as fast and below 1 the peer wins.  A fraction is of the
-run's own plain copy; the fraction that is wanted of a single case stands in the case.
+A ratio is the peer's time over this library's: 2 means twice as fast, and below 1 the peer wins.  A fraction is
+relative to the run's own plain copy; the fraction that a single case must reach is part of the case.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ NAIVE, TORCH, JAX = "numpy.copyto", "torch copy_", "jax.jit"
 MEGABYTE = 1e6
 PEER_ROW, PEER_MEAN = 0.97, 1.3  # the best peer's time over ours: on every row, and its geometric mean
 TTC_MEAN = 0.92
-HOST_US = 5.0  # at most, of host time for one call of a prepared plan with `out`
+HOST_US = 5.0  # the most host time for one call of a prepared plan with `out`
 
 
 class Figure(NamedTuple):
-    """A number, and the case it comes from where it is one case's."""
+    """A number, and its case if it belongs to a single one."""
 
     value: float
     case: str = ""
@@ -32,10 +32,9 @@ class Figure(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """One line of the table: figures with one thread and with all, and the bounds they must keep; None: none is set or
-    measured.
+    """One line of the table: figures with one thread and with all, and their bounds; None if not set or not measured.
 
-    On a GPU there is one figure.
+    A GPU has one figure.
     """
 
     against: str
@@ -46,7 +45,7 @@ class Goal(NamedTuple):
 
     @property
     def missed(self) -> list[bool | None]:
-        """Of each figure, None where there is nothing to judge."""
+        """For each figure, None if there is nothing to judge."""
         return [
             None if found is None or bound is None else found.value > bound if self.at_most else found.value < bound
             for found, bound in zip(self.found, self.bounds)
@@ -54,7 +53,7 @@ class Goal(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """ "met", "missed", or with how many threads it was missed."""
+        """ "met", "missed", or the number of threads with which it was missed."""
         judged = [
             (missed, words)
             for missed, words in zip(self.missed, ("with one thread", "with all threads"))
@@ -72,12 +71,12 @@ def middle(figures: Sequence[Figure], default: None = None) -> Figure | None:
 
 
 class Wanted(NamedTuple):
-    """One line of what is wanted.
+    """One goal.
 
-    against  what it is measured against; {cases} is how many of the section's cases there are
-    figure   of a record and a number of threads: what is judged, None where it was not measured
-    summary  what stands for all cases: min, max or middle
-    bounds   with one thread and with all; None: none is set
+    against  the peer; {cases} is the number of the section's cases
+    figure   of a record and a number of threads: the judged value, None if it was not measured
+    summary  combines all cases: min, max or middle
+    bounds   with one thread and with all; None if not set
     chosen   the records that count
     """
 
@@ -237,7 +236,7 @@ def _ttc(element_type: str) -> list[Wanted]:
     ]
 
 
-# No peer has a kernel of its own for packed elements, so they would make the mean easier.
+# No peer has a kernel for packed elements, so they would make the mean easier to reach.
 GPU_GOALS: Sequence[Wanted] = (
     Wanted(
         "host time of one call, µs",
@@ -264,10 +263,11 @@ GPU_GOALS: Sequence[Wanted] = (
 
 
 def goals(found: Record) -> list[Goal]:
-    """All lines, in the order in which they were set.  A plain run on a CPU has none, and one of tiny arrays is not
-    judged.
-    """
-    wanted = CPU_GOALS if "counts" in found else GPU_GOALS if found["machine"].get("gpu") else ()
+    """All lines, in the order in which they were set.  A plain run on a CPU and a run of curves have none."""
+    if "cases" in found:
+        wanted = GPU_GOALS if found["machine"].get("gpu") else ()
+    else:
+        wanted = CPU_GOALS if "relayout" in found else ()
     return [_judge(found, one) for one in wanted]
 
 
@@ -290,7 +290,7 @@ def _judge(found: Record, wanted: Wanted) -> Goal:
 
 
 def case_goals(record: Record) -> list[Goal]:
-    """What is wanted of a single case on a GPU: its own fraction of a copy, and no peer that is faster."""
+    """The goals of a single case on a GPU: its own fraction of a copy, and no faster peer."""
     fraction, peer = fraction_of(record), best_peer(record)
     found = (
         [Goal(record["case"], "of a copy", [fraction and Figure(fraction)], [record["goal"]])]

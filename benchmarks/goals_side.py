@@ -1,4 +1,4 @@
-"""The CPU beside NumPy, PyTorch and JAX, with one thread and with all: what the CPU's figures are judged by.
+"""The CPU beside NumPy, PyTorch and JAX, with one thread and with all: the run that judges the CPU's figures.
 
 NumPy copies in one thread, this library and PyTorch in as many as they are told, JAX in as many as there are cores.
 """
@@ -31,14 +31,14 @@ from benchmarks.peers.jax_peer import JaxPeer
 from benchmarks.peers.torch_peer import EagerTorch
 from gpulayout.cpu.threads import VARIABLE, thread_count
 
-QUIET = 5e-3  # seconds: threads of a peer wait for more work in a loop for a while, and hold a core
+QUIET = 5e-3  # seconds: a peer's threads spin for a while after their work, and hold a core
 
 
 class GoalsSide(NumpySide):
-    """This library, NumPy, and those of PyTorch and JAX that are installed.
+    """This library, NumPy, and PyTorch and JAX if they are installed.
 
     counts   numbers of threads that are measured
-    missing  by name, why a peer is not there
+    missing  for each peer that is not there, the reason
     """
 
     statistic, with_peers = "median", True
@@ -57,32 +57,34 @@ class GoalsSide(NumpySide):
             "counts": list(self.counts),
             "listed": {section: len(cases) for section, cases in self.cases.items()},
         }
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # on a GPU it would be another contest
-        self.torch, self.jax = (stages.optional(name, self.missing) for name in ("torch", "jax"))
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a GPU would be another contest
+        self.torch, self.jax = (
+            stages.optional(name, self.missing) if self.with_peers else None for name in ("torch", "jax")
+        )
         if self.jax:
-            self.jax.config.update("jax_enable_x64", True)  # or elements of 8 bytes would lose half of them
+            self.jax.config.update("jax_enable_x64", True)  # otherwise elements of 8 bytes lose half their bytes
         self._others: dict[int, ThreadPoolExecutor] = {}
 
     def prepare(self, section: str, case: Case, stage: int = 0) -> Prepared:
         given, out = input_and_output(np, case, seed=1)
         pairs = [(given, out)]
         plain = small_calls(np, case, given, out) if section == "small" else array_contenders(np, case, pairs)
-        both = section in ("small", "index")  # NumPy converts indices into new memory alone
+        both = section in ("small", "index")  # NumPy converts indices only into new memory
         found = self._beside(plain if both else [c for c in plain if c.output == "warm"])
         if section == "relayout":
             found += self._libraries(case, pairs, plain)
         kept, refused = agreeing(np, case, found, pairs)
-        copies = self.copies(case) if section == "padding" else []
+        copies = self.copies(case) if section in ("relayout", "padding") else []
         return Prepared(
             [*copies, *kept], refused, self._scratch(case, given.reshape(-1)) if section == "relayout" else {}
         )
 
     def _beside(self, plain: Sequence[Contender]) -> list[Contender]:
-        """NumPy in its one thread, then ours with every number of threads."""
+        """NumPy in one thread, then ours with every number of threads."""
         return [*(_alone(c) for c in plain if not c.is_ours), *self._each(c for c in plain if c.is_ours)]
 
     def _libraries(self, case: Case, pairs: list[tuple], plain: Sequence[Contender]) -> list[Contender]:
-        """Of a relayout: PyTorch into warm memory, and JAX, which always allocates, beside ours into fresh memory."""
+        """For a relayout: PyTorch into warm memory, and JAX, which always allocates, beside ours into fresh memory."""
         found = []
         if self.torch:
             found += self._each(c for c in EagerTorch(self.torch)(case, pairs) if c.output == "warm")
@@ -150,7 +152,7 @@ class GoalsSide(NumpySide):
 
 
 def scratch_bytes(call: Callable[[], np.ndarray]) -> int:
-    """The most memory that a call held at any time, beyond what was there before and the output it gives back."""
+    """The most memory that a call held at any time, beyond what was held before and its output."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -162,15 +164,16 @@ def scratch_bytes(call: Callable[[], np.ndarray]) -> int:
 
 
 def _alone(peer: Contender) -> Contender:
-    """In one thread, after the same pause as the others."""
+    """One thread, after the same pause as the others."""
     return peer._replace(threads=1, ready=functools.partial(_rest, peer))
 
 
 def _rest(contender: Contender) -> None:
-    """What goes before every sample.
+    """What precedes every sample.
 
-    Under a hypervisor that takes back what is free for seconds, new memory costs up to six times as much the first
-    time.  So a contender that writes new memory does it once before, and gets back the memory that it has just freed.
+    A hypervisor may take back memory that is free for seconds, and new memory then costs up to six times as much the
+    first time.  So a contender that writes new memory makes one call first, and reuses the memory that it has just
+    freed.
     """
     if contender.output == "fresh":
         contender.call(0)
@@ -178,14 +181,14 @@ def _rest(contender: Contender) -> None:
 
 
 def _blocking(peer: Contender) -> Contender:
-    """JAX's calls one after the other, each until its output is there, in the order of dimensions that it is compared
-    in.
+    """JAX's calls one after the other, each awaited, with outputs in the order of dimensions in which they are
+    compared.
     """
 
     def call(i: int) -> np.ndarray:
         output = peer.call(i)
         peer.wait(output)
-        seen = np.asarray(output)  # of the same memory
+        seen = np.asarray(output)  # shares the memory
         if not seen.flags.c_contiguous:
             raise ValueError(f"the output lies in memory with the strides {seen.strides}")
         return seen

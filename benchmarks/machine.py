@@ -1,6 +1,4 @@
-"""What figures depend on: the commit, the processor, the device, the versions of everything.  No names of hosts, users
-or folders.
-"""
+"""What figures depend on: the commit, the processor, the device, all versions.  No names of hosts, users or folders."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ PEER_PACKAGES = (
 
 
 def machine(backend: str, peers: bool) -> dict[str, Any]:
-    """All of it, as plain data; with the versions of the peers where they take part."""
+    """All of it as plain data, with the versions of the peers that take part."""
     found = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": _commit(),
@@ -40,6 +38,7 @@ def machine(backend: str, peers: bool) -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "threads": thread_count(),
+        "load": round(os.getloadavg()[0], 2),
         "packages": _versions(*PACKAGES, *(PEER_PACKAGES if peers else ())),
     }
     return found | (_gpu() if backend == "cupy" else {})
@@ -66,8 +65,8 @@ def _cpu_model() -> str:
 
 
 def _commit() -> str:
-    """The commit measured, marked when the tree had changes.  A copy without history takes it from GPULAYOUT_COMMIT, or
-    says "unknown".
+    """The commit, marked if the tree had changes.  A copy without history takes it from GPULAYOUT_COMMIT, or says
+    "unknown".
     """
     given = os.environ.get("GPULAYOUT_COMMIT")
     if given:

@@ -1,4 +1,4 @@
-"""What is written of one case, and how it is read again."""
+"""The JSON record of one case: writing and reading it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ Record = dict[str, Any]
 
 
 def case_record(case: Case, backend: str, contenders: Sequence[Contender], samples: Sequence[Samples]) -> Record:
-    """What was moved, how fast, and how that stands to a plain copy of as many bytes and to this library, with as many
-    threads.
+    """What was moved and how fast, relative to a plain copy of as many bytes and to this library with as many threads.
 
     `against` is how many times faster this library is than the contender: below 1 the contender wins.
     """
@@ -68,7 +67,7 @@ def case_record(case: Case, backend: str, contenders: Sequence[Contender], sampl
 
 
 def add_stage(record: Record, later: Record) -> None:
-    """The peers of a later stage join a record: each against what this library took beside it, in that stage."""
+    """Add the peers of a later stage to a record: each against this library's time beside it, in that stage."""
     for run in later["runs"]:
         if "against" in run:
             if record["copy_s"]:
@@ -83,7 +82,7 @@ def _work(case: Case) -> str:
 
 
 def kernel_of(case: Case) -> KernelPlan | None:
-    """The largest launch of a move whose buffers are aligned; None for index conversion, which has one kernel per
+    """The largest launch of a move with aligned buffers; None for index conversion, which has one kernel per
     direction.
     """
     if isinstance(case, IndexCase):
@@ -108,12 +107,12 @@ def _input_strides(case: MoveCase) -> tuple[int, ...]:
 
 
 def seconds_of(record: Record, run: Record) -> float:
-    """Of one call, by the statistic that counts; small calls of older runs are in microseconds."""
+    """Seconds of one call, by the statistic that counts; older runs have small calls in microseconds."""
     return run["best_us"] / 1e6 if "best_us" in run else run[record.get("statistic", "median") + "_s"]
 
 
 def time_of(record: Record, contender: str, output: str, threads: int = 0) -> float | None:
-    """Seconds of one contender, None where it was not measured."""
+    """Seconds of one contender; None if it was not measured."""
     return next(
         (
             seconds_of(record, run)
@@ -132,22 +131,20 @@ def ratio(
     peer_output: str | None = None,
     peer_threads: int | None = None,
 ) -> float | None:
-    """The peer's time over ours, both with `threads` unless the peer has a number of its own; None when one was not
-    measured.
-    """
+    """The peer's time over ours, both with `threads` unless `peer_threads` is given; None if one was not measured."""
     ours = time_of(record, OURS, output, threads)
     theirs = time_of(record, peer, peer_output or output, threads if peer_threads is None else peer_threads)
     return theirs / ours if ours and theirs else None
 
 
 def above_first(record: Record, call: str, threads: int = 0) -> float | None:
-    """Microseconds that a small call takes more than the plain copy, the first contender."""
+    """Microseconds by which a small call exceeds the plain copy, the first contender."""
     ours = time_of(record, call, "call", threads)
     return None if ours is None else (ours - seconds_of(record, record["runs"][0])) * 1e6
 
 
 def fraction_of(record: Record) -> float | None:
-    """This library's fraction of a plain copy, into memory that was written before."""
+    """This library's fraction of a plain copy's speed, into memory that was written before."""
     return next(
         (
             run["fraction_of_copy"]
@@ -159,7 +156,7 @@ def fraction_of(record: Record) -> float | None:
 
 
 def best_peer(record: Record, output: str | None = None) -> Record | None:
-    """The run of the fastest other contender, against ours with the same kind of output; of any kind when none is
+    """The run of the fastest other contender, compared with ours on the same kind of output; on any kind if none is
     named.
     """
     peers = [run for run in record["runs"] if "against" in run and output in (None, run["output"])]
@@ -167,7 +164,7 @@ def best_peer(record: Record, output: str | None = None) -> Record | None:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The geometric mean, None of nothing.
+    """The geometric mean; None for an empty sequence.
 
     >>> round(mean([0.5, 2.0]), 6)
     1.0

@@ -36,7 +36,7 @@ def prepared(side: Any, section: str, case: Case) -> Prepared:
 
 
 def find(found: Prepared, name: str, output: str) -> Contender:
-    """One of them; the test is skipped where it was refused."""
+    """One of them; skips the test if it was refused."""
     refused = [f"{name} is refused: {one.reason}" for one in found.refused if one.peer == name]
     if refused:
         pytest.skip(refused[0])

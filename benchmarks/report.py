@@ -9,21 +9,22 @@ from benchmarks.peers.contender import COPY, OURS
 from benchmarks.record import Record, above_first, best_peer, fraction_of, ratio, seconds_of, time_of
 
 NAMED = ("numpy", "torch", "jax")
-WIDTH = 108  # characters of a line that is no row of a table
-LISTED = 6  # entries of one kind that are named; the file has them all
+WIDTH = 108  # columns of a line outside of tables
+LISTED = 6  # entries of one kind that are printed; the file has all
 EVEN = 1.0  # a ratio below it is a loss, printed in bold
 
 Cells = list[tuple[str, str]]  # the heading of each column, and the text in it
 
 
 def report(found: Record) -> list[str]:
-    """The lines of all tables, each with a blank line before it, after what the figures depend on."""
+    """The machine and the versions, then the lines of all tables, each after a blank line."""
     lines = [_heading(found)]
     if found["quick"]:
         lines += ["", "Tiny arrays: no measure of speed, nothing is judged."]
     lines += [
         "",
-        "A ratio is the peer's time over ours, bold where the peer is faster; copy is our fraction of a plain copy's speed.",
+        "A ratio is the peer's time over ours, bold where the peer is faster; "
+        "copy is our fraction of a plain copy's speed.",
     ]
     sections = [
         _table([_goal(found, goal) for goal in goals(found)]),
@@ -76,9 +77,7 @@ def _goal(found: Record, goal: Goal) -> Cells:
 
 
 def _case(found: Record, record: Record) -> Cells:
-    """A row of the lists without a number of threads: ours in warm memory, and the best peer with either kind of
-    output.
-    """
+    """A row of the lists without thread counts: ours in warm memory, and the best peer with either kind of output."""
     seconds, fraction, peer = time_of(record, OURS, "warm"), fraction_of(record), best_peer(record)
     goal = record["goal"] if _is_judged(found) else None
     mark = "" if goal is None or fraction is None else "+" if fraction >= goal else "-"
@@ -159,7 +158,7 @@ def _index(found: Record, record: Record) -> Cells:
 
 
 def _small(found: Record, record: Record) -> Cells:
-    """The plain copy's time, and what every other contender takes more."""
+    """The plain copy's time, and how much longer every other contender takes."""
     peer = record["runs"][0]
     others = dict.fromkeys(
         (run["contender"], run.get("threads", 0)) for each in found["small"] for run in each["runs"][1:]
@@ -174,7 +173,24 @@ def _small(found: Record, record: Record) -> Cells:
     ]
 
 
-_ROWS = {"cases": _case, "relayout": _relayout, "padding": _padding, "index": _index, "small": _small}
+def _curve(found: Record, record: Record) -> Cells:
+    """The times of all contenders at one point of the curves."""
+    cells = [("time, µs", record["case"]), _moved(record)]
+    for run in record["runs"]:
+        name = f"{run['contender']}, {run['output']}{_threads(', ', run.get('threads', 0))}"
+        cells.append((name, _number(seconds_of(record, run), 1, 1e6)))
+    return cells
+
+
+_ROWS = {
+    "cases": _case,
+    "relayout": _relayout,
+    "padding": _padding,
+    "index": _index,
+    "small": _small,
+    "bytes": _curve,
+    "linearize": _curve,
+}
 
 
 def _sweep(found: Record) -> list[str]:
@@ -205,7 +221,7 @@ def _sweep(found: Record) -> list[str]:
 
 
 def _is_judged(found: Record) -> bool:
-    """The goals of single cases are a GPU's, and a run of tiny arrays is no measure of speed."""
+    """True on a GPU, unless the arrays were tiny: single cases have goals only there."""
     return bool(found["machine"].get("gpu")) and not found["quick"]
 
 
@@ -216,7 +232,7 @@ def _missed(found: Record) -> list[str]:
     judged = [
         goal
         for section in ("cases", "ttc")
-        for record in found[section]
+        for record in found.get(section, ())
         for goal in case_goals(record)
         if goal.missed != [None]
     ]
@@ -230,7 +246,7 @@ def _missed(found: Record) -> list[str]:
 
 
 def _absent(found: Record) -> list[str]:
-    """What has no figures, and why."""
+    """The contenders and cases without figures, and why."""
     lines = [f"- peer not there: {name}: {why}" for name, why in found["peers_missing"].items()]
     lines += [
         f"- peer not timed, out of time: {name}, {len(cases)} cases"
@@ -258,7 +274,7 @@ def _threads(words: str, count: int) -> str:
 
 
 def _headings(found: Record, words: str = "") -> list[str]:
-    """One heading for each number of threads; only the first has the words."""
+    """One heading for each number of threads; only the first contains the words."""
     first, last = found["counts"][0], found["counts"][-1]
     return [_threads(f"{words} " if words else "", first), _threads("", last)]
 

@@ -5,7 +5,7 @@
     3. the long list of tensor transpositions, beside one peer
     4. the peers that compile something for every case, stage by stage, on the cases of 2
 
-So a time limit costs peers before rows.  A full run goes on with those peers on the long list.
+So a time limit costs peers before rows.  A full run then uses those peers on the long list too.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from benchmarks.machine import machine
 from benchmarks.peers.contender import Refused, reason_of
 from benchmarks.record import SCHEMA, add_stage, case_record
 
-SAVE_EVERY = 5.0  # seconds; what was measured survives when the run is ended from outside
+SAVE_EVERY = 5.0  # seconds; figures survive when the run is ended from outside
 
 
 class Run:
-    """Figures as they come in, with a deadline.  Each case has one record; a case that cannot run is listed with its
-    reason.
+    """Takes figures until a deadline.  Each case has one record; a case that cannot run is listed with its reason.
 
-    side        where the arrays live and who takes part: NumpySide, GoalsSide or CudaSide
+    side        where the arrays live and who takes part: NumpySide, GoalsSide, CurvesSide, CudaSide or CudaCurves
     only        cases whose name contains this text
     tiny        small arrays: shows that everything runs, not how fast
     full        more samples, and all peers on the long list
     sweep       with the long list of tensor transpositions
-    file        written again and again while the run goes on; None keeps everything in memory
+    file        rewritten during the run; None keeps everything in memory
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Run:
         }
 
     def all(self) -> dict[str, Any]:
-        """Everything, in the order above; what was found comes back."""
+        """Run everything, in the order above, and return the findings."""
         try:
             for section, cases in self.lists.items():
                 for case in cases:
@@ -95,7 +94,7 @@ class Run:
         return self.found
 
     def save(self) -> None:
-        """What there is so far."""
+        """Write the findings so far."""
         self.found["seconds"] = round(time.monotonic() - self.begin, 1)
         # Linux counts in KiB
         self.found["peak_memory_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -106,7 +105,7 @@ class Run:
         self._saved = time.monotonic()
 
     def _first(self, section: str, case: Case) -> None:
-        """A case's record; what cannot run is listed with its reason, and the others go on."""
+        """Record a case.  One that cannot run is listed with its reason, and the others go on."""
         begin = time.monotonic()
         reason, failed = self._out_of_time() or self.side.why_not(case), False
         if not reason:
@@ -120,7 +119,7 @@ class Run:
         print(f"{case.name}: {reason or f'{time.monotonic() - begin:.1f} s'}", file=sys.stderr, flush=True)
 
     def _measured(self, section: str, case: Case, stage: int = 0) -> dict[str, Any] | None:
-        """The record of a case at a stage; None of a later one whose peers do not know the work."""
+        """The record of a case at a stage; None at a later stage whose peers cannot do the work."""
         prepared = self.side.prepare(section, case, stage)
         self._note(case, prepared.refused)
         if all(contender.is_ours for contender in prepared.contenders):
@@ -130,10 +129,10 @@ class Run:
         return case_record(case, self.side.name, prepared.contenders, samples) | prepared.more
 
     def _later(self, section: str, stage: int) -> None:
-        """One stage of peers on the cases that have a record.  A stage ends early when its slowest case would not fit
+        """One stage of peers on the cases that have a record.  It ends early when its slowest case would not fit
         again.
         """
-        self.save()  # what comes now runs the compilers of others
+        self.save()  # the next peers run compilers of others, which may end the process
         records = {record["case"]: record for record in self.found[section]}
         name, slowest = self.side.stages[stage].name, 0.0
         for case in (case for case in self.lists[section] if case.name in records):
@@ -163,5 +162,5 @@ class Run:
 
 
 def wanted_cases(side: Any, only: str = "", sweep: bool = True) -> dict[str, list[Case]]:
-    """A side's lists by section, those cases that have the wanted text in their name."""
+    """A side's lists by section, reduced to the cases with the wanted text in their name."""
     return {section: named(cases, only) if sweep or section != "ttc" else [] for section, cases in side.cases.items()}

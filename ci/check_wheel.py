@@ -36,6 +36,8 @@ NOT_COPIED = (
     ".git",
     ".venv*",
     ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
     ".hypothesis",
     ".benchmarks",
     "__pycache__",

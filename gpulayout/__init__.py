@@ -1,15 +1,65 @@
-"""Array layouts as values, and the bytes moved between them: on NVIDIA GPUs with CuPy, without one with NumPy.
+"""Array layouts as values, and arrays moved between them: on NVIDIA GPUs with CuPy, on the CPU with NumPy.
 
-Shape, Layout, Tile, PaddingValue, ElementType    what an array in memory is
-parse_shape, parse_layout, shape_of               the same as text, or of an array
-transpose, pack, unpack, relayout, relayout_many,
-view, empty, plan                                 moving bytes
-linearize, delinearize, convert_linear            index conversion
-stride_table, is_bitcast                          where elements lie, and whether two shapes are the same bytes
-use_backend, show_config                          where things run
-xla                                               the rest of XLA's utilities for shapes
+>>> import numpy as np, gpulayout as gl
+>>> image = np.zeros((1080, 1920, 3), np.uint8)
+>>> gl.transpose(image, "h w c -> c h w").shape
+(3, 1080, 1920)
+>>> gl.pack([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], "f64[2,3]{0,1}")      # column-major
+array([1., 4., 2., 5., 3., 6.])
+
+A shape is an element type, dimensions and a layout.  Every function that takes a shape also takes its text: "f32[2,3]"
+is row-major, "f32[2,3]{0,1}" lists the dimensions most minor first.  `help(gl.pack)` and the like have the details.
+
+Moving arrays
+    transpose         reorder axes, "h w c -> c h w" or (2, 0, 1); the result is in C order
+    pack              an array to a 1-D buffer in the layout of a shape
+    unpack            such a buffer to an array
+    relayout          a buffer from one layout to another
+    relayout_many     the same for many buffers, in few kernel launches
+    view              the array in a buffer as strides, without a copy
+    empty             a new buffer for a shape
+    plan              a relayout prepared for many calls; it explains what it does
+
+Shapes and layouts
+    Shape             element type, dimensions and layout
+    Layout            order, padding and tiles
+    Tile, COMBINE     one tile, and the `*` in it
+    PaddingValue      what fills padding: ZERO, ONE, LOWEST, HIGHEST, UNKNOWN
+    ElementType       XLA's element types, such as f32 and bf16
+    parse_shape       a shape from its text
+    parse_layout      a layout from its text
+    shape_of          the shape of an array that exists
+    UNBOUNDED         a dimension without a size, `?`
+    MemorySpace       names for the memory spaces of a layout
+    SplitConfig       where XLA splits an array across memories
+    TupleShape, TokenShape, OpaqueShape, BufferShape
+                      shapes in XLA programs that are not one array
+
+Indices
+    linearize         logical indices to linear indices
+    delinearize       linear indices to logical indices
+    convert_linear    linear indices from one layout to another
+    stride_table      where every element lies: a StrideTable of Digits
+    is_bitcast        whether two shapes are the same bytes
+
+Where calls run
+    use_backend       choose "auto", "numpy" or "cupy" for calls without an array
+    show_config       versions, devices, which backend runs and why
+
+Errors
+    LayoutError       a layout or shape that cannot exist; also a ValueError
+    LayoutTypeError   the same for a value of the wrong type; also a TypeError
+    ShapeTextError    text that is not a shape; `position` says where
+    BackendUnavailable
+                      a backend that was asked for cannot run here
+
+More
+    Plan, StrideTable, Digit
+                      the classes of what `plan` and `stride_table` return
+    xla               the rest of XLA's utilities for shapes
 """
 
+import sys as _sys
 import warnings as _warnings
 
 from gpulayout import xla
@@ -80,19 +130,29 @@ __all__ = [
     "xla",
 ]
 
-# What is public says the name it is imported by: in tracebacks, and in pickles, which outlive the file that it stands
-# in.
+# Public names belong to `gpulayout`: in tracebacks, and in pickles, which outlive the file that defines a name.
 for _public in [globals()[name] for name in __all__]:
     if hasattr(_public, "__module__"):
         (_public if hasattr(_public, "__qualname__") else type(_public)).__module__ = __name__
 
 
 def __dir__() -> list[str]:
+    """The public names; none for `help(gpulayout)`, which would print all their help, 3,000 lines.
+
+    The module's docstring is the overview.  pydoc has no setting for that, so its frame is looked for.
+    """
+    frame = _sys._getframe()
+    for _ in range(4):  # this function, one or two of `inspect`, and pydoc's own
+        if frame.f_code.co_name == "docmodule" and frame.f_globals.get("__name__") == "pydoc":
+            return []
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
     return list(__all__)
 
 
 def __getattr__(name: str) -> object:
-    """Names that stood here before they moved to `gpulayout.xla`; of no use to new code."""
+    """Names that have moved to `gpulayout.xla`: they still work, and functions warn."""
     if name not in xla.__all__:
         raise AttributeError(f"module 'gpulayout' has no attribute {name!r}")
     found = getattr(xla, name)

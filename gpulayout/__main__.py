@@ -1,4 +1,4 @@
-"""`python -m gpulayout`: the command line."""
+"""`python -m gpulayout` runs the command line."""
 
 from gpulayout.cli.main import main
 

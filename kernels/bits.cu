@@ -1,17 +1,17 @@
-// Packed elements, to a target without gaps: pack, unpack, and relayouts that do not keep whole bytes together.
+// Packed elements to a target without gaps: pack, unpack, and relayouts that do not keep whole bytes together.
 //
-// One thread makes one aligned word of the target: 32 / GPL_TARGET_BITS slots, so no two threads write one byte, and nothing
-// is read back.  `total` is the number of slots, `head` the bytes from the aligned word before the target to its first byte.
-// Words that are cut off at either end are written byte by byte; bits of the last byte that hold no slot become 0.
+// One thread makes one aligned word of the target, which is 32 / GPL_TARGET_BITS slots.  So no two threads write the same
+// byte, and none reads the target.  `total` is the number of slots, `head` the bytes from the aligned word before the target
+// to its first byte.  Partial words at both ends are written byte by byte; bits of the last byte without a slot become 0.
 //
-// The first slot is decoded by one division per axis; from there the thread walks along the minor axis, and decodes anew
-// where that ends:
+// A thread decodes its first slot with one division per axis, then walks along the minor axis and decodes again where that
+// axis ends:
 //   bits 4, extents 5, 3: the word of slots 8..15 begins at (3, 1) and goes (4, 1) (0, 2) .. (4, 2) and to (0, 3), the end
-// Where the source has the word's slots in the same order, they are read as words and shifted.
+// If the source has the slots of the word in the same order, the thread reads words and shifts them.
 #include "bits.cuh"
 
-#define GPL_TOGETHER (GPL_WORD_SLOTS < 8 ? GPL_WORD_SLOTS : 8)          // slots whose reads are under way together
-#define GPL_WINDOW (32 / GPL_SOURCE_BITS)                                // slots that come with one gpl_slots
+#define GPL_TOGETHER (GPL_WORD_SLOTS < 8 ? GPL_WORD_SLOTS : 8)          // slots that are read before the first is used
+#define GPL_WINDOW (32 / GPL_SOURCE_BITS)                                // slots that one gpl_slots reads
 
 __device__ __forceinline__ void gpl_step(GplWalk& walk, const GplMove& move) {
   if (++walk.minor < move.axis[0].extent.value) return;
@@ -19,7 +19,7 @@ __device__ __forceinline__ void gpl_step(GplWalk& walk, const GplMove& move) {
   walk.outer = gpl_place<1>(++walk.rest, move);
 }
 
-// A whole word whose slots follow one another in the source too.
+// A whole word whose slots are consecutive in the source too.
 __device__ __forceinline__ unsigned gpl_word_of_run(const void* source, gpl_uint slot, const GplMove& move) {
   if (GPL_SOURCE_BITS == GPL_TARGET_BITS) return gpl_slots(source, slot, move);
   unsigned word = 0;

@@ -1,10 +1,10 @@
-// Elements of 1, 2 or 4 bits in packed buffers: what bits.cu, bits_any.cu and lookup.cu share.
+// Elements of 1, 2 or 4 bits in packed buffers, for bits.cu, bits_any.cu and lookup.cu.
 //
 // A slot is the place of one element: GPL_SOURCE_BITS wide in the source and GPL_TARGET_BITS in the target, 8 on a side that
 // is not packed.  Slot 0 is in the lowest bits of byte 0:
 //   bits 4: slot 5 is byte 5 / 2 = 2, bits 4..7           bits 1: slot 13 is byte 13 / 8 = 1, bit 5
-// Strides of a GplMove count slots; the move begins at slot `first_slot` of the source; `low` and `high`
-// are the source's memory in bytes.  Of an element only its low bits count; wider slots are filled up with zeros.
+// The strides of a GplMove count slots; the move begins at slot `first_slot` of the source; `low` and `high` bound the
+// source's memory in bytes.  Only the low bits of an element count; wider slots get zeros above them.
 //
 // Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4 8).
 #ifndef GPL_BITS_CUH
@@ -15,7 +15,7 @@
 #define GPL_VALUE_MASK ((1u << GPL_VALUE_BITS) - 1)
 #define GPL_SLOTS (8 / GPL_SOURCE_BITS)              // of a source byte
 
-// The byte that a slot of the source begins in, and the bit where it does.
+// The byte of the source in which a slot begins, and the bit at which it begins.
 __device__ __forceinline__ const unsigned char* gpl_slot_byte(const void* source, gpl_uint slot) {
   return (const unsigned char*)source + (gpl_int)(slot / GPL_SLOTS);              // a packed buffer has no slots below 0
 }
@@ -25,8 +25,8 @@ __device__ __forceinline__ unsigned gpl_slot(const void* source, gpl_uint slot) 
   return *gpl_slot_byte(source, slot) >> gpl_slot_bit(slot) & GPL_VALUE_MASK;
 }
 
-// 32 bits of the source from a slot on: out of the two aligned words that hold them, or where those reach past the
-// source's memory, byte by byte; what is not there is 0.
+// 32 bits of the source from a slot on, from the two aligned words that hold them.  If those reach past the source's
+// memory, the bits are read byte by byte, and those outside are 0.
 //   slot 5 of 4 bits at an address 3 past a multiple of 4: byte 2, so the words at 4 and 8, shifted by 8 + 4 bits
 __device__ __forceinline__ unsigned gpl_slots(const void* source, gpl_uint slot, const GplMove& move) {
   const unsigned char* from = gpl_slot_byte(source, slot);
@@ -42,8 +42,8 @@ __device__ __forceinline__ unsigned gpl_slots(const void* source, gpl_uint slot,
   return (unsigned)(bits >> shift);
 }
 
-// A thread's aligned word of a target without gaps: slots `first` to `last` of it are in the target, and `slot` is the number of
-// its first one, also where that lies before the target.
+// A thread's aligned word of a target without gaps.  Its slots from `first` up to `last` are in the target; `slot` is the
+// number of its slot 0, which may lie before the target.
 struct GplWord32 {
   gpl_uint number, slot;
   int first, last;
@@ -52,7 +52,7 @@ struct GplWord32 {
 
 template <class Move>
 __device__ __forceinline__ GplWord32 gpl_target_word(const Move& move) {
-  const gpl_uint before = move.head * (8 / GPL_TARGET_BITS);             // slots that the first word has no room for
+  const gpl_uint before = move.head * (8 / GPL_TARGET_BITS);             // slots of the first word before the target
   GplWord32 word;
   word.number = gpl_block() * GPL_THREADS + threadIdx.x;
   const gpl_uint begin = word.number * GPL_WORD_SLOTS, end = move.total + before;
@@ -73,7 +73,7 @@ __device__ __forceinline__ void gpl_store_word(void* target, const GplWord32& wo
   for (int i = word.first * GPL_TARGET_BITS / 8; i < (word.last * GPL_TARGET_BITS + 7) / 8; ++i) to[i] = (unsigned char)(value >> 8 * i);
 }
 
-// The minor coordinate of a place, and where the axes above stand.
+// The minor coordinate of a place, and the place that the other axes give.
 struct GplWalk {
   gpl_uint minor, rest;
   GplPlace outer;

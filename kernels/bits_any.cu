@@ -1,7 +1,7 @@
-// Packed elements to a target with gaps: unpacked to an array with strides of its own, or packed to runs of whole bytes.
+// Packed elements to a target with gaps: unpacked to a strided array, or packed to runs of whole bytes.
 //
-// One thread makes GPL_ITEMS bytes of the target, 256 apart, as gather.cu does.  `total` is the number of these bytes.  All
-// slots of a byte are in one run of the minor axis:
+// One thread makes GPL_ITEMS bytes of the target, 256 apart, as gather.cu does.  `total` counts the bytes of the target.
+// All slots of a byte are in one run of the minor axis:
 //   bits 4, extents 6, 2: byte 4 is the places 8 and 9, which are (2, 1) and (3, 1)
 #include "bits.cuh"
 

@@ -1,12 +1,12 @@
-// Packed elements whose minor axis in the target is not that of the source: square blocks of slots, turned in registers.
+// Packed elements with different minor axes in source and target: square blocks of slots, transposed in registers.
 //
-// A word has GPL_SIDE slots.  A thread reads a block's GPL_SIDE rows, one word each, turns it, and writes its columns, one word
-// each: slot q of row p becomes slot p of row q.  Nothing goes through shared memory, and every word is written by one thread.
-//   bits 4: 8 words of 8 slots.  Turning swaps squares across the diagonal, of 4 x 4 slots, then 2 x 2, then single ones:
+// A word has GPL_SIDE slots.  A thread reads the GPL_SIDE rows of a block, one word each, transposes them, and writes the
+// columns, one word each: slot q of row p becomes slot p of row q.  No shared memory is used, and one thread writes each word.
+//   bits 4: 8 words of 8 slots.  Squares swap across the diagonal, first of 4 x 4 slots, then 2 x 2, then single slots:
 //   half-words of rows p and p + 4, bytes of rows p and p + 2, nibbles of rows p and p + 1.
 //
-// `total` is the number of blocks, which the axes count: up to 8 along the target first, which fill a sector of it, then those
-// along the source.  Strides are words, and so are `source_step` and `target_step`, from one row of a block to the next.
+// The axes count blocks, and `total` is the number of blocks: first up to 8 along the target, which fill a sector of it, then
+// those along the source.  Strides count words, as do `source_step` and `target_step`, the steps between rows of a block.
 //
 // Macros: GPL_SOURCE_BITS (1 2 4), the same on both sides.
 #include "move.cuh"

@@ -1,21 +1,21 @@
 // Channels: pixels of 2 to 16 channels, stored pixel by pixel on one side and channel by channel, in planes, on the other.
 //
-// Both sides are read and written in whole sectors, and what lies between is done in registers: no shared memory.
+// Both sides are read and written in whole sectors; in between, lanes exchange registers, without shared memory.
 // Axis 0 is the pixel axis, axis 1 the channel axis.  Pixels touch: GPL_CHANNELS elements from one to the next.
 //
-// A register holds a word of 4 bytes: E elements, or part of one.  A lane is given E neighbouring pixels, which are
-// D = GPL_CHANNELS registers (twice or four times as many of 8 or 16 bytes): one word for each plane.  That is D * 4 bytes
-// in a row on the pixel side, and lanes that read them so would take a sector each.  Instead, to planes:
+// A register holds a word of 4 bytes: E elements, or part of one.  A lane gets E neighbouring pixels, one word per plane, in
+// D = GPL_CHANNELS registers (twice or four times as many for elements of 8 or 16 bytes).  On the pixel side these are D * 4
+// contiguous bytes, and if each lane read its own, each would touch sectors of its own.  Instead, to planes:
 //   read     D = EVEN * ODD, EVEN a power of two.  Lanes read groups of EVEN registers, lane L the groups L, 32 + L, ...;
-//            where a group is more than 16 bytes, PIECES lanes read one of their PIECES groups after the other, together
-//   square   such lanes exchange pieces among themselves, half of them in each of log2(PIECES) steps
-//   spread   lane L has the groups 32 k + L and wants ODD * L + c, for k and c from 0 to ODD - 1.  In step c it takes one
-//            from lane (ODD * L + c) % 32: since ODD is odd, that is every lane once, and each offers what is wanted of it:
-//            lane s the k with (32 k + s) % ODD == c.  In the order 0, 32, 64, ... modulo ODD that is number c - s: the
-//            groups are turned by s % ODD places, one bit after the other, and then every step has its own register
+//            if a group is more than 16 bytes, PIECES lanes together read one of their PIECES groups after the other
+//   square   those lanes exchange pieces among themselves, half of the pieces in each of log2(PIECES) steps
+//   spread   lane L has the groups 32 k + L and needs ODD * L + c, for k and c from 0 to ODD - 1.  In step c it takes one
+//            from lane (ODD * L + c) % 32.  Since ODD is odd, every lane is asked once, and each offers what is asked of it:
+//            lane s the k with (32 k + s) % ODD == c.  In the order 0, 32, 64, ... modulo ODD that is number c - s.  So the
+//            groups are rotated by s % ODD places, bit by bit, and then every step has its own register
 //   transpose  E pixels of words become words of E pixels, byte by byte
-//   write    word c goes to plane c: 32 lanes write 128 bytes in a row, or 256, or 512
-// From planes to pixels all is done backwards; `collect` undoes `spread`.
+//   write    word c goes to plane c: 32 lanes write 128, 256 or 512 contiguous bytes
+// From planes to pixels, the steps run backwards; `collect` undoes `spread`.
 //
 // Example, u8 with 3 channels: E = 4, D = ODD = 3, EVEN = 1, a chunk of 128 pixels r g b in 96 words.
 //
@@ -36,15 +36,15 @@
 //              plane[2]      b0 .. b3      b4 .. b7      b20 .. b23      b124 .. b127
 //
 // Example, f32 with 16 channels: E = 1, D = EVEN = 16, 4 pieces of 16 bytes.  Lanes 0 to 3 read the 64 bytes of pixel 0,
-// then those of pixel 1, 2, 3; the square gives each its own pixel.
+// then those of pixels 1, 2 and 3; the square gives each lane its own pixel.
 //
-// A warp takes GPL_CHUNKS times 32 * E pixels of one row; all reads are under way before the first is used.  count[0] is
-// the number of such spans in a row, `total` the spans in all.  Spans that nothing cuts off check nothing.
-// Padding is written in the same pass: pixels, channels and rows outside the bounds are pad and not read.  Channels of the
-// source that have no plane are read with the others and dropped.
+// A warp takes GPL_CHUNKS times 32 * E pixels of one row; it issues all reads before it uses the first.  count[0] is
+// the number of such spans in a row, `total` the number of all spans.  Complete spans check no bounds.
+// Padding is written in the same pass: pixels, channels and rows outside the bounds become pad and are not read.  Channels of
+// the source that have no plane are read with the others and dropped.
 //
-// With 3 channels an element of 1 byte takes 2.5 instructions of a thread, of 4 bytes 6.8, of 8 bytes 11; with 15, where
-// ODD is largest, 4, 9.3 and 17 (sm_90, whole spans, everything counted; a test counts them).
+// With 3 channels, a thread takes 2.5 instructions per element of 1 byte, 6.8 of 4 bytes and 11 of 8 bytes; with 15, where
+// ODD is largest, 4, 9.3 and 17 (sm_90, whole spans, all instructions; a test counts them).
 //
 // Macros: those of move.cuh, GPL_CHANNELS, GPL_PLANES (the bound of the channel axis: planes that hold elements, no more
 // than GPL_CHANNELS), GPL_CHUNKS, GPL_TO_PLANES (1, or 0 to pixels).
@@ -62,15 +62,15 @@
 #define GPL_PIXELS (32 * GPL_E)                      // of a chunk
 #define GPL_ALL_LANES 0xffffffffu
 
-// What a lane holds of a chunk: as it is exchanged, read or written on the pixel side, on the side of the planes.
+// A lane's part of a chunk: as exchanged, as on the pixel side, as on the plane side.
 union GplPixels {
   unsigned part[GPL_D];
   GplChunk<GPL_VECTOR_BYTES> vector[GPL_VECTORS];
   GplChunk<GPL_WORD_BYTES> plane[GPL_CHANNELS];
 };
 
-// Lanes of a square: lane t has piece t of every lane's group and wants its own group, or the other way round.  With half
-// of them exchanged, those whose lanes and numbers differ in one bit, the squares are half as large.
+// Lanes of a square: lane t has piece t of every lane's group and needs its own group, or the reverse.  Each step exchanges
+// half of the pieces, those whose lane and number differ in one bit; the squares that remain are half as large.
 __device__ __forceinline__ void gpl_square(GplPixels& pixels, unsigned lane) {
   const int size = GPL_VECTOR_BYTES / 4;
 #pragma unroll
@@ -99,10 +99,10 @@ __device__ __forceinline__ void gpl_rotate(GplPixels& pixels, unsigned places) {
   }
 }
 
-// n % ODD for n <= 480, by a product.
+// n % ODD for n <= 480, as a product.
 __device__ __forceinline__ unsigned gpl_residue(unsigned n) { return n - n * (65536 / GPL_ODD + 1) / 65536 * GPL_ODD; }
 
-// Groups 32 k + lane to groups ODD * lane + c.  A shuffle takes the number of a lane modulo 32.
+// Groups 32 k + lane to groups ODD * lane + c.  A shuffle takes the lane number modulo 32.
 __device__ __forceinline__ void gpl_spread(GplPixels& pixels, unsigned lane) {
 #if GPL_ODD > 1
   GplPixels offered;
@@ -116,7 +116,7 @@ __device__ __forceinline__ void gpl_spread(GplPixels& pixels, unsigned lane) {
 }
 
 // Groups ODD * lane + c to groups 32 k + lane.  In step c, lane s gets one from the lane L with ODD * L + c == s modulo 32.
-// Odd numbers to the power of 8 are 1 modulo 32, so the 7th power of ODD turns the product around.
+// The 8th power of an odd number is 1 modulo 32, so the 7th power of ODD is its inverse.
 #define GPL_INVERSE (GPL_ODD * GPL_ODD % 32 * GPL_ODD * GPL_ODD % 32 * GPL_ODD * GPL_ODD % 32 * GPL_ODD % 32)
 __device__ __forceinline__ void gpl_collect(GplPixels& pixels, unsigned lane) {
 #if GPL_ODD > 1
@@ -130,7 +130,7 @@ __device__ __forceinline__ void gpl_collect(GplPixels& pixels, unsigned lane) {
 #endif
 }
 
-// Element i of word j afterwards: in which word it is before, and where in it.  Channel c of pixel x is element
+// The word that element i of word j comes from, and its position there.  Channel c of pixel x is element
 // x * GPL_CHANNELS + c of the pixels, and element x of plane c.
 #if GPL_TO_PLANES
 #define GPL_WORD(j, i) (((i) * GPL_CHANNELS + (j)) / GPL_E)
@@ -140,7 +140,7 @@ __device__ __forceinline__ void gpl_collect(GplPixels& pixels, unsigned lane) {
 #define GPL_SPOT(j, i) (((j) * GPL_E + (i)) / GPL_CHANNELS)
 #endif
 
-// __byte_perm picks 4 of the 8 bytes of two words, a digit of the selector for each.
+// __byte_perm picks 4 of the 8 bytes of two words, one digit of the selector for each.
 __device__ __forceinline__ void gpl_transpose_words(GplPixels& pixels) {
 #if GPL_E > 1
   const GplPixels before = pixels;
@@ -159,8 +159,8 @@ __device__ __forceinline__ void gpl_transpose_words(GplPixels& pixels) {
 #endif
 }
 
-// The first element of a lane's first vector, counted from that of the span, and how far it is from there to vector k of
-// chunk h.
+// The first element of a lane's first vector, counted from the first element of the span, and the distance from there to
+// vector k of chunk h.
 __device__ __forceinline__ unsigned gpl_vector_start(unsigned lane) {
   const unsigned inner = lane % GPL_PIECES;
   return ((lane - inner) * GPL_PIECES + inner) * GPL_PER_VECTOR;
@@ -170,11 +170,11 @@ __device__ __forceinline__ unsigned gpl_vector_start(unsigned lane) {
 
 // A warp's part of a row.
 struct GplSpan {
-  const gpl_element* from;           // where a lane's first vector is, or its first word of plane 0
+  const gpl_element* from;           // at a lane's first vector, or its first word of plane 0
   gpl_element* to;
-  unsigned lane, start, pixel;       // where they are in the span: elements on the side of the pixels, pixels
-  // Pixels of the row from the span's first on: with elements, in all.  Those of one span are counted, and with elements
-  // one more, so they fit 32 bits.
+  unsigned lane, start, pixel;       // positions in the span: in elements on the pixel side, in pixels on the plane side
+  // Pixels of the row from the span's first on: those with elements, and all.  They are counted up to one span, those with
+  // elements up to one pixel more, so they fit 32 bits.
   unsigned bound, extent;
 };
 
@@ -198,12 +198,12 @@ __device__ __forceinline__ GplSpan gpl_span(gpl_uint number, const void* __restr
   return span;
 }
 
-// COUNT chunks at once.  What is not WHOLE is looked at element by element.
+// COUNT chunks at once.  Unless WHOLE, elements are checked one by one.
 #if GPL_TO_PLANES
 template <bool WHOLE, int COUNT>
 __device__ __forceinline__ void gpl_move(const GplSpan& span, const GplMove& move) {
   GplPixels pixels[COUNT];
-  // Elements of pixels are counted through.  Behind the last pixel's last plane the source may end.
+  // Counts elements across pixels.  The source may end after the last plane of the last pixel.
   const unsigned bound = span.bound ? (span.bound - 1) * GPL_CHANNELS + GPL_PLANES : 0;
 #pragma unroll
   for (int h = 0; h < COUNT; ++h)
@@ -261,7 +261,7 @@ GPL_KERNEL gpl_channels(const void* __restrict__ source, void* __restrict__ targ
   const gpl_uint number = gpl_block() * (GPL_THREADS / 32) + threadIdx.x / 32;
   if (number >= move.total) return;                               // the whole warp, before any exchange
   GplSpan span = gpl_span(number, source, target, move);
-  // The gap behind a pixel's last plane belongs to the source only when another pixel follows.
+  // The gap after a pixel's last plane is part of the source only if another pixel follows.
   const unsigned needed = GPL_CHUNKS * GPL_PIXELS + (GPL_TO_PLANES && GPL_PLANES < GPL_CHANNELS);
   if (span.bound >= needed) return gpl_move<true, GPL_CHUNKS>(span, move);
 #pragma unroll 1

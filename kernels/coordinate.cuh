@@ -1,5 +1,5 @@
-// One coordinate of an index, checked, wrapped or clipped.  Needs no macros: it also serves as the preamble of an
-// elementwise kernel.
+// One coordinate of an index, checked, wrapped or clipped.  It needs no macros, so it is also the preamble of an elementwise
+// kernel.
 #ifndef GPL_COORDINATE_CUH
 #define GPL_COORDINATE_CUH
 
@@ -9,15 +9,15 @@ enum GplMode { GPL_RAISE = 0, GPL_WRAP = 1, GPL_CLIP = 2, GPL_MARK = 3 };
 template <typename T>
 __device__ __forceinline__ unsigned long long gpl_widen(T value) { return (unsigned long long)(long long)value; }
 
-// A coordinate brought into 0..bound-1; in GPL_RAISE it may stay outside.  -1 wraps to bound - 1 and clips to 0.
+// A coordinate brought into 0..bound-1; with GPL_RAISE it may stay outside.  -1 wraps to bound - 1 and clips to 0.
 template <typename T>
 __device__ __forceinline__ unsigned long long gpl_coordinate(T value, unsigned long long bound, unsigned long long mode) {
   const unsigned long long wide = gpl_widen(value);
   if (wide < bound || mode == GPL_RAISE) return wide;
-  const bool negative = (T)-1 < (T)1 && (long long)wide < 0;       // the first half: T has negative numbers
+  const bool negative = (T)-1 < (T)1 && (long long)wide < 0;       // the first half: T is signed
   if (mode == GPL_CLIP) return negative ? 0 : bound - 1;
   const unsigned long long far = negative ? ~wide : wide;          // ~wide is -1 - value
-  const unsigned long long rest = far < bound ? far : far % bound; // no division for -bound .. -1, which is what wraps mostly
+  const unsigned long long rest = far < bound ? far : far % bound; // no division for -bound .. -1, the usual case of wrapping
   return negative ? bound - 1 - rest : rest;
 }
 

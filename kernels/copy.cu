@@ -1,19 +1,19 @@
 // Contiguous copy: both sides are the same run of `total` elements.
 //
-// The target is cut into chunks of 16 bytes at multiples of 16.  `head` elements stand before the first of them;
-// they and what is left at the end are copied one by one, by the first threads of the first block.  Where the source
-// has another phase than the target, its chunks are taken out of aligned vectors; GPL_LOAD_BYTES divides the distance.
+// The target is cut into chunks of 16 bytes at multiples of 16.  The `head` elements before the first chunk and the tail
+// after the last are copied one by one, by the first threads of the first block.  If source and target have different
+// phases, chunks are cut out of aligned vectors of the source; GPL_LOAD_BYTES divides the distance.
 //
 // Example: 4-byte elements, target 8 past a multiple of 16, source 12 past one, total 11:
-//   head = 2 elements, then 2 chunks of 4, each out of two vectors that hold it, then a tail of 1.
+//   head = 2 elements, then 2 chunks of 4, each cut out of two vectors, then a tail of 1.
 //
-// Each thread moves GPL_ITEMS chunks, loaded before the first is stored, so that 64 bytes are in flight,
-// half as many where each is out of two vectors.
+// Each thread moves GPL_ITEMS chunks and loads all before it stores the first, so that 64 bytes are in flight.  If each is
+// cut out of two vectors, a thread moves half as many.
 //
 // Macros: those of move.cuh, GPL_LOAD_BYTES.
 #include "shift.cuh"
 
-#define GPL_ITEMS (GPL_LOAD_BYTES < 16 ? 2 : 4)     // gpu/copy_rows.py knows the number too
+#define GPL_ITEMS (GPL_LOAD_BYTES < 16 ? 2 : 4)     // the same number as in gpu/copy_rows.py
 #define GPL_PER_CHUNK (16 / GPL_ELEMENT_BYTES)
 
 GPL_KERNEL gpl_copy(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {

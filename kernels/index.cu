@@ -1,30 +1,31 @@
 // Index conversion for arrays of indices: logical to linear, linear to logical, linear in one layout to linear in another.
 //
-// One digit per dimension, most minor first, as in the stride table.  A thread converts GPL_ITEMS indices, 256 apart, one
-// digit of all of them after the other, so that their loads are under way together.
+// One digit per dimension, most minor first, as in the stride table.  A thread converts GPL_ITEMS indices, 256 apart.  It
+// takes each digit of all of them before the next digit, so that their loads overlap.
 //
-// index_program.cu could do all of this, at three times the price: an index of three digits in 32 bits takes 31, 27 and 22
-// instructions here (linearize, delinearize, convert_linear; machine code for sm_90) and 84, 85 and 98 there; to be taken apart
-// in 64 bits, 46 and 144.  There each quotient is a round of a loop that fetches its operands, and most digits are two quotients.
+// index_program.cu could do all of this, at three times the cost: an index of three digits in 32 bits takes 31, 27 and 22
+// instructions here (linearize, delinearize, convert_linear; machine code for sm_90) and 84, 85 and 98 there; delinearizing
+// in 64 bits takes 46 and 144.  There each quotient is a round of a loop that fetches its operands, and most digits are two
+// quotients.
 // Index arrays hold one row per dimension: coordinate d of index i is index[d * count + i].
 //
 // Example, f32[2,3]{0,1} padded to (3, 5): digits (dim 0, extent 3, bound 2, stride 1), (dim 1, extent 5, bound 3, stride 3)
 //   (1, 2) -> 1 * 1 + 2 * 3 = 7        7 -> (7 % 3, 7 / 3) = (1, 2)        5 -> (2, 1): 2 >= bound 2, padding
 //
-// An index that cannot be converted writes nothing but its own position into *offender, the least one wins; the host
-// looks at it only when it must raise.  With linear == 0 (index == 0) nothing is written: all is checked first.
+// An index that cannot be converted writes only its own position, into *offender; the least one wins.  The host reads it
+// only when it must raise.  With a null result (linear == 0, index == 0) the kernel only checks.
 //
-// Nearly all threads have all their indices, and all of them valid: they take a path that asks once for all of them.
+// Nearly all threads have all their indices, and all are valid: they take a path that checks them together.
 //
-// Where linear indices need 64 bits, one division splits an index into two parts of 31 bits, and digits are taken from
-// those.  Digits (3, 2^20, 2^13), low_digits 2: 10^10 -> 10^10 % (3 * 2^20) = 2876416 and 10^10 / (3 * 2^20) = 3178, the last
+// If linear indices need 64 bits, one division splits an index into two parts of 31 bits, from which the digits are
+// taken.  Digits (3, 2^20, 2^13), low_digits 2: 10^10 -> 10^10 % (3 * 2^20) = 2876416 and 10^10 / (3 * 2^20) = 3178, the last
 // digit; 2876416 -> 2876416 % 3 = 1, 2876416 / 3 = 958805.
 //
 // Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64), GPL_DIGIT_BITS (32 when both parts of them do),
 // GPL_AXES, GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
 #include "index.cuh"
 
-// Numbers that digits are taken from, and digits.
+// The type of digits, and of the numbers that they are taken from.
 #if GPL_DIGIT_BITS == 32
 typedef unsigned gpl_number;
 #define GPL_NUMBER_MULHI __umulhi
@@ -35,31 +36,31 @@ typedef unsigned long long gpl_number;
 #define GPL_SPLIT (GPL_DIGIT_BITS < GPL_INDEX_BITS)
 
 struct GplDigit {
-  gpl_number minus_extent;                // width in memory, times -1; it divides by multiplier and shift
+  gpl_number minus_extent;                // minus the width in memory, by which multiplier and shift divide
   gpl_number multiplier, shift;
   gpl_number bound;                       // logical size
   unsigned long long stride;              // of the result
-  unsigned long long row;                 // where the coordinates begin in the array of logical indices
+  unsigned long long row;                 // start of the coordinates in the array of logical indices
 };
 
 struct GplIndexTable {
   unsigned long long count;               // indices to convert
-  unsigned long long size;                // linear indices from here on do not exist
+  unsigned long long size;                // one past the largest linear index
   unsigned rank;                          // digits in use
   unsigned mode;                          // a GplMode
   unsigned padded;                        // 1 when some places hold no element
-  unsigned low_digits;                    // those in the lower part of an index that is split
+  unsigned low_digits;                    // digits in the lower part of an index that is split
   unsigned long long minus_low, multiplier, shift;   // places of the lower part, as in a digit
   GplDigit digit[GPL_AXES];
 };
 
-// Up to 8 digits their loop is written out, with operands from the parameters; beyond, it stays a loop that ends with the
-// last digit in use.  Unused ones would do no harm where no row is accessed: nothing is left of an index by then.
+// The loop over up to 8 digits is unrolled, with operands from the parameters; with more, it stays a loop that ends with the
+// last digit in use.  Unused digits are harmless where no row is accessed, as nothing is left of an index by then.
 #define GPL_UNROLLED (GPL_AXES <= 8 ? GPL_AXES : 1)
 #define GPL_UNUSED(d) ((d) >= (int)table.rank)
 #define GPL_NO_MORE(d) (GPL_AXES > 8 && GPL_UNUSED(d))
 
-// Linear indices, and which logical ones are out of bounds.  Unless ALL, coordinates are wrapped and clipped.
+// Sums up linear indices and returns which logical indices are out of bounds.  Unless ALL, it wraps and clips coordinates.
 template <bool ALL>
 __device__ __forceinline__ unsigned gpl_sum(const gpl_in* index, unsigned left, const GplIndexTable& table, gpl_uint (&sum)[GPL_ITEMS]) {
   unsigned bad = 0;
@@ -97,12 +98,12 @@ GPL_KERNEL gpl_linearize(const gpl_in* __restrict__ index, gpl_out* __restrict__
   else gpl_write<false>(sum, linear + first, left, bad);
 }
 
-// The digits of an index that are still to be taken: those of its lower part, then those above.
+// What is left of an index: its lower part, and the part above.
 struct GplRest {
   gpl_number low, above;
 };
 
-// The division that splits an index.  Both parts fit 31 bits, so that the lower half of the quotient is all of it.
+// The division that splits an index.  Both parts fit 31 bits, so the lower half of the quotient is the quotient.
 __device__ __forceinline__ GplRest gpl_split(unsigned long long linear, const GplIndexTable& table) {
 #if GPL_SPLIT
   const unsigned long long high = __umul64hi(linear, table.multiplier);
@@ -113,7 +114,7 @@ __device__ __forceinline__ GplRest gpl_split(unsigned long long linear, const Gp
 #endif
 }
 
-// The next digit of all indices.  The last one of a part is what is left of it.
+// The next digit of all indices.  The last digit of a part is what is left of it.
 __device__ __forceinline__ void gpl_take(GplRest (&rest)[GPL_ITEMS], const GplIndexTable& table, int d, gpl_number (&coordinate)[GPL_ITEMS]) {
   const GplDigit& digit = table.digit[d];
 #pragma unroll
@@ -138,7 +139,7 @@ __device__ __forceinline__ unsigned gpl_padding(const gpl_number (&coordinate)[G
   return found;
 }
 
-// Linear indices, split, and which of them do not exist; those may then be any number.
+// Reads and splits linear indices and returns which of them are out of range; those may then be any number.
 __device__ __forceinline__ unsigned gpl_read_linear(const gpl_in* from, unsigned left, const GplIndexTable& table, GplRest (&rest)[GPL_ITEMS]) {
   gpl_in value[GPL_ITEMS];
   if (GPL_HAS_ALL) gpl_read<true>(from, left, value);
@@ -148,7 +149,7 @@ __device__ __forceinline__ unsigned gpl_read_linear(const gpl_in* from, unsigned
   return gpl_outside(value, (gpl_uint)table.size);
 }
 
-// Which linear indices point at padding: a pass over the digits.
+// Which linear indices point at padding, in a pass over the digits.
 __device__ __forceinline__ unsigned gpl_find_padding(const GplRest (&given)[GPL_ITEMS], const GplIndexTable& table) {
   GplRest rest[GPL_ITEMS];
 #pragma unroll
@@ -164,7 +165,7 @@ __device__ __forceinline__ unsigned gpl_find_padding(const GplRest (&given)[GPL_
   return found;
 }
 
-// Coordinates are written as they are found; those of padding are all -1.
+// Writes each coordinate as soon as it is known; those of padding are -1.
 template <bool ALL>
 __device__ __forceinline__ void gpl_write_digits(GplRest (&rest)[GPL_ITEMS], gpl_out* index, unsigned left, unsigned bad, unsigned padding,
                                                  const GplIndexTable& table) {
@@ -195,7 +196,7 @@ GPL_KERNEL gpl_delinearize(const gpl_in* __restrict__ linear, gpl_out* __restric
   else gpl_write_digits<false>(rest, index + first, left, bad, padding, table);
 }
 
-// Linear index in the source layout, whose digits the table holds, to the target layout, whose strides it holds.
+// Linear index in the source layout to the target layout.  The table holds the source's digits and the target's strides.
 GPL_KERNEL gpl_convert_linear(const gpl_in* __restrict__ source, gpl_out* __restrict__ target,
                               unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();

@@ -1,8 +1,8 @@
-// What all index conversion shares: the types of indices, the four indices of a thread, 256 apart, their loads and stores,
+// Shared by all index conversion: the types of indices, the four indices of a thread, 256 apart, their loads and stores,
 // and the report of those that cannot be converted.
 //
-// An index that cannot be converted writes nothing but its own position into *offender, the least one wins; the host
-// looks at it only when it must raise.
+// An index that cannot be converted writes only its own position, into *offender; the least one wins.  The host reads it
+// only when it must raise.
 //
 // Macros: GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
 #ifndef GPL_INDEX_CUH
@@ -46,8 +46,8 @@ __device__ __forceinline__ unsigned long long gpl_first() {
   return ((unsigned long long)blockIdx.y * gridDim.x + blockIdx.x) * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
 }
 
-// How many indices there are from `first` on, as far as this thread is concerned.  Its k-th one takes part when they are
-// enough for it; with ALL they are, and nothing is asked.
+// How many indices there are from `first` on, up to what this thread can reach.  Its k-th index exists if they are enough
+// for it; with ALL, all exist and nothing is checked.
 __device__ __forceinline__ unsigned gpl_left(unsigned long long first, unsigned long long count) {
   const unsigned most = GPL_THREADS * GPL_ITEMS;
   return first >= count ? 0 : count - first < most ? (unsigned)(count - first) : most;
@@ -69,7 +69,7 @@ __device__ __forceinline__ bool gpl_all_below(const gpl_in (&value)[GPL_ITEMS], 
   return all;
 }
 
-// Some of a thread's indices, as bits: bit k for the k-th.  Those that are not below a bound, mostly none:
+// The indices of a thread that are not below a bound, mostly none; bit k stands for the k-th.
 template <typename Bound>
 __device__ __forceinline__ unsigned gpl_outside(const gpl_in (&value)[GPL_ITEMS], Bound bound) {
   unsigned outside = 0;
@@ -79,7 +79,7 @@ __device__ __forceinline__ unsigned gpl_outside(const gpl_in (&value)[GPL_ITEMS]
   return outside;
 }
 
-// Results of indices that are there and not bad.
+// Writes the results of indices that exist and are not bad.
 template <bool ALL, typename T>
 __device__ __forceinline__ void gpl_write(const T (&value)[GPL_ITEMS], gpl_out* to, unsigned left, unsigned bad) {
 #pragma unroll

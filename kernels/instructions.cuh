@@ -1,12 +1,12 @@
 // The instructions of an index program, for four indices at once.
 //
-// An instruction computes one number: a coordinate that is loaded, or a sum of quotients value / divisor * weight, where the
-// value is the given linear index or what a register holds.  The number is then checked, kept in a register, added to the linear
-// index that comes out as quotient * weight, or stored as a coordinate; moves/index_program.py says which.  All threads carry out
-// the same instructions with operands from the parameters; nothing is divided by a divisor of 1.
+// An instruction computes one number: a loaded coordinate, or a sum of quotients value / divisor * weight, where the value is
+// the given linear index or a register.  The number is then checked, kept in a register, added to the resulting linear index
+// as quotient * weight, or stored as a coordinate; see moves/index_program.py.  All threads execute the same instructions,
+// with operands from the parameters.  A divisor of 1 takes no division.
 //
-// Registers of a program are an array of each thread in local memory.  Sums wrap: weights may be negative, and what comes out of a
-// place of the buffer fits the word.
+// The registers of a program are an array per thread, in local memory.  Sums wrap: weights may be negative, and the result
+// for a place of the buffer fits the word.
 //
 // Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64).
 #ifndef GPL_INSTRUCTIONS_CUH
@@ -20,16 +20,16 @@
 
 struct GplTerm {
   gpl_uint multiplier, weight;
-  unsigned source;                        // of a sum: 0 for the given linear index, else 1 + its register; of what is added: nothing
+  unsigned source;                        // of a sum: 0 for the given linear index, else 1 + a register; else unused
   unsigned shift;                         // GPL_WHOLE: no division
 };
 
 struct GplInstruction {
-  unsigned long long bound;               // all ones: the number is never past it
-  unsigned long long row;                 // where its coordinates begin in the array of logical indices, or their stride
-  unsigned short terms, adds;             // that follow those of the instruction before
+  unsigned long long bound;               // all ones: the number never exceeds it
+  unsigned long long row;                 // start of its coordinates in the array of logical indices, or their stride
+  unsigned short terms, adds;             // how many follow those of the instruction before
   unsigned short keep;                    // 0 when it is not kept, else 1 + its register
-  unsigned char loads, stores;            // 1 when it is loaded, when it is a result
+  unsigned char loads, stores;            // 1 when the number is loaded; 1 when it is a result
 };
 
 struct GplInstructions {
@@ -50,7 +50,7 @@ __device__ __forceinline__ void gpl_add(gpl_numbers& sum, const gpl_numbers& val
   }
 }
 
-// The terms of a number that is a sum, and which of the sums are past its bound.
+// Sums up the terms of a number and returns which of the sums exceed its bound.
 __device__ __forceinline__ unsigned gpl_sum_up(const GplInstruction& instruction, const GplTerm* term, const gpl_numbers& given,
                                                const gpl_numbers (&kept)[GPL_REGISTERS], gpl_numbers& number) {
 #pragma unroll

@@ -1,11 +1,11 @@
-// Many small moves in one launch: each is a job, and a block works for one of them.
+// Many small moves in one launch: each is a job, and each block works for one of them.
 //
-// A launch costs more than a few KB of bytes, so small moves share one.  All of it travels by value in the parameters,
-// which hold 4 KB: per job two pointers, a pad and up to GPL_AXES loops.  Elements have one width for all jobs of a
-// launch, the widest in which the job can move; offsets have 32 bits.
+// A launch costs more than moving a few KB, so small moves share one.  Everything is passed by value in the parameters,
+// which hold 4 KB: per job two pointers, a pad and up to GPL_AXES loops.  All jobs of a launch have the same element width,
+// the widest in which each can move; offsets have 32 bits.
 //
-// first[j] is the number of job j's first block, first[0] is 0, and unused jobs begin after the last block.  A block finds
-// its job in log2(GPL_JOBS) steps, the same ones for all its threads, and then does as a block of gather.cu does:
+// first[j] is the first block of job j, first[0] is 0, and unused jobs begin after the last block.  A block finds its job
+// in log2(GPL_JOBS) steps, the same for all its threads, and then works like a block of gather.cu:
 //   first 0 1 4 9: block 5 -> job 2, block 1 of that job
 //
 // Macros: those of move.cuh (GPL_INDEX_BITS is 32), GPL_JOBS.
@@ -14,7 +14,7 @@
 struct GplJob {
   const void* source;
   void* target;
-  unsigned int pad[4];     // as in GplMove, and so are the others
+  unsigned int pad[4];     // as in GplMove, like the fields below
   gpl_uint total;
   GplAxis axis[GPL_AXES];
 };

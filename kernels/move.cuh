@@ -1,8 +1,8 @@
-// What all moving kernels share: the parameter struct, division by known numbers, elements and vectors.
+// Shared by all moving kernels: the parameter struct, division by known numbers, elements and vectors.
 //
-// The host fills GplMove (gpu/parameters.py packs it, a test compares both sides).  It is passed by value, so a
-// launch needs no table in device memory and can be captured in a graph.  Strides and extents count elements of
-// GPL_ELEMENT_BYTES; types do not exist here, an element is that many bytes.
+// The host fills GplMove (gpu/parameters.py packs it; a test compares both sides).  It is passed by value, so a launch
+// needs no table in device memory and can be captured in a graph.  Strides and extents count elements of
+// GPL_ELEMENT_BYTES bytes, which have no type.
 //
 // Macros of every build: GPL_ELEMENT_BYTES (1 2 4 8 16), GPL_INDEX_BITS (32 64), GPL_AXES (loops in the struct).
 #ifndef GPL_MOVE_CUH
@@ -10,10 +10,10 @@
 
 #define GPL_THREADS 256
 
-// All kernels run in blocks of 256 threads and take 64 registers at most, so that 4 blocks fit a multiprocessor.
+// All kernels run in blocks of 256 threads and use at most 64 registers, so that 4 blocks fit a multiprocessor.
 #define GPL_KERNEL extern "C" __global__ void __launch_bounds__(GPL_THREADS, 4)
 
-// 32-bit indices are chosen only when every offset and every place fits 31 bits.
+// The host chooses 32-bit indices only when every offset and every place fits 31 bits.
 #if GPL_INDEX_BITS == 32
 typedef unsigned int gpl_uint;
 typedef int gpl_int;
@@ -46,8 +46,8 @@ __device__ __forceinline__ unsigned gpl_divide_small(unsigned n, const GplDiviso
   return (__umulhi(n, (unsigned)by.multiplier) + n) >> (unsigned)by.shift;
 }
 
-// One loop of the target.  Coordinates from `bound` on are padding.  Strides may be negative: they are
-// two's complement, and sums of products wrap to the right offset.
+// One loop of the target.  Coordinates from `bound` on are padding.  Strides may be negative: in two's complement, sums of
+// products wrap to the right offset.
 struct GplAxis {
   GplDivisor extent;
   gpl_uint bound, source_stride, target_stride;
@@ -55,23 +55,23 @@ struct GplAxis {
 
 struct __align__(16) GplMove {
   unsigned int pad[4];     // the pad's bytes, repeated to 16
-  gpl_uint total;          // work items of the whole launch: what an item is, each kernel says
+  gpl_uint total;          // work items of the launch; each kernel defines its items
   union {
-    gpl_uint head;         // copy: elements before the first aligned vector; bits: bytes before the target in its first aligned word
+    gpl_uint head;         // copy: elements before the first aligned vector; bits: bytes of the first aligned word before the target
     gpl_uint target_step;  // bits_turn: words from one row of a block to the next in the target
   };
   union {
     gpl_uint pitch;        // tile_any: elements between rows of a tile in shared memory
-    gpl_uint first_slot;   // bits, bits_any: where the move begins, counted from the slot in the source's lowest bits
+    gpl_uint first_slot;   // bits, bits_any: the slot of the source at which the move begins
     gpl_uint source_step;  // bits_turn: words from one row of a block to the next in the source
   };
-  gpl_uint low, high;      // the source's memory in elements from its first one: the lowest, and one past the highest
-  GplDivisor count[2];     // items along the first two axes, where a kernel cuts them into pieces
-  GplDivisor tile[2];      // extents of a tile along the first two axes, for gpl_divide_small, where it is not fixed
+  gpl_uint low, high;      // the source's memory in elements from its first: the lowest, and one past the highest
+  GplDivisor count[2];     // items along the first two axes, for kernels that cut them into pieces
+  GplDivisor tile[2];      // extents of a tile along the first two axes, for gpl_divide_small, unless they are fixed
   GplAxis axis[GPL_AXES];  // minor first; unused ones have extent 1
 };
 
-// The pad as an element or vector of any width.  Whatever has a GplMove's pad and axes will do, here and in gpl_place.
+// The pad as an element or vector of any width.  Here and in gpl_place, Move is any struct with the pad and axes of a GplMove.
 template <class Move>
 __device__ __forceinline__ void gpl_pad(const Move& move, unsigned char& value) { value = (unsigned char)move.pad[0]; }
 template <class Move>
@@ -87,8 +87,8 @@ __device__ __forceinline__ void gpl_pad(const Move& move, uint4& value) {
   value = make_uint4(move.pad[0], move.pad[1], move.pad[2], move.pad[3]);
 }
 
-// The number of this block.  The grid is 2-D only when one dimension (2^31 - 1 blocks) is not enough; its last row may
-// then reach past the work.
+// The number of this block.  The grid is 2-D only when one dimension (2^31 - 1 blocks) is too small; its last row may then
+// reach past the work.
 __device__ __forceinline__ gpl_uint gpl_block() {
 #if GPL_INDEX_BITS == 32
   return blockIdx.x;
@@ -97,14 +97,14 @@ __device__ __forceinline__ gpl_uint gpl_block() {
 #endif
 }
 
-// Where one combination of the axes from FIRST on lies on both sides, and whether it is padding.
+// Where one combination of coordinates lies on both sides, and whether it holds an element or padding.
 struct GplPlace {
   gpl_uint source, target;
   bool inside;
 };
 
-// Up to 8 axes the loop is written out, and an axis costs a division and two products with operands from the parameters.
-// Beyond, that would be thousands of instructions: there it is a loop, which ends when all coordinates left are 0.
+// Up to 8 axes the loop is unrolled, and an axis costs a division and two products with operands from the parameters.  With
+// more, that would be thousands of instructions, so it stays a loop, which ends when all remaining coordinates are 0.
 // (A coordinate of 0 is never padding: a move with an axis of bound 0 has no other axis.)
 #define GPL_WRITTEN_OUT (GPL_AXES <= 8)
 
@@ -139,9 +139,9 @@ union GplChunk {
   gpl_element element[BYTES / GPL_ELEMENT_BYTES];
 };
 
-// The chunk that starts `start` elements into a row; `from` points there.  Elements outside 0 <= number < bound are pad
-// and not read.  `start` may be a negative number: as an unsigned one it is larger than any bound.
-// The source needs to be aligned to LOAD bytes only; a chunk is put together from pieces of that size.
+// The chunk that starts `start` elements into a row; `from` points there.  Elements outside 0 <= number < bound become pad
+// and are not read.  `start` may be negative: as an unsigned number it exceeds any bound.
+// The source need only be aligned to LOAD bytes; a chunk is assembled from pieces of that size.
 template <int BYTES, int LOAD>
 __device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_element* from, gpl_uint start, gpl_uint bound, const GplMove& move) {
   const int elements = BYTES / GPL_ELEMENT_BYTES, piece = LOAD / GPL_ELEMENT_BYTES;
@@ -162,7 +162,7 @@ __device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_element* from, gpl
   return chunk;
 }
 
-// Its counterpart: elements outside 0 <= number < extent do not exist and are not written.
+// The counterpart: elements outside 0 <= number < extent are not written.
 template <int BYTES>
 __device__ __forceinline__ void gpl_store(gpl_element* to, gpl_uint start, gpl_uint extent, GplChunk<BYTES> chunk) {
   const int elements = BYTES / GPL_ELEMENT_BYTES;

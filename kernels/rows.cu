@@ -1,22 +1,22 @@
-// Row copy: the minor axis is contiguous on both sides; whole rows move, whatever order the other axes have.
+// Row copy: the minor axis is contiguous on both sides, and whole rows move, whatever the order of the other axes.
 //
 // A row of the target is cut into chunks of GPL_VECTOR_BYTES at multiples of that many bytes, wherever the row begins:
-// the first and the last chunk of a row may be partial.  One thread moves GPL_ITEMS chunks: neighbouring threads take
-// neighbouring chunks, so a warp reads and writes 512 contiguous bytes when a row is that long.  count[0] is the number
-// of chunks in a row, `total` the number of chunks in all.
-// One division finds the row, and the row's place costs one division per further axis.
+// the first and the last chunk of a row may be partial.  One thread moves GPL_ITEMS chunks.  Neighbouring threads take
+// neighbouring chunks, so a warp reads and writes 512 contiguous bytes if rows are that long.  count[0] is the number of
+// chunks in a row, `total` the number of all chunks.
+// One division finds the row; its place costs one more division per further axis.
 //
-// GPL_LOAD_BYTES divides the distance between both sides.  Where it is less than a chunk, chunks are taken out of two aligned
-// vectors of the source, shifted by what the distance is.
+// GPL_LOAD_BYTES divides the distance between both sides.  If it is less than a chunk, chunks are cut out of two aligned
+// vectors of the source, shifted by the distance.
 //
 // Example, 4-byte elements, 16-byte chunks, extent 8, bound 6, a row that begins 8 bytes after a multiple of 16:
 //   chunk 0: elements 0 1        chunk 1: 2 3 4 5        chunk 2: 6 7, which are pad
-// Padding is written in the same pass.  Rows that lie outside another axis' bound are all pad and read nothing.
+// Padding is written in the same pass.  Rows outside the bound of another axis are all pad and read nothing.
 //
 // Macros: those of move.cuh, GPL_VECTOR_BYTES, GPL_LOAD_BYTES.
 #include "shift.cuh"
 
-// A chunk that is read in pieces keeps a thread busy enough; gpu/copy_rows.py knows the number too.
+// Fewer chunks keep a thread busy when each is read in pieces; the same numbers as in gpu/copy_rows.py.
 #define GPL_ITEMS (GPL_VECTOR_BYTES > GPL_LOAD_BYTES ? 2 : 4)
 #define GPL_PER_CHUNK (GPL_VECTOR_BYTES / GPL_ELEMENT_BYTES)
 

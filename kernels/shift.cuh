@@ -1,16 +1,16 @@
-// Chunks of a source that is aligned to less than a chunk: each is taken out of the two aligned vectors that hold it.
+// Chunks of a source that is aligned to less than a chunk: each is cut out of the two aligned vectors that hold it.
 //
-// Neighbouring lanes then read neighbouring vectors.  Reads as narrow as the alignment would have gaps between lanes, and a
-// warp would touch the same sectors once for every piece of a chunk.  The second vector is another lane's first one, so
-// it comes from the cache.
+// Neighbouring lanes then read neighbouring vectors.  Reads as narrow as the alignment would leave gaps between lanes, and a
+// warp would touch the same sectors once for every piece of a chunk.  The second vector is another lane's first, so it
+// comes from the cache.
 //
-// Vectors may hold what stands beside a row, but nothing outside of the source's memory: there, chunks are put together
-// from pieces.  Reading and shifting are two steps, so that all reads of a thread are under way before the first arrives.
+// Vectors may hold bytes beside a row, but none outside the source's memory: there, chunks are assembled from pieces.
+// Reading and shifting are two steps, so that a thread issues all its reads before it uses the first.
 #ifndef GPL_SHIFT_CUH
 #define GPL_SHIFT_CUH
 #include "move.cuh"
 
-// What was read for a chunk: it starts `phase` bytes into the first vector.
+// The vectors read for a chunk, which starts `phase` bytes into the first.
 template <int BYTES>
 struct GplRead {
   GplChunk<BYTES> vector[2];
@@ -23,7 +23,7 @@ __device__ __forceinline__ bool gpl_holds(const void* source, const unsigned cha
          vectors + 2 * BYTES <= (const unsigned char*)gpl_at(source, move.high);
 }
 
-// The chunk that starts `start` elements into a row of `bound` ones, as gpl_load has it.
+// Reads the chunk that starts `start` elements into a row of `bound` elements, as in gpl_load.
 template <int BYTES, int LOAD>
 __device__ __forceinline__ GplRead<BYTES> gpl_read(const void* source, const gpl_element* from, gpl_uint start, gpl_uint bound,
                                                    const GplMove& move) {
@@ -31,7 +31,7 @@ __device__ __forceinline__ GplRead<BYTES> gpl_read(const void* source, const gpl
   read.phase = 0;
   if constexpr (BYTES >= 4 && LOAD < BYTES) {
     const unsigned phase = (unsigned)((unsigned long long)from & (BYTES - 1));
-    const unsigned char* vectors = (const unsigned char*)from - phase;      // not a number: its memory must stay known
+    const unsigned char* vectors = (const unsigned char*)from - phase;      // a pointer, not a number: the compiler must know its memory
     const bool some = start < bound || start + (BYTES / GPL_ELEMENT_BYTES - 1) < bound;
     if (some && gpl_holds<BYTES>(source, vectors, move)) {
       const GplChunk<BYTES>* vector = (const GplChunk<BYTES>*)vectors;
@@ -44,8 +44,8 @@ __device__ __forceinline__ GplRead<BYTES> gpl_read(const void* source, const gpl
   return read;
 }
 
-// The chunk out of what was read; what lies outside of the row is pad.
-//   16 bytes from 10 on: words 2..5 of the eight, of them the bytes from 2 on, and the first 2 of word 6
+// The chunk out of the vectors that were read; elements outside the row are pad.
+//   16 bytes from byte 10 on: words 2..5 of the eight without their first 2 bytes, then the first 2 bytes of word 6
 template <int BYTES, int LOAD>
 __device__ __forceinline__ GplChunk<BYTES> gpl_shifted(const GplRead<BYTES>& read, gpl_uint start, gpl_uint bound, const GplMove& move) {
   if constexpr (BYTES < 4 || LOAD == BYTES) return read.vector[0];
@@ -57,7 +57,7 @@ __device__ __forceinline__ GplChunk<BYTES> gpl_shifted(const GplRead<BYTES>& rea
     };
     vector[0].word = read.vector[0].word, vector[1].word = read.vector[1].word;
 #pragma unroll
-    for (int half = words / 2; half; half /= 2) {        // one bit of the phase after the other, as far as LOAD leaves any
+    for (int half = words / 2; half; half /= 2) {        // bit by bit of the phase, as far as LOAD leaves any
 #pragma unroll
       for (int i = 0; i < words + half; ++i)
         if (LOAD <= 4 * half) word[i] = read.phase & (4 * half) ? word[i + half] : word[i];

@@ -1,8 +1,8 @@
 // Tile through shared memory: the minor axis of the target (b, axis 0) is not the minor axis of the source (a, axis 1).
 //
-// Reading along a and writing along b would leave one side scattered.  A block reads a tile of GPL_TILE_A x GPL_TILE_B
-// elements in 16-byte chunks along a, keeps it in shared memory, and writes 16-byte chunks along b.  This kernel needs
-// both sides aligned to 16 bytes; tile_words.cu and tile_any.cu take the rest.
+// Without a tile, accesses to one side would be scattered.  A block reads a tile of GPL_TILE_A x GPL_TILE_B elements in
+// 16-byte chunks along a, keeps it in shared memory, and writes 16-byte chunks along b.  This kernel needs both sides
+// aligned to 16 bytes; tile_words.cu and tile_any.cu handle the rest.
 //
 // With N = 16 / element bytes elements in a chunk:
 //   shared memory holds row b as GPL_CHUNKS chunks; chunk c of row b lies at position  c ^ (b / N % GPL_CHUNKS)
@@ -10,18 +10,18 @@
 //   reading:  a thread takes one word (4 bytes, or one larger element) from each of N rows, b = N * column + i.
 //             In step i, 8 lanes with different columns read chunk c of rows that differ in b / N: the xor sends them
 //             to 8 different 16-byte positions.  The other lanes of the phase read the other words of those chunks.
-// Without the xor those 8 lanes would meet in the same banks: rows are a multiple of 128 bytes long.
+// Without the xor, those 8 lanes would have bank conflicts, because rows are a multiple of 128 bytes long.
 //
 // A word of small elements holds P = 4 / element bytes columns of the tile, so N words are P chunks of the target,
 // one under the other; gpl_words_to_chunks exchanges rows and columns in registers.
 //
-// Example, 2-byte elements: tile 64 x 64, N = 8, P = 2, 8 chunks a row, 8 KB.  A thread loads 2 chunks, and later
-// reads 8 words of 2 elements and turns them into 2 chunks of 8 elements.
+// Example, 2-byte elements: tile 64 x 64, N = 8, P = 2, 8 chunks a row, 8 KB.  A thread loads 2 chunks; later it reads 8
+// words of 2 elements and transposes them into 2 chunks of 8 elements.
 //
-// count[0], count[1] are the tiles along b and a, `total` the tiles in all; the block number runs fastest along b,
+// count[0], count[1] are the tiles along b and a, `total` the number of all tiles.  The block number runs fastest along b,
 // so that neighbouring blocks complete the sectors of the same target rows in the cache.
-// Padding costs no extra pass: what lies outside the bounds enters shared memory as pad, without being read.  Most tiles
-// are whole, all inside the bounds; they take a path of their own that checks nothing.
+// Padding costs no extra pass: places outside the bounds enter shared memory as pad and are not read.  Most tiles lie wholly
+// inside the bounds and take a path without checks.
 #include "move.cuh"
 
 #define GPL_N (16 / GPL_ELEMENT_BYTES)
@@ -62,8 +62,8 @@ __device__ __forceinline__ GplTile gpl_tile(gpl_uint number, const GplMove& move
   return tile;
 }
 
-// N words, each of P elements, to P chunks of N elements: element p of word n becomes element n of chunk p.
-// __byte_perm picks 4 of the 8 bytes of two words: 0x5410 the lower halves, 0x7632 the upper ones.
+// N words of P elements to P chunks of N elements: element p of word n becomes element n of chunk p.
+// __byte_perm picks 4 of the 8 bytes of two words: 0x5410 the lower halves, 0x7632 the upper halves.
 __device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N], GplChunk<16> (&chunk)[GPL_P]) {
 #if GPL_ELEMENT_BYTES == 1
   unsigned(*out)[4] = (unsigned(*)[4])chunk;
@@ -88,8 +88,8 @@ __device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N
 #endif
 }
 
-// A thread's k-th chunk or word is a fixed step away from its first one.  The steps and the first position have no bit in
-// common, so that the xor of the position moves along by an xor too:  (c ^ row) becomes (c ^ row) ^ step.
+// A thread's k-th chunk or word is a fixed step away from its first.  The step and the first position have no bit in
+// common, so an xor advances the xored position too:  (c ^ row) becomes (c ^ row) ^ step.
 #define GPL_ROWS_PER_LOAD (GPL_THREADS / GPL_CHUNKS)
 #define GPL_WORD_STEP(k) ((k) * (GPL_THREADS / 8) % GPL_WORDS)
 #define GPL_COLUMN_STEP(k) ((k) * (GPL_THREADS / 8) / GPL_WORDS * 8)
@@ -101,7 +101,7 @@ __device__ __forceinline__ void gpl_load_tile(const void* __restrict__ source, c
   const gpl_uint a = tile.a + c * GPL_N, b = tile.b + row, stride = move.axis[0].source_stride;
   const gpl_element* from = gpl_at(source, tile.place.source + a + b * stride);
   const unsigned position = row * GPL_CHUNKS + (c ^ (row / GPL_N & (GPL_CHUNKS - 1)));
-  // Written out, the loads of a whole tile are all under way before the first arrives.
+  // Unrolled, so that all loads of a whole tile are issued before the first arrives.
 #pragma unroll WHOLE ? GPL_LOADS : 1
   for (int k = 0; k < GPL_LOADS; ++k, from += (gpl_int)(GPL_ROWS_PER_LOAD * stride)) {
     const bool inside = tile.place.inside && b + k * GPL_ROWS_PER_LOAD < move.axis[0].bound;

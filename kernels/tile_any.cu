@@ -1,33 +1,33 @@
 // Tile through shared memory, for sides that are not aligned to 16 bytes, odd extents and short runs.
 //
-// As in tile.cu the target's minor axis b (axis 0) differs from the source's minor axis a (axis 1).  Here the tile's
-// extents are chosen by the host: tile[1] along a, tile[0] along b.  A thread moves pieces: GPL_READ_BYTES along a while
-// reading and GPL_WRITE_BYTES along b while writing, one element or, of small elements, a word of 4 bytes.
+// As in tile.cu, the target's minor axis b (axis 0) differs from the source's minor axis a (axis 1).  Here the host chooses
+// the extents of the tile: tile[1] along a, tile[0] along b.  A thread reads pieces of GPL_READ_BYTES along a and writes
+// pieces of GPL_WRITE_BYTES along b: single elements, or words of 4 bytes if elements are smaller.
 // Lanes run across row ends, so that a short a such as 3 colour channels still reads whole sectors: with a = 3 and a
-// source stride of 3 along b the tile is one contiguous run of the source.  Pieces may then cross row ends too; the
-// host makes sure that pieces either do not cross row ends, or that the rows touch.
+// source stride of 3 along b, the tile is one contiguous run of the source.  Pieces may then cross row ends too; the host
+// makes sure that they do so only if the rows touch.
 //
 // Shared memory holds row b at b * pitch.  While writing, neighbouring lanes read places E rows apart, where E is the
-// number of elements in a piece.  The host chooses the pitch so that E rows are an odd number of 4-byte words (of
-// elements, where they are larger): 32 lanes then meet 32 different banks.
+// number of elements in a piece.  The host chooses the pitch so that E rows are an odd number of 4-byte words, or of
+// elements if these are larger: 32 lanes then read from 32 different banks.
 //   4-byte elements, E = 1, pitch 65: row b of column a is word 65 b + a, bank (b + a) % 32
 //   1-byte elements, E = 4, pitch 3:  4 rows are 12 bytes, 3 words
 //
 // Example, u8 with 3 channels, pixels in rows of 1000: a tile is 3 x 2720.  A thread reads 4 bytes, which are the 3
 // channels of one pixel and 1 of the next, and later writes 4 pixels of one channel.
 //
-// count[0], count[1] are the tiles along b and a, `total` the tiles in all; `pitch` the pitch.
-// What lies outside the bounds enters shared memory as pad, without being read.
+// count[0], count[1] are the tiles along b and a, `total` the number of all tiles.
+// Places outside the bounds enter shared memory as pad and are not read.
 //
 // Macros: those of move.cuh, GPL_READ_BYTES, GPL_WRITE_BYTES.
 #include "move.cuh"
 
-// Elements of a tile, 8 KB, and of shared memory with the pitch; gpu/tile.py keeps to both.
+// Elements of a tile, 8 KB, and of shared memory with the pitch; the same numbers as in gpu/tile.py.
 #define GPL_TILE_ELEMENTS (8192 / GPL_ELEMENT_BYTES)
 #define GPL_SHARED_ELEMENTS (GPL_TILE_ELEMENTS / 16 * 17)
 #define GPL_BATCH 4                  // pieces of a thread that are loaded before the first is stored
 
-// A tile, in 32 bits: how far it reaches, and how far the elements of the source and the places of the target do.
+// A tile, in 32 bits: its extents, and how many elements of the source and places of the target lie inside it.
 struct GplFlexible {
   GplPlace first;                    // of its first element
   unsigned a, b, bound_a, bound_b, extent_a, extent_b;
@@ -53,7 +53,7 @@ __device__ __forceinline__ GplFlexible gpl_flexible(gpl_uint number, const GplMo
   return tile;
 }
 
-// Elements of a tile in the order of one side: `minor` runs to `width`, then `major` steps.
+// An element of a tile in the order of one side: `minor` runs up to `width`, then `major` steps.
 struct GplSpot {
   unsigned minor, major;
 };
@@ -67,7 +67,7 @@ __device__ __forceinline__ void gpl_next(GplSpot& spot, unsigned width) {
   if (++spot.minor == width) spot.minor = 0, ++spot.major;
 }
 
-// The places in shared memory of the elements of a piece: `step` apart, and where a row of `width` elements ends, `turn` more.
+// Walks the places of a piece in shared memory: `step` apart, and `turn` more at the end of a row of `width` elements.
 struct GplWalk {
   unsigned place, left;              // left: elements of this row from here on
   __device__ __forceinline__ void next(unsigned step, unsigned width, unsigned turn) {
@@ -76,8 +76,8 @@ struct GplWalk {
   }
 };
 
-// True when the `count` elements from `spot` on lie inside minor < minor_end, major < major_end.  The first and the last
-// decide: those between lie between them in a row, and where rows touch, minor_end is the width.
+// True when the `count` elements from `spot` on lie inside minor < minor_end, major < major_end.  It is enough to check the
+// first and the last: within a row the others lie between them, and if rows touch, minor_end is the width.
 template <bool WHOLE>
 __device__ __forceinline__ bool gpl_inside(GplSpot spot, unsigned count, unsigned width, unsigned minor_end, unsigned major_end) {
   if (WHOLE) return true;
@@ -148,7 +148,7 @@ GPL_KERNEL gpl_tile_any(const void* __restrict__ source, void* __restrict__ targ
   __shared__ gpl_element shared_any[GPL_SHARED_ELEMENTS];
   if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
   const GplFlexible tile = gpl_flexible(gpl_block(), move);
-  // A tile whose pieces come out even and which nothing cuts off takes the path that checks nothing.
+  // A complete tile of whole pieces takes the path without checks.
   const unsigned count = tile.a * tile.b;
   const bool read_whole = tile.bound_a == tile.a && tile.bound_b == tile.b && count % (GPL_READ_BYTES / GPL_ELEMENT_BYTES) == 0;
   const bool write_whole = tile.extent_a == tile.a && tile.extent_b == tile.b && count % (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0;

@@ -1,41 +1,41 @@
 // Tile of many axes through shared memory, for minor axes that are short on both sides.
 //
-// A tile is a box over up to 13 axes: enough of the source's minor axes that it is read in runs of about 128 bytes, and
-// enough of the target's that it is written in such runs.  Axes of the box are whole, but for axis 0 and axis 1, which
-// may be cut: count[i] pieces of tile[i] places, or single places where nothing is cut and they are outer axes.  The rest
-// of `axis` are the outer axes, which only move the box about.
+// A tile is a box over up to 13 axes: enough of the source's minor axes to read runs of about 128 bytes, and enough of the
+// target's to write such runs.  The axes of the box are whole except axis 0 and axis 1, which may be cut: count[i] pieces of
+// tile[i] places, or single places if nothing is cut and they are outer axes.  The rest of `axis` are the outer axes, which
+// only move the box.
 //
 // A box is walked twice, in the order of the source while reading and in that of the target while writing, so that
-// neighbouring lanes meet neighbouring addresses.  On each side a walk is rows of up to 32 lanes.  A lane is a number
-// whose digits are the most minor ones of the order, a row a number of the other digits, and an axis may be split into
-// both.  Example, f32 2^22 reversed, a box of 5 axes of the source and 6 of the target: axes that follow one another in
-// memory and in shared memory are one digit, of 32 on the source's side and 64 on the target's:
+// neighbouring lanes access neighbouring addresses.  On each side, a walk is rows of up to 32 lanes.  The digits of a lane's
+// number are the most minor digits of the order, those of a row's number the other digits, and an axis may be split between
+// both.  Example, f32 2^22 reversed, a box of 5 axes of the source and 6 of the target: axes that are contiguous both in
+// memory and in shared memory are one digit, of 32 on the source's side and of 64 on the target's:
 //
 //   reading   lane = digit of 32; row = digits of 2 2 2 2 2 2              64 rows of 32 lanes
 //   writing   lane = half of the digit of 64; row = its 2, then 2 2 2 2 2   64 rows of 32 lanes
 //
-// A table in shared memory says where every lane and every row lies; a block fills it once, a thread an entry or two.  A
+// A table in shared memory says where every lane and every row lies; a block fills it once, an entry or two per thread.  A
 // thread keeps its lane and takes every eighth row.  So an element costs no division, however many axes there are: on
 // each side one look-up of a row, which all lanes of a warp share, two sums, one access to the box, one to memory.
 //
-// Where neighbours in the source are neighbours in shared memory, small elements enter it in words of 4 bytes, and where
-// all runs of the target are whole words they leave it as such, put together from 4 bytes or 2 halves.
+// If neighbours in the source are neighbours in shared memory, small elements enter it in words of 4 bytes.  If all runs of
+// the target are whole words, they leave it as words, assembled from 4 bytes or 2 halves.
 //
-// Banks: `step` is what one coordinate moves in shared memory; the host chooses steps that keep a row's lanes apart.  The
-// box above: steps of 1 2 4 8 16 elements along the source's axes, 33 66 132 264 528 1056 along the target's: lanes that
-// write are 33 words apart, in banks 1 apart.
+// Banks: `step` is the distance in shared memory between coordinates; the host chooses steps that put the lanes of a row in
+// different banks.  In the box above, the steps are 1 2 4 8 16 elements along the source's axes and 33 66 132 264 528 1056
+// along the target's: lanes that write are 33 words apart, so their banks are 1 apart.
 //
-// An element of 4 bytes costs 12 instructions, 6 a side; 24 with all that a thread does once, where it has 8 rows a side
-// (the tables left out).  tests/kernels/test_nvrtc.py counts them.
+// An element of 4 bytes costs 12 instructions, 6 a side; 24 including everything that a thread with 8 rows a side does once,
+// without the table.  tests/kernels/test_nvrtc.py counts them.
 //
 // Macros: those of move.cuh; GPL_READ_BYTES, GPL_WRITE_BYTES: of one access to the source, to the target.
 #include "move.cuh"
 
 #define GPL_LANES 32
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
-#define GPL_DIGITS 16                // of an order; gpu/many_axes/shared_box.py keeps to this and the next one
+#define GPL_DIGITS 16                // of an order; the same numbers as in gpu/parameters.py, as in the next line
 #define GPL_SHARED_BYTES 16384       // of a table and a box
-#define GPL_BATCH (GPL_ELEMENT_BYTES == 16 ? 4 : 8)    // rows of a thread that are under way before the first arrives
+#define GPL_BATCH (GPL_ELEMENT_BYTES == 16 ? 4 : 8)    // rows that a thread loads before it stores the first
 typedef GplWord<GPL_READ_BYTES>::type gpl_piece;       // what is read at a time
 typedef GplChunk<GPL_WRITE_BYTES> gpl_written;         // what is written at a time
 
@@ -48,10 +48,10 @@ __device__ __forceinline__ unsigned gpl_divide(unsigned n, const GplSmallDivisor
   return (__umulhi(n, by.multiplier) + n) >> by.shift;
 }
 
-// A piece of an axis.  Its coordinate c stands for c * unit places along the axis, which count from the tile's first
-// place along axis `cut`, or from 0 where that is not 0 or 1.  Places from `bound` on are outside.  Where the axis is
-// split into lanes and rows, `lanes` belong to four places of it (a word of 4 bytes may hold four), and a row has fewer
-// at the bound.  There the bound, the tile and `unit` are whole words of the axis, so places * lanes / 4 leaves no rest.
+// A piece of an axis.  Its coordinate c is place c * unit along the axis, counted from the tile's first place along axis
+// `cut`, or from 0 if that is not 0 or 1.  Places from `bound` on are outside.  If the axis is split into lanes and rows,
+// `lanes` is the number of lanes per four places (a word of 4 bytes may hold four), and a row has fewer at the bound.  Then
+// the bound, the tile and `unit` are whole words of the axis, so places * lanes / 4 has no remainder.
 struct GplDigit {
   GplSmallDivisor size;
   unsigned short step, cut, unit, lanes;         // step in bytes of shared memory, for one coordinate
@@ -59,11 +59,11 @@ struct GplDigit {
 };
 
 struct GplOrder {
-  unsigned lanes, last_lanes;        // in each of the `full` first rows; in the others
+  unsigned lanes, last_lanes;        // in each of the first `full` rows; in the others
   unsigned full, rows;
   unsigned lane_digits, digits;      // digit[0..lane_digits) are the lanes', the rest the rows'
   unsigned first;                    // the first row's entry
-  unsigned checked;                  // not 0: rows may be outside in any tile
+  unsigned checked;                  // not 0: any tile may have rows that are outside
   GplDigit digit[GPL_DIGITS];
 };
 
@@ -74,8 +74,8 @@ struct GplBoxMove {
   unsigned entries, box;             // of the table; bytes from it to the box
 };
 
-// Where a lane or a row lies: x is its offset in elements; y has its place in shared memory, in bytes, above 16 bits
-// that say how many lanes of it are inside.
+// Where a lane or a row lies: x is its offset in elements; the upper bits of y are its place in shared memory, in bytes, and
+// the lower 16 count how many of its lanes are inside.
 #if GPL_INDEX_BITS == 32
 typedef uint2 GplEntry;
 #else
@@ -84,7 +84,7 @@ typedef ulonglong2 GplEntry;
 __device__ __forceinline__ unsigned gpl_bytes(const GplEntry& entry) { return (unsigned)entry.y >> 16; }
 __device__ __forceinline__ unsigned gpl_inside(const GplEntry& entry) { return (unsigned)entry.y & 0xFFFF; }
 
-// The number of a tile, taken apart: its first places along the axes that may be cut, and the number of the outer axes.
+// The number of a tile, decoded: its first places along the axes that may be cut, and the number of the outer axes.
 struct GplCorner {
   gpl_uint first[2], others;
 };
@@ -95,8 +95,8 @@ __device__ __forceinline__ GplCorner gpl_corner(gpl_uint number, const GplMove& 
           others};
 }
 
-// One entry of the table: 32 lanes of reading, 32 of writing, the rows of reading, those of writing.  Lanes start from
-// the box's own place.
+// One entry of the table: 32 lanes of reading, 32 of writing, the rows of reading, those of writing.  The offsets of lanes
+// include that of the box.
 __device__ __forceinline__ GplEntry gpl_entry(unsigned entry, const GplCorner& corner, const GplBoxMove& nd) {
   const bool is_lane = entry < 2 * GPL_LANES, writes = is_lane ? entry >= GPL_LANES : entry >= nd.order[1].first;
   const GplOrder& order = nd.order[writes];
@@ -132,7 +132,7 @@ __device__ __forceinline__ GplEntry gpl_entry(unsigned entry, const GplCorner& c
   return result;
 }
 
-// One thread on one side: its lane, or one that is outside of every row; its place in memory and in the box.
+// One thread on one side: its lane, or one outside every row; its place in memory and in the box.
 template <bool WHOLE>
 struct GplReader {
   const void* source;
@@ -181,8 +181,8 @@ struct GplWriter {
   }
 };
 
-// The rows of a thread, every eighth one: first those of all lanes, then those in which a split axis ends.  As many are
-// under way at a time as are left.
+// The rows of a thread, every eighth: first the full ones, then those in which a split axis ends.  It loads as many rows at
+// a time as are left, up to GPL_BATCH.
 template <class Side>
 __device__ __forceinline__ void gpl_walk(const Side& side, const GplEntry* table, const GplOrder& order) {
   const unsigned lane = threadIdx.x % GPL_LANES, warp = threadIdx.x / GPL_LANES;

@@ -1,42 +1,42 @@
 // Tile through shared memory for elements of 1 and 2 bytes whose rows begin anywhere: odd pitches, extents and addresses.
 //
-// As in tile.cu the target's minor axis b (axis 0) differs from the source's minor axis a (axis 1).  Both sides are moved
-// in aligned words of 4 bytes, one per lane, so that a warp reads or writes 128 bytes in a row; E = 4 / element bytes
-// elements make a word.  Where a row begins inside a word is its phase, in elements: q(b) for a row of the source, p(a)
-// for one of the target.  Both come from the addresses themselves.
+// As in tile.cu, the target's minor axis b (axis 0) differs from the source's minor axis a (axis 1).  Both sides move in
+// aligned words of 4 bytes, one per lane, so that a warp reads or writes 128 contiguous bytes; a word has
+// E = 4 / element bytes elements.  The phase of a row is the number of elements between the start of a word and the row:
+// q(b) for rows of the source, p(a) for rows of the target.  Both come from the addresses.
 //
-// Reading, u8: the row's elements a0, a1, ... as they lie in memory, with q = 3, and what becomes of them:
+// Reading, u8: the elements a0, a1, ... of a row in memory, with q = 3, and where they go:
 //
 //   memory               | .  .  .  a0 | a1 a2 a3 a4 | a5 a6 a7 a8 |  ...  | a121 .. a124 |       32 aligned words
 //                          lane 0        lane 1        lane 2                lane 31
-//   shared memory, row r | .  .  .  a0 | a1 a2 a3 a4 | a5 a6 a7 a8 |  ...  | a121 .. a124 |       as they are, from word
+//   shared memory, row r | .  .  .  a0 | a1 a2 a3 a4 | a5 a6 a7 a8 |  ...  | a121 .. a124 |       unchanged, from word
 //                                                                                                32 r + r / E on
 //   banks, row 0           0             1             2             ...     31
 //          row 4           1             2             3             ...     0                    one further every E rows
 //
-//   reading:  row b enters shared memory as the 32 words that lie from the tile's first element on, as they are: element a
-//             is q(b) elements further on.  So 32 words hold 32 E - (E - 1) elements whatever q is: a tile is 125 elements
-//             of 1 byte along a, or 63 of 2 bytes; 128 or 64 where the host knows that all q are 0.
-//   writing:  lane l makes the word l of row a out of E single elements, of the rows E l - p(a) + i for i = 0 .. E - 1.
-//             Words are whole in the target, so a tile covers b - p(a) to b - p(a) + 128 of row a: neighbouring
-//             tiles share no word, and the tile reads E - 1 rows more than 128, those in front.
-//   ends:     a word that is not wholly inside its row is read whole all the same where it lies in the source's memory,
-//             and what the row has no part in becomes pad; it is written element by element.
-// The rows of a warp are 8 apart and 8 rows are whole words, so they all have one phase: a thread finds it once, and all
-// its addresses are its first ones plus known steps.
+//   reading:  row b enters shared memory as the 32 words from the tile's first element on, unchanged: element a is q(b)
+//             elements further on.  So 32 words hold 32 E - (E - 1) elements at any q, and a tile is 125 elements of 1 byte
+//             along a, or 63 of 2 bytes; 128 or 64 if the host knows that all q are 0.
+//   writing:  lane l assembles word l of row a from E single elements, of the rows E l - p(a) + i for i = 0 .. E - 1.
+//             Words are whole in the target, so a tile covers b - p(a) to b - p(a) + 128 of row a: neighbouring tiles
+//             share no word, and a tile reads E - 1 rows more than 128, those in front.
+//   ends:     a word that is partly outside its row is still read whole if it lies in the source's memory, and the
+//             elements outside become pad; it is written element by element.
+// The rows of a warp are 8 apart, and 8 rows are whole words, so all have the same phase: a thread computes it once, and
+// all its addresses are its first ones plus known steps.
 //
-// Shared memory holds row r at 32 r + r / E words.  Reading stores 32 neighbouring words.  Writing, the lanes' rows are E
-// apart and have one phase, so they read one word of their rows, in banks (r / E + word) % 32: 32 different ones.
+// Shared memory holds row r at 32 r + r / E words.  Reading stores 32 neighbouring words.  Writing, the rows of the lanes
+// are E apart and have the same phase, so each lane reads the same word of its row, in bank (r / E + word) % 32, all different.
 //
 // Example, u8 with pitches 8191 and 32749, source and target at multiples of 4: row 5 of the source begins at byte 40955,
 // 3 past a word: q = 3.  The warp loads the words from byte 40952 on, and element a = 7 of the row is byte 10 of those.
 // Row 7 of the target begins at byte 229243, 3 past a word: p = 3.  Lane 0 of the second tile writes the word at
 // 229240 + 128, the places b = 125 to 128 of the row.
 //
-// 128 bytes at any word touch 4.9 sectors on average where 4 are the least, on both sides; single elements at any phase,
-// 32 bytes of a warp, touch 2 where 1 is the least.  A whole tile takes a thread about 350 instructions for 62 elements of
-// 1 byte, or 240 for 31 of 2.
-// tile[1] is the tile along a; count[0], count[1] are the tiles along b and a, `total` the tiles in all.
+// 128 bytes from any word on touch 4.9 sectors on average, 4 at best, on both sides; single elements at any phase, 32 bytes
+// per warp, touch 2, 1 at best.  A whole tile takes a thread about 350 instructions for 62 elements of 1 byte, or 240 for
+// 31 of 2.
+// tile[1] is the tile along a; count[0], count[1] are the tiles along b and a, `total` the number of all tiles.
 #include "move.cuh"
 
 #define GPL_E (4 / GPL_ELEMENT_BYTES)
@@ -47,7 +47,7 @@
 #define GPL_WORD_AT(row) ((row) * GPL_LANES + (row) / GPL_E)
 #define GPL_READ_PASSES ((GPL_ROWS + GPL_WARPS - 1) / GPL_WARPS)
 #define GPL_WRITE_PASSES (GPL_LANES * GPL_E / GPL_WARPS)
-#define GPL_BATCH 4                                  // words of a thread that are loaded before the first is stored, at ends
+#define GPL_BATCH 4                                  // words that a thread loads before it stores the first, at ends
 #define GPL_PARTS (GPL_TILE_B / (GPL_LANES * GPL_E)) // words of a lane in a row of the target
 
 struct GplWords {
@@ -69,13 +69,13 @@ __device__ __forceinline__ GplWords gpl_words(gpl_uint number, const void* sourc
   return tile;
 }
 
-// Elements from the word that an address lies in to the address.
+// Elements from the start of an address's word to the address.
 __device__ __forceinline__ unsigned gpl_phase(unsigned address) { return (address & 3) / GPL_ELEMENT_BYTES; }
 __device__ __forceinline__ unsigned gpl_low(const void* address) { return (unsigned)(unsigned long long)address; }
 
 __device__ __forceinline__ unsigned gpl_least(gpl_uint left, unsigned most) { return left < most ? (unsigned)left : most; }
 
-// What a lane needs of its words, which begin with element `a` of rows with `bound` elements, and what it fills the rest with.
+// The bits that a lane keeps of its words, which begin with element `a` of rows of `bound` elements, and what fills the rest.
 struct GplMask {
   unsigned keep, rest;
 };
@@ -90,8 +90,8 @@ __device__ __forceinline__ GplMask gpl_mask(gpl_uint a, gpl_uint bound, const Gp
   return mask;
 }
 
-// True when a lane's words of all rows from `b` to the tile's last lie in the source's memory, where they may be read even
-// if they reach past the ends of rows.  `word` is where its word of row 0 lies.
+// True when a lane's words of all rows from `b` to the tile's last lie in the source's memory, so that they may be read even
+// if they reach past the ends of rows.  `word` is the offset of its word of row 0.
 __device__ __forceinline__ bool gpl_in_memory(gpl_uint word, gpl_uint b, const GplMove& move) {
   const gpl_uint bound = move.axis[0].bound, stride = move.axis[0].source_stride;
   const gpl_uint first = word + ((gpl_int)b < 0 ? 0 : b) * stride, last = word + (b + GPL_TILE_B < bound ? b + GPL_TILE_B : bound - 1) * stride;
@@ -152,7 +152,7 @@ __device__ __forceinline__ void gpl_write_words(const GplWords& tile, void* __re
   const gpl_element* from[GPL_E];
 #pragma unroll
   for (unsigned i = 0; i < GPL_E; ++i) {
-    const unsigned above = GPL_E - 1 - p + i;        // the row of lane 0, and the phase of all lanes' rows
+    const unsigned above = GPL_E - 1 - p + i;        // the row of lane 0; the rows of all lanes have its phase
     const unsigned q = gpl_phase(gpl_low(tile.first) + above * (unsigned)move.axis[0].source_stride * GPL_ELEMENT_BYTES);
     from[i] = (const gpl_element*)(shared + GPL_WORD_AT(above + tile.lane * GPL_E)) + q + tile.warp;
   }
@@ -185,8 +185,8 @@ GPL_KERNEL gpl_tile_words(const void* __restrict__ source, void* __restrict__ ta
   __shared__ unsigned shared_words[GPL_WORD_AT(GPL_ROWS - 1) + GPL_LANES];
   if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
   const GplWords tile = gpl_words(gpl_block(), source, move);
-  // What nothing cuts off takes paths that check nothing: the rows in front exist, and so do 32 words of every row at any
-  // phase.  (The tile is less than they are by the largest q.)  Writing checks the last pass anyway.
+  // Complete tiles take paths without checks: the rows in front exist, and so do 32 words of every row at any phase.  (The
+  // tile is shorter than those by the largest q.)  Writing checks the last pass anyway.
   const unsigned words = GPL_LANES * GPL_E;
   const gpl_uint end = tile.b >= GPL_E - 1 ? tile.b + GPL_TILE_B : ~(gpl_uint)0;
   const bool read_whole = tile.place.inside && end <= move.axis[0].bound && tile.a >= words - move.tile[1].value &&

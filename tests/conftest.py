@@ -60,7 +60,7 @@ def cupy(monkeypatch):
     spec = importlib.util.spec_from_file_location("cupy_runtime_on_the_imitation", path)
     backend_module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(backend_module)
-    monkeypatch.setattr(backends, "_gpu_module", lambda: backend_module)
+    monkeypatch.setattr(backends, "gpu_module", lambda: backend_module)
 
     def forget():
         for cached in (backends.gpu_problem, backends.gpu_backend):

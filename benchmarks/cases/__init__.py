@@ -1,3 +1,1 @@
-"""What is moved: one frozen value per case, and the lists of them.  The command line and the bench_*.py files share
-them.
-"""
+"""What is moved: one frozen value per case, and lists of them, shared by the command line and the bench_*.py files."""

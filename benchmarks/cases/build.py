@@ -10,7 +10,7 @@ from gpulayout import PaddingValue, Shape
 def transpose(
     name: str, element_type: str, *dimensions: int, group: str = "2-D", goal: float | None = None
 ) -> MoveCase:
-    """The last two dimensions change places."""
+    """Swap the last two dimensions."""
     rank = len(dimensions)
     return MoveCase(name, group, element_type, dimensions, (*range(rank - 2), rank - 1, rank - 2), goal=goal)
 
@@ -41,7 +41,7 @@ def column_major(
     group: str = "N-D",
     goal: float | None = None,
 ) -> MoveCase:
-    """A case from the literature of tensor transposition, which counts dimensions from the most minor."""
+    """A case from the literature on tensor transposition, which lists dimensions most minor first."""
     rank = len(dimensions)
     return permute(name, element_type, dimensions[::-1], tuple(rank - 1 - dim for dim in reversed(order)), group, goal)
 
@@ -53,7 +53,7 @@ def padded(
     widths: tuple[int, ...],
     value: PaddingValue | None = None,
 ) -> list[MoveCase]:
-    """Packing into wider dimensions, and unpacking again."""
+    """Packing into wider dimensions, and unpacking."""
     return [
         MoveCase(f"{kind} {name}", "padding", element_type, dimensions, None, widths, kind, value, goal=PACKING)
         for kind in ("pack", "unpack")
@@ -95,12 +95,12 @@ def index_cases(count: int) -> list[IndexCase]:
 
 
 def packed_cases(matrix: tuple[int, int], odd: tuple[int, int]) -> list[MoveCase]:
-    """Matrices of u4 packed and unpacked, transposed while they are packed, put into tiles and taken out; and u1.
+    """Matrices of u4 packed and unpacked, transposed while packed, put into tiles and taken out; and u1.
 
-    Everything is uint8, on both sides: a byte holds one element, or the packed ones, element 0 in its lowest bits.
+    Both sides are uint8: a byte holds one element, or several packed ones with element 0 in the lowest bits.
 
-    matrix   a multiple of (8, 128) odd      of another one, whose last byte is half full: powers of two and 1, so that
-    they stay odd when they are halved
+    matrix   a multiple of (8, 128)
+    odd      dimensions whose last byte is half full: a power of two plus 1, which stays odd when halved
     """
     size = f"{matrix[0]}x{matrix[1]}"
     tiles = tiled(f"u4 {size} T(8,128)(8,1)E(4)", "u4", matrix, (8, 128), together=8)

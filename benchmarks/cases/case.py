@@ -1,5 +1,5 @@
-"""What a case is: one relayout, pack or unpack, or one index conversion, as plain data.  The lists stand in files of
-their own.
+"""The definition of a case: one relayout, pack or unpack, or one index conversion, as plain data.  The lists are in
+files of their own.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from gpulayout import Layout, PaddingValue, Shape, Tile
 class MoveCase:
     """One relayout, pack or unpack, the packing of a strided view, or a relayout of packed elements.
 
-    order     the target's dimensions, most major first: what `transpose` takes; None keeps them widths    padded
-    dimensions of the buffer in pack and unpack, in logical order cut_from  "strided": dimensions of the array that the
-    input is the first part of backward  "strided": the dimensions that the input walks backwards tiling    "to" or
-    "from": a relayout between a matrix and its tiles.  Whole tiles are a permutation, and `dimensions` and
-              `order` say it to the peers: (rows of tiles, rows, rows together, columns of tiles, columns) and back
-    packed    elements of 1 and 4 bits lie packed in the "target", the "source" or "both"; kind is then "packed"
-    goal      the fraction of a plain copy that is wanted on a GPU
+    order     the target's dimensions, most major first, as `transpose` takes them; None keeps the order
+    widths    padded dimensions of the buffer in pack and unpack, in logical order
+    cut_from  "strided": dimensions of the array that the input is the first part of
+    backward  "strided": the dimensions that the input walks backwards
+    tiling    "to" or "from": a relayout between a matrix and its tiles.  Whole tiles are a permutation, which
+              `dimensions` and `order` state for the peers: (rows of tiles, rows, rows together, columns of tiles,
+              columns) and back
+    packed    elements of 1 and 4 bits are packed in the "target", the "source" or "both"; kind is then "packed"
+    goal      the fraction of a plain copy's speed to reach on a GPU
     """
 
     name: str
@@ -40,7 +42,7 @@ class MoveCase:
 
     @property
     def bits(self) -> int:
-        """Of a packed element: 4 of u4."""
+        """Bits of a packed element: 4 for u4."""
         return int(self.element_type[1:])
 
     @property
@@ -67,7 +69,7 @@ class MoveCase:
         )
 
     def _matrix(self, side: str, tiled: bool) -> Shape:
-        """The matrix of a case with tiles, as it lies before or after."""
+        """The matrix of a tiled case, as it lies before or after the move."""
         digits = self.dimensions if self.tiling == "to" else [self.dimensions[dim] for dim in self.order]
         above, rows, together, beside, columns = digits
         tiles = [Tile((rows * together, columns)), *([Tile((together, 1))] if together > 1 else [])]
@@ -82,21 +84,21 @@ class MoveCase:
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes read and bytes written; packed ones where the elements are packed."""
+        """Bytes read plus bytes written; packed elements count as packed bytes."""
         places = self.target.nbytes if self.kind != "unpack" else self.source.nbytes
         return self.source.nbytes + places
 
     @property
     def bytes_allocated(self) -> int:
-        """One input, one output, and what the plain ways of packed elements hold: words of two bytes, and elements
-        before and after.
+        """One input, one output, and the memory of the plain ways for packed elements: words of two bytes, and
+        elements before and after.
         """
         held = Shape(self.element_type, self.cut_from) if self.cut_from else self.source
         between = math.prod(self.dimensions) * (3 if self.packed == "both" else 1) if self.packed else 0
         return held.nbytes + self.target.nbytes + between
 
     def as_matrices(self) -> tuple[int, int, int] | None:
-        """(batch, rows, columns) where a relayout transposes the matrices of a batch, else None.
+        """(batch, rows, columns) if a relayout transposes the matrices of a batch, else None.
 
         NCHW to NHWC has the order 0 2 3 1: N matrices of C rows and H * W columns.
         """

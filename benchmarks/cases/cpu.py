@@ -1,5 +1,5 @@
-"""What is measured on a CPU: the kinds of the GPU's list at about 32 MB an array (before it is packed), beyond the
-caches of a usual machine.
+"""The cases for a CPU: the kinds of the GPU's list at about 32 MB an array (before packing), beyond the caches of a
+usual machine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CPU_CASES: list[Case] = [
     *index_cases(1 << 21),
 ]
 
-# Single calls, where planning and checks weigh more than the bytes.
+# Single calls, in which planning and checks outweigh the bytes.
 SMALL_CASES: list[MoveCase] = [
     MoveCase("f32 256, copy", "small", "f32", (256,)),
     transpose("f32 16x16", "f32", 16, 16, group="small"),

@@ -1,6 +1,4 @@
-"""What the CPU's figures are judged by: relayouts of 64 MB an array and more (one of 51), padding, ten million
-indices.
-"""
+"""The cases that judge the CPU: relayouts of 64 MB an array and more (one of 51 MB), padding, ten million indices."""
 
 from __future__ import annotations
 

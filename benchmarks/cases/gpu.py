@@ -1,4 +1,4 @@
-"""What is measured on a GPU: the sizes of published measurements where there are any, and sizes that break kernels.
+"""The cases for a GPU: sizes of published measurements where they exist, and sizes that are hard for kernels.
 
 Half-precision cases are f16: a kernel moves bytes, so bf16 is the same work.
 """
@@ -24,7 +24,7 @@ from gpulayout import PaddingValue
 
 
 def of_ttc(dimensions: tuple[int, ...], order: tuple[int, ...]) -> MoveCase:
-    """One of the 57 beside all peers."""
+    """One of the 57 tensor transpositions, beside all peers."""
     return ttc_case("f32", dimensions, order, group="N-D")
 
 
@@ -81,7 +81,7 @@ GPU_CASES: list[Case] = [
     permute("f32 8x16x32x64 order 0 2 1 3", "f32", (8, 16, 32, 64), (0, 2, 1, 3), group="tiny"),
 ]
 
-# Timed on the host alone, call by call; on the device they are in the list above.
+# Timed on the host only, call by call; the list above has the device's time.
 GPU_SMALL_CASES: list[MoveCase] = [
     *SMALL_CASES,
     transpose("f32 32x32", "f32", 32, 32, group="small"),
@@ -90,7 +90,7 @@ GPU_SMALL_CASES: list[MoveCase] = [
     transpose("f32 512x512", "f32", 512, 512, group="small"),
 ]
 
-# Known instances that no peer has one call for, so that nothing says what is right.
+# No peer does these in one call, so nothing says what is right.
 LEFT_OUT = {
     "s8 NCHW 256x48x56x56 to tiles of 32 channels": "partial tiles with padding have no peer",
     "f16 4096x4100 to tiles of (8,128) and (2,1)": "partial tiles with padding have no peer",

@@ -12,12 +12,12 @@ QUICK_ELEMENTS = 40_000
 
 
 def named(cases: Iterable[Case], text: str) -> list[Case]:
-    """The cases whose name contains this text, in upper or lower case."""
+    """The cases whose name contains this text, ignoring case."""
     return [case for case in cases if text.casefold() in case.name.casefold()]
 
 
 def quick(cases: Iterable[Case]) -> list[Case]:
-    """The same cases a few hundred times smaller: to see that everything runs, not how fast."""
+    """The same cases a few hundred times smaller: they show that everything runs, not how fast."""
     return [_shrunk(case) for case in cases]
 
 

@@ -1,9 +1,9 @@
-"""The 57 tensor transpositions that compilers and libraries of transposition are measured with since TTC (2016).
+"""The 57 tensor transpositions by which compilers and libraries have been measured since TTC (2016).
 
-Dimensions and orders as `benchmark/benchmark.sh` of springer13/hptt lists them and ap-hynninen/cutt repeats them: most
-minor dimension first, and the target's dimension number i is the source's dimension number order[i].  Every permutation
-comes in three sets of sizes, about 200 MB of float32 each: even, with a long first dimension of the source, with a long
-one of the target.
+Dimensions and orders are as in `benchmark/benchmark.sh` of springer13/hptt, which ap-hynninen/cutt repeats: most minor
+dimension first, and dimension i of the target is dimension order[i] of the source.  Every permutation comes in three
+sets of sizes, about 200 MB of float32 each: even, with a long first dimension of the source, with a long first
+dimension of the target.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def ttc_cases(element_type: str) -> list[MoveCase]:
 
 
 def ttc_case(element_type: str, dimensions: tuple[int, ...], order: tuple[int, ...], group: str) -> MoveCase:
-    """One of the list; ValueError for what is not in it."""
+    """One of the list; ValueError for any other."""
     if (dimensions, order) not in TRANSPOSITIONS:
         raise ValueError(f"order {order} of {dimensions} is not one of the 57")
     name = f"{element_type} {','.join(map(str, dimensions))} order {' '.join(map(str, order))}"

@@ -1,4 +1,4 @@
-"""The fraction of a plain copy that is wanted of a case on a GPU, counting bytes read and bytes written."""
+"""The fraction of a plain copy's speed that each kind of case must reach on a GPU, counting bytes read and written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VECTOR = 16
 
 
 def transpose_goal(itemsize: int, rows: int, columns: int) -> float | None:
-    """The goal of a 2-D transpose; None where a side is no longer than a vector, which is no work for tiles."""
+    """The goal of a 2-D transpose; None if a side is no longer than a vector, which leaves no work for tiles."""
     if min(rows, columns) * itemsize <= _VECTOR:
         return None
     aligned = rows * itemsize % _VECTOR == 0 and columns * itemsize % _VECTOR == 0

@@ -16,8 +16,8 @@ from benchmarks.peers.contender import Contender, Refused, reason_of
 def agreeing(
     xp: ModuleType, case: Case, contenders: Sequence[Contender], pairs: list[tuple]
 ) -> tuple[list[Contender], list[Refused]]:
-    """Those contenders that give what the first peer gives, and the peers that do not; before each the output is
-    overwritten.
+    """The contenders that give the same as the first peer, and the peers that do not.  The output is overwritten before
+    each.
 
     AssertionError when this library gives something else, or no peer gives anything to compare with.
     """
@@ -36,7 +36,8 @@ def agreeing(
             kept.append(contender)
         elif contender.is_ours:
             raise AssertionError(
-                f"{case.name}: {contender.name} ({contender.output}) gives another result than {reference or 'no peer at all'}"
+                f"{case.name}: {contender.name} ({contender.output}) gives another result than "
+                f"{reference or 'no peer at all'}"
             )
         else:
             refused.append(Refused(contender.name, f"gives another result than {reference}"))
@@ -50,7 +51,7 @@ def _output(xp: ModuleType, case: Case, contender: Contender, pairs: list[tuple]
     output = contender.call(0)
     if contender.wait:
         contender.wait(output)
-    return _comparable(xp, case, out if contender.output == "call" else output)  # `copyto` gives nothing back
+    return _comparable(xp, case, out if contender.output == "call" else output)  # `copyto` returns nothing
 
 
 def _comparable(xp: ModuleType, case: Case, output: Any) -> Any:

@@ -32,7 +32,7 @@ def array_contenders(xp: ModuleType, case: Case, pairs: list[tuple]) -> list[Con
 
 
 def small_calls(xp: ModuleType, case: MoveCase, given: Any, out: Any) -> list[Contender]:
-    """Single small calls, prepared as far as possible; the plain copy comes first."""
+    """Single small calls, with everything prepared that can be; the plain copy comes first."""
     buffer, source, target = given.reshape(-1), case.source, case.target
     plan, texts = gl.plan(source, target), (str(source), str(target))
     view, shaped = as_copy(case, given, out)
@@ -113,7 +113,7 @@ def _packing(case: MoveCase) -> Callable[..., Any]:
 
 
 def _copies(xp: ModuleType, views: list[tuple]) -> list[Contender]:
-    """What moves elements from one view to another, or to new memory."""
+    """Contenders that copy elements from one view to another, or to new memory."""
 
     def copyto(given: Any, out: Any) -> Any:
         xp.copyto(out, given)

@@ -16,12 +16,12 @@ UNPLANNED_CALL = f"{OURS} relayout(buffer, source, target, out=out)"
 class Contender(NamedTuple):
     """One way to do a case's work.
 
-    call     does it once; the argument counts calls, so that buffers can take turns; gives back the output output
-    what it is compared with: "warm" writes memory that was written before, "fresh" allocates every time, "call" is a
-             single small call into warm memory, "copy" a plain copy of as many bytes
-    wait     waits for an output that is made on a stream of its own, where the events of ours do not see it; None for
-    ours threads  how many may take part; 0: as it is ready    sets the number of threads, before a sample and outside
-    its time
+    call     does it once and returns the output; the argument counts calls, so that buffers can take turns
+    output   what it is compared with: "warm" writes memory that was written before, "fresh" allocates every time,
+             "call" is a single small call into warm memory, "copy" a plain copy of as many bytes
+    wait     waits for an output that is made on another stream, where our events do not see it; None for ours
+    threads  the most that may take part; 0 leaves the setting alone
+    ready    sets the number of threads before a sample, outside its time
     """
 
     name: str
@@ -36,7 +36,7 @@ class Contender(NamedTuple):
         return self.name.partition(" ")[0] == OURS
 
 
-Peer = Callable[[Case, list[tuple]], list[Contender]]  # none where it does not know the work
+Peer = Callable[[Case, list[tuple]], list[Contender]]  # empty if the peer cannot do the work
 
 
 class Refused(NamedTuple):
@@ -47,7 +47,7 @@ class Refused(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Contenders that agree, the peers that do not take part, and what was found besides."""
+    """Contenders that agree, the peers that do not take part, and further findings for the record."""
 
     contenders: list[Contender]
     refused: list[Refused]
@@ -55,13 +55,13 @@ class Prepared(NamedTuple):
 
 
 def in_turn(items: Sequence[tuple], work: Callable) -> Callable[[int], Any]:
-    """Call number i works on the i-th of the items, over and over."""
+    """Call number i works on item i, modulo their number."""
     return lambda i: work(*items[i % len(items)])
 
 
 def for_sweep(contenders: Sequence[Contender]) -> list[Contender]:
-    """Ours and one peer, both into warm memory: what a long list of cases has time for.  The last peer is PyTorch's
-    where it is there.
+    """Ours and one peer, both into warm memory: a long list of cases has no time for more.  The last peer is
+    PyTorch's if it is installed.
     """
     warm = [contender for contender in contenders if contender.output == "warm"]
     return [next(c for c in warm if c.is_ours), [c for c in warm if not c.is_ours][-1]]

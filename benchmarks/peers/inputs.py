@@ -31,7 +31,7 @@ def input_and_output(xp: ModuleType, case: Case, seed: int) -> tuple[Any, Any]:
 
 
 def _elements(xp: ModuleType, case: MoveCase, count: int, seed: int) -> Any:
-    """Random bytes; where a peer counts instead of moving, ordinary numbers: no NaN, no infinity, no denormal.
+    """Random bytes.  For peers that compute instead of moving, ordinary numbers: no NaN, infinity or denormal.
 
     In the upper half of a word the exponent begins at bit 30: with 0 and 1 there f32 lies in 2^-63 .. 2, and f64
     likewise.
@@ -45,7 +45,7 @@ def _elements(xp: ModuleType, case: MoveCase, count: int, seed: int) -> Any:
 
 
 def _as_given(elements: Any, case: MoveCase) -> Any:
-    """The elements as the case's input: a buffer to unpack, else an array, for a strided case a view into it."""
+    """The elements as the case's input: a buffer to unpack, else an array; for a strided case a view into one."""
     if case.kind == "unpack":
         return elements
     if case.kind != "strided":
@@ -55,9 +55,7 @@ def _as_given(elements: Any, case: MoveCase) -> Any:
 
 
 def scrambled(xp: ModuleType, count: int, seed: int) -> Any:
-    """`count` 32-bit words without a pattern that memory or an arithmetic unit could profit from; the same
-    everywhere.
-    """
+    """`count` 32-bit words without a pattern that memory or an arithmetic unit could exploit; the same everywhere."""
     words = xp.arange(count, dtype=xp.uint32)
     words += xp.uint32(seed)
     words *= xp.uint32(2654435761)  # Knuth's multiplier, 2^32 divided by the golden ratio

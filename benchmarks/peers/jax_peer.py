@@ -11,7 +11,7 @@ from benchmarks.peers.words import pad_word, words
 
 
 class JaxPeer:
-    """`jax.jit` of a transpose, a slice or a pad.  XLA takes dense inputs alone, so strided ones are not asked of it.
+    """`jax.jit` of a transpose, a slice or a pad.  XLA takes only dense inputs, so JAX sits out strided cases.
 
     Packed elements are XLA's own int4 between two bitcasts, so that bytes go in and bytes come out.
     """
@@ -26,7 +26,7 @@ class JaxPeer:
         work = self.jax.jit(
             lambda given: _packed(self.jax, case, given) if case.packed else _work(self.jax.numpy, case, given)
         )
-        # JAX hands out arrays that are still being computed, on streams it keeps to itself; they are computed in order.
+        # JAX returns arrays that are still being computed, in order, on streams that it does not expose.
         return [Contender("jax.jit", "fresh", in_turn(items, work), wait=lambda output: output.block_until_ready())]
 
 

@@ -12,7 +12,7 @@ from benchmarks.peers.contender import Contender, in_turn
 
 
 def plain_ways(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> list[Contender]:
-    """Shifts of single elements and of two at once, into warm memory and into fresh; bits have functions of their
+    """Shifts on single elements and on two at once, into warm and into fresh memory; bits have functions of their
     own.
     """
     if case.bits == 1:
@@ -40,7 +40,7 @@ class _Held:
     """Memory of the plain ways of a u4 case.
 
     words           two bytes for each packed one
-    before, after   "both": the elements one in a byte, before and after the transpose; an even number of them
+    before, after   "both": one element per byte, before and after the transpose; an even number of them
     """
 
     def __init__(self, xp: ModuleType, case: MoveCase):

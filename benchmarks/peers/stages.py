@@ -1,7 +1,7 @@
-"""The libraries this one is measured beside, and in which order their figures are taken.
+"""The libraries that this one is measured beside, and the order in which their figures are taken.
 
-Peers that compile something for every case come in later stages, so that a run that is short of time leaves them out,
-and no row.
+Peers that compile something for every case come in later stages, so that a run short of time leaves them out and keeps
+its rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def load(torch: Any, jax: Any, missing: dict[str, str]) -> list[Stage]:
         from benchmarks.peers.geam import geam
 
         first.append(geam)
-    except Exception as error:  # broken installations fail in any way they like
+    except Exception as error:  # broken installations fail in many ways
         missing["cupy.cublas"] = reason_of(error)
     if jax is not None:
         from benchmarks.peers.jax_peer import JaxPeer
@@ -58,7 +58,7 @@ def load(torch: Any, jax: Any, missing: dict[str, str]) -> list[Stage]:
 
 
 def optional(name: str, missing: dict[str, str]) -> Any:
-    """A module, or None with a line in `missing`."""
+    """A module, or None and a line in `missing`."""
     try:
         return importlib.import_module(name)
     except Exception as error:
@@ -67,13 +67,13 @@ def optional(name: str, missing: dict[str, str]) -> Any:
 
 
 def on_gpu(name: str, missing: dict[str, str]) -> Any:
-    """PyTorch or JAX where it finds a GPU, or None with a line in `missing`."""
+    """PyTorch or JAX if it finds a GPU, or None and a line in `missing`."""
     module = optional(name, missing)
     try:
         usable = module and (
             module.cuda.is_available() if name == "torch" else any(d.platform == "gpu" for d in module.devices())
         )
-    except Exception as error:  # a peer that cannot start is a peer that is not there
+    except Exception as error:  # a peer that cannot start counts as missing
         missing[name] = reason_of(error)
         return None
     if module and not usable:

@@ -11,7 +11,7 @@ from benchmarks.peers.words import pad_word, words
 
 
 class EagerTorch:
-    """`copy_` into a view, and what allocates: `contiguous` and `pad`."""
+    """`copy_` into a view, and the functions that allocate: `contiguous` and `pad`."""
 
     def __init__(self, torch: Any):
         self.torch = torch
@@ -27,8 +27,7 @@ class CompiledTorch:
         self.torch = torch
 
     def __call__(self, case: Case, pairs: list[tuple]) -> list[Contender]:
-        # All cases share the functions' code, and after a few recompilations of one code torch would quietly run it
-        # eagerly.
+        # All cases share the functions' code, and after a few recompilations torch would silently run it eagerly.
         self.torch._dynamo.reset()
         return _contenders(
             self.torch,
@@ -42,7 +41,7 @@ def _contenders(torch: Any, case: Case, pairs: list[tuple], prepared: Callable) 
     """prepared   (what it calls, function of input and output) -> (name, function to time)"""
     if not isinstance(case, MoveCase) or case.packed:
         return []
-    # A tensor has no negative strides, and handing one over ends the process: what walks backwards is handed over
+    # A tensor has no negative strides, and passing an array that has them ends the process: such views are passed
     # forwards.
     forwards = [(given[_reversed(case)] if case.backward else given, out) for given, out in pairs]
     items = [(words(torch.from_dlpack, given), words(torch.from_dlpack, out)) for given, out in forwards]

@@ -38,7 +38,7 @@ def _transpose(given, out, rows, columns, TILE: tl.constexpr):
 
 
 class TritonPeer:
-    """All tiles and numbers of warps are contenders: the best one is what a tuned kernel would give."""
+    """All sizes of tiles and numbers of warps are contenders: the best one is what a tuned kernel would give."""
 
     def __init__(self, torch: Any):
         self.torch = torch

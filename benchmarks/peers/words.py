@@ -13,7 +13,7 @@ WORDS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
 
 
 def words(convert: Callable, array: Any) -> Any:
-    """An array as a peer's, over the same memory, its elements as words of their width."""
+    """An array as the peer's, over the same memory, with elements as words of their width."""
     return convert(array.view(np.dtype(WORDS[array.dtype.itemsize])))
 
 

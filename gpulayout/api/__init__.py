@@ -1,1 +1,1 @@
-"""The public functions, and the one door for arrays."""
+"""The public functions, and the checks that every array passes."""

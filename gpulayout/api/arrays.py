@@ -1,34 +1,40 @@
-"""The one door for arrays from outside: NumPy, CuPy, and anything with DLPack or `__cuda_array_interface__`.
+"""The entrance for arrays: NumPy, CuPy, and anything with DLPack or `__cuda_array_interface__`.
 
-Behind it there are only NumPy and CuPy arrays over the caller's own memory; nothing is copied.  What arrays are to each
-other is checked here too, devices and overlaps; what each must be by itself, in `sides`.  All checks run before a byte
-is written.  In messages `role` says which argument is meant.
+They become NumPy or CuPy arrays over the caller's own memory; nothing is copied.  Checks between arrays are here too:
+devices and overlaps.  `sides` checks each array by itself.  All checks run before a byte is written.  `role` is the
+argument's name in messages.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpulayout.api.backends import default_backend, gpu_backend, host_backend
 from gpulayout.api.values import array_of_values
 from gpulayout.layout.checks import type_text
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
 from gpulayout.moves.backend import Array, Backend
 
-PLAIN = (list, tuple, bool, int, float, complex)  # values that are no array and become one
+if TYPE_CHECKING:
+    from gpulayout.api.array_types import HostArray
+
+PLAIN = (list, tuple, bool, int, float, complex)  # values that an array can be made of
 _IMMUTABLE = {"jax": "JAX", "jaxlib": "JAX", "tensorflow": "TensorFlow"}
 
 
 def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend, Array]:
-    """The backend of an array and the array itself, as NumPy's or CuPy's.
+    """The backend of an array, and the array as one of NumPy's or CuPy's.
 
-    TypeError for what is no array, BufferError for memory this library cannot reach or, when writing, must not change.
+    TypeError for objects that are not arrays; BufferError for memory that the library cannot reach or, with `writing`,
+    must not change.
     """
     if type(given) is np.ndarray:
         backend, array = host_backend(), given
@@ -39,8 +45,8 @@ def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend
     return backend, array
 
 
-def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Backend, Array]:
-    """As `open_array`, and plain Python numbers and lists go to the default backend as a new array."""
+def open_array_like(given: Any, role: str, dtype: np.dtype[Any] | None) -> tuple[Backend, Array]:
+    """The same, but plain Python numbers and lists become a new array on the default backend."""
     if type(given) is np.ndarray:
         return host_backend(), given
     if isinstance(given, PLAIN):
@@ -50,7 +56,8 @@ def open_array_like(given: Any, role: str, dtype: np.dtype | None) -> tuple[Back
 
 
 def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
-    if _is_cupy(type(given)):
+    kind: Any = type(given)
+    if _is_cupy(kind):
         return gpu_backend(), given
     if isinstance(given, np.ma.MaskedArray):
         raise TypeError(f"{role} is a masked array: its mask would be lost, pass .filled() or .data")
@@ -61,7 +68,7 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
     if isinstance(given, type):
         raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
     library = _IMMUTABLE.get(type(given).__module__.partition(".")[0])
-    if writing and library:  # what they offer need not say so
+    if writing and library:  # their DLPack exports need not say so
         raise BufferError(f"{role} is read-only: {library} arrays never change")
     if offers(given, *DLPACK):
         return _adopted(_dlpack_backend(given, role), given, role, writing)
@@ -69,21 +76,26 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         return _adopted(_cuda_backend(role), given, role, writing)
     raise TypeError(
         f"{role} is {type_text(given)}: it must be a NumPy or CuPy array, or offer DLPack or "
-        f"__cuda_array_interface__{_advice(type(given).__module__)}"
+        f"__cuda_array_interface__{_advice(given, role)}"
     )
 
 
-@functools.lru_cache(maxsize=256)  # saves 0.7 us for each array of a call; 256 types
-def _is_cupy(kind: type) -> bool:
-    """True for CuPy's array type and what is derived from it; it is told by name, so that CuPy need not be there."""
+@functools.lru_cache(maxsize=256)  # saves 0.7 us for each array of a call
+def _is_cupy(kind: Any) -> bool:
+    """True for CuPy's array type and its subclasses.  It is found by name, so that CuPy need not be imported."""
     return any((base.__module__, base.__name__) == ("cupy", "ndarray") for base in kind.__mro__)
 
 
-def _advice(module: str) -> str:
-    """How to make an array of what has none of an array's properties, by the module of its type."""
+def _advice(given: object, role: str) -> str:
+    """How to make an array of an object, or nothing."""
+    if isinstance(given, (str, Shape, Layout)) and role != "out":
+        return f"; the {role} is the first argument"
+    if isinstance(given, (list, tuple, range)):
+        return f"; numpy.array({role}) makes one"
+    module = type(given).__module__
     if module == "cupy.cuda.memory":
-        return "; cupy.ndarray(shape, dtype, pointer) is the array at a MemoryPointer"
-    return "; .toarray() of a sparse matrix is an array" if ".sparse." in f"{module}." else ""
+        return "; cupy.ndarray(shape, dtype, pointer) makes one of a MemoryPointer"
+    return "; .toarray() makes one of a sparse matrix" if ".sparse." in f"{module}." else ""
 
 
 def _dlpack_backend(given: Any, role: str) -> Backend:
@@ -92,7 +104,7 @@ def _dlpack_backend(given: Any, role: str) -> Backend:
         kind, _ = dlpack.device_of(given)
     except Exception as error:
         raise BufferError(f"{role} ({type(given).__name__}) cannot say where it lives: {error}") from None
-    for bit in ("neg", "conj"):  # PyTorch keeps signs and conjugations to be done later; an exported buffer lacks them
+    for bit in ("neg", "conj"):  # PyTorch delays negation and conjugation; an exported buffer lacks them
         pending = getattr(given, f"is_{bit}", None)
         if callable(pending) and pending():
             raise BufferError(
@@ -120,10 +132,10 @@ def _adopted(backend: Backend, given: Any, role: str, writing: bool) -> tuple[Ba
         memory = backend.foreign_memory(given)
         if not (writing and memory.read_only):
             return backend, backend.adopt(memory)
-    except Exception as error:  # producers raise whatever they like: gradients, unknown dtypes, conjugate views
+    except Exception as error:  # exporters raise many kinds of errors: gradients, unknown dtypes, conjugate views
         hint = (
-            "; a type NumPy or CuPy lacks can be passed as unsigned integers of the same width, as tensor.view(torch.uint16), "
-            "and a JAX array on the CPU as numpy.asarray(array)"
+            "; a type NumPy or CuPy lacks can be passed as unsigned integers of the same width, as "
+            "tensor.view(torch.uint16), and a JAX array on the CPU as numpy.asarray(array)"
         )
         raise BufferError(
             f"{role} ({type(given).__module__}.{type(given).__name__}) cannot be used without a copy: {error}"
@@ -160,13 +172,11 @@ def check_no_overlap(backend: Backend, a: Array, b: Array, roles: tuple[str, str
 
 
 def may_overlap(backend: Backend, a: Array, b: Array) -> bool:
-    """True when the byte ranges of two arrays overlap, in memory or in a file that both map; `b` is the one to be
-    written.
-    """
+    """True when the byte ranges of two arrays overlap, in memory or in a file that both map; `b` will be written."""
     if type(a) is type(b) is np.ndarray:
         if np.may_share_memory(a, b):
             return True
-        base = b.base  # None or an array that owns its memory: no memory map, and nothing more to ask
+        base = b.base  # None, or an array that owns its memory: `b` is no memory map
         return base is not None and (type(base) is not np.ndarray or base.base is not None) and overlap_in_file(a, b)
     (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(backend, b)
     return low_a < high_b and low_b < high_a
@@ -175,31 +185,29 @@ def may_overlap(backend: Backend, a: Array, b: Array) -> bool:
 def check_none_overlap(
     inputs: Sequence[tuple[Backend, Array, int]], outputs: Sequence[tuple[Backend, Array, int]]
 ) -> None:
-    """BufferError when an output may share memory with an input or another output; buffers, each with its job's
-    number.
-    """
+    """BufferError when an output may share memory with an input or another output; each comes with its job's number."""
     everything = [*inputs, *outputs]
     low = np.array([backend.address(array) for backend, array, _ in everything], np.int64)
     high = low + np.array([array.size * array.itemsize for _, array, _ in everything], np.int64)
-    places = [(range(len(everything)), low, high, "in memory")]
+    places: list[tuple[Sequence[int], Any, Any, str]] = [(range(len(everything)), low, high, "in memory")]
     places += [
         (*found, "in the file that both map") for found in by_file([array for _, array, _ in everything], len(inputs))
     ]
-    for numbers, low, high, where in places:
-        clash = _clash(np.array(low), np.array(high), np.array(numbers) >= len(inputs))
+    for numbers, starts, ends, where in places:
+        clash = _clash(np.array(starts), np.array(ends), np.array(numbers) >= len(inputs))
         if clash:
             jobs = [everything[numbers[k]][2] for k in clash]
             roles = [f"{'out' if numbers[k] >= len(inputs) else 'buffer'} of job {job}" for k, job in zip(clash, jobs)]
             raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be other memory")
 
 
-def _clash(low: np.ndarray, high: np.ndarray, writes: np.ndarray) -> tuple[int, int] | None:
-    """Two ranges that overlap, of which the second is written; None where no range that is written overlaps another.
+def _clash(low: HostArray, high: HostArray, writes: HostArray) -> tuple[int, int] | None:
+    """Two ranges that overlap, the second of them written; None when no written range overlaps another.
 
-    In the order of their starts, a range overlaps one before it exactly when it overlaps the one that reaches furthest.
+    Sorted by start, a range overlaps an earlier one exactly when it starts below the furthest end so far.
     """
     order = np.argsort(low, kind="stable")
-    order = order[(high > low)[order]]  # empty buffers are nowhere
+    order = order[(high > low)[order]]  # empty buffers overlap nothing
     low, high, writes = low[order], high[order], writes[order]
     furthest = np.maximum.accumulate(high)
     furthest_written = np.maximum.accumulate(np.where(writes, high, 0))

@@ -1,7 +1,7 @@
-"""Which backend runs what has no array yet: the GPU when a device really works, else NumPy.
+"""The default backend, for calls without an array: the GPU when a device really works, else NumPy.
 
-A call with arrays runs where they live and never asks here.  `import cupy` succeeds on a machine without a driver, so
-the GPU counts only after a kernel was compiled and run on it.
+A call with arrays runs where they live and needs no default.  `import cupy` succeeds on a machine without a driver, so
+the GPU counts only after a kernel was compiled and ran on it.
 """
 
 from __future__ import annotations
@@ -10,54 +10,79 @@ import functools
 import importlib
 import logging
 import os
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from gpulayout.cpu.run import NumpyBackend
+from gpulayout.gpu import driver
 from gpulayout.moves.backend import Backend
+
+if TYPE_CHECKING:
+    from gpulayout.api.array_types import BackendName
 
 CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")
-_log.addHandler(logging.NullHandler())
 _host: Backend = NumpyBackend()
-_set: list[use_backend] = []  # choices made as statements, the last one counts
+statements: list[use_backend] = []  # choices made as statements; the last one counts
 _scoped: ContextVar[str | None] = ContextVar("gpulayout_backend", default=None)  # the choice of the innermost `with`
 
 
 class BackendUnavailable(RuntimeError):
-    """A backend was asked for by name and cannot run here."""
+    """A backend was chosen by name and cannot run here."""
 
 
 class use_backend:  # noqa: N801 - used as a function and as a context manager
-    """Choose the backend for what has no array yet: "auto", "numpy" or "cupy".
+    """Choose the backend for calls without an array, such as `empty`.
 
-    As a statement it sets the backend of all threads until further notice; as a context manager that of the current
-    thread until the end of the block.  "cupy" never falls back: it raises `BackendUnavailable`, a RuntimeError, with
-    the reason.
+    As a statement it applies to all threads until the next one; as a context manager, to the current thread until the
+    end of the block.
 
+    Parameters
+    ----------
+    name : {"auto", "numpy", "cupy"}
+        "auto" takes the GPU when one really works, else NumPy.  "cupy" never falls back.
+
+    Raises
+    ------
+    BackendUnavailable
+        For "cupy" when it cannot run here, with the reason.  It is a RuntimeError.
+    ValueError
+        For another name.
+
+    See Also
+    --------
+    show_config : Which backend runs, and why.
+
+    Notes
+    -----
+    The environment variable GPULAYOUT_BACKEND sets the choice from outside; `use_backend` overrides it.
+
+    Examples
+    --------
     >>> import gpulayout as gl
     >>> with gl.use_backend("numpy"):
     ...     type(gl.empty("f32[2,3]")).__name__
     'ndarray'
     """
 
-    def __init__(self, name: str):
+    def __init__(self, name: BackendName):
         self.name = _checked(name, "backend")
         if self.name == "cupy":
             _cupy_backend_or_raise()
-        self._tokens: list = []
-        _set.append(self)
-        del _set[:-64]  # as statements only the last ones can matter
+        self._tokens: list[Token[str | None]] = []
+        statements.append(self)
+        del statements[:-64]  # only the last statement counts; later ones may turn out to be `with` blocks
 
     def __enter__(self) -> use_backend:
-        # It was no statement after all.  From here on the choice is this thread's alone, so blocks of several threads
-        # cannot undo each other's.
-        if self in _set:
-            _set.remove(self)
+        # This is a `with` block, not a statement: the choice applies to this thread only, so that the blocks of several
+        # threads cannot undo each other.
+        if self in statements:
+            statements.remove(self)
         self._tokens.append(_scoped.set(self.name))
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         _scoped.reset(self._tokens.pop())
 
 
@@ -66,14 +91,24 @@ def host_backend() -> Backend:
     return _host
 
 
+def replace_host_backend(backend: Backend) -> Backend:
+    """Give NumPy arrays to another backend and return the previous one, for tests of GPU code on host memory."""
+    global _host
+    before, _host = _host, backend
+    return before
+
+
 @functools.cache
 def gpu_backend() -> Backend:
-    """The backend of CUDA arrays, one per process; an array that exists is proof enough of a device."""
-    return _gpu_module().CupyBackend()
+    """The backend of CUDA arrays, one per process.  It does not probe: an array that exists proves that there is a
+    device.
+    """
+    backend: Backend = gpu_module().CupyBackend()
+    return backend
 
 
 def default_backend() -> Backend:
-    """The backend of what has no array yet."""
+    """The backend of calls without an array."""
     choice = selected()
     if choice == "numpy":
         return _host
@@ -81,27 +116,27 @@ def default_backend() -> Backend:
         return _cupy_backend_or_raise()
     problem = gpu_problem()
     if problem:
-        _log_fallback(problem)
+        log_fallback(problem)
         return _host
     return gpu_backend()
 
 
 def selected() -> str:
-    """ "auto", "numpy" or "cupy", by `use_backend` or the environment variable GPULAYOUT_BACKEND."""
-    chosen = _scoped.get() or (_set[-1].name if _set else None)
+    """The choice by `use_backend` or the environment variable GPULAYOUT_BACKEND: "auto", "numpy" or "cupy"."""
+    chosen = _scoped.get() or (statements[-1].name if statements else None)
     return chosen or _checked(os.environ.get("GPULAYOUT_BACKEND") or "auto", "GPULAYOUT_BACKEND")
 
 
 def is_chosen_in_code() -> bool:
-    """True when `use_backend` decides, and not the environment."""
-    return bool(_scoped.get() or _set)
+    """True when `use_backend` made the choice, not the environment."""
+    return bool(_scoped.get() or statements)
 
 
 @functools.cache
 def gpu_problem() -> str | None:
     """Why no GPU can be used, or None when one works.  Asked once per process."""
     try:
-        _gpu_module().probe()
+        gpu_module().probe()
     except ImportError as error:
         return f"CuPy cannot be imported: {error}"
     except (Exception, SystemExit) as error:  # drivers and compilers fail in many ways, and each means "no GPU here"
@@ -109,11 +144,19 @@ def gpu_problem() -> str | None:
     return None
 
 
-def gpu_versions() -> dict:
+@functools.cache
+def log_fallback(problem: str) -> None:
+    """Log once why NumPy runs: at WARNING when a driver shows that this machine has a GPU, else at INFO."""
+    level = logging.WARNING if driver.has_driver() else logging.INFO
+    _log.log(level, "running on the CPU with NumPy: %s", problem)
+
+
+def gpu_versions() -> dict[str, Any]:
     """Versions and devices of the GPU side; empty without CuPy."""
     try:
-        return _gpu_module().versions()
-    except (Exception, SystemExit):  # a broken CuPy fails in any way it likes
+        versions: dict[str, Any] = gpu_module().versions()
+        return versions
+    except (Exception, SystemExit):  # a broken CuPy can fail in any way
         return {}
 
 
@@ -130,15 +173,11 @@ def _cupy_backend_or_raise() -> Backend:
     return gpu_backend()
 
 
-def _gpu_module() -> ModuleType:
+def gpu_module() -> ModuleType:
+    """The module that imports CuPy."""
     return importlib.import_module("gpulayout.gpu.cupy_runtime")
 
 
-@functools.cache
-def _log_fallback(problem: str) -> None:
-    _log.info("running on the CPU with NumPy: %s", problem)
-
-
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0]

@@ -1,9 +1,10 @@
-"""What runs here, and why."""
+"""Which backend runs here, and why."""
 
 from __future__ import annotations
 
 import os
 import platform
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import ml_dtypes
 import numpy as np
@@ -12,9 +13,12 @@ from gpulayout.api import backends
 from gpulayout.cpu.threads import thread_count
 from gpulayout.version import __version__
 
+if TYPE_CHECKING:
+    from gpulayout.api.array_types import ConfigMode
 
-def configuration() -> dict:
-    """Versions, devices, and which backend runs and why, as plain values."""
+
+def configuration() -> dict[str, Any]:
+    """Versions, devices, and the backend that runs and why, as plain values."""
     problem = backends.gpu_problem()
     choice = backends.selected()
     if choice == "auto":
@@ -41,16 +45,32 @@ def configuration() -> dict:
 
 
 def _threads() -> int | str:
-    """Threads that share a large move on the CPU, or what is wrong with the number that was asked for."""
+    """The number of threads that share a large move on the CPU, or the error in GPULAYOUT_NUM_THREADS."""
     try:
         return thread_count()
     except ValueError as error:
         return str(error)
 
 
-def show_config(mode: str = "stdout") -> dict | None:
-    """Print versions, devices, and which backend runs and why; with mode="dicts" return them instead.
+@overload
+def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
+@overload
+def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
+def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
+    """Print versions, devices, and which backend runs and why.
 
+    Parameters
+    ----------
+    mode : {"stdout", "dicts"}, optional
+        Print the values, or return them as a dict, as `numpy.show_config` does.
+
+    Returns
+    -------
+    dict or None
+        The values, with ``mode="dicts"``.
+
+    Examples
+    --------
     >>> show_config("dicts")["backend"] in ("numpy", "cupy")
     True
     """

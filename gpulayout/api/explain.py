@@ -1,8 +1,8 @@
-"""A move in words: what was merged, which kernel was chosen and why not a faster one, and the bytes."""
+"""A move in words: what was merged, which kernel was chosen and why not a faster one, and how many bytes move."""
 
 from __future__ import annotations
 
-from gpulayout.cpu import move_plan
+from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.many import Request, many_plan
 from gpulayout.gpu.traffic import described
@@ -10,21 +10,21 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.move import Move, Pieces
+from gpulayout.moves.kinds import AnyMove, Pieces
 
-# The letters of XLA's shapes document, dimension 0 first.
+# The letters of XLA's document on shapes and layout, dimension 0 first.
 _LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
 
 
 class Explanation(str):
-    """Text that shows itself as it is at the interactive prompt."""
+    """Text that the interactive prompt shows without quotes and escapes."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def dimension_labels(rank: int) -> tuple[str, ...]:
-    """A short name for every dimension: the document's letters up to rank 4, else d0, d1, ...
+    """A short name for every dimension: XLA's letters up to rank 4, else d0, d1, ...
 
     >>> dimension_labels(3), dimension_labels(5)[:2]
     (('z', 'y', 'x'), ('d0', 'd1'))
@@ -33,18 +33,19 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
 
 
 def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
-    """What a relayout from `source` to `target` does, one fact per line; of several pieces the first in detail."""
+    """What a relayout from `source` to `target` does, one fact per line; details are those of the first piece."""
     move = pieces[0].move
     read, written, elements, places = (
         sum(getattr(piece.move, name) for piece in pieces)
         for name in ("bytes_read", "bytes_written", "element_count", "place_count")
     )
-    if source.is_packed or target.is_packed:  # pieces of whole bytes have several elements in each
+    if source.is_packed or target.is_packed:  # the pieces may count bytes that hold several elements each
         elements, places = source.element_count, target.buffer_size
     lines = [
         f"relayout {source} -> {target}",
         f"  read     {counted(read, 'byte')}: {counted(elements, 'element')} of {_size(source)}",
-        f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, {_padding(places - elements, places, target)}",
+        f"  written  {counted(written, 'byte')}: {counted(places, 'place')}, "
+        f"{_padding(places - elements, places, target)}",
         *_pieces(pieces, written),
     ]
     if move.has_loops:
@@ -54,23 +55,23 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
         name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""
         lines.append(
-            f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is {counted(axis.source_stride, move.stride_unit)} in the source, "
-            f"{axis.target_stride} in the target"
+            f"    axis {number}  {name}: {counted(axis.extent, 'place')}{padded}, a step is "
+            f"{counted(axis.source_stride, move.stride_unit)} in the source, {axis.target_stride} in the target"
         )
     if same_buffer(source, target):
-        lines.append("  bitcast  both are the same bytes: nothing would have to move")
-    lines.append(f"  numpy    {move_plan.describe(move)}")
+        lines.append("  bitcast  both are the same bytes: no move is needed")
+    lines.append(f"  numpy    {choose_plan.describe(move)}")
     lines += described(kernel_plan(move))
     return Explanation("\n".join(lines))
 
 
 def _size(shape: Shape) -> str:
-    """The size of an element in a buffer: bytes, or bits where they are packed."""
+    """The size of an element in a buffer: in bits when elements are packed, else in bytes."""
     return counted(*((shape.bits_per_element, "bit") if shape.is_packed else (shape.itemsize, "byte")))
 
 
 def _pieces(pieces: Pieces, written: int) -> list[str]:
-    """How many pieces there are, and how much the first of them, which the other lines describe, moves."""
+    """How many pieces there are, and the share of the first one, which the other lines describe."""
     if len(pieces) == 1:
         return []
     copies, fills = (
@@ -88,9 +89,9 @@ def _pieces(pieces: Pieces, written: int) -> list[str]:
         ),
     ]
     return [
-        f"  pieces   {' and '.join(parts)}, in {counted(plan.launch_count, 'launch')} on a GPU: tiles are cut where the dimensions or "
-        f"other tiles end",
-        f"    what follows is the largest piece, {pieces[0].move.bytes_written / written:.1%} of what is written",
+        f"  pieces   {' and '.join(parts)}, in {counted(plan.launch_count, 'launch')} on a GPU: tiles are cut where "
+        f"the dimensions or other tiles end",
+        f"    the rest describes the largest piece, {pieces[0].move.bytes_written / written:.1%} of the bytes written",
     ]
 
 
@@ -102,7 +103,7 @@ def _padding(count: int, places: int, target: Shape) -> str:
     return f"{count} of them padding ({shown}, {count / places:.1%})"
 
 
-def _merged(move: Move, source: Shape) -> str:
+def _merged(move: AnyMove, source: Shape) -> str:
     dropped = source.rank - len({dim for dims in move.dimensions for dim in dims}) if move.element_count else 0
     text = f"{counted(source.rank, 'dimension')} into {counted(len(move.axes), 'axis')}, minor first in the target"
     return text + (f"; {dropped} of size 1 dropped" if dropped else "")

@@ -1,9 +1,8 @@
-"""One index conversion of whole arrays: every check of a call, and what backends prepared for it."""
+"""Index conversion of whole arrays: the checks of a call, and the programs that backends prepared."""
 
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -13,82 +12,83 @@ from gpulayout.api.index_operands import INT64, integers, open_operands, stacked
 from gpulayout.layout.checks import counted, number_text, out_of_bounds_text
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.moves.backend import Array, Backend, Conversion
+from gpulayout.moves.backend import Array, Backend, PreparedConversion
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
+from gpulayout.moves.index_program import Mode
 
 
 class IndexConversion:
-    """One direction for one shape, or two: whose indices come in, `shape`, and where those of `convert_linear` go,
-    `target`.
+    """The conversion in one direction for one shape; `convert_linear` goes from `shape` to `target`.
 
     program    what is computed
-    prepared   what carries it out, by backend
+    prepared   the program as each backend prepared it
     """
 
     __slots__ = ("shape", "program", "prepared")
 
     def __init__(self, direction: str, shape: Shape, target: Shape | None = None):
-        if direction == "convert_linear":
+        if target is not None:
             self.program = convert_program(shape, target)
         else:
             self.program = (linearize_program if direction == "linearize" else delinearize_program)(shape)
         self.shape = shape
-        self.prepared: dict[Backend, Conversion] = {}
+        self.prepared: dict[Backend, PreparedConversion] = {}
 
     @property
     def role(self) -> str:
-        """What the given array is called."""
+        """The name of the given array in messages."""
         return "index" if self.program.direction == "linearize" else "linear"
 
-    def __call__(self, given: Any, mode: str, out: Any) -> Array:
-        """Convert an array, or what becomes one; `out` is returned as it was given."""
+    def __call__(self, given: Any, mode: Mode, out: Any) -> Array:
+        """Convert an array, or values that become one.  Returns `out` if given."""
         backend, array = arrays.open_array_like(given, self.role, None)
         if type(out) is type(array) is not np.ndarray and self.on(backend).again(array, out, mode):
             return out
         array = integers(array, self.role)
         if self.program.direction == "linearize" and (array.ndim == 0 or array.shape[0] != self.program.rank):
+            rank = self.program.rank
             raise IndexError(
-                f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(self.program.rank, 'dimension')}: the first axis "
-                f"must be {self.program.rank} (points in rows go in as index.T)"
+                f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(rank, 'dimension')}: the first "
+                f"axis must be {rank} (points in rows go in as index.T)"
             )
         return self.run(backend, array, mode, out)
 
-    def broadcast(self, operands: Any, mode: str, out: Any) -> Array:
-        """Linearize one index array per dimension: they broadcast against each other."""
+    def broadcast(self, operands: Any, mode: Mode, out: Any) -> Array:
+        """Linearize one index array per dimension, broadcast against each other."""
         backend, values, result_shape = open_operands(operands, self.shape)
-        is_direct = (
-            self.program.is_dot_product
+        in_one_pass = (
+            backend.linearize_broadcast
+            if self.program.is_dot_product
             and self.program.rank <= backend.max_operands
             and not self.shape.is_zero_element_array
+            else None
         )
-        if is_direct and out is None:
+        if in_one_pass and out is None:
             result = backend.empty(result_shape, INT64, values[0])
-            if backend.linearize_broadcast(self.program, values, result, mode) is None:
+            if in_one_pass(self.program, values, result, mode) is None:
                 return result
-        elif is_direct and mode != "raise":  # an index that is refused would be found with `out` half written
+        elif in_one_pass and mode != "raise":  # with "raise", a bad index would be found when `out` is half written
             result = self._opened_out(backend, values[0], result_shape, mode, out)
             if not any(arrays.may_overlap(backend, value, result) for value in values):
-                backend.linearize_broadcast(self.program, values, result, mode)
+                in_one_pass(self.program, values, result, mode)
                 return out
         return self.run(backend, stacked(backend, values, result_shape, self.shape, mode), mode, out)
 
-    def on(self, backend: Backend) -> Conversion:
-        """What carries the program out on a backend."""
+    def on(self, backend: Backend) -> PreparedConversion:
+        """The program, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_conversion(self.program))
 
-    def run(self, backend: Backend, given: Array, mode: str, out: Any) -> Array:
-        """Convert, in one pass; with the caller's `out` and something to check, the check is a pass of its own
-        before.
-        """
+    def run(self, backend: Backend, given: Array, mode: Mode, out: Any) -> Array:
+        """Convert in one pass.  With the caller's `out` and a mode that raises, a pass that only checks comes first."""
         result_shape = self._result_shape(given.shape)
-        if mode in ("wrap", "clip") and self.shape.is_zero_element_array and math.prod(result_shape):
+        if mode in ("wrap", "clip") and self.shape.is_zero_element_array and 0 not in result_shape:
             raise IndexError(f"index cannot be brought into {self.shape} with mode {mode!r}: it has no elements")
         if out is None:
             result = backend.empty(result_shape, INT64, given)
         else:
             result = self._opened_out(backend, given, result_shape, mode, out)
             arrays.check_no_overlap(backend, given, result, (self.role, "out"))
-        checks_before = out is not None and mode in ("raise", "mark")  # the caller's memory is not touched in vain
+        checks_before = out is not None and mode in ("raise", "mark")  # an error must leave `out` untouched
         given, conversion = backend.contiguous(given), self.on(backend)
         offender = conversion.convert(given, None, mode) if checks_before else None
         if offender is None:
@@ -102,14 +102,14 @@ class IndexConversion:
             return tuple(given)
         return tuple(given[1:]) if self.program.direction == "linearize" else (self.program.rank, *given)
 
-    def _opened_out(self, backend: Backend, given: Array, result_shape: tuple[int, ...], mode: str, out: Any) -> Array:
+    def _opened_out(self, backend: Backend, given: Array, result_shape: tuple[int, ...], mode: Mode, out: Any) -> Array:
         out_backend, result = arrays.open_array(out, "out", writing=True)
         arrays.check_shape(result, result_shape, "out")
         self._check_result_dtype(result.dtype, mode)
         arrays.check_same_device(backend, given, out_backend, result, (self.role, "out"))
         return result
 
-    def _check_result_dtype(self, dtype: np.dtype, mode: str) -> None:
+    def _check_result_dtype(self, dtype: np.dtype, mode: Mode) -> None:
         if dtype.kind not in "iu" or not dtype.isnative:
             raise TypeError(f"out has dtype {dtype}: linear and logical indices are native integers")
         sizes = self.shape.dimensions if self.program.direction == "delinearize" else [self.program.reach]
@@ -120,7 +120,7 @@ class IndexConversion:
             raise TypeError(f"out has dtype {dtype}, which cannot hold -1, the mark of padding")
 
     def _error(self, given: Array, offender: int) -> IndexError:
-        """The error for the index at a flat position, which is fetched from the device if need be."""
+        """The error for the index at a flat position; fetches the index from the device if it is there."""
         is_logical = self.program.direction == "linearize"
         lead = given.shape[1:] if is_logical else given.shape
         position = tuple(int(i) for i in np.unravel_index(offender, lead))
@@ -132,13 +132,16 @@ class IndexConversion:
         return IndexError(out_of_bounds_text(index, dim, self.shape.dimensions[dim], self.shape, place))
 
 
-# Saves making the program, 15 to 50 us a call, and on a GPU the launch.  An entry takes 1 to 3 KB, and on a GPU 1 to 5
-# KB more for each of up to 16 launches.
+# Saves 15 to 50 us a call for the program, and on a GPU the preparation of the launch.  An entry takes 1 to 3 KB, and
+# on a GPU 1 to 5 KB more for each of up to 16 launches.
 conversion = functools.lru_cache(maxsize=1024)(IndexConversion)
 
 
 def linear_message(linear: int, shape: Shape, place: str) -> str:
-    """What is wrong with a linear index, at a place such as ` at position 3`."""
+    """Why a linear index has no element; `place` is text such as ` at position 3`."""
     if not 0 <= linear < shape.buffer_size:
-        return f"linear index {number_text(linear)}{place} is out of bounds for {shape}: its buffer has {shape.buffer_size} places"
+        return (
+            f"linear index {number_text(linear)}{place} is out of bounds for {shape}: "
+            f"its buffer has {shape.buffer_size} places"
+        )
     return f"linear index {linear}{place} is padding of {shape}: {stride_table(shape).why_padding(linear)}"

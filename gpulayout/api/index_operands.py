@@ -1,8 +1,9 @@
-"""One index array per dimension, as they are: brought together so that no coordinate changes its value on the way."""
+"""One index array per dimension, brought together without changing the value of any coordinate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +12,13 @@ from gpulayout.api.backends import default_backend
 from gpulayout.layout.checks import out_of_bounds_text
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.index_program import Mode
 
 INT64 = np.dtype(np.int64)
 
 
 def integers(array: Array, role: str) -> Array:
-    """The array, if its dtype is a native integer; an empty list has none and counts as one."""
+    """The array, if its dtype is a native integer.  An empty list, which becomes an array of floats, is fine too."""
     if array.dtype.kind not in "iu":
         if array.size == 0 and array.dtype.kind == "f":
             return array.astype(INT64)
@@ -28,9 +30,10 @@ def integers(array: Array, role: str) -> Array:
     return array
 
 
-def open_operands(operands: Sequence, shape: Shape) -> tuple[Backend, list[Array], tuple[int, ...]]:
-    """(backend, an integer array per dimension, the shape they broadcast to); plain numbers and lists go where the
-    arrays are.
+def open_operands(operands: Sequence[Any], shape: Shape) -> tuple[Backend, list[Array], tuple[int, ...]]:
+    """(backend, one integer array per dimension, the shape they broadcast to).
+
+    Plain numbers and lists go to the device of the arrays.
     """
     plain = [isinstance(given, (int, np.integer, list, tuple)) for given in operands]
     opened = [
@@ -53,11 +56,13 @@ def open_operands(operands: Sequence, shape: Shape) -> tuple[Backend, list[Array
         raise IndexError(f"index arrays of shapes {shapes} do not broadcast for {shape}") from None
 
 
-def stacked(backend: Backend, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: str) -> Array:
+def stacked(
+    backend: Backend, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: Mode
+) -> Array:
     """The operands as one (rank, ...) array.
 
-    uint64 and signed operands have no common integer dtype.  Their uint64 coordinates past 2^63 are brought into range
-    first, each in its own dimension, or refused.
+    uint64 and signed operands have no common integer dtype.  uint64 coordinates from 2^63 up are wrapped or clipped in
+    their own dimension first, or refused.
     """
     common = np.result_type(*(array.dtype for array in values))
     with backend.on_device_of(values[0]):
@@ -71,7 +76,7 @@ def stacked(backend: Backend, values: Sequence[Array], result_shape: tuple[int, 
 
 
 def _signed(
-    array: Array, dim: int, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: str
+    array: Array, dim: int, values: Sequence[Array], result_shape: tuple[int, ...], shape: Shape, mode: Mode
 ) -> Array:
     size = shape.dimensions[dim]
     if array.dtype != np.uint64 or 0 in result_shape or not size or int(array.max()) < 2**63:
@@ -80,7 +85,7 @@ def _signed(
         return (array % np.uint64(size)).astype(INT64)
     if mode == "clip":
         return array.clip(0, size - 1).astype(INT64)
-    numbers = (array >> np.uint64(63)).astype(bool)  # only such a coordinate can be this large
+    numbers = (array >> np.uint64(63)).astype(bool)  # the coordinates from 2^63 up
     first = int(_broadcast(numbers, result_shape).argmax())
     index = tuple(int(_broadcast(other, result_shape)[first]) for other in values)
     position = tuple(int(i) for i in np.unravel_index(first, result_shape)) if result_shape else ()
@@ -89,7 +94,7 @@ def _signed(
 
 
 def _broadcast(array: Array, result_shape: tuple[int, ...]) -> Array:
-    """The array repeated to a shape, and flat; for NumPy and CuPy alike."""
+    """The array repeated to a shape, and flat; works for NumPy and CuPy."""
     array = array.reshape((1,) * (len(result_shape) - array.ndim) + tuple(array.shape))
     for axis, size in enumerate(result_shape):
         if array.shape[axis] != size:

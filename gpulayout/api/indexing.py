@@ -1,6 +1,6 @@
-"""Index conversion: logical index to linear index and back, and from one layout's linear index to another's.
+"""Index conversion: from logical to linear indices and back, and from one layout's linear indices to another's.
 
-Each function takes plain ints, or whole arrays of indices of any integer dtype, and runs where they live.
+Each function takes plain ints or whole arrays of indices, of any integer dtype, and runs where the arrays live.
 """
 
 from __future__ import annotations
@@ -8,31 +8,87 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 
 from gpulayout.api.index_conversion import conversion, linear_message
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, out_of_bounds_text, type_text, value_text
-from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any = None) -> Any:
-    """Linear indices of logical indices: places in the buffer, counted in elements.
+    from gpulayout.api.array_types import (
+        ArrayLike,
+        HostArray,
+        HostIndex,
+        IndexLike,
+        IndexMode,
+        Integer,
+        Out,
+        PaddingMode,
+        ShapeLike,
+        TargetLike,
+        Undecided,
+    )
 
-    index   (rank, ...) integers, the first axis being the dimension, as `numpy.indices` gives; or a sequence of `rank`
-            integer arrays that broadcast; or a sequence of `rank` plain ints, which gives a plain int
-    mode    "raise": IndexError for a coordinate outside 0..size-1, found before anything is written
-            "wrap": coordinates modulo the size; "clip": moved to the nearest end; on a GPU these wait for nothing, whereas
-            an index that may be refused has to be waited for
-    out     (...) integers for the result, C-contiguous, on the same device; returned as given
+    Int64Array = NDArray[np.int64]
 
-    The result is int64 unless `out` says otherwise.  TypeError for indices that are not integers, IndexError for a
-    wrong rank, BufferError for an `out` of a wrong shape or overlapping memory.
 
+@overload
+def linearize(index: Sequence[Undecided], shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Any: ...
+@overload
+def linearize(index: Sequence[Integer], shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> int: ...
+@overload
+def linearize(index: HostIndex, shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Int64Array: ...
+@overload
+def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Any: ...
+@overload
+def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", out: Out) -> Out: ...
+def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", out: Any = None) -> Any:
+    """Convert logical indices to linear indices: places in the buffer, counted in elements.
+
+    Parameters
+    ----------
+    index : array of integers, or sequence
+        An array of shape (rank, ...): its first axis is the dimension, as `numpy.indices` returns it.  Or a sequence of
+        `rank` integer arrays that broadcast.  Or a sequence of `rank` plain ints.
+    shape : Shape or str
+        A shape or its text.
+    mode : {"raise", "wrap", "clip"}, optional
+        What to do with coordinates outside 0..size-1: raise IndexError, take them modulo the size, or move them to the
+        nearest end.  On a GPU only "raise" has to wait for the device.
+    out : array of integers, optional
+        C-contiguous array to write to, of shape (...), on the same device.
+
+    Returns
+    -------
+    int or array
+        An int for plain ints; `out` when it is given; else an int64 array of shape (...).
+
+    Raises
+    ------
+    IndexError
+        For a coordinate out of bounds, with ``mode="raise"``, and for a wrong rank.  Nothing is written.
+    TypeError
+        For indices that are not integers, and for an `out` that cannot hold the largest result.
+    BufferError
+        For an `out` of another shape, that is read-only, or that shares memory with `index`.
+
+    See Also
+    --------
+    delinearize : The inverse.
+
+    Notes
+    -----
+    A layout is a mixed-radix number, and `stride_table` lists its digits.  Each digit adds
+    ``index[dim] // step % extent * stride`` to the linear index.
+
+    Examples
+    --------
     >>> linearize((1, 2), "f32[2,3]{0,1:PD(3,5)}")
     7
     >>> import numpy as np
@@ -46,9 +102,7 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
         raise ValueError(f"mode {mode!r} is not one of 'raise', 'wrap', 'clip'")
     if isinstance(index, (tuple, list)):
         if len(index) != shape.rank:
-            raise IndexError(
-                f"index has {counted(len(index), 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}"
-            )
+            raise IndexError(_wrong_rank(index, shape))
         if all(_is_int(coordinate) for coordinate in index) and out is None:
             return _linearize_one(index, shape, mode)
         for dim, coordinate in enumerate(index):
@@ -61,15 +115,55 @@ def linearize(index: Any, shape: Shape | str, *, mode: str = "raise", out: Any =
     return conversion("linearize", shape)(index, mode, out)
 
 
-def delinearize(linear: Any, shape: Shape | str, *, padding: str = "raise", out: Any = None) -> Any:
-    """Logical indices of linear indices: the inverse of `linearize`.
+def _wrong_rank(index: Sequence[Any], shape: Shape) -> str:
+    text = f"index has {counted(len(index), 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}"
+    if index and all(isinstance(point, (tuple, list)) and len(point) == shape.rank for point in index):
+        text += ": points in rows go in as numpy.array(index).T"
+    return text
 
-    linear    (...) integers; a plain int gives a tuple of plain ints padding   what to do with places that hold no
-    element: "raise" an IndexError, or "mark" them with -1 in every coordinate out       (rank, ...) integers for the
-    result, C-contiguous, on the same device; returned as given
 
-    IndexError for a linear index outside the buffer, in both cases.  The result is int64 unless `out` says otherwise.
+@overload
+def delinearize(
+    linear: Integer, shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None
+) -> tuple[int, ...]: ...
+@overload
+def delinearize(
+    linear: HostArray, shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None
+) -> Int64Array: ...
+@overload
+def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None) -> Any: ...
+@overload
+def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "raise", out: Out) -> Out: ...
+def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "raise", out: Any = None) -> Any:
+    """Convert linear indices to logical indices: the inverse of `linearize`.
 
+    Parameters
+    ----------
+    linear : int or array of integers
+        Places in the buffer, counted in elements.
+    shape : Shape or str
+        A shape or its text.
+    padding : {"raise", "mark"}, optional
+        What to do with places that hold no element: raise IndexError, or set every coordinate to -1.
+    out : array of integers, optional
+        C-contiguous array to write to, of shape (rank, ...), on the same device.
+
+    Returns
+    -------
+    tuple of int, or array
+        A tuple for a plain int; `out` when it is given; else an int64 array of shape (rank, ...).
+
+    Raises
+    ------
+    IndexError
+        For a linear index outside the buffer, and for padding with ``padding="raise"``.  Nothing is written.
+    TypeError
+        For indices that are not integers, and for an `out` that cannot hold the largest result.
+    BufferError
+        For an `out` of another shape, that is read-only, or that shares memory with `linear`.
+
+    Examples
+    --------
     >>> delinearize(7, "f32[2,3]{0,1:PD(3,5)}")
     (1, 2)
     >>> import numpy as np
@@ -87,15 +181,44 @@ def delinearize(linear: Any, shape: Shape | str, *, padding: str = "raise", out:
     return conversion("delinearize", shape)(linear, padding, out)
 
 
-def convert_linear(linear: Any, source: Shape | str, target: Shape | Layout | str, *, out: Any = None) -> Any:
-    """Linear indices in the layout of `source` as linear indices in the layout of `target`, in one step.
+@overload
+def convert_linear(linear: Integer, source: ShapeLike, target: TargetLike, *, out: None = None) -> int: ...
+@overload
+def convert_linear(linear: HostArray, source: ShapeLike, target: TargetLike, *, out: None = None) -> Int64Array: ...
+@overload
+def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, out: None = None) -> Any: ...
+@overload
+def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, out: Out) -> Out: ...
+def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, out: Any = None) -> Any:
+    """Convert linear indices in the layout of `source` to linear indices in the layout of `target`, in one step.
 
-    linear   (...) integers; a plain int gives a plain int
-    out      (...) integers for the result, C-contiguous, on the same device, other memory; returned as given
+    Parameters
+    ----------
+    linear : int or array of integers
+        Places in a buffer of `source`, counted in elements.
+    source : Shape or str
+        A shape or its text.
+    target : Shape, Layout or str
+        The same logical array in another layout.  A layout alone, such as ``"{0,1}"``, will do.
+    out : array of integers, optional
+        C-contiguous array to write to, of the shape of `linear`, on the same device.
 
-    IndexError for a linear index outside the source or in its padding; LayoutError when the two shapes are not the same
-    logical array.
+    Returns
+    -------
+    int or array
+        An int for a plain int; `out` when it is given; else an int64 array of the shape of `linear`.
 
+    Raises
+    ------
+    IndexError
+        For a linear index outside the source's buffer or in its padding.  Nothing is written.
+    LayoutError
+        When the two shapes are not the same logical array.
+    TypeError, BufferError
+        As `delinearize` raises them.
+
+    Examples
+    --------
     >>> convert_linear(1, "f32[2,3]{1,0}", "f32[2,3]{0,1:PD(3,5)}")
     3
     >>> convert_linear(3077, "bf16[16,256]{1,0:T(8,128)(2,1)}", "bf16[16,256]")
@@ -112,11 +235,11 @@ def convert_linear(linear: Any, source: Shape | str, target: Shape | Layout | st
 # ---- single indices --------------------------------------------------------------------------------------------
 
 
-def _is_int(value: object) -> bool:
+def _is_int(value: object) -> TypeGuard[Integer]:
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
 
 
-def _linearize_one(index: Sequence[int], shape: Shape, mode: str) -> int:
+def _linearize_one(index: Sequence[Any], shape: Shape, mode: str) -> int:
     checked = []
     for dim, (coordinate, size) in enumerate(zip(map(operator.index, index), shape.bounds)):
         if not 0 <= coordinate < size:
@@ -126,7 +249,8 @@ def _linearize_one(index: Sequence[int], shape: Shape, mode: str) -> int:
                 )
             coordinate = coordinate % size if mode == "wrap" else min(max(coordinate, 0), size - 1)
         checked.append(coordinate)
-    return stride_table(shape).linear_of(checked)
+    linear: int = stride_table(shape).linear_of(checked)
+    return linear
 
 
 def _delinearize_one(linear: int, shape: Shape, padding: str) -> tuple[int, ...]:

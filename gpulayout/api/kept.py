@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gpulayout.layout.arguments import LONGEST_KEPT
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
-KEYS = frozenset((str, Shape, Layout))  # types that shapes are given as, and whose values may be part of a key
+Made = TypeVar("Made")
+KEYS = frozenset((str, Shape, Layout))  # types of shape arguments whose values may be part of a key
 
 
-class Kept:
-    """What was made of arguments, so that asking again costs a look-up: a bounded dictionary that begins anew when it
-    is full.
+class Kept(Generic[Made]):
+    """A bounded cache: a dictionary that starts again when it is full.
 
-    It has no lock, which a forked child could find taken and a signal's handler could wait for; each step is one atomic
-    operation. Where two threads keep something at once, one of them may go uncounted until it begins anew.
+    It has no lock: a forked child could inherit a lock that is held, and a signal handler could wait for one.  Each
+    step is one atomic operation.  When two threads keep something at once, one entry may go uncounted until the
+    next start.
     """
 
-    # It saves the planning: 40 us for plain layouts, 600 us with tiles, seconds for thousands of pieces.  An entry
-    # takes 6.5 KB, each further piece 1.8 KB, with what NumPy prepares.  So 64 MB are 10,000 entries of one piece.  A
-    # transfer of more than 64 MB, of which 65,536 pieces make 118 MB, is kept alone.
-    MOST_BYTES, ENTRY_BYTES, PIECE_BYTES = 1 << 26, 6500, 1800
+    # Keeping a plan saves 40 us for plain layouts, 600 us with tiles, seconds for thousands of pieces.  An entry takes
+    # 4.5 KB, and 1.8 KB for each piece, with what NumPy prepares: 64 MB hold 10,000 entries of one piece.  A transfer
+    # of more than 64 MB (65,536 pieces make 118 MB) is kept by itself.
+    MOST_BYTES, ENTRY_BYTES, PIECE_BYTES = 1 << 26, 4500, 1800
 
     def __init__(self) -> None:
-        self._found: dict[tuple, Any] = {}
+        self._found: dict[tuple[Any, ...], Made] = {}
         self._bytes = 0
         self.get = self._found.get
 
-    def keep(self, key: tuple, made: Any, pieces: int = 0) -> None:
-        """Keep what was made for a key of hashable values, unless there is a long text among them."""
+    def keep(self, key: tuple[Any, ...], made: Made, pieces: int = 0) -> None:
+        """Keep a value under a key of hashable parts, unless a part is a long text."""
         if any(isinstance(part, str) and len(part) > LONGEST_KEPT for part in key):
             return
         if key in self._found:
@@ -40,6 +41,10 @@ class Kept:
             self.clear()
         self._bytes += more
         self._found[key] = made
+
+    def keys(self) -> list[tuple[Any, ...]]:
+        """All keys, oldest first."""
+        return list(self._found)
 
     def clear(self) -> None:
         """Forget everything."""

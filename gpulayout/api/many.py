@@ -1,21 +1,23 @@
-"""Many relayouts in one call: small ones share launches on a GPU."""
+"""Many relayouts in one call: on a GPU, small ones share launches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from gpulayout.api import arrays
 from gpulayout.api.relayout import plan
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text
-from gpulayout.layout.layout import Layout
-from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend, Job
+from gpulayout.moves.backend import Array, Backend, PreparedJob
+
+if TYPE_CHECKING:
+    from gpulayout.api import array_types as types
+    from gpulayout.api.array_types import ShapeLike, TargetLike
 
 
 class _Opened(NamedTuple):
-    """A job whose arguments were looked at; `out` is None when the result is to be new memory."""
+    """A job whose arguments were checked; an `out` of None asks for new memory."""
 
     transfer: Transfer
     backend: Backend
@@ -23,20 +25,54 @@ class _Opened(NamedTuple):
     out: Array | None
 
 
+@overload
 def relayout_many(
-    jobs: Iterable[tuple[Any, Shape | str, Shape | Layout | str]], *, out: Sequence[Any] | None = None
-) -> list[Array]:
-    """`relayout` of many buffers, in few launches: for small tensors on a GPU, where launches take most of the time.
+    jobs: Iterable[tuple[types.HostArray, ShapeLike, TargetLike]], *, out: None = None
+) -> list[types.HostArray]: ...
+@overload
+def relayout_many(
+    jobs: Iterable[tuple[types.Array, ShapeLike, TargetLike]],
+    *,
+    out: Sequence[types.WritableArray | None] | None = None,
+) -> list[Any]: ...
+def relayout_many(
+    jobs: Iterable[tuple[types.Array, ShapeLike, TargetLike]],
+    *,
+    out: Sequence[types.WritableArray | None] | None = None,
+) -> list[Any]:
+    """Run `relayout` for many buffers in few launches.
 
-    jobs   (buffer, source, target) each, as `relayout` takes them; shapes, element types and devices may all differ
-    out    where to write, one entry per job, None for new memory; it shares memory with no input and no other output
+    On a GPU this saves time for small buffers, where launches take most of it.
 
-    The results in the order of the jobs.  Everything is checked before the first byte is written.  Raises as `relayout`
-    does, with the number of the job; ValueError when `out` has another length.
+    Parameters
+    ----------
+    jobs : iterable of (buffer, source, target)
+        The arguments of `relayout`.  Shapes, element types and devices may differ between jobs.
+    out : sequence of arrays, optional
+        Where to write: one entry per job, None for new memory.  An output must share memory with no input and no other
+        output.
 
+    Returns
+    -------
+    list of arrays
+        The results in the order of the jobs.
+
+    Raises
+    ------
+    ValueError
+        When `out` has another length than `jobs`.
+    TypeError, BufferError, LayoutError
+        As `relayout` raises them, with the number of the job.  Everything is checked before the first byte is written.
+
+    See Also
+    --------
+    relayout : One buffer.
+
+    Examples
+    --------
     >>> import numpy as np
-    >>> jobs = [(np.arange(4, dtype=np.float32), "f32[2,2]", "{0,1}"), (np.arange(3, dtype=np.uint8), "u8[3]", "{0:PD(4)}")]
-    >>> relayout_many(jobs)
+    >>> square, line = np.arange(4, dtype=np.float32), np.arange(3, dtype=np.uint8)
+    >>> relayout_many([(square, "f32[2,2]", "{0,1}"), (line, "u8[3]", "{0:PD(4)}")])
     [array([0., 2., 1., 3.], dtype=float32), array([0, 1, 2, 0], dtype=uint8)]
     """
     jobs = list(jobs)
@@ -44,13 +80,13 @@ def relayout_many(
     opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
     _check_no_overlap(opened)
     written = [job.out if job.out is not None else job.transfer.empty(job.backend, job.array) for job in opened]
-    groups: dict[tuple[Backend, str], list[Job]] = {}
+    groups: dict[tuple[Backend, str], list[PreparedJob]] = {}
     for number, (job, target) in enumerate(zip(opened, written)):
         prepared = job.transfer.prepared_by(job.backend)
         groups.setdefault((job.backend, job.backend.device(job.array)), []).append(
-            Job(f"job {number}: ", prepared, job.array, target)
+            PreparedJob(f"job {number}: ", prepared, job.array, target)
         )
-    # all prepared before one runs
+    # All groups are prepared before one runs: what can be refused is refused before the first byte is written.
     for carry_out in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:
         carry_out()
     return [target if given is None else given for given, target in zip(outs, written)]
@@ -69,7 +105,7 @@ def _checked_outs(out: Any, count: int) -> Sequence[Any]:
 
 
 def _opened(number: int, job: Any, out: Any) -> _Opened:
-    """One job's arguments, checked as `relayout` checks them; errors begin with its number."""
+    """One job, checked as `relayout` checks it; errors begin with its number."""
     if not isinstance(job, (tuple, list)) or len(job) != 3:
         what = f"has {counted(len(job), 'part')}" if isinstance(job, (tuple, list)) else f"is {type_text(job)}"
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
@@ -79,7 +115,7 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         backend, array = arrays.open_array(buffer, "buffer")
         transfer.sides[0].check(array, "buffer")
         return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out))
-    except Exception as error:  # of any kind: it stays the error that `relayout` raises
+    except Exception as error:  # the type stays the one that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise
 

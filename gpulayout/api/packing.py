@@ -1,8 +1,8 @@
-"""Between logical N-d arrays and buffers in a layout: pack, unpack, and the view that moves nothing."""
+"""Between logical N-d arrays and buffers in a layout: `pack`, `unpack`, and `view`, which moves nothing."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -15,29 +15,73 @@ from gpulayout.layout.arguments import as_shape, is_layout_alone
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
-from gpulayout.moves.backend import Array
 from gpulayout.moves.move import MAX_AXES
-from gpulayout.moves.pieces import pack_pieces, unpack_pieces, view_strides
+from gpulayout.moves.pieces import pack_pieces, unpack_pieces
 from gpulayout.moves.supported import check_storable
+from gpulayout.moves.view_strides import view_strides
 
-_packs, _unpacks = Kept(), Kept()  # by the shape as it was given, and the dtype, shape and strides of the array
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gpulayout.api.array_types import Array, ArrayLike, HostArray, Out, Scalar, ShapeLike, TargetLike, Values
+
+# By the shape as it was given, and the dtype, shape and strides of the array.
+kept_packs: Kept[Transfer] = Kept()
+kept_unpacks: Kept[Transfer] = Kept()
 
 
-def pack(array: Any, shape: Shape | Layout | str, *, out: Any = None) -> Array:
-    """A logical N-d array as a 1-D buffer in the layout of `shape`, padding filled, that of tiles too.
+@overload
+def pack(array: HostArray | np.generic, shape: TargetLike, *, out: None = None) -> HostArray: ...
+@overload
+def pack(array: ArrayLike, shape: TargetLike, *, out: None = None) -> Any: ...
+@overload
+def pack(array: ArrayLike, shape: TargetLike, *, out: Out) -> Out: ...
+def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
+    """Copy a logical N-d array into a 1-D buffer in the layout of `shape`.
 
-    shape   a shape or its text; or a layout alone, `{1,0:T(8,128)}`: element type and dimensions are then the array's
-    array   of `shape.dimensions`; any strides, read-only too; nested lists go to the default backend, with a whole
-    shape out     1-D, contiguous, `shape.buffer_size` elements or more, on the same device; returned as given
+    Padding is filled too, including the padding of tiles.
 
-    With `E(1)`, `E(2)` or `E(4)` the buffer is packed: uint8, `shape.nbytes` long, element 0 in the lowest bits of byte
-    0.  Of each element the low bits are taken; bits of the last byte that are left over become 0.
+    Parameters
+    ----------
+    array : array_like
+        Array of `shape.dimensions`.  Any strides will do, and read-only memory too.  Nested lists and numbers go to
+        the default backend; they need a whole shape.
+    shape : Shape, Layout or str
+        A shape or its text.  With a layout alone, such as ``"{1,0:T(8,128)}"``, the element type and the dimensions
+        are those of the array.
+    out : array, optional
+        1-D contiguous array to write to, on the same device, of `shape.buffer_length` elements or more.
 
-    Raises as `relayout`; BufferError when the array has other dimensions.
+    Returns
+    -------
+    array
+        1-D array of `shape.buffer_length` elements where `array` lives; or `out`.
 
+    Raises
+    ------
+    TypeError
+        For an array of another element type, and for objects that are not arrays.
+    BufferError
+        For an array of other dimensions; for an `out` that is too small, not contiguous, read-only, on another device,
+        or that shares memory with `array`.
+    LayoutError
+        For a shape that no buffer can hold.
+
+    See Also
+    --------
+    unpack : The inverse.
+    transpose : Reorder the axes and get an N-d array.
+
+    Notes
+    -----
+    ``E(1)``, ``E(2)`` and ``E(4)`` pack several elements into a byte, as XLA does.  The buffer is then uint8 and has
+    `shape.nbytes` bytes.  Element 0 goes to the lowest bits of byte 0.  Only the low bits of each element are kept, and
+    the spare bits of the last byte are 0.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> pack(np.array([[1, 2, 3], [4, 5, 6]], np.int8), "s8[2,3]{0,1:PD(3,3)PV(highest)}")
     array([  1,   4, 127,   2,   5, 127,   3,   6, 127], dtype=int8)
@@ -52,25 +96,25 @@ def pack(array: Any, shape: Shape | Layout | str, *, out: Any = None) -> Array:
     else:
         backend, source = arrays.open_array(array, "array")
     key = shape, source.dtype, source.shape, source.strides
-    transfer = _packs.get(key) if type(shape) in KEYS else None
+    transfer = kept_packs.get(key) if type(shape) in KEYS else None
     if transfer is None:
         transfer = _pack_transfer(source, shape)
         if type(shape) in KEYS:
-            _packs.keep(key, transfer, len(transfer.pieces))
+            kept_packs.keep(key, transfer, len(transfer.pieces))
     return transfer.run(backend, source, out) if type(source) is np.ndarray else transfer(source, out)
 
 
-def _whole_shape(shape: Shape | Layout | str, values: Any) -> Shape:
-    """The shape that plain values are packed in; TypeError for a layout alone, as they have no element type."""
+def _whole_shape(shape: TargetLike, values: Values) -> Shape:
+    """The shape for plain values; TypeError for a layout alone, because plain values have no element type."""
     if is_layout_alone(shape):
         raise TypeError(
-            f"array is a {type(values).__name__}, which has no element type: shape {value_text(str(shape))} is a layout "
-            "alone, write the whole shape"
+            f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is a "
+            "layout alone: write the whole shape"
         )
     return as_shape(shape)
 
 
-def _pack_transfer(array: Array, shape: Shape | Layout | str) -> Transfer:
+def _pack_transfer(array: Any, shape: TargetLike) -> Transfer:
     """From an array with these dimensions and strides to a buffer of `shape`."""
     if is_layout_alone(shape):
         shape = as_shape(shape, like=Shape(array.dtype, array.shape))
@@ -81,15 +125,47 @@ def _pack_transfer(array: Array, shape: Shape | Layout | str) -> Transfer:
     return Transfer(side, BufferSide(shape), pack_pieces(array.strides, shape))
 
 
-def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
-    """The logical N-d array of a 1-D buffer in the layout of `shape`: C order, without padding.
+@overload
+def unpack(buffer: HostArray | np.generic, shape: ShapeLike, *, out: None = None) -> HostArray: ...
+@overload
+def unpack(buffer: Array, shape: ShapeLike, *, out: None = None) -> Any: ...
+@overload
+def unpack(buffer: Array, shape: ShapeLike, *, out: Out) -> Out: ...
+def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
+    """Copy the logical N-d array out of a 1-D buffer in the layout of `shape`.
 
-    out   an array of `shape.dimensions` on the same device, with any strides that do not overlap; returned as given
+    Parameters
+    ----------
+    buffer : array
+        1-D contiguous array of `shape.buffer_length` elements or more.
+    shape : Shape or str
+        The buffer's shape, or its text.  The library cannot notice a wrong layout.
+    out : array, optional
+        Array of `shape.dimensions` to write to, on the same device.  Any strides will do if they do not overlap.
 
-    Packed elements come one in a byte, as ml_dtypes holds them: the element in the low bits, and zeros.
+    Returns
+    -------
+    array
+        Array of `shape.dimensions` in C order, without padding, where `buffer` lives; or `out`.  Packed elements take
+        one byte each, as in ml_dtypes.
 
-    Raises as `relayout`; BufferError when `out` has other dimensions or overlaps itself.
+    Raises
+    ------
+    TypeError
+        For a buffer of another element type, and for objects that are not arrays.
+    BufferError
+        For a buffer that is too small or not contiguous; for an `out` that has other dimensions, is read-only, is on
+        another device, overlaps itself or shares memory with `buffer`.
+    LayoutError
+        For a shape that no buffer can hold, and for more than 64 dimensions.
 
+    See Also
+    --------
+    pack : The inverse.
+    view : The same without a copy, where strides suffice.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> unpack(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}")
     array([[1, 2, 3],
@@ -102,29 +178,59 @@ def unpack(buffer: Any, shape: Shape | str, *, out: Any = None) -> Array:
     return out
 
 
-def _unpack_transfer(shape: Shape | str, out: Array | None) -> Transfer:
+def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:
     """From a buffer of `shape` to an array with the dimensions and strides of `out`, or a new one in C order."""
     key = (shape,) if out is None else (shape, out.dtype, out.shape, out.strides)
-    transfer = _unpacks.get(key) if type(shape) in KEYS else None
+    transfer = kept_unpacks.get(key) if type(shape) in KEYS else None
     if transfer is None:
         whole = _array_shape(shape)
-        source = BufferSide(whole)  # LayoutError when it has no size
+        source = BufferSide(whole)  # LayoutError when the shape has no size
         side = ArraySide(whole, contiguous_strides(whole) if out is None else out.strides)
         if out is not None:
             side.check(out, "out")
         transfer = Transfer(source, side, unpack_pieces(whole, side.strides))
         if type(shape) in KEYS:
-            _unpacks.keep(key, transfer, len(transfer.pieces))
+            kept_unpacks.keep(key, transfer, len(transfer.pieces))
     return transfer
 
 
-def view(buffer: Any, shape: Shape | str) -> Array:
-    """The logical array as strides over the buffer: no copy, so writing to it writes to the buffer.
+@overload
+def view(buffer: NDArray[Scalar], shape: ShapeLike) -> NDArray[Scalar]: ...
+@overload
+def view(buffer: Array, shape: ShapeLike) -> Any: ...
+def view(buffer: Array, shape: ShapeLike) -> Any:
+    """The logical array as strides over the buffer: no copy, and writing to it writes to the buffer.
 
-    Every layout of order and padding can be expressed as strides; of tiles, those that leave neighbours at one
-    distance: T(1,128), or tiles as wide as the array.  LayoutError names other tiles, and elements packed into bytes.
-    Raises as `unpack` for the buffer.
+    Parameters
+    ----------
+    buffer : array
+        1-D contiguous array of `shape.buffer_length` elements or more.
+    shape : Shape or str
+        The buffer's shape, or its text.
 
+    Returns
+    -------
+    array
+        Array of `shape.dimensions` over the memory of `buffer`.
+
+    Raises
+    ------
+    LayoutError
+        For tiles that leave no single stride per dimension, and for packed elements.
+    TypeError, BufferError
+        For the buffer, as `unpack` raises them.
+
+    See Also
+    --------
+    unpack : A copy, for every layout.
+
+    Notes
+    -----
+    Strides express every order and every padding.  They express tiles only when neighbours along a dimension are
+    always the same distance apart, as with ``T(1,128)`` or with tiles as wide as the array.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> view(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}").strides
     (1, 3)
@@ -136,8 +242,8 @@ def view(buffer: Any, shape: Shape | str) -> Array:
     return backend.strided(source, shape.dimensions, strides)
 
 
-def _array_shape(shape: Shape | str) -> Shape:
-    """A shape whose logical array can exist and whose buffer can; LayoutError past NumPy's 64 dimensions."""
+def _array_shape(shape: ShapeLike) -> Shape:
+    """A shape whose buffer and whose logical array can exist; LayoutError past NumPy's 64 dimensions."""
     shape = as_shape(shape)
     check_storable(shape)
     if shape.rank > MAX_AXES:
@@ -147,24 +253,42 @@ def _array_shape(shape: Shape | str) -> Shape:
     return shape
 
 
-def shape_of(array: Any) -> Shape:
-    """The shape of any array the library takes, PyTorch's and JAX's too: its strides as order, its gaps as padding.
+def shape_of(array: Array) -> Shape:
+    """The shape of an array: its strides become the order of the dimensions, its gaps become padding.
 
-    LayoutError says why strides cannot be a layout.  TypeError for what has no memory of its own to look at: numbers,
-    lists, Dask arrays.
+    Parameters
+    ----------
+    array : array
+        NumPy or CuPy array, or one that offers DLPack or ``__cuda_array_interface__``, as PyTorch's and JAX's do.
 
+    Returns
+    -------
+    Shape
+        The shape that describes the array's memory.
+
+    Raises
+    ------
+    LayoutError
+        When no layout has these strides; the message says why.
+    TypeError
+        For objects without memory of their own: numbers, lists, Dask arrays.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> str(shape_of(np.zeros((2, 3), np.float32, order="F")))
     'f32[2,3]{0,1}'
     """
     if isinstance(array, arrays.PLAIN):
         raise TypeError(
-            f"array is a {type(array).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array)) for that "
-            "of an array made of it"
+            f"array is a {type(array).__name__}, which has no layout: call gl.shape_of(numpy.asarray(array)) for the "
+            "layout of an array made from it"
         )
+    if isinstance(array, str):
+        raise TypeError(f"array is the str {value_text(array)}: call gl.parse_shape to read the text of a shape")
     if type(array).__module__.partition(".")[0] == "dask":
         raise TypeError(
-            "array is a Dask array, whose chunks each have a layout of their own: call gl.shape_of(array.compute()), or "
+            "array is a Dask array, and each of its chunks has its own layout: call gl.shape_of(array.compute()), or "
             "gl.Shape(array.dtype, array.shape) for a row-major array of its size"
         )
     found = arrays.open_array(array, "array")[1]
@@ -174,9 +298,36 @@ def shape_of(array: Any) -> Shape:
     )
 
 
-def empty(shape: Shape | str) -> Array:
-    """A new buffer for `shape` on the default backend; zeros, so that it never shows what was in memory before.
+def empty(shape: ShapeLike) -> Any:
+    """Make a new buffer for `shape` on the default backend, filled with zeros.
 
+    Parameters
+    ----------
+    shape : Shape or str
+        A shape or its text.
+
+    Returns
+    -------
+    array
+        1-D array of `shape.buffer_length` zeros: a CuPy array when the GPU is the default backend, else a NumPy array.
+
+    Raises
+    ------
+    LayoutError
+        For a shape that no buffer can hold.
+    BackendUnavailable
+        When "cupy" was chosen and cannot run.
+
+    See Also
+    --------
+    use_backend : Choose the default backend.
+
+    Notes
+    -----
+    The zeros make sure that padding never shows what was in memory before.
+
+    Examples
+    --------
     >>> empty("f32[2,3]{0,1:PD(3,5)}").shape
     (15,)
     """

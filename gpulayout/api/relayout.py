@@ -1,31 +1,40 @@
-"""Relayout: bytes in one layout become bytes in another, in one pass."""
+"""Relayout: a buffer in one layout becomes a buffer in another, in one pass."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
 
 from gpulayout.api.explain import Explanation, explain
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array
-from gpulayout.moves.move import Move
+from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.pieces import relayout_pieces
+
+if TYPE_CHECKING:
+    from gpulayout.api.array_types import Array, HostArray, Out, ShapeLike, TargetLike
 
 
 class Plan:
-    """A relayout that was thought through once and can be carried out many times.
+    """A relayout that is worked out once and can be run many times.  Made by `plan`; frozen and thread-safe.
 
-    source, target   the two shapes
-    pieces           moves between parts of both buffers, the largest copy first; frozen values that can be printed,
-                     compared and hashed.  One, unless tiles are cut
-    move             the coalesced loops of the first piece
+    Attributes
+    ----------
+    source, target : Shape
+        The two shapes.
+    bytes_read, bytes_written : int
+        Bytes of the elements that are read, and of all places that are written, padding included.
+    pieces : tuple of Piece
+        Moves between parts of both buffers, the largest copy first.  There is one unless tiles are cut.
+    move : Move, LookupMove or PackedMove
+        The coalesced loops of the first piece.
 
-    transfer         carries it out, and keeps what backends prepared for it
-
+    Examples
+    --------
     >>> import numpy as np
     >>> p = plan("s32[2,3]{1,0}", "s32[2,3]{0,1:PD(3,5)}")
     >>> p(np.arange(1, 7, dtype=np.int32))
@@ -36,6 +45,13 @@ class Plan:
 
     __slots__ = ("source", "target", "pieces", "bytes_read", "bytes_written", "transfer")
 
+    source: Shape
+    target: Shape
+    pieces: Pieces
+    bytes_read: int
+    bytes_written: int
+    transfer: Transfer  # runs the pieces, and keeps what backends prepared for them
+
     def __init__(self, source: Shape, target: Shape):
         pieces = relayout_pieces(source, target)
         transfer = Transfer(BufferSide(source), BufferSide(target), pieces)
@@ -44,26 +60,40 @@ class Plan:
             object.__setattr__(self, name, value)
 
     @property
-    def move(self) -> Move:
+    def move(self) -> AnyMove:
+        """The coalesced loops of the first piece."""
         return self.pieces[0].move
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
 
-    def __call__(self, buffer: Any, out: Any = None) -> Array:
-        """A buffer in the target layout: `out`, or a new one where `buffer` lives.
+    @overload
+    def __call__(self, buffer: HostArray, out: None = None) -> HostArray: ...
+    @overload
+    def __call__(self, buffer: Array, out: None = None) -> Any: ...
+    @overload
+    def __call__(self, buffer: Array, out: Out) -> Out: ...
+    def __call__(self, buffer: Array, out: Any = None) -> Any:
+        """Run the plan: a buffer in the target layout, `out` or a new one where `buffer` lives.
 
-        buffer   1-D, contiguous, at least `source.buffer_size` elements; packed elements are uint8, `source.nbytes` or
-        more out      the same for the target; only its first `target.nbytes` bytes are written
+        Parameters
+        ----------
+        buffer : array
+            1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.
+        out : array, optional
+            The same for `target`.  Only its first `target.nbytes` bytes are written.
 
-        Raises as `relayout` does.
+        Raises
+        ------
+        TypeError, BufferError
+            As `relayout` raises them.
         """
         return self.transfer(buffer, out)
 
     def explain(self) -> Explanation:
-        """What was merged, which kernel was chosen and why not a faster one, and the bytes, as text.
+        """Say what was merged, which kernel was chosen and why not a faster one, and how many bytes move, as text.
 
-        The GPU part assumes buffers aligned to 16 bytes, as allocators give them.
+        The GPU part assumes buffers aligned to 16 bytes, as allocators return them.
         """
         return explain(self.pieces, self.source, self.target)
 
@@ -76,49 +106,106 @@ class Plan:
     def __repr__(self) -> str:
         return f"plan({str(self.source)!r}, {str(self.target)!r})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return plan, (self.source, self.target)
 
 
-_plans = Kept()  # by pairs of shapes, and by the texts and layouts that stood for them
+kept_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layouts that stand for them
 
 
-def plan(source: Shape | str, target: Shape | Layout | str) -> Plan:
-    """The plan that turns a buffer of `source` into a buffer of `target`; both describe the same logical array.
+def plan(source: ShapeLike, target: TargetLike) -> Plan:
+    """Plan the relayout of a buffer from `source` to `target`.
 
-    Shapes may be given as text; the target may be a layout alone, `{0,1}`.
+    Parameters
+    ----------
+    source : Shape or str
+        The buffer's shape, or its text.
+    target : Shape, Layout or str
+        The shape of the result: the same element type and dimensions.  A layout alone, such as ``"{0,1}"``, will do.
 
-    Plans are cached, so asking again costs a dictionary look-up.  LayoutError when element types or dimensions differ,
-    and for layouts that cannot be moved; `relayout` says which.
+    Returns
+    -------
+    Plan
+        Call it with a buffer.  Plans are cached: planning again costs a dictionary look-up.
 
+    Raises
+    ------
+    LayoutError
+        When element types or dimensions differ, and for a shape that no buffer can hold.
+
+    See Also
+    --------
+    relayout : Plan and run at once.
+
+    Examples
+    --------
     >>> to_tiles = plan("f32[16,256]", "{1,0:T(8,128)}")
     >>> to_tiles.bytes_written, len(to_tiles.pieces)
     (16384, 1)
     """
-    if type(source) in KEYS and type(target) in KEYS and (found := _plans.get((source, target))):
+    if type(source) in KEYS and type(target) in KEYS and (found := kept_plans.get((source, target))):
         return found
     asked, source = (source, target), as_shape(source, "source")
     target = as_shape(target, "target", like=source)
-    found = _plans.get((source, target))
+    found = kept_plans.get((source, target))
     if found is None:
         found = Plan(source, target)
-        _plans.keep((source, target), found, len(found.pieces))
+        kept_plans.keep((source, target), found, len(found.pieces))
     if asked != (source, target):
-        _plans.keep(asked, found)
+        kept_plans.keep(asked, found)
     return found
 
 
-def relayout(buffer: Any, source: Shape | str, target: Shape | Layout | str, *, out: Any = None) -> Array:
-    """A buffer of `source` as a buffer of `target`, in one pass, padding filled.
+@overload
+def relayout(
+    buffer: HostArray | np.generic, source: ShapeLike, target: TargetLike, *, out: None = None
+) -> HostArray: ...
+@overload
+def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: None = None) -> Any: ...
+@overload
+def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Out) -> Out: ...
+def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any = None) -> Any:
+    """Copy a buffer of `source` into a buffer of `target`, in one pass.  Padding is filled.
 
-    buffer   1-D array of `source.buffer_size` elements or more: NumPy, CuPy, or foreign memory through DLPack or
-             `__cuda_array_interface__`; it stays on its device.  Of packed elements, `E(4)`, it is bytes: uint8
-    source   a shape or its text; target likewise, or a layout alone: `{0,1}`
-    out      where to write, on the same device; it is returned as it was given
+    Parameters
+    ----------
+    buffer : array
+        1-D contiguous array of `source.buffer_length` elements or more: NumPy, CuPy, or any array that offers DLPack or
+        ``__cuda_array_interface__``.  For packed elements, such as ``E(4)``, it is uint8.
+    source : Shape or str
+        The buffer's shape, or its text.  The library cannot notice a wrong layout.
+    target : Shape, Layout or str
+        The shape of the result: the same element type and dimensions.  A layout alone, such as ``"{0,1}"``, will do.
+    out : array, optional
+        1-D contiguous array to write to, on the same device, of `target.buffer_length` elements or more.
 
-    TypeError for a wrong dtype, BufferError for a buffer that is too small, not contiguous, read-only (out), on
-    another device or overlapping; LayoutError when the shapes are not the same logical array.
+    Returns
+    -------
+    array
+        1-D array of `target.buffer_length` elements where `buffer` lives; or `out`.
 
+    Raises
+    ------
+    TypeError
+        For a buffer of another element type, and for objects that are not arrays.
+    BufferError
+        For a buffer or `out` that is too small or not contiguous; for an `out` that is read-only, on another device, or
+        shares memory with `buffer`.
+    LayoutError
+        When the two shapes are not the same logical array, and for a shape that no buffer can hold.
+
+    See Also
+    --------
+    pack : From an N-d array to a buffer.
+    plan : The same, prepared once for many calls.
+    relayout_many : Many buffers in few launches.
+
+    Notes
+    -----
+    The layouts are those of XLA's *Shapes and Layout*.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> relayout(np.arange(6, dtype=np.float32), "f32[2,3]{1,0}", "f32[2,3]{0,1}")
     array([0., 3., 1., 4., 2., 5.], dtype=float32)

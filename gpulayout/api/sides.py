@@ -1,12 +1,12 @@
-"""The two sides of a transfer: a buffer in some layout, or a logical array with strides.
+"""The two sides of a transfer: a buffer in a layout, or a logical array with strides.
 
-A side says what an array must be to stand there, and what new memory for it looks like.  In messages `role` says which
-argument is meant.
+A side checks the arrays that are passed for it and describes new memory.  `role` is the argument's name in messages.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -18,33 +18,33 @@ from gpulayout.moves.backend import Array, Backend
 class BufferSide:
     """A 1-D buffer of a shape.
 
-    dimensions   of the array that is its memory
-    is_packed    whether elements share bytes
+    dimensions   of the array that holds the buffer
+    is_packed    True when elements share bytes
     """
 
     __slots__ = ("shape", "dimensions", "is_packed")
-    role = "buffer"  # what it is called where it is read
+    role = "buffer"  # as the source
 
     def __init__(self, shape: Shape):
         self.shape, self.dimensions, self.is_packed = shape, (shape.buffer_length,), shape.is_packed
 
-    def dtype_on(self, backend: Backend) -> np.dtype:
+    def dtype_on(self, backend: Backend) -> np.dtype[Any]:
         """The dtype of new memory."""
         return backend.dtype_for(self.shape)
 
     def check(self, array: Array, role: str) -> None:
-        """TypeError or BufferError unless the array is one contiguous run that can hold the shape's buffer.
+        """TypeError or BufferError unless the array is 1-D, contiguous and large enough for the shape's buffer.
 
-        A buffer of packed elements is an array of bytes, uint8 and nothing else.
+        Packed elements must be in an array of uint8.
         """
         shape = self.shape
-        # dtypes of NumPy's own are single objects: the usual case is one `is`
+        # NumPy has one object for each of its own dtypes, so `is` settles the usual case
         if array.dtype is not shape.buffer_dtype:
             _check_buffer_dtype(array, shape, role)
         if array.ndim != 1:
             raise BufferError(
-                f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D memory: logical arrays "
-                f"go through gl.pack and gl.unpack, and {role}.ravel('K') is the memory of a dense array as it lies"
+                f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D: gl.pack and gl.unpack "
+                f"convert N-d arrays, and {role}.ravel('K') is the memory of a dense array, in the order it has there"
             )
         size = array.size
         if size < shape.buffer_length:
@@ -58,7 +58,7 @@ class BufferSide:
 
 
 class ArraySide:
-    """A logical array of a shape's dimensions, with byte strides; elements that a buffer packs take a byte each."""
+    """A logical array of a shape's dimensions, with byte strides.  Elements that a buffer packs take a byte each."""
 
     __slots__ = ("shape", "strides", "dimensions")
     role = "array"
@@ -67,18 +67,18 @@ class ArraySide:
     def __init__(self, shape: Shape, strides: tuple[int, ...]):
         self.shape, self.strides, self.dimensions = shape, strides, shape.dimensions
 
-    def dtype_on(self, backend: Backend) -> np.dtype:
-        """As `BufferSide.dtype_on`."""
+    def dtype_on(self, backend: Backend) -> np.dtype[Any]:
+        """The dtype of new memory."""
         return backend.dtype_for(self.shape.with_layout(None))
 
     def check(self, array: Array, role: str) -> None:
-        """TypeError or BufferError unless the array has the shape's dimensions and element type, and can be written if
-        it is `out`.
+        """TypeError or BufferError unless the array has the shape's dimensions and element type; `out` must also not
+        overlap itself.
         """
         shape = self.shape
         check_dtype(array, shape, role)
         if array.shape != shape.dimensions:
-            shape.bounds  # LayoutError when it is the shape that has no size
+            _ = shape.bounds  # LayoutError when the shape has an unbounded dimension
             raise BufferError(f"{role} has shape {tuple(array.shape)}, but {shape} has dimensions {shape.dimensions}")
         if role == "out":
             _check_no_self_overlap(array, role)
@@ -93,7 +93,7 @@ def contiguous_strides(shape: Shape) -> tuple[int, ...]:
 
 
 def check_dtype(array: Array, shape: Shape, role: str) -> None:
-    """TypeError unless the array has the element type, or carries one that NumPy lacks as unsigned integers."""
+    """TypeError unless the array has the element type, or holds a type that NumPy lacks as unsigned integers."""
     dtype = array.dtype
     if (
         dtype is shape.dtype
@@ -121,9 +121,10 @@ def _check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
 
 
 def _check_no_self_overlap(array: Array, role: str) -> None:
-    """BufferError when two elements of an array may be the same memory, as with a stride of 0.
+    """BufferError when two elements of an array may share memory, as with a stride of 0.
 
-    Sorted by stride, every dimension must step past all that the dimensions below it reach.
+    Sorted by stride, every dimension must step past the reach of the dimensions below it: shape (2, 3) with strides
+    (12, 4) is fine, (8, 4) is not.
     """
     if 0 in array.shape:
         return

@@ -1,7 +1,7 @@
-"""Transposes of arrays, written as einops writes them: names of axes on both sides of an arrow.
+"""Transposes, written as in einops: names of axes on both sides of an arrow.
 
     "h w c -> c h w"            a permutation
-    "(h w) c -> c h w"          an axis is taken apart; h or w is given by name, the other one follows
+    "(h w) c -> c h w"          an axis is split; h or w is given by name, and the other follows
     "b h w c -> b (h w) c"      axes are joined
     "... c -> c ..."            `...` stands for the axes without a name
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -22,25 +22,63 @@ from gpulayout.api.packing import pack
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array
 from gpulayout.moves.move import MAX_AXES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gpulayout.api.array_types import Array, Out, Scalar
 
 CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}  # bytes of an element -> a type of that width
 _TOKEN = re.compile(r"\.\.\.|[A-Za-z_]\w*|~?\w+|\S")
 _NAME = re.compile(r"~\d+|[A-Za-z_]\w*|\.\.\.")
-Groups = list[list[str]]  # for every axis the names of the axes that it is made of
+Groups = list[list[str]]  # for every axis, the names of the axes it is made of
 
 
-def transpose(array: Any, axes: str | Iterable[int] | None = None, *, out: Any = None, **sizes: int) -> Array:
-    """An array with its axes in another order, in C order, in one pass.
+@overload
+def transpose(
+    array: NDArray[Scalar], axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int
+) -> NDArray[Scalar]: ...
+@overload
+def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int) -> Any: ...
+@overload
+def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Out, **sizes: int) -> Out: ...
+def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Any = None, **sizes: int) -> Any:
+    """Reorder the axes of an array, in one pass; the result is in C order.
 
-    array   any array the library takes, with any strides, of elements of 1, 2, 4, 8 or 16 bytes axes    a pattern such
-    as "h w c -> c h w"; or, as in `numpy.transpose`, the old number of every new axis; None reverses them out
-    C-contiguous, of the shape and dtype of the result, on the same device; returned as given sizes   sizes of axes that
-    are taken apart, `h=32`; one of each may be left out
+    Parameters
+    ----------
+    array : array
+        Any array the library takes, with any strides and elements of 1, 2, 4, 8 or 16 bytes.
+    axes : str or sequence of int, optional
+        A pattern such as ``"h w c -> c h w"``, as in einops; or, as in `numpy.transpose`, the old number of every new
+        axis.  By default the axes are reversed.
+    out : array, optional
+        C-contiguous array to write to, of the shape and dtype of the result, on the same device.
+    **sizes : int
+        Sizes of the axes that a pattern splits, such as ``h=32``.  One per split axis may be left out.
 
-    LayoutError for a pattern or an order that does not fit the array.  Raises as `pack` for the arrays.
+    Returns
+    -------
+    array
+        A new array where `array` lives; or `out`.
 
+    Raises
+    ------
+    LayoutError
+        For a pattern or an order that does not fit the array.
+    TypeError
+        For elements of another size, Python objects, and an `out` of another dtype.
+    BufferError
+        For an `out` of another shape, that is not C-contiguous or read-only, that is on another device, or that shares
+        memory with `array`.
+
+    See Also
+    --------
+    pack : Order, padding and tiles, as a flat buffer.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> image = np.arange(12).reshape(2, 2, 3)
     >>> transpose(image, "h w c -> c h w").tolist()
@@ -56,7 +94,8 @@ def transpose(array: Any, axes: str | Iterable[int] | None = None, *, out: Any =
     if not isinstance(axes, str):
         if sizes:
             raise TypeError(
-                f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w': axes is {checks.value_text(axes)}"
+                f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but axes is "
+                f"{checks.value_text(axes)}"
             )
         given = range(source.ndim - 1, -1, -1) if axes is None else axes
         order = checks.permutation(
@@ -80,7 +119,7 @@ def transpose(array: Any, axes: str | Iterable[int] | None = None, *, out: Any =
 
 
 def _carrier(dtype: np.dtype) -> str:
-    """The element type that carries elements of this dtype; only their bytes count."""
+    """An element type as wide as the elements of this dtype: a transpose moves bytes, whatever they mean."""
     if dtype.itemsize not in CARRIERS or dtype.hasobject:
         raise TypeError(
             f"array has dtype {dtype}, of {dtype.itemsize} bytes: elements of 1, 2, 4, 8 or 16 bytes other than "
@@ -108,72 +147,87 @@ def _rearranged(
 
 
 def _sides(pattern: str, rank: int) -> tuple[Groups, Groups]:
-    """Both sides of a pattern, with `...` written out as names, ~0 ~1 and so on, for as many axes as there are."""
-    if "~" in pattern:  # it begins names of our own
+    """Both sides of a pattern.  `...` becomes one name for each axis it stands for: ~0, ~1 and so on."""
+    if "~" in pattern:  # reserved for the names that replace `...`
         raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has '~' in it")
     sides = pattern.split("->")
     if len(sides) != 2:
+        arrows = "no" if len(sides) == 1 else len(sides) - 1
         raise LayoutError(
-            f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {'no' if len(sides) == 1 else len(sides) - 1} '->'"
+            f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {arrows} '->'{_meant(pattern, rank)}"
         )
     if re.search(r"\([^)]*\.\.\.", sides[0]):
-        raise LayoutError(f"axes {pattern!r} takes ... apart: the axes without a name stand alone on the left")
-    rest = " ".join(f"~{number}" for number in range(rank + 1 - len(_groups(sides[0], pattern))))
-    before, after = (_groups(side.replace("...", f" {rest} "), pattern) for side in sides)
-    names = [[name for group in side for name in group] for side in (before, after)]
-    for side, found in zip(("left", "right"), names):
-        seen: set[str] = set()
-        twice = next((name for name in found if name in seen or seen.add(name)), None)
-        if twice:
+        raise LayoutError(f"axes {pattern!r} splits ...: on the left, ... cannot be in parentheses")
+    rest = " ".join(f"~{number}" for number in range(rank + 1 - len(_groups(sides[0], pattern, rank))))
+    before, after = (_groups(side.replace("...", f" {rest} "), pattern, rank) for side in sides)
+    left, right = ([name for group in groups for name in group] for groups in (before, after))
+    for side, found in (("left", left), ("right", right)):
+        if len(set(found)) != len(found):
+            twice = next(name for name in found if found.count(name) > 1)
             raise LayoutError(f"axes {pattern!r} names {_shown(twice)} twice on the {side}")
-    for one, other, side in ((*names, "right"), (*names[::-1], "left")):
+    for one, other, side in ((left, right, "right"), (right, left, "left")):
         known = set(other)
         lost = next((name for name in one if name not in known), None)
         if lost:
             raise LayoutError(
-                f"axes {pattern!r} has no {_shown(lost)} on the {side}: both sides name the same axes, since no element is dropped or repeated"
+                f"axes {pattern!r} has no {_shown(lost)} on the {side}: both sides name the same axes, since no "
+                f"element is dropped or repeated{_meant(pattern, rank)}"
             )
     if len(before) != rank:
         raise LayoutError(
             f"axes {pattern!r} names {checks.counted(len(before), 'axis')} on the left: the array has {rank}"
+            f"{_meant(pattern, rank)}"
         )
     return before, after
+
+
+def _meant(pattern: str, rank: int) -> str:
+    """A hint for a pattern without spaces, `hwc->chw`; for the text of a layout, which `pack` takes; else nothing."""
+    if pattern.lstrip().startswith("{"):
+        return "; gl.pack takes the text of a layout"
+    sides = [re.sub(r"[\s,]", "", side) for side in pattern.split("->")]
+    if len(sides) != 2 or not all(len(side) == rank and side.isalpha() and len(set(side)) == rank for side in sides):
+        return ""
+    spaced = " -> ".join(" ".join(side) for side in sides)
+    return f"; spaces separate the names, write {spaced!r}" if set(sides[0]) == set(sides[1]) else ""
 
 
 def _shown(name: str) -> str:
     return "..." if name.startswith("~") else name
 
 
-def _groups(side: str, pattern: str) -> Groups:
-    """The axes of one side: a name is a list of itself, parentheses a list of names; 1 is an axis of no names, so of
-    one element.
+def _groups(side: str, pattern: str, rank: int) -> Groups:
+    """The axes of one side: a name is a list of one, parentheses are a list of names, and 1 is a list of none, which is
+    an axis of size 1.
     """
     groups: Groups = []
     inside = False
     for token in _TOKEN.findall(side):
         if token in "()":
             if inside == (token == "("):
-                raise LayoutError(
-                    f"axes {pattern!r} has parentheses that do not fit: {token!r} is not closed, or opens a second pair"
-                )
+                problem = "has '(' inside parentheses" if inside else "has ')' without '('"
+                raise LayoutError(f"axes {pattern!r} {problem}")
             inside = token == "("
             if inside:
                 groups.append([])
         elif token != "1" and not _NAME.fullmatch(token):
-            raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {token!r} in it")
+            raise LayoutError(
+                f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {token!r} in it"
+                f"{_meant(pattern, rank)}"
+            )
         elif inside:
             groups[-1] += [token] * (token != "1")
         else:
             groups.append([token] * (token != "1"))
     if inside:
-        raise LayoutError(f"axes {pattern!r} has parentheses that do not fit: '(' is not closed")
+        raise LayoutError(f"axes {pattern!r} has '(' without ')'")
     return groups
 
 
 def _taken_apart(
     pattern: str, groups: Groups, shape: Sequence[int], strides: Sequence[int], sizes: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Sizes and byte strides by name.  Of a group's sizes one may be unknown."""
+    """Sizes and byte strides by name.  One size of each group may be unknown."""
     sizes = {name: checks.count(f"size {name}", size) for name, size in sizes.items()}  # NumPy's own ints would wrap
     named: dict[str, int] = {}
     stepped: dict[str, int] = {}
@@ -183,7 +237,8 @@ def _taken_apart(
         product = math.prod(known)
         if len(unknown) > 1:
             raise LayoutError(
-                f"axes {pattern!r} does not say the sizes of {' and '.join(unknown)}: give one of them, {unknown[0]}=..."
+                f"axes {pattern!r} leaves the sizes of {' and '.join(unknown)} open: give all but one, such as "
+                f"{unknown[0]}=..."
             )
         if (product != size) if not unknown else (size % product if product else size):
             raise LayoutError(

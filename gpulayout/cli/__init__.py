@@ -1,1 +1,1 @@
-"""The command line `gpulayout`.  Only this package imports click and rich."""
+"""The command line `gpulayout`, the only part of the package that imports click and rich."""

@@ -1,10 +1,10 @@
-"""Shapes, layouts and files on the command line: text that cannot be read is a usage error, as with click's own
-types.
-"""
+"""Shapes, layouts and files as arguments.  Text that cannot be read is a usage error, as with click's own types."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,13 +15,18 @@ from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 
+if TYPE_CHECKING:  # generic since click 8.2
+    ShapeType = click.ParamType[Shape | Layout]
+else:
+    ShapeType = click.ParamType
 
-class ShapeArgument(click.ParamType):
-    """The text of a shape; where `or_layout` is true, the text of a layout alone gives a `Layout`."""
+
+class ShapeArgument(ShapeType):
+    """The text of a shape.  With `or_layout`, the text of a layout without a shape gives a `Layout`."""
 
     name = "shape"
 
-    def __init__(self, or_layout: bool = False):
+    def __init__(self, or_layout: bool = False) -> None:
         self.or_layout = or_layout
 
     def convert(
@@ -38,15 +43,15 @@ class ShapeArgument(click.ParamType):
 
 
 class NamedFile(click.Path):
-    """A file to be memory-mapped: `-` would be standard input or output, and those cannot be."""
+    """A file to memory-map.  `-` is refused: standard input and output cannot be mapped."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
 
-    def convert(self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":
             self.fail(
-                "'-' would be standard input or output, which cannot be memory-mapped; a file of that name is './-'",
+                "'-' means standard input or output, which cannot be memory-mapped; write './-' for a file named '-'",
                 param,
                 ctx,
             )

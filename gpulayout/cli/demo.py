@@ -1,9 +1,10 @@
-"""`gpulayout demo`: the padded example as a picture, then real arrays, checked against plain NumPy and timed."""
+"""`gpulayout demo`: a padded layout as a picture, then real arrays, checked against plain NumPy and timed."""
 
 from __future__ import annotations
 
 import importlib
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import click
 import numpy as np
@@ -15,21 +16,22 @@ from gpulayout.cli.drawing import draw_grid, draw_strip
 from gpulayout.cli.info import chosen_backend
 from gpulayout.cli.output import charset, json_option, new_table, print_json, print_table
 from gpulayout.cli.timing import copy_seconds, median_seconds
-from gpulayout.layout.text import parse_shape
-from gpulayout.moves.backend import Array, Backend
+from gpulayout.layout.text import parse_array_shape
+from gpulayout.moves.backend import Backend
 
 NAMES = "abcdef"
-# Shapes of the example, and what memory must hold: the strips of XLA's document on shapes.
+# Shapes of the example, and what memory must hold, as XLA's document on shapes prints it.
+PADDED = "u8[2,3]{0,1:PD(3,5)}"
 EXAMPLE = {
     "u8[2,3]{1,0}": "abcdef",
     "u8[2,3]{0,1}": "adbecf",
-    "u8[2,3]{0,1:PD(3,5)}": "ad0be0cf0000000",
+    PADDED: "ad0be0cf0000000",
 }
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What one job on one backend came to; seconds are medians."""
+    """The result of one job on one backend.  Seconds are medians."""
 
     name: str
     backend: str
@@ -41,15 +43,14 @@ class Timing:
     peer_seconds: float
 
 
-@click.command(short_help="A padded layout drawn; real arrays moved, checked and timed.")
-@click.option("--quick", is_flag=True, help="Small arrays: it only shows that all works, the times mean little.")
+@click.command(short_help="Draw a padded layout; move, check and time real arrays.")
+@click.option("--quick", is_flag=True, help="Use small arrays, to check that everything works.  The times mean little.")
 @json_option
 def demo(quick: bool, as_json: bool) -> None:
-    """Draw a padded layout, then relayout, pack and unpack real arrays: checked and timed.
+    """Draw a padded layout.  Then relayout, pack and unpack real arrays, check the results and time them.
 
-    Every result is compared with what plain NumPy makes of the same data; the exit code is 1 when one differs.  Times
-    are medians, next to the plain NumPy or CuPy code for the same work and to a plain copy of as many bytes in the same
-    run.
+    Every result is compared with plain NumPy's; the exit code is 1 if one differs.  Times are medians.  They stand
+    beside plain NumPy or CuPy code for the same work and a plain copy of the same number of bytes.
 
     \b
     Examples:
@@ -74,36 +75,36 @@ def demo(quick: bool, as_json: bool) -> None:
 
 
 def _backends() -> tuple[list[Backend], str | None]:
-    """The backends that run here, and why the GPU is not one of them."""
+    """The backends that run here, and the reason if the GPU is not one of them."""
     if chosen_backend() == "numpy":
         return [host_backend()], "GPULAYOUT_BACKEND is numpy"
-    default_backend()  # raises when "cupy" was asked for by name and cannot run
+    default_backend()  # raises if GPULAYOUT_BACKEND asks for "cupy" and it cannot run
     problem = gpu_problem()
     return ([host_backend()], problem) if problem else ([host_backend(), gpu_backend()], None)
 
 
 def _strip(text: str) -> str:
-    """Memory of the example in one layout, as the library packs it; places with zeros print 0."""
+    """The example packed in one layout; a zero byte prints as 0."""
     array = np.frombuffer(NAMES.encode(), np.uint8).reshape(2, 3)
     return "".join(chr(byte) if byte else "0" for byte in pack(array, text))
 
 
 def _print_example(strips: dict[str, str]) -> None:
-    click.echo("The array   a b c\n            d e f   in three layouts; memory as the library packs it:\n")
+    click.echo("The array   a b c\n            d e f   in three layouts, as they lie in memory:\n")
     for text, strip in strips.items():
-        layout = parse_shape(text).layout
+        layout = parse_array_shape(text).layout
         remark = "" if strip == EXAMPLE[text] else f"   WRONG: {' '.join(EXAMPLE[text])}"
         click.echo(f"  {layout!s:<14} {' '.join(strip)}{remark}")
-    padded = parse_shape(text)
-    click.echo("\nThe last one, dimensions y and x padded from 2 x 3 to 3 x 5: every element with its linear index.\n")
+    padded = parse_array_shape(PADDED)
+    click.echo("\nThe last one pads dimensions y and x from 2 x 3 to 3 x 5.  Every element with its linear index:\n")
     click.echo(draw_grid(padded, names=NAMES, chars=charset()))
-    click.echo("\nThe same in memory; padding is hatched.\n")
+    click.echo("\nThe same in memory.  Padding is hatched.\n")
     click.echo(draw_strip(padded, names=NAMES, pad="0", chars=charset()))
 
 
 def _timings(backend: Backend, sizes: Sizes) -> list[Timing]:
     """All jobs on one backend, each checked against plain NumPy before it is timed."""
-    xp = importlib.import_module(backend.name)  # numpy, or the cupy that the backend has imported
+    xp = importlib.import_module(backend.name)  # numpy, or cupy, which the backend has imported
     here = jobs(backend, xp, sizes)
     if xp is np:
         return [_timing(job, job, backend, sizes) for job in here]
@@ -127,10 +128,11 @@ def _timing(job: Job, plain: Job, backend: Backend, sizes: Sizes) -> Timing:
     )
 
 
-def _on_host(result: Array | tuple[Array, ...]) -> np.ndarray:
+def _on_host(result: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """A NumPy or CuPy array, or a tuple of rows, as one NumPy array."""
     if isinstance(result, tuple):
         return np.stack([_on_host(row) for row in result])
-    return result.get() if hasattr(result, "get") else result
+    return np.asarray(result.get() if hasattr(result, "get") else result)
 
 
 def _print_timings(timings: list[Timing], missing: str | None, sizes: Sizes) -> None:
@@ -141,8 +143,8 @@ def _print_timings(timings: list[Timing], missing: str | None, sizes: Sizes) -> 
         f"({4 * rows * columns / 1e6:.1f} MB), {sizes.indices} indices."
     )
     several = len({timing.backend for timing in timings}) > 1
-    columns = ["gpulayout", *["on"] * several, "ms", "GB/s", "of copy", "plain code", "its ms", "check"]
-    table = new_table(*columns, left=("gpulayout", "on", "plain code", "check"))
+    headers = ["gpulayout", *["on"] * several, "ms", "GB/s", "of copy", "plain code", "its ms", "check"]
+    table = new_table(*headers, left=("gpulayout", "on", "plain code", "check"))
     for timing in timings:
         table.add_row(
             timing.name,
@@ -157,10 +159,10 @@ def _print_timings(timings: list[Timing], missing: str | None, sizes: Sizes) -> 
     print_table(table)
     wrong = sum(not timing.equal for timing in timings)
     click.echo(
-        "Every result is equal to what plain NumPy gives."
+        "Every result equals plain NumPy's."
         if not wrong
-        else f"{wrong} of {len(timings)} results differ from what plain NumPy gives."
+        else f"{wrong} of {len(timings)} results differ from plain NumPy's."
     )
-    click.echo("GB/s: bytes read and written; of copy: against a plain copy of as many bytes in this run.")
+    click.echo("GB/s: bytes read and written.  of copy: speed against a plain copy of the same number of bytes.")
     if missing:
         click.echo(f"No GPU rows: {missing}")

@@ -1,6 +1,6 @@
-"""The work of `gpulayout demo`: real arrays, what this library does with them, and plain NumPy or CuPy doing the same.
+"""The work of `gpulayout demo`: real arrays, and jobs on them.
 
-The peer of a job is the plain array code that one would write without this library.
+The peer of a job is the plain NumPy or CuPy code that does the same without this library.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import partial
 from types import ModuleType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpulayout.api.indexing import delinearize, linearize
 from gpulayout.api.packing import pack, unpack
@@ -20,7 +21,7 @@ from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend
 
-PITCH = 32  # elements by which rows of the matrix are padded
+PITCH = 32  # elements of padding at the end of each row of the matrix
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ QUICK = Sizes((60, 80, 3), (128, 128), 1 << 12, 3)
 class Job:
     """One piece of work.
 
-    run, peer   this library and plain array code: each fills and returns an array of its own, or a tuple of rows
-    nbytes      read and written in all
+    run, peer   this library, and plain array code: each fills and returns its own array or tuple of rows
+    nbytes      bytes read and written together
     """
 
     name: str
@@ -52,8 +53,8 @@ class Job:
     nbytes: int
 
 
-def picture(dimensions: tuple[int, int, int]) -> np.ndarray:
-    """A photograph-sized picture, height x width x (red, green, blue), made of two ramps and a pattern."""
+def picture(dimensions: tuple[int, int, int]) -> NDArray[np.uint8]:
+    """A picture, height x width x (red, green, blue): two ramps and a pattern."""
     height, width, _ = dimensions
     y, x = np.ogrid[:height, :width]
     pixels = np.empty(dimensions, np.uint8)
@@ -63,15 +64,13 @@ def picture(dimensions: tuple[int, int, int]) -> np.ndarray:
     return pixels
 
 
-def matrix(dimensions: tuple[int, int]) -> np.ndarray:
-    """float32 numbers, all of them different up to 2^24 elements."""
+def matrix(dimensions: tuple[int, int]) -> NDArray[np.float32]:
+    """A matrix of different numbers, for up to 2^24 elements."""
     return np.arange(dimensions[0] * dimensions[1], dtype=np.float32).reshape(dimensions)
 
 
 def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[Job]:
-    """All jobs on one backend; each is made when it is asked for, so that few arrays are alive.  `xp` is numpy or
-    cupy.
-    """
+    """All jobs on one backend, made one at a time so that few arrays are alive.  `xp` is numpy or cupy."""
     pixels = backend.array(picture(sizes.picture), None)
     yield _to_planes(pixels, xp)
     yield _to_four_channels(pixels, xp)
@@ -80,7 +79,7 @@ def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[Job]:
     yield _to_padded_pitch(values, xp)
     yield _from_padded_pitch(values, xp)
     shape = Shape("u8", sizes.picture)
-    # A step that is prime to the size visits places far apart, and none twice before all were visited.
+    # The step is prime to the size: it visits distant places, and each once before any twice.
     places = xp.arange(sizes.indices, dtype=xp.int64) * 1_000_003 % shape.element_count
     yield _to_indices(places, shape, xp)
     yield _to_places(places, shape, xp)
@@ -106,7 +105,7 @@ def _to_planes(pixels: Array, xp: ModuleType) -> Job:
 
 
 def _to_four_channels(pixels: Array, xp: ModuleType) -> Job:
-    """A fourth channel that is padding: the highest u8, an opaque alpha."""
+    """A fourth channel of padding that holds the highest u8, an opaque alpha."""
     source = Shape("u8", pixels.shape)
     wide = (*pixels.shape[:2], 4)
     target = source.with_layout(Layout((2, 1, 0), padded_dimensions=wide, padding_value=PaddingValue.HIGHEST))
@@ -146,7 +145,7 @@ def _to_columns(values: Array, xp: ModuleType) -> Job:
 
 
 def _pitched(values: Array) -> Shape:
-    """Rows of the matrix a little further apart than they are long."""
+    """The matrix with padding at the end of each row."""
     rows, columns = values.shape
     return Shape("f32", values.shape, Layout((1, 0), padded_dimensions=(rows, columns + PITCH)))
 
@@ -177,7 +176,7 @@ def _from_padded_pitch(values: Array, xp: ModuleType) -> Job:
     return Job("unpack a pitch", "copyto", partial(unpack, buffer, shape, out=out), peer, 2 * values.nbytes)
 
 
-# The peers of index conversion know row-major order and no padding, so that is what is compared.
+# The peers of index conversion know only row-major order without padding, so the jobs use that.
 
 
 def _to_indices(places: Array, shape: Shape, xp: ModuleType) -> Job:

@@ -1,6 +1,6 @@
 """Pictures of a layout as text: the logical array as a grid of places, and memory as a strip of elements.
 
-A *place* is a position in the buffer, counted in elements.  Padding is hatched.  f32[2,3]{0,1:PD(3,5)} as a grid:
+A *place* is a position in the buffer, counted in elements.  Padding is hatched.  The grid of f32[2,3]{0,1:PD(3,5)}:
 
       x  0   1   2   3   4
        ┌───┬───┬───┬───┬───┐
@@ -9,8 +9,8 @@ A *place* is a position in the buffer, counted in elements.  Padding is hatched.
       2│░░2│░░5│░░8│░11│░14│
        └───┴───┴───┴───┴───┘
 
-The coordinates go on to the end of the last tile: f32[3,3]{1,0:T(2,2)} has 4 rows and columns.  Padding that has no
-coordinates, such as that of the tail, is seen in memory alone.
+Coordinates run to the end of the last tile: f32[3,3]{1,0:T(2,2)} has 4 rows and 4 columns.  Padding without
+coordinates, such as that of the tail, appears only in the strip.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gpulayout.layout.digits import widths_in_tiles
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
-WIDTH = 88  # columns a drawing may take
+WIDTH = 88  # columns of a drawing
 
 
 class Charset(NamedTuple):
-    """The characters of a drawing; each corner string is left, between, right."""
+    """The characters of a drawing.  `top` and `bottom` each give the left corner, the joint and the right corner."""
 
     line: str
     wall: str
@@ -44,7 +44,7 @@ ASCII = Charset("-", "|", "+++", "+++", "/", "~")
 
 
 class Extent(NamedTuple):
-    """The most coordinates that are drawn of planes, rows and columns."""
+    """Limits on the planes, rows and columns that are drawn."""
 
     planes: int
     rows: int
@@ -54,11 +54,11 @@ class Extent(NamedTuple):
 WHOLE = Extent(6, 16, 16)
 CORNER = Extent(1, 4, 6)
 WHOLE_PLACES, CORNER_PLACES = 64, 8
-MAX_RANK = 8  # above it an index is too long for a box
+MAX_RANK = 8  # an index of more coordinates is too long for a box
 
 
 def is_small(shape: Shape) -> bool:
-    """True when the whole shape is drawn; else it is a corner with ellipses."""
+    """True when the whole shape is drawn, False when only a corner is, with ellipses."""
     *planes, rows, columns = (1, 1, *_widths(shape))
     return (
         shape.buffer_size <= WHOLE_PLACES
@@ -69,19 +69,19 @@ def is_small(shape: Shape) -> bool:
 
 
 def is_all_in_grid(shape: Shape) -> bool:
-    """True when every place has coordinates, padding too."""
+    """True when every place has coordinates, also the padding."""
     return math.prod(_widths(shape)) == shape.buffer_size
 
 
 def draw_grid(shape: Shape, *, names: Sequence[str] = (), chars: Charset = UNICODE) -> str:
-    """The logical array, one box per element or padding, with the place of each; a grid per plane above rank 2.
+    """The logical array as boxes that hold places; above rank 2, one grid per plane.
 
-    names   what the elements are called, in row-major logical order
+    names   names of the elements, in row-major logical order
     """
     if not _is_drawable(shape):
         return _reason_for_no_drawing(shape)
     limit = WHOLE if is_small(shape) else CORNER
-    # product() makes a tuple of every range, so a dimension of billions is cut to what can be drawn.
+    # product() makes a tuple of every range, so cut a dimension of billions to what is drawn.
     ranges = [range(min(width, limit.planes + 1)) for width in _widths(shape)[:-2]]
     planes = list(itertools.islice(itertools.product(*ranges), limit.planes + 1))
     labels = dimension_labels(shape.rank)
@@ -96,9 +96,9 @@ def draw_grid(shape: Shape, *, names: Sequence[str] = (), chars: Charset = UNICO
 
 
 def draw_strip(shape: Shape, *, names: Sequence[str] = (), pad: str = "", chars: Charset = UNICODE) -> str:
-    """Memory from place 0 on: what every place holds, an element's name or its index, or hatched padding.
+    """Memory from place 0 on: the name or index of the element in every place, or hatched padding.
 
-    pad   what stands in a padding box
+    pad   text in padding boxes
     """
     if not _is_drawable(shape):
         return _reason_for_no_drawing(shape)
@@ -121,7 +121,7 @@ def draw_strip(shape: Shape, *, names: Sequence[str] = (), pad: str = "", chars:
 
 
 def _widths(shape: Shape) -> tuple[int, ...]:
-    """How far each coordinate goes: to the end of the last tile."""
+    """The coordinates along each dimension, to the end of the last tile."""
     return widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
 
 
@@ -130,11 +130,11 @@ def _is_drawable(shape: Shape) -> bool:
 
 
 def _reason_for_no_drawing(shape: Shape) -> str:
-    return "(no places)" if not shape.buffer_size else f"(not drawn: {shape.rank} dimensions are more than {MAX_RANK})"
+    return "(no places)" if not shape.buffer_size else f"(not drawn: {shape.rank} dimensions, the limit is {MAX_RANK})"
 
 
 def _plane(shape: Shape, plane: tuple[int, ...], limit: Extent, names: Sequence[str], chars: Charset) -> list[str]:
-    """One grid: the last two dimensions at fixed coordinates of the others."""
+    """One grid: the last two dimensions, at fixed coordinates of the others."""
     rank = shape.rank
     labels = ("", "", *dimension_labels(rank))[-2:]
     height, width = (1, 1, *_widths(shape))[-2:]
@@ -159,7 +159,7 @@ def _plane(shape: Shape, plane: tuple[int, ...], limit: Extent, names: Sequence[
 
 
 def _cell(shape: Shape, index: tuple[int, ...], width: int, names: Sequence[str], chars: Charset) -> str:
-    """An element's name and place, or the place of padding, hatched."""
+    """The name and place of an element, or the hatched place of padding."""
     place = str(stride_table(shape).linear_of(index))
     if not _is_element(shape, index):
         return place.rjust(width, chars.hatch)
@@ -168,7 +168,7 @@ def _cell(shape: Shape, index: tuple[int, ...], width: int, names: Sequence[str]
 
 
 def _boxes(rows: Sequence[Sequence[str]], chars: Charset) -> list[str]:
-    """Texts of one width, in boxes: a top line, a line per row, a bottom line."""
+    """Texts of equal width in boxes: a top line, a line per row, a bottom line."""
 
     def border(corners: str) -> str:
         return corners[0] + corners[1].join(chars.line * len(text) for text in rows[0]) + corners[2]
@@ -178,7 +178,7 @@ def _boxes(rows: Sequence[Sequence[str]], chars: Charset) -> list[str]:
 
 
 def _shown(extent: int, limit: int) -> list[int | None]:
-    """The coordinates that are drawn; None stands for those that are left out."""
+    """The coordinates to draw; None stands for those left out."""
     return list(range(extent)) if extent <= limit else [*range(limit), None]
 
 
@@ -191,7 +191,7 @@ def _is_element(shape: Shape, index: Sequence[int]) -> bool:
 
 
 def _name(shape: Shape, index: Sequence[int], names: Sequence[str]) -> str:
-    """What an element is called: its name, else its index; a scalar has neither coordinates nor a need for them."""
+    """The name of an element, or its index; () for a scalar."""
     if not names:
         return ",".join(map(str, index)) or "()"
     number = 0

@@ -1,13 +1,15 @@
-"""`gpulayout explain`: what a relayout will do, before it does it."""
+"""`gpulayout explain`: what a relayout would do."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
 from gpulayout.api.relayout import Plan, plan
 from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.cpu import move_plan
+from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import expected_fraction, requests
@@ -15,15 +17,16 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 
-@click.command(short_help="What a relayout will do, before it does it.")
+@click.command(short_help="Say what a relayout would do, without doing it.")
 @click.argument("source", metavar="SOURCE", type=SHAPE)
 @click.argument("target", metavar="TARGET", type=SHAPE_OR_LAYOUT)
 @json_option
 def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
-    """Explain how a buffer of shape SOURCE becomes one of shape TARGET, or of the same shape in the layout TARGET.
+    """Explain how a buffer of SOURCE would become a buffer of TARGET.
 
-    Says what was merged, what is copied and filled, which kernel a GPU would run and why not a faster one, and the
-    bytes read and written.  Nothing is moved and no GPU is needed.
+    SOURCE is a SHAPE.  TARGET is a SHAPE, or a LAYOUT for the same array, such as {0,1}.  The answer names the merged
+    dimensions, what is copied and what is filled, the kernel that a GPU would run and why not a faster one, and the
+    bytes read and written.  Nothing is moved, and no GPU is needed.
 
     \b
     Examples:
@@ -37,11 +40,12 @@ def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
         click.echo(found.explain())
 
 
-def plan_as_json(found: Plan) -> dict:
-    """A plan as plain values; strides in bytes, or in slots where elements are packed and do not move as whole bytes;
-    axes and sizes of tiles minor first in the target (of channels: pixels first).
+def plan_as_json(found: Plan) -> dict[str, Any]:
+    """A plan as plain values.
 
-    Axes, kernel and what NumPy does are those of the largest piece.
+    Axes, kernel and NumPy's work are those of the largest piece.  Axes and tile sizes come in the target's order, minor
+    first (of channels: pixels first).  Strides are in bytes, or in slots where packed elements do not move as whole
+    bytes.
     """
     move, kernel = found.move, kernel_plan(found.move)
     names = ("family", "file", "kernel", "element_bytes", "vector_bytes", "index_bits", "grid", "tile", "reasons")
@@ -55,15 +59,16 @@ def plan_as_json(found: Plan) -> dict:
         "itemsize": found.source.itemsize,
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
-        "numpy": move_plan.as_json(move),
+        "numpy": choose_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel),
         "text": str(found.explain()),
     }
 
 
-def _traffic(kernel: KernelPlan) -> dict:
-    """Sectors per request of both sides, and what they let one expect; nothing is measured, nor estimated for single
-    bits and look-ups.
+def _traffic(kernel: KernelPlan) -> dict[str, Any]:
+    """Sectors per request on both sides, and the fraction of a copy's speed that they predict.
+
+    Nothing is measured.  Kernels for single bits and look-ups have no estimate.
     """
     if not kernel.kind.is_estimated:
         return {}

@@ -1,9 +1,10 @@
-"""Errors that are the user's to fix become one line on stderr and exit code 1; all others keep their traceback."""
+"""Errors that the user can fix become one line on stderr and exit code 1.  All others keep their traceback."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import IO, Any
 
 import click
 
@@ -17,16 +18,16 @@ class Failure(click.ClickException):
 
     exit_code = 1
 
-    def show(self, file: object = None) -> None:
+    def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"gpulayout: error: {printable(self.message)}", err=True)
 
 
 @contextlib.contextmanager
 def failures_in_one_line() -> Iterator[None]:
-    """Turn what the library and the operating system refuse into a `Failure`."""
+    """Turn errors of the library and the operating system into a `Failure`."""
     try:
         yield
-    except BrokenPipeError:  # an OSError, but nobody is left to read about it
+    except BrokenPipeError:  # an OSError, but the reader of the message is gone
         raise
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
@@ -38,7 +39,7 @@ def failures_in_one_line() -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    r"""One line without control characters, which a file name may hold and a terminal would obey.
+    r"""One line without control characters: a file name may hold them, and a terminal would obey.
 
     >>> printable("a\nb\x1b[31m")
     'a\\nb\\x1b[31m'

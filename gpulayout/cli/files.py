@@ -1,7 +1,7 @@
-"""NumPy's .npy files without surprises: checked before they are mapped, never unpickled, written whole or not at all.
+"""NumPy's .npy files: checked before they are mapped, never unpickled, and written completely or not at all.
 
-A .npy file is a header (dtype, dimensions, C or Fortran order) and then the elements.  The types of ml_dtypes stand in
-it as opaque bytes ("<V2" for bf16), since NumPy has no name for them.
+A .npy file is a header (dtype, dimensions, C or Fortran order) followed by the elements.  NumPy has no names for the
+types of ml_dtypes, so they are stored as opaque bytes ("<V2" for bf16).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 from numpy.lib import format as npy
@@ -24,34 +24,38 @@ from gpulayout.cli.new_file import new_file
 
 MAX_RANK = 64  # NumPy's own limit
 
+Dtype = np.dtype[Any]
+Elements = np.ndarray[Any, Dtype]  # 1-D
+
 
 @dataclass(frozen=True)
 class NpyFile:
     """The header of a .npy file, checked against the size of the file.
 
-    dtype           as it stands in the file: native byte order, no objects, no fields
-    dimensions      logical sizes; `fortran_order` says that dimension 0 varies fastest
-    elements        all of them in the order of the file, 1-D: memory-mapped and read-only
+    dtype           the dtype in the file: native byte order, no objects, no fields
+    dimensions      logical sizes; with `fortran_order` dimension 0 varies fastest
+    elements        all elements in the order of the file: 1-D, memory-mapped, read-only
     """
 
     path: Path
-    dtype: np.dtype
+    dtype: Dtype
     dimensions: tuple[int, ...]
     fortran_order: bool
-    elements: np.ndarray = field(repr=False, compare=False)
+    elements: Elements = field(repr=False, compare=False)
 
     @property
     def element_count(self) -> int:
+        """The product of the dimensions."""
         return math.prod(self.dimensions)
 
 
 def open_npy(path: Path) -> NpyFile:
-    """The checked header of a .npy file; no element is read.
+    """The checked header of a .npy file.  No element is read.
 
-    `Failure` names the file for what is no .npy file, is shorter or longer than its header says, or holds objects,
-    fields or big-endian numbers.
+    `Failure` names the file if it is not a .npy file, has another size than its header says, or holds objects, fields
+    or big-endian numbers.
     """
-    # Opening a pipe would wait for a writer, so look first.
+    # Opening a pipe would wait for a writer.
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise Failure(f"{path}: not a regular file")
     with open(path, "rb") as stream:
@@ -68,7 +72,7 @@ def open_npy(path: Path) -> NpyFile:
         )
 
 
-def _read_header(path: Path, stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...], bool]:
+def _read_header(path: Path, stream: BinaryIO) -> tuple[Dtype, tuple[int, ...], bool]:
     try:
         version = npy.read_magic(stream)
         if version not in ((1, 0), (2, 0)):
@@ -79,7 +83,7 @@ def _read_header(path: Path, stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...
             dimensions, fortran_order, dtype = read(stream)
     except OSError:
         raise
-    except Exception as error:  # the header is a Python literal, and hostile ones fail in many ways
+    except Exception as error:  # the header is a Python literal, and a hostile one can fail in many ways
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise Failure(f"{path}: not a .npy file that can be read: {reason[:200]}") from None
     _check_dtype(path, dtype)
@@ -88,11 +92,11 @@ def _read_header(path: Path, stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...
     return dtype, dimensions, fortran_order
 
 
-def _check_dtype(path: Path, dtype: np.dtype) -> None:
+def _check_dtype(path: Path, dtype: Dtype) -> None:
     if dtype.hasobject:
-        raise Failure(f"{path}: it holds Python objects, and those are never unpickled")
+        raise Failure(f"{path}: it holds Python objects, which are never unpickled")
     if dtype.names or dtype.subdtype:
-        raise Failure(f"{path}: its dtype {str(dtype)[:80]} has fields, and a layout has plain elements")
+        raise Failure(f"{path}: its dtype {str(dtype)[:80]} has fields, but a layout has plain elements")
     if not dtype.itemsize:
         raise Failure(f"{path}: its elements ({dtype.str}) take no bytes")
     if not dtype.isnative:
@@ -100,10 +104,8 @@ def _check_dtype(path: Path, dtype: np.dtype) -> None:
 
 
 @contextlib.contextmanager
-def new_npy(path: Path, dtype: np.dtype, dimensions: tuple[int, ...], *, overwrite: bool) -> Iterator[np.ndarray]:
-    """The elements of a new .npy file in C order, 1-D and memory-mapped, to be filled inside the `with`; see
-    `new_file`.
-    """
+def new_npy(path: Path, dtype: Dtype, dimensions: tuple[int, ...], *, overwrite: bool) -> Iterator[Elements]:
+    """The elements of a new .npy file in C order, 1-D and memory-mapped, to fill inside the `with`; see `new_file`."""
     with new_file(path, overwrite=overwrite) as stream:
         npy.write_array_header_1_0(
             stream, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": dimensions}
@@ -117,17 +119,17 @@ def new_npy(path: Path, dtype: np.dtype, dimensions: tuple[int, ...], *, overwri
             elements.flush()
 
 
-def _mapped(stream: BinaryIO, mode: str, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
-    """Elements of an open file, not of a name: the name may come to mean another file, or one that may not be opened
-    again.
-    """
-    if not count:  # an empty stretch of a file cannot be mapped
+def _mapped(stream: BinaryIO, mode: Literal["r", "r+"], dtype: Dtype, offset: int, count: int) -> Elements:
+    """Elements of an open file.  Its name may soon mean another file, or one that may not be opened again."""
+    if not count:  # an empty range of a file cannot be mapped
         return np.empty(count, dtype)
-    return np.memmap(stream, dtype, mode, offset, (count,))
+    # The stubs leave out that any binary stream will do.
+    mapped: Elements = np.memmap(cast(Any, stream), dtype, mode, offset, (count,))
+    return mapped
 
 
 def _reserve(stream: BinaryIO, size: int) -> None:
-    """Take the room now: a full disk is an OSError here, but kills the process when met through mapped memory."""
+    """Take the space now: a full disk is an OSError here, but kills a process that writes to mapped memory."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(stream.fileno(), 0, size)
     else:

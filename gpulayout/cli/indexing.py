@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -17,36 +18,37 @@ _NUMBER = r"-?[0-9]{1,30}"
 _INDEX = re.compile(rf"\(?({_NUMBER}(?:,{_NUMBER})*)?\)?")
 
 
-class Conversion(NamedTuple):
-    """A logical index and its place; the index of a padding place means nothing."""
+@dataclass(frozen=True)
+class Conversion:
+    """A logical index and its place.  The index of a padding place has no meaning."""
 
     index: tuple[int, ...]
     linear: int
     is_padding: bool
 
 
-# A negative number such as -1,2 would be taken for an option, and not for an index out of bounds.
+# ignore_unknown_options: -1,2 is an index out of bounds, not an option.
 @click.command(
-    short_help="Indices to places in the buffer, and back.", context_settings={"ignore_unknown_options": True}
+    short_help="Convert indices to places in the buffer, and back.", context_settings={"ignore_unknown_options": True}
 )
 @click.argument("shape", metavar="SHAPE", type=SHAPE)
 @click.argument("numbers", metavar="INDEX...", nargs=-1, required=True)
 @click.option(
-    "--linear", "from_linear", is_flag=True, help="INDEX... are linear indices; convert them to logical ones."
+    "--linear", "from_linear", is_flag=True, help="Read each INDEX as a linear index and convert it to a logical one."
 )
 @json_option
 def index(shape: Shape, numbers: tuple[str, ...], from_linear: bool, as_json: bool) -> None:
-    """Convert indices of SHAPE: a logical INDEX such as 1,2 to its place in the buffer, or the other way.
+    """Convert a logical INDEX of SHAPE, such as 1,2, to its place in the buffer, or with --linear back.
 
-    Places are counted in elements from 0; bytes are given too.  The exit code is 1 when an index is out of bounds (then
-    nothing is printed but the error) or when a place is padding.  The index of a scalar is ().
+    Places are counted in elements from 0; the byte is printed too.  The index of a scalar is ().  The exit code is 1 if
+    a place is padding, or if an index is out of bounds; then only the error is printed.
 
     \b
     Examples:
       gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 1,2              1,2 -> 7
       gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 0,0 0,1 0,2
       gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 7       7 -> 1,2
-      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 2       2 -> padding, exit code 1
+      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 2       2 -> padding (exit code 1)
     """
     if from_linear:
         found = [_from_linear(_parse_linear(text), shape) for text in numbers]
@@ -71,7 +73,7 @@ def _from_linear(place: int, shape: Shape) -> Conversion:
     return Conversion(table.index_of(place), place, table.is_padding(place))
 
 
-def _as_json(found: Conversion, shape: Shape) -> dict:
+def _as_json(found: Conversion, shape: Shape) -> dict[str, Any]:
     return {
         "index": None if found.is_padding else found.index,
         "linear": found.linear,
@@ -82,7 +84,7 @@ def _as_json(found: Conversion, shape: Shape) -> dict:
 
 
 def _place(found: Conversion, shape: Shape) -> tuple[int, int]:
-    """The byte in which a place begins, and the bit of it: 0 is the lowest."""
+    """The byte in which a place begins, and the bit in it; 0 is the lowest."""
     return divmod(found.linear * shape.bits_per_element, 8)
 
 
@@ -100,7 +102,7 @@ def _as_text(found: Conversion, shape: Shape, from_linear: bool) -> str:
 def _parse_logical(text: str) -> tuple[int, ...]:
     match = _INDEX.fullmatch(text)
     if not match:
-        raise click.UsageError(f"{text[:60]!r} is not an index: write integers with commas between them, such as 1,2")
+        raise click.UsageError(f"{text[:60]!r} is not an index: write integers separated by commas, such as 1,2")
     return tuple(map(int, match[1].split(","))) if match[1] else ()
 
 

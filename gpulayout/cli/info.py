@@ -10,7 +10,7 @@ from gpulayout.cli.failures import Failure
 from gpulayout.cli.output import json_option, print_json
 
 
-@click.command(short_help="Versions, devices, and which backend runs and why.")
+@click.command(short_help="Show versions, devices, and which backend runs and why.")
 @json_option
 def info(as_json: bool) -> None:
     """Show versions, devices, and which backend runs and why.
@@ -29,7 +29,7 @@ def info(as_json: bool) -> None:
 
 
 def chosen_backend() -> str:
-    """The backend that the environment asks for; a `Failure` when there is none of that name."""
+    """The backend that the environment asks for; a `Failure` if it has no such name."""
     try:
         return selected()
     except ValueError as error:

@@ -1,11 +1,12 @@
-"""The command `gpulayout`: its subcommands, and what becomes of their errors.
+"""The command `gpulayout`: its subcommands, its exit codes and its signals.
 
-Exit codes: 0 all is well, 1 the job failed (one line on stderr says why), 2 the command was written wrongly,
-for example with a SHAPE that cannot be read.
+Exit codes: 0 done; 1 failed, with one line on stderr that says why; 2 wrong usage, for example a SHAPE that cannot be
+read.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -33,17 +34,17 @@ class CommandGroup(click.Group):
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def commands() -> None:
-    """Array layouts: what they mean, where an element lies, and files moved from one to another.
+    """Show array layouts, convert indices, and move .npy files from one layout to another.
 
     \b
     A SHAPE is XLA's text for an element type, dimensions and a layout:
-      f32[2,3]                           descending: dimension 0 is major (row-major)
-      f32[2,3]{0,1}                      minor to major: dimension 0 varies fastest
-      f32[2,3]{0,1:PD(3,5)}              every dimension padded in memory, to 3 and 5
-      f32[2,3]{0,1:PD(3,5)PV(lowest)}    what the padding holds: a name or a number
-      bf16[16,256]{1,0:T(8,128)(2,1)}    tiles of 8 x 128 that lie together, cut into tiles of 2 x 1
+      f32[2,3]                           row-major: the last dimension varies fastest
+      f32[2,3]{0,1}                      column-major: dimensions listed minor to major
+      f32[2,3]{0,1:PD(3,5)}              dimensions padded in memory to 3 and 5
+      f32[2,3]{0,1:PD(3,5)PV(lowest)}    the same, with a pad value: a name or a number
+      bf16[16,256]{1,0:T(8,128)(2,1)}    tiles of 8 x 128, cut into tiles of 2 x 1
       s4[2,3]{1,0:E(4)}                  elements of 4 bits, two in a byte
-    Quote it: braces and brackets mean something to the shell.
+    Quote it: the shell reads braces and brackets.
 
     \b
     Examples:
@@ -62,10 +63,10 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTE
 
 
 def _leave(number: int, frame: object) -> None:
-    """End because of a signal; half-written files are removed on the way out, and no further signal interrupts that.
+    """End because of a signal.  Unfinished files are removed on the way out, and no later signal interrupts that.
 
-    Later signals get a handler that does nothing: Python reports one that arrived already as an error if it is set to
-    SIG_IGN.
+    Later signals get a handler that does nothing, not SIG_IGN: Python reports an error if a signal that has arrived is
+    then set to SIG_IGN.
     """
     for ending in ENDINGS:
         signal.signal(ending, lambda *_: None)
@@ -77,20 +78,20 @@ def _leave(number: int, frame: object) -> None:
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
     for ending in ENDINGS:
-        if signal.getsignal(ending) != signal.SIG_IGN:  # as under nohup, or in a script's background
+        if signal.getsignal(ending) != signal.SIG_IGN:  # nohup and background jobs ignore some of them
             signal.signal(ending, _leave)
-    if sys.stdout is None:  # closed by the caller; there is nobody to print to
+    if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
-    if hasattr(sys.stdout, "reconfigure"):
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name need not fit the terminal's encoding
     try:
         try:
             commands(prog_name="gpulayout")
         finally:
             sys.stdout.flush()
-    except OSError as error:  # of standard output: commands tell those of other files themselves
-        if not (isinstance(error.__context__, SystemExit) and error.__context__.code):  # else somebody has said so
+    except OSError as error:  # of standard output: commands report those of other files themselves
+        if not (isinstance(error.__context__, SystemExit) and error.__context__.code):  # else it was reported already
             click.echo(f"gpulayout: error: standard output: {error.strerror}", err=True)
-        # or Python complains once more when it flushes at exit
+        # Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -1,6 +1,6 @@
-"""New files that are complete or not there at all, and never take the place of a file that nobody gave up.
+"""New files that appear complete or not at all, and replace an existing file only on request.
 
-A file is written under a temporary name in the folder of its own, and gets its name when it is complete.
+A file is written under a temporary name in its own folder, and gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
     except FileNotFoundError:
         if not overwrite:  # the link's name is taken, and its target may be anywhere
             raise Failure(
-                f"{path}: a symbolic link to {os.readlink(path)}, where nothing is; --overwrite writes that file"
+                f"{path}: a symbolic link to {os.readlink(path)}, which does not exist; --overwrite writes that file"
             ) from None
         return _check_folder(path)
     if os.path.samestat(found, os.stat(source)):
@@ -57,14 +57,14 @@ def _exists(path: Path) -> Failure:
 
 @contextlib.contextmanager
 def new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """A new file to be written and read inside the `with`; it takes its name when the block ends well.
+    """A new file to write and read inside the `with`.  It takes its name when the block ends without an error.
 
-    After an error nothing is left, and whatever had the name before has it still.  Without `overwrite`, a file that
-    took the name in the meantime stays, and the new one is given up with a `Failure`.  With it the old file is replaced
-    at once and its permissions are kept; of a symbolic link it is the file behind it.
+    After an error nothing is left, and an existing file of that name stays.  Without `overwrite`, a file that took the
+    name in the meantime stays too, and the new one is given up with a `Failure`.  With it, the old file is replaced in
+    one step and its permissions are kept; a symbolic link stays, and the file behind it is replaced.
     """
     final = Path(os.path.realpath(path)) if overwrite else path
-    # In the same folder, so that taking the name cannot leave the file system.
+    # In the same folder, because a rename cannot cross file systems.
     temporary = final.with_name(f".gpulayout-{secrets.token_hex(8)}.tmp")
     try:
         with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "r+b") as stream:
@@ -82,16 +82,16 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno is None or error.filename not in (None, temporary, str(temporary)):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # said of the file that was asked for
+        raise OSError(error.errno, error.strerror, str(path)) from error  # name the file that the user asked for
     finally:
-        with contextlib.suppress(OSError):  # there is none after a rename, or on a read-only file system
+        with contextlib.suppress(OSError):  # gone after a rename; never there on a read-only file system
             os.unlink(temporary)
 
 
 def _take_free_name(temporary: Path, path: Path) -> None:
-    """Give the file its name unless something has that name, in the best way that the file system has.
+    """Give the file its name unless the name is taken, in the best way that the file system offers.
 
-    Whatever fails but for the name being taken is tried in the next way, and the last one says what is wrong.
+    If a way fails for another reason, the next one is tried.  The last one reports what is wrong.
     """
     for way in (_link, _rename_to_free_name):
         try:
@@ -104,14 +104,14 @@ def _take_free_name(temporary: Path, path: Path) -> None:
 
 
 def _link(temporary: Path, path: Path) -> None:
-    """A second name, which must be free, and then the first one goes."""
+    """Add a second name, which must be free, then remove the first."""
     os.link(temporary, path)
-    with contextlib.suppress(OSError):  # the file has its name, so this way has worked
+    with contextlib.suppress(OSError):  # the file has its name already
         os.unlink(temporary)
 
 
 def _rename_to_free_name(temporary: Path, path: Path) -> None:
-    """Linux's rename that fails when the name is taken; OSError where the C library or the file system lacks it."""
+    """Linux's rename that fails if the name is taken; OSError where the C library or the file system lacks it."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if renameat2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -120,10 +120,10 @@ def _rename_to_free_name(temporary: Path, path: Path) -> None:
 
 
 def _claim_and_replace(temporary: Path, path: Path) -> None:
-    """Take the name with an empty file, then replace that one.
+    """Take the name with an empty file, then replace that file.
 
     This is not atomic, and a note says so.  In between, others see an empty file.  What they write into it is lost, and
-    it stays if the process ends there.
+    it stays if the process is killed then.
     """
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
@@ -136,14 +136,14 @@ def _claim_and_replace(temporary: Path, path: Path) -> None:
             os.unlink(path)
         raise
     click.echo(
-        f"gpulayout: note: {printable(str(path))} was there as an empty file for a moment before it was complete: this file "
-        "system has neither hard links nor a rename that keeps existing files",
+        f"gpulayout: note: {printable(str(path))} existed as an empty file for a moment before it was complete: this "
+        "file system has neither hard links nor a rename that keeps existing files",
         err=True,
     )
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name last; folders cannot be opened on every system."""
+    """Put the new name on disk.  Some systems cannot open folders."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""How results are printed: JSON for programs, rich tables for people, and never an escape code outside a terminal."""
+"""How results are printed: JSON for programs, rich tables for people, escape codes only on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from gpulayout.cli.drawing import ASCII, UNICODE, Charset
 
-WIDTH = 100  # columns of tables that no terminal limits
+WIDTH = 100  # columns of tables outside a terminal
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value for programs.")
 
@@ -25,7 +25,7 @@ def print_json(value: object) -> None:
 
 
 def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
-    """A table without walls; columns named in `left` hold text, which may fold, the others numbers, which may not."""
+    """A table without walls.  Columns named in `left` hold text, which may fold; the others hold numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(
@@ -44,13 +44,13 @@ def print_table(table: Table) -> None:
     console = Console(color_system=None if plain else "auto", width=None if terminal else WIDTH, highlight=False)
     with console.capture() as capture:
         console.print(table)
-    # rich fills every line up with blanks
+    # rich pads every line with blanks
     lines = "\n".join(line.rstrip() for line in capture.get().splitlines())
     click.echo("\n" + lines.strip("\n") + "\n")
 
 
 def charset() -> Charset:
-    """The characters of drawings: boxes where stdout can encode them, else ASCII."""
+    """The characters of drawings: box characters if stdout can encode them, else ASCII."""
     try:
         "".join(map("".join, UNICODE)).encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -59,7 +59,7 @@ def charset() -> Charset:
 
 
 def clipped(text: str, length: int) -> str:
-    """The text, or its beginning with an ellipsis.
+    """The text, or its beginning and an ellipsis.
 
     >>> clipped("minor_to_major", 9)
     'minor_...'

@@ -1,8 +1,8 @@
 """`gpulayout relayout`: .npy files from one layout to another.
 
-A file is either an *array*, a logical N-d array in C or Fortran order, or a *buffer*, one run of elements in a layout.
-An array is a buffer too: descending in C order, ascending in Fortran order.  So packing, unpacking and relayout of
-files are one plan from a source shape to a target shape.
+A file holds either an *array*, logical and N-d, in C or Fortran order, or a *buffer*, 1-D, in some layout.  An array is
+a buffer too: descending in C order, ascending in Fortran order.  So packing, unpacking and relayout of files are all
+one plan from a source shape to a target shape.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,7 +30,7 @@ from gpulayout.layout.shape import Shape
 
 @dataclass(frozen=True)
 class Job:
-    """What is moved where: `dimensions` are those of the output file, 1-D for a buffer."""
+    """A move from file to file.  `dimensions` are those of the output file: one for a buffer."""
 
     source: NpyFile
     target: Path
@@ -37,20 +38,20 @@ class Job:
     dimensions: tuple[int, ...]
 
 
-@click.command(short_help="A .npy file from one layout to another.")
+@click.command(short_help="Move a .npy file from one layout to another.")
 @click.argument("source_path", metavar="IN.npy", type=NAMED_FILE)
 @click.argument("target_path", metavar="OUT.npy", type=NAMED_FILE)
 @click.option("--to", "to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a 1-D buffer in this layout.")
-@click.option("--unpack", is_flag=True, help="Write an N-d array in C order instead; needs --from.")
+@click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from.")
 @click.option(
     "--from",
     "from_",
     metavar="SHAPE",
     type=SHAPE_OR_LAYOUT,
-    help="IN.npy is a 1-D buffer of this shape, not an N-d array.",
+    help="IN.npy is a 1-D buffer of this shape.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists.")
-@click.option("--dry-run", is_flag=True, help="Check everything, explain the plan, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Check and explain; write nothing.")
 @json_option
 def relayout(
     source_path: Path,
@@ -65,39 +66,29 @@ def relayout(
     """Move the elements of IN.npy to another layout, into OUT.npy.
 
     \b
-    Three ways, by what the files hold:
-      --to LAYOUT               N-d array   -> 1-D buffer     pack
-      --from SHAPE --to LAYOUT  1-D buffer  -> 1-D buffer     relayout
-      --from SHAPE --unpack     1-D buffer  -> N-d array      unpack
+      --to LAYOUT                N-d array  -> 1-D buffer    pack
+      --from SHAPE --to LAYOUT   1-D buffer -> 1-D buffer    relayout
+      --from SHAPE --unpack      1-D buffer -> N-d array     unpack
 
-    An N-d array brings its dimensions and element type with it, in C or Fortran order, so a bare LAYOUT such as {1,0,2}
-    is enough; a SHAPE such as u8[3000,4000,3]{1,0,2} must agree with the file.  A buffer brings none, so --from needs
-    the whole SHAPE.
+    A file with an N-d array has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough; a SHAPE must
+    agree with the file.  A file with a buffer has neither, so --from needs the whole SHAPE.
 
-    Element types that NumPy does not know (bf16, f8...) stand in .npy files as opaque bytes (V2, V1) or as unsigned
-    integers of the same width: name the type with a SHAPE in --from or --to.  OUT.npy has the dtype of IN.npy, or uint8
-    where elements are packed, as with E(4).  Packed elements come back as uint8 too, one in a byte, in its low bits.
+    NumPy has no name for bf16, f8... and stores them as V2, V1 or unsigned integers: name the type with a SHAPE.
+    Packed elements, E(4), are bytes (uint8) in a buffer, and one uint8 each in an N-d array.
 
-    Files are memory-mapped and moved on the CPU, so neither may be - (standard input or output).  OUT.npy appears
-    complete or not at all.  An existing file is replaced only with --overwrite, and so is one that appears while the
-    elements are moved.  File systems with neither hard links nor a rename that keeps existing files show an empty
-    OUT.npy for a moment; a note on stderr says so.  Files with Python objects, big-endian numbers or a size that
-    differs from their header are refused.
+    OUT.npy appears complete or not at all, and replaces an existing file only with --overwrite.
 
     \b
     Examples:
       gpulayout relayout picture.npy planes.npy --to '{1,0,2}'
       gpulayout relayout picture.npy rgbx.npy --to '{2,1,0:PD(3000,4000,4)PV(highest)}'
-      gpulayout relayout planes.npy rgb.npy --from 'u8[3000,4000,3]{1,0,2}' --to '{2,1,0}'
       gpulayout relayout planes.npy again.npy --from 'u8[3000,4000,3]{1,0,2}' --unpack
-      gpulayout relayout weights.npy columns.npy --to 'bf16[512,256]{0,1}' --dry-run
       gpulayout relayout weights.npy tiles.npy --to 'bf16[512,256]{1,0:T(8,128)(2,1)}'
-      gpulayout relayout int4.npy nibbles.npy --to 's4[512,256]{1,0:E(4)}'
     """
-    _check_options(to, unpack, from_)
+    from_shape = _check_options(to, unpack, from_)
     source = open_npy(source_path)
-    shape = _buffer_shape(source, from_) if from_ is not None else _array_shape(source, to)
-    target = shape.with_layout(None) if unpack else _target_shape(shape, to)
+    shape = _array_shape(source, to) if from_shape is None else _buffer_shape(source, from_shape)
+    target = shape.with_layout(None) if to is None else _target_shape(shape, to)
     job = Job(source, target_path, plan(shape, target), shape.dimensions if unpack else (target.buffer_length,))
     check_output(target_path, source_path, overwrite=overwrite)
     seconds = None if dry_run else _carry_out(job, overwrite)
@@ -109,36 +100,35 @@ def relayout(
     except OSError as error:
         if dry_run:
             raise
-        raise Failure(
-            f"{target_path}: the file is there and complete, but standard output failed: {error.strerror}"
-        ) from error
+        raise Failure(f"{target_path}: the file is complete, but standard output failed: {error.strerror}") from error
 
 
-def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layout | None) -> None:
-    """A usage error for options that do not say what the files hold."""
+def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layout | None) -> Shape | None:
+    """The shape of --from; a usage error for options that do not say what the files hold."""
     if unpack == (to is not None):
         raise click.UsageError("give either --to LAYOUT or --unpack: it says what OUT.npy will hold")
     if unpack and from_ is None:
-        raise click.UsageError("--unpack needs --from SHAPE: a buffer does not know its dimensions")
+        raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not have the dimensions")
     if isinstance(from_, Layout):
         raise click.UsageError(
-            f"--from {clipped(str(from_), 60)!r} is a layout alone: a buffer does not know its dimensions, "
+            f"--from {clipped(str(from_), 60)!r} is only a layout: a buffer file does not have the dimensions, so "
             "write the whole shape, such as 'f32[2,3]{0,1}'"
         )
+    return from_
 
 
 def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
-    """The shape of a buffer file: the one given, if the file is such a buffer."""
+    """The given shape, if the file holds such a buffer."""
     if not shape.is_packed:
         _check_element_type(source, shape)
     elif source.dtype != shape.buffer_dtype:
         raise Failure(
-            f"{source.path}: its elements are {source.dtype.name}, but {shape} is packed: its buffer is uint8"
+            f"{source.path}: its elements are {source.dtype.name}, but {shape} is packed, and its buffer is uint8"
         )
     if len(source.dimensions) != 1:
         raise Failure(
-            f"{source.path}: it holds an array of dimensions {source.dimensions}; with --from the file is a 1-D "
-            "buffer, and an N-d array is packed without --from"
+            f"{source.path}: it holds an array of dimensions {source.dimensions}, but --from is for a 1-D buffer; "
+            "leave out --from to pack an N-d array"
         )
     if source.element_count != shape.buffer_length:
         unit = "byte" if shape.is_packed else "element"
@@ -149,14 +139,14 @@ def _buffer_shape(source: NpyFile, shape: Shape) -> Shape:
     return shape
 
 
-def _array_shape(source: NpyFile, to: Shape | Layout) -> Shape:
-    """The shape of an array file: everything is in its header but the name of a type that NumPy does not know."""
+def _array_shape(source: NpyFile, to: Shape | Layout | None) -> Shape:
+    """The shape of an array file.  Its header has everything except the names of types that NumPy does not know."""
     layout = (Layout.ascending if source.fortran_order else Layout.descending)(len(source.dimensions))
     if isinstance(to, Shape):
         if to.dimensions != source.dimensions:
             raise Failure(
                 f"{source.path}: it holds an array of dimensions {source.dimensions}, but --to {to} has "
-                f"{to.dimensions}; for a buffer, say its shape with --from"
+                f"{to.dimensions}; if it is a buffer, give its shape with --from"
             )
         _check_element_type(source, to)
         return Shape(to.element_type, source.dimensions, layout)
@@ -172,9 +162,9 @@ def _array_shape(source: NpyFile, to: Shape | Layout) -> Shape:
         raise Failure(f"{source.path}: {error}") from None
 
 
-def _likely_type(source: NpyFile, layout: Layout) -> str:
-    """A type that opaque elements may be, for an example: one that the layout can store."""
-    if layout.element_size_in_bits in (1, 2, 4):
+def _likely_type(source: NpyFile, layout: Layout | None) -> str:
+    """A type for an example that opaque elements may have and the layout can store."""
+    if layout is not None and layout.element_size_in_bits in (1, 2, 4):
         return f"s{layout.element_size_in_bits}"
     return "f8e4m3fn" if source.dtype.itemsize == 1 else "bf16"
 
@@ -184,8 +174,9 @@ def _target_shape(shape: Shape, to: Shape | Layout) -> Shape:
 
 
 def _check_element_type(source: NpyFile, shape: Shape) -> None:
-    """The file must hold the type, packed nowhere, or carry one that NumPy lacks as opaque bytes or unsigned integers
-    of its width.
+    """Check that the file holds unpacked elements of the shape's type.
+
+    A type that NumPy lacks is stored as opaque bytes or unsigned integers of its width.
     """
     element_type: ElementType = shape.element_type
     opaque = source.dtype.kind == "V" or (element_type.is_extended and source.dtype == element_type.carrier)
@@ -196,7 +187,7 @@ def _check_element_type(source: NpyFile, shape: Shape) -> None:
 
 
 def _carry_out(job: Job, overwrite: bool) -> float:
-    """Move the elements; the seconds it took, with the time to put them on disk."""
+    """Move the elements.  Returns seconds, with the time to write them to disk."""
     start = time.perf_counter()
     source, target = job.plan.source, job.plan.target
     dtype = target.buffer_dtype if target.is_packed else job.source.dtype
@@ -205,7 +196,7 @@ def _carry_out(job: Job, overwrite: bool) -> float:
     return time.perf_counter() - start
 
 
-def _as_json(job: Job, seconds: float | None) -> dict:
+def _as_json(job: Job, seconds: float | None) -> dict[str, Any]:
     return {
         "input": str(job.source.path),
         "output": str(job.target),
@@ -226,6 +217,6 @@ def _report(job: Job, seconds: float | None) -> None:
     click.echo(f"moved in {seconds:.2f} s, including the disk")
     if len(job.dimensions) == 1:
         name = str(job.target)
-        name = f"./{name}" if name.startswith("-") else name  # not an option, nor standard input
+        name = f"./{name}" if name.startswith("-") else name  # neither an option nor standard input
         back = ["gpulayout", "relayout", name, "BACK.npy", "--from", str(target), "--unpack"]
         click.echo(f"back to an N-d array:  {printable(shlex.join(back))}")

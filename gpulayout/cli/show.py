@@ -1,6 +1,8 @@
-"""`gpulayout show`: what a layout means, in words, numbers and a picture."""
+"""`gpulayout show`: what a shape means, in words, numbers and a picture."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 import numpy as np
@@ -17,26 +19,23 @@ from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import COMBINE
 
-MAX_DIMENSIONS = 16  # listed; NumPy and the kernels end at 64, but a text may have thousands
+MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
 
-@click.command(short_help="What a shape means: order, strides, bytes, padding, and a picture.")
+@click.command(short_help="Show order, strides, bytes and padding of a shape, with a picture.")
 @click.argument("shape", metavar="[SHAPE]", type=SHAPE, required=False)
-@click.option(
-    "--hlo", "path", metavar="FILE", help="List the buffers of a program's text instead; - is standard input."
-)
-@click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows of the table (20).")
+@click.option("--hlo", "path", metavar="FILE", help="List the arrays in a program's text; - is standard input.")
+@click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
 @json_option
 def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool) -> None:
-    """Show what SHAPE means: order, strides, bytes, padding, and a picture of it.
+    """Show what SHAPE means: order, strides, bytes, padding, and a picture.
 
-    The grid shows the logical array with the place of each element in memory; the strip shows memory with the logical
-    index of what lies there.  Padding is hatched.  Of large shapes a corner is drawn.
+    The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
+    of the element in each place.  Padding is hatched.  Large shapes are cut to a corner.
 
-    With --hlo FILE, the text of a compiled program: the arrays that its instructions give, those of the most bytes
-    first, how often, how much of each is padding, and which order of the dimensions would waste least under the same
-    tiles.  A result inside a fusion counts too, though it may never be in memory; get-tuple-element, tuple and bitcast
-    do not.
+    With --hlo FILE, list the arrays that a compiled program's instructions produce, largest first: how often each
+    occurs, how much is padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count,
+    though they may never be in memory.
 
     \b
     Examples:
@@ -48,10 +47,14 @@ def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool)
     if (shape is None) == (path is None):
         raise click.UsageError("give either a SHAPE or --hlo FILE")
     if most and path is None:
-        raise click.UsageError("--top goes with --hlo FILE")
+        raise click.UsageError("--top needs --hlo FILE")
     if path is not None:
         show_hlo(path, most or 20, as_json)
-        return
+    elif shape is not None:
+        _show_shape(shape, as_json)
+
+
+def _show_shape(shape: Shape, as_json: bool) -> None:
     if as_json:
         print_json(shape_as_json(shape))
         return
@@ -63,17 +66,16 @@ def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool)
         return
     print_table(_dimension_table(shape))
     if is_small(shape):
-        click.echo(
-            f"Place of every element; padding is hatched{'' if is_all_in_grid(shape) else ', some of it only in memory below'}:\n"
-        )
+        below = "" if is_all_in_grid(shape) else ", some of it only in memory below"
+        click.echo(f"Place of every element; padding is hatched{below}:\n")
     else:
         click.echo(f"Place of the first elements ({counted(shape.buffer_size, 'place')} are too many to draw):\n")
     click.echo(draw_grid(shape, chars=charset()))
-    click.echo("\nMemory, with the index of what lies in every place:\n")
+    click.echo("\nMemory, with the index of the element in every place:\n")
     click.echo(draw_strip(shape, chars=charset()))
 
 
-def shape_as_json(shape: Shape) -> dict:
+def shape_as_json(shape: Shape) -> dict[str, Any]:
     """A shape and what follows from it, as plain values."""
     layout = shape.layout
     value = layout.padding_value
@@ -129,7 +131,7 @@ def _facts(shape: Shape) -> list[tuple[str, str]]:
 
 
 def _labels(shape: Shape) -> list[tuple[str, str]]:
-    """What the shape says beyond where its elements lie, and why no memory can hold it, where none can."""
+    """What the shape says besides the places of its elements, and why no buffer can hold it, if none can."""
     names = dimension_labels(shape.rank)
     facts = [
         (
@@ -180,7 +182,7 @@ def _pad_value(shape: Shape) -> str:
     if value is None:
         return "zero (none given)"
     if value is PaddingValue.UNKNOWN:
-        return "unknown (nothing is promised; zeros are written)"
+        return "unknown (readers must not rely on it; zeros are written)"
     number = np.frombuffer(shape.padding_bytes, shape.dtype)[0]
     return f"{value.text} ({number})" if isinstance(value, PaddingValue) else str(value)
 
@@ -212,7 +214,7 @@ def _padding_count(shape: Shape) -> int:
 
 
 def _listed(names: list[str], separator: str) -> str:
-    """Names with a separator between them; of very many only the first."""
+    """Names with a separator between them; only the first of very many."""
     if len(names) <= MAX_DIMENSIONS:
         return separator.join(names)
     return separator.join(names[:MAX_DIMENSIONS]) + f"{separator}... ({len(names)} in all)"

@@ -1,9 +1,10 @@
-"""`gpulayout show --hlo FILE`: the buffers of a program by bytes, and what their padding wastes."""
+"""`gpulayout show --hlo FILE`: the arrays of a program by bytes, and what their padding wastes."""
 
 from __future__ import annotations
 
 import collections
 from dataclasses import dataclass
+from typing import Any
 
 import click
 from rich.table import Table
@@ -19,7 +20,7 @@ from gpulayout.xla.least_padding import least_waste
 
 @dataclass(frozen=True)
 class Entry:
-    """One shape, how often an instruction gives it, and the line where it first does."""
+    """One shape, how many instructions produce it, and the line of the first."""
 
     shape: Shape
     count: int
@@ -27,12 +28,12 @@ class Entry:
 
     @property
     def wasted(self) -> int:
-        """Bytes of one such buffer that its elements alone would not take."""
+        """Bytes of padding in one such buffer."""
         return self.shape.nbytes - self.shape.unpadded_nbytes
 
 
 def show_hlo(path: str, most: int, as_json: bool) -> None:
-    """List the buffers of the program in a file, or of standard input for `-`."""
+    """List the arrays of the program in a file, or in standard input for `-`."""
     entries, unknown = _entries(path, _read(path))
     if as_json:
         print_json(
@@ -54,10 +55,11 @@ def show_hlo(path: str, most: int, as_json: bool) -> None:
 
 
 def _read(path: str) -> str:
-    """The text of a file; what is no UTF-8 in it becomes a character that no shape has."""
+    """The text of a file.  Bytes that are not UTF-8 become a character that no shape has."""
     try:
         with click.open_file(path, "rb") as stream:
-            return stream.read().decode("utf-8", errors="replace")
+            data: bytes = stream.read()
+            return data.decode("utf-8", errors="replace")
     except ValueError as error:  # a name with a null character
         raise Failure(f"{path}: {error}") from None
 
@@ -67,7 +69,7 @@ def _name(path: str) -> str:
 
 
 def _entries(path: str, text: str) -> tuple[list[Entry], int]:
-    """The distinct arrays, those of the most bytes first, and the number of those whose size nobody knows."""
+    """The distinct arrays, largest first, and how many arrays have no size because a dimension has no bound."""
     counts: collections.Counter[Shape] = collections.Counter()
     lines: dict[Shape, int] = {}
     found_any = False
@@ -77,7 +79,7 @@ def _entries(path: str, text: str) -> tuple[list[Entry], int]:
             counts[shape] += 1
             lines.setdefault(shape, found.line)
     if not found_any:
-        hint = ": tensors of StableHLO have no layout, a compiled program's text has" if "tensor<" in text else ""
+        hint = ": StableHLO tensors have no layout; use the text of the compiled program" if "tensor<" in text else ""
         raise Failure(f"{_name(path)}: no array to list in {counted(len(text), 'character')}{hint}")
     sized = [Entry(shape, count, lines[shape]) for shape, count in counts.items() if UNBOUNDED not in shape.dimensions]
     sized.sort(key=lambda entry: (-entry.shape.nbytes, -entry.count, entry.line))
@@ -120,7 +122,7 @@ def _table(entries: list[Entry]) -> Table:
 
 
 def _advice(shape: Shape) -> str:
-    """The order that wastes least, with its bytes; nothing where it is this one."""
+    """The order that needs the fewest bytes, and those bytes; empty if it is this one."""
     least = least_waste(shape)
     if least == shape:
         return ""
@@ -128,7 +130,7 @@ def _advice(shape: Shape) -> str:
     return clipped(f"{{{order}}}: {least.nbytes}", 100)
 
 
-def _as_json(entry: Entry) -> dict:
+def _as_json(entry: Entry) -> dict[str, Any]:
     least = least_waste(entry.shape)
     return {
         "shape": str(entry.shape),

@@ -1,4 +1,4 @@
-"""How long a call takes, and what part of a plain copy's speed that is."""
+"""How long a call takes, and how long a plain copy of the same bytes takes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from types import ModuleType
 
-MAX_SECONDS = 0.6  # of timing one call: slow calls are repeated less often, but at least twice
+MAX_SECONDS = 0.6  # for timing one call: slow calls are repeated less often, but at least twice
 GPU_BATCH = 10  # calls between two events, so that launches overlap as in real use
 
 
 def median_seconds(call: Callable[[], object], xp: ModuleType, *, repeats: int) -> float:
-    """The median time of a call after a warm-up call, which compiles kernels and touches new memory.
+    """The median time of a call, after a warm-up call that compiles kernels and touches new memory.
 
-    xp   numpy: the clock; cupy: CUDA events around batches of calls
+    xp   numpy: measured by the clock; cupy: by CUDA events around batches of calls
     """
     call()
     measure = _host_seconds if xp.__name__ == "numpy" else _device_seconds
@@ -25,7 +25,7 @@ def median_seconds(call: Callable[[], object], xp: ModuleType, *, repeats: int) 
 
 
 def copy_seconds(nbytes: int, xp: ModuleType, *, repeats: int) -> float:
-    """The median time of a plain copy that reads and writes `nbytes` in all, half of them each."""
+    """The median time of a plain copy that reads nbytes / 2 and writes nbytes / 2."""
     source = xp.ones(max(nbytes // 2, 1), xp.uint8)
     target = xp.zeros_like(source)
     return median_seconds(lambda: xp.copyto(target, source), xp, repeats=repeats)
@@ -44,4 +44,5 @@ def _device_seconds(call: Callable[[], object], xp: ModuleType) -> float:
         call()
     end.record()
     end.synchronize()
-    return xp.cuda.get_elapsed_time(start, end) / 1000 / GPU_BATCH
+    milliseconds: float = xp.cuda.get_elapsed_time(start, end)
+    return milliseconds / 1000 / GPU_BATCH

@@ -1,1 +1,1 @@
-"""How NumPy carries moves out: planning and execution side by side."""
+"""How NumPy executes moves: planning and execution side by side."""

@@ -1,8 +1,8 @@
-"""Which copies NumPy does better in cache blocks, and their sizes; all lists of axes are minor first in the target.
+"""Which copies are faster in cache blocks, and the sizes of the blocks.  Lists of axes are minor first in the target.
 
-Where the minor axes of source and target differ, the elements of a run in the target come from as many places of the
-source. A CPU fetches ahead where memory is read on and on, in a few places at once; for all else it waits.  So cache
-blocks are read along the source into a small scratch array, and written along the target from there.
+When the minor axes of source and target differ, every element of a run in the target lies in another run of the source.
+A CPU prefetches only a few sequential streams at a time, and waits for all other reads.  So a cache block is read along
+the source into a small scratch array, and written along the target from there.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ from collections.abc import Sequence
 
 from gpulayout.moves.move import Axis
 
-BLOCK_RUN = 256  # elements of a block along the target, and at least so many along the source
-LONG_RUN = 1024  # elements along the source that are enough, once the block has BLOCK_BYTES
+BLOCK_RUN = 256  # elements of a block along the target, and the least along the source
+LONG_RUN = 1024  # elements along the source that suffice, once the block has BLOCK_BYTES
 BLOCK_BYTES = 1 << 19
-LEAST_BLOCKS = 16  # so many cache blocks at least, if they have BLOCK_RUN x BLOCK_RUN elements
-LEAST_BYTES = 1 << 18  # up to here no cache blocks
+LEAST_BLOCKS = 16  # at least this many cache blocks, unless they would be smaller than BLOCK_RUN x BLOCK_RUN elements
+LEAST_BYTES = 1 << 18  # up to this size no cache blocks
 SCRATCH_BYTES = 4 << 20  # of all threads together
-STREAMS = 12  # so many places a CPU reads on and on at once
-SHORT_RECORD = 16  # bytes; of shorter ones a line holds enough elements for a copy in the order of the target
-FEW_SETS = 512  # bytes; lines that lie a multiple of it apart share few sets of the first cache
-NEAR_BYTES = 256  # neighbours less than this apart share pages and mostly lines
+STREAMS = 12  # sequential streams that a CPU prefetches at once
+SHORT_RECORD = 16  # bytes; a cache line holds several shorter records, enough for a copy in the order of the target
+FEW_SETS = 512  # bytes; lines a multiple of this apart share few sets of the first-level cache
+NEAR_BYTES = 256  # neighbours less than this apart share pages and often lines
 SECOND_CACHE_BYTES = 1 << 20
 LINE_BYTES = 64
-# bytes; shorter rows of a scratch array, and of twice as many where they are one run, are not set apart
+# Rows of a scratch array shorter than this many bytes, or twice as many when they are one run, are not spaced out.
 LEAST_ROW = 256
 
 
 def needs_cache_blocks(itemsize: int, axes: Sequence[Axis], source_order: Sequence[int]) -> bool:
-    """Whether a copy in the order of the target would read the source in too many places at once.
+    """Whether a copy in the order of the target would read too many streams of the source at once.
 
-    Up to a megabyte the second cache holds all of it, and only lines that push each other out of the first are too
-    many. Between two neighbours in the source, `run` other places are read.  What stays in the second cache for so long
-    is not fetched twice, and with elements of 1 and 2 bytes a second copy costs more than waiting for that cache.
+    Between two neighbours in the source, a copy reads `run` other places.  Up to a megabyte everything stays in the
+    second-level cache, and only lines that evict each other from the first level are a problem.  A larger source is not
+    fetched twice either if what lies between two neighbours stays in the second-level cache.  Then a scratch copy of 1
+    and 2 byte elements costs more than waiting for that cache.
     """
     size = math.prod(axis.bound for axis in axes) * itemsize
     if itemsize > 16 or not axes or source_order[0] == 0 or size <= LEAST_BYTES:
@@ -49,8 +50,9 @@ def needs_cache_blocks(itemsize: int, axes: Sequence[Axis], source_order: Sequen
 def cache_block_extents(
     itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], threads: int
 ) -> tuple[int, ...]:
-    """At least BLOCK_RUN elements along the target and along the source, over several axes if need be, then more along
-    the source, so that few calls of NumPy do it: between two of them threads wait for each other.
+    """At least BLOCK_RUN elements along the target and along the source, over several axes if need be.
+
+    Then more along the source, so that NumPy is called less often: between two calls threads wait for each other.
     """
     most = SCRATCH_BYTES * 4 // 5 // max(threads, 2) // itemsize  # a fifth for gaps between rows
     wanted = min(max(math.prod(axis.bound for axis in axes) // LEAST_BLOCKS, BLOCK_RUN**2), 4 * BLOCK_RUN**2, most)
@@ -73,7 +75,7 @@ def cache_block_extents(
     while scratch_bytes(itemsize, block, scratch_strides(itemsize, axes, source_order, block)) > SCRATCH_BYTES // max(
         threads, 2
     ):
-        longest = block.index(max(block))  # rows of 328 bytes begin 448 apart, which is more than a fifth
+        longest = block.index(max(block))  # the gaps can exceed a fifth: rows of 328 bytes begin 448 apart
         block[longest] = max(block[longest] * 7 // 8, 1)
     return tuple(block)
 
@@ -81,8 +83,8 @@ def cache_block_extents(
 def scratch_strides(
     itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], block: Sequence[int]
 ) -> tuple[int, ...]:
-    """Bytes between neighbours in the scratch array: dense in the order of the source, but the first rows of some
-    length begin an odd number of lines apart.  Rows a power of two apart would share few sets of the cache.
+    """Bytes between neighbours in the scratch array: dense in the order of the source, except that the first rows of
+    LEAST_ROW bytes begin an odd number of lines apart.  Rows a power of two apart would share few sets of the cache.
 
     f32 cache blocks of 256 rows of 1024: rows are 4096 bytes, and begin 65 lines = 4160 bytes apart.
     """

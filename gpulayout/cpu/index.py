@@ -1,6 +1,6 @@
-"""Index conversion on the CPU, in blocks that stay in the cache: which indices are refused, and threads.
+"""Index conversion on the CPU: blocks that stay in the cache, the checks of indices, and threads.
 
-What is computed is in `index_run`.
+`index_run` does the arithmetic.
 """
 
 from __future__ import annotations
@@ -12,29 +12,28 @@ import numpy as np
 
 from gpulayout.cpu.index_run import Scratch, linear_of, padding_of
 from gpulayout.cpu.threads import share
-from gpulayout.moves.index_program import IndexProgram
+from gpulayout.moves.index_program import IndexProgram, Mode
 
 BLOCK_BYTES = 1 << 19  # of one array: half of a usual second-level cache
-SHARE = 1 << 18  # indices from which on another thread is worth its start
+SHARE = 1 << 18  # indices that are worth starting another thread
 
-# What a second pass knows: all indices are in the buffer, and for "raise" not in padding.  To look once more takes 25 %
-# longer.
+# A second pass knows that all indices are in the buffer, and with "raise" not in padding.  Checking again would take
+# 25 % longer.
 _CHECKED = {"raise": "checked", "mark": "mark checked"}
 
 
 class HostConversion:
-    """One index conversion: `Conversion` of the CPU."""
+    """`PreparedConversion` of the CPU."""
 
     __slots__ = ("_program",)
 
     def __init__(self, program: IndexProgram):
         self._program = program
 
-    def convert(self, given: np.ndarray, result: np.ndarray | None, mode: str, checked: bool = False) -> int | None:
-        """See `Conversion.convert`; arrays that are not C-contiguous are copied."""
+    def convert(self, given: np.ndarray, result: np.ndarray | None, mode: Mode, checked: bool = False) -> int | None:
+        """See `PreparedConversion.convert`; arrays that are not C-contiguous are copied."""
         program = self._program
-        if checked:
-            mode = _CHECKED.get(mode, mode)
+        how: str = _CHECKED.get(mode, mode) if checked else mode
         is_logical = program.direction == "linearize"
         count = math.prod(given.shape[1:]) if is_logical else given.size
         given = given.reshape((program.rank, count) if is_logical else (count,))
@@ -48,7 +47,7 @@ class HostConversion:
             scratch = Scratch(program, min(last - first, block))
             for start in range(first, last, block):
                 part = slice(start, min(start + block, last))
-                offender = run(program, scratch, given[..., part], None if result is None else result[..., part], mode)
+                offender = run(program, scratch, given[..., part], None if result is None else result[..., part], how)
                 if offender is not None:
                     offenders.append(start + offender)
                     return
@@ -57,20 +56,20 @@ class HostConversion:
         return min(offenders, default=None)
 
     def again(self, given: np.ndarray, result: np.ndarray, mode: str) -> bool:
-        """See `Conversion.again`: the checks of NumPy arrays take no longer than it takes to recognise a call."""
+        """False: checking NumPy arrays takes no longer than recognising an earlier call."""
         return False
 
 
 def _to_linear(
     program: IndexProgram, scratch: Scratch, index: np.ndarray, linear: np.ndarray | None, mode: str
 ) -> int | None:
-    loads = [each for each in program.instructions if each.load is not None]
+    loads = [(index[row], bound) for row, bound in program.loads]
     if mode == "raise":
-        offender = _first_outside((index[each.load], each.bound) for each in loads)
+        offender = _first_outside(loads)
         if offender is not None:
             return offender
     if linear is not None:
-        linear_of(program, scratch, [_inside(index[each.load], each.bound, mode) for each in loads], linear)
+        linear_of(program, scratch, [_inside(values, bound, mode) for values, bound in loads], linear)
     return None
 
 
@@ -92,19 +91,17 @@ def _from_linear(
 
 
 def _mark(index: np.ndarray, padding: np.ndarray) -> None:
-    """-1 in every coordinate where the mask of padding says so; by a list of places in half the time that the mask
-    takes.
-    """
+    """Write -1 to every coordinate of padding.  A list of places takes half the time of the mask."""
     places = np.flatnonzero(padding)
     for row in index:
         row[places] = -1
 
 
 def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
-    """The least position at which any array leaves 0..bound-1.
+    """The first position at which any array leaves 0..bound-1.
 
-    Negative numbers are large unsigned ones: the largest tells whether there is any at all, and comparing all takes 15
-    % longer.
+    As unsigned numbers, negative ones are large, so the maximum shows whether any number is outside.  Comparing each
+    number would take 15 % longer.
     """
     positions = []
     for values, bound in arrays:
@@ -115,7 +112,7 @@ def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
 
 
 def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
-    """Coordinates as the mode has them; -1 wraps to bound - 1 and clips to 0."""
+    """Coordinates brought into bounds by the mode: -1 wraps to bound - 1 and clips to 0."""
     if mode == "wrap":
         word = np.int64 if values.dtype.kind == "i" else np.uint64
         wide = values.astype(word, copy=False)
@@ -123,5 +120,6 @@ def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
         np.multiply(whole, word(bound), out=whole)
         return np.subtract(wide, whole, out=whole)
     if mode == "clip":
-        return np.clip(values, 0, min(bound - 1, np.iinfo(values.dtype).max))
+        clipped: np.ndarray = np.clip(values, 0, min(bound - 1, np.iinfo(values.dtype).max))
+        return clipped
     return values

@@ -1,17 +1,17 @@
-"""An `IndexProgram` as operations on whole arrays: what the NumPy backend carries out, one pass over a block for each.
+"""An `IndexProgram` as operations on whole arrays, each of which is one pass of NumPy over a block.
 
-On a CPU a division by a known number is a multiplication, and all operations take about as long.  So what counts is how
-many there are, and every sum of quotients is put together in the way that needs the fewest.  A quotient that several
-sums need is computed once.  What each way saves, as the time that the named conversion takes without it (a million
-32-bit indices, one thread of an AMD EPYC):
+On a CPU a division by a constant is a multiplication, and all operations take about as long.  So the number of
+operations counts: every sum of quotients is computed in the way that needs the fewest, and a quotient that several sums
+need is computed once.  What each technique saves, as the extra time of a conversion without it (a million 32-bit
+indices, one thread of an AMD EPYC):
 
     sums written out: no coordinates between two linear indices    f32[512,300,700] to column-major       +44 %
-    numbers left whole in sums, where that is shorter              from f32[256,300]{0,1:T(2,*,8)}        +18 %
-    fields of bits moved, `bit_fields`                             places of bf16 T(8,128)(2,1), 64-bit   +26 %
+    numbers kept whole in sums when that is shorter                from f32[256,300]{0,1:T(2,*,8)}        +18 %
+    bit fields moved, `bit_fields`                                 places of bf16 T(8,128)(2,1), 64-bit   +26 %
     quotients of sums, `divided`                                   to f32[4096,4096]{1,0:T(8,128)}        +31 %
     weights factored, `chains`                                     places of f32[1000,3000] T(7,11)(3,1)  +20 %
     bounds checked in place, `limit_in_place`                      places of f32[4096,3999] T(8,128)      +27 %
-    rows of the result computed where they lie                     places of a shape of rank 6            +56 %
+    rows of the result computed in place                           places of a shape of rank 6            +56 %
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from gpulayout.moves.index_program import IndexProgram
 
 @dataclass(frozen=True)
 class HostProgram:
-    """Operations on words of `bits` bits, and how many registers they need; the first `rows` are the rows of the
-    result.
-    """
+    """Operations on words of `bits` bits, and the number of registers; the first `rows` registers are the result."""
 
     ops: tuple[HostOp, ...]
     registers: int
@@ -38,17 +36,19 @@ class HostProgram:
     bits: int
 
 
-# Saves 160 to 640 us a call; an entry takes 1 to 3 KB.
+# Saves 160 to 640 us per call; an entry takes 1 to 3 KB.
 @functools.lru_cache(maxsize=1024)
 def host_program(
     program: IndexProgram, bits: int, is_checked: bool, given_bytes: int, result_bytes: int
 ) -> HostProgram:
-    """The operations.
+    """The operations of an index program.
 
-    bits          that linear indices need: 32 or 64 is_checked    numbers are compared with their bounds given_bytes,
-    result_bytes    of one index; a result of 0 bytes is not computed, one of a word is written where it is computed
+    bits           what linear indices need: 32 or 64
+    is_checked     numbers are compared with their bounds
+    given_bytes    of one given index
+    result_bytes   of one resulting index; 0 computes no result, and a result as wide as a word is computed in place
     """
-    # nothing is divided: narrow words, copied twice, take 17 % longer
+    # Without a division narrow words take 17 % longer, since they are copied twice.
     if program.is_dot_product and given_bytes == result_bytes == 8:
         bits = 64
     writer = _Writer(program, bits)
@@ -64,19 +64,19 @@ def host_program(
     return HostProgram(ops, registers, rows, bits)
 
 
-class _Part(NamedTuple):
-    """number // divisor * weight; the number of an instruction, by its position, or the given linear index, None."""
+class _Addend(NamedTuple):
+    """number // divisor * weight.  `number` is the position of an instruction, or None for the given linear index."""
 
     number: int | None
     divisor: int
     weight: int
 
 
-_Term = tuple[int, Callable[[], int]]  # a weight, and what writes the number that it is of
+_WeightedNode = tuple[int, Callable[[], int]]  # a weight, and what writes the node of its number
 
 
 class _Writer:
-    """Nodes in the order in which they are computed; one that is there already is not computed again."""
+    """Collects nodes in the order in which they are computed.  Equal nodes are computed once."""
 
     def __init__(self, program: IndexProgram, bits: int):
         self.instructions, self.word = program.instructions, (1 << bits) - 1
@@ -85,7 +85,7 @@ class _Writer:
         holds: dict[int | None, int | None] = {None: None}  # the position of the number that a register holds
         self.sums = []
         for position, instruction in enumerate(self.instructions):
-            self.sums.append([_Part(holds[register], *quotient) for register, *quotient in instruction.terms])
+            self.sums.append([_Addend(holds[register], *quotient) for register, *quotient in instruction.terms])
             holds |= {} if instruction.register is None else {instruction.register: position}
         self.loads = [
             position for position, instruction in enumerate(self.instructions) if instruction.load is not None
@@ -95,11 +95,11 @@ class _Writer:
                 self.kept[position] = self.number(position)
 
     def write(self, kind: str, left: int | None = None, right: int | None = None, number: int | None = None) -> int:
-        """The position of a node."""
+        """The position of a node, which is added unless it exists."""
         return self.nodes.setdefault(Node(kind, left, right, number), len(self.nodes))
 
     def number(self, position: int | None) -> int:
-        """The number of an instruction; the given linear index where it is None."""
+        """The node of an instruction's number; a position of None is the given linear index."""
         if position in self.kept:
             return self.kept[position]
         if position is None or position in self.loads:
@@ -107,17 +107,17 @@ class _Writer:
         return self._sum(self.sums[position])
 
     def linear(self) -> int:
-        """The linear index that comes out."""
+        """The node of the resulting linear index."""
         return self._sum(
             [
-                _Part(position, *quotient)
+                _Addend(position, *quotient)
                 for position, instruction in enumerate(self.instructions)
                 for quotient in instruction.adds
             ]
         )
 
     def check(self, position: int, bound: int) -> None:
-        """Compare the number of an instruction with its bound, or its digits where they are in what it is made of."""
+        """Compare the number of an instruction with its bound, or compare its digits in place."""
         ways = [lambda: self.write("past", self.number(position), number=bound)]
         terms = sorted(part[1:] for part in self.sums[position])
         limit = (
@@ -136,8 +136,8 @@ class _Writer:
             value = self.write("subtract", value, whole)
         return value if limit.mask == self.word else self.write("mask", value, number=limit.mask)
 
-    def _sum(self, parts: list[_Part]) -> int:
-        """The sum, in the way that adds the fewest nodes."""
+    def _sum(self, parts: list[_Addend]) -> int:
+        """The node of the sum, in the way that adds the fewest nodes."""
         return self._fewest(
             [
                 functools.partial(self._weighted, terms, is_cut)
@@ -147,7 +147,7 @@ class _Writer:
         )
 
     def _fewest(self, ways: Iterable[Callable[[], int]]) -> int:
-        """What the way gives that adds the fewest nodes, the first of them; only its nodes stay."""
+        """The result of the first way that adds the fewest nodes.  Only the nodes of that way are kept."""
         before, found = self.nodes, []
         for way in ways:
             self.nodes = dict(before)
@@ -155,20 +155,16 @@ class _Writer:
         node, self.nodes = min(found, key=lambda tried: len(tried[1]))
         return node
 
-    def _spelled_out(self, parts: Iterable[_Part]) -> list[_Part]:
-        """The sum with quotients of the given linear index, and of numbers that are kept, in place of those of other
-        numbers.
-        """
-        weights: dict[tuple, int] = {}
+    def _spelled_out(self, parts: Iterable[_Addend]) -> list[_Addend]:
+        """The sum in quotients of the given linear index and of kept numbers only."""
+        weights: dict[tuple[int | None, int], int] = {}
         for number, divisor, weight in parts:
             for term in self._terms(number, divisor):
                 weights[term[:2]] = weights.get(term[:2], 0) + term.weight * weight
-        return [_Part(*quotient, weight) for quotient, weight in weights.items() if weight]
+        return [_Addend(*quotient, weight) for quotient, weight in weights.items() if weight]
 
-    def _terms(self, number: int | None, divisor: int) -> list[_Part]:
-        """A quotient of a number as a sum of quotients of what the number is made of, where there is one; else the
-        quotient itself.
-        """
+    def _terms(self, number: int | None, divisor: int) -> list[_Addend]:
+        """A quotient of a number as a sum of quotients of the number's terms, if there is one; else the quotient."""
         if number is not None and number not in self.kept and number not in self.loads:
             terms = sorted(self.sums[number], key=lambda term: term.divisor)
             if divisor == 1:
@@ -177,12 +173,12 @@ class _Writer:
                 divided([term[1:] for term in terms], divisor) if len({term.number for term in terms}) == 1 else None
             )
             if found is not None:
-                return [_Part(terms[0].number, *quotient) for quotient in found]
-        return [_Part(number, divisor, 1)]
+                return [_Addend(terms[0].number, *quotient) for quotient in found]
+        return [_Addend(number, divisor, 1)]
 
-    def _weighted(self, parts: list[_Part], is_cut: bool) -> int:
-        """The sum of quotients times weights; `is_cut` when fields of bits may be moved instead."""
-        terms: list[_Term] = []
+    def _weighted(self, parts: list[_Addend], is_cut: bool) -> int:
+        """The node of a sum of quotients times weights; with `is_cut`, bit fields may be moved instead."""
+        terms: list[_WeightedNode] = []
         for number in dict.fromkeys(part.number for part in parts):
             quotients = sorted(part[1:] for part in parts if part.number == number)
             used, moves = bit_fields(quotients, self.word) if is_cut else (0, {})
@@ -195,12 +191,14 @@ class _Writer:
             ]
         if not terms:
             return self.write("fill", number=0)
-        totals = [(_sign(chain), functools.partial(self._factored, chain)) for chain in chains(terms)]
+        totals: list[_WeightedNode] = [
+            (_sign(chain), functools.partial(self._factored, chain)) for chain in chains(terms)
+        ]
         total = self._factored(totals)
         return total if _sign(totals) > 0 else self._times(total, self.word)
 
-    def _factored(self, chain: list[_Term]) -> int:
-        """A chain's sum, computed from the largest weight to the smallest; negated, where no weight is positive."""
+    def _factored(self, chain: list[_WeightedNode]) -> int:
+        """The node of a chain's sum, from the largest weight to the smallest; negated when no weight is positive."""
         (before, first), *others = chain
         total, is_negated = first(), before < 0
         for weight, value in others:
@@ -215,7 +213,7 @@ class _Writer:
         return self._times(total, abs(before))
 
     def _times(self, node: int, factor: int) -> int:
-        factor &= self.word  # words wrap: 7 * 2**32 + 5 times a number is 5 times it
+        factor &= self.word  # words wrap: in 32 bits, a factor of 7 * 2**32 + 5 acts as 5
         if factor == 1:
             return node
         if factor.bit_count() != 1:
@@ -231,13 +229,11 @@ class _Writer:
         return self.write("shift_right", value, number=divisor.bit_length() - 1)
 
     def _moved(self, number: int | None, shift: int, mask: int) -> int:
-        """value >> shift & mask, to the left where the shift is negative; a mask that takes nothing away is left
-        out.
-        """
+        """value >> shift & mask; a negative shift is to the left, and a mask that clears no bit is left out."""
         value = self._quotient(number, 1 << shift) if shift > 0 else self._times(self.number(number), 1 << -shift)
         rest = self.word >> shift if shift > 0 else self.word << -shift & self.word
         return value if mask & rest == rest else self.write("mask", value, number=mask)
 
 
-def _sign(chain: list[_Term]) -> int:
+def _sign(chain: list[_WeightedNode]) -> int:
     return 1 if any(weight > 0 for weight, _ in chain) else -1

@@ -1,7 +1,7 @@
-"""Index conversion on the CPU: the operations of a `HostProgram`, each for a block of indices at once.
+"""Index conversion on the CPU: the operations of a `HostProgram`, each on a whole block of indices.
 
-Numbers are unsigned words that wrap, as in the kernel.  Every operation writes into arrays that a thread allocates
-once, or into the result, when its words are as wide.
+Numbers are unsigned words that wrap, as in the kernel.  Operations write into arrays that a thread allocates once, or
+into the result when its words have the same width.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ FUNCTIONS = {
 
 
 class Scratch:
-    """What one thread computes with: `size` words for each register, which the first block allocates."""
+    """The registers of one thread, `size` words each.  The first block allocates them."""
 
     def __init__(self, program: IndexProgram, size: int):
         self.program, self.size = program, size
         self.known: dict[tuple[bool, int, int], tuple[HostProgram, np.ndarray]] = {}
 
     def carry_out(self, given: Sequence[np.ndarray], rows: Sequence[np.ndarray], is_checked: bool) -> np.ndarray | None:
-        """Write the rows of the result, if any; where a number is past its bound, or None where none is, or without
+        """Write the rows of the result, if any.
+
+        Returns a mask of the indices where a number exceeds its bound; None when there are none, or without
         `is_checked`.
         """
         variant = is_checked, given[0].itemsize if given else 0, rows[0].itemsize if rows else 0
@@ -50,20 +52,17 @@ class Scratch:
 
 
 def linear_of(program: IndexProgram, scratch: Scratch, inside: Iterable[np.ndarray], linear: np.ndarray) -> None:
-    """Write linear indices of coordinates; `inside` gives those of one dimension after the other, and all are in
-    bounds.
-    """
+    """Write the linear indices of coordinates that are in bounds; `inside` has one array per dimension."""
     scratch.carry_out(list(inside), [linear], False)
 
 
 def padding_of(
     program: IndexProgram, scratch: Scratch, linear: np.ndarray, result: np.ndarray | None, is_checked: bool = True
 ) -> np.ndarray | None:
-    """Where linear indices, all of them in the buffer, point at padding; None where nothing does, or without
-    `is_checked`.
+    """A mask of the linear indices that point at padding; None when there are none, or without `is_checked`.
 
-    result    other memory, gets what the program gives for them, coordinates or linear indices; those of padding are
-    meaningless
+    linear    indices in the buffer
+    result    other memory, which gets the program's coordinates or linear indices; meaningless for padding
     """
     is_checked = is_checked and program.has_bounds
     if result is None and not is_checked:
@@ -75,22 +74,23 @@ def padding_of(
 def _carry_out(
     host: HostProgram, numbers: list[np.ndarray], given: Sequence[np.ndarray], rows: Sequence[np.ndarray]
 ) -> np.ndarray | None:
-    """See `Scratch.carry_out`; `numbers` are the registers, and one of a given array with words as wide becomes the
-    array itself.
+    """See `Scratch.carry_out`; `numbers` are the registers.  A given array with words of the same width becomes a
+    register itself.
     """
-    found, word = None, numbers[0].dtype.type if numbers else None
+    found: np.ndarray | None = None
+    word: type[np.generic] = numbers[0].dtype.type if numbers else np.uint64
     for kind, into, left, right, number in host.ops:
         if kind in FUNCTIONS:
             FUNCTIONS[kind](numbers[left], word(number) if right is None else numbers[right], out=numbers[into])
         elif kind == "past":
-            if numbers[left].max(initial=0) >= number:  # a third of a comparison that mostly finds nothing
+            if numbers[left].max(initial=0) >= number:  # a third of the time of a comparison, which rarely finds any
                 past = numbers[left] >= word(number)
                 found = past if found is None else np.logical_or(found, past, out=found)
         elif kind == "store":
             np.copyto(rows[number], numbers[left], casting="unsafe")
         elif kind == "fill":
             numbers[into].fill(number)
-        elif given[number].itemsize == numbers[into].itemsize:  # read where it lies: copied, +22 %
+        elif given[number].itemsize == numbers[into].itemsize:  # read in place: a copy takes 22 % longer
             numbers[into] = given[number].view(word)
         else:
             np.copyto(numbers[into], given[number], casting="unsafe")

@@ -1,9 +1,9 @@
-"""Moves that look every place up, on the CPU: numbers of places to places in the source, a block at a time."""
+"""Moves that look every place up, on the CPU: from target places to source places, a block at a time."""
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,50 +15,57 @@ from gpulayout.cpu.views import strided_view, word_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.lookup_move import LookupMove
 
-BLOCK = 1 << 16  # places, as long as what all threads hold together fits SCRATCH_BYTES
-SHARE = 1 << 18  # places from which on another thread is worth its start
+BLOCK = 1 << 16  # places, unless the scratch arrays of all threads would exceed SCRATCH_BYTES
+SHARE = 1 << 18  # places that are worth starting another thread
 
 
-class HostLookup(NamedTuple):
-    """The move, how many threads there are to share it, the places in a block, a multiple of 8, so that no two blocks
-    share a byte, how many blocks, and the least for a thread.
+class LookupPlan(NamedTuple):
+    """How a look-up is cut into blocks.
+
+    threads       how many share the move
+    block         places in a block: a multiple of 8, so that no two blocks share a byte
+    block_count   number of blocks
+    share         the least number of blocks for a thread
     """
 
     move: LookupMove
     threads: int
     block: int
-    count: int
+    block_count: int
     share: int
 
     @property
     def most_threads(self) -> int:
-        """How many threads the move is worth, if there are so many."""
+        """The most threads that speed the move up."""
         return max(self.move.place_count // SHARE, 1)
 
     def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between whole arrays, the only piece; one with strides of its own has the logical dimensions."""
+        """Move between whole arrays.  A look-up is the only piece, so both offsets are 0."""
         share(
-            functools.partial(_move_blocks, self.move, source, target, self.block), self.count, self.share, self.threads
+            functools.partial(_move_blocks, self.move, source, target, self.block),
+            self.block_count,
+            self.share,
+            self.threads,
         )
 
     def describe(self) -> str:
-        """What is done, in words."""
+        """The plan in words."""
         return f"{counted(self.move.place_count, 'place')} looked up one by one" + ", then packed" * (
             self.move.target_bits < 8
         )
 
-    def as_json(self) -> dict:
-        """What is done, as plain values."""
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
         return {"looked_up": True}
 
 
-def host_lookup(move: LookupMove, threads: int = 1) -> HostLookup:
-    """The plan of a look-up for NumPy, with up to so many threads."""
+def lookup_plan_of(move: LookupMove, threads: int = 1) -> LookupPlan:
+    """The plan of a look-up for NumPy, for at most `threads` threads."""
     threads = max(min(threads, move.place_count // SHARE), 1)
     place_bytes = move.program.index_bits // 8 * (move.program.registers + 10) + 2 * move.itemsize
     block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8
     count = -(-move.place_count // block)
-    return HostLookup(move, threads, block, count, -(-count // threads))
+    return LookupPlan(move, threads, block, count, -(-count // threads))
 
 
 def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block: int, first: int, last: int) -> None:
@@ -72,7 +79,7 @@ def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block
         found = places[: end - begin]
         padding = index_run.padding_of(program, scratch, np.arange(begin, end, dtype=places.dtype), found)
         if padding is not None:
-            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # one that can be read
+            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # a place that can be read
         values = _read(move, source, found, word)
         if padding is not None:
             values[padding] = pad
@@ -89,13 +96,14 @@ def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block
 
 
 def _read(move: LookupMove, source: np.ndarray, places: np.ndarray, word: np.dtype) -> np.ndarray:
-    """The elements at these places of the source, in the low bits of a byte where a side is packed."""
+    """The elements at these places of the source; in the low bits of a byte when a side is packed."""
     low, high = move.source_span
     if not move.element_count:
-        return np.zeros(len(places), word)  # all of them are padding
+        return np.zeros(len(places), word)  # only padding
     if move.source_bits < 8:
         return slots_at(strided_view(source, word, (high,), 0, (1,)), places, move.source_bits)
-    values = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))[places - low]  # every address
+    every_address = strided_view(source, word, (high - low - move.itemsize + 1,), low, (1,))
+    values: np.ndarray = every_address[places - low]
     if move.bits < 8:
         values &= (1 << move.bits) - 1
     return values

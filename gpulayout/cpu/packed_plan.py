@@ -1,9 +1,8 @@
-"""How NumPy carries out a packed move: chunks of the target that fit the cache, an element in each byte of a scratch
-array.
+"""How NumPy executes a packed move: chunks of the target that fit the cache, one element per byte of a scratch array.
 
-A chunk is a range of slots, a multiple of 8 long, so that no two chunks share a byte of the target.  It is read in
-parts of one shift each, see `packed_stretches`.  Short odd axes make more parts than it is worth; then bytes are looked
-up by the number of each slot.
+A chunk is a range of slots whose length is a multiple of 8, so that no two chunks share a byte of the target.  It is
+read in parts of one shift each; see `packed_stretches`.  Short axes of odd size give too many parts; then each slot is
+looked up by its number.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import Turn, turned
 
 _CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots
-_MOST_SLOTS = 3 << 19  # of the chunks of all threads: with what is made on the way, 4 MB
-_LEAST_TURNED = 1 << 14  # slots: below, all the calls for a cache block take longer
-_MOST_ROWS = 16  # of a block: more take more calls than they save
-_TURNED_RUN, _TURNED_BYTES = 256, 1 << 19  # blocks along the source, bytes of scratch for a cache block
-_LEAST_PART = 2000  # elements: a part takes about as long as looking so many up
+_MOST_SLOTS = 3 << 19  # of the chunks of all threads: 4 MB with temporary arrays
+_LEAST_TURNED = 1 << 14  # slots; below, the calls for a cache block take longer than they save
+_MOST_ROWS = 16  # of a block; more rows take more calls than they save
+_TURNED_RUN, _TURNED_BYTES = 256, 1 << 19  # blocks along the source, and scratch bytes, of a cache block
+_LEAST_PART = 2000  # elements that can be looked up in the time of one part
 
 
 def packed_plan_of(move: PackedMove, threads: int = 1) -> PackedPlan:
-    """The plan of a packed move for NumPy, with up to so many threads, whose scratch arrays together have 4 MB at
-    most.
+    """The plan of a packed move for NumPy, for at most `threads` threads.  Their scratch arrays together take at most
+    4 MB.
     """
     alone = _plan_for(move, 1)
-    threads = min(threads, alone.count)
+    threads = min(threads, alone.chunk_count)
     return _plan_for(move, threads) if threads > 1 else alone
 
 
@@ -47,12 +46,12 @@ def _plan_for(move: PackedMove, threads: int) -> PackedPlan:
 
 
 def _part(chunk: int, threads: int) -> int:
-    """A chunk that all threads have room for, in whole bytes whatever the width of elements."""
+    """The slots of a chunk, so that the chunks of all threads fit: whole bytes for any width of elements."""
     return max(min(chunk, _MOST_SLOTS // threads) // 8, 1) * 8
 
 
 def _turned_cache_block(turn: Turn, threads: int) -> tuple[int, ...]:
-    """Blocks of a cache block along each axis: in runs along the source first, then along the target."""
+    """The blocks of a cache block along each axis: first long runs along the source, then along the target."""
     most = max(min(_TURNED_BYTES, SCRATCH_BYTES // threads) // (turn.side + 1) // turn.unit_bytes, 1)
     minor, found, *others = (axis.extent for axis in turn.axes)
     along_source = min(found, _TURNED_RUN, most)

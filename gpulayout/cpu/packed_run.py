@@ -1,4 +1,4 @@
-"""Packed moves on the CPU: a chunk of the target at a time, spread to bytes, moved, and packed again."""
+"""Packed moves on the CPU: a chunk of the target at a time is unpacked to bytes, moved, and packed again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,15 @@ _BYTE = word_of(1)
 
 
 class PackedPlan(NamedTuple):
-    """How large the chunks are, and whether slots are looked up one by one instead of read in parts.
+    """How a packed move is cut into chunks.
 
-    move        what is carried out threads     how many there are to share it in_place    elements are spread where
-    they belong, without a scratch array: a byte for each, without gaps turn        the move in blocks of whole words,
-    if it is one: then a chunk is a cache block of them, so many along each of its axes
+    move          what is executed
+    threads       how many share it
+    chunk         slots of a chunk
+    looked_up     slots are looked up one by one instead of read in parts
+    in_place      elements are unpacked into the target, which has a byte for each and no gaps
+    turn          the move in blocks of whole words, if it can be; then a chunk is a cache block
+    cache_block   blocks of a cache block along each axis of the turn
     """
 
     move: PackedMove
@@ -37,7 +41,7 @@ class PackedPlan(NamedTuple):
     cache_block: tuple[int, ...] = ()
 
     @property
-    def count(self) -> int:
+    def chunk_count(self) -> int:
         """How many chunks there are."""
         if self.turn:
             return math.prod(-(-axis.extent // size) for axis, size in zip(self.turn.axes, self.cache_block))
@@ -45,28 +49,29 @@ class PackedPlan(NamedTuple):
 
     @property
     def most_threads(self) -> int:
-        """How many threads the move is worth, if there are so many."""
-        return min(max(self.count, 1), MOST_THREADS)
+        """The most threads that speed the move up."""
+        return min(max(self.chunk_count, 1), MOST_THREADS)
 
     def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between two arrays, from so many bytes after the first element of each."""
+        """Move between two arrays; offsets are bytes from the first element of each."""
         if self.move.slots:
-            work = _turn_cache_blocks if self.turn else _move_chunks
+            work = functools.partial(_turn_cache_blocks, self.turn) if self.turn else _move_chunks
             share(
                 functools.partial(work, self, Memory(source, source_offset), Memory(target, target_offset)),
-                self.count,
+                self.chunk_count,
                 1,
                 self.threads,
             )
 
     def describe(self) -> str:
-        """What is done, in words."""
+        """The plan in words."""
         if self.turn:
-            return f"{self.turn.side} x {self.turn.side} blocks turned in cache blocks of up to {counted(self.chunk, 'element')}"
+            elements = counted(self.chunk, "element")
+            return f"{self.turn.side} x {self.turn.side} blocks transposed in cache blocks of up to {elements}"
         way = (
             "looked up one by one"
             if self.looked_up
-            else "spread to bytes by shifts"
+            else "unpacked to bytes by shifts"
             if self.move.source_bits < 8
             else "copied"
         )
@@ -74,8 +79,8 @@ class PackedPlan(NamedTuple):
             self.move.target_bits < 8
         )
 
-    def as_json(self) -> dict:
-        """What is done, as plain values."""
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
         return {
             "chunk": self.chunk,
             "looked_up": self.looked_up,
@@ -86,8 +91,8 @@ class PackedPlan(NamedTuple):
 
 def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
     move = plan.move
-    # a whole number of bytes when packed
-    scratch = None if plan.in_place else np.zeros(-(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)
+    # A multiple of 8 slots, which pack into whole bytes.
+    scratch = np.zeros(0 if plan.in_place else -(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
         if plan.in_place:
@@ -105,7 +110,7 @@ def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int,
 
 
 def _read_chunk(plan: PackedPlan, reading: Memory, begin: int, end: int, elements: np.ndarray) -> None:
-    """The elements of the slots begin..end-1, one in each byte, and the pad where there are none."""
+    """The elements of the slots begin..end-1, one per byte, and the pad in slots without one."""
     move = plan.move
     mask = (1 << move.bits) - 1
     if move.is_padded:
@@ -130,7 +135,7 @@ def _read_chunk(plan: PackedPlan, reading: Memory, begin: int, end: int, element
 
 
 def _look_up(move: PackedMove, reading: Memory, stretch: Stretch, places: np.ndarray) -> None:
-    """The elements of a stretch, each by the number of its slot."""
+    """The elements of a stretch, each read at the number of its slot."""
     slots = np.array(stretch.source)
     for axis, size in zip(move.axes, stretch.inside):
         slots = slots + (np.arange(size) * axis.source_stride).reshape(-1, *[1] * slots.ndim)
@@ -138,7 +143,7 @@ def _look_up(move: PackedMove, reading: Memory, stretch: Stretch, places: np.nda
 
 
 def slots_at(memory: np.ndarray, slots: np.ndarray, bits: int) -> np.ndarray:
-    """The elements in these slots of packed bytes, one in each byte."""
+    """The elements in these slots of packed bytes, one per byte."""
     per = 8 // bits
     found = memory.take(slots >> per.bit_length() - 1)
     found >>= ((slots & per - 1) * bits).astype(np.uint8)
@@ -147,10 +152,10 @@ def slots_at(memory: np.ndarray, slots: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
-    """The elements of packed bytes, one in each byte of `places`; the inverse of `packed`.
+    """Unpack bytes to one element per byte of `places`; the inverse of `packed`.
 
-    A byte becomes a word, the upper half of whose elements is moved away from the lower again and again:
-    0xe4, with itself << 12, is 0x....0e04 and then, << 6, 0x03020100.
+    Each byte becomes a word.  Its upper half of elements moves away from the lower half, then the same in each half:
+    0xe4, or-ed with itself << 12, gives 0x....0e04 and then, with << 6, 0x03020100.
     """
     if bits == 1:
         places[...] = np.unpackbits(read, axis=-1, bitorder="little")
@@ -159,16 +164,19 @@ def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
     words = places.view(word_of(per))
     words[...] = read
     for halving in reversed(range(per.bit_length() - 1)):
-        field, width = bits << halving, 8 << halving  # elements that stay together, and the room they get
+        field, width = (
+            bits << halving,
+            8 << halving,
+        )  # bits of the elements that stay together, and of the room they get
         words |= words << (8 - bits << halving)
         words &= words.dtype.type(((1 << field) - 1) * ((1 << 8 * per) - 1) // ((1 << width) - 1))
 
 
 def packed(values: np.ndarray, bits: int) -> np.ndarray:
-    """Bytes with values below 2**bits, packed: the first in the lowest bits of a byte.  The values are lost.
+    """Pack bytes with values below 2**bits, the first into the lowest bits of a byte.  Overwrites the values.
 
-    All values of one byte are taken as one word, whose upper half is moved next to its lower half again and again:
-    4 values of 2 bits, 0x03020100, with itself >> 6 is 0x....0e04 and then, >> 12, 0xe4.
+    The values of one packed byte are one word.  Its halves are moved together, first within each half, then as a whole:
+    4 values of 2 bits, 0x03020100, or-ed with themselves >> 6 give 0x....0e04 and then, with >> 12, 0xe4.
     """
     if bits == 8:
         return values
@@ -181,12 +189,12 @@ def packed(values: np.ndarray, bits: int) -> np.ndarray:
     return words.astype(np.uint8)  # the lowest byte
 
 
-# ---- moves in square blocks of slots: rows of many blocks at once are swapped as kernels/bits_turn.cu swaps words ----
+# ---- square blocks of slots: transposed as in kernels/bits_turn.cu, with rows of many blocks in place of words -------
 
 
-def _turn_cache_blocks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
-    """Cache block by cache block; the axes of arrays are those of the blocks, major first."""
-    move, turn, cache_block, unit = plan.move, plan.turn, plan.cache_block, plan.turn.unit_bytes
+def _turn_cache_blocks(turn: Turn, plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
+    """Move cache block by cache block; the axes of arrays are those of the blocks, major first."""
+    move, cache_block, unit = plan.move, plan.cache_block, turn.unit_bytes
     word = word_of(unit)
     pad = word.type(move.pad[0] * ((1 << 8 * unit) - 1) // ((1 << move.bits) - 1))
     steps = [[unit * axis[side] for axis in turn.axes] for side in (2, 3)]
@@ -202,8 +210,8 @@ def _turn_cache_blocks(plan: PackedPlan, reading: Memory, writing: Memory, first
             for q in range(turn.side)
         ]
         if inside != sizes:
-            for part in places:
-                part[...] = pad
+            for place in places:
+                place[...] = pad
         if 0 in inside:
             continue
         *rows, spare = (_in_source_order(plane, inside) for plane in scratch)
@@ -216,15 +224,15 @@ def _turn_cache_blocks(plan: PackedPlan, reading: Memory, writing: Memory, first
 
 
 def _in_source_order(memory: np.ndarray, minor_first: Sequence[int]) -> np.ndarray:
-    """A dense array of these sizes, major first, the second minor axis of which, that of the source, has stride 1."""
+    """A dense array of these sizes, major first.  Its second minor axis, the minor one of the source, has stride 1."""
     along_target, along_source, *others = minor_first
     dense = memory[: math.prod(minor_first)].reshape(*reversed(others), along_target, along_source)
     return dense.swapaxes(-1, -2)
 
 
-def _turn(rows: Sequence[np.ndarray], bits: int, spare: np.ndarray) -> None:
-    """Element q of the word in row p becomes element p of the word in row q, for each place of the rows: squares across
-    the diagonal are swapped, of half the size each time.
+def _turn(rows: list[np.ndarray], bits: int, spare: np.ndarray) -> None:
+    """Transpose blocks: element q of the word in row p becomes element p of the word in row q, at each place of the
+    rows.  Squares across the diagonal are swapped, half as large each time.
     """
     half, word = len(rows) // 2, spare.dtype.type
     while half:

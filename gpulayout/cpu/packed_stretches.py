@@ -1,11 +1,12 @@
-"""A range of slots of a packed move as stretches along its axes, and the bytes that these are on both sides.
+"""A range of slots of a packed move as stretches along its axes, and the bytes of these stretches on both sides.
 
-In the axes of a move a range of slots is a few stretches: 5 x 3 places from number 3 to 11 are 3..4 of row 0, row 1,
+Along the axes of a move a range of slots is a few stretches: 5 x 3 places from number 3 to 11 are 3..4 of row 0, row 1,
 and 0..1 of row 2.
 
-NumPy reads bytes, not slots.  Along an axis whose stride is no whole number of bytes, neighbours lie at different bits,
-but every second one, or fourth or eighth, at the same: a stretch is read in as many parts, each of one shift. s4 rows
-of 3 slots: elements 0, 2 of rows 0, 2, 4, ... are bytes 0, 1, 3, 4, ... without a shift; 1 is byte 0 shifted by 4 bits.
+NumPy reads bytes, not slots.  Along an axis whose stride is not a whole number of bytes, neighbours lie at different
+bits, but every second, fourth or eighth element lies at the same bit.  So a stretch is read in parts of one shift each.
+s4 rows of 3 slots: elements 0, 2 of rows 0, 2, 4, ... are bytes 0, 1, 3, 4, ... without a shift; element 1 is byte 0
+shifted by 4 bits.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from gpulayout.moves.packed_move import PackedMove
 
 
 class Stretch(NamedTuple):
-    """A stretch of a chunk, `first` coordinates and `sizes` minor first, of which the `inside` sizes are elements.
+    """A box of slots in a chunk; sizes are minor first.
 
-    place    from the chunk's first slot
-    source   of the first element, from the source's first slot
+    first    coordinates of its first slot
+    sizes    its sizes
+    inside   its sizes without padding
+    place    its first slot, from the chunk's first slot
+    source   the slot of its first element, from the source's first slot
     """
 
     first: tuple[int, ...]
@@ -37,8 +41,8 @@ class Part(NamedTuple):
     """Elements of a stretch that begin at the same bit of their bytes.
 
     shift      that bit
-    source     bytes of the source, from its first one: `target_offset` and `target_strides` of the block are theirs
-    elements   which of the stretch's coordinates, minor first
+    source     their bytes, at `target_offset` and `target_strides` from the first byte of the source
+    elements   their coordinates in the stretch, minor first
     """
 
     shift: int
@@ -56,7 +60,7 @@ def stretches(move: PackedMove, begin: int, end: int) -> Iterator[Stretch]:
 
 
 def written(move: PackedMove, begin: int, end: int) -> Iterator[Slab]:
-    """The slabs of the target that take the bytes of the slots begin..end-1, in their order."""
+    """The slabs of the target that hold the bytes of the slots begin..end-1, in order."""
     per = 8 // move.target_bits
     if move.is_dense:
         yield Slab((-(-(end - begin) // per),), (), begin // per, (1,))
@@ -69,9 +73,7 @@ def written(move: PackedMove, begin: int, end: int) -> Iterator[Slab]:
 
 
 def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(first coordinates, sizes), minor first, of the stretches that make up the places begin..end-1, in their
-    order.
-    """
+    """(first coordinates, sizes), minor first, of the stretches that make up the places begin..end-1, in order."""
     if begin >= end:
         return
     *below, _ = extents
@@ -80,7 +82,7 @@ def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tupl
         return
     inner = math.prod(below)
     row, start = divmod(begin, inner)
-    if start or end - begin < inner:  # up to the end of the row that it begins in
+    if start or end - begin < inner:  # the rest of the first row
         for first, sizes in _ranges(below, start, min(inner, start + end - begin)):
             yield (*first, row), (*sizes, 1)
         yield from _ranges(extents, min((row + 1) * inner, end), end)
@@ -91,9 +93,7 @@ def _ranges(extents: Sequence[int], begin: int, end: int) -> Iterator[tuple[tupl
 
 
 def whole_bytes(move: PackedMove, stretch: Stretch) -> Slab | None:
-    """The bytes of the source that a stretch's elements are, whole and in their order; None where some are cut or
-    turned.
-    """
+    """The source bytes of a stretch; None unless its elements are whole bytes, in order."""
     per = 8 // move.source_bits
     minor, *others = move.axes
     if (
@@ -125,6 +125,6 @@ def parts(move: PackedMove, stretch: Stretch) -> Iterator[Part]:
 
 
 def periods(move: PackedMove) -> list[int]:
-    """For every axis, after how many steps it is at the same bit of a byte again."""
+    """For every axis, the number of steps after which it is at the same bit of a byte again."""
     per = 8 // move.source_bits
     return [per // math.gcd(axis.source_stride, per) for axis in move.axes]

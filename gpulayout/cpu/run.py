@@ -1,28 +1,30 @@
-"""The CPU backend: the same plans with NumPy alone."""
+"""The CPU backend: executes the plans with NumPy only."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
+from gpulayout.cpu.choose_plan import MovePlan, plan_of
 from gpulayout.cpu.index import HostConversion
-from gpulayout.cpu.move_plan import MovePlan, plan_of
-from gpulayout.cpu.plan import host_pieces
+from gpulayout.cpu.strided_plan import host_pieces
 from gpulayout.cpu.threads import thread_count
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
-from gpulayout.moves.backend import Job
-from gpulayout.moves.move import Move, Pieces
+from gpulayout.moves.backend import LinearizeBroadcast, PreparedJob
+from gpulayout.moves.kinds import AnyMove, Pieces
 
-Planned = tuple[tuple[MovePlan, int, int], ...]  # what is done, and where it begins in the source and in the target
+Planned = tuple[tuple[MovePlan, int, int], ...]  # plans, with their offsets in source and target
 
 
 class _Described:
-    """Foreign memory as NumPy takes it, elements as opaque bytes; arrays over it keep this object alive, and with it
-    the owner.
+    """Foreign memory as NumPy reads it, with elements of opaque bytes.
+
+    Arrays over it keep this object alive, and with it the owner of the memory.
     """
 
     def __init__(self, memory: ForeignMemory):
@@ -37,28 +39,26 @@ class _Described:
 
 
 class HostMoves:
-    """Pieces as NumPy carries them out: `Prepared` of the CPU."""
+    """`Prepared` of the CPU."""
 
     __slots__ = ("pieces", "_alone", "_shared", "_asks")
 
     def __init__(self, pieces: Pieces):
         self.pieces = pieces
         self._alone = _planned(pieces, 1)
-        self._shared = 1, self._alone  # the plans for the number of threads that was last asked for
+        self._shared = 1, self._alone  # the last number of threads, and the plans for it
         self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
 
     def carry_out(
         self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None
     ) -> None:
-        """See `Prepared.carry_out`; how many threads there are is asked once, and only where the work is enough for
-        two.
-        """
+        """See `Prepared.carry_out`.  The number of threads is read once, and only when there is work for two."""
         plans = self._plans_for(thread_count() if threads is None else threads) if self._asks else self._alone
         for plan, source_offset, target_offset in plans:
             plan.carry_out(source, source_offset, target, target_offset)
 
     def again(self, source: np.ndarray, target: np.ndarray | None) -> None:
-        """See `Prepared.again`: the checks of NumPy arrays take no longer than it takes to recognise a call."""
+        """None: checking NumPy arrays takes no longer than recognising an earlier call."""
 
     def _plans_for(self, threads: int) -> Planned:
         count, plans = self._shared
@@ -69,10 +69,10 @@ class HostMoves:
 
 
 def _planned(pieces: Pieces, threads: int) -> Planned:
-    """The pieces in the order in which NumPy does them; equal moves share a plan, for tiles cut an array into thousands
-    of pieces.
+    """Plans of the pieces, in the order in which NumPy executes them.  Equal moves share a plan, since tiles can cut an
+    array into thousands of pieces.
     """
-    plans: dict[Move, MovePlan] = {}
+    plans: dict[AnyMove, MovePlan] = {}
     found = []
     for move, source_offset, target_offset in host_pieces(pieces):
         if move not in plans:
@@ -82,7 +82,7 @@ def _planned(pieces: Pieces, threads: int) -> Planned:
 
 
 class NumpyBackend:
-    """Carries out moves with `np.copyto` on strided views, and index conversion in cache-sized blocks."""
+    """Moves with copies between strided views, and converts indices in cache-sized blocks."""
 
     name = "numpy"
 
@@ -90,12 +90,12 @@ class NumpyBackend:
         return dlpack.dlpack_memory(given, (dlpack.CPU, dlpack.PINNED))
 
     def adopt(self, memory: ForeignMemory) -> np.ndarray:
-        if not memory.size:  # it may have no address
+        if not memory.size:  # empty memory may have no address
             return np.empty(memory.shape, memory.dtype)
         return np.asarray(_Described(memory)).view(memory.dtype)
 
     def array(
-        self, values: object, dtype: np.dtype | None, order: str | None = None, like: object = None
+        self, values: object, dtype: np.dtype | None, order: Literal["C", "F"] | None = None, like: object = None
     ) -> np.ndarray:
         return np.array(values, dtype, order=order)
 
@@ -115,21 +115,23 @@ class NumpyBackend:
         return "cpu"
 
     def address(self, array: np.ndarray) -> int:
-        return array.__array_interface__["data"][0]
+        address: int = array.__array_interface__["data"][0]
+        return address
 
     def strided(self, array: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
 
     def contiguous(self, array: np.ndarray) -> np.ndarray:
-        return array  # indices are read wherever they lie
+        return array  # NumPy reads any strides
 
-    max_operands, linearize_broadcast = 0, None  # index arrays that broadcast are stacked first
+    max_operands = 0  # index arrays that broadcast are stacked first
+    linearize_broadcast: LinearizeBroadcast | None = None
 
     def prepare(self, pieces: Pieces) -> HostMoves:
         return HostMoves(pieces)
 
-    def prepare_jobs(self, jobs: Sequence[Job]) -> Callable[[], None]:
-        threads = thread_count()  # a wrong number is refused before the first job writes
+    def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
+        threads = thread_count()  # raises for a wrong number before the first job writes
 
         def carry_out() -> None:
             for job in jobs:

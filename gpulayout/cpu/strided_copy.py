@@ -1,6 +1,6 @@
-"""A strided copy as NumPy carries it out: whole, in chunks, by channels or in cache blocks, and the padding beside it.
+"""Executes and describes a strided copy: whole, in chunks, by channels or in cache blocks, together with its padding.
 
-`plan` decides which; here it is done and put into words.
+`strided_plan` decides which.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,8 @@ from gpulayout.moves.texts import tile_text
 class Fill(NamedTuple):
     """Places that get the padding value.
 
-    slab     their places, axes as in the move, major first share    the least number of places along the major axis for
-    a thread, where it is not filled chunk by chunk; 0 for none
+    slab     the places, axes as in the move, major first
+    share    the least number of places along the major axis for a thread, if not filled by chunks; 0 uses no threads
     """
 
     slab: Slab
@@ -35,22 +35,22 @@ class Fill(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HostPlan:
-    """One copy, and fills of padding.  Work is counted in places along one axis, or in cache blocks; threads share it.
+class StridedPlan:
+    """One copy, and fills of padding.  Threads share the work: places along one axis, or cache blocks.
 
-    move           what is carried out
-    threads        how many there are to share it
-    itemsize       bytes of an element as NumPy moves it: several of the caller's where they stay together
+    move           what is executed
+    threads        how many share it
+    itemsize       bytes of an element as NumPy moves it: one or more contiguous elements of the move
     slab           all elements as one strided copy, axes major first
-    by_channels    whether the last axis is copied one place after the other
-    cache_block    extents of what goes through a scratch array; None copies directly
-    scratch        strides of that array in bytes, axes as in the slab
-    cut, fill_cut  the axis that work without cache blocks is cut along, as an axis of the slab and of the fills
-    chunk          places along it that are filled and copied before the next ones; 0 takes a thread's share at once
-    count          places along it, or cache blocks
-    share          the least number of them for a thread; 0 leaves all to the caller
-    fills          the places that get the padding value: chunk by chunk, but all at once beside cache blocks
-    fills_first    the fills cover elements too; else they come after the copy, while new memory is still in the cache
+    by_channels    copy one place of the last axis after the other
+    cache_block    sizes of a cache block, major first; () copies without a scratch array
+    scratch        strides of the scratch array in bytes, axes as in the slab
+    cut, fill_cut  the axis along which work without cache blocks is cut: its number in the slab, and in the fills
+    chunk          places along it that are filled and copied together; 0 takes a thread's whole share
+    count          places along it, or number of cache blocks
+    share          the least number of them for a thread; 0 uses no threads
+    fills          the places that get the padding value: chunk by chunk, but all at once with cache blocks
+    fills_first    fill before the copy, because the fills cover elements too; else after it, while new memory is cached
     """
 
     move: Move
@@ -58,8 +58,8 @@ class HostPlan:
     itemsize: int
     slab: Slab
     by_channels: bool
-    cache_block: tuple[int, ...] | None
-    scratch: tuple[int, ...] | None
+    cache_block: tuple[int, ...]
+    scratch: tuple[int, ...]
     cut: int
     fill_cut: int
     chunk: int
@@ -70,17 +70,17 @@ class HostPlan:
 
     @property
     def most_threads(self) -> int:
-        """How many threads the move is worth, if there are so many."""
+        """The most threads that speed the move up."""
         return min(max(self.count // self.share, 1), MOST_THREADS) if self.share else 1
 
     @cached_property
     def _words(self) -> tuple[np.dtype, np.dtype, np.generic]:
-        """An element as NumPy moves it, one of the move, and the pad."""
+        """The dtype of an element as NumPy moves it, that of the move's elements, and the pad."""
         word = word_of(self.move.itemsize)
         return word_of(self.itemsize), word, np.frombuffer(self.move.pad, word)[0]
 
     def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
-        """Move between two arrays, from so many bytes after the first element of each."""
+        """Move between two arrays; offsets are bytes from the first element of each."""
         word, slab = self._words[0], self.slab
         reading = strided_view(source, word, slab.shape, source_offset, slab.source_strides)
         writing = strided_view(target, word, slab.shape, target_offset, slab.target_strides)
@@ -106,27 +106,26 @@ class HostPlan:
         ]
 
     def describe(self) -> str:
-        """What is done, in words."""
+        """The plan in words."""
         text = f"one np.copyto over {counted(len(self.slab.shape), 'axis')}"
         if self.cache_block:
             text = f"cache blocks of {tile_text(self.cache_block)}, through a scratch array"
         elif self.by_channels:
-            text = f"{counted(self.slab.shape[-1], 'channel')} one after the other, over {counted(len(self.slab.shape), 'axis')}"
+            channels, axes = counted(self.slab.shape[-1], "channel"), counted(len(self.slab.shape), "axis")
+            text = f"{channels} one after the other, over {axes}"
         if self.itemsize > self.move.itemsize:
             text += f", elements of {self.itemsize} bytes"
         text += f" and {counted(len(self.fills), 'fill')} of padding" if self.fills else ""
         text += f", {counted(-(-self.count // self.chunk), 'chunk')} one after the other" if self.chunk else ""
         return text + (f"; worth up to {self.most_threads} threads" if self.most_threads > 1 else "")
 
-    def as_json(self) -> dict:
-        """What is done, as plain values: a copy over axes that may be fewer than the move's, in elements that may be
-        larger, and fills.
-        """
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values.  The copy can have fewer axes and larger elements than the move."""
         axes = zip(*(values[::-1] for values in (self.slab.shape, self.slab.source_strides, self.slab.target_strides)))
         return {
             "element_bytes": self.itemsize,
             "axes": [dict(zip(("extent", "source_stride", "target_stride"), axis)) for axis in axes],
-            "cache_block": self.cache_block and self.cache_block[::-1],
+            "cache_block": self.cache_block[::-1] or None,
             "by_channels": self.by_channels,
             "chunk_places": self.chunk,
             "threads": self.most_threads,
@@ -143,7 +142,7 @@ class _Padding(NamedTuple):
     fill: Fill
 
 
-def _copy_whole(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding]) -> None:
+def _copy_whole(source: np.ndarray, target: np.ndarray, plan: StridedPlan, fills: Sequence[_Padding]) -> None:
     if plan.fills_first:
         for places, pad, _ in fills:
             places[...] = pad
@@ -158,9 +157,9 @@ def _copy_whole(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: S
 
 
 def _copy_part(
-    source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding], first: int, last: int
+    source: np.ndarray, target: np.ndarray, plan: StridedPlan, fills: Sequence[_Padding], first: int, last: int
 ) -> None:
-    """What lies between two coordinates of the axis that threads share, chunk by chunk."""
+    """Copy and fill between two coordinates of the axis that threads share, chunk by chunk."""
     before, fill_before = (slice(None),) * plan.cut, (slice(None),) * plan.fill_cut
     for start in range(first, last, plan.chunk or last - first):
         stop = min(start + (plan.chunk or last), last)
@@ -169,8 +168,8 @@ def _copy_part(
         _copy_whole(source[part], target[part], plan, padding)
 
 
-def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: HostPlan, fills: Sequence[_Padding]) -> None:
-    """Cache blocks that threads share, and padding before or after all of them."""
+def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: StridedPlan, fills: Sequence[_Padding]) -> None:
+    """Copy cache blocks, shared by threads, and fill all padding before or after them."""
     copy = functools.partial(
         share, functools.partial(_copy_blocks, source, target, plan), plan.count, plan.share, plan.threads
     )
@@ -186,8 +185,8 @@ def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> No
     places[first:last] = pad
 
 
-def _copy_blocks(source: np.ndarray, target: np.ndarray, plan: HostPlan, first: int, last: int) -> None:
-    """Some of the cache blocks, each in runs of the source into a scratch array and in runs of the target out of it."""
+def _copy_blocks(source: np.ndarray, target: np.ndarray, plan: StridedPlan, first: int, last: int) -> None:
+    """Copy some cache blocks: in runs of the source into a scratch array, and in runs of the target out of it."""
     corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.cache_block)))
     memory = np.empty(scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch), np.uint8)
     scratch = np.ndarray(plan.cache_block, source.dtype, memory, 0, plan.scratch)

@@ -1,17 +1,17 @@
-"""The threads that carry out large moves on the CPU: NumPy lets others run while it copies and computes.
+"""The threads that share large moves on the CPU.  NumPy releases the GIL while it copies and computes.
 
-`GPULAYOUT_NUM_THREADS` says how many take part, the caller's own included; by default as many as this process may use
-cores.  They are started by the first call that is large enough for them, never at import, and belong to one process: a
+`GPULAYOUT_NUM_THREADS` sets how many take part, the calling thread included; the default is the number of cores that
+this process may use.  The first call that is large enough starts them, never an import.  They belong to one process: a
 forked child starts its own.
 
-An exception can reach a caller between any two instructions: Ctrl-C, or whatever a signal's handler raises.  A signal's
-handler and a `__del__` can also call `share` between any two instructions.  So nothing here holds a lock that a caller
+An exception can reach a caller between any two instructions: Ctrl-C, or one that a signal handler raises.  A signal
+handler or a `__del__` can also call `share` between any two instructions.  So nothing here holds a lock that a caller
 waits for, and each step of a caller is one atomic operation or can be done twice:
 
-- A thread enters the list `inside` before it takes a part, and leaves it when it has none left.
-- A caller that goes, for whatever reason, first empties the list of parts and then waits for all who are inside.  A thread
-  that enters later finds no part and touches nothing.
-- A handler may also fork.  In the child no other thread is left, so the call waits for none and does all the work itself.
+- A thread enters the list `inside` before it takes a part, and leaves it when no part is left.
+- A caller that leaves, for any reason, first empties the list of parts and then waits for all threads that are inside.
+  A thread that enters later finds no part and touches nothing.
+- A handler may also fork.  The child has no other threads, so the call waits for none and does all the work itself.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 VARIABLE = "GPULAYOUT_NUM_THREADS"
-MOST_THREADS = 1024  # that anyone may ask for
+MOST_THREADS = 1024  # the largest number that GPULAYOUT_NUM_THREADS may hold
 
 
 class BadThreadCount(ValueError):
-    """GPULAYOUT_NUM_THREADS holds no number of threads."""
+    """GPULAYOUT_NUM_THREADS is not a number of threads."""
 
 
 def thread_count() -> int:
-    """How many threads take part in a large move.  BadThreadCount when GPULAYOUT_NUM_THREADS is not a whole number of 1
-    or more.
-    """
+    """How many threads share a large move.  BadThreadCount when GPULAYOUT_NUM_THREADS is not a number of threads."""
     return wanted_threads() or _usable_cores()
 
 
 def wanted_threads() -> int | None:
-    """The number in GPULAYOUT_NUM_THREADS, or None.  BadThreadCount as `thread_count` raises it."""
+    """The number in GPULAYOUT_NUM_THREADS, or None.  Raises as `thread_count` does."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return None
@@ -47,18 +45,19 @@ def wanted_threads() -> int | None:
 
 
 def share(work: Callable[[int, int], None], count: int, least: int, threads: int | None = None) -> None:
-    """Do work(first, last) for parts that make up 0..count-1, in as many threads as get at least `least` items each; a
-    `least` of 0 leaves all to the caller.  `threads` is how many there are; None asks `thread_count`, if the work is
-    enough for two.
+    """Call work(first, last) for parts that make up 0..count-1, in several threads.
 
-    Returns when all of it is done.  The caller does the first part, and every part that no thread has begun by then, so
-    callers never wait for each other.  After an error no further part is begun.  It is raised when no thread is at work
-    any more, and so is an exception that reaches the caller from outside; further ones wait until then.
+    least     the least number of items for a thread; 0 leaves all of them to the caller
+    threads   how many threads there are; None asks `thread_count`, if there is work for two
+
+    Returns when everything is done.  The caller does the first part, and then every part that no thread has begun, so
+    callers never wait for each other.  After an error no further part begins.  The error is raised when no thread is at
+    work any more, as is an exception that reaches the caller from outside; later exceptions wait until then.
     """
     parts = count // least if least else 1
-    if parts > 1:
-        threads = thread_count() if threads is None else threads
-        parts = min(parts, threads)
+    if threads is None:
+        threads = thread_count() if parts > 1 else 1
+    parts = min(parts, threads)
     if parts < 2:
         work(0, count)
         return
@@ -72,26 +71,26 @@ def share(work: Callable[[int, int], None], count: int, least: int, threads: int
         finally:
             call.close()
     finally:
-        call.close()  # once more, for an exception that arrived on the way into or out of the first
+        call.close()  # again, in case an exception arrived on the way into or out of the first call
     if call.error is not None:
-        error, call.error = call.error, None  # an error that its own traceback leads to would keep the arrays alive
+        error, call.error = call.error, None  # the traceback refers to `call`: a cycle would keep the arrays alive
         raise error
     if crew.is_lost:
         work(0, count)
 
 
 class _Call:
-    """The parts of one call of `share` that nobody has begun, and the threads that are at work on others."""
+    """One call of `share`: the parts that no thread has begun, and the threads at work on other parts."""
 
     def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]], crew: _Crew) -> None:
-        self.work: Callable[[int, int], None] | None = work
+        self.work = work
         self.crew = crew
         self.waiting = parts  # the next one last
-        self.inside: list[LockType] = []  # one lock for each thread at work, which holds it until it is done
-        self.error: BaseException | None = None  # to keep one needs no memory, of which there may be none
+        self.inside: list[LockType] = []  # one lock per thread at work, which holds it until it is done
+        self.error: BaseException | None = None  # one attribute: storing an error must not need memory
 
     def take_parts(self) -> None:
-        """Do one part after the other until none is left."""
+        """Do parts until none is left."""
         while True:
             try:
                 part = self.waiting.pop()
@@ -100,14 +99,14 @@ class _Call:
             self.work(*part)
 
     def help(self) -> None:
-        """What another thread does."""
+        """Take parts on another thread."""
         busy = allocate_lock()
         busy.acquire()
         self.crew.busy.append(busy)
         self.inside.append(busy)
         try:
             self.take_parts()
-        except BaseException as error:  # the caller raises it when nobody writes any more
+        except BaseException as error:  # the caller raises it when no thread writes any more
             self.error = error
             self.waiting.clear()
         finally:
@@ -116,8 +115,8 @@ class _Call:
             self.crew.busy.remove(busy)
 
     def close(self) -> None:
-        """Let nobody begin a part, wait for those who have, and then raise what arrived meanwhile.  May be called
-        again.
+        """Stop threads from beginning a part, wait for those at work, then raise what arrived meanwhile.  Can be called
+        twice.
         """
         late = []
         while True:
@@ -127,7 +126,7 @@ class _Call:
                     if self.crew.is_lost:
                         break
                     busy.acquire()
-                self.work = None  # an invitation that nobody has read yet keeps no arrays alive
+                self.work = _nothing  # an unread invitation must not keep arrays alive
                 break
             except BaseException as error:
                 late.append(error)
@@ -135,40 +134,44 @@ class _Call:
             raise late.pop()
 
 
+def _nothing(first: int, last: int) -> None:
+    """The work of a call that is over."""
+
+
 class _Crew:
-    """The threads of this process, and the calls they are invited to."""
+    """The threads of this process, and the calls that they are invited to."""
 
     def __init__(self) -> None:
-        self.seats: dict[int, object] = {}  # which thread has which number
+        self.seats: dict[int, object] = {}  # thread by number
         self.invitations: SimpleQueue[_Call] = SimpleQueue()
-        self.busy: list[LockType] = []  # the locks of all threads at work, for whichever call
-        self.is_lost = False  # in a forked child: these threads stayed with the parent
+        self.busy: list[LockType] = []  # the locks of all threads at work, for any call
+        self.is_lost = False  # true in a forked child: the threads stayed with the parent
 
     def lose(self) -> None:
-        """Say so to the calls under way, also to one that waits for a lock at this moment."""
+        """Tell the calls under way that the threads are gone, including a call that waits for a lock now."""
         self.is_lost = True
         for busy in self.busy:
             if busy.locked():
                 busy.release()
 
     def invite(self, call: _Call, guests: int, size: int) -> None:
-        """Let other threads take part, out of a crew of `size`.  None come when Python is shutting down."""
+        """Invite other threads, out of a crew of `size`.  None come while Python shuts down."""
         if self._start(size):
-            # they pile up while all threads are busy
+            # Invitations pile up while all threads are busy.
             for _ in range(min(guests, MOST_THREADS - self.invitations.qsize())):
                 self.invitations.put(call)
 
     def _start(self, size: int) -> bool:
-        """Whether there are threads: `size` or more, unless no more can be started.
+        """Start threads up to `size`, as far as the system allows; whether there are any.
 
-        A thread takes its seat itself.  Two callers may start one for the same seat, and the second finds it taken.
+        A thread takes its seat itself.  When two callers start a thread for the same seat, the second finds it taken.
         """
         if len(self.seats) < size:
             for seat in range(size):
                 if seat not in self.seats:
                     try:
-                        # Not threading.Thread: its start takes a lock, where a handler that starts one would wait for
-                        # ever.
+                        # Not threading.Thread: its start takes a lock, on which a signal handler that also starts a
+                        # thread would wait forever.
                         start_new_thread(self._serve, (seat,))
                     except RuntimeError:
                         return bool(self.seats)
@@ -180,7 +183,7 @@ class _Crew:
             return
         try:
             while True:
-                self.invitations.get().help()  # no name for the call: a waiting thread would keep its arrays alive
+                self.invitations.get().help()  # a variable for the call would keep its arrays alive while waiting
         finally:
             del self.seats[seat]
 
@@ -195,7 +198,7 @@ _crew = _Crew()
 
 
 def _forget_threads() -> None:
-    """In a forked child: the threads stayed with the parent."""
+    """In a forked child: start a new crew, because the threads stayed with the parent."""
     global _crew
     lost, _crew = _crew, _Crew()
     lost.lose()

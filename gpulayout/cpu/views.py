@@ -1,4 +1,4 @@
-"""Memory seen as opaque words: what the CPU backend reads and writes through."""
+"""Views of memory as opaque words, through which the CPU backend reads and writes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _WORDS = {size: np.dtype(name) for size, name in ((1, "u1"), (2, "u2"), (4, "u4"
 
 
 def word_of(itemsize: int) -> np.dtype:
-    """The dtype of an element of so many opaque bytes."""
+    """The dtype of an opaque element of `itemsize` bytes."""
     return _WORDS.get(itemsize) or np.dtype(f"V{itemsize}")
 
 
 def strided_view(
     array: np.ndarray, word: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]
 ) -> np.ndarray:
-    """A strided view of an array's memory, from its first element on; `offset` and `strides` in bytes."""
+    """A strided view of an array's memory; `offset`, from its first element, and `strides` in bytes."""
     flags = array.flags
     if flags.c_contiguous:
         return np.ndarray(shape, word, array, offset, strides)
     if flags.f_contiguous:
         return np.ndarray(shape, word, array.T, offset, strides)
-    # Only logical arrays with strides of their own get here; they lend no buffer, so their memory goes by its address.
+    # A logical array that is not contiguous exports no buffer that `np.ndarray` takes, so this goes by its address.
     address, read_only = array.__array_interface__["data"]
     interface = {
         "version": 3,
@@ -44,5 +44,5 @@ class Memory(NamedTuple):
     start: int
 
     def view(self, word: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> np.ndarray:
-        """A strided view of it; `offset` and `strides` in bytes."""
+        """A strided view; `offset`, from `start`, and `strides` in bytes."""
         return strided_view(self.array, word, shape, self.start + offset, strides)

@@ -1,1 +1,1 @@
-"""How CUDA carries moves out: the choice of a kernel, a planner for every family of kernels, launches."""
+"""The CUDA side: it chooses a kernel for a move, plans the launch, and launches it."""

@@ -1,10 +1,8 @@
-"""The arguments of a launch as the CUDA driver reads them: an array with the address of every argument.
+"""The arguments of a launch as the CUDA driver reads them: an array with the address of each argument.
 
-Every kernel here takes a few pointers and then one parameter struct.  With two pointers a block of five words at
-address 1000 is
-    1024 1032 S | from to          S is the address of the struct, `from` lies at 1024 and `to` at 1032
-and the driver is given 1000.  It copies all arguments before the launch call comes back, so a block can be used again
-then.
+Every kernel takes a few pointers, then one parameter struct.  With two pointers, a block at address 1000 is five words:
+    1024 1032 S | from to          S is the address of the struct; `from` lies at 1024, `to` at 1032
+The driver gets 1000.  It copies all arguments before the launch call returns, so the block can then be reused.
 """
 
 from __future__ import annotations
@@ -17,27 +15,31 @@ Block = tuple[Any, int]  # the words, and the address of the first
 
 
 class ArgumentBlocks:
-    """The blocks of kernels with this many pointers; one that is taken belongs to a single launch until it is given
-    back.
+    """Blocks for kernels with this many pointers.  A block belongs to one launch until it is given back.
 
-    A block per thread would not do: a launch lets other threads run, but a signal handler or a finalizer may also
-    launch in the same thread between filling a block and launching with it.  Taking from a list is atomic.
+    One block per thread would not be enough: a signal handler or a finalizer may launch in the same thread after a
+    block was filled and before its launch.  Taking from a list is atomic.
     """
 
-    def __init__(self, pointers: int):
+    def __init__(self, pointers: int) -> None:
         self._pointers = pointers
         self._layout = struct.Struct(f"={pointers + 1}Q")
         self._free: list[Block] = []
         self.give_back = self._free.append
 
     def filled(self, struct_address: int, *addresses: int) -> Block:
-        """A block with these arguments."""
+        """A block with these arguments; hand it to `give_back` after the launch."""
         try:
             block = self._free.pop()
         except IndexError:
             block = self._new()
         self._layout.pack_into(block[0], 8 * self._pointers, struct_address, *addresses)
         return block
+
+    @property
+    def free_count(self) -> int:
+        """Blocks that no launch has taken."""
+        return len(self._free)
 
     def _new(self) -> Block:
         words = (ctypes.c_uint64 * (2 * self._pointers + 1))()

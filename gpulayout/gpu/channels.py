@@ -1,4 +1,4 @@
-"""Pixels of few channels: stored pixel by pixel on one side and in planes, channel by channel, on the other."""
+"""Pixels of few channels: one side stores them pixel by pixel, the other channel by channel, in planes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _CHANNELS = Kernel(
 
 
 def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
-    """The plan, if any, and the work with the reason why there is none; no reason is needed where there are no pixels.
+    """The plan or None, and the work; pixels that this kernel cannot move add the reason to the work.
 
     The work's axes are the target's minor axis, the source's minor axis, then the others.
     """
     minor, source_minor, *others = work.axes
-    # Of a source's channels some may be left out; the gaps of a target must stay as they are.
+    # Some channels of the source may be left out, but gaps in the target must not be written.
     to_planes = source_minor.bound <= minor.source_stride <= min(MOST_CHANNELS, 2 * source_minor.bound)
     to_planes = to_planes and source_minor.extent <= minor.extent
     to_pixels = minor.extent == source_minor.target_stride <= MOST_CHANNELS
@@ -66,7 +66,7 @@ def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
         tile=(chunks * chunk, channels),
         variant=macros,
     )
-    if to_planes:  # channels without a plane are read and dropped
+    if to_planes:  # channels that have no plane are read and dropped
         return replace(
             plan, reads=Access(pixels, channel.bound / channels), runs=(channels * pixel.bound, pixel.extent)
         ), work
@@ -75,14 +75,14 @@ def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
 
 def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> str | None:
     if registers(width, channels) > most_registers(width, bits):
-        return f"{channels} channels of {width} bytes are too large"
+        return f"{channels} channels of {width} bytes do not fit the registers"
     if not _keeps_lanes_busy(pixels, chunk_pixels(width)):
         return f"rows of {pixels} pixels leave more than a fifth of all lanes idle"
     return None
 
 
 def _misaligned(work: Work, channel: Axis, channels: int, to_planes: bool) -> str | None:
-    """What keeps the vectors of pixels or the words of planes from lying at multiples of their size."""
+    """Why the vectors of pixels or the words of planes do not lie at multiples of their size; None when they do."""
     vector, word = vector_bytes(work.width, channels), max(work.width, 4)
     for side, phase, field in (
         ("source", work.source_phase, "source_stride"),
@@ -91,20 +91,20 @@ def _misaligned(work: Work, channel: Axis, channels: int, to_planes: bool) -> st
         is_pixels = (side == "source") == to_planes
         needed, axes = (vector, work.axes[2:]) if is_pixels else (word, (channel, *work.axes[2:]))
         if phase % needed:
-            return f"the {side} address is {phase} past a multiple of 16, no multiple of {needed}"
+            return f"the {side} address is {phase} past a multiple of 16, not a multiple of {needed}"
         for step in (getattr(axis, field) * work.width for axis in axes):
             if step % needed:
-                return f"the {side} steps by {step} bytes, no multiple of {needed}"
+                return f"the {side} steps by {step} bytes, not a multiple of {needed}"
     return None
 
 
 def registers(width: int, channels: int) -> int:
-    """Registers of a lane's pixels: a word of 4 bytes or more for each channel."""
+    """Registers for the pixels of a lane: a word of at least 4 bytes per channel."""
     return channels * max(width, 4) // 4
 
 
 def vector_bytes(width: int, channels: int) -> int:
-    """Bytes of an access on the pixel side: the power of two in a lane's pixels, up to 16.
+    """Bytes of an access on the pixel side: the largest power of two up to 16 that divides the pixels of a lane.
 
     >>> vector_bytes(1, 3), vector_bytes(4, 6), vector_bytes(8, 3), vector_bytes(4, 16)
     (4, 8, 8, 16)
@@ -113,21 +113,19 @@ def vector_bytes(width: int, channels: int) -> int:
 
 
 def chunk_pixels(width: int) -> int:
-    """Pixels that a warp turns at once: a word of every plane for each lane."""
+    """Pixels that a warp exchanges at once: each lane holds one word of every plane."""
     return _WARP * max(4 // width, 1)
 
 
 def most_registers(width: int, bits: int) -> int:
-    """Registers for what a lane holds at a time: with more, kernels of 64 in all would need a stack on some
-    architecture.
-    """
+    """Registers for what a lane holds at a time.  With more, kernels need a stack on some architecture."""
     return 32 if width in (4, 8) and bits == 32 else 28
 
 
 def chunks_of(width: int, channels: int, pixels: int, bits: int = 32) -> int:
-    """Chunks of a warp: as many as fit the registers, but no more than keep lanes busy at the ends of rows.
+    """Chunks per warp: as many as fit the registers, but no more than keep lanes busy at the ends of rows.
 
-    With 64-bit offsets the compilers keep the places of all planes in registers from one chunk to the next.
+    With 64-bit offsets the compilers keep the places of all planes in registers between chunks, so fewer fit.
 
     >>> chunks_of(4, 3, 10**6), chunks_of(4, 3, 10**6, 64), chunks_of(8, 9, 10**6), chunks_of(1, 3, 3136)
     (8, 4, 1, 7)

@@ -1,32 +1,34 @@
-"""Which CUDA kernel carries a move out, with which parameters.  Every decision about a launch is made here.
+"""Which CUDA kernel executes a move, and with which parameters.  Every decision about a launch is made here.
 
-Families, the fastest first:
+Families, fastest first:
 
     copy     one contiguous run on both sides
     rows     the same minor axis on both sides: whole rows move in vectors of up to 16 bytes
-    channels pixels of few channels on one side, planes on the other: exchanged between the registers of a warp
-    tile     different minor axes: a tile goes through shared memory, so that both sides are read and written in runs;
-             it has two axes, or where those are short, as many as make runs
-    gather   the rest: one place after the other
+    channels pixels of few channels on one side, planes on the other: a warp exchanges them between its registers
+    tile     different minor axes: a tile goes through shared memory, so that both sides are accessed in runs;
+             it has two axes, or more when those are too short for runs
+    gather   everything else: one place at a time
     bits     packed elements that do not move as whole bytes
-    lookup   tiles that cut the array into too many regions, or cut bytes in two
+    lookup   tiles that cut the array into too many regions, or split bytes
 
-A plan depends on the pointers only through their remainder modulo 16, so it can be cached.
+A plan depends on the pointers only modulo 16, so it can be cached.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
+from gpulayout.gpu.bits import bits_plan
 from gpulayout.gpu.channels import channel_plan
 from gpulayout.gpu.copy_rows import copy_plan, rows_plan
 from gpulayout.gpu.element_width import Work, widened
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
 from gpulayout.gpu.lookup import lookup_plan
 from gpulayout.gpu.many_axes.plan import many_axes_plan
-from gpulayout.gpu.packed import packed_kernel_plan
 from gpulayout.gpu.tile import smallest_useful_tile, tile_plan
+from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.lookup_move import LookupMove
 from gpulayout.moves.move import Move
 from gpulayout.moves.packed_move import PackedMove
@@ -35,18 +37,16 @@ _GATHER = Kernel("gather", "gather.cu", "gpl_gather", wasted=1)
 
 
 @functools.lru_cache(maxsize=4096)
-def kernel_plan(
-    move: Move | PackedMove | LookupMove, source_phase: int = 0, target_phase: int = 0
-) -> KernelPlan | None:
-    """The launch for a move between two addresses with these remainders modulo 16; None when there is nothing to write.
+def kernel_plan(move: AnyMove, source_phase: int = 0, target_phase: int = 0) -> KernelPlan | None:
+    """The launch for a move between two addresses, given modulo 16; None when there is nothing to write.
 
-    BufferError when a stride is not a whole number of elements, or an address not a multiple of the element.
+    BufferError when a stride is not a whole number of elements, or an address not a multiple of the element size.
     """
     return _PLANNERS[type(move)](move, source_phase, target_phase) if move.place_count else None
 
 
 def _whole_bytes_plan(move: Move, source_phase: int, target_phase: int) -> KernelPlan:
-    """The launch for elements of whole bytes between strides."""
+    """The launch for elements of whole bytes, where both sides have strides."""
     work = widened(move, source_phase, target_phase)
     minor = work.axes[0]
     if len(work.axes) == 1 and minor[2:] == (1, 1) and not minor.is_padded:
@@ -76,11 +76,15 @@ def _whole_bytes_plan(move: Move, source_phase: int, target_phase: int) -> Kerne
     )
 
 
-_PLANNERS = {Move: _whole_bytes_plan, PackedMove: packed_kernel_plan, LookupMove: lookup_plan}
+_PLANNERS: dict[type, Callable[..., KernelPlan | None]] = {
+    Move: _whole_bytes_plan,
+    PackedMove: bits_plan,
+    LookupMove: lookup_plan,
+}
 
 
 def _why_rows(work: Work) -> str:
-    """What keeps rows from being one run."""
+    """Why the rows are not one run."""
     minor, following = work.axes[0], work.axes[1] if len(work.axes) > 1 else None
     if minor.is_padded or not following:
         return f"no single run: rows of {minor.bound * work.width} bytes are padded to {minor.extent * work.width}"

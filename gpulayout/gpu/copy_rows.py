@@ -1,4 +1,4 @@
-"""Runs that stay runs: the contiguous copy, and rows with the same minor axis on both sides."""
+"""Kernels that keep runs whole: the contiguous copy, and rows with the same minor axis on both sides."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from gpulayout.gpu.element_width import VECTOR_BYTES, Work
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, common_step, planned
 from gpulayout.layout.checks import counted
 
-_LONG_ROW = 64  # bytes from which on a row is worth vectors that do not start where it does
+_LONG_ROW = 64  # bytes; rows of this length or more use full vectors even if they start inside one
 _COPY = Kernel("copy", "copy.cu", "gpl_copy", in_vectors=True)
 _ROWS = Kernel("rows", "rows.cu", "gpl_rows", in_vectors=True)
 
 
 def copy_plan(work: Work) -> KernelPlan:
-    """One contiguous run; head and tail are what stands before and after whole vectors of the target."""
+    """One contiguous run.  Head and tail are the elements before and after the whole vectors of the target."""
     load = common_step([work.source_phase - work.target_phase], VECTOR_BYTES)
     if load < VECTOR_BYTES:
         apart = abs(work.source_phase - work.target_phase)
@@ -34,7 +34,7 @@ def copy_plan(work: Work) -> KernelPlan:
 
 
 def rows_plan(work: Work) -> KernelPlan:
-    """Rows are cut at multiples of the vector.  Long rows may begin anywhere, short ones are cut where they begin."""
+    """Rows, cut at multiples of the vector.  Long rows may start inside one; short rows get vectors they start with."""
     width, (minor, *others) = work.width, work.axes
     row_bytes = minor.extent * width
     vector = aligned = common_step([work.target_phase, *(axis.target_stride * width for axis in others)], VECTOR_BYTES)
@@ -45,7 +45,8 @@ def rows_plan(work: Work) -> KernelPlan:
         )
     elif aligned < VECTOR_BYTES:
         work = work.because(
-            f"vectors of {counted(vector, 'byte')}: rows are short and do not all start at multiples of {2 * vector} bytes"
+            f"vectors of {counted(vector, 'byte')}: rows are short and do not all start at multiples of "
+            f"{2 * vector} bytes"
         )
     apart = [
         work.source_phase - work.target_phase,
@@ -68,5 +69,5 @@ def rows_plan(work: Work) -> KernelPlan:
 
 
 def _items(load: int, vector: int) -> int:
-    """Chunks of one thread: fewer when each is put together from narrower or shifted reads."""
+    """Chunks of one thread: half as many when a chunk is assembled from narrower or shifted reads."""
     return ITEMS if load == vector else ITEMS // 2

@@ -1,7 +1,7 @@
-"""The GPU backend: the only module that imports CuPy, and it is imported only when a GPU is used.
+"""The GPU backend.  Only this module imports CuPy, and it is imported only when a GPU is used.
 
-Kernels are compiled by `cupy.RawKernel` when they are first needed, per device, and cached by CuPy on disk.  Every
-launch goes to the array's own device and to CuPy's current stream there.
+`cupy.RawKernel` compiles each kernel when a device first needs it, and CuPy caches it on disk.  Every launch goes to
+the device of its arrays, on CuPy's current stream there.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import operator
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-import cupy
+import cupy  # pyright: ignore[reportMissingImports]
 import numpy as np
 
 from gpulayout.gpu.argument_blocks import ArgumentBlocks
-from gpulayout.gpu.elementwise import MAX_OPERANDS, linearize_scalars, linearize_text
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import THREADS
+from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_scalars, linearize_text
 from gpulayout.gpu.run import CudaBackend
-from gpulayout.gpu.runtime import NO_OFFENDER, Launch, Start
+from gpulayout.gpu.runtime import NO_OFFENDER, Launch, Macros, Start
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import DLPACK, ForeignMemory, cuda_interface_memory, offers
@@ -32,15 +32,15 @@ from gpulayout.moves.index_program import IndexProgram
 DEFAULT_STREAM = 1  # the name of stream 0 in DLPack, where 0 has no meaning
 _launch_kernel = cupy.cuda.driver.launchKernel
 _current_device = cupy.cuda.runtime.getDevice
-_current_stream = cupy.cuda.get_current_stream
+current_stream = cupy.cuda.get_current_stream
 _on_device = cupy.cuda.Device
-_blocks = [ArgumentBlocks(pointers) for pointers in range(4)]
-_kernels: dict[tuple, cupy.RawKernel] = {}
+argument_blocks = [ArgumentBlocks(pointers) for pointers in range(4)]
+_kernels: dict[tuple[int, str, Macros], cupy.RawKernel] = {}
 _compiling = threading.Lock()
 
 
 class _Thread(threading.local):
-    """What is known of each thread: the devices whose CUDA context it has entered."""
+    """The devices whose CUDA context a thread has entered."""
 
     devices: frozenset[int] = frozenset()
 
@@ -49,30 +49,29 @@ _thread = _Thread()
 
 
 class CupyRuntime:
-    """Kernels compiled by `cupy.RawKernel` and launched by the driver call beneath it.
+    """Compiles kernels with `cupy.RawKernel` and launches them with the driver call beneath it.
 
-    `RawKernel.__call__` would wrap every argument in an object of its own; here a launch fills in its pointers and is
-    one call.
+    `RawKernel.__call__` would wrap every argument in an object.  Here a launch fills in its pointers and is one call.
     """
 
     def prepare(self, device: int, launch: Launch) -> Start:
         with _on_device(device):
-            # the launch keeps its module loaded
+            # `start` holds the kernel, which keeps its module loaded
             kernel = _compiled(device, launch.file, launch.kernel, launch.macros).kernel
         parameters = ctypes.create_string_buffer(launch.parameters, len(launch.parameters))
-        blocks, struct_address, (x, y) = _blocks[launch.pointers], ctypes.addressof(parameters), launch.grid
+        blocks, struct_address, (x, y) = argument_blocks[launch.pointers], ctypes.addressof(parameters), launch.grid
 
         def start(*addresses: int) -> None:
             if _current_device() != device:
                 with _on_device(device):
                     return start(*addresses)
             if device not in _thread.devices:
-                _enter_context(device)
+                enter_context(device)
             block = blocks.filled(struct_address, *addresses)
-            _launch_kernel(kernel.ptr, x, y, 1, THREADS, 1, 1, 0, _current_stream(device).ptr, block[1], 0)
+            _launch_kernel(kernel.ptr, x, y, 1, THREADS, 1, 1, 0, current_stream(device).ptr, block[1], 0)
             blocks.give_back(block)
 
-        start.parameters = parameters  # the driver reads them at every start
+        start.__dict__["parameters"] = parameters  # keeps them alive: the driver reads them at every start
         return start
 
     place = staticmethod(operator.attrgetter("data.ptr", "data.device_id"))
@@ -80,7 +79,7 @@ class CupyRuntime:
     def new_flag(self, device: int) -> tuple[Any, int]:
         with _on_device(device):
             flag = cupy.empty(1, cupy.uint64)
-            flag.data.memset_async(0xFF, flag.nbytes)  # every bit set is NO_OFFENDER; no kernel is needed
+            flag.data.memset_async(0xFF, flag.nbytes)  # NO_OFFENDER has every bit set, so this takes no kernel
         return flag, flag.data.ptr
 
     def read_flag(self, flag: Any) -> int:
@@ -89,17 +88,17 @@ class CupyRuntime:
 
 
 class CupyBackend(CudaBackend):
-    """CuPy arrays; every operation runs on the device its arrays live on."""
+    """The backend of CuPy arrays.  Every operation runs on the device of its arrays."""
 
     name = "cupy"
-    max_operands = MAX_OPERANDS  # index arrays that `linearize_broadcast` takes
+    max_operands = MAX_OPERANDS  # of `linearize_broadcast`
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(CupyRuntime())
 
     def foreign_memory(self, given: object) -> ForeignMemory:
-        """DLPack first: it orders the producer's stream before ours.  Else `__cuda_array_interface__`, whose stream is
-        waited for.
+        """DLPack if offered, as it orders the producer's stream before ours.  Else `__cuda_array_interface__`, whose
+        stream `adopt` waits for.
         """
         if not offers(given, *DLPACK):
             memory = cuda_interface_memory(given)
@@ -107,12 +106,12 @@ class CupyBackend(CudaBackend):
         number = dlpack.device_of(given)[1]
         with _on_device(number):
             memory = dlpack.dlpack_memory(
-                given, (dlpack.CUDA, dlpack.MANAGED), stream=_current_stream().ptr or DEFAULT_STREAM
+                given, (dlpack.CUDA, dlpack.MANAGED), stream=current_stream().ptr or DEFAULT_STREAM
             )
             return memory._replace(device=_device_of(memory, number))
 
     def adopt(self, memory: ForeignMemory) -> cupy.ndarray:
-        """An array made of an address: `cupy.asarray` would copy from a device that is not current."""
+        """An array made from the address, because `cupy.asarray` would copy from a device that is not current."""
         if memory.stream is not None and os.environ.get("CUPY_CUDA_ARRAY_INTERFACE_SYNC", "1") != "0":
             with _on_device(memory.device):
                 cupy.cuda.runtime.streamSynchronize(memory.stream)
@@ -123,20 +122,18 @@ class CupyBackend(CudaBackend):
         return cupy.ndarray(memory.shape, _held(memory.dtype), pointer, memory.strides)
 
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Any = None) -> cupy.ndarray:
-        host = np.array(values, dtype, order=order)
+        host: np.ndarray = np.array(values, cast("Any", dtype), order=cast("Any", order))  # stubs refuse None and str
         with contextlib.nullcontext() if like is None else like.device:
             return cupy.asarray(host.view(_held(host.dtype)))
 
     def on_device_of(self, array: cupy.ndarray) -> contextlib.AbstractContextManager[object]:
-        return array.device
+        return cast("contextlib.AbstractContextManager[object]", array.device)
 
     def dtype_for(self, shape: Shape) -> np.dtype:
         return _held(shape.buffer_dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
-        """As `Backend.empty`; under the stream that will write it, for CuPy's pool reuses dropped memory in that
-        stream's order.
-        """
+        """See `Backend.empty`.  CuPy's pool hands out memory in the order of the current stream, which writes it."""
         if like is None or like.data.device_id == _current_device():
             return cupy.empty(shape, dtype)
         with like.device:
@@ -160,32 +157,32 @@ class CupyBackend(CudaBackend):
     def linearize_broadcast(
         self, program: IndexProgram, operands: Sequence[cupy.ndarray], result: cupy.ndarray, mode: str
     ) -> int | None:
-        """`convert` for one index array per dimension: they broadcast, in one pass and without copies."""
+        """Linearize one index array per dimension.  They broadcast, in one pass and without copies."""
         with result.device:
-            looks = mode == "raise"
-            # In the other modes the kernel never touches its flag, and any memory will do.
+            can_raise = mode == "raise"
+            # In the other modes the kernel never touches its flag, so any memory will do.
             flag = (
                 self.runtime.new_flag(result.data.device_id)[0]
-                if looks
+                if can_raise
                 else cupy.ndarray((1,), cupy.uint64, result.data)
             )
             _broadcast_kernel(program.rank)(*operands, *linearize_scalars(program, mode), result, flag)
-        if not looks:
+        if not can_raise:
             return None
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
 
 
-def _enter_context(device: int) -> None:
-    """Let this thread enter the context of the current device: a driver call does not, but any call of the runtime that
-    uses it.
+def enter_context(device: int) -> None:
+    """Enter the context of the current device in this thread, as any runtime call that uses it does; a driver call
+    does not.
     """
     cupy.cuda.runtime.memGetInfo()
     _thread.devices |= {device}
 
 
-def _compiled(device: int, file: str, kernel: str, macros: tuple[tuple[str, int], ...]) -> cupy.RawKernel:
-    """A kernel compiled for the current device; one thread compiles at a time, so that none sees a half-made one."""
+def _compiled(device: int, file: str, kernel: str, macros: Macros) -> cupy.RawKernel:
+    """A kernel compiled for the current device.  Threads compile one at a time, so none sees an unfinished kernel."""
     key = (device, kernel, macros)
     found = _kernels.get(key)
     if found is None:
@@ -206,8 +203,8 @@ def _broadcast_kernel(rank: int) -> cupy.ElementwiseKernel:
 
 
 def _held(dtype: np.dtype) -> np.dtype:
-    """The dtype under which CuPy has such elements: unsigned integers for the 8-bit floats, and for bfloat16 in
-    versions that lack it.
+    """The dtype that CuPy uses for such elements: unsigned integers of the same width for types that CuPy lacks, such
+    as the 8-bit floats.
     """
     try:
         cupy.ndarray((0,), dtype)
@@ -216,38 +213,38 @@ def _held(dtype: np.dtype) -> np.dtype:
     return dtype
 
 
-def _device_of(memory: ForeignMemory, said: int | None = None) -> int:
-    """The device on which foreign memory is used; BufferError for memory that no device, or not the one it is said to
-    be on, has.
-    """
-    runtime, current = cupy.cuda.runtime, _current_device()
-    if not memory.size:  # it may have no address
+def _device_of(memory: ForeignMemory, stated: int | None = None) -> int:
+    """The device on which foreign memory is used.  BufferError unless it is CUDA memory, on the stated device."""
+    runtime = cupy.cuda.runtime
+    current: int = _current_device()
+    if not memory.size:  # empty arrays may have no address
         return current
     if current not in _thread.devices:
-        _enter_context(current)
+        enter_context(current)
     found = runtime.pointerGetAttributes(memory.address)
     if found.devicePointer != memory.address:
         raise BufferError(f"its address {memory.address:#x} is not CUDA memory")
-    if said is None or found.device == said:
-        return found.device
+    if stated is None or found.device == stated:
+        return int(found.device)
     if found.type != runtime.memoryTypeDevice:  # memory that all devices share
-        return said
-    raise BufferError(f"it is said to be on cuda:{said}, and its address {memory.address:#x} is on cuda:{found.device}")
+        return stated
+    raise BufferError(
+        f"it claims to be on cuda:{stated}, but its address {memory.address:#x} is on cuda:{found.device}"
+    )
 
 
 def probe() -> str:
-    """A kernel compiled and run on the current device; its name comes back.  Raises whatever is wrong."""
-    count = cupy.cuda.runtime.getDeviceCount()
-    if not count:
+    """Compile and run a kernel on the current device and return the device's name.  Raises when anything is wrong."""
+    if not cupy.cuda.runtime.getDeviceCount():
         raise RuntimeError("no CUDA device")
     check = cupy.ElementwiseKernel("int64 x", "int64 y", "y = x + 1", "gpl_probe")(cupy.arange(4))
     if check.get().tolist() != [1, 2, 3, 4]:
         raise RuntimeError("a test kernel gave wrong results")
-    return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    return str(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode())
 
 
 def versions() -> dict[str, Any]:
-    """CuPy's and CUDA's versions and the devices, as far as they can be had."""
+    """The versions of CuPy and CUDA, and the devices, as far as they can be found out."""
     found: dict[str, Any] = {"cupy": cupy.__version__}
     with contextlib.suppress(Exception):
         runtime = cupy.cuda.runtime

@@ -1,4 +1,4 @@
-"""The element of a launch: as many bytes as stay together on both sides."""
+"""How wide the elements of a launch are: bytes that stay together on both sides move as one element."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis, Move
+from gpulayout.moves.packed_move import PackedMove
 
 VECTOR_BYTES = 16  # the widest access of a thread
 
 
 class Work(NamedTuple):
-    """A move on its way to a plan.  `axes` are in elements of `width` bytes, phases are addresses modulo 16."""
+    """A move on its way to a plan.  `axes` count elements of `width` bytes; phases are addresses modulo 16."""
 
-    move: Move
+    move: Move | PackedMove
     width: int
     axes: tuple[Axis, ...]
     source_phase: int
@@ -22,7 +23,7 @@ class Work(NamedTuple):
     reasons: tuple[str, ...]
 
     def because(self, *reasons: str) -> Work:
-        """The same work with what was learnt on the way."""
+        """The same work with further reasons why it is not faster."""
         return self._replace(reasons=(*self.reasons, *reasons))
 
     @property
@@ -31,14 +32,14 @@ class Work(NamedTuple):
 
 
 def widened(move: Move, source_phase: int, target_phase: int) -> Work:
-    """The move in elements as wide as can be: neighbours that never part are moved as one.
+    """The move in the widest possible elements: neighbours that stay together move as one.
 
-    f32[8,4]{...} whose minor dimension of 4 stays minor moves as 8 elements of 16 bytes.
+    An f32[8,4] whose minor dimension of 4 stays minor moves as 8 elements of 16 bytes.
     """
     width, axes = move.itemsize, move.axes
     check_whole_elements(width, "source", source_phase, [axis.source_stride for axis in axes])
     check_whole_elements(width, "target", target_phase, [axis.target_stride for axis in axes])
-    reason = ""
+    reason: str | None = ""
     while axes and width < VECTOR_BYTES:
         reason = _why_not_double(axes, width, source_phase | target_phase)
         if reason is not None:
@@ -52,9 +53,7 @@ def widened(move: Move, source_phase: int, target_phase: int) -> Work:
 
 
 def check_whole_elements(width: int, side: str, phase: int, strides: Iterable[int]) -> None:
-    """BufferError unless a kernel can reach elements of `width` bytes, from an address modulo 16, with these byte
-    strides.
-    """
+    """BufferError unless the strides, in bytes, and the address modulo 16 are multiples of the element's `width`."""
     for stride in strides:
         if stride % width:
             raise BufferError(
@@ -68,9 +67,9 @@ def check_whole_elements(width: int, side: str, phase: int, strides: Iterable[in
 
 
 def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None:
-    """What keeps two neighbouring elements of `width` bytes from moving as one: None when nothing does.
+    """Why two neighbouring elements of `width` bytes cannot move as one; None when they can.
 
-    Empty when there are no such neighbours: the minor axis is not contiguous on both sides.
+    Empty when there are no such neighbours because the minor axis is not contiguous on both sides.
     """
     minor, wider = axes[0], 2 * width
     shown = f"elements stay {counted(width, 'byte')}: "

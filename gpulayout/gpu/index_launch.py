@@ -1,6 +1,7 @@
-"""How an index conversion is launched: the kernel, the compile-time variant, the parameter struct and the grid.
+"""The launch of an index conversion: the kernel, its compile-time variant, the parameter struct and the grid.
 
-A program that is digits goes to kernels/index.cu as a table, any other one to kernels/index_program.cu as it is.
+A program in which every coordinate is one digit goes to kernels/index.cu as a table, any other to
+kernels/index_program.cu as instructions.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from gpulayout.gpu.index_table import index_table
 from gpulayout.gpu.launch import ITEMS, MAX_GRID_X, THREADS
 from gpulayout.gpu.parameters import axes_variant, index_program_struct, index_table_struct
+from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.index_program import IndexProgram
 
@@ -18,11 +20,11 @@ MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # as GplMode in kernels/c
 
 
 class IndexLaunch(NamedTuple):
-    """A launch of a kernel that takes the given indices, the result, a flag and the parameters."""
+    """The launch of a kernel that takes the given indices, the result, a flag and the parameters."""
 
     file: str
     kernel: str
-    macros: tuple[tuple[str, int], ...]
+    macros: Macros
     grid: tuple[int, int]
     parameters: bytes
 
@@ -30,12 +32,10 @@ class IndexLaunch(NamedTuple):
 def index_launch(
     program: IndexProgram, count: int, mode: str, given: tuple[int, bool], result_bytes: int
 ) -> IndexLaunch:
-    """The launch for `count` indices; `given` is how many bytes an index has that comes in, and whether it is
-    signed.
-    """
+    """The launch for `count` indices; `given` is the bytes of a given index and whether it is signed."""
     table, scalars = index_table(program), (count, program.size, MODES[mode])
-    macros = (
-        ("GPL_INDEX_BITS", program.index_bits),
+    index_bits = ("GPL_INDEX_BITS", program.index_bits)
+    types = (
         ("GPL_IN_BYTES", given[0]),
         ("GPL_IN_SIGNED", int(given[1])),
         ("GPL_OUT_BYTES", result_bytes),
@@ -44,9 +44,10 @@ def index_launch(
         parameters = index_program_struct(
             program.index_bits, (*scalars, program.has_bounds), program.instructions, (MOST_INSTRUCTIONS, MOST_TERMS)
         )
-        return IndexLaunch("index_program.cu", f"gpl_{program.direction}_program", macros, _grid(count), parameters)
+        name = f"gpl_{program.direction}_program"
+        return IndexLaunch("index_program.cu", name, (index_bits, *types), _grid(count), parameters)
     variant = axes_variant(max(len(table.digits), 1))
-    macros = (macros[0], ("GPL_DIGIT_BITS", table.digit_bits), ("GPL_AXES", variant), *macros[1:])
+    macros = (index_bits, ("GPL_DIGIT_BITS", table.digit_bits), ("GPL_AXES", variant), *types)
     parameters = index_table_struct(table.digit_bits, scalars, table.low_digits, table.digits)
     return IndexLaunch("index.cu", f"gpl_{program.direction}", macros, _grid(count), parameters)
 

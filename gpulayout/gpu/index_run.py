@@ -1,4 +1,4 @@
-"""Index conversion on a GPU: the launches of one program, each prepared for one kind of call and kept."""
+"""Index conversion on a GPU: the launches of one program, each prepared once per kind of call."""
 
 from __future__ import annotations
 
@@ -10,26 +10,31 @@ from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.runtime import NO_OFFENDER, Launch, Runtime, Start
 from gpulayout.moves.index_program import IndexProgram
 
-REFUSES_NONE = ("wrap", "clip")  # modes in which every index has a place
+Kind = tuple[Any, ...]  # what calls that can share a prepared launch have in common
+REFUSES_NONE = ("wrap", "clip")  # modes that accept every index
 _form = operator.attrgetter("dtype", "shape", "strides")
 
 
 class IndexLaunches:
-    """One index conversion: `Conversion` of the GPU.
+    """The launches of one index conversion: the GPU's `PreparedConversion`.
 
-    Calls are of one kind when mode, dtypes, shapes, strides, devices and alignments are the same.  All that the checks
-    and the launch depend on is the same then, but for one thing, whether the arrays overlap, and that is looked at
-    anew.
+    Calls are of one kind when mode, dtypes, shapes, strides, devices and alignments agree.  Then everything that the
+    checks and the launch depend on agrees too, except whether the arrays overlap, which every call checks.
     """
 
-    MOST = 16  # kinds that are kept, 1 to 5 KB each; with ever new ones it begins anew
+    MOST = 16  # kinds that are kept, 1 to 5 KB each; one more, and all are dropped
 
-    def __init__(self, program: IndexProgram, runtime: Runtime):
+    def __init__(self, program: IndexProgram, runtime: Runtime) -> None:
         self._program, self._runtime, self._place = program, runtime, runtime.place
-        self._starts: dict[tuple, tuple[Start, int, int]] = {}
+        self._starts: dict[Kind, tuple[Start, int, int]] = {}
+
+    @property
+    def kinds_kept(self) -> int:
+        """How many kinds of calls have a prepared launch."""
+        return len(self._starts)
 
     def convert(self, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
-        """See `Conversion.convert`: one launch, and no flag and no synchronisation unless an index can be refused."""
+        """See `PreparedConversion.convert`: one launch.  Only modes that refuse an index take a flag and synchronize."""
         count = math.prod(given.shape[1:]) if self._program.direction == "linearize" else given.size
         if not count:
             return None
@@ -44,7 +49,7 @@ class IndexLaunches:
         return None if offender == NO_OFFENDER else offender
 
     def again(self, given: Any, result: Any, mode: str) -> bool:
-        """See `Conversion.again`."""
+        """See `PreparedConversion.again`."""
         if mode not in REFUSES_NONE:
             return False
         kind, from_address, to_address = self._kind(given, result, mode)
@@ -57,8 +62,8 @@ class IndexLaunches:
         start(from_address, to_address, 0)
         return True
 
-    def _kind(self, given: Any, result: Any | None, mode: str) -> tuple[tuple, int, int]:
-        """What calls of one kind have in common, and both addresses; without a result its address is 0."""
+    def _kind(self, given: Any, result: Any | None, mode: str) -> tuple[Kind, int, int]:
+        """The kind of a call, and both addresses; the address of a missing result is 0."""
         from_address, device = self._place(given)
         if result is None:
             return (mode, from_address & 7, device, _form(given)), from_address, 0
@@ -69,14 +74,17 @@ class IndexLaunches:
             to_address,
         )
 
-    def _remember(self, kind: tuple, count: int, given: Any, result: Any | None, mode: str) -> tuple[Start, int, int]:
-        """Prepare the launch for calls of a new kind."""
+    def _remember(self, kind: Kind, count: int, given: Any, result: Any | None, mode: str) -> tuple[Start, int, int]:
+        """Prepare and keep the launch for a new kind of calls."""
         for role, array in (("index" if self._program.direction == "linearize" else "linear", given), ("out", result)):
-            phase = 0 if array is None else self._place(array)[0] % array.itemsize
+            if array is None:
+                continue
+            width = array.itemsize
+            phase = self._place(array)[0] % width
             if phase:
                 raise BufferError(
-                    f"{role} address is {phase} past a multiple of {array.itemsize}: indices of {array.itemsize} bytes must "
-                    f"be aligned to {array.itemsize}"
+                    f"{role} address is {phase} past a multiple of {width}: "
+                    f"indices of {width} bytes must be aligned to {width}"
                 )
         launch = index_launch(
             self._program,

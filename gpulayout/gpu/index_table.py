@@ -1,11 +1,12 @@
-"""The table of kernels/index.cu: an index program in which every coordinate is one digit, as its digits.
+"""The table of kernels/index.cu: the digits of an index program in which every coordinate is one digit.
 
-    f32[2,3]{0,1:PD(3,5)}   row = place - place // 3 * 3, column = place // 3   ->   digits of 3 and 5 places, most minor first
+    f32[2,3]{0,1:PD(3,5)}   row = place - place // 3 * 3, column = place // 3
+                            digits of 3 and 5 places, most minor first
 
 Linear indices past 2^31 need 64 bits, and a 64-bit division takes three times the instructions of a 32-bit one.  So
-digits are cut into a lower and an upper part with fewer than 2^31 places each, one 64-bit division splits an index into
-these two numbers, and every digit is then taken in 32 bits: of 70001 x 30000 x 70003 places the lower part is 70001 x
-30000, the upper 70003.
+the digits are cut into a lower and an upper part of fewer than 2^31 places each.  One 64-bit division splits an index
+into these two numbers, and 32 bits are enough for every digit.  With 70001 x 30000 x 70003 places the lower part is
+70001 x 30000, the upper 70003.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ from gpulayout.moves.index_program import IndexProgram, Instruction
 
 
 class IndexDigit(NamedTuple):
-    """A digit of the linear index: its width, the logical size, the stride of the result, the row of its
-    coordinates.
-    """
+    """A digit of the linear index: its width, the logical size, the stride in the result, the row of coordinates."""
 
     extent: int
     bound: int
@@ -29,10 +28,10 @@ class IndexDigit(NamedTuple):
 
 
 class IndexTable(NamedTuple):
-    """The digits, most minor first, and in how many bits they are taken.
+    """The digits, most minor first, and the width of the numbers that they are taken from.
 
-    digit_bits   32 when the numbers that digits are taken from fit 31 bits: the linear indices, or both parts of them
-    low_digits   how many digits make the lower part of an index that is split in two; 0 when it is not
+    digit_bits   32 when the linear indices, or both parts of them, fit 31 bits; else 64
+    low_digits   digits in the lower part of an index that is split in two; 0 when it is not split
     """
 
     digits: tuple[IndexDigit, ...]
@@ -41,7 +40,7 @@ class IndexTable(NamedTuple):
 
 
 def index_table(program: IndexProgram) -> IndexTable | None:
-    """The program as a table; None when it is more than digits, each with one stride: a tiled layout."""
+    """The program as a table; None when some coordinate is not one digit with one stride, as in tiled layouts."""
     digits = _coordinates(program) if program.direction == "linearize" else _digits(program)
     if digits is None:
         return None
@@ -52,9 +51,9 @@ def index_table(program: IndexProgram) -> IndexTable | None:
 
 
 def low_part(extents: Sequence[int]) -> int:
-    """How many digits, minor first, make the lower of two parts that both have fewer than 2^31 places; 0 when none do.
+    """How many digits, minor first, make the lower of two parts of fewer than 2^31 places each; 0 when that fails.
 
-    The longest lower part is the best: a shorter one leaves more to the upper.
+    The lower part is as long as possible, since a shorter one leaves more to the upper.
 
     >>> low_part((70001, 30000, 70003)), low_part((2**31, 2)), low_part((2**8, 2**24, 2**8))
     (2, 0, 0)
@@ -64,20 +63,24 @@ def low_part(extents: Sequence[int]) -> int:
 
 
 def _coordinates(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
-    """The digits that given coordinates are, as wide as their sizes: nothing is divided by these."""
+    """The given coordinates as digits of their own sizes, by which nothing is divided."""
     if not program.is_dot_product:
         return None
-    digits = [IndexDigit(each.bound, each.bound, _stride(each), each.load) for each in program.instructions]
+    digits = [
+        IndexDigit(each.bound, each.bound, _stride(each), each.load)
+        for each in program.instructions
+        if each.bound is not None and each.load is not None
+    ]
     return tuple(sorted(digits, key=lambda digit: digit.stride or program.size))
 
 
 def _digits(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
-    """The digits of the given linear index; None unless they are all of it, and each is a coordinate, or is added with
-    a stride.
+    """The digits of the given linear index; None unless they cover it, and each is a coordinate or has one stride.
 
-    Digits of one place come last: nothing is left of the index by then, and a division by 1 is never asked for.
+    Digits of one place come last.  By then nothing is left of the index, so no division by 1 is needed.
     """
-    found, ones = [], []
+    found: list[tuple[int, IndexDigit]] = []
+    ones: list[IndexDigit] = []
     for each in program.instructions:
         place, extent = _place_and_extent(each, program.size)
         if (
@@ -102,9 +105,7 @@ def _digits(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
 
 
 def _place_and_extent(instruction: Instruction, size: int) -> tuple[int, int]:
-    """The digit that the terms of an instruction are, index // place % extent; an extent of 0 when they are something
-    else.
-    """
+    """The digit index // place % extent that the terms of an instruction compute; extent 0 when they do not."""
     terms = instruction.terms
     if not terms:
         return 0, 1

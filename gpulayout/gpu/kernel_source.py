@@ -1,4 +1,4 @@
-"""The text of the CUDA kernels that ship with this package."""
+"""The source text of the CUDA kernels that ship with this package."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import pathlib
 import re
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
-# Installed from a wheel, then in a checkout or an editable install.  The *file* is looked for, not the folder: another
-# project may have a folder of the same name.
+# In a wheel, then in a checkout or an editable install.  The search is for the *file*, since another project may have
+# a folder of the same name.
 _PLACES = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
 
 
 @functools.cache  # reading takes 0.2 ms, more than planning a launch
 def kernel_text(file_name: str) -> str:
-    """One kernel file as a single text, its own headers written in place.
+    """A kernel file with its own headers inlined.
 
-    They are written in place because CuPy keys its cache on disk by the source text alone: a header reached through
-    an include path could change without a recompile.
+    CuPy keys its disk cache by the source text only, so a header on an include path could change without a recompile.
     """
     path = _find(file_name)
     text = path.read_text(encoding="utf-8")
@@ -25,7 +24,7 @@ def kernel_text(file_name: str) -> str:
 
 
 def kernel_files() -> tuple[str, ...]:
-    """The names of all kernel files that are compiled by themselves."""
+    """The names of all `.cu` files."""
     return tuple(sorted(path.name for path in _find("move.cuh").parent.glob("*.cu")))
 
 

@@ -1,4 +1,4 @@
-"""One launch: what a kernel plan holds, and how its parameter struct is filled."""
+"""One launch: what a kernel plan holds, and how it fills the parameter struct."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import NamedTuple
 
 from gpulayout.gpu.element_width import Work
 from gpulayout.gpu.parameters import axes_variant, move_struct
+from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.index_width import index_bits
 from gpulayout.moves.move import Axis
 
 THREADS = 256
-ITEMS = 4  # what a thread does of a kind; copy and rows do half as much where reads are shifted
+ITEMS = 4  # per thread; copy and rows do half as many when reads are shifted
 MAX_GRID_X = 2**31 - 1
-SHARED_BYTES = 1 << 20  # written by a move that shares a launch: beyond, a launch is little beside the bytes
-SHARED_TILE_BYTES = 1 << 16  # where a launch of its own would read in runs and the gather does not
+SHARED_BYTES = 1 << 20  # most that a move in a shared launch writes: above, its bytes take far longer than a launch
+SHARED_TILE_BYTES = 1 << 16  # the same for kernels that read in runs, which the gather of a shared launch does not
 
 
 class Kernel(NamedTuple):
-    """A kernel of kernels/, and what planning has to know of its family.
+    """A kernel of kernels/, and what the planner must know about its family.
 
-    shared_bytes   a move that writes no more than this may share a launch with others, which gathers; 0 keeps its own
-    launch in_tiles       lanes follow the minor axis of each side through a tile, not the axes one after the other
-    in_vectors     accesses are whole aligned vectors, even where a run begins inside one wasted         what a sector
-    touched in part costs, in sectors: neighbours mostly complete it out of the cache, about half stays;
-                   sectors of a gather are not completed
-    is_estimated   the memory traffic can be told from the plan
-    tile_text      what the sizes of a tile are, minor first; "" writes them major first, as elements
+    shared_bytes   a move that writes at most this many bytes may share a launch with others; 0 for never
+    in_tiles       lanes follow the minor axis of each side through a tile, instead of all axes in their order
+    in_vectors     accesses are whole aligned vectors, even where a run begins inside one
+    wasted         cost of a partly used sector, in sectors: the cache completes about half of them, none of a gather's
+    is_estimated   the memory traffic can be estimated from the plan
+    tile_text      format of the sizes of a tile, minor first; "" prints them major first
     """
 
     family: str
@@ -43,7 +43,7 @@ class Kernel(NamedTuple):
 
 
 class Access(NamedTuple):
-    """What a lane reads or writes at a time: its bytes, and the share of them that is wanted."""
+    """What a lane reads or writes at a time: the bytes, and the share of them that it needs."""
 
     nbytes: int
     useful: float = 1
@@ -51,19 +51,23 @@ class Access(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """One launch, ready but for the two pointers.
+    """One launch, complete except for the two pointers.
 
-    kind          the kernel axes          in elements of `element_bytes`, which may be several of the caller's elements
-    taken together; of packed elements in slots vector_bytes  of one access to the target grid          blocks; every
-    block has 256 threads parameters    the bytes of the parameter struct tile          places along its axes, minor
-    first; of channels pixels first reasons       what kept the plan from a faster family or wider accesses, one
-    sentence each runs          elements that follow one another in the source and in the target, where they are not
-    those of the tile lanes         of a warp that read, and that write, at a time reads         of a lane at a time, as
-    far as they tell how the source's memory is met
+    kind           the kernel
+    grid           blocks of 256 threads
+    parameters     the bytes of the parameter struct
+    element_bytes  of the elements that the axes count, which may combine several of the caller's
+    vector_bytes   of one access to the target
+    axes           in elements of `element_bytes`; in slots if elements are packed
+    tile           places along its axes, minor first; for channels, pixels first
+    reasons        what kept the plan from a faster family or wider accesses, one sentence each
+    reads          of a lane at a time
+    runs           contiguous elements in the source and in the target, if not those of the tile
+    lanes          of a warp that read, and that write, at a time
     """
 
     kind: Kernel
-    macros: tuple[tuple[str, int], ...]
+    macros: Macros
     grid: tuple[int, int]
     parameters: bytes
     element_bytes: int
@@ -90,12 +94,11 @@ class KernelPlan:
 
 
 def tile_kernel(file: str, name: str) -> Kernel:
-    """A kernel of the family that goes through shared memory."""
+    """A kernel of the family `tile`, which goes through shared memory."""
     return Kernel("tile", file, name, shared_bytes=SHARED_TILE_BYTES, in_tiles=True)
 
 
-# Two words of the struct, which kernels use under names of their own (the unions of `GplMove`), and what they are
-# elsewhere.
+# Two words of the struct have one name per kernel (the unions of `GplMove`) and a default for all other kernels.
 WORDS_OF_KERNELS = ((("head", "target_step"), 0), (("pitch", "first_slot", "source_step"), 1))
 
 
@@ -106,15 +109,20 @@ def planned(
     blocks: int,
     *,
     total: int,
-    variant: tuple[tuple[str, int], ...] = (),
+    variant: Macros = (),
     tile: tuple[int, int] | None = None,
-    **numbers,
+    counts: tuple[int, int] = (1, 1),
+    reach: int = 0,
+    **words: int,
 ) -> KernelPlan:
-    """The plan; `variant` are macros of this kernel alone, and `numbers` further fields of the parameter struct:
-    counts, one of `WORDS_OF_KERNELS` each; and `reach`, an offset that the axes do not tell.
+    """The plan.
+
+    total, counts, tile   fields of the parameter struct, as are `words`, named in `WORDS_OF_KERNELS`
+    variant               macros of this kernel only
+    reach                 an offset beyond those that the axes reach
     """
     axes = work.axes
-    bits = index_bits(*reaches(axes), numbers.get("reach", 0))
+    bits = index_bits(*reaches(axes), reach)
     macros = (
         ("GPL_ELEMENT_BYTES", work.width),
         ("GPL_INDEX_BITS", bits),
@@ -122,9 +130,9 @@ def planned(
         *variant,
     )
     low, high = work.move.source_span
-    own = [next((numbers[name] for name in names if name in numbers), default) for names, default in WORDS_OF_KERNELS]
+    own = [next((words[name] for name in names if name in words), default) for names, default in WORDS_OF_KERNELS]
     scalars = (total, *own, low // work.width, high // work.width)
-    parameters = move_struct(bits, work.move.pad, scalars, numbers.get("counts", (1, 1)), tile or (1, 1), axes)
+    parameters = move_struct(bits, work.move.pad, scalars, counts, tile or (1, 1), axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(
         kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons, Access(vector)
@@ -137,7 +145,7 @@ def offset_bits(axes: Sequence[Axis]) -> int:
 
 
 def reaches(axes: Sequence[Axis]) -> list[int]:
-    """The largest number of a place, and the furthest offsets on both sides, forwards and backwards."""
+    """The number of places, and the furthest offsets on both sides, forwards and backwards."""
     found = [math.prod(axis.extent for axis in axes)]
     for which in (2, 3):
         found += [sum((axis.extent - 1) * axis[which] for axis in axes if axis[which] * sign > 0) for sign in (1, -1)]

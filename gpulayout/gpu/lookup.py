@@ -1,4 +1,4 @@
-"""The launch of a move that looks every place up: kernels/lookup.cu."""
+"""The launch of a move that looks up every place: kernels/lookup.cu."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOKUP = Kernel("lookup", "lookup.cu", "gpl_lookup", shared_bytes=0, is_estimat
 
 
 def lookup_plan(move: LookupMove, source_phase: int, target_phase: int) -> KernelPlan:
-    """The launch; BufferError as `kernel_plan` raises it."""
+    """The launch.  Raises BufferError as `kernel_plan` does."""
     for side, phase, strides in zip(("source", "target"), (source_phase, target_phase), move.strides):
         check_whole_elements(move.itemsize, side, phase, strides)
     program, packed = move.program, move.target_bits < 8

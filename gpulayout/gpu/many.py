@@ -1,8 +1,8 @@
-"""How many moves share few launches.  Every decision about that is made here; the kernel is kernels/many.cu.
+"""How many small moves share few launches.  Every decision about that is made here; the kernel is kernels/many.cu.
 
-A move is small when its bytes are soon moved whatever the kernel.  Small moves with elements of one width share
-launches, as many in each as fit the 4 KB of a launch's parameters.  All others, and what would be alone, keep a launch
-of their own.
+A move is small when any kernel moves its bytes quickly.  Small moves with elements of the same width share
+launches, as many in each as fit the 4 KB of launch parameters.  Other moves get a launch each, and so does a small move
+that has nothing to share with.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from typing import NamedTuple
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.launch import ITEMS, THREADS
 from gpulayout.gpu.parameters import job_struct, many_struct, with_pointers
+from gpulayout.gpu.runtime import Macros
 from gpulayout.layout.cached import cached_property
-from gpulayout.moves.move import Axis, Move
+from gpulayout.moves.kinds import AnyMove
+from gpulayout.moves.move import Axis
 
-JOBS = {2: 44, 4: 29}  # number of axes compiled for -> jobs that fit 4 KB of parameters
+JOBS = {2: 44, 4: 29}  # compiled number of axes -> jobs that fit 4 KB of parameters
 _MOST_AXES = max(JOBS)
 
 
 class Request(NamedTuple):
-    """A move of a list between two addresses with these remainders modulo 16; messages begin with its label."""
+    """A move of a list between two addresses, given modulo 16; error messages begin with its label."""
 
     label: str
-    move: Move
+    move: AnyMove
     source_phase: int
     target_phase: int
 
@@ -50,7 +52,7 @@ class SmallMove:
 
     @cached_property
     def packed(self) -> dict[int, bytes]:
-        """The job's bytes without its pointers, for each number of axes that it can be compiled for."""
+        """The bytes of the job without its pointers, for each compiled number of axes that is large enough."""
         return {
             variant: job_struct(self.pad, self.total, self.axes, variant)
             for variant in JOBS
@@ -60,10 +62,10 @@ class SmallMove:
 
 @dataclass(frozen=True)
 class SharedLaunch:
-    """One launch of several moves, ready but for the pointers; `members` are their places in the list."""
+    """One launch of several moves, complete except for the pointers; `members` are their indices in the list."""
 
     members: tuple[int, ...]
-    macros: tuple[tuple[str, int], ...]
+    macros: Macros
     grid: tuple[int, int]
     template: bytes = field(repr=False)
     file: str = "many.cu"
@@ -76,7 +78,7 @@ class SharedLaunch:
 
 @dataclass(frozen=True)
 class ManyPlan:
-    """The launches of a list of moves; `alone` are the places in the list of those that get one each."""
+    """The launches of a list of moves; `alone` are the indices of the moves that get one each."""
 
     shared: tuple[SharedLaunch, ...]
     alone: tuple[int, ...]
@@ -87,37 +89,37 @@ class ManyPlan:
 
 
 def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
-    """The launches for a list of moves.  BufferError as `kernel_plan` raises it, after the label of the move."""
+    """The launches for a list of moves.  BufferErrors of `kernel_plan` are raised with the move's label in front."""
     groups: dict[int, list[tuple[int, SmallMove]]] = {}
     alone = []
-    for place, (label, *request) in enumerate(requests):
+    for number, request in enumerate(requests):
         try:
-            plan = kernel_plan(*request)
+            plan = kernel_plan(*request[1:])
         except BufferError as error:
-            raise BufferError(f"{label}{error}") from None
-        small = small_move(*request)
+            raise BufferError(f"{request.label}{error}") from None
+        small = small_move(*request[1:])
         if small:
-            groups.setdefault(small.element_bytes, []).append((place, small))
+            groups.setdefault(small.element_bytes, []).append((number, small))
         elif plan:
-            alone.append(place)
+            alone.append(number)
     shared = []
     for width, members in sorted(groups.items()):
         variant = next(axes for axes in sorted(JOBS) if axes >= max(len(small.axes) for _, small in members))
         for start in range(0, len(members), JOBS[variant]):
             part = members[start : start + JOBS[variant]]
             if len(part) == 1:
-                alone.append(part[0][0])  # no launch is saved, and its own kernel is no slower
+                alone.append(part[0][0])  # sharing saves no launch, and its own kernel is at least as fast
             else:
                 shared.append(_launch(width, variant, part))
     return ManyPlan(tuple(shared), tuple(sorted(alone)))
 
 
-def small_move(move: Move, source_phase: int, target_phase: int) -> SmallMove | None:
-    """The move as a job of a shared launch; None when it needs no launch or one of its own."""
+def small_move(move: AnyMove, source_phase: int, target_phase: int) -> SmallMove | None:
+    """The move as a job of a shared launch; None when it needs no launch or its own."""
     plan = kernel_plan(move, source_phase, target_phase)
     if not plan or move.bytes_written > plan.kind.shared_bytes or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:
         return None
-    # tiles begin with two of their own
+    # plans of tiles list the two axes of the tile first
     axes = sorted(plan.axes, key=lambda axis: (abs(axis.target_stride), axis.extent))
     return SmallMove(plan.element_bytes, tuple(axes), move.pad)
 
@@ -129,4 +131,4 @@ def _launch(width: int, variant: int, part: Sequence[tuple[int, SmallMove]]) -> 
         blocks += small.blocks
     macros = (("GPL_ELEMENT_BYTES", width), ("GPL_INDEX_BITS", 32), ("GPL_AXES", variant), ("GPL_JOBS", JOBS[variant]))
     template = many_struct(first_blocks, [small.packed[variant] for _, small in part], JOBS[variant])
-    return SharedLaunch(tuple(place for place, _ in part), macros, (blocks, 1), template)
+    return SharedLaunch(tuple(number for number, _ in part), macros, (blocks, 1), template)

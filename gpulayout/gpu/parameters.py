@@ -1,8 +1,8 @@
 """The bytes of the kernels' parameter structs: the host side of `GplMove`, `GplBoxMove`, `GplJob`, `GplMany`,
 `GplIndexTable`, `GplProgram` and `GplLookup` in kernels/.
 
-All are passed by value, and the order here is the order of the fields there.  Behind the fixed head of a `GplMove` all
-words have the width of the index, 4 or 8 bytes.
+All are passed by value, and the fields have the same order here and there.  After the fixed head of a `GplMove` all
+words are as wide as the index, 4 or 8 bytes.
 """
 
 from __future__ import annotations
@@ -10,33 +10,34 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from gpulayout.gpu.division import divisor, reciprocal
+from gpulayout.moves.index_program import Instruction
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)  # one compiled kernel each; unused axes have extent 1
 BOX_LANES, BOX_DIGITS = 32, 16  # of kernels/tile_nd.cu
-BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16  # its table and box; an entry of the table, 8 where offsets have 32 bits
+BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16  # its table and box; one entry of the table, 8 with 32-bit offsets
 _LARGEST, _MASK64 = 2**31 - 1, 2**64 - 1
+BoxDigit = tuple[int, int, int, int, int, int, int | None]  # size, step in bytes, cut, unit, lanes, stride, bound
+_Row = TypeVar("_Row")
 
 
 class BoxOrder(NamedTuple):
-    """A `GplOrder`: digits of the lanes and of the rows, each (size, step in bytes, cut, unit, lanes, stride,
-    bound).
-    """
+    """A `GplOrder`; `digits` are those of the lanes and those of the rows."""
 
     lanes: int
     last_lanes: int
     full: int
     rows: int
     checked: bool
-    digits: tuple[Sequence[tuple], Sequence[tuple]]
+    digits: tuple[Sequence[BoxDigit], Sequence[BoxDigit]]
 
 
 def axes_variant(count: int) -> int:
-    """The number of axes to compile for."""
+    """The compiled number of axes for a move of this many."""
     return next(variant for variant in AXES_VARIANTS if variant >= count)
 
 
@@ -50,21 +51,22 @@ def move_struct(
 ) -> bytes:
     """The bytes of a `GplMove`.
 
-    scalars   total, the two words that kernels name in their own ways, low, high; counts and tile are two extents each
-    axes      (extent, bound, source_stride, target_stride) in elements, minor first; filled up to a variant
+    scalars        total, the two words of `WORDS_OF_KERNELS`, low, high
+    counts, tile   two extents each
+    axes           (extent, bound, source_stride, target_stride) in elements, minor first; padded to a variant
     """
     words = [*scalars]
     for value in counts:
         words += divisor(value, bits)
     for value in tile:
-        words += divisor(value, 32)  # numbers inside a tile are small, also in 64-bit builds
+        words += divisor(value, 32)  # numbers inside a tile are small even in 64-bit builds
     for extent, bound, source_stride, target_stride in _filled(axes, (1, 1, 0, 0)):
         words += [*divisor(extent, bits), bound, source_stride, target_stride]
     return _aligned(_pattern(pad) + _words(words, bits), 16)
 
 
 def job_struct(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]], variant: int) -> bytes:
-    """The bytes of a `GplJob` of `variant` axes; both pointers, its first 16 bytes, are 0."""
+    """The bytes of a `GplJob` of `variant` axes; its two pointers, the first 16 bytes, are 0."""
     words = [total]
     for extent, bound, source_stride, target_stride in [*axes, *[(1, 1, 0, 0)] * (variant - len(axes))]:
         words += [*divisor(extent, 32), bound, source_stride, target_stride]
@@ -72,8 +74,9 @@ def job_struct(pad: bytes, total: int, axes: Sequence[tuple[int, int, int, int]]
 
 
 def many_struct(first_blocks: Sequence[int], jobs: Sequence[bytes], capacity: int) -> bytes:
-    """The bytes of a `GplMany` of `capacity` jobs, all from `job_struct` with one variant; unused ones begin after any
-    block.
+    """The bytes of a `GplMany` of `capacity` jobs, all from `job_struct` with the same variant.
+
+    Unused jobs begin after the last possible block.
     """
     unused = capacity - len(jobs)
     first = _aligned(_words([*first_blocks, *[_LARGEST] * unused], 32), 8)
@@ -81,7 +84,7 @@ def many_struct(first_blocks: Sequence[int], jobs: Sequence[bytes], capacity: in
 
 
 def with_pointers(many: bytes, capacity: int, pointers: Sequence[tuple[int, int]]) -> bytes:
-    """A `GplMany` with the (source, target) addresses of its jobs, in their order."""
+    """A `GplMany` with the (source, target) addresses of its jobs filled in, in the order of the jobs."""
     words = np.frombuffer(many, np.uint64).copy()
     jobs = words[(capacity + 1) // 2 :].reshape(capacity, -1)
     jobs[: len(pointers), :2] = np.array(pointers, np.uint64)
@@ -89,17 +92,16 @@ def with_pointers(many: bytes, capacity: int, pointers: Sequence[tuple[int, int]
 
 
 def box_struct(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> bytes:
-    """The bytes that follow the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first, and what they
-    share.
+    """The bytes after the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first, and shared fields.
 
-    apart   bytes between the elements of a written piece, from its first
+    apart   offsets in bytes of the elements of a written piece from its first
     """
     first, data = 2 * BOX_LANES, b""
     for lanes, last_lanes, full, rows, checked, digits in orders:
         count = sum(map(len, digits))
         data += struct.pack("<8I", lanes, last_lanes, full, rows, len(digits[0]), count, first, checked)
         first += rows
-        unused = [(1, 0, 2, 1, 4 * BOX_LANES, 0, None)] * (BOX_DIGITS - count)
+        unused: list[BoxDigit] = [(1, 0, 2, 1, 4 * BOX_LANES, 0, None)] * (BOX_DIGITS - count)
         for size, step, cut, unit, per, stride, bound in [*digits[0], *digits[1], *unused]:
             data += struct.pack("<3I4H", *divisor(size, 32), step, cut, unit, per) + bytes(bits // 16 - 2 << 1)
             data += _words((stride, -1 if bound is None else bound), bits)
@@ -111,8 +113,10 @@ def index_table_struct(
 ) -> bytes:
     """The bytes of a `GplIndexTable`.
 
-    bits      of the numbers that digits are taken from: 32 or 64 scalars   count, size, mode digits    (extent, bound,
-    stride, row), most minor first; `low_digits` of them are the lower part of an index that is split
+    bits         of the numbers that digits are taken from: 32 or 64
+    scalars      count, size, mode
+    low_digits   digits in the lower part of an index that is split; 0 when it is not
+    digits       (extent, bound, stride, row), most minor first
     """
     count, size, mode = scalars
     extents = [max(extent, 1) for extent, _, _, _ in digits]
@@ -126,12 +130,14 @@ def index_table_struct(
     return head
 
 
-def index_program_struct(bits: int, scalars: Sequence[int], instructions: Sequence, most: tuple[int, int]) -> bytes:
-    """The bytes of a `GplProgram` with room for `most` instructions and terms.
+def index_program_struct(
+    bits: int, scalars: Sequence[int], instructions: Sequence[Instruction], most: tuple[int, int]
+) -> bytes:
+    """The bytes of a `GplProgram`.
 
-    bits           of the numbers: 32 or 64
-    scalars        count, size, mode, whether sums may be past their bounds
-    instructions   see `index_program.Instruction`; the terms of one are followed by what it adds to the result
+    bits      of the numbers: 32 or 64
+    scalars   count, size, mode, and 1 if sums may exceed their bounds
+    most      how many instructions and terms the struct has room for
     """
     count, size, mode, has_bounds = scalars
     return struct.pack("<2Q4I", count, size, len(instructions), mode, has_bounds, 0) + _instructions(
@@ -140,9 +146,9 @@ def index_program_struct(bits: int, scalars: Sequence[int], instructions: Sequen
 
 
 def lookup_struct(
-    bits: int, pad: bytes, scalars: Sequence[int], instructions: Sequence, most: tuple[int, int]
+    bits: int, pad: bytes, scalars: Sequence[int], instructions: Sequence[Instruction], most: tuple[int, int]
 ) -> bytes:
-    """The bytes of a `GplLookup`; scalars are total, head, whether the target has strides of its own."""
+    """The bytes of a `GplLookup`; scalars are total, head, and 1 if the target has its own strides."""
     return (
         _pattern(pad)
         + struct.pack("<Q4I", *scalars[:2], scalars[2], len(instructions), 0)
@@ -150,9 +156,13 @@ def lookup_struct(
     )
 
 
-def _instructions(bits: int, instructions: Sequence, most: tuple[int, int], row_length: int) -> bytes:
-    """The bytes of a `GplInstructions`; what is loaded or stored is a multiple of `row_length`."""
-    data, terms = b"", []
+def _instructions(bits: int, instructions: Sequence[Instruction], most: tuple[int, int], row_length: int) -> bytes:
+    """The bytes of a `GplInstructions`: all instructions, then all terms, those of one before its additions.
+
+    Rows of coordinates are `row_length` apart.
+    """
+    terms: list[tuple[int | None, int, int]] = []
+    data = b""
     for load, sums, bound, register, store, adds in instructions:
         row = (store if load is None else load) or 0
         data += struct.pack(
@@ -172,7 +182,7 @@ def _instructions(bits: int, instructions: Sequence, most: tuple[int, int], row_
 
 
 def _term(bits: int, register: int | None, divisor: int, weight: int) -> bytes:
-    """A `GplTerm`; a divisor of 1 has a shift that says so: nothing is divided."""
+    """A `GplTerm`; the shift 255 stands for a divisor of 1, which takes no division."""
     _, multiplier, shift = reciprocal(divisor, bits)
     return _words([multiplier, weight], bits) + struct.pack(
         "<2I", 0 if register is None else register + 1, 255 if divisor == 1 else shift
@@ -183,12 +193,12 @@ def _pattern(pad: bytes) -> bytes:
     return (pad * 16)[:16]
 
 
-def _filled(rows: Sequence, filler: Any) -> list:
+def _filled(rows: Sequence[_Row], filler: _Row) -> list[_Row]:
     return [*rows, *[filler] * (axes_variant(max(len(rows), 1)) - len(rows))]
 
 
 def _words(values: Sequence[int], bits: int) -> bytes:
-    mask = (1 << bits) - 1  # negative strides in two's complement
+    mask = (1 << bits) - 1  # for negative strides, in two's complement
     return np.array([value & mask for value in values], np.uint32 if bits == 32 else np.uint64).tobytes()
 
 

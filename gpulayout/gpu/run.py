@@ -1,7 +1,7 @@
-"""The launch code of the CUDA kernels, for a device and for the host shim alike.
+"""Launches CUDA kernels, on a device or through the host shim.
 
 `CudaBackend` turns plans into launches through a `Runtime`: CuPy on a device, or in the tests a host compiler that runs
-the very same kernel files on the CPU.  Nothing here knows which.
+the same kernel files on the CPU.  This module does not know which.
 """
 
 from __future__ import annotations
@@ -17,42 +17,46 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.index_run import IndexLaunches
 from gpulayout.gpu.many import ManyPlan, Request, many_plan
 from gpulayout.gpu.runtime import Launch, Runtime, Start
-from gpulayout.moves.backend import Job
+from gpulayout.moves.backend import PreparedJob
 from gpulayout.moves.index_program import IndexProgram
-from gpulayout.moves.move import Move, Pieces, span
+from gpulayout.moves.kinds import AnyMove, Pieces
+from gpulayout.moves.move import span
 
-# A list that was carried out before is not planned again, which takes 40 us for each of its moves.  A move of a list
-# takes about 400 bytes, so that at most 13 MB are kept.
+# Planning a list takes 40 us per move, so plans of lists of up to 512 moves are kept.  A move takes about 400 bytes,
+# 64 lists at most 13 MB.
 MOST_MOVES_KEPT = 512
 _kept_plan = functools.lru_cache(maxsize=64)(many_plan)
+Kind = tuple[Any, ...]  # what calls that can share a prepared launch have in common
 
 
 class CudaBackend:
-    """Carries out moves and index conversion by launching kernels; arrays and memory are the subclass's matter.
+    """Executes moves and index conversions by launching kernels; a subclass handles arrays and memory.
 
-    The object that holds the pieces keeps the launches prepared for them: see `PreparedLaunches`.
+    The launches prepared for a transfer are kept by its `MoveLaunches`.
     """
 
-    def __init__(self, runtime: Runtime):
+    def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, like: Any = None) -> Any:
+        """See `Backend.empty`."""
+        raise NotImplementedError
 
     def address(self, array: Any) -> int:
         return self.runtime.place(array)[0]
 
-    def prepare(self, pieces: Pieces) -> PreparedLaunches:
-        return PreparedLaunches(self, pieces)
+    def prepare(self, pieces: Pieces) -> MoveLaunches:
+        return MoveLaunches(self, pieces)
 
-    def start_of_move(self, move: Move, source_phase: int, target_phase: int, device: int) -> Start:
-        """What moves between two addresses with these remainders modulo 16: one launch, or none when there are no
-        places.
-        """
+    def start_of_move(self, move: AnyMove, source_phase: int, target_phase: int, device: int) -> Start:
+        """The start of a move between two addresses, given modulo 16: one launch, or none for a move without places."""
         plan = kernel_plan(move, source_phase, target_phase)
         if plan is None:
             return _nothing
         return self.runtime.prepare(device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, 2))
 
     def start_of_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
-        """The same for several pieces, small ones of which share launches."""
+        """The same for several pieces; small ones share launches."""
         requests = [
             Request(
                 "",
@@ -71,11 +75,11 @@ class CudaBackend:
 
         return start
 
-    def prepare_jobs(self, jobs: Sequence[Job]) -> Callable[[], None]:
-        """See `Backend.prepare_jobs`: small moves share launches."""
+    def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
+        """See `Backend.prepare_jobs`.  Small moves share launches."""
         requests: list[Request] = []
         addresses: list[tuple[int, int]] = []
-        owners: list[Job] = []
+        owners: list[PreparedJob] = []
         for job in jobs:
             source, target = self.address(job.source), self.address(job.target)
             for move, source_offset, target_offset in job.prepared.pieces:
@@ -87,22 +91,24 @@ class CudaBackend:
         alone = [self._start_of_job(owners[place], requests[place], device) for place in plan.alone]
         starts = self._starts(plan, alone, addresses, device)
 
-        def carry_out() -> None:
+        def start_all() -> None:
             for start, given in starts:
                 start(*given)
 
-        return carry_out
+        return start_all
 
-    def _start_of_job(self, job: Job, request: Request, device: int) -> Start:
-        """What starts a piece of a job that has a launch of its own."""
+    def _start_of_job(self, job: PreparedJob, request: Request, device: int) -> Start:
+        """The start of a piece of a job that gets its own launch."""
         if len(job.prepared.pieces) == 1:
-            return job.prepared.start_between(job.source, job.target)
+            prepared: Any = job.prepared  # this backend's own: a `MoveLaunches`
+            start: Start = prepared.start_between(job.source, job.target)
+            return start
         return self.start_of_move(*request[1:], device)
 
     def _starts(
         self, plan: ManyPlan, alone: Sequence[Start], addresses: Sequence[tuple[int, int]], device: int
     ) -> list[tuple[Start, tuple[int, ...]]]:
-        """The launches of a plan for moves between these addresses, each with what it is called with."""
+        """The launches of a plan for moves between these addresses, each with its arguments."""
         starts: list[tuple[Start, tuple[int, ...]]] = []
         for shared in plan.shared:
             parameters = shared.parameters([addresses[place] for place in shared.members])
@@ -116,32 +122,37 @@ class CudaBackend:
         return IndexLaunches(program, self.runtime)
 
 
-class PreparedLaunches:
-    """The launches of the pieces of one transfer: `Prepared` of the GPU.
+class MoveLaunches:
+    """The launches of the pieces of one transfer: the GPU's `Prepared`.
 
     A call that passed every check is remembered by its kind: dtypes, shapes, strides, devices and alignments of both
-    arrays.  All that the checks and the launch depend on is the same in a call of the same kind, but for one thing,
-    whether the arrays overlap, and that is looked at anew.
+    arrays.  In later calls of that kind everything that the checks and the launch depend on agrees, except whether the
+    arrays overlap, which every call checks.
     """
 
-    MOST = 64  # kinds that are kept, some 2 KB each, 6 KB where a kernel has 64 axes; with ever new ones it begins anew
+    MOST = 64  # kinds that are kept, about 2 KB each, 6 KB for kernels of 64 axes; one more, and all are dropped
 
-    def __init__(self, backend: CudaBackend, pieces: Pieces):
+    def __init__(self, backend: CudaBackend, pieces: Pieces) -> None:
         self.pieces, self._backend, self._place = pieces, backend, backend.runtime.place
-        self._starts: dict[tuple, tuple[Start, int, int]] = {}
-        # by the source alone: the new target's shape and dtype
-        self._made: dict[tuple, tuple[tuple[int, ...], np.dtype, Start]] = {}
+        self._starts: dict[Kind, tuple[Start, int, int]] = {}
+        # by the source only: shape and dtype of the new target, and the start
+        self._made: dict[Kind, tuple[tuple[int, ...], np.dtype, Start]] = {}
+
+    @property
+    def kinds_kept(self) -> int:
+        """How many kinds of calls have a prepared launch."""
+        return len(self._starts)
 
     def carry_out(self, source: Any, target: Any, *, is_new: bool = False) -> None:
-        """See `Prepared.carry_out`: at most one launch for a single piece, none when the target has no places."""
+        """See `Prepared.carry_out`.  A single piece takes one launch, none when the target has no places."""
         kind, from_address, to_address = self._kind(source, target)
         start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)
-        if is_new and not to_address & 15:  # as allocators give it
+        if is_new and not to_address & 15:  # as allocators return it
             self._made[from_address & 15, kind[2], _form(source)] = target.shape, target.dtype, start
         start(from_address, to_address)
 
     def start_between(self, source: Any, target: Any) -> Start:
-        """What moves between two arrays that passed every check, for `relayout_many`."""
+        """The start of the move between two arrays that passed every check, for `relayout_many`."""
         kind, *addresses = self._kind(source, target)
         return (self._starts.get(kind) or self._remember(kind, source, target, *addresses))[0]
 
@@ -150,7 +161,7 @@ class PreparedLaunches:
         if target is None:
             return self._again_anew(source)
         (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
-        # The kind as `_kind` has it, without the 0.1 us of a call.
+        # As in `_kind`, without the 0.1 us of calling it.
         found = self._starts.get(
             (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target))
         )
@@ -163,7 +174,7 @@ class PreparedLaunches:
         return target
 
     def _again_anew(self, source: Any) -> Any:
-        """The same into new memory, which no check can refuse and nothing overlaps."""
+        """The same into new memory, which passes every check and overlaps nothing."""
         from_address, device = self._place(source)
         made = self._made.get((from_address & 15, device, _form(source)))
         if made is None:
@@ -177,8 +188,8 @@ class PreparedLaunches:
             start(from_address, to_address)
         return target
 
-    def _kind(self, source: Any, target: Any) -> tuple[tuple, int, int]:
-        """What calls that are alike have in common, and both addresses."""
+    def _kind(self, source: Any, target: Any) -> tuple[Kind, int, int]:
+        """The kind of a call, and both addresses."""
         (from_address, from_device), (to_address, to_device) = self._place(source), self._place(target)
         return (
             (from_address & 15, to_address & 15, from_device, to_device, _form(source), _form(target)),
@@ -187,11 +198,11 @@ class PreparedLaunches:
         )
 
     def _remember(
-        self, kind: tuple, source: Any, target: Any, from_address: int, to_address: int
+        self, kind: Kind, source: Any, target: Any, from_address: int, to_address: int
     ) -> tuple[Start, int, int]:
-        """Prepare the launch for calls of a new kind."""
+        """Prepare and keep the launch for a new kind of calls."""
         device = kind[3]
-        if len(self.pieces) == 1:  # it begins where the arrays begin
+        if len(self.pieces) == 1:  # a single piece begins where the arrays begin
             move = self.pieces[0].move
             start = self._backend.start_of_move(move, *_phases(move, from_address, to_address), device)
         else:
@@ -204,12 +215,10 @@ class PreparedLaunches:
 
 
 def _overlapping(source: Any, target: Any) -> tuple[int, int]:
-    """Arrays of these shapes and strides overlap when the distance from the source's address to the target's lies
-    between both numbers.
+    """Bounds for the distance from the source's address to the target's, between which such arrays overlap.
 
-    Gaps reach further than the bytes of the elements, and negative strides reach below the address.  At 0 and 100, 8
-    elements of 4 bytes 8 bytes apart reach from 0 to 60 and from 100 to 160: they would overlap at distances from -59
-    to 59.
+    Arrays span more than the bytes of their elements, and negative strides reach below the address.  8 elements of 4
+    bytes, 8 bytes apart, span 60 bytes: two such arrays overlap when their distance is between -60 and 60.
     """
     (source_low, source_high), (target_low, target_high) = (
         span(list(zip(array.shape, array.strides)), array.itemsize) for array in (source, target)
@@ -218,12 +227,12 @@ def _overlapping(source: Any, target: Any) -> tuple[int, int]:
 
 
 def _nothing(*addresses: int) -> None:
-    """The start of a move without places."""
+    """Starts a move without places."""
 
 
 _form = operator.attrgetter("dtype", "shape", "strides")
 
 
-def _phases(move: Move, from_address: int, to_address: int) -> tuple[int, int]:
-    """Both addresses modulo 16; an empty source may have no address at all, and 0 stands for it."""
+def _phases(move: AnyMove, from_address: int, to_address: int) -> tuple[int, int]:
+    """Both addresses modulo 16; 0 for an empty source, which may have no address."""
     return from_address % 16 if move.element_count else 0, to_address % 16

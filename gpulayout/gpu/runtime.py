@@ -1,4 +1,4 @@
-"""What launching kernels needs from the runtime of a device: CuPy's, or in the tests one that runs them on the CPU."""
+"""The interface of a runtime that launches kernels: CuPy's, or in the tests one that runs them on the CPU."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 NO_OFFENDER = 2**64 - 1
+Macros = tuple[tuple[str, int], ...]  # (name, value) of the macros that a kernel is compiled with
 
 
 class Launch(NamedTuple):
-    """A launch as it was planned: all but the `pointers`, which are the kernel's first arguments; the struct is its
-    last.
-    """
+    """A planned launch.  The kernel's arguments are this many `pointers`, given at the start, then the struct."""
 
     file: str
     kernel: str
-    macros: tuple[tuple[str, int], ...]
+    macros: Macros
     grid: tuple[int, int]
     parameters: bytes
     pointers: int
@@ -25,19 +24,23 @@ Start = Callable[..., None]  # starts a prepared launch; called with the address
 
 
 class Runtime(Protocol):
-    """What launching needs from the runtime of a device."""
+    """Launches kernels on its devices."""
 
     def prepare(self, device: int, launch: Launch) -> Start:
-        """What starts the launch on a device, on the stream that is current there: as often as wanted, from any thread.
+        """A function that starts the launch on the device's current stream, any number of times, from any thread.
 
-        All that takes time or memory is done here, so that starting it allocates nothing and waits for nothing.
+        Everything that takes time or memory happens here: a start allocates nothing and waits for nothing.
         """
+        ...
 
-    def place(self, array: Any) -> tuple[int, int]:
-        """Device address of the first element of an array, and the number of its device."""
+    def place(self, array: Any, /) -> tuple[int, int]:
+        """The device address of an array's first element, and the number of its device."""
+        ...
 
     def new_flag(self, device: int) -> tuple[Any, int]:
-        """A 64-bit word holding NO_OFFENDER, and its address."""
+        """A 64-bit word that holds NO_OFFENDER, and its address."""
+        ...
 
     def read_flag(self, flag: Any) -> int:
         """Wait for the launches before it and return the word."""
+        ...

@@ -10,15 +10,17 @@ from gpulayout.gpu.element_width import VECTOR_BYTES, Work
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, tile_kernel
 from gpulayout.moves.move import Axis
 
-_WORD = 4  # bytes; smaller elements go through shared memory in words where they can
-_SHORT_RUN = 64  # elements up to which an axis is whole in every tile
-_LEAST_RUN = 64  # bytes; with shorter runs, or with less than 10 elements for each thread, a tile of words takes
-_LEAST_ELEMENTS = 2560  # more instructions for an element than a tile of any size
+_WORD = 4  # bytes; smaller elements go through shared memory in words if possible
+_SHORT_RUN = 64  # elements; an axis of up to this extent is whole in every tile
+# With shorter runs, in bytes, or fewer than 10 elements per thread, a tile of words takes more instructions per element
+# than a tile of any size.
+_LEAST_RUN = 64
+_LEAST_ELEMENTS = 2560
 _TILE = tile_kernel("tile.cu", "gpl_tile_vector")
 _TILE_ANY = tile_kernel("tile_any.cu", "gpl_tile_any")
 _TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
 
-# kernels/tile.cu: (along a, along b) by element bytes.  128 bytes or more both ways, 8 to 16 KB of shared memory.
+# kernels/tile.cu: element bytes -> (along a, along b).  128 bytes or more both ways, 8 to 16 KB of shared memory.
 FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
 
 # kernels/tile_words.cu: words of a row of shared memory, and elements along b.
@@ -41,9 +43,9 @@ def tile_plan(work: Work) -> KernelPlan | None:
 
 
 def _words(work: Work, why: str) -> KernelPlan | None:
-    """Tiles of small elements in words of 4 bytes whatever the phases; None for what other tiles move better.
+    """Tiles of small elements in words of 4 bytes, at any phase; None when other tiles are better.
 
-    Where runs are short and touch, a tile of any size is a single run of words on that side.
+    On a side with short runs that touch, a tile of any size is a single run of words.
     """
     width, (b, a) = work.width, work.axes[:2]
     if width >= _WORD or min(a.extent, b.extent) * width < _LEAST_RUN:
@@ -55,15 +57,15 @@ def _words(work: Work, why: str) -> KernelPlan | None:
     if min(a.extent, tile_a) * min(b.extent, tile_b) < _LEAST_ELEMENTS:
         return None
     plan = _tiles(work.because(f"accesses of {_WORD} bytes: {why}"), _TILE_WORDS, _WORD, (tile_b, tile_a), 1, lead=lead)
-    # words at any phase
+    # the runs of words do not depend on the phases
     return replace(plan, runs=(min(word_tile(width, True, True)[0], a.extent), min(tile_b, b.extent)))
 
 
 def _flexible(work: Work, why: str) -> KernelPlan | None:
-    """Tiles of any size.  Small elements are moved in words of 4 bytes on a side where all runs start at words."""
+    """Tiles of any size.  A side whose runs all start at words of 4 bytes moves small elements in such words."""
     width, (b, a) = work.width, work.axes[:2]
     (dense_read, dense_write), (read, write) = _dense(work), _access_bytes(work)
-    # A side's runs are cut into its accesses: along its minor axis, or along the other where rows touch.
+    # The runs of a side are cut into its accesses: along its minor axis, or along the other axis if rows touch.
     step_a = 1 if dense_read else math.lcm(read, write if dense_write else width) // width
     step_b = 1 if dense_write else math.lcm(write, read if dense_read else width) // width
     found = flexible_tile(width, a.extent, b.extent, (step_a, step_b), write // width)
@@ -85,13 +87,16 @@ def _flexible(work: Work, why: str) -> KernelPlan | None:
 
 
 def _dense(work: Work) -> tuple[bool, bool]:
-    """A side is dense when its minor axis is whole in every tile and rows touch: a tile is then a single run."""
+    """(source, target): True when the side's minor axis is whole in every tile and its rows touch.
+
+    A tile is then a single run on that side.
+    """
     b, a = work.axes[:2]
     return b.source_stride == a.extent == a.bound <= _SHORT_RUN, a.target_stride == b.extent <= _SHORT_RUN
 
 
 def _access_bytes(work: Work) -> tuple[int, int]:
-    """Bytes that a lane reads and writes in a tile of any size."""
+    """Bytes that a lane reads and writes at a time in a tile of any size."""
     b, a = work.axes[:2]
     dense_read, dense_write = _dense(work)
     return _side_access(work, "source", None if dense_read else b), _side_access(
@@ -100,16 +105,19 @@ def _access_bytes(work: Work) -> tuple[int, int]:
 
 
 def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
-    """In bytes, all that the starts of a side's runs are made of; `across` is the axis from run to run in a tile."""
+    """The address and the strides, in bytes, that add up to the starts of a side's runs, by a text about each.
+
+    `across` is the axis from run to run in a tile.
+    """
     phase, field = (work.source_phase, "source_stride") if side == "source" else (work.target_phase, "target_stride")
     strides = [getattr(axis, field) * work.width for axis in (*([across] if across else []), *work.axes[2:])]
     return {f"the {side} address is {phase} past a multiple of 16": phase} | {
-        f"the {side} steps by {stride} bytes, no multiple of 16": stride for stride in strides
+        f"the {side} steps by {stride} bytes, not a multiple of 16": stride for stride in strides
     }
 
 
 def _misaligned(work: Work, side: str, across: Axis) -> str | None:
-    """What keeps the runs of a side from starting at multiples of 16 bytes."""
+    """Why the runs of a side do not all start at multiples of 16 bytes; None when they do."""
     return next((why for why, distance in _starts(work, side, across).items() if distance % VECTOR_BYTES), None)
 
 
@@ -132,31 +140,31 @@ def _tiles(
     return planned(work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, variant=variant)
 
 
-# ---- how large the tiles are: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----
+# ---- sizes of tiles: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----
 
 
 def smallest_useful_tile() -> int:
-    """Places a tile must have to be worth a block."""
+    """The least places that make a tile worth a block."""
     return _SMALLEST
 
 
 def tile_elements(width: int) -> int:
-    """Most elements of a tile in kernels/tile_any.cu: 8 KB of them."""
+    """The most elements of a tile in kernels/tile_any.cu, 8 KB."""
     return 8192 // width
 
 
 def shared_elements(width: int) -> int:
-    """Elements of its shared memory: a sixteenth more, for the pitch."""
+    """Elements of its shared memory: a sixteenth more than a tile, for the pitch."""
     return tile_elements(width) // 16 * 17
 
 
 def pitch_of(width: int, along_a: int, along_b: int, access: int = 1) -> int:
-    """Elements between rows of shared memory: at least `along_a`, and such that columns fall into different banks.
+    """Elements between rows of shared memory: at least `along_a`, and chosen so that lanes meet different banks.
 
-    Lanes that write read `along_b` rows, column after column, `access` elements at a time.
-    - Many rows: lanes are `access` rows apart.  These must be an odd number of banks, which are words of 4 bytes or,
-      where they are larger, elements.
-    - Few rows: lanes read a square, as many columns as the banks have room for.  Rows lie that many banks apart.
+    To write the target, lanes read `along_b` rows column by column, `access` elements at a time.
+    - Many rows: lanes are `access` rows apart, which must be an odd number of banks.  A bank is a word of 4 bytes, or
+      an element if that is larger.
+    - Few rows: lanes read as many columns as the banks have room for, and rows lie that many banks apart.
 
     >>> pitch_of(4, 64, 32), pitch_of(1, 3, 2720, 4), pitch_of(2, 64, 64), pitch_of(4, 512, 4)
     (65, 3, 66, 520)
@@ -171,7 +179,7 @@ def pitch_of(width: int, along_a: int, along_b: int, access: int = 1) -> int:
 
 
 def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
-    """True when the extents fill at least half of the fixed tiles they are cut into."""
+    """True when each extent fills at least half of the fixed tiles that it is cut into."""
     return all(
         2 * extent >= -(-extent // size) * size for extent, size in zip((extent_a, extent_b), FIXED_TILES[width])
     )
@@ -180,8 +188,8 @@ def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
 def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple[int, int, int]:
     """(along a, along b, places by which the first tile may begin before b = 0) of a tile that moves words of 4 bytes.
 
-    A row of shared memory is 32 words.  Where rows of the source begin inside words, so many fewer elements fit; where
-    rows of the target do, the tiles begin at the words that rows begin in.
+    A row of shared memory is 32 words.  If rows of the source may begin inside a word, fewer elements are sure to fit.
+    If rows of the target may, tiles begin at the word in which a row begins.
 
     >>> word_tile(1, False, False), word_tile(2, True, False)
     ((125, 128, 3), (64, 128, 1))
@@ -197,13 +205,13 @@ def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple
 def flexible_tile(
     width: int, extent_a: int, extent_b: int, steps: tuple[int, int] = (1, 1), access: int = 1
 ) -> tuple[int, int, int] | None:
-    """(along a, along b, pitch) of a tile that fits shared memory, or None when the extents make none worth a block.
+    """(along a, along b, pitch) of a tile that fits shared memory; None when it would be too small for a block.
 
-    steps   the tile's sizes are multiples of these, or 1 of them the whole extent
+    steps   the tile's sizes are rounded up to multiples of these
     access  elements that are written at a time, for the pitch
 
-    Runs of 128 to 256 bytes along a, then as much along b as fits, then more along a where b was short.  An axis that
-    is cut is cut at multiples of 32 bytes, the sectors of memory:
+    Runs of 128 to 256 bytes along a, then as much along b as fits, then more along a if b was short.  Axes are cut at
+    multiples of 32 bytes, the sectors of memory:
     >>> flexible_tile(4, 1000, 1000), flexible_tile(1, 3, 10**6, (1, 4), 4), flexible_tile(4, 10**6, 3)
     ((64, 32, 65), (3, 2720, 3), (680, 3, 683))
     """
@@ -227,7 +235,7 @@ def flexible_tile(
 
 
 def _longest(width: int, extent: int, step: int, shared: Callable[[int], int], most: int) -> int:
-    """The longest side of a tile: the whole extent, or as many sectors, or at least steps, as there is room for."""
+    """The longest side of a tile: the whole extent if it fits, else as many sectors, or else steps, as fit."""
     whole, cut = _up(extent, step), math.lcm(step, max(_SECTOR // width, 1))
     if whole <= most and shared(whole) <= shared_elements(width):
         return whole

@@ -1,13 +1,13 @@
-"""How a launch meets memory: sectors per request on both sides, and what that lets one expect.
+"""The memory traffic of a launch: sectors per request on both sides, and the speed to expect from them.
 
-Memory moves in sectors of 32 bytes.  The 32 lanes of a warp ask together, in one request; the ideal request touches as
-many sectors as its bytes fill.  A run is what neighbouring lanes find one after the other.
+Memory moves in sectors of 32 bytes.  The 32 lanes of a warp make one request together; the ideal request touches only
+as many sectors as its bytes fill.  A run is a stretch of memory that neighbouring lanes access in order.
 
-    32 lanes x 4 bytes, runs of 128 bytes that start anywhere: 4.9 sectors on average where 4 are ideal
-    32 lanes x 4 bytes, each alone:                           32 sectors
+    32 lanes x 4 bytes, runs of 128 bytes that start anywhere: 4.9 sectors on average, 4 at best
+    32 lanes x 4 bytes, far from one another:                 32 sectors
 
-What is said here is an estimate from the plan alone, without a GPU.  tests/gpu/test_traffic.py compares the sectors
-with what was counted in the kernels' own accesses.
+These are estimates from the plan, without a GPU.  tests/gpu/test_traffic.py compares the sectors with those counted
+in the kernels' own accesses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.launch import Access, KernelPlan
+from gpulayout.gpu.launch import Access, Kernel, KernelPlan
 from gpulayout.layout.checks import counted
 from gpulayout.moves.texts import tile_text
 
@@ -28,12 +28,12 @@ class Requests(NamedTuple):
     """The requests of one side, in bytes.
 
     access   of one lane
-    run      what neighbouring lanes find one after the other
+    run      length of a run
     start    every run starts at a multiple of this, a power of two up to a sector
-    step     from the start of a run to that of the next one
-    lanes    of a warp that ask together
-    span     from the sector that the side's memory begins in to its end
-    useful   the share of what is asked for that is wanted
+    step     from the start of one run to that of the next
+    lanes    of a warp that share a request
+    span     from the sector in which the side's memory begins to its end
+    useful   the share of the requested bytes that is needed
     """
 
     access: int
@@ -51,12 +51,12 @@ class Requests(NamedTuple):
 
     @property
     def sectors(self) -> float:
-        """Sectors that a request touches, on average over where its runs start.
+        """Sectors that a request touches, averaged over the places where its runs may start.
 
         >>> Requests(4, 128, 4, 1000).sectors, Requests(16, 4096, 16, 8000).sectors, Requests(4, 4, 4, 1000).sectors
         (4.875, 16.5, 32.0)
 
-        Runs that lie close together share sectors, 12 bytes every 16:
+        Runs that lie close together share sectors.  12 bytes in every 16:
         >>> Requests(4, 12, 4, 16).sectors
         6.333333333333333
         """
@@ -69,7 +69,7 @@ class Requests(NamedTuple):
         return max(min(apart, together, math.ceil(self.span / SECTOR), most), self.ideal)
 
     def _cut_sectors(self, asked: int) -> float:
-        """The share of requests that begin inside a sector of a run, which the request before has touched too."""
+        """The share of requests that begin inside a sector that the request before has touched too."""
         step = math.gcd(asked, self.run)
         places = range(0, min(self.run, 64 * step), step)
         begun = [place and (start + place) % SECTOR for start in range(0, SECTOR, self.start) for place in places]
@@ -77,14 +77,14 @@ class Requests(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Sectors touched over the ideal: 1 is best."""
+        """Sectors touched, relative to the ideal; 1 is best."""
         return self.sectors / self.ideal
 
 
 def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> tuple[Requests | None, Requests]:
-    """Both sides of a launch between addresses with these remainders modulo 16; no source where nothing is read.
+    """The requests of both sides, for addresses given modulo 16; None for a source that is not read.
 
-    Addresses that are multiples of 16 are taken to be multiples of 32, as allocators give them.
+    An address that is a multiple of 16 counts as a multiple of 32, as allocators return it.
     """
     reads = all(axis.bound for axis in plan.axes)
     return _side(plan, "source", source_phase) if reads else None, _side(plan, "target", target_phase)
@@ -101,13 +101,13 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     else:
         run, steps = _run(plan, sizes, number, field)
     start = math.gcd(SECTOR, phase, *(step * width for step in steps))
-    if any(getattr(axis, field) == -1 for axis in plan.axes):  # such a run ends where the buffer begins
+    if any(getattr(axis, field) == -1 for axis in plan.axes):  # a reversed run ends where the buffer begins
         start = width
-    if plan.kind.in_vectors or access > width:  # whole vectors or words, whatever they hold
+    if plan.kind.in_vectors or access > width:  # accesses are aligned even if runs are not
         start = max(start, min(access, SECTOR))
     lanes = min(plan.lanes[number], math.ceil(math.prod(sizes) * width / access))
     run_bytes = run * width
-    if not steps:  # a single run, of which only the last request takes less than all it could
+    if not steps:  # a single run: every request but the last is full
         run_bytes = -(-run_bytes // (lanes * access)) * lanes * access
     span = phase + (1 + sum((size - 1) * abs(getattr(axis, field)) for size, axis in zip(sizes, plan.axes))) * width
     following = next((abs(step) * width for step in steps if step), run_bytes)
@@ -115,11 +115,10 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
 
 
 def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> float:
-    """About how fast a large move can be beside a plain copy of as many bytes, by its memory traffic alone.
+    """The expected speed of a large move relative to a plain copy of as many bytes, from its memory traffic; at most 1.
 
-    An estimate, not a measurement: both sides weigh the same, and half of what is touched in vain comes out of the
-    cache, or nothing of a gather's and of what lies unwanted between what is wanted.  At most 1: no side has less than
-    its ideal.
+    This is an estimate, not a measurement.  Both sides weigh the same.  The cache serves half of the sectors beyond the
+    ideal, but none of a gather's, and none of those that are only skipped inside a run.
     """
     source, target = requests(plan, source_phase, target_phase)
     sides = [
@@ -129,20 +128,20 @@ def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int
 
 
 def _walks(plan: KernelPlan) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """The axes in the order in which lanes take them, on both sides, and how far each goes in one block."""
+    """The axes in the order in which lanes follow them, for both sides, and how far each reaches in one block."""
     extents = [axis.extent for axis in plan.axes]
-    if not plan.kind.in_tiles:
+    if not plan.kind.in_tiles or plan.tile is None:
         return range(len(extents)), range(len(extents)), extents
     sizes = [min(size, extent) for size, extent in zip(plan.tile, extents)] + [1] * (len(extents) - 2)
     return (1, 0), (0, 1), sizes
 
 
 def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tuple[int, list[int]]:
-    """Elements that lanes find one after the other, and how far the starts of such runs are apart, the next one
-    first.
-    """
+    """The elements of a run, and the distances between starts of runs, that of the next one first."""
     *orders, block = _walks(plan)
-    run, steps, inside = 1, [], set()
+    run = 1
+    steps: list[int] = []
+    inside: set[int] = set()
     for k in orders[number]:
         if abs(getattr(plan.axes[k], field)) != run:
             break
@@ -150,7 +149,7 @@ def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tup
         size = min(sizes[k], block[k])
         run *= size
         if size < plan.axes[k].extent:
-            steps.append(run)  # the axis is cut, or padded: the run goes on elsewhere
+            steps.append(run)  # the axis is cut or padded, so the run ends
             break
     others = [k for k in (*orders[number], *range(len(plan.axes))) if k not in inside]
     return run, [*(getattr(plan.axes[k], field) for k in dict.fromkeys(others)), *steps]
@@ -160,34 +159,35 @@ def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tup
 
 
 def described(plan: KernelPlan | None) -> list[str]:
-    """What a plan's launch does, how it meets memory, and why it is not faster; one fact per line."""
+    """What a plan's launch does, its memory traffic, and why it is not faster; one fact per line."""
     if plan is None:
         return ["  gpu      no launch: nothing to write"]
-    tile = f", tile of {_tile_text(plan)}" if plan.tile else ""
+    tile = f", tile of {_tile_text(plan.kind, plan.tile)}" if plan.tile else ""
     lines = [
         f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
-        f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}, {plan.index_bits}-bit offsets, "
-        f"{counted(math.prod(plan.grid), 'block')} of 256 threads",
+        f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}"
+        f", {plan.index_bits}-bit offsets, {counted(math.prod(plan.grid), 'block')} of 256 threads",
     ]
     if plan.kind.is_estimated:
         source, target = requests(plan)
-        met = [
+        sectors = [
             f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})"
             for side, name in ((source, "read"), (target, "written"))
             if side
         ]
-        lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(met)}")
+        lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(sectors)}")
         if math.prod(plan.grid) == 1:
             lines.append("    expected: the launch takes longer than the bytes")
         else:
+            fraction = expected_fraction(plan)
             lines.append(
-                f"    expected: about {expected_fraction(plan):.2f} of the speed of a plain copy, judged by the sectors: an estimate"
+                f"    expected: about {fraction:.2f} of the speed of a plain copy, judged by the sectors: an estimate"
             )
     return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
 
 
-def _tile_text(plan: KernelPlan) -> str:
-    """The sizes of a tile, and which is which."""
-    if plan.kind.tile_text:
-        return plan.kind.tile_text.format(*plan.tile)
-    return tile_text(plan.tile[::-1])
+def _tile_text(kind: Kernel, tile: tuple[int, ...]) -> str:
+    """The sizes of a tile, with names where it has any."""
+    if kind.tile_text:
+        return kind.tile_text.format(*tile)
+    return tile_text(tile[::-1])

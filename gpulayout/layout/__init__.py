@@ -1,1 +1,1 @@
-"""What an array in memory is: its element type, dimensions, layout and stride table, and the text of all of them."""
+"""Arrays in memory as values: element type, dimensions, layout and stride table, and the text of each."""

@@ -1,4 +1,4 @@
-"""Arguments one step away from right ones, such as Tile(8, 128): the error says what to write instead."""
+"""Arguments that are almost right, such as Tile(8, 128): the error says what to write instead."""
 
 from __future__ import annotations
 
@@ -6,30 +6,34 @@ import dataclasses
 import functools
 import itertools
 import numbers
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gpulayout.layout import checks
-from gpulayout.layout.errors import LayoutTypeError
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
 Made = TypeVar("Made")
 Slip = Callable[[type, tuple[Any, ...], dict[str, Any]], str | None]
 
 
 def corrects(slip: Slip) -> Callable[[type[Made]], type[Made]]:
-    """A decorator for classes: LayoutTypeError when `slip` has something to say about the arguments of the
-    constructor.
-    """
+    """A decorator for classes: when the constructor fails and `slip` knows why, LayoutTypeError says what to write."""
 
     def decorate(made: type[Made]) -> type[Made]:
-        init: Callable[..., None] = made.__init__
+        init: Any = made.__init__
+        init.__qualname__ = f"{made.__qualname__}.__init__"  # Python's own errors about arguments show it
 
         @functools.wraps(init)
         def __init__(self: Any, *values: Any, **fields: Any) -> None:
-            problem = slip(made, values, fields)
-            if problem:
-                raise LayoutTypeError(problem)
-            init(self, *values, **fields)
+            try:
+                init(self, *values, **fields)
+            except (LayoutError, TypeError):
+                problem = slip(made, values, fields)
+                if problem is None:
+                    raise
+                raise LayoutTypeError(problem) from None
 
         made.__init__ = __init__  # type: ignore[method-assign]
         return made
@@ -38,7 +42,7 @@ def corrects(slip: Slip) -> Callable[[type[Made]], type[Made]]:
 
 
 def of_one_sequence(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
-    """The slip of a class whose only argument without a name is a sequence.
+    """The slip of a class that takes one sequence and gets its entries one by one.
 
     >>> from gpulayout import Tile
     >>> Tile(8, 128)
@@ -49,29 +53,159 @@ def of_one_sequence(made: type, values: tuple[Any, ...], fields: dict[str, Any])
     if len(values) < 2:
         return None
     field = next(iter(dataclasses.fields(made))).name
-    return f"{field} of a {made.__name__} must be one sequence, not {len(values)} arguments: write gl.{made.__name__}({checks.shown(values)})"
+    return (
+        f"{field} of a {made.__name__} must be one sequence, not {len(values)} arguments: "
+        f"write gl.{made.__name__}({checks.shown(values)})"
+    )
+
+
+def numbers_in(text: str) -> str | None:
+    """The numbers of a text such as "1,0", "(1, 0)" or "[1,0]" as a tuple to write; None for other text.
+
+    >>> numbers_in("[1,0]"), numbers_in("7"), numbers_in("10,x")
+    ('(1, 0)', '(7,)', None)
+    """
+    if len(text) > 200 or not re.fullmatch(r"\s*[\[({]?\s*[0-9]+(\s*,\s*[0-9]+)*,?\s*[\])}]?\s*", text):
+        return None
+    return checks.shown([int(digits) for digits in re.findall("[0-9]+", text)])
+
+
+# ---- a layout ------------------------------------------------------------------------------------------
 
 
 def of_layout(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
-    """Dimension numbers one by one, other fields without their names, or text."""
-    if not values or isinstance(values[0], numbers.Integral):
+    """Dimension numbers one by one, other fields without their names or under other names, or text."""
+    if wrong := next((name for name in fields if name in _LAYOUT_NAMES), None):
+        return f"a Layout has no field {wrong}: {_LAYOUT_NAMES[wrong](fields[wrong])}"
+    if not values:
+        return None
+    first = values[0]
+    if isinstance(first, numbers.Integral):
         return of_one_sequence(made, values, fields)
     if len(values) > 1:
         return (
-            f"a Layout takes minor_to_major alone without a name, not {len(values)} arguments: write the name of the field before "
-            f"{checks.value_text(values[1])}, such as padded_dimensions= or tiles="
+            f"a Layout takes only minor_to_major without a name, not {len(values)} arguments: "
+            f"write the name of the field before {checks.value_text(values[1])}, such as padded_dimensions= or tiles="
         )
-    if isinstance(values[0], str) and "{" in values[0]:
-        return f"minor_to_major {checks.value_text(values[0])} is the text of a layout: write gl.parse_layout({checks.value_text(values[0])})"
+    return _layout_text(first) if isinstance(first, str) else None
+
+
+def _layout_text(text: str) -> str | None:
+    shown = checks.value_text(text)
+    if text in ("C", "F"):
+        return f"minor_to_major {shown} is the name of an order: {_of_order(text)}"
+    if "," in text and (found := numbers_in(text)) and "{" not in text:
+        return f"minor_to_major {shown} is text: write gl.Layout({found})"
+    if "{" in text:
+        return f"minor_to_major {shown} is the text of a layout: write gl.parse_layout({shown})"
     return None
 
 
+def _of_order(value: object) -> str:
+    """What to write for NumPy's `order`."""
+    named = {"C": "gl.Layout.descending(rank)", "F": "gl.Layout.ascending(rank)"}
+    return "write " + (named[value] if isinstance(value, str) and value in named else " or ".join(named.values()))
+
+
+def _of_padding(value: object) -> str:
+    """What to write for `padding`, which may be widths or what fills them."""
+    if isinstance(value, (tuple, list)):
+        return f"write padded_dimensions={checks.shown(value)} if these are the widths in memory, sizes included"
+    return f"write padding_value={checks.value_text(value)} for what fills padding, padded_dimensions= for widths"
+
+
+def _of_tiles(value: object) -> str:
+    is_tile = isinstance(value, (tuple, list)) and all(isinstance(size, int) for size in value)
+    return "write tiles=" + (f"({checks.shown(value)},)" if is_tile else "((8, 128),)")  # type: ignore[arg-type]
+
+
+def _of_major_to_minor(value: object) -> str:
+    return f"write gl.Layout.from_major_to_minor({checks.value_text(value)})"
+
+
+_LAYOUT_NAMES: dict[str, Callable[[object], str]] = {
+    "padding": _of_padding,
+    "tile": _of_tiles,
+    "tiling": _of_tiles,
+    "order": _of_order,
+    "major_to_minor": _of_major_to_minor,
+}
+
+# ---- a shape -------------------------------------------------------------------------------------------
+
+_SHAPE_NAMES = {
+    "dtype": "element_type",
+    "type": "element_type",
+    "shape": "dimensions",
+    "dims": "dimensions",
+    "sizes": "dimensions",
+}
+_LAYOUT_FIELDS = ("padded_dimensions", "padding_value", "tiles", "tail_padding_alignment", "element_size_in_bits")
+
+
 def of_shape(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
-    """Sizes one by one, or the text of a whole shape."""
-    if len(values) == 1 and isinstance(values[0], str) and "[" in values[0]:
-        text = checks.value_text(values[0])
+    """Text of a whole shape, sizes one by one, arguments in the wrong order, or fields of the layout."""
+    first = values[0] if values else fields.get("element_type")
+    if isinstance(first, str) and "[" in first:
+        text = checks.value_text(first)
         return f"element_type {text} is the text of a shape: write gl.parse_shape({text})"
-    sizes = tuple(map(int, itertools.takewhile(lambda value: isinstance(value, numbers.Integral), values[1:])))
-    if sizes:
-        return f"dimensions of a Shape must be one sequence, not {checks.counted(len(sizes), 'number')}: write {checks.shown(sizes)}"
+    for name, value in fields.items():
+        if problem := _shape_field(name, value):
+            return problem
+    if len(values) == 1 and not fields:
+        return _only_one(first)
+    if len(values) < 2:
+        return None
+    return _swapped(first, values[1]) or _sizes(values)
+
+
+def _shape_field(name: str, value: object) -> str | None:
+    """A field under another name, or one of the layout."""
+    if name in _SHAPE_NAMES:
+        return f"a Shape has no field {name}: write {_SHAPE_NAMES[name]}={checks.value_text(value)}"
+    layout = None
+    if name == "minor_to_major":
+        layout = f"gl.Layout({checks.value_text(value)})"
+    elif name == "order":
+        layout = _of_order(value).removeprefix("write ")
+    elif name in _LAYOUT_FIELDS:
+        layout = f"gl.Layout(minor_to_major, {name}={checks.value_text(value)})"
+    return layout and f"{name} is a field of the layout, not of a Shape: write layout={layout}"
+
+
+def _only_one(value: object) -> str | None:
+    """A constructor called with one argument."""
+    if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, type):
+        return f"element_type is {checks.type_text(value)}: write gl.shape_of(array) for the shape of an array"
+    if isinstance(value, (tuple, list)) and all(isinstance(size, numbers.Integral) for size in value):
+        return f"a Shape needs an element type before its dimensions: write gl.Shape('f32', {checks.shown(value)})"
+    return "a Shape needs dimensions after its element type: write gl.Shape('f32', (2, 3)), with () for a scalar"
+
+
+def _swapped(first: object, second: object) -> str | None:
+    """Dimensions before the element type, or a layout where the dimensions belong."""
+    if isinstance(first, (tuple, list)) and not isinstance(second, (tuple, list)):
+        try:
+            name = ElementType.of(second).value
+        except TypeError:
+            return None
+        return (
+            f"dimensions {checks.shown(first)} stand before element_type {checks.value_text(second)}: "
+            f"write gl.Shape({name!r}, {checks.shown(first)})"
+        )
+    if type(second).__name__ == "Layout":
+        return f"dimensions {checks.value_text(second)} is a Layout: write the dimensions before it"
+    return None
+
+
+def _sizes(values: tuple[Any, ...]) -> str | None:
+    """Sizes one by one, or as text."""
+    found = tuple(map(int, itertools.takewhile(lambda value: isinstance(value, numbers.Integral), values[1:])))
+    if found:
+        return (
+            f"dimensions of a Shape must be one sequence, not {checks.counted(len(found), 'number')}: "
+            f"write {checks.shown(found)}"
+        )
+    if isinstance(values[1], str) and (sizes := numbers_in(values[1])):
+        return f"dimensions {checks.value_text(values[1])} is text: write {sizes}"
     return None

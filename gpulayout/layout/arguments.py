@@ -1,10 +1,10 @@
-"""Shapes as arguments: a `Shape`, or its text, at every public door."""
+"""Shapes as arguments: every public function takes a `Shape` or its text."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpulayout.layout.checks import shown, value_text
 from gpulayout.layout.errors import ShapeTextError
@@ -12,16 +12,18 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_array_shape, parse_shape
+from gpulayout.layout.text import parse_any_shape, parse_array_shape
 
-LONGEST_KEPT = 512  # characters of a text whose value is kept: one of more dimensions than fit takes 200 KB and more
+LONGEST_KEPT = 512  # characters; the value of a longer text may take 200 KB or more, so it is not cached
 Parsed = TypeVar("Parsed")
+Result = TypeVar("Result")
 
 
 def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
-    """As `parse`, which for short texts is called once.
+    """`parse` with a cache for short texts.
 
-    That saves 35 to 60 us for each text of a call.  A value takes some 3 KB, 34 KB for 250 dimensions: 35 MB at most.
+    That saves 35 to 60 us for each text in a call.  A value takes about 3 KB, or 34 KB for 250 dimensions: 35 MB at
+    most.
     """
     kept = functools.lru_cache(maxsize=1024)(parse)
     return lambda text: kept(text) if len(text) <= LONGEST_KEPT else parse(text)
@@ -30,10 +32,10 @@ def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
 _parsed, _parsed_layout = _kept(parse_array_shape), _kept(parse_layout)
 
 
-def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None) -> Shape:
+def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | None = None) -> Shape:
     """A shape from a shape or its text; TypeError for anything else.
 
-    With `like`, a `Layout` or the text of one stands for that shape in another layout.
+    With `like`, a `Layout` or its text means the shape `like` in that layout.
 
     >>> str(as_shape("{0,1}", like=Shape("f32", (2, 3))))
     'f32[2,3]{0,1}'
@@ -45,21 +47,27 @@ def as_shape(value: Shape | str, role: str = "shape", like: Shape | None = None)
             return as_shape(_parsed_layout(value), role, like)
         if value.lstrip().startswith("{"):
             raise ShapeTextError(
-                f"{role} {value_text(value)} is a layout alone: write the whole shape, such as 'f32[2,3]{{0,1}}'"
+                f"{role} {value_text(value)} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"
             )
         return _parsed(value)
     if isinstance(value, Shape):
         return value
     if like is not None and isinstance(value, Layout):
         return like.with_layout(value)
-    raise TypeError(
-        f"{role} must be a Shape or its text, not {type(value).__name__}"
-        + (f": write gl.Layout({shown(value)})" if like is not None and isinstance(value, (tuple, list)) else "")
-    )
+    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}{_hint(value, like)}")
+
+
+def _hint(value: object, like: Shape | None) -> str:
+    """What to write instead of a value that is not a shape, or nothing."""
+    if isinstance(value, (tuple, list)):
+        return f": write gl.Layout({shown(value)})" if like else f": write gl.Shape('f32', {shown(value)}) or its text"
+    if isinstance(value, Layout):
+        return f": {value} is a layout alone, write the whole shape, such as 'f32[2,3]{{0,1}}'"
+    return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""
 
 
 def is_layout_alone(value: object) -> bool:
-    """True for a `Layout` and for text without brackets, which only a shape has."""
+    """True for a `Layout`, and for text without brackets, which the text of every shape has."""
     return "[" not in value if isinstance(value, str) else isinstance(value, Layout)
 
 
@@ -70,18 +78,18 @@ def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
     '(f32[2]{0}, token[])'
     """
     if isinstance(value, str):
-        return parse_shape(value)
+        return parse_any_shape(value)
     if isinstance(value, AnyShape):
         return value
     raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")
 
 
-def takes_shapes(*roles: str) -> Callable[[Callable], Callable]:
-    """A decorator for functions whose first parameters, of these names, are shapes: they take texts too."""
+def takes_shapes(*roles: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """A decorator for functions whose first one or two parameters, named by `roles`, are shapes: they take text too."""
 
-    def decorate(function: Callable) -> Callable:
+    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
         @functools.wraps(function)
-        def door(*args, **named):
+        def door(*args: Any, **named: Any) -> Result:
             shapes = [as_shape(value, role) for value, role in zip(args, roles)]
             return function(
                 *shapes,

@@ -11,25 +11,25 @@ T = TypeVar("T")
 class cached_property(Generic[T]):  # noqa: N801 - named as functools names it
     """`functools.cached_property` as Python 3.12 and later have it.
 
-    Before that, it holds a lock while it computes.  A process that is forked while another thread holds the lock would
-    wait for it for ever.
+    Before 3.12 it holds a lock while it computes: a process forked while another thread holds that lock would wait
+    forever.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self.compute = compute
         self.__doc__ = compute.__doc__
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __set_name__(self, owner: type[Any], name: str) -> None:
         self.name = name
 
     @overload
-    def __get__(self, instance: None, owner: type) -> cached_property[T]: ...
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> cached_property[T]: ...
 
     @overload
-    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
 
-    def __get__(self, instance: object | None, owner: type) -> T | cached_property[T]:
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> T | cached_property[T]:
         if instance is None:
             return self
-        value = instance.__dict__[self.name] = self.compute(instance)  # where the next look-up finds it first
+        value = instance.__dict__[self.name] = self.compute(instance)  # the next look-up finds it here first
         return value

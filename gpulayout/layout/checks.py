@@ -9,9 +9,9 @@ import numpy as np
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
 INT64_MAX = 2**63 - 1
-TOO_LARGE = 2**256  # where `product` ends
+TOO_LARGE = 2**256  # `product` stops here
 _MOST_SHOWN = 16  # entries of a sequence in an error message
-_MOST_BITS = 256  # of a number that an error message writes out
+_MOST_BITS = 256  # of a number that an error message writes in full
 
 
 # ---- how errors show values ----------------------------------------------------------------------
@@ -24,7 +24,7 @@ def number_text(number: int) -> str:
 
 
 def shown(values: Sequence[Any]) -> str:
-    """A sequence as an error message shows it: a tuple, cut off when it is very long.
+    """A sequence for an error message: a tuple, cut off when it is long.
 
     >>> shown([2, 10**1000]), shown(range(100))
     ('(2, 2^3321...)', '(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, ...)')
@@ -42,7 +42,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def dimension_range(rank: int) -> str:
-    """How an error names all dimensions of a rank."""
+    """All dimensions of a rank, for an error message."""
     return f"dimensions 0..{rank - 1}" if rank > 1 else "dimension 0" if rank else "no dimensions"
 
 
@@ -53,7 +53,7 @@ def type_text(value: object) -> str:
 
 
 def value_text(value: object) -> str:
-    """A value for an error message, cut off when it is very long."""
+    """A value for an error message, cut off when it is long."""
     text = number_text(value) if type(value) is int else repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
 
@@ -62,7 +62,7 @@ def value_text(value: object) -> str:
 
 
 def whole_number(field: str, value: object, context: str = "") -> int:
-    """`value` as an int; bool and float are refused, NumPy integers are taken."""
+    """`value` as an int.  NumPy integers are accepted; bool and float are refused."""
     found = _index(value)
     if found is None:
         raise LayoutTypeError(f"{field} {value_text(value)} is not an integer{context}: it is {type_text(value)}")
@@ -70,10 +70,10 @@ def whole_number(field: str, value: object, context: str = "") -> int:
 
 
 def whole_numbers(field: str, values: Iterable[Any], context: str = "", *, ordered: bool = True) -> tuple[int, ...]:
-    """`values` as a tuple of ints; the first one that is not an integer is named.
+    """`values` as a tuple of ints; an error names the first one that is not an integer.
 
-    Text and mappings are refused, and sets too where the order counts: Layout({0, 1}) looks like the text form, but
-    the set has forgotten which number came first.
+    Text and mappings are refused, and sets too where the order counts: Layout({0, 1}) looks like the text form, but a
+    set does not keep the order.
     """
     if ordered and isinstance(values, Set):
         raise LayoutTypeError(
@@ -98,9 +98,13 @@ def whole_numbers(field: str, values: Iterable[Any], context: str = "", *, order
 
 
 def _index(value: Any) -> int | None:
+<<<<<<< HEAD
     """An integer as an int; None for everything else, bool included.  NumPy's bools are an index up to NumPy 2.2."""
     if type(value) is int:
         return value
+=======
+    """An integer as an int; None for anything else, bool included (NumPy's bool refuses `operator.index` itself)."""
+>>>>>>> main
     try:
         return None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
@@ -108,7 +112,7 @@ def _index(value: Any) -> int | None:
 
 
 def sizes(field: str, values: Iterable[Any], context: str = "") -> tuple[int, ...]:
-    """`values` as a tuple of ints in 0..2^63-1."""
+    """`values` as a tuple of sizes, ints in 0..2^63-1."""
     found = whole_numbers(field, values, context)
     for dim, size in enumerate(found):
         if size < 0:
@@ -123,7 +127,7 @@ def sizes(field: str, values: Iterable[Any], context: str = "") -> tuple[int, ..
 
 
 def count(field: str, value: object, context: str = "") -> int:
-    """`value` as an int that is not negative."""
+    """`value` as an int of at least 0."""
     found = whole_number(field, value, context)
     if found < 0:
         raise LayoutError(f"{field} {number_text(found)} is negative{context}")
@@ -131,10 +135,9 @@ def count(field: str, value: object, context: str = "") -> int:
 
 
 def product(numbers: Iterable[int]) -> int:
-    """The product of numbers from 1 on, or of the first of them when those alone pass 2^256: nothing is as large as
-    that.
+    """The product of positive numbers, cut short when it reaches 2^256, which is too large for any buffer.
 
-    So it takes linear time however many there are: 9 times 9 times ... a million times is never written out.
+    So it takes linear time for any number of factors: 9**1000000 is never computed.
 
     >>> product([4, 8, 2]), product([9] * 10**6) == 9**81
     (64, True)
@@ -153,9 +156,9 @@ def product(numbers: Iterable[int]) -> int:
 def permutation(
     field: str, values: Iterable[Any], rank: int | None = None, context: str = "", *, from_end: bool = False
 ) -> tuple[int, ...]:
-    """`values` as an ordering of dimensions 0..rank-1; a rank of None is as many as there are values.
+    """`values` as an ordering of dimensions 0..rank-1; a rank of None means the number of values.
 
-    from_end   take negative numbers, which count from the end, as `numpy.transpose` does
+    from_end   accept negative numbers, which count from the end, as `numpy.transpose` does
     """
     found = whole_numbers(field, values, context)
     rank = len(found) if rank is None else rank
@@ -189,8 +192,9 @@ def dimension_number(value: object, rank: int, context: str = "", field: str = "
 
 
 def dimension_numbers(values: Iterable[Any], rank: int, context: str = "") -> tuple[int, ...]:
-    """Distinct dimension numbers, negative ones counted from the end; their order does not matter, so sets are
-    taken.
+    """Distinct dimension numbers, negative ones counted from the end.
+
+    Their order does not matter, so sets are accepted.
     """
     given = whole_numbers("dimensions", values, context, ordered=False)
     found = tuple(dimension_number(value, rank, context) for value in given)
@@ -203,11 +207,13 @@ def dimension_numbers(values: Iterable[Any], rank: int, context: str = "") -> tu
 
 
 def insertion_point(value: object, rank: int, context: str = "") -> int:
-    """Where a new dimension may stand: 0..rank.  Negative numbers are refused: "in front of the last" and "at the end"
-    would both be fair readings of -1."""
+    """The place of a new dimension, 0..rank.
+
+    Negative numbers are refused: -1 could mean "before the last" or "at the end".
+    """
     at = whole_number("at", value, context)
     if not 0 <= at <= rank:
-        raise LayoutError(f"at {number_text(at)} is out of range{context}: a new dimension stands at 0..{rank}")
+        raise LayoutError(f"at {number_text(at)} is out of range{context}: a new dimension goes at 0..{rank}")
     return at
 
 
@@ -220,7 +226,7 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
 
 
 def out_of_bounds_text(index: tuple[int, ...], dim: int, size: int, shape: object, place: str = "") -> str:
-    """What an error says about an index whose coordinate of dimension `dim` is outside; `place` says which of many."""
+    """The error for an index whose coordinate of dimension `dim` is out of bounds; `place` says which of many."""
     allowed = f"not in 0..{size - 1}" if size else "impossible, the dimension is empty"
     return (
         f"index {shown(index)}{place} is out of bounds for {shape}: "

@@ -1,4 +1,4 @@
-"""Whether dimensions and a layout go together; what only a shape can check, because it knows both."""
+"""Whether dimensions and a layout fit each other: the checks that need both, so that only a shape can make them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from gpulayout.layout.split_config import texts
 
 
 def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None:
-    """LayoutError unless the layout has the rank of the dimensions and is wide enough; `text` is the shape without
-    layout.
-    """
+    """LayoutError unless the layout has the right rank and is wide enough; `text` is the shape without its layout."""
     rank = len(dimensions)
     if layout.rank != rank:
         raise LayoutError(
             f"minor_to_major {checks.shown(layout.minor_to_major)} has {checks.counted(layout.rank, 'entry')} "
             f"for {text}: the shape has {checks.counted(rank, 'dimension')}"
         )
-    for dim, (size, width) in enumerate(zip(dimensions, layout.padded_dimensions or ())):
+    widths = layout.padded_dimensions or ()
+    for dim, (size, width) in enumerate(zip(dimensions, widths)):
         if size is UNBOUNDED:
             raise LayoutError(
-                f"padded_dimensions {checks.shown(layout.padded_dimensions)} cannot be given for {text}{layout}: "
+                f"padded_dimensions {checks.shown(widths)} cannot be given for {text}{layout}: "
                 f"dimension {dim} is unbounded"
             )
         if width < size:
             raise LayoutError(
-                f"padded_dimensions {checks.shown(layout.padded_dimensions)} is smaller than dimensions "
+                f"padded_dimensions {checks.shown(widths)} is smaller than dimensions "
                 f"{checks.shown(dimensions)} for {text}{layout}: dimension {dim} needs at least {size}"
             )
     order = layout.major_to_minor
@@ -37,16 +36,16 @@ def check_layout(dimensions: tuple[int, ...], layout: Layout, text: str) -> None
         dim = order[split.dimension]
         if dimensions[dim] is not UNBOUNDED and split.split_indices[-1] >= dimensions[dim]:
             raise LayoutError(
-                f"split_configs {texts(layout.split_configs)} cuts outside of the array for {text}{layout}: physical "
+                f"split_configs {texts(layout.split_configs)} cuts outside the array for {text}{layout}: physical "
                 f"dimension {split.dimension} is dimension {dim} of size {checks.number_text(dimensions[dim])}"
             )
 
 
 def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text: str) -> None:
-    """LayoutError unless every stride and the size in bytes fit 63 bits; a size of 0 counts as 1, so the order does not
-    matter. So does an unbounded one: nothing is known of it.
+    """LayoutError unless every stride and the size in bytes fit in 63 bits.
 
-    XLA multiplies from the left and stops at the first 0: it takes [0,2^62,2^62] and refuses [2^62,2^62,0].
+    Sizes of 0 and unbounded sizes count as 1, so the order of the dimensions does not matter.  XLA multiplies from the
+    left and stops at the first 0: it accepts [0,2^62,2^62] and refuses [2^62,2^62,0].
     """
     widths = layout.padded_dimensions or tuple(1 if size is UNBOUNDED else size for size in dimensions)
     bits = layout.element_size_in_bits or 8 * itemsize
@@ -67,7 +66,7 @@ def check_size(dimensions: tuple[int, ...], layout: Layout, itemsize: int, text:
 
 
 def check_storage(element_type: ElementType, layout: Layout, text: str) -> None:
-    """LayoutError unless memory can hold elements of this type in this layout; `text` is the shape."""
+    """LayoutError unless one dense buffer can hold elements of this type in this layout; `text` is the shape."""
     bits = layout.element_size_in_bits
     allowed = {0, 8 * element_type.itemsize} | ({element_type.bits} if element_type.is_sub_byte else set())
     if bits not in allowed:
@@ -78,10 +77,10 @@ def check_storage(element_type: ElementType, layout: Layout, text: str) -> None:
     for field in ("index_type", "pointer_type"):
         if getattr(layout, field) is not None:
             raise LayoutError(
-                f"{field} {getattr(layout, field)} belongs to sparse layouts for {text}: its array is dense"
+                f"{field} {getattr(layout, field)} belongs to sparse layouts for {text}: the array is dense"
             )
     if layout.split_configs:
         raise LayoutError(
-            f"split_configs {texts(layout.split_configs)} puts parts of the array into several memories for {text}: "
-            "only what lies in one can be moved"
+            f"split_configs {texts(layout.split_configs)} splits the array across several memories for {text}: "
+            "only an array in one memory can be moved"
         )

@@ -1,4 +1,4 @@
-"""The stride table: a layout as a mixed-radix number.  This file alone knows where an element lies.
+"""The stride table: a layout as a mixed-radix number.  Only this file knows where an element lies.
 
 The linear index of an element is read digit by digit, most minor digit first.  Each digit is a piece of one logical
 coordinate:
@@ -12,13 +12,13 @@ f32[2,3]{0,1} with padded dimensions (3, 5) has two digits and 15 places:
 
 Place 5 is index (5 // 1 % 3, 5 // 3 % 5) = (2, 1).  Row 2 is past the logical size 2, so the place is padding.
 
-Tiles cut digits in two.  Write down one entry for every dimension, in physical order, most major first.  For every
-tile, in order:
+Tiles cut digits in two.  Write down one entry for every dimension, in physical order, most major first.  Then apply
+every tile in order:
 
-  1. a tile longer than the list puts empty entries (size 1, index 0) in front
-  2. the tile takes as many of the most minor entries as it is long
-  3. `*` joins an entry with the next more minor one: sizes (a, b), indices (i, j) become a * b and i * b + j
-  4. every entry of size d, cut by t, becomes two: ceil(d / t) with i // t, and later, after all of these, t with i % t
+  1. if the tile is longer than the list, put empty entries (size 1, index 0) in front
+  2. take as many of the most minor entries as the tile is long
+  3. `*` joins an entry with the next more minor one: sizes (a, b) and indices (i, j) become a * b and i * b + j
+  4. a size t cuts an entry of size d in two: ceil(d / t) with index i // t stays, t with index i % t goes to the end
 
 bf16[4,8]{1,0:T(2,4)(2,1)}, as (dim, step, extent):
 
@@ -28,25 +28,24 @@ bf16[4,8]{1,0:T(2,4)(2,1)}, as (dim, step, extent):
 
 The extents, read as row-major sizes, give the strides.  The product of all extents is the number of places.
 
-Some cuts have no digit of a coordinate.  They need a number that is put together first, from digits, in the same way as
-the linear index.  `numbers` lists them; a digit's `dim` calls the first one `rank`, the next one `rank + 1`:
+Some cuts are not digits of a coordinate.  They are digits of another number, which is first composed from digits as
+the linear index is.  `numbers` lists these numbers; in a digit, `dim` is `rank` for the first, `rank + 1` for the next:
 
 - a cut that does not divide: T(3)(2) cuts c % 3 by 2, and c % 3 // 2 is not of the form c // step % extent
-- `*` with a cut that falls inside of a joined digit: T(*,4) on rows of 6 cuts the number i * 6 + j
-- places that nothing fills, such as the last three of f32[]{:T(4)}: digits of a number that is always 0
+- a `*` whose cut falls inside a joined digit: T(*,4) on rows of 6 cuts the number i * 6 + j
+- places that no element fills, such as the last three of f32[]{:T(4)}: digits of a number that is always 0
 
-f32[6]{0:T(3)(2)} has 8 places: tiles of 3 elements, and in each tile sub-tiles of 2, whose last place is empty.
+f32[6]{0:T(3)(2)} has 8 places: tiles of 3 elements, each cut into sub-tiles of 2, the last of which has an empty place.
 
     number 1       Digit(dim=0, step=1, extent=3, stride=1)                                  index[0] % 3
     linear index   Digit(dim=1, step=1, extent=2, stride=1), Digit(dim=1, step=2, extent=2, stride=2),
                    Digit(dim=0, step=3, extent=2, stride=4)
 
-Index 5 has the number 5 % 3 = 2, so its place is 2 % 2 * 1 + 2 // 2 * 2 + 5 // 3 * 4 = 6.  Back, place 6 gives the
-number 6 // 1 % 2 * 1 + 6 // 2 % 2 * 2 = 2, and the index 2 + 6 // 4 % 2 * 3 = 5.  Place 3 gives the number 3, but the
-number only has the values 0..2: the place is padding.
+Index 5 has the number 5 % 3 = 2, so its place is 2 % 2 * 1 + 2 // 2 * 2 + 5 // 3 * 4 = 6.  Back: place 6 gives the
+number 6 // 1 % 2 * 1 + 6 // 2 % 2 * 2 = 2 and the index 2 + 6 // 4 % 2 * 3 = 5.  Place 3 gives the number 3, but the
+number only has the values 0..2, so the place is padding.
 
-The tail padding is more values of the most major digit: f32[6]{0:T(4)L(16)} has 4 tiles, of which elements fill one and
-a half.
+The tail padding gives the most major digit more values: f32[6]{0:T(4)L(16)} has 4 tiles; elements fill one and a half.
 """
 
 from __future__ import annotations
@@ -61,9 +60,26 @@ from gpulayout.layout.tile import COMBINE, Tile
 
 
 class Digit(NamedTuple):
-    """One digit of a number, above all of the linear index; `stride` is then in elements of the buffer.
+    """One digit of the linear index, or of one of a stride table's `numbers`.
 
-    dim    a logical dimension; from the rank on, one of the table's `numbers`
+    Attributes
+    ----------
+    dim : int
+        The logical dimension whose coordinate it is a digit of; from the rank on, one of the table's `numbers`.
+    step, extent : int
+        The digit is `index[dim] // step % extent`.
+    stride : int
+        What one step of the digit adds to the linear index, in elements.
+
+    See Also
+    --------
+    stride_table : the digits of a shape.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> gl.stride_table("f32[2,3]{0,1}").digits[1]
+    Digit(dim=1, step=1, extent=3, stride=2)
     """
 
     dim: int
@@ -76,7 +92,7 @@ Digits = tuple[Digit, ...]
 
 
 def size_of(digits: Iterable[Digit]) -> int:
-    """How many values a number of these digits has.
+    """The number of values that a number with these digits can have.
 
     >>> size_of([Digit(0, 1, 3, 1), Digit(1, 1, 5, 3)]), size_of([])
     (15, 1)
@@ -88,9 +104,9 @@ def size_of(digits: Iterable[Digit]) -> int:
 
 
 class Share(NamedTuple):
-    """A digit, seen from the value that it is a piece of: value // step % extent * stride goes into a sum.
+    """A digit seen from its value: value // step % extent * stride is added to a sum.
 
-    into    a number, as digits call it; past all of them, the linear index
+    into    one of the table's `numbers`, as in `Digit.dim`; after the last of them, the linear index
     """
 
     into: int
@@ -101,11 +117,32 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class StrideTable:
-    """All digits of a layout, most minor first, with the logical sizes that tell elements from padding.
+    """A layout as digits of the linear index, with the sizes that tell elements from padding.
 
-    numbers    the numbers that digits are taken from besides the coordinates; each one's digits are pieces of
-    coordinates
-               and of numbers before it
+    Attributes
+    ----------
+    digits : tuple of Digit
+        The digits of the linear index, most minor first.
+    dimensions : tuple of int
+        The logical sizes.
+    buffer_size : int
+        Places in the buffer, padding included, in elements.
+    numbers : tuple of tuple of Digit
+        Numbers other than coordinates that have digits, for tiles that do not divide what they cut.  Each is composed
+        from coordinates and from the numbers before it.
+
+    See Also
+    --------
+    stride_table : the table of a shape.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> table = gl.stride_table("f32[2,3]{0,1}")
+    >>> table.digits, table.buffer_size
+    ((Digit(dim=0, step=1, extent=2, stride=1), Digit(dim=1, step=1, extent=3, stride=2)), 6)
+    >>> table.linear_of((1, 2)), table.index_of(5)
+    (5, (1, 2))
     """
 
     digits: Digits
@@ -115,12 +152,12 @@ class StrideTable:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many values every coordinate, and after them every number, of an element can have."""
+        """For every coordinate, then for every number: how many values it can have for an element."""
         return (*self.dimensions, *map(size_of, self.numbers))
 
     @cached_property
     def reaches(self) -> tuple[int, ...]:
-        """As `sizes`, but of a number only as far as it gets for elements: a padded width does not count."""
+        """As `sizes`, but a number only counts up to its largest value for an element: padded widths do not count."""
         found = list(self.dimensions)
         for digits in self.numbers:
             found.append(1 + sum(min(d.extent - 1, (found[d.dim] - 1) // d.step) * d.stride for d in digits))
@@ -128,21 +165,17 @@ class StrideTable:
 
     @cached_property
     def is_strided(self) -> bool:
-        """True when every dimension is one digit: then one stride for each says all."""
+        """True when every dimension is one digit, so that one stride per dimension describes the layout."""
         return not self.numbers and sorted(digit.dim for digit in self.digits) == list(range(len(self.dimensions)))
 
     @property
     def is_separable(self) -> bool:
-        """True when the place of an element is a sum with one part for every coordinate: no number joins two of
-        them.
-        """
+        """True when the place of an element is a sum of one term per coordinate: no number joins two of them."""
         return all(len(digits) <= 1 for digits in self.numbers)
 
     @cached_property
     def _turning(self) -> tuple[list[tuple[int, int, int | None, int]], ...]:
-        """The digits of every number, the linear index last; an extent of None where the digit is the most major one of
-        its value.
-        """
+        """The digits of every number, the linear index last; the most major digit of a value has an extent of None."""
         sums = (*self.numbers, self.digits)
         ends = [0] * len(self.sizes)
         for dim, step, extent, _ in (digit for digits in sums for digit in digits):
@@ -154,9 +187,7 @@ class StrideTable:
 
     @cached_property
     def shares(self) -> tuple[tuple[Share, ...], ...]:
-        """For every coordinate, and after them every number, its digits, most major first, without those that are 0 for
-        all elements.
-        """
+        """For every coordinate, then for every number, its digits, most major first; those always 0 are left out."""
         found: list[list[Share]] = [[] for _ in self.sizes]
         for into, digits in enumerate((*self.numbers, self.digits), len(self.dimensions)):
             for dim, *others in digits:
@@ -167,10 +198,12 @@ class StrideTable:
         )
 
     def linear_of(self, index: Sequence[Any]) -> Any:
-        """The linear index of one logical index, unchecked.
+        """The linear index of a logical index, in elements; nothing is checked.
 
-        index    one coordinate for every dimension: ints, or integer arrays of one shape, of 64 bits where places need
-        them
+        Parameters
+        ----------
+        index : sequence of int or of integer arrays
+            One coordinate for every dimension.  Arrays have one shape, and 64 bits if places need them.
         """
         values = list(index)
         for digits in self._turning:
@@ -182,18 +215,22 @@ class StrideTable:
         return values[-1]
 
     def index_of(self, linear: Any) -> tuple[Any, ...]:
-        """The logical index of one place, or of an array of places, unchecked; for what it gives in padding see
-        `is_element`.
+        """The logical index of a place or an array of places; nothing is checked.
 
-        A coordinate without digits, of a dimension of size 1, is the int 0.
+        In padding the result is meaningless; `is_element` tells.  The coordinate of a dimension of size 1 may be the
+        int 0.
         """
         return tuple(self.values_of(linear)[: len(self.dimensions)])
 
     def is_element(self, linear: Any) -> Any:
-        """True where a place holds an element: no coordinate is past its dimension, and no number past its size.
+        """True where a place holds an element and not padding; False outside the buffer.
 
-        linear    an int, or an array of signed integers; outside of the buffer there is no element
+        Parameters
+        ----------
+        linear : int or array of signed integers
 
+        Examples
+        --------
         >>> from gpulayout import stride_table
         >>> table = stride_table("f32[6]{0:T(3)(2)}")
         >>> [place for place in range(table.buffer_size) if table.is_element(place)]
@@ -206,8 +243,10 @@ class StrideTable:
         return found
 
     def is_padding(self, linear: int) -> bool:
-        """True when no element is at a place.
+        """True when a place holds no element.
 
+        Examples
+        --------
         >>> from gpulayout import stride_table
         >>> table = stride_table("f32[6]{0:T(3)(2)}")
         >>> [place for place in range(table.buffer_size) if table.is_padding(place)]
@@ -216,7 +255,7 @@ class StrideTable:
         return not self.is_element(linear)
 
     def why_padding(self, linear: int) -> str:
-        """What an error says about a place without an element.
+        """Why a place holds no element, for an error message.
 
         >>> from gpulayout import stride_table
         >>> stride_table("f32[6]{0:T(4)}").why_padding(7), stride_table("f32[6]{0:T(3)(2)}").why_padding(3)
@@ -228,7 +267,7 @@ class StrideTable:
         return "the tiles leave it empty"
 
     def values_of(self, linear: Any) -> list[Any]:
-        """The coordinates and then the numbers of a place, unchecked; those of an element are below `sizes`."""
+        """The coordinates of a place, then its numbers, unchecked; those of an element are below `sizes`."""
         values = [0] * len(self.sizes)
         for dim, step, extent, stride in self.digits:
             values[dim] = values[dim] + linear // stride % extent * step
@@ -248,8 +287,8 @@ def table_of(
 ) -> StrideTable:
     """The table of a layout.
 
-    dimensions, widths    of the array and as padded, in logical order
-    tail                  what the number of places is rounded up to a multiple of
+    dimensions, widths    logical sizes and padded sizes, in logical order
+    tail                  the number of places is rounded up to a multiple of it
 
     >>> table_of((9,), (9,), (0,), (Tile((8,)),), 32).digits
     (Digit(dim=0, step=1, extent=8, stride=1), Digit(dim=0, step=8, extent=4, stride=8))
@@ -269,10 +308,10 @@ def table_of(
 def _with_tail(
     parts: list[Part], numbers: tuple[Digits, ...], widths: Sequence[int], buffer_size: int
 ) -> tuple[list[Part], tuple[Digits, ...]]:
-    """The digits, most major first, with more values of the first one for the places of the tail.
+    """The digits, most major first, with more values of the first digit for the places of the tail.
 
-    The first one has to be the most major digit of its value, or such a value would be one of an element.  If it is
-    not, the tail is a digit of a number that is always 0.
+    This works if the first digit is the most major one of its value; otherwise the new values would belong to elements.
+    Then the tail is a digit of a number that is always 0.
     """
     sizes = [*widths, *map(size_of, numbers)]
     dim, step, extent = parts[0] if parts else (len(sizes), 1, 1)
@@ -285,11 +324,10 @@ def _with_tail(
 
 
 def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles: tuple[Tile, ...]) -> tuple[int, ...]:
-    """How far each coordinate goes until the tiles at its end are full, in logical order: beyond its size it counts
-    padding.
+    """The sizes, in logical order, with the last tile of each dimension filled up.
 
-    The table gives each of these indices a place of its own.  Padding inside of a tile, of entries that tiles put in
-    front or that `*` joins, and of the tail has no index.
+    The table gives each of these indices a place of its own; those beyond the dimensions are padding.  Other padding
+    has no index: gaps inside a tile, places of entries that tiles put in front or that `*` joins, and the tail.
 
     >>> [widths_in_tiles((5, 3), (0, 1), (Tile(tile),)) for tile in ((2, 2), ("*", 2), (6,))]
     [(6, 4), (5, 3), (5, 6)]
@@ -306,13 +344,13 @@ def widths_in_tiles(widths: Sequence[int], major_to_minor: Sequence[int], tiles:
 # ---- the law of tiles ------------------------------------------------------------------------------------------
 
 Part = tuple[int, int, int]  # a digit without its stride, which comes last: (dim, step, extent)
-Entry = Sequence[Part]  # what a size has become, most major first
+Entry = Sequence[Part]  # what tiles have made of a size, most major first
 
 
 class Cuts(NamedTuple):
-    """What tiles make of a list of sizes.
+    """The result of cutting a list of sizes by tiles.
 
-    entries    most major first; the `dim` of a part is the position of a size, or of a number behind the sizes
+    entries    most major first; the `dim` of a part is the position of a size, or that of a number after the sizes
     sizes      of the entries
     numbers    as in a `StrideTable`
     """
@@ -323,7 +361,7 @@ class Cuts(NamedTuple):
 
 
 def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> Cuts:
-    """What the tiles, one after the other, make of `sizes`, which are physical, most major first.
+    """Physical sizes, most major first, cut by one tile after the other.
 
     >>> found = cuts((4, 8), (Tile((2, 4)), Tile((2, 1))))
     >>> found.sizes, found.numbers
@@ -339,14 +377,14 @@ def cuts(sizes: Sequence[int], tiles: Sequence[Tile]) -> Cuts:
 
 
 class _Cutter:
-    """Cuts and joins entries; `numbers` are those it had to name."""
+    """Cuts and joins entries; `numbers` collects the numbers that cuts need."""
 
     def __init__(self, sizes: Sequence[int]):
-        self.sizes = list(sizes)  # how many values every position, then every number, has
-        self.numbers: dict[Digits, int] = {}  # and what a part calls them
+        self.sizes = list(sizes)  # the number of values of every position, then of every number
+        self.numbers: dict[Digits, int] = {}  # with the `dim` of each
 
     def cut_by(self, tile: Tile, entries: list[Entry]) -> None:
-        """One more tile."""
+        """Apply one tile to the entries, in place."""
         entries[:0] = [()] * (len(tile) - len(entries))
         outer: list[Entry] = []
         inner: list[Entry] = []
@@ -361,23 +399,27 @@ class _Cutter:
         entries[-len(tile) :] = outer + inner
 
     def _cut(self, entry: Entry, size: int) -> tuple[Entry, Entry]:
-        """The part of an entry above a cut, and the part below it."""
+        """The part of an entry above a cut and the part below it."""
         below: Entry = ()
         while entry:
             *above, (dim, step, extent) = entry
             if extent % size:
                 if above and size % extent == 0:
-                    entry, below, size = above, (entry[-1], *below), size // extent  # all of it lies below the cut
+                    entry, below, size = (
+                        above,
+                        (entry[-1], *below),
+                        size // extent,
+                    )  # the part lies wholly below the cut
                     continue
                 if above or step * extent < self.sizes[dim]:  # c // step can be cut by any size
                     dim, step, extent = self._named(entry if above or extent > 1 else ())
-                    above = ()
+                    above = []
             outer = dim, min(step * size, checks.TOO_LARGE), -(-extent // size)
             return (*above, outer), ((dim, step, size), *below)
         return (), ((*self._named(())[:2], size), *below) if size != 1 else below
 
     def _named(self, entry: Entry) -> Part:
-        """The number that an entry makes, as one part of it all."""
+        """An entry as a number of its own, in one part."""
         digits = _with_strides(entry)
         if digits not in self.numbers:
             self.numbers[digits] = len(self.sizes)
@@ -387,7 +429,7 @@ class _Cutter:
 
 
 def _merged(entry: Entry) -> Entry:
-    """The same number in fewer parts: one that continues the next more minor one joins it."""
+    """The same entry in fewer parts: a part that continues the next more minor one joins it."""
     if len(entry) < 2:
         return entry
     kept: list[Part] = []
@@ -400,7 +442,7 @@ def _merged(entry: Entry) -> Entry:
 
 
 def _with_strides(major_first: Entry) -> Digits:
-    """The digits, most minor first, each stepping over all below it; an extent of 0 counts as 1."""
+    """The digits, most minor first, with the product of the extents below as stride; an extent of 0 counts as 1."""
     digits, stride = [], 1
     for dim, step, extent in reversed(major_first):
         digits.append(Digit(dim, step, extent, stride))
@@ -409,5 +451,5 @@ def _with_strides(major_first: Entry) -> Digits:
 
 
 def _size(entry: Entry) -> int:
-    """How many values an entry has."""
+    """The number of values of an entry."""
     return entry[0][2] if len(entry) == 1 else checks.product(extent for _, _, extent in entry)

@@ -1,7 +1,7 @@
-"""Dynamic sizes: a dimension whose size only the running program knows.
+"""Dynamic sizes: dimensions whose size is known only when the program runs.
 
-`<=5` has a bound, which is what `Shape.dimensions` holds and what buffers are made for; `?` has none, and nothing that
-needs a size can be asked of it.  Both are read, printed, compared and carried through edits.
+`<=5` has a bound: `Shape.dimensions` holds the bound, and buffers are large enough for it.  `?` is unbounded: questions
+that need a size raise LayoutError.  Both are parsed, printed, compared and kept by edits.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
 
 class Unbounded(enum.Enum):
-    """`UNBOUNDED`, in text `?`, as a size of a shape: one that only the running program knows, without a bound.
+    """`UNBOUNDED`, in text `?`: the size of a dimension that is known only when the program runs, without a bound.
 
-    It is no number, so that nobody counts with it.
+    It is not a number, so arithmetic with it fails.
     """
 
     UNBOUNDED = "?"
@@ -33,7 +33,7 @@ class Unbounded(enum.Enum):
         return "UNBOUNDED"
 
 
-# Typed as Any, and sizes as int: code that never meets a shape without a bound need not say so.
+# Typed as Any so that dimensions can be typed as int: most code never meets an unbounded one.
 UNBOUNDED: Any = Unbounded.UNBOUNDED
 
 
@@ -46,7 +46,7 @@ def checked_dimensions(values: Iterable[Any], context: str = "") -> tuple[int, .
 
 
 def checked_flags(flags: Iterable[bool] | None, dimensions: Sequence[int]) -> tuple[bool, ...]:
-    """One flag for every dimension, True where its size is dynamic; None marks those without a bound."""
+    """One flag for every dimension, True where its size is dynamic; None marks only the unbounded ones."""
     unbounded = tuple(size is UNBOUNDED for size in dimensions)
     if flags is None:
         return unbounded
@@ -67,5 +67,5 @@ def checked_flags(flags: Iterable[bool] | None, dimensions: Sequence[int]) -> tu
 
 
 def size_text(size: int, is_dynamic: bool) -> str:
-    """A size as it stands in a shape's text: `5`, `<=5` or `?`."""
+    """A size in the text of a shape: `5`, `<=5` or `?`."""
     return f"<={size}" if is_dynamic and size is not UNBOUNDED else str(size)

@@ -1,12 +1,12 @@
 """Where the elements of a shape lie, in row-major logical order, in as few numbers as possible.
 
-Nested loops over the elements, as (extent, stride) pairs, major first.  An untiled shape has one loop for every
-dimension, a tiled one more.  f32[4,6]{1,0:T(2,3)} is ((2, 12), (2, 3), (2, 6), (3, 1)): rows in two tiles of 2 rows,
-columns in two tiles of 3.  Neighbours that continue each other are joined: f32[16,128]{1,0:T(8,128)} is ((2048, 1),),
-row-major memory.
+The numbers are nested loops over the elements, as (extent, stride) pairs, major first.  An untiled shape has one loop
+per dimension; tiles add loops.  f32[4,6]{1,0:T(2,3)} is ((2, 12), (2, 3), (2, 6), (3, 1)): rows in two tiles of 2 rows,
+columns in two tiles of 3.  Neighbouring loops that continue each other are joined: f32[16,128]{1,0:T(8,128)} is
+((2048, 1),), row-major memory.
 
-Some tilings are no nest of loops, and give None: rows of 6 in tiles of 4 whose last turn is shorter than the others, a
-sub-tile that leaves gaps inside of its tile, merged dimensions cut where neither divides the other.
+Some tilings are not nested loops and give None: rows of 6 in tiles of 4, where the last tile has fewer elements; a
+sub-tile that leaves gaps inside its tile; joined dimensions with a cut where neither size divides the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Parts = list[tuple[int, int]]  # (step, stride) of digits
 
 
 def join(pairs: Iterable[tuple[int, int]]) -> Loops:
-    """(extent, stride) pairs, major first, in as few as possible: extents of 1 go, neighbours that chain are joined."""
+    """(extent, stride) pairs, major first, as few as possible: extents of 1 are dropped, neighbours that chain join."""
     joined: list[tuple[int, int]] = []
     for extent, stride in pairs:
         if extent == 1:
@@ -35,11 +35,14 @@ def join(pairs: Iterable[tuple[int, int]]) -> Loops:
 
 
 def element_loops(shape: Shape) -> Loops | None:
-    """The loops of a shape that has elements, as few as possible; None when its tiles are no nest of loops.
+    """The loops of a shape that has elements, as few as possible; None when its tiles are not nested loops.
 
     >>> from gpulayout import parse_shape
-    >>> element_loops(parse_shape("f32[4,6]{1,0:T(2,3)}")), element_loops(parse_shape("f32[6]{0:T(4)(2)}")), element_loops(parse_shape("f32[6]{0:T(4)(3)}"))
-    (((2, 12), (2, 3), (2, 6), (3, 1)), ((6, 1),), None)
+    >>> for tiled in ("f32[4,6]{1,0:T(2,3)}", "f32[6]{0:T(4)(2)}", "f32[6]{0:T(4)(3)}"):
+    ...     print(element_loops(parse_shape(tiled)))
+    ((2, 12), (2, 3), (2, 6), (3, 1))
+    ((6, 1),)
+    None
     """
     if not shape.is_tiled:
         return join(zip(shape.dimensions, shape.strides))
@@ -52,7 +55,7 @@ def element_loops(shape: Shape) -> Loops | None:
         for step, stride in found:
             if size % step:
                 if not _continues(found, step, stride):
-                    return None  # the last turn of this loop is shorter than the others
+                    return None  # the last round of this loop is shorter than the others
                 continue
             loops.append((size // step, stride))
             size = step
@@ -60,9 +63,9 @@ def element_loops(shape: Shape) -> Loops | None:
 
 
 def _parts(table: StrideTable, value: int) -> Parts | None:
-    """Steps and strides of the digits of a value, most major first; None when it goes into a number that joins values.
+    """Steps and strides of the digits of a value, most major first; None when a number joins it with another value.
 
-    A digit of a number that is a digit itself is one of the value: c % 3 // 2 steps by 2.
+    A digit of a digit is a digit of the value: c % 3 // 2 steps by 2.
     """
     found: Parts = []
     for share in table.shares[value]:
@@ -77,5 +80,5 @@ def _parts(table: StrideTable, value: int) -> Parts | None:
 
 
 def _continues(parts: Parts, step: int, stride: int) -> bool:
-    """True when all parts of a dimension up to `step` lie as one: then a shorter last turn is no gap."""
+    """True when all parts of a dimension up to `step` are contiguous, so that a shorter last round leaves no gap."""
     return all(stride * below == lower * step for below, lower in parts if below < step)

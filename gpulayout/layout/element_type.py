@@ -1,12 +1,13 @@
-"""Element types: XLA's names, the NumPy dtypes that hold them, and nothing else.
+"""Element types: XLA's names and the NumPy dtypes that hold them.
 
-Kernels never see a type, only its number of bytes (1, 2, 4, 8 or 16); a type is a label on the host.
+A type is a label on the host: kernels see only its number of bytes (1, 2, 4, 8 or 16).
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Any
+import re
+from typing import Any, NoReturn
 
 import ml_dtypes
 import numpy as np
@@ -15,29 +16,63 @@ from gpulayout.layout.cached import cached_property
 
 
 class ElementType(str, enum.Enum):
-    """One of XLA's array element types.  It compares equal to its name.
+    """One of XLA's array element types.  It is a `str` and compares equal to its name.
 
-    Elements occupy whole bytes, those smaller than a byte one each; a layout with `element_size_in_bits` packs them.
+    Names count bits: `s8`, `u16`, `f32`, `bf16`, `c64`, `pred` for booleans.  An element takes whole bytes, at least
+    one; a layout with `element_size_in_bits` packs the types below a byte.
 
+    See Also
+    --------
+    ElementType.of : the element type of a NumPy dtype.
+
+    Notes
+    -----
+    XLA: `PrimitiveType`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> ElementType.of("bf16").itemsize, ElementType.of(np.float32) == "f32"
     (2, True)
     """
 
+    _value_: str
+
     PRED = "pred"
-    S8, S16, S32, S64 = "s8", "s16", "s32", "s64"
-    U8, U16, U32, U64 = "u8", "u16", "u32", "u64"
-    F16, BF16, F32, F64 = "f16", "bf16", "f32", "f64"
-    C64, C128 = "c64", "c128"
-    F8E5M2, F8E4M3, F8E4M3FN, F8E3M4 = "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e3m4"
-    F8E5M2FNUZ, F8E4M3FNUZ, F8E4M3B11FNUZ, F8E8M0FNU = "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3b11fnuz", "f8e8m0fnu"
-    F6E3M2FN, F6E2M3FN = "f6e3m2fn", "f6e2m3fn"
-    S1, S2, S4 = "s1", "s2", "s4"
-    U1, U2, U4 = "u1", "u2", "u4"
+    S8 = "s8"
+    S16 = "s16"
+    S32 = "s32"
+    S64 = "s64"
+    U8 = "u8"
+    U16 = "u16"
+    U32 = "u32"
+    U64 = "u64"
+    F16 = "f16"
+    BF16 = "bf16"
+    F32 = "f32"
+    F64 = "f64"
+    C64 = "c64"
+    C128 = "c128"
+    F8E5M2 = "f8e5m2"
+    F8E4M3 = "f8e4m3"
+    F8E4M3FN = "f8e4m3fn"
+    F8E3M4 = "f8e3m4"
+    F8E5M2FNUZ = "f8e5m2fnuz"
+    F8E4M3FNUZ = "f8e4m3fnuz"
+    F8E4M3B11FNUZ = "f8e4m3b11fnuz"
+    F8E8M0FNU = "f8e8m0fnu"
+    F6E3M2FN = "f6e3m2fn"
+    F6E2M3FN = "f6e2m3fn"
+    S1 = "s1"
+    S2 = "s2"
+    S4 = "s4"
+    U1 = "u1"
+    U2 = "u2"
+    U4 = "u4"
     F4E2M1FN = "f4e2m1fn"
 
     def __str__(self) -> str:
-        return self.value
+        return str.__str__(self)
 
     def __repr__(self) -> str:
         return f"ElementType({self.value!r})"
@@ -45,12 +80,29 @@ class ElementType(str, enum.Enum):
     def __format__(self, spec: str) -> str:
         return format(self.value, spec)
 
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise ValueError(f"{_short(value)} is not a valid ElementType{_hint(value)}")
+
     @staticmethod
     def of(value: object) -> ElementType:
-        """The element type of an XLA name ("f32") or of anything `numpy.dtype` takes.
+        """The element type of an XLA name or of anything `numpy.dtype` takes.
 
-        XLA's names come first: "u8" is eight bits, as in XLA, and not NumPy's eight bytes.
-        TypeError for what XLA has no type for: objects, text, dates, structures, big-endian numbers.
+        Parameters
+        ----------
+        value : str or DTypeLike
+            XLA's names take precedence: "u8" is eight bits, as in XLA, not eight bytes, as in NumPy.
+
+        Raises
+        ------
+        TypeError
+            XLA has no such type: objects, text, dates, structures, big-endian numbers.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> ElementType.of("u8"), ElementType.of(np.uint64), ElementType.of("bfloat16")
+        (ElementType('u8'), ElementType('u64'), ElementType('bf16'))
         """
         if isinstance(value, ElementType):
             return value
@@ -59,18 +111,18 @@ class ElementType(str, enum.Enum):
         return _of_dtype(value)
 
     @cached_property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype that holds one element."""
         return _DTYPES[self]
 
     @cached_property
     def itemsize(self) -> int:
-        """Bytes of one element where it is not packed: 1, 2, 4, 8 or 16."""
+        """Bytes of one element that is not packed: 1, 2, 4, 8 or 16."""
         return self.dtype.itemsize
 
     @cached_property
     def bits(self) -> int:
-        """Bits of one element that say something: 1 of pred, 4 of s4, otherwise all that it occupies.  XLA: `BitWidth`.
+        """Bits of one element that carry its value: 1 for pred, 4 for s4, otherwise `8 * itemsize`.  XLA: `BitWidth`.
 
         The types of six bits count as eight, as in XLA.
         """
@@ -78,12 +130,12 @@ class ElementType(str, enum.Enum):
 
     @cached_property
     def is_sub_byte(self) -> bool:
-        """True for the types that can be packed, several to a byte; pred is none of them."""
+        """True for the types that can be packed, several to a byte; False for pred."""
         return self.value in _SUB_BYTE
 
     @cached_property
     def proto_number(self) -> int:
-        """The type's number in XLA's `PrimitiveType` enumeration, which never changes.
+        """The number of the type in XLA's `PrimitiveType` proto enumeration.
 
         >>> ElementType.F32.proto_number
         11
@@ -97,7 +149,7 @@ class ElementType(str, enum.Enum):
 
     @cached_property
     def is_integral(self) -> bool:
-        """True for signed and unsigned integers, not for pred.  XLA: `ElementIsIntegral`."""
+        """True for signed and unsigned integers, False for pred.  XLA: `ElementIsIntegral`."""
         return self.kind in ("signed", "unsigned")
 
     @cached_property
@@ -114,13 +166,13 @@ class ElementType(str, enum.Enum):
     def is_signed(self) -> bool:
         """True for signed integers, floating-point and complex types.  XLA: `ElementIsSigned`.
 
-        f8e8m0fnu, which holds powers of two alone, counts as signed, as it does in XLA.
+        f8e8m0fnu, which holds only powers of two, counts as signed, as in XLA.
         """
         return self.kind in ("signed", "float", "complex")
 
     @cached_property
     def component(self) -> ElementType:
-        """The type of the two parts of a complex number; any other type itself.  XLA: `ComplexComponentType`.
+        """The type of the parts of a complex number; other types give themselves.  XLA: `ComplexComponentType`.
 
         >>> ElementType.C64.component
         ElementType('f32')
@@ -128,7 +180,7 @@ class ElementType(str, enum.Enum):
         return {"c64": ElementType.F32, "c128": ElementType.F64}.get(self.value, self)
 
     def holds(self, special: float) -> bool:
-        """True when a floating-point type has this infinity, nan or negative zero.
+        """True when a floating-point type has the given infinity, nan or negative zero.
 
         >>> import numpy as np
         >>> ElementType.F16.holds(np.inf), ElementType.F8E4M3FN.holds(np.inf), ElementType.F8E5M2FNUZ.holds(-0.0)
@@ -139,15 +191,15 @@ class ElementType(str, enum.Enum):
 
     @cached_property
     def is_extended(self) -> bool:
-        """True for the types NumPy itself does not know: they come from ml_dtypes.
+        """True for the types that ml_dtypes adds to NumPy.
 
-        Arrays of such a type may also be carried as unsigned integers of the same width.
+        Arrays of such a type may also be passed as unsigned integers of the same width.
         """
         return _DTYPES[self].type.__module__ != "numpy"
 
     @cached_property
-    def carrier(self) -> np.dtype:
-        """The unsigned integer dtype of the same width; complex types carry themselves."""
+    def carrier(self) -> np.dtype[Any]:
+        """The unsigned integer dtype of the same width; for complex types their own dtype."""
         return np.dtype(f"u{self.itemsize}") if self.kind != "complex" else self.dtype
 
 
@@ -218,8 +270,9 @@ def _of_dtype(value: Any) -> ElementType:
         raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
     try:
         dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError, OverflowError):  # NumPy raises all three on hostile text
-        raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype") from None
+    except (TypeError, ValueError, SyntaxError, OverflowError):  # NumPy raises all four on hostile text
+        hint = did_you_mean(value) if isinstance(value, str) else ""
+        raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype{hint}") from None
     if not dtype.isnative:
         raise TypeError(f"element type {dtype.str!r} is big-endian: convert it to native byte order first")
     found = _BY_DTYPE.get(dtype)
@@ -234,3 +287,53 @@ def _of_dtype(value: Any) -> ElementType:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+# ---- names that other libraries use --------------------------------------------------------------------
+
+_SEVERAL = {
+    "float": ("f32", "f64"),
+    "int": ("s32", "s64"),
+    "uint": ("u32", "u64"),
+    "complex": ("c64", "c128"),
+    "i1": ("s1", "s8"),  # MLIR counts bits, NumPy bytes; so do the next five
+    "i2": ("s2", "s16"),
+    "i4": ("s4", "s32"),
+    "i8": ("s8", "s64"),
+    "f4": ("f4e2m1fn", "f32"),
+    "f8": ("f8e4m3fn", "f8e5m2", "f64"),
+    "fp8": ("f8e4m3fn", "f8e5m2"),
+    "float8": ("f8e4m3fn", "f8e5m2"),
+}
+_PREFIXES = {"fp": "f", "float": "f", "i": "s", "si": "s", "int": "s", "ui": "u", "uint": "u", "bfloat": "bf"}
+
+
+def did_you_mean(name: str) -> str:
+    """What an error adds to a name that is almost one of XLA's: " (did you mean 'f32'?)", or nothing.
+
+    >>> did_you_mean("fp32"), did_you_mean("float"), did_you_mean("nonsense")
+    (" (did you mean 'f32'?)", " (did you mean 'f32' or 'f64'?)", '')
+    """
+    found = _SEVERAL.get(name.lower()) or _meant(name.lower())
+    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
+
+
+def _meant(name: str) -> tuple[str, ...]:
+    match = re.fullmatch(r"([a-z]{1,6})([0-9]{1,3}[a-z0-9_]{0,16})", name)
+    if name not in _BY_NAME and match:
+        name = _PREFIXES.get(match[1], match[1]) + match[2].replace("_", "")
+    if name in _BY_NAME:
+        return (name,)
+    try:
+        return (_BY_DTYPE[np.dtype(name)].value,) if len(name) > 2 else ()
+    except (TypeError, ValueError, SyntaxError, OverflowError, KeyError):
+        return ()
+
+
+def _hint(value: object) -> str:
+    """What to write for a value that is not a name: ": write gl.ElementType.of('float32')", or nothing."""
+    try:
+        ElementType.of(value)
+    except TypeError:
+        return did_you_mean(value) if isinstance(value, str) else ""
+    return f": write gl.ElementType.of({_short(value)})"

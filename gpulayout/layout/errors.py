@@ -1,15 +1,19 @@
-"""What goes wrong when a layout or a shape cannot be.
+"""The errors for layouts and shapes that cannot exist.
 
-One line each, in this order: the field, its value, the rule it breaks, the whole shape, the first offender.  Of a shape
-with hundreds of dimensions a line leaves out the middle.
+A message is one line, in this order: the field, its value, the rule it breaks, the whole shape, the first offender.
+The line for a shape with hundreds of dimensions leaves out the middle.
 """
 
-_BEGINNING, _END = 1000, 400  # characters that are kept of a message that is longer
+_BEGINNING, _END = 1000, 400  # characters kept of a longer message
 
 
 class LayoutError(ValueError):
     """A layout, a shape or a plan that cannot exist.
 
+    The message names the field, its value, the rule it breaks, the whole shape and the first offender.
+
+    Examples
+    --------
     >>> import gpulayout as gl
     >>> gl.Layout((0, 0))
     Traceback (most recent call last):
@@ -23,14 +27,36 @@ class LayoutError(ValueError):
 
 
 class LayoutTypeError(LayoutError, TypeError):
-    """A field of a layout or shape that has the wrong Python type (a float or bool dimension, say).
+    """A field of a layout or shape with a value of the wrong Python type, such as a float dimension.
 
-    It is both a `LayoutError` and a `TypeError`, so either `except` clause finds it.
+    It is both a `LayoutError` and a `TypeError`, so either `except` clause catches it.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> gl.Shape("f32", (2, 3.0))
+    Traceback (most recent call last):
+        ...
+    gpulayout.LayoutTypeError: dimensions (2, 3.0) is not all integers: entry 1 is 3.0, a float
     """
 
 
 class ShapeTextError(LayoutError):
-    """Text that is not a shape.  `position` is the number of the first character that does not fit, from 0."""
+    """Text that is not a shape or a layout.
+
+    Attributes
+    ----------
+    position : int
+        The first character that does not fit, from 0.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> gl.parse_shape("f32[2,3}")
+    Traceback (most recent call last):
+        ...
+    gpulayout.ShapeTextError: expected ']', at character 7 ('}') of 'f32[2,3}'
+    """
 
     def __init__(self, message: str, position: int = 0):
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What layouts and shapes share as frozen dataclasses that also keep values worked out from their fields."""
+"""What layouts and shapes share: frozen dataclasses that also keep values computed from their fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 
 class Frozen:
-    """The base of a frozen dataclass that sets attributes of its own while it is made."""
+    """The base of a frozen dataclass that sets attributes of its own in `__post_init__`."""
+
+    _key: tuple[object, ...]  # of a class that compares by it
+    _hash: int  # of a class that keeps it
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -15,8 +18,7 @@ class Frozen:
     def _fields(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
-    # Pickle and copy keep the fields alone: everything else is worked out anew, as a hash differs from process to
-    # process.
+    # Pickle and copy store only the fields and compute the rest again: a hash differs from process to process.
 
     def __getstate__(self) -> dict[str, Any]:
         return self._fields()

@@ -1,21 +1,21 @@
-"""A layout: in which order the dimensions run through memory, how far each one is padded, and how they are tiled.
+"""A layout: the order of the dimensions in memory, the padding of each, and the tiles.
 
 `minor_to_major` lists logical dimension numbers from the fastest-varying (most minor) to the slowest.
-For a shape with dimensions (2, 3), elements a b c / d e f:
+For a shape with dimensions (2, 3) and elements a b c / d e f:
 
     minor_to_major (1, 0)     dimension 1 is minor: a b c d e f        descending, "row-major"
     minor_to_major (0, 1)     dimension 0 is minor: a d b e c f        ascending, "column-major"
 
 `padded_dimensions` gives every dimension a width in memory, in *logical* order, at least its size.  The padding is
 at the high end of each dimension.  With widths (3, 5) the second example becomes a d 0 b e 0 c f 0 0 0 0 0 0 0.
-`tiles` cut the padded, ordered dimensions into blocks; `digits` has the law.
+`tiles` cut the padded, ordered dimensions into blocks; `digits` states the law.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_layout
@@ -23,10 +23,14 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, scalar_key, value_text
-from gpulayout.layout.split_config import SplitConfig, as_split_configs
+from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
 
-# The least and the greatest value of every field that is one number.  XLA keeps the memory space in a signed byte.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import DTypeLike
+
+# The limits of every field that is one number.  XLA stores the memory space in a signed byte.
 _NUMBERS = {
     "tail_padding_alignment": (1, checks.INT64_MAX),
     "element_size_in_bits": (0, checks.INT64_MAX),
@@ -39,22 +43,48 @@ SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U6
 @corrects(of_layout)
 @dataclass(frozen=True, eq=False, repr=False)
 class Layout(Frozen):
-    """Order, padding and tiling of an array in memory.  Immutable, hashable, validated when made.
+    """Order, padding and tiling of an array in memory.  Immutable, hashable, checked when made.
 
-    minor_to_major          every dimension number 0..rank-1 once, most minor first padded_dimensions       width in
-    memory of every dimension, in logical order, or None for no padding padding_value           a `PaddingValue` or its
-    name in text ("lowest"), a number, or None, which fills zeros tiles                   `Tile`s or sequences of sizes,
-    applied in order to the padded widths in physical order tail_padding_alignment  the number of places is rounded up
-    to a multiple of this element_size_in_bits    bits of one element, or 0 for its type's whole bytes; below 8 elements
-    are packed memory_space            0..127, a label: 0 is the device's main memory split_configs
-    `SplitConfig`s: where the array is cut into parts in several memories; kept and printed
-    dynamic_shape_metadata_prefix_bytes    bytes that a runtime keeps in front of the data; kept, printed, never
-    compared index_type, pointer_type               unsigned types left over from sparse layouts; kept and printed
+    Parameters
+    ----------
+    minor_to_major : iterable of int
+        Every dimension number 0..rank-1 once, the fastest-varying (most minor) first.
+    padded_dimensions : iterable of int, optional
+        Width of every dimension in memory, in elements and in logical order.  The padding is at the high end.
+    padding_value : PaddingValue, str or number, optional
+        What fills padding: a `PaddingValue`, its name in text ("lowest"), or a number.  None fills zeros.
+    tiles : sequence of Tile or of sequences of int
+        Cut the padded widths in physical order, one tile after the other.
+    tail_padding_alignment : int
+        The number of places, in elements, is rounded up to a multiple of this.
+    element_size_in_bits : int
+        Bits of one element, or 0 for the whole bytes of its type.  Below 8, elements are packed.
+    memory_space : int
+        A label, 0..127; 0 is the main memory of the device.
+    split_configs : sequence of SplitConfig
+        Where the array is split across memories.  Kept and printed, never moved.
+    dynamic_shape_metadata_prefix_bytes : int
+        Bytes that a runtime keeps in front of the data.  Kept and printed, not compared.
+    index_type, pointer_type : str or DTypeLike, optional
+        Unsigned types, left over from sparse layouts.  Kept and printed.
 
-    Raises LayoutError when the fields contradict each other; what needs the sizes of the dimensions is checked by
-    `Shape`.  The model is XLA's `Layout`, with the two padding fields of its first releases.
+    Raises
+    ------
+    LayoutError
+        The fields contradict each other.  `Shape` checks them against the dimensions.
 
-    >>> layout = Layout((0, 1), padded_dimensions=(3, 5), padding_value=PaddingValue.LOWEST, tiles=((2, 4), (2, 1)))
+    See Also
+    --------
+    parse_layout : a layout from its text.
+    Layout.descending, Layout.ascending : row-major and column-major.
+
+    Notes
+    -----
+    The model is XLA's `Layout`, with the two padding fields of its first releases.
+
+    Examples
+    --------
+    >>> layout = Layout((0, 1), padded_dimensions=(3, 5), padding_value="lowest", tiles=((2, 4), (2, 1)))
     >>> str(layout), layout.rank, layout.major_to_minor
     ('{0,1:PD(3,5)PV(lowest)T(2,4)(2,1)}', 2, (1, 0))
     """
@@ -75,22 +105,19 @@ class Layout(Frozen):
 
         def __init__(
             self,
-            minor_to_major: Iterable[int],
+            minor_to_major: Iterable[SupportsIndex],
             *,
-            padded_dimensions: Iterable[int] | None = None,
-            padding_value: PaddingValue | Scalar | str | None = None,
-            tiles: Iterable[Tile | Iterable[int | Combine | str]] = (),
-            tail_padding_alignment: int = 1,
-            element_size_in_bits: int = 0,
-            memory_space: int = 0,
-            split_configs: Iterable[SplitConfig] = (),
-            dynamic_shape_metadata_prefix_bytes: int = 0,
-            index_type: ElementType | str | None = None,
-            pointer_type: ElementType | str | None = None,
+            padded_dimensions: Iterable[SupportsIndex] | None = None,
+            padding_value: PaddingValue | Scalar | np.generic | str | None = None,
+            tiles: Sequence[Tile | Iterable[SupportsIndex | Combine | str]] = (),
+            tail_padding_alignment: SupportsIndex = 1,
+            element_size_in_bits: SupportsIndex = 0,
+            memory_space: SupportsIndex = 0,
+            split_configs: Sequence[SplitConfig | Pair] = (),
+            dynamic_shape_metadata_prefix_bytes: SupportsIndex = 0,
+            index_type: str | DTypeLike | None = None,
+            pointer_type: str | DTypeLike | None = None,
         ) -> None: ...
-
-        _key: tuple[object, ...]
-        _hash: int
 
     def __post_init__(self) -> None:
         order = checks.permutation("minor_to_major", self.minor_to_major)
@@ -112,8 +139,8 @@ class Layout(Frozen):
     # ---- named orders -------------------------------------------------------------------------------
 
     @staticmethod
-    def descending(rank: int) -> Layout:
-        """Dimension 0 is the most major (row-major at rank 2): the default of every shape.
+    def descending(rank: SupportsIndex) -> Layout:
+        """The layout with dimension 0 most major (row-major at rank 2), the default of every shape.
 
         >>> Layout.descending(3).minor_to_major
         (2, 1, 0)
@@ -121,8 +148,8 @@ class Layout(Frozen):
         return Layout(range(checks.count("rank", rank) - 1, -1, -1))
 
     @staticmethod
-    def ascending(rank: int) -> Layout:
-        """Dimension 0 is the most minor (column-major at rank 2).
+    def ascending(rank: SupportsIndex) -> Layout:
+        """The layout with dimension 0 most minor (column-major at rank 2).
 
         >>> Layout.ascending(3).minor_to_major
         (0, 1, 2)
@@ -130,9 +157,18 @@ class Layout(Frozen):
         return Layout(range(checks.count("rank", rank)))
 
     @staticmethod
-    def from_major_to_minor(major_to_minor: Iterable[int], **fields: Any) -> Layout:
-        """The layout whose dimensions run in the given order, most major first (as JAX writes it).
+    def from_major_to_minor(major_to_minor: Iterable[SupportsIndex], **fields: Any) -> Layout:
+        """The layout of an order given most major first, as JAX writes it.
 
+        Parameters
+        ----------
+        major_to_minor : iterable of int
+            Every dimension number 0..rank-1 once, most major first.
+        **fields
+            The other fields of `Layout`.
+
+        Examples
+        --------
         >>> Layout.from_major_to_minor((0, 3, 1, 2)).minor_to_major
         (2, 1, 3, 0)
         """
@@ -152,7 +188,7 @@ class Layout(Frozen):
 
     @property
     def is_descending(self) -> bool:
-        """True when dimension 0 is major and the rest follow in order; true for ranks 0 and 1.
+        """True when dimension 0 is the most major and the others follow in order; True for ranks 0 and 1.
 
         XLA: `IsMonotonicWithDim0Major`.
         """
@@ -160,7 +196,7 @@ class Layout(Frozen):
 
     @property
     def is_ascending(self) -> bool:
-        """True when dimension 0 is minor and the rest follow in order; true for ranks 0 and 1.
+        """True when dimension 0 is the most minor and the others follow in order; True for ranks 0 and 1.
 
         XLA: `IsMonotonicWithDim0Minor`.
         """
@@ -169,45 +205,52 @@ class Layout(Frozen):
     is_monotonic_with_dim0_major = is_descending
     is_monotonic_with_dim0_minor = is_ascending
 
-    def minor(self, position: int) -> int:
-        """The logical dimension at a physical position counted from the most minor (0)."""
+    def minor(self, position: SupportsIndex) -> int:
+        """The logical dimension at a physical position, 0 being the most minor."""
         return self.minor_to_major[checks.dimension_number(position, self.rank, self._context, "physical position")]
 
-    def major(self, position: int) -> int:
-        """The logical dimension at a physical position counted from the most major (0)."""
+    def major(self, position: SupportsIndex) -> int:
+        """The logical dimension at a physical position, 0 being the most major."""
         return self.major_to_minor[checks.dimension_number(position, self.rank, self._context, "physical position")]
 
     def logical_to_physical(self) -> tuple[int, ...]:
-        """For every logical dimension its physical position, 0 being the most major.
+        """The physical position of every logical dimension, 0 being the most major.
 
         >>> Layout((3, 0, 2, 1)).logical_to_physical()
         (2, 0, 1, 3)
         """
         return checks.inverse(self.major_to_minor)
 
-    def are_dimensions_consecutive(self, dimensions: Iterable[int]) -> bool:
-        """True when the dimensions are neighbours in memory, in whatever order; true for none of them."""
+    def are_dimensions_consecutive(self, dimensions: Iterable[SupportsIndex]) -> bool:
+        """True when the dimensions are neighbours in memory, in any order; True for no dimensions."""
         wanted = checks.dimension_numbers(dimensions, self.rank, self._context)
         positions = [self.minor_to_major.index(dim) for dim in wanted]
         return not positions or max(positions) - min(positions) == len(positions) - 1
 
     @property
     def is_packed(self) -> bool:
-        """True when several elements lie in one byte."""
+        """True when several elements share a byte."""
         return 0 < self.element_size_in_bits < 8
 
     # ---- edits: each gives a new layout ----------------------------------------------------------------
     #
-    # Tiles belong to physical positions.  An edit that only renames dimensions keeps them; one that would put other
-    # dimensions under the tiles is refused, because the result would be the layout of other bytes.
+    # Tiles belong to physical positions.  An edit that only renumbers dimensions keeps them.  An edit that would put
+    # other dimensions under the tiles is refused, because the result would describe other bytes.
 
     def replace(self, **fields: Any) -> Layout:
-        """A copy with some fields replaced."""
+        """A copy with some fields replaced: `layout.replace(tiles=())`."""
         return type(self)(**self._fields() | fields)
 
-    def permute(self, permutation: Iterable[int]) -> Layout:
-        """The layout of the same bytes after a logical transpose: new dimension i is old permutation[i].
+    def permute(self, permutation: Iterable[SupportsIndex]) -> Layout:
+        """The layout of the same bytes after a logical transpose.
 
+        Parameters
+        ----------
+        permutation : iterable of int
+            New dimension i is old dimension permutation[i], as in `numpy.transpose`.
+
+        Examples
+        --------
         >>> from gpulayout import Layout
         >>> Layout((0, 1, 2), padded_dimensions=(4, 5, 6)).permute((1, 2, 0))
         Layout((2, 0, 1), padded_dimensions=(5, 6, 4))
@@ -218,14 +261,27 @@ class Layout(Frozen):
             [new_number[dim] for dim in self.minor_to_major], lambda widths: [widths[d] for d in order]
         )
 
-    def insert_dimension(self, at: int, width: int, position: int | None = None) -> Layout:
-        """A new dimension number `at`; in memory it is just above the dimension it was put in front of.
+    def insert_dimension(self, at: SupportsIndex, width: SupportsIndex, position: int | None = None) -> Layout:
+        """Insert a dimension in front of dimension `at`.
 
-        Put at the end (`at` == rank) it becomes the most minor.  `width` is its padded size, used only when
-        the layout has padded dimensions.  `position` is another place for it in memory, counted from the most minor.
-        LayoutError when tiles would come to lie over other dimensions than before.
+        In memory it lies just above dimension `at`.  At the end (`at` == rank) it becomes the most minor.
+
+        Parameters
+        ----------
+        at : int
+            0..rank.  Negative numbers are refused.
+        width : int
+            Its padded size in elements; used only when the layout has padded dimensions.
+        position : int, optional
+            Another place for it in memory, counted from the most minor.
+
+        Raises
+        ------
+        LayoutError
+            The tiles would cut other dimensions than before.
         """
         at = checks.insertion_point(at, self.rank, self._context)
+        width = checks.whole_number("width", width, self._context)
         order = [dim + (dim >= at) for dim in self.minor_to_major]
         if position is None:
             position = order.index(at + 1) + 1 if at < self.rank else 0
@@ -238,11 +294,13 @@ class Layout(Frozen):
         ]
         return self._rebuild(order, lambda widths: [*widths[:at], width, *widths[at:]], splits)
 
-    def delete_dimensions(self, dimensions: Iterable[int]) -> Layout:
-        """Without some dimensions; those that stay keep their order and are renumbered, as their split configurations
-        are.
+    def delete_dimensions(self, dimensions: Iterable[SupportsIndex]) -> Layout:
+        """Delete some dimensions; the others keep their order and are renumbered, also in split configurations.
 
-        LayoutError when tiles would come to lie over other dimensions than before.
+        Raises
+        ------
+        LayoutError
+            The tiles would cut other dimensions than before.
         """
         gone = checks.dimension_numbers(dimensions, self.rank, self._context)
         for dim in gone:
@@ -257,29 +315,30 @@ class Layout(Frozen):
         ]
         return self._rebuild(order, lambda widths: [widths[dim] for dim in kept], splits)
 
-    def delete_dimension(self, dimension: int) -> Layout:
-        """Without one dimension; -1 is the last.  XLA: `DeleteDimension`, which keeps tiles that then mean something
-        else.
+    def delete_dimension(self, dimension: SupportsIndex) -> Layout:
+        """Delete one dimension; -1 is the last.
+
+        XLA: `DeleteDimension`, which keeps tiles even when they then cut other dimensions.
         """
         return self.delete_dimensions((dimension,))
 
-    def move_dimension_to_major(self, dimension: int) -> Layout:
-        """One dimension becomes the most major; the others keep their order."""
+    def move_dimension_to_major(self, dimension: SupportsIndex) -> Layout:
+        """Make one dimension the most major; the others keep their order."""
         dim = checks.dimension_number(dimension, self.rank, self._context)
         return self.replace(minor_to_major=(*(d for d in self.minor_to_major if d != dim), dim))
 
-    def move_dimension_to_minor(self, dimension: int) -> Layout:
-        """One dimension becomes the most minor; the others keep their order."""
+    def move_dimension_to_minor(self, dimension: SupportsIndex) -> Layout:
+        """Make one dimension the most minor; the others keep their order."""
         dim = checks.dimension_number(dimension, self.rank, self._context)
         return self.replace(minor_to_major=(dim, *(d for d in self.minor_to_major if d != dim)))
 
     def _check_tiles_stay(self, position: int, edit: str) -> None:
-        """LayoutError unless a physical position, counted from the most minor, lies above all that the tiles touch."""
+        """LayoutError unless a physical position, 0 being the most minor, is above every dimension the tiles cut."""
         touched = reach(self.tiles)
         if position < touched:
             raise LayoutError(
                 f"tiles {''.join(map(str, self.tiles))} would change their meaning by {edit}{self._context}: they "
-                f"touch the {checks.counted(touched, 'most minor dimension')}; drop them first, with replace(tiles=())"
+                f"cut the {checks.counted(touched, 'most minor dimension')}; drop them first with replace(tiles=())"
             )
 
     def _rebuild(
@@ -302,14 +361,14 @@ class Layout(Frozen):
     # ---- value ----------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        """All fields but `dynamic_shape_metadata_prefix_bytes`, as in XLA."""
+        """Compare all fields except `dynamic_shape_metadata_prefix_bytes`, as XLA does."""
         return self is other or (self._key == other._key if isinstance(other, Layout) else NotImplemented)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __str__(self) -> str:
-        """The text form: `{0,1:PD(3,5)PV(lowest)T(8,128)}`; the inverse of `parse_layout`."""
+        """The text form, `{0,1:PD(3,5)PV(lowest)T(8,128)}`: the inverse of `parse_layout`."""
         properties = _properties_text(self)
         return f"{{{','.join(map(str, self.minor_to_major))}{':' + properties if properties else ''}}}"
 
@@ -350,7 +409,7 @@ def _padded_dimensions(value: Any, order: tuple[int, ...]) -> tuple[int, ...] | 
 
 
 def _padding_value(value: object, widths: tuple[int, ...] | None) -> PaddingValue | Scalar | None:
-    """A pad value; INVALID, the proto's unset one, is None, and cannot stand with padded dimensions."""
+    """A pad value; INVALID, the proto's unset value, becomes None and is refused with padded dimensions."""
     if value is None:
         return None
     found = plain_scalar(value)
@@ -375,9 +434,9 @@ def _sparse_type(field: str, value: object) -> ElementType | None:
 
 
 def _properties_text(layout: Layout) -> str:
-    """What stands after the colon of a layout's text: this library's two properties, then XLA's in XLA's fixed order.
+    """The text after the colon of a layout: this library's two properties, then XLA's in XLA's fixed order.
 
-    A property with its default value vanishes.
+    Properties with their default value are left out.
     """
     found = ""
     if layout.padded_dimensions is not None:

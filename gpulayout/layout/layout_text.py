@@ -1,10 +1,10 @@
-"""Layouts as text: XLA's grammar, with two properties of our own for padding.
+"""Layouts as text: XLA's grammar, with two properties of this library for padding.
 
     layout     := "{" [number ("," number)*] [":" properties] "}"
-    properties := in exactly this order, each at most once, with nothing between them
+    properties := each at most once, in exactly this order, with nothing between them
 
-        PD(width,...)  PV(name | number)     padded dimensions and padding value, ours
-        D(D,...)                             dense levels, one for every dimension: they say nothing
+        PD(width,...)  PV(name | number)     padded dimensions and padding value, of this library
+        D(D,...)                             dense levels, one per dimension: read and dropped
         T(size,...)(size,...)...             tiles; a size is a number or *
         L(number)                            tail padding alignment
         #(type)  *(type)                     index and pointer type
@@ -13,16 +13,18 @@
         SC(number:number,...)(...)...        split configurations
         M(number)                            dynamic shape metadata prefix bytes
 
-XLA never printed padding; a layout without it prints exactly what XLA prints.  XLA's D(...) of other levels and P(...),
-the parts of sparse layouts, are refused.
+XLA never printed padding; a layout without it prints exactly what XLA prints.  D(...) with other levels and P(...),
+which describe sparse layouts in XLA, are refused.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from gpulayout.layout import checks
+from gpulayout.layout.argument_hints import numbers_in
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutTypeError, ShapeTextError
 from gpulayout.layout.layout import SPARSE_TYPES, Layout
@@ -31,34 +33,64 @@ from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.text_reader import Reader
 from gpulayout.layout.tile import COMBINE, Combine, Tile
 
-Property = Callable[[Reader, int], dict[str, Any]]  # reads one property of a layout of so many dimensions
+Property = Callable[[Reader, int], dict[str, Any]]  # reads one property; the int is the rank
 
 MAX_SCALAR = 320  # characters of a pad value: an integer as large as the largest double has 309
 
 
 def parse_layout(text: str) -> Layout:
-    """The layout written as `{0,1:PD(3,5)PV(lowest)T(8,128)}`: the exact inverse of `str(layout)`.
+    """A layout from its text: the exact inverse of `str(layout)`.
 
-    ShapeTextError (a LayoutError with `.position`) points at the first character that does not fit.
+    Parameters
+    ----------
+    text : str
+        Such as `{0,1:PD(3,5)PV(lowest)T(8,128)}`, dimension numbers most minor first.
 
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    ShapeTextError
+        A `LayoutError` whose `position` is the first character that does not fit, from 0.
+
+    See Also
+    --------
+    parse_shape : a whole shape.
+
+    Notes
+    -----
+    The grammar is XLA's, plus `PD(...)` for padded dimensions and `PV(...)` for the padding value.
+
+    Examples
+    --------
     >>> parse_layout("{0,1:T(8,128)(2,1)}").tiles
     (Tile((8, 128)), Tile((2, 1)))
     """
-    if text[:1].isalpha():
-        raise ShapeTextError(
-            f"{checks.value_text(text)} is not a layout: a layout begins with '{{', as '{{1,0,2}}' does; "
-            "gl.transpose(array, 'h w c -> c h w') reorders axes by name"
-        )
-    reader = Reader(text)
+    reader = Reader(text, "layout")
+    if not reader.ahead("{") and (hint := _not_a_layout(text)):
+        raise ShapeTextError(f"{checks.value_text(text)} is not a layout: {hint}", reader.position)
     layout = read_layout(reader, may_be_empty=True)
     reader.end()
     return layout
 
 
+def _not_a_layout(text: str) -> str | None:
+    """What to write instead of text that does not begin with a brace."""
+    if order := numbers_in(text):
+        return f"write '{{{order.strip('(,)').replace(' ', '')}}}'"
+    if not text[:1].isalpha():
+        return None
+    if text in ("C", "F"):
+        return f"write gl.Layout.{'descending' if text == 'C' else 'ascending'}(rank), or its text such as '{{1,0}}'"
+    if "[" in text:
+        return f"it is the text of a shape; write gl.parse_shape({checks.value_text(text)}).layout"
+    return "a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> c h w') reorders axes by name"
+
+
 def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
-    """A layout from itself or its text, None being descending; LayoutTypeError for others.  `text` is the shape without
-    layout.
-    """
+    """A layout from a layout, its text or None, which means descending; `text` is the shape without its layout."""
     if value is None:
         return Layout.descending(rank)
     if isinstance(value, str):
@@ -78,7 +110,7 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
     order: list[int] = []
     fields: dict[str, Any] = {}
     if not reader.ahead(":") and not (may_be_empty and reader.ahead("}")):
-        order = reader.number_list("a dimension number")
+        order = _order(reader)
     if reader.accept(":"):
         for name, read in PROPERTIES.items():
             if reader.accept_name(name) or (name in "#*" and reader.accept(name)):
@@ -89,12 +121,22 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
     return reader.built(start, lambda: Layout(order, **fields))
 
 
+def _order(reader: Reader) -> list[int]:
+    """The dimension numbers, one or more."""
+    order: list[int] = []
+    while not order or reader.accept(","):
+        if reader.kind == "name" and reader.value in PROPERTIES:
+            raise reader.error("expected a dimension number (a colon comes before properties, as in {1,0:T(8,128)})")
+        order.append(reader.number("a dimension number"))
+    return order
+
+
 def _misplaced(name: str) -> str:
     if name in PROPERTIES:
         return f"layout property {name}(...) occurs twice or out of order: the order is {' '.join(PROPERTIES)}"
     if name == "P":
         return "layout property P(...), the physical shape of a sparse array, is not supported"
-    return f"{name[:32]!r} is not a layout property: those are {' '.join(PROPERTIES)}"
+    return f"{name[:32]!r} is not a layout property: the properties are {' '.join(PROPERTIES)}"
 
 
 # ---- one property each: the fields it sets ---------------------------------------------------------
@@ -106,7 +148,7 @@ def _padded_dimensions(reader: Reader, rank: int) -> dict[str, list[int]]:
 
 
 def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar]:
-    """The text between the parentheses of PV(...): a name, or a number in Python's notation."""
+    """The text in the parentheses of PV(...): a name, or a number in Python's notation."""
     raw, position = reader.parenthesis()
     if raw in NAMES:
         return {"padding_value": NAMES[raw]}
@@ -122,7 +164,7 @@ def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar
 
 
 def _dense_levels(reader: Reader, rank: int) -> dict[str, Any]:
-    """D(D,D) says that both dimensions are dense, which they always are here."""
+    """D(D,D) says that both dimensions are dense, which is always true here."""
     reader.mark("(")
     for dim in range(rank):
         if dim:
@@ -150,9 +192,7 @@ def _tile(reader: Reader) -> Tile:
         if not reader.accept(","):
             break
     if entries[-1] is COMBINE:
-        raise reader.error(
-            "'*' is the last of a tile, where there is no more minor dimension to combine with", position
-        )
+        raise reader.error("'*' ends a tile: there is no more minor dimension to combine with", position)
     reader.mark(")")
     return Tile(entries)
 
@@ -166,12 +206,12 @@ def _split_configs(reader: Reader, rank: int) -> dict[str, list[SplitConfig]]:
         reader.mark(":")
         points = reader.number_list("a split index")
         reader.mark(")")
-        configs.append(reader.built(start, lambda: SplitConfig(dimension, points)))
+        configs.append(reader.built(start, functools.partial(SplitConfig, dimension, points)))
     return {"split_configs": configs}
 
 
 def _number(field: str, what: str, least: int = 0, most: int | None = None) -> Property:
-    """A reader of one number in parentheses."""
+    """Make a reader of one number in parentheses."""
 
     def read(reader: Reader, rank: int) -> dict[str, int]:
         reader.mark("(")
@@ -183,7 +223,7 @@ def _number(field: str, what: str, least: int = 0, most: int | None = None) -> P
 
 
 def _type(field: str) -> Property:
-    """A reader of one type name in parentheses."""
+    """Make a reader of one type name in parentheses."""
 
     def read(reader: Reader, rank: int) -> dict[str, ElementType]:
         reader.mark("(")

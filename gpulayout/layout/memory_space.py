@@ -1,11 +1,13 @@
-"""Names of memory spaces: what XLA calls the numbers that stand as S(...) in a layout."""
+"""Names of memory spaces: XLA's names for the numbers in S(...) of a layout."""
 
 import enum
 
 
 class MemorySpace(enum.IntEnum):
-    """The memory spaces that XLA's code has names for; every other number belongs to some backend.
+    """The memory spaces that XLA has names for; backends give meanings to other numbers.
 
+    Examples
+    --------
     >>> from gpulayout import Layout
     >>> print(Layout((1, 0), memory_space=MemorySpace.HOST))
     {1,0:S(5)}

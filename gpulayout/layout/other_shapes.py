@@ -1,13 +1,13 @@
 """Shapes that are not one array: tuples of shapes, tokens, opaque values and buffers.
 
-They are read, printed and compared, so that whole programs can be; bytes are moved for the arrays in them.
+They are parsed, printed and compared, so that whole programs can be.  Only the arrays in them can be moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, SupportsIndex, overload
 
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_one_sequence
@@ -16,13 +16,13 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
 
-MAX_DEPTH = 64  # of tuples in tuples
-_COMMENT_EVERY = 5  # elements of a tuple, as XLA prints them
+MAX_DEPTH = 64  # of nested tuples
+_COMMENT_EVERY = 5  # elements of a tuple, as in XLA, comes a comment with the number of the next
 
 
 @dataclass(frozen=True)
 class TokenShape(Frozen):
-    """A token: it orders effects and holds nothing."""
+    """A token: it orders side effects and holds no data.  XLA: `TOKEN`."""
 
     proto_number: ClassVar[int] = 17
     nbytes: ClassVar[int] = 0
@@ -38,18 +38,18 @@ class TokenShape(Frozen):
 
 @dataclass(frozen=True)
 class OpaqueShape(Frozen):
-    """A value that only the runtime understands."""
+    """A value that only the runtime understands.  XLA: `OPAQUE_TYPE`."""
 
     proto_number: ClassVar[int] = 14
 
     @property
     def nbytes(self) -> int:
-        """LayoutError: nobody knows."""
+        """Always LayoutError: only the runtime knows the size."""
         raise LayoutError("opaque[] has no size in bytes: only the runtime knows it")
 
     @property
     def element_count(self) -> int:
-        """LayoutError: nobody knows."""
+        """Always LayoutError: only the runtime knows the number."""
         raise LayoutError("opaque[] has no number of elements: only the runtime knows it")
 
     def text_without_layout(self) -> str:
@@ -62,8 +62,15 @@ class OpaqueShape(Frozen):
 
 @dataclass(frozen=True, repr=False)
 class BufferShape(Frozen):
-    """A buffer that holds one array, and may be written to.
+    """A buffer that holds one array and may be written to.  XLA: `BUFFER`.
 
+    Parameters
+    ----------
+    shape : Shape
+        The array.
+
+    Examples
+    --------
     >>> str(BufferShape(Shape("f32", (8, 16))))
     'b(f32[8,16]{1,0})'
     """
@@ -71,7 +78,7 @@ class BufferShape(Frozen):
     shape: Shape
     proto_number: ClassVar[int] = 34
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.shape, Shape):
             raise LayoutTypeError(
                 f"shape {self.shape!r} cannot be held by a buffer: it is {checks.type_text(self.shape)}, not a Shape"
@@ -101,10 +108,24 @@ class BufferShape(Frozen):
 @corrects(of_one_sequence)
 @dataclass(frozen=True, repr=False)
 class TupleShape(Frozen):
-    """Several shapes in order, tuples among them; it has a length, elements by number, and can be iterated over.
+    """A tuple of shapes, which may be tuples themselves.  It has a length, and can be indexed, sliced and iterated.
 
-    shapes    the elements; () is the empty tuple.  LayoutError past 64 nested tuples
+    Parameters
+    ----------
+    shapes : sequence of shapes
+        The elements; () is the empty tuple.
 
+    Raises
+    ------
+    LayoutError
+        An element is not a shape, or more than 64 tuples are nested.
+
+    Notes
+    -----
+    XLA: `TUPLE`.
+
+    Examples
+    --------
     >>> pair = TupleShape((Shape("f32", (2,)), TupleShape(())))
     >>> str(pair), len(pair), pair.nbytes
     ('(f32[2]{0}, ())', 2, 8)
@@ -113,28 +134,31 @@ class TupleShape(Frozen):
     shapes: tuple[AnyShape, ...]
     proto_number: ClassVar[int] = 13
 
-    def __post_init__(self):
+    if TYPE_CHECKING:  # what a caller may write
+
+        def __init__(self, shapes: Sequence[AnyShape]) -> None: ...
+
+    def __post_init__(self) -> None:
         if not isinstance(self.shapes, (tuple, list)):
             raise LayoutTypeError(
                 f"shapes {self.shapes!r} is not a sequence of shapes: it is {checks.type_text(self.shapes)}"
             )
         for entry, shape in enumerate(self.shapes):
             if not isinstance(shape, AnyShape):
-                raise LayoutTypeError(f"shapes entry {entry} is not a shape: it is {checks.type_text(shape)}")
+                hint = f", write gl.parse_shape({checks.value_text(shape)})" if isinstance(shape, str) else ""
+                raise LayoutTypeError(f"shapes entry {entry} is not a shape: it is {checks.type_text(shape)}{hint}")
         self._set("shapes", tuple(self.shapes))
         if self.depth > MAX_DEPTH:
-            raise LayoutError(f"shapes are {self.depth} nested tuples: {MAX_DEPTH} is the limit")
+            raise LayoutError(f"shapes are {self.depth} nested tuples: the limit is {MAX_DEPTH}")
 
     @cached_property
     def depth(self) -> int:
-        """How many tuples stand in one another, this one among them."""
+        """The number of nested tuples, this one included."""
         return 1 + max((shape.depth for shape in self.shapes if isinstance(shape, TupleShape)), default=0)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays in it, without any table of pointers.  XLA: `ByteSizeOfElementsRecursive` of its
-        leaves.
-        """
+        """Bytes of all arrays in it, without tables of pointers.  XLA: `ByteSizeOfElementsRecursive` of its leaves."""
         return sum(shape.nbytes for shape in self.shapes)
 
     @property
@@ -143,7 +167,7 @@ class TupleShape(Frozen):
         return sum(shape.element_count for shape in self.shapes)
 
     def leaves(self) -> Iterator[Shape | TokenShape | OpaqueShape | BufferShape]:
-        """All shapes in it that are not tuples, in order.  XLA: `FlattenTupleShape`."""
+        """The shapes in it that are not tuples, in order.  XLA: `FlattenTupleShape`."""
         for shape in self.shapes:
             if isinstance(shape, TupleShape):
                 yield from shape.leaves()
@@ -155,7 +179,7 @@ class TupleShape(Frozen):
         return self._text(lambda shape: shape.text_without_layout())
 
     def _text(self, one: Callable[[AnyShape], str]) -> str:
-        """`, ` between the elements; from the sixth on every fifth says its number."""
+        """The elements with `, ` between them; a comment numbers every fifth one, from the sixth on."""
         parts = (
             f"/*index={entry}*/{one(shape)}" if entry and entry % _COMMENT_EVERY == 0 else one(shape)
             for entry, shape in enumerate(self.shapes)
@@ -168,8 +192,14 @@ class TupleShape(Frozen):
     def __iter__(self) -> Iterator[AnyShape]:
         return iter(self.shapes)
 
-    def __getitem__(self, entry: int | slice) -> AnyShape:
-        """One element, or the tuple of some of them: `pair[:1]`.  XLA: `GetTupleElementShape`, `SliceTuple`."""
+    @overload
+    def __getitem__(self, entry: SupportsIndex) -> AnyShape: ...
+
+    @overload
+    def __getitem__(self, entry: slice) -> TupleShape: ...
+
+    def __getitem__(self, entry: SupportsIndex | slice) -> AnyShape:
+        """One element, or the tuple of a slice: `pair[:1]`.  XLA: `GetTupleElementShape`, `SliceTuple`."""
         return TupleShape(self.shapes[entry]) if isinstance(entry, slice) else self.shapes[entry]
 
     def append(self, shape: AnyShape) -> TupleShape:
@@ -177,7 +207,7 @@ class TupleShape(Frozen):
         return TupleShape((*self.shapes, shape))
 
     def __str__(self) -> str:
-        """The text form, as XLA prints it: `(f32[2]{0}, u8[])`; the inverse of `parse_shape`."""
+        """The text form, `(f32[2]{0}, u8[])`, as XLA prints it: the inverse of `gpulayout.xla.parse_any_shape`."""
         return self._text(str)
 
     def __repr__(self) -> str:

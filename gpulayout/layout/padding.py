@@ -1,8 +1,8 @@
-"""What padding positions hold: XLA's named pad values, or any scalar of the element type.
+"""What fills padding: XLA's named pad values, or any scalar of the element type.
 
-The names stand for identities of a reduction: ZERO of a sum, ONE of a product, LOWEST of a maximum, HIGHEST of a
-minimum.  So LOWEST is -inf for a float type that has infinities, the finite lowest for one that has none
-(f8e4m3fn: -448), the smallest integer, False.  Complex numbers have no order, and no LOWEST or HIGHEST.
+The names are the identities of reductions: ZERO of a sum, ONE of a product, LOWEST of a maximum, HIGHEST of a minimum.
+So LOWEST is -inf for a float type with infinities, the lowest finite value for one without (f8e4m3fn: -448), the
+smallest integer, or False.  Complex numbers have no order, so they have no LOWEST or HIGHEST.
 """
 
 from __future__ import annotations
@@ -20,10 +20,29 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
 
 class PaddingValue(enum.Enum):
-    """The pad values of XLA's `PaddingValue` enumeration; the numbers are the proto's.
+    """Named pad values: the identities of reductions over the elements.
 
-    INVALID is the proto's unset value and reads as None.  UNKNOWN promises nothing to the reader;
-    this library still writes zero bytes there, so that no old memory leaks into a new buffer.
+    Attributes
+    ----------
+    ZERO, ONE
+        0 and 1: the identities of sum and product.
+    LOWEST, HIGHEST
+        The identities of maximum and minimum: -inf and inf for float types that have them, otherwise the finite
+        extremes; the extremes of integers; False and True.  LayoutError for complex types.
+    UNKNOWN
+        Padding may hold anything.  New buffers still get zero bytes, so that old memory does not leak into them.
+    INVALID
+        The proto's unset value: it becomes None, and is refused with padded dimensions.
+
+    Notes
+    -----
+    The names and numbers are those of XLA's `PaddingValue` proto enumeration.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> str(gl.Shape("f32", (2, 3), gl.Layout((1, 0), padding_value=PaddingValue.LOWEST)))
+    'f32[2,3]{1,0:PV(lowest)}'
     """
 
     INVALID = 0
@@ -35,19 +54,19 @@ class PaddingValue(enum.Enum):
 
     @property
     def text(self) -> str:
-        """The name in a shape's text, such as `lowest`."""
+        """The name in the text of a shape, such as `lowest`."""
         return self.name.lower()
 
 
 Scalar = bool | int | float | complex
-_INTEGER_LIMIT = 1 << 1024  # f64 ends just below
+_INTEGER_LIMIT = 1 << 1024  # just above the largest f64
 NAMES = {member.text: member for member in PaddingValue if member is not PaddingValue.INVALID}
 
 
 def plain_scalar(value: object) -> PaddingValue | Scalar:
     """A pad value as a `PaddingValue` or a plain Python number; LayoutTypeError for anything else.
 
-    The names of a shape's text ("lowest") are taken; False and True become 0 and 1, as they stand there.
+    The names in text ("lowest") are accepted; False and True become 0 and 1, as text writes them.
     """
     if isinstance(value, str) and value in NAMES:
         return NAMES[value]
@@ -70,14 +89,14 @@ def plain_scalar(value: object) -> PaddingValue | Scalar:
         raise LayoutError(f"padding_value {number_text(item)} is larger than any element type can hold")
     if isinstance(item, PaddingValue):
         return item
-    for kind in (int, float, complex):  # of a subclass the number alone
-        if isinstance(item, kind) and not isinstance(item, np.generic):
-            return kind(item)
-    raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: it is {type_text(value)}")
+    if isinstance(item, (int, float, complex)) and not isinstance(item, np.generic):
+        return int(item) if isinstance(item, int) else float(item) if isinstance(item, float) else complex(item)
+    hint = f"the names are {', '.join(NAMES)}" if isinstance(value, str) else f"it is {type_text(value)}"
+    raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: {hint}")
 
 
 def scalar_key(value: PaddingValue | Scalar | None) -> object:
-    """What equality and hashing compare: -0.0 differs from 0.0, and nan equals nan."""
+    """The key for equality and hashing: -0.0 differs from 0.0, and nan equals nan."""
     return (type(value), repr(value)) if isinstance(value, (float, complex)) else (type(value), value)
 
 
@@ -85,8 +104,8 @@ class _Unfit(Exception):
     """Why an element type cannot hold a pad value."""
 
 
-# Saves 6 of 17 us whenever a shape gets another layout, 15 of 63 us where a text names a pad value.  1024 entries of
-# some 300 bytes.
+# Saves 6 of 17 us when a shape gets another layout, 15 of 63 us when a text names a pad value.  1024 entries of about
+# 300 bytes.
 @functools.lru_cache(maxsize=1024, typed=True)
 def _pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, key: object) -> bytes:
     dtype = element_type.dtype
@@ -99,10 +118,10 @@ def _pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, k
 def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, context: str = "") -> bytes:
     """The bytes of one padding element.
 
-    None and UNKNOWN are zero bytes.  LayoutError when the element type cannot hold the value: 300 in u8,
-    1.5 in s32, nan in f6e2m3fn, LOWEST in c64, ZERO in f8e8m0fnu (it has no zero).  A float is rounded to the
-    nearest value of the type, as NumPy does; a finite value that would become infinite is refused.  A nan has one
-    form: the positive quiet one without payload.
+    None and UNKNOWN give zero bytes.  LayoutError when the element type cannot hold the value: 300 in u8, 1.5 in s32,
+    nan in f6e2m3fn, LOWEST in c64, ZERO in f8e8m0fnu (which has no zero).  A float is rounded to the nearest value of
+    the type, as in NumPy; a finite value that would become infinite is refused.  Every nan becomes the positive quiet
+    one without payload.
 
     >>> pad_bytes(ElementType.S8, PaddingValue.LOWEST), pad_bytes(ElementType.F16, 1)
     (b'\\x80', b'\\x00<')
@@ -119,9 +138,9 @@ def pad_bytes(element_type: ElementType, value: PaddingValue | Scalar | None, co
 def canonical_scalar(
     element_type: ElementType, value: PaddingValue | Scalar | None, context: str = ""
 ) -> PaddingValue | Scalar | None:
-    """The one way to write the number that `value` becomes in the element type, so that equal bytes are equal values.
+    """The canonical number for the value in the element type: values with equal bytes become equal.
 
-    3 becomes 3.0 in f32.  Whole numbers are written in full and others with as few digits as tell them apart: 0.1 stays
+    3 becomes 3.0 in f32.  Whole numbers are exact; others have the fewest digits that give the same bytes: 0.1 stays
     0.1, although f32 holds 0.100000001490116...
     """
     encoded = pad_bytes(element_type, value, context)
@@ -134,7 +153,7 @@ def canonical_scalar(
 
 
 def _shortest(element_type: ElementType, exact: float) -> float:
-    """The float of fewest decimal digits that becomes the same value of the element type."""
+    """The float with the fewest decimal digits that becomes the same value in the element type."""
     if not math.isfinite(exact) or (exact.is_integer() and abs(exact) < 2**53):
         return exact
     encoded = _encode_float(element_type, exact)
@@ -150,7 +169,7 @@ def _shortest(element_type: ElementType, exact: float) -> float:
 
 
 def value_text(value: PaddingValue | Scalar) -> str:
-    """A pad value as it stands in a shape's text: `lowest`, `2.5`, `-inf`, `1+2j`; pred prints 0 or 1."""
+    """A pad value in the text of a shape: `lowest`, `2.5`, `-inf`, `1+2j`; pred prints 0 or 1."""
     if isinstance(value, PaddingValue):
         return value.text
     if isinstance(value, complex):
@@ -159,7 +178,7 @@ def value_text(value: PaddingValue | Scalar) -> str:
 
 
 def parse_scalar(text: str) -> Scalar:
-    """The inverse of `value_text` for numbers; ValueError for anything else, and for digits too large for a float."""
+    """The inverse of `value_text` for numbers; ValueError for other text and for digits too large for a float."""
     if not set(text) <= set("0123456789+-.einfajINFAJE"):
         raise ValueError(text)
     for kind in (int, float, complex):
@@ -183,29 +202,38 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
     if kind == "bool":
         return not lowest
     if kind in ("signed", "unsigned"):
-        limits = ml_dtypes.iinfo(element_type.dtype)
-        return int(limits.min if lowest else limits.max)
+        return _integer_range(element_type)[0 if lowest else 1]
     if element_type.holds(math.inf):
         return -math.inf if lowest else math.inf
-    finite = ml_dtypes.finfo(element_type.dtype)
-    return float(finite.min if lowest else finite.max)
+    return _finite_range(element_type)[0 if lowest else 1]
+
+
+# The calls below are ignored because ml_dtypes has types, but none for these two constructors.
+def _integer_range(element_type: ElementType) -> tuple[int, int]:
+    limits = ml_dtypes.iinfo(element_type.dtype)  # type: ignore[no-untyped-call]
+    return int(limits.min), int(limits.max)
+
+
+def _finite_range(element_type: ElementType) -> tuple[float, float]:
+    limits = ml_dtypes.finfo(element_type.dtype)  # type: ignore[no-untyped-call]
+    return float(limits.min), float(limits.max)
 
 
 def _encode(element_type: ElementType, number: Scalar) -> bytes:
     """The bytes of a number; _Unfit when the type has no such number."""
-    kind, dtype = element_type.kind, element_type.dtype
-    if isinstance(number, complex) and kind != "complex":
+    kind = element_type.kind
+    if kind == "complex":
+        return b"".join(_encode_float(element_type.component, part) for part in (number.real, number.imag))
+    if isinstance(number, complex):
         raise _Unfit("it is complex")
     if kind in ("bool", "signed", "unsigned"):
         if not (isinstance(number, int) or number.is_integer()):  # is_integer is False for nan and inf
             raise _Unfit("it is not a whole number")
-        limits = None if kind == "bool" else ml_dtypes.iinfo(dtype)
-        lowest, highest = (int(limits.min), int(limits.max)) if limits else (0, 1)
+        lowest, highest = (0, 1) if kind == "bool" else _integer_range(element_type)
         if not lowest <= number <= highest:
             raise _Unfit(f"the range is {lowest}..{highest}")
-        return np.array(int(number), dtype).tobytes()
-    parts = (number.real, number.imag) if kind == "complex" else (number,)
-    return b"".join(_encode_float(element_type.component, part) for part in parts)
+        return np.array(int(number), element_type.dtype).tobytes()
+    return _encode_float(element_type, number)
 
 
 def _encode_float(element_type: ElementType, number: int | float) -> bytes:
@@ -217,18 +245,18 @@ def _encode_float(element_type: ElementType, number: int | float) -> bytes:
         if not element_type.holds(math.inf):
             raise _Unfit("the type has no infinity")
     elif not _in_range(element_type, number):
-        limits = ml_dtypes.finfo(element_type.dtype)
-        raise _Unfit(f"the range is {float(limits.min):.8g}..{float(limits.max):.8g}")
+        lowest, highest = _finite_range(element_type)
+        raise _Unfit(f"the range is {lowest:.8g}..{highest:.8g}")
     return np.array(float(number), element_type.dtype).tobytes()
 
 
 def _in_range(element_type: ElementType, number: int | float) -> bool:
     """True for a finite number that stays finite: 3.4028235e38, slightly above f32's largest, rounds down to it."""
-    limits = ml_dtypes.finfo(element_type.dtype)
-    if float(limits.min) <= number <= float(limits.max):
+    lowest, highest = _finite_range(element_type)
+    if lowest <= number <= highest:
         return True
     if not element_type.holds(math.inf):
-        return False  # past its range such a type saturates or gives nan
+        return False  # out of range, such a type saturates or gives nan
     try:
         with np.errstate(all="ignore"):
             return math.isfinite(element_type.dtype.type(float(number)))

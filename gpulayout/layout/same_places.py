@@ -1,23 +1,26 @@
-"""Whether two shapes put every element at the same place, and so describe the same bytes.
+"""Whether two shapes put every element at the same place, so that they describe the same bytes.
 
-Take the logical elements in row-major order and write down where each one lies: shapes with the same sequence are the
-same bytes.  `element_loops` writes it as (extent, stride) pairs, major first, in as few as possible; equal sequences
-have equal pairs:
+Take the logical elements in row-major order and list the place of each: shapes with the same list are the same bytes.
+`element_loops` writes the list as (extent, stride) pairs, major first, as few as possible; equal lists have equal
+pairs:
 
-    f32[2,3,4]{2,1,0} -> ((24, 1),)       f32[2,3,4]{0,1,2} -> ((2, 1), (3, 2), (4, 6))       f32[6,4]{1,0} -> ((24, 1),)
+    f32[2,3,4]{2,1,0}    ((24, 1),)
+    f32[2,3,4]{0,1,2}    ((2, 1), (3, 2), (4, 6))
+    f32[6,4]{1,0}        ((24, 1),)
 
-Some tiles are no nest of loops.  Their places are compared one by one, as few of them as tell.
+Some tilings are not nested loops.  Their places are compared one by one, but only as many as needed.
 
-Places repeat.  `period` steps along a dimension every place moves on by the same distance, whatever the other
-coordinates are: with T(4)(3) element i + 4 lies 6 places after element i.  So two shapes whose periods divide L agree
-along a dimension when they agree from 0 to L: the difference of their places repeats every L elements, and has not
-grown after the first L.  That is 5 comparisons for T(4)(3) against T(4)(3)(1), however many elements there are.
+Places repeat: after `period` elements along a dimension every place has moved by the same distance, whatever the other
+coordinates are.  With T(4)(3), element i + 4 lies 6 places after element i.  So two shapes whose periods divide L agree
+along a dimension if they agree from 0 to L: the difference of their places repeats every L elements and has not grown
+after the first L.  T(4)(3) against T(4)(3)(1) takes 5 comparisons, for any number of elements.
 
-Shapes of other dimensions, as f32[3,4] and f32[6,2], are walked in row-major order, in runs of dimensions that count
-the same elements: all 12 are one run.  Without `*` in a tile the place is a sum, one part for every dimension, and runs
-are compared one after the other, all other coordinates being 0; else all of their coordinates are combined.
+Shapes with different dimensions, such as f32[3,4] and f32[6,2], are walked in row-major order, in runs of dimensions
+that hold the same elements: here all 12 are one run.  Without `*` in a tile the place is a sum with one term per
+dimension, so runs are compared one after the other with all other coordinates 0.  With `*` all combinations of
+coordinates are compared.
 
-Where that would take more than 2^24 comparisons, about a second, only what is written the same counts as the same.
+If that would take more than 2^24 comparisons, about a second, only shapes written the same count as the same.
 """
 
 from __future__ import annotations
@@ -34,12 +37,12 @@ from gpulayout.layout.element_loops import element_loops
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
-CHUNK = 1 << 14  # elements looked at together
-MOST = 1 << 24  # elements that are looked at, or none
+CHUNK = 1 << 14  # elements compared together
+MOST = 1 << 24  # elements to compare; beyond it none are compared
 
 
 class Run(NamedTuple):
-    """Dimensions of two shapes that count the same elements, and how many of those tell them apart."""
+    """Dimensions of two shapes that hold the same elements, and how many of these to compare."""
 
     source: tuple[int, ...]
     target: tuple[int, ...]
@@ -47,11 +50,10 @@ class Run(NamedTuple):
 
 
 def same_buffer(source: Shape, target: Shape) -> bool:
-    """True when a buffer of `source` is, byte for byte, a buffer of `target`, for the same elements in row-major
-    logical order.
+    """True when a buffer of `source` is, byte for byte, a buffer of `target`, with elements in row-major order.
 
     False when the element counts, the buffer sizes or the pad values differ.  Two shapes without elements are the same
-    bytes when their buffers are equally large.  Element types may differ.
+    bytes if their buffers have one size.  Element types may differ.
 
     >>> from gpulayout import parse_shape
     >>> same_buffer(parse_shape("f32[16,128]{1,0:T(8,128)}"), parse_shape("s32[2048]"))
@@ -71,8 +73,9 @@ def same_buffer(source: Shape, target: Shape) -> bool:
 
 
 def same_places(source: Shape, target: Shape) -> bool:
-    """True when element number k in row-major logical order has one place in both, for every k; both have as many
-    elements.
+    """True when both put the k-th element in row-major logical order at the same place, for every k.
+
+    Both must have the same number of elements.
 
     >>> from gpulayout import parse_shape
     >>> tiled = parse_shape("f32[9]{0:T(4)(3)}")
@@ -91,7 +94,7 @@ def same_places(source: Shape, target: Shape) -> bool:
 
 
 def _same_law(source: Shape, target: Shape) -> bool:
-    """True when both give the same index the same place, field by field."""
+    """True when every field that decides places is equal."""
     return (
         source.dimensions == target.dimensions
         and source.layout.minor_to_major == target.layout.minor_to_major
@@ -101,7 +104,7 @@ def _same_law(source: Shape, target: Shape) -> bool:
 
 
 def _runs(source: Shape, target: Shape) -> Iterator[Run]:
-    """The shortest runs: (2, 6, 5) and (3, 4, 5) are (0, 1) with (0, 1), and 2 with 2."""
+    """The shortest runs: for (2, 6, 5) and (3, 4, 5), dimensions 0 and 1 with 0 and 1, then 2 with 2."""
     ends = [
         {count: dim for dim, count in enumerate(itertools.accumulate(shape.dimensions, operator.mul, initial=1))}
         for shape in (source, target)
@@ -113,11 +116,11 @@ def _runs(source: Shape, target: Shape) -> Iterator[Run]:
 
 
 def period(shape: Shape, run: Sequence[int]) -> int:
-    """After how many elements along a run of dimensions all places are those before, moved on by one distance.
+    """The number of elements along a run of dimensions after which all places have moved by the same distance.
 
-    The first dimension of the run is then `times` further on, the others are where they were.  The most major digit of
-    a value must have moved by whole steps, and those below it by whole turns, so that they are what they were.  `times`
-    grows from value to value.
+    By then the first dimension of the run has moved by `times`, and the others are back where they were.  The most
+    major digit of a value must have moved by whole steps and the digits below it by whole rounds, so that these are
+    back where they were too.  `times` grows from value to value.
 
     >>> from gpulayout import parse_shape
     >>> period(parse_shape("f32[90]{0:T(4)(3)}"), [0]), period(parse_shape("f32[9,7]{1,0:T(*,4)(3)}"), [0])
@@ -136,9 +139,7 @@ def period(shape: Shape, run: Sequence[int]) -> int:
 
 
 def _agree(source: Shape, target: Shape, runs: Sequence[Run], box: Sequence[int]) -> bool:
-    """True when the first elements of the runs, as many as `box` says of each, have the same places; stops at a
-    difference.
-    """
+    """True when the first elements of the runs, `box` of them in each, have the same places; stops at a difference."""
     tables = stride_table(source), stride_table(target)
     for coordinates in row_major_indices(box):
         here = tables[0].linear_of(_index(source, [run.source for run in runs], coordinates))
@@ -148,7 +149,7 @@ def _agree(source: Shape, target: Shape, runs: Sequence[Run], box: Sequence[int]
 
 
 def _index(shape: Shape, runs: Sequence[Sequence[int]], coordinates: Sequence[np.ndarray]) -> list[np.ndarray | int]:
-    """The logical index of elements by their numbers in every run; dimensions in none of them have size 1."""
+    """The logical index of elements given by their numbers in every run; dimensions in no run have size 1."""
     index: list[np.ndarray | int] = [0] * shape.rank
     for run, numbers in zip(runs, coordinates):
         for dim, coordinate in zip(run, split_row_major(numbers, [shape.dimensions[dim] for dim in run])):
@@ -157,14 +158,14 @@ def _index(shape: Shape, runs: Sequence[Sequence[int]], coordinates: Sequence[np
 
 
 def row_major_indices(dimensions: Sequence[int]) -> Iterator[list[np.ndarray]]:
-    """All indices in row-major order, some at a time: one array for every dimension."""
+    """All indices in row-major order, in chunks of one array per dimension."""
     count = math.prod(dimensions)
     for start in range(0, count, CHUNK):
         yield split_row_major(np.arange(start, min(start + CHUNK, count)), dimensions)
 
 
 def split_row_major(linear: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
-    """A row-major linear index as one index for each size; the most major one takes all that is left."""
+    """A row-major linear index as one index for each size; the most major one takes the rest."""
     found = []
     for size in reversed(sizes[1:]):
         found.append(linear % max(size, 1))

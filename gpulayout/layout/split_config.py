@@ -1,27 +1,43 @@
-"""Split configurations: where XLA cuts one array into parts that lie in several memories.
+"""Split configurations: where XLA splits an array across several memories.
 
-They are kept, compared and printed.  A shape that has one does not describe one run of memory, so no byte of it is
-moved.
+They are kept, compared and printed.  A shape with one does not describe one buffer, so it cannot be moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.frozen import Frozen
+
+Pair = tuple[SupportsIndex, Sequence[SupportsIndex]]  # a split configuration as (dimension, split_indices)
 
 
 @dataclass(frozen=True, repr=False)
 class SplitConfig(Frozen):
     """Where one dimension is cut.  Immutable and hashable.
 
-    dimension        *physical* dimension number, 0 being the most major (unlike every other field of a layout)
-    split_indices    the first index of every part but the first, ascending and at least 1
+    Parameters
+    ----------
+    dimension : int
+        *Physical* dimension number, 0 being the most major; every other field of a layout counts logical dimensions.
+    split_indices : iterable of int
+        The first index of every part except the first: ascending, each at least 1.
 
+    Raises
+    ------
+    LayoutError
+        The indices are empty, not ascending or less than 1.
+
+    Notes
+    -----
+    The model is XLA's `SplitConfig`.
+
+    Examples
+    --------
     >>> str(SplitConfig(0, (30, 70)))
     '(0:30,70)'
     """
@@ -31,7 +47,7 @@ class SplitConfig(Frozen):
 
     if TYPE_CHECKING:  # what a caller may write
 
-        def __init__(self, dimension: int, split_indices: Iterable[int]) -> None: ...
+        def __init__(self, dimension: SupportsIndex, split_indices: Iterable[SupportsIndex]) -> None: ...
 
     def __post_init__(self) -> None:
         self._set("dimension", checks.count("split_configs dimension", self.dimension))
@@ -48,7 +64,7 @@ class SplitConfig(Frozen):
         self._set("split_indices", points)
 
     def __str__(self) -> str:
-        """The text form `(0:30,70)`, as it stands after the SC of a layout."""
+        """The text form, `(0:30,70)`, which follows SC in a layout."""
         return f"({self.dimension}:{','.join(map(str, self.split_indices))})"
 
     def __repr__(self) -> str:
@@ -56,9 +72,7 @@ class SplitConfig(Frozen):
 
 
 def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
-    """A tuple of split configurations of distinct dimensions below `rank`, from those or from (dimension, indices)
-    pairs.
-    """
+    """A tuple of split configurations of distinct dimensions below `rank`, from such or from (dimension, indices)."""
     if not isinstance(value, (tuple, list)):
         raise LayoutTypeError(f"split_configs {value!r} is not a sequence of split configurations")
     found = tuple(entry if isinstance(entry, SplitConfig) else _of_pair(entry) for entry in value)
@@ -76,7 +90,7 @@ def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
 
 
 def texts(configs: Iterable[SplitConfig]) -> str:
-    """The text of several configurations, as it stands after the SC of a layout; cut off when it is very long."""
+    """The text of several configurations, which follows SC in a layout; cut off when it is long."""
     text = "".join(map(str, configs))
     return text if len(text) <= 100 else text[:97] + "..."
 

@@ -1,33 +1,65 @@
-"""From strides to a layout: the order is the order of the strides, the gaps between them are padding.
+"""From strides to a layout: the order of the strides is the order of the dimensions, and gaps are padding.
 
 Example: dimensions (2, 3) with strides (1, 3) elements.  Dimension 0 is minor; dimension 1 steps over 3 places where
-dimension 0 needs only 2, so dimension 0 is padded to 3.  The most major dimension has nothing above it that would show
-a gap: its width is its size.
+dimension 0 needs only 2, so dimension 0 is padded to 3.  Nothing lies above the most major dimension to show a gap, so
+its width is its size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, SupportsIndex
 
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 def layout_from_strides(
-    dimensions: Iterable[int], strides: Iterable[int], *, itemsize: int = 1, padding: bool = True
+    dimensions: Iterable[SupportsIndex],
+    strides: Iterable[SupportsIndex],
+    *,
+    itemsize: SupportsIndex = 1,
+    padding: bool = True,
 ) -> Layout:
     """The layout that puts elements where `strides` put them.
 
-    dimensions   logical sizes
-    strides      bytes between neighbours when `itemsize` is the element's bytes; elements when it is 1
-    padding      False refuses strides with gaps instead of finding padded dimensions in them
+    Parameters
+    ----------
+    dimensions : iterable of int
+        Logical sizes in elements.
+    strides : iterable of int
+        The distance between neighbours along each dimension, in units of `1 / itemsize` elements.
+    itemsize : int
+        Bytes of one element when strides are in bytes; 1 when they are in elements.
+    padding : bool
+        True turns gaps between strides into padded dimensions; False refuses them.
 
-    Dimensions of size 1 have no stride that matters and are placed beside their neighbours; an array without
-    elements has none at all and gets the descending layout.  LayoutError says why strides cannot be a layout:
-    negative, zero, not whole elements, overlapping, or a gap that is not a whole number of the dimension below.
+    Returns
+    -------
+    Layout
 
+    Raises
+    ------
+    LayoutError
+        No layout has these strides: they are negative, zero, not whole elements or overlapping, or a gap is not a
+        multiple of the stride below it.
+
+    See Also
+    --------
+    gpulayout.shape_of : the shape of an array.
+
+    Notes
+    -----
+    Strides of dimensions of size 1 are ignored; these dimensions are placed beside their neighbours.  An array without
+    elements gets the descending layout.
+
+    Examples
+    --------
     >>> layout_from_strides((2, 3), (4, 12), itemsize=4)
     Layout((0, 1), padded_dimensions=(3, 3))
     """
@@ -35,7 +67,7 @@ def layout_from_strides(
     strides = checks.whole_numbers("strides", strides)
     itemsize = checks.whole_number("itemsize", itemsize)
     if itemsize < 1:
-        raise LayoutError(f"itemsize {itemsize} is not a number of bytes: the least is 1")
+        raise LayoutError(f"itemsize {itemsize} is not a number of bytes: it must be at least 1")
     shown = f"strides {checks.shown(strides)} cannot be a layout of dimensions {checks.shown(dimensions)}"
     if len(strides) != len(dimensions):
         raise LayoutError(
@@ -48,7 +80,7 @@ def layout_from_strides(
         if strides[dim] <= 0:
             raise LayoutError(
                 f"{shown}: dimension {dim} has the "
-                + (f"negative stride {strides[dim]}" if strides[dim] else "stride 0, so its elements lie in one place")
+                + (f"negative stride {strides[dim]}" if strides[dim] else "stride 0, so its elements share one place")
             )
         if strides[dim] % itemsize:
             raise LayoutError(
@@ -63,11 +95,9 @@ def layout_from_strides(
     return Layout(_with_degenerate(real, dimensions), padded_dimensions=widths if widths != dimensions else None)
 
 
-def _widths(dimensions: Sequence[int], steps: Sequence[int], real: Sequence[int], shown: str) -> tuple[int, ...]:
-    """The width of every dimension; `steps` are strides in elements, `real` the dimensions above size 1, minor
-    first.
-    """
-    widths, steps = list(dimensions), list(steps)
+def _widths(dimensions: Sequence[int], steps: list[int], real: list[int], shown: str) -> tuple[int, ...]:
+    """The width of every dimension; `steps` are strides in elements, `real` the sizes above 1, minor first."""
+    widths = list(dimensions)
     if real and steps[real[0]] != 1:
         ones = [dim for dim, size in enumerate(dimensions) if size == 1]
         if not ones:
@@ -75,7 +105,7 @@ def _widths(dimensions: Sequence[int], steps: Sequence[int], real: Sequence[int]
                 f"{shown}: no dimension steps by one element, dimension {real[0]} is the most minor "
                 f"and steps by {steps[real[0]]}"
             )
-        real.insert(0, ones[-1])  # a dimension of size 1, padded, lies below all others
+        real.insert(0, ones[-1])  # a padded dimension of size 1 can lie below all others
         steps[ones[-1]] = 1
     for lower, upper in zip(real, real[1:]):
         below = steps[lower]
@@ -95,7 +125,7 @@ def _widths(dimensions: Sequence[int], steps: Sequence[int], real: Sequence[int]
 
 
 def _with_degenerate(real: Sequence[int], dimensions: Sequence[int]) -> tuple[int, ...]:
-    """All dimensions, minor first: those of size 1 go beside a neighbour, so that descending stays descending."""
+    """All dimensions, minor first: those of size 1 go beside a neighbour, so that a descending order stays one."""
     order = list(real)
     ascending = len(real) > 1 and list(real) == sorted(real)
     numbers = range(len(dimensions)) if ascending else range(len(dimensions) - 1, -1, -1)
@@ -107,13 +137,35 @@ def _with_degenerate(real: Sequence[int], dimensions: Sequence[int]) -> tuple[in
 
 
 def byte_strides_is_major_to_minor(
-    byte_strides: Iterable[int], dimensions: Iterable[int], element_type: object
+    byte_strides: Iterable[SupportsIndex], dimensions: Iterable[SupportsIndex], element_type: str | DTypeLike
 ) -> bool:
-    """True when elements lie close together in row-major order: what NumPy calls C-contiguous.
+    """True when elements are contiguous in row-major order: C-contiguous in NumPy's terms.
 
-    Strides of dimensions of size 1 are no matter, and none are where there are no elements.  XLA:
-    `ByteStridesIsMajorToMinor`, which wants an exact stride of those too.
+    Parameters
+    ----------
+    byte_strides : iterable of int
+        Bytes between neighbours along each dimension.
+    dimensions : iterable of int
+        Logical sizes in elements.
+    element_type : str or DTypeLike
+        An XLA name, or anything `numpy.dtype` takes.
 
+    Returns
+    -------
+    bool
+        True also for an array without elements.
+
+    Raises
+    ------
+    LayoutError
+        The number of strides is not the number of dimensions.
+
+    Notes
+    -----
+    XLA: `ByteStridesIsMajorToMinor`.  It also checks the strides of dimensions of size 1, which do not count here.
+
+    Examples
+    --------
     >>> byte_strides_is_major_to_minor((12, 4), (2, 3), "f32"), byte_strides_is_major_to_minor((99, 4), (1, 3), "f32")
     (True, True)
     """

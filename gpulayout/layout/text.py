@@ -5,52 +5,132 @@
     tuple   := "(" [shape ("," shape)*] ")"
 
 A missing layout means descending.  A layout in a shape cannot be `{}`: in XLA's grammar a brace after a shape starts a
-layout only when a number or a colon follows.  The reader takes linear time, and tuples end at a fixed depth.
+layout only when a number or a colon follows.  Reading takes linear time, and the depth of tuples is limited.
 """
 
 from __future__ import annotations
 
 from gpulayout.layout.dynamic import UNBOUNDED
-from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.layout_text import read_layout
+from gpulayout.layout.element_type import ElementType, did_you_mean
+from gpulayout.layout.layout_text import PROPERTIES, read_layout
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text_reader import Reader
 
-_WITHOUT_ARRAY = {"token": TokenShape, "opaque": OpaqueShape}
+_WITHOUT_ARRAY: dict[str, type[TokenShape] | type[OpaqueShape]] = {"token": TokenShape, "opaque": OpaqueShape}
 
 
-def parse_shape(text: str) -> AnyShape:
-    """The shape written as `f32[2,3]{0,1:PD(3,5)PV(lowest)}`: the exact inverse of `str(shape)`.
+def parse_shape(text: str) -> Shape:
+    """The shape of an array from its text: the exact inverse of `str(shape)`.
 
-    A `Shape` for the text of an array; a `TupleShape`, `TokenShape`, `OpaqueShape` or `BufferShape` for others.
-    ShapeTextError (a LayoutError with `.position`) points at the first character that does not fit; for a layout or
-    shape that reads well but cannot be, at its beginning.
+    Parameters
+    ----------
+    text : str
+        Such as `f32[2,3]{0,1:PD(3,5)PV(lowest)}`.  Without a layout the order is descending (row-major).
 
-    >>> parse_shape("f32[2,3]{0,1:PD(3,5)PV(lowest)}").buffer_size
-    15
-    >>> parse_shape("(f32[<=2], token[])")
+    Returns
+    -------
+    Shape
+
+    Raises
+    ------
+    ShapeTextError
+        A `LayoutError` whose `position` is the first character that does not fit, from 0.  For a shape that is well
+        written but cannot exist it is the first character of the shape or the layout.
+
+    See Also
+    --------
+    parse_layout : a layout without a shape.
+    gpulayout.xla.parse_any_shape : tuples, tokens, opaque values and buffers too.
+
+    Notes
+    -----
+    The grammar is XLA's, plus `PD(...)` for padded dimensions and `PV(...)` for the padding value.  Text that is not an
+    array is parsed as well and gives the type that `gpulayout.xla.parse_any_shape` gives; the annotation leaves it out.
+
+    Examples
+    --------
+    >>> shape = parse_shape("f32[2,3]{0,1:PD(3,5)PV(lowest)}")
+    >>> shape.dimensions, shape.layout.padded_dimensions, shape.buffer_size
+    ((2, 3), (3, 5), 15)
+    """
+    return parse_any_shape(text)  # type: ignore[return-value]  # the usual case, see Notes
+
+
+def parse_any_shape(text: str) -> AnyShape:
+    """A shape of any kind from its text: an array, tuple, token, opaque value or buffer.
+
+    Parameters
+    ----------
+    text : str
+        Such as `(f32[2]{0}, token[])`, as `str(shape)` writes it.
+
+    Returns
+    -------
+    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
+
+    Raises
+    ------
+    ShapeTextError
+        A `LayoutError` whose `position` is the first character that does not fit.
+
+    See Also
+    --------
+    gpulayout.parse_shape : typed for arrays, the usual case.
+
+    Examples
+    --------
+    >>> parse_any_shape("(f32[<=2], token[])")
     TupleShape((Shape('f32', (2,), Layout((0,)), dynamic_dimensions=(True,)), TokenShape()))
     """
     reader = Reader(text)
     shape = read_shape(reader)
-    reader.end()
+    _end(reader)
     return shape
 
 
 def parse_array_shape(text: str) -> Shape:
-    """As `parse_shape` for the text of one array; ShapeTextError for tuples, tokens, opaque values and buffers."""
+    """The shape of one array from its text; tuples, tokens, opaque values and buffers are refused.
+
+    Parameters
+    ----------
+    text : str
+        Such as `f32[2,3]{0,1}`.
+
+    Returns
+    -------
+    Shape
+
+    Raises
+    ------
+    ShapeTextError
+        The text is not a shape, or not that of one array.
+
+    Examples
+    --------
+    >>> str(parse_array_shape("f32[2,3]"))
+    'f32[2,3]{1,0}'
+    """
     reader = Reader(text)
     start = reader.position
     shape = read_shape(reader)
-    reader.end()
+    _end(reader)
     if not isinstance(shape, Shape):
         raise reader.error("expected the shape of one array", start)
     return shape
 
 
+def _end(reader: Reader) -> None:
+    """The end of the text; an error hints at a layout in the wrong place."""
+    if reader.ahead("(") or reader.ahead("["):
+        raise reader.error("expected the end (a layout stands in braces, as in f32[2,3]{1,0})")
+    if reader.kind == "name" and reader.value in PROPERTIES:
+        raise reader.error("expected the end (properties stand in the layout, as in f32[2,3]{1,0:T(8,128)})")
+    reader.end()
+
+
 def read_shape(reader: Reader, depth: int = 0) -> AnyShape:
-    """The shape that begins at the reader's token, which is inside `depth` tuples."""
+    """The shape that begins at the reader's token, inside `depth` tuples."""
     if reader.ahead("("):
         return _tuple(reader, depth)
     if reader.accept_name("b"):
@@ -62,7 +142,7 @@ def read_shape(reader: Reader, depth: int = 0) -> AnyShape:
 
 
 def read_leaf(reader: Reader) -> Shape | TokenShape | OpaqueShape:
-    """The array, token or opaque value that begins at the reader's token: what has no parentheses."""
+    """The array, token or opaque value that begins at the reader's token: the shapes without parentheses."""
     if reader.kind == "name" and reader.value in _WITHOUT_ARRAY:
         make = _WITHOUT_ARRAY[reader.advance()]
         reader.mark("[")
@@ -85,15 +165,21 @@ def _tuple(reader: Reader, depth: int) -> TupleShape:
 
 
 def _array(reader: Reader) -> Shape:
+    if reader.kind == "number" or reader.value in ("[", "{"):
+        raise reader.error("expected an element type (it comes first, as in f32[2,3]{1,0})")
     position, name = reader.position, reader.take("name", "an element type")
     try:
         element_type = ElementType(name)
     except ValueError:
-        raise reader.error(f"{name[:32]!r} is not one of XLA's element types{_meant(name)}", position) from None
-    reader.mark("[")
+        raise reader.error(f"{name[:32]!r} is not one of XLA's element types{did_you_mean(name)}", position) from None
+    if not reader.accept("["):
+        example = f"a scalar is {name}[]" if reader.kind == "end" else f"as in {name}[2,3]"
+        raise reader.error(f"expected '[' ({example})")
     sizes = [] if reader.ahead("]") else [_size(reader)]
     while reader.accept(","):
         sizes.append(_size(reader))
+    if reader.kind == "name" and reader.value.startswith("x"):
+        raise reader.error("expected ']' (commas separate sizes, as in f32[2,3])")
     reader.mark("]")
     has_layout = reader.layout_ahead()
     start = reader.position if has_layout else position
@@ -103,16 +189,8 @@ def _array(reader: Reader) -> Shape:
 
 
 def _size(reader: Reader) -> tuple[int, bool]:
-    """A size, and whether it is dynamic."""
+    """A size and whether it is dynamic."""
     if reader.accept("?"):
         return UNBOUNDED, True
     is_dynamic = reader.accept("<=")
     return reader.number("a dimension size"), is_dynamic
-
-
-def _meant(name: str) -> str:
-    """The XLA name of a NumPy name such as int8, or of one in the wrong case."""
-    try:
-        return f" (did you mean {ElementType.of(name.lower()).value!r}?)" if len(name) > 2 else ""
-    except TypeError:
-        return ""

@@ -1,7 +1,7 @@
-"""Text as tokens: what the readers of layouts and shapes share.
+"""Text as tokens, for the readers of layouts and shapes.
 
-Blanks and /* */ and // comments may stand between tokens.  Every character is stepped over once, so text may be of any
-length: time and memory grow with it and no faster.
+Blanks, /* */ comments and // comments may come between tokens.  The reader steps over every character once, so time and
+memory are linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _NO_PARENTHESES = re.compile(r"[^()]*")
 
 
 class Reader:
-    """One token ahead: `kind` ("number", "name", "mark" or "end"), `value`, and `position` in the text."""
+    """Reads one token ahead: its `kind` ("number", "name", "mark", "other" or "end"), `value` and `position`."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, what: str = "shape"):
         if not isinstance(text, str):
-            raise TypeError(f"shape text must be a str, not {type(text).__name__}")
+            raise TypeError(f"{what} text must be a str, not {type(text).__name__}")
         self.text = text
         self.go(0)
 
     def go(self, position: int) -> None:
-        """Read on from a position."""
+        """Continue at a position."""
         self._next = position
         self.advance()
 
     def advance(self) -> str:
-        """Step over the current token and return its text; `after` is where it ended."""
+        """Step over the current token and return its text; `after` is the position where it ended."""
         taken, self.after = getattr(self, "value", ""), self._next
         while True:
             self.position = self._next
@@ -57,6 +57,7 @@ class Reader:
                 return taken
 
     def ahead(self, mark: str) -> bool:
+        """True when a mark comes next."""
         return self.kind == "mark" and self.value == mark
 
     def layout_ahead(self) -> bool:
@@ -64,21 +65,26 @@ class Reader:
         return self.ahead("{")
 
     def accept(self, mark: str) -> bool:
+        """Step over a mark if it comes next."""
         return self.ahead(mark) and bool(self.advance())
 
     def accept_name(self, name: str) -> bool:
+        """Step over a name if it comes next."""
         return self.kind == "name" and self.value == name and bool(self.advance())
 
     def mark(self, mark: str) -> None:
+        """Step over a mark, which must come next."""
         if not self.accept(mark):
             raise self.error(f"expected {mark!r}")
 
     def take(self, kind: str, what: str) -> str:
+        """The text of the next token, which must be of a kind; `what` names it in the error."""
         if self.kind != kind:
             raise self.error(f"expected {what}")
         return self.advance()
 
     def number(self, what: str, least: int = 0, most: int | None = None) -> int:
+        """The next number, which must be in least..most."""
         position, digits = self.position, self.take("number", what)
         if digits.startswith("-"):
             raise self.error(f"{what} cannot be negative", position)
@@ -93,19 +99,20 @@ class Reader:
         return value
 
     def number_list(self, what: str) -> list[int]:
+        """One number or more, with commas between them."""
         found = [self.number(what)]
         while self.accept(","):
             found.append(self.number(what))
         return found
 
     def numbers(self, close: str, what: str) -> list[int]:
-        """A possibly empty list up to and with the closing mark."""
+        """A list of numbers, possibly empty, and the closing mark."""
         found = [] if self.ahead(close) else self.number_list(what)
         self.mark(close)
         return found
 
     def parenthesis(self) -> tuple[str, int]:
-        """The raw text between parentheses, which hold a pad value without any, and where it starts."""
+        """The raw text in parentheses, which has none inside, and its position."""
         if not self.ahead("("):
             raise self.error("expected '('")
         start, close = self._next, _NO_PARENTHESES.match(self.text, self._next).end()  # type: ignore[union-attr]
@@ -115,9 +122,7 @@ class Reader:
         return self.text[start:close].strip(), start
 
     def built(self, position: int, make: Callable[[], Made]) -> Made:
-        """What `make` gives; its LayoutError becomes one that also shows the text, and is cut off when it shows too
-        much.
-        """
+        """The result of `make`; its LayoutError becomes one that also shows the text, cut off when it is long."""
         try:
             return make()
         except LayoutError as error:
@@ -126,16 +131,18 @@ class Reader:
             raise ShapeTextError(f"{message}, at character {position} of {self.shown(position)}", position) from None
 
     def end(self) -> None:
+        """Error unless the text ends here."""
         if self.kind != "end":
             raise self.error("expected the end")
 
     def error(self, message: str, position: int | None = None) -> ShapeTextError:
+        """An error that points at a position, by default that of the next token."""
         position = self.position if position is None else position
         found = repr(self.text[position]) if position < len(self.text) else "the end"
         return ShapeTextError(f"{message}, at character {position} ({found}) of {self.shown(position)}", position)
 
     def shown(self, position: int) -> str:
-        """The text, or what stands around a position of long text."""
+        """The text for an error message: of long text only the part around a position."""
         start, stop = max(position - 60, 0), position + 60
         if len(self.text) <= 120:
             start, stop = 0, len(self.text)

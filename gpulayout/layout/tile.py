@@ -1,28 +1,28 @@
-"""Tiles: how the most minor dimensions of an array are cut into blocks that lie together in memory.
+"""Tiles: they cut the most minor dimensions of an array into blocks that are contiguous in memory.
 
-A tile lists sizes from major to minor, for as many of the most minor *physical* dimensions.  T(2,4) on a 4 x 8 array
-makes 2 x 2 blocks of 2 x 4 elements each: sizes (4, 8) become (2, 2, 2, 4).  `COMBINE` in a tile joins that dimension
-with the next more minor one before the cut: T(2,*,128) on 2 x 3 x 1004 cuts a 2 x 3012 array.  See `digits` for the
-whole rule.
+A tile lists one size for each of the most minor *physical* dimensions, from major to minor.  T(2,4) on a 4 x 8 array
+makes 2 x 2 blocks of 2 x 4 elements: sizes (4, 8) become (2, 2, 2, 4).  `COMBINE` in a tile joins that dimension with
+the next more minor one before the cut: T(2,*,128) on 2 x 3 x 1004 cuts a 2 x 3012 array.  `digits` states the law.
 """
 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from gpulayout.layout import checks
-from gpulayout.layout.argument_hints import corrects, of_one_sequence
+from gpulayout.layout.argument_hints import corrects, numbers_in, of_one_sequence
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.frozen import Frozen
 
 
 class Combine(enum.Enum):
-    """`COMBINE`, in text `*`, as a size of a tile: the dimension is joined with the next more minor one before the cut.
+    """`COMBINE`, in text `*`: a size of a tile that joins the dimension with the next more minor one before the cut.
 
-    It is no number, so that nobody counts with it.  T(*,128) on 3 x 5 cuts one dimension of 15.
+    It is not a number, so arithmetic with it fails.  T(*,128) on 3 x 5 cuts one dimension of 15.
     """
 
     COMBINE = "*"
@@ -44,13 +44,28 @@ COMBINE = Combine.COMBINE
 @corrects(of_one_sequence)
 @dataclass(frozen=True, repr=False)
 class Tile(Frozen):
-    """One tile: the most minor dimensions are cut into blocks of these sizes, whole ones, that lie together in memory.
+    """A tile: it cuts the most minor dimensions into blocks of these sizes, each contiguous in memory.
 
-    dimensions    sizes from major to minor, each at least 1, or `COMBINE` (its text "*" is taken too), which may not be
-    last
+    Immutable and hashable; it has a length and can be iterated.
 
-    Immutable and hashable; it has a length and can be iterated over.  Raises LayoutError for sizes that cannot be.  3 x
-    5 elements in tiles of 2 x 4 are 2 x 2 tiles, those at the edges padded:
+    Parameters
+    ----------
+    dimensions : iterable of int or COMBINE
+        Sizes in elements, from major to minor, each at least 1.  `COMBINE`, or its text "*", joins a dimension with
+        the next more minor one and may not be last.
+
+    Raises
+    ------
+    LayoutError
+        There are no sizes, a size is less than 1, or `COMBINE` is last.
+
+    Notes
+    -----
+    Blocks are whole: those at the edges of the array are padded.  The model is XLA's `Tile`.
+
+    Examples
+    --------
+    3 x 5 elements in tiles of 2 x 4 are 2 x 2 tiles:
 
     >>> from gpulayout import Layout, Shape
     >>> Shape("f32", (3, 5), Layout((1, 0), tiles=[Tile((2, 4))])).physical_dimensions
@@ -65,12 +80,13 @@ class Tile(Frozen):
 
     if TYPE_CHECKING:  # what a caller may write
 
-        def __init__(self, dimensions: Iterable[int | Combine | str]) -> None: ...
+        def __init__(self, dimensions: Iterable[SupportsIndex | Combine | str]) -> None: ...
 
     def __post_init__(self) -> None:
         given = self.dimensions
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-            hint = f", write ({given},)" if isinstance(given, int) else ""
+            found = numbers_in(given) if isinstance(given, str) else f"({given},)" if isinstance(given, int) else None
+            hint = f", write {found}" if found else ""
             raise LayoutTypeError(
                 f"tile {checks.value_text(given)} is not a sequence of sizes: it is {checks.type_text(given)}{hint}"
             )
@@ -91,12 +107,12 @@ class Tile(Frozen):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes alone, one for every group of dimensions that the tile cuts."""
+        """The sizes without `COMBINE`, one for every group of dimensions that the tile cuts."""
         return tuple(entry for entry in self.dimensions if entry is not COMBINE)
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """How many dimensions go into each size: (2, *, 128) takes one, then two.
+        """The number of dimensions in each group: (2, *, 128) cuts one dimension, then two joined.
 
         >>> Tile((2, COMBINE, 128)).groups
         (1, 2)
@@ -111,7 +127,7 @@ class Tile(Frozen):
         return iter(self.dimensions)
 
     def __str__(self) -> str:
-        """The text form `(8,128)`, as it stands after the T of a layout."""
+        """The text form, `(8,128)`, which follows T in a layout."""
         return f"({','.join(map(str, self.dimensions))})"
 
     def __repr__(self) -> str:
@@ -121,7 +137,7 @@ class Tile(Frozen):
 def as_tiles(value: object) -> tuple[Tile, ...]:
     """A tuple of tiles from a sequence of tiles or of sequences of sizes."""
     if not isinstance(value, (tuple, list)):
-        hint = f": write [{value}]" if isinstance(value, Tile) else ""
+        hint = f": write [{value}]" if isinstance(value, Tile) else _of_text(value) if isinstance(value, str) else ""
         raise LayoutTypeError(f"tiles {value!r} is not a sequence of tiles{hint}")
     if value and all(isinstance(size, int) for size in value):
         raise LayoutTypeError(
@@ -131,13 +147,22 @@ def as_tiles(value: object) -> tuple[Tile, ...]:
     return tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in value)
 
 
-def reach(tiles: Iterable[Tile]) -> int:
-    """How many of the most minor physical dimensions the tiles touch: every more major one is left as it is.
+def _of_text(text: str) -> str:
+    """What to write instead of text such as `T(8,128)(2,1)`."""
+    tiles = re.fullmatch(r"T?((?:\([0-9, ]+\))+)", text[:200])
+    found = [numbers_in(tile) for tile in re.findall(r"\([^()]*\)", tiles[1])] if tiles else []
+    if not found or None in found:
+        return ": write ((8, 128),)"
+    return f": write ({', '.join(map(str, found))}{',' if len(found) == 1 else ''})"
 
-    T(8,128)(2,1) touches 2.  T(2)(2,2,2) touches 2: after the first tile the dimension is two, and the second takes
-    three.
+
+def reach(tiles: Iterable[Tile]) -> int:
+    """The number of most minor physical dimensions that the tiles cut; more major ones are left as they are.
+
+    T(8,128)(2,1) cuts 2.  T(2)(2,2,2) cuts 2: the first tile makes two entries of one dimension, and the second takes
+    three entries.
     """
-    dimensions = entries = 0  # touched, and the list entries they have become
+    dimensions = entries = 0  # cut so far, and the list entries they have become
     for tile in tiles:
         dimensions += max(len(tile) - entries, 0)
         entries = max(entries, len(tile)) - len(tile) + 2 * len(tile.groups)

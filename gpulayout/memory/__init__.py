@@ -1,1 +1,1 @@
-"""Where the memory of an array lies that another library made: DLPack, the CUDA array interface, mapped files."""
+"""Where another library's array lies in memory: DLPack, the CUDA array interface, mapped files."""

@@ -1,8 +1,6 @@
-"""DLPack, version 1 and before: the memory that a capsule describes, and the flags that NumPy or CuPy would not look
-at.
+"""DLPack up to version 1: the memory that a capsule describes, and the flags that NumPy or CuPy would ignore.
 
-The capsule is never renamed.  It owns the memory as long as it is alive, and its destructor calls the producer's
-deleter.
+The capsule is never renamed, so it keeps owning the memory: its destructor calls the producer's deleter.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ import numpy as np
 from gpulayout.layout.checks import type_text
 from gpulayout.memory.foreign_memory import ForeignMemory
 
-CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # types of devices
+CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # device types
 _READ_ONLY, _COPIED = 1, 2  # flags
 _MOST_DIMENSIONS = 64  # NumPy's limit, and CuPy's
 
-# By type code; the number of bits tells dtypes of one code apart.
+# The dtypes of each type code; they differ in their number of bits.
 _NAMES = {
     0: ("int8", "int16", "int32", "int64"),
     1: ("uint8", "uint16", "uint32", "uint64"),
@@ -74,7 +72,7 @@ class _Managed(ctypes.Structure):
     ]
 
 
-# Prototypes of our own: those of ctypes.pythonapi are shared with every other library in the process.
+# Own prototypes: setting types on ctypes.pythonapi would change them for every other library in the process.
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -82,7 +80,7 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 def device_of(given: Any) -> tuple[int, int]:
-    """The type and the number of the device that an array says it is on."""
+    """The device that an array reports: its type and its number."""
     kind, number = given.__dlpack_device__()
     return int(kind), int(number)
 
@@ -90,11 +88,11 @@ def device_of(given: Any) -> tuple[int, int]:
 def dlpack_memory(given: Any, kinds: tuple[int, ...], **options: Any) -> ForeignMemory:
     """The memory of an array that offers DLPack, on a device of one of these types.
 
-    options   what `__dlpack__` is asked, beside the version
+    options   arguments for `__dlpack__` besides the version
     """
     try:
         capsule = given.__dlpack__(max_version=(1, 0), **options)
-    except TypeError:  # it is older than versions
+    except TypeError:  # older than DLPack 1, which added versions
         capsule = given.__dlpack__(**options)
     tensor, flags = _opened(capsule)
     if flags & _COPIED:
@@ -108,7 +106,8 @@ def dlpack_memory(given: Any, kinds: tuple[int, ...], **options: Any) -> Foreign
     dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if dtype is None:
         raise TypeError(
-            f"its DLPack dtype, code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes, is not one of NumPy's"
+            f"its DLPack dtype, code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes, "
+            "is not one of NumPy's"
         )
     strides = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.ndim]) if tensor.strides else None
     address = tensor.data + tensor.byte_offset if tensor.data else 0
@@ -118,14 +117,12 @@ def dlpack_memory(given: Any, kinds: tuple[int, ...], **options: Any) -> Foreign
 
 
 def _opened(capsule: Any) -> tuple[_Tensor, int]:
-    """The tensor in a capsule, and its flags."""
+    """The tensor in a capsule, and the capsule's flags."""
     if _is_valid(capsule, b"dltensor"):
         return _Tensor.from_address(_pointer(capsule, b"dltensor")), 0
     if not _is_valid(capsule, b"dltensor_versioned"):
-        raise TypeError(f"its __dlpack__ gave {type_text(capsule)}, not a DLPack capsule that is still to be used")
+        raise TypeError(f"its __dlpack__ gave {type_text(capsule)}, not an unused DLPack capsule")
     managed = _Managed.from_address(_pointer(capsule, b"dltensor_versioned"))
     if managed.major != 1:
-        raise ValueError(
-            f"its DLPack version is {managed.major}.{managed.minor}, and 1 is the newest that is known here"
-        )
+        raise ValueError(f"its DLPack version is {managed.major}.{managed.minor}: only versions below 2 are supported")
     return managed.tensor, managed.flags

@@ -1,8 +1,7 @@
-"""The memory of an array of another library, as its owner describes it: read and checked before anybody touches the
-memory.
+"""The memory of another library's array, as its owner describes it.  The description is checked before any access.
 
-What describes it is `__cuda_array_interface__`, read here, or DLPack, read in `dlpack`.  NumPy and CuPy could read
-both, but they copy some arrays, ignore that some are read-only, and differ from version to version.
+It comes from `__cuda_array_interface__`, read here, or from DLPack, read in `dlpack`.  NumPy and CuPy could read both,
+but they copy some arrays, ignore read-only flags, and differ from version to version.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ CUDA_INTERFACE = "__cuda_array_interface__"
 
 
 class ForeignMemory(NamedTuple):
-    """Where the elements lie, and what may be done with them; strides count bytes."""
+    """Where the elements lie, and whether they may be written; strides count bytes."""
 
     address: int  # of the element whose coordinates are all 0
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None  # None for C order
     dtype: np.dtype
     read_only: bool
-    owner: Any  # the memory stays as it is while this object is alive
-    device: int | None = None  # the number of its CUDA device, as far as it is known
+    owner: Any  # the memory is valid while this object is alive
+    device: int | None = None  # the number of its CUDA device, if known
     stream: int | None = None  # a CUDA stream to wait for
 
     @property
@@ -36,18 +35,18 @@ class ForeignMemory(NamedTuple):
         return math.prod(self.shape)
 
     def checked(self) -> ForeignMemory:
-        """The same; ValueError when no array can be like this."""
+        """This description; ValueError when it is inconsistent."""
         if min(self.shape, default=0) < 0:
             raise ValueError(f"its shape is {self.shape}: a size is negative")
         if self.strides is not None and len(self.strides) != len(self.shape):
-            raise ValueError(f"its strides {self.strides} are not as many as its sizes {self.shape}")
+            raise ValueError(f"its strides {self.strides} and its shape {self.shape} differ in length")
         if not 0 <= self.address < 2**64 or (self.size and not self.address):
             raise ValueError(f"its address is {self.address:#x}")
         return self
 
 
 def offers(given: Any, *names: str) -> bool:
-    """True for an object with these attributes; one that raises is there, and says why when it is used."""
+    """True for an object with these attributes.  One that raises counts as present: using it will say why."""
     try:
         return all(hasattr(given, name) for name in names)
     except Exception:
@@ -55,7 +54,7 @@ def offers(given: Any, *names: str) -> bool:
 
 
 def cuda_interface_memory(given: Any) -> ForeignMemory:
-    """What `__cuda_array_interface__` says; TypeError or ValueError for what no array can say."""
+    """The memory that `__cuda_array_interface__` describes; TypeError or ValueError for an invalid description."""
     interface = given.__cuda_array_interface__
     if not isinstance(interface, dict):
         raise TypeError(f"its __cuda_array_interface__ is {type_text(interface)}, not a dict")
@@ -66,7 +65,7 @@ def cuda_interface_memory(given: Any) -> ForeignMemory:
         raise TypeError("it has a mask, which would be lost")
     data, strides, stream = interface["data"], interface.get("strides"), interface.get("stream")
     if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise TypeError(f"data is {data!r} in its __cuda_array_interface__: it must be (address, is it read-only)")
+        raise TypeError(f"data is {data!r} in its __cuda_array_interface__: it must be (address, read-only flag)")
     return ForeignMemory(
         _integers("data", data[:1])[0],
         _integers("shape", interface["shape"]),
@@ -93,7 +92,7 @@ def _dtype(typestr: Any) -> np.dtype:
     except (TypeError, ValueError, SyntaxError):
         dtype = None
     if dtype is None or dtype.kind not in "biufc":
-        raise TypeError(f"its typestr {typestr!r} is not the dtype of booleans, integers, floats or complex numbers")
+        raise TypeError(f"its typestr {typestr!r} is not a dtype of booleans, integers, floats or complex numbers")
     if not dtype.isnative:
         raise TypeError(f"its typestr {typestr!r} is a big-endian dtype, and CUDA devices are little-endian")
     return dtype
@@ -102,5 +101,5 @@ def _dtype(typestr: Any) -> np.dtype:
 def _stream(stream: Any) -> int:
     (number,) = _integers("stream", (stream,))
     if number <= 0:
-        raise ValueError(f"stream is {number} in its __cuda_array_interface__: the default streams are 1 and 2 there")
+        raise ValueError(f"stream is {number} in its __cuda_array_interface__: 1 and 2 are the default streams")
     return number

@@ -1,7 +1,7 @@
 """Overlap that addresses do not show: two memory maps of the same file.
 
-Two arrays can have different addresses and still be the same bytes of one file, when each lies in a map of its own.
-What is written through one map then changes what is read through the other.
+Two arrays at different addresses can be the same bytes of one file, when each lies in its own map.  Writing through one
+map then changes what is read through the other.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
 MAPS = "/proc/self/maps"
-_STRIDED = type(as_strided(np.zeros(1)).base)  # as_strided puts an object of its own between a view and its array
+_STRIDED: type[Any] = type(as_strided(np.zeros(1)).base)  # as_strided puts an object between a view and its array
 
 
 class Map(NamedTuple):
     """A part of a file in memory.
 
     start    address of its first byte, which is byte `offset` of the file
-    file     tells files apart
-    shared   False for a copy-on-write map: what is written there never reaches the file
+    file     identifies the file
+    shared   False for a copy-on-write map, whose writes never reach the file
     """
 
     start: int
     offset: int
-    file: tuple
+    file: tuple[object, ...]
     shared: bool
 
 
@@ -43,15 +43,14 @@ def overlap_in_file(read: np.ndarray, written: np.ndarray) -> bool:
 
 
 def by_file(arrays: Sequence[Any], first_written: int) -> list[tuple[list[int], list[int], list[int]]]:
-    """For every file under the arrays: the numbers of those arrays, and where their bytes in the file start and end.
+    """For every file under the arrays: the numbers of its arrays, and where their bytes in the file start and end.
 
-    Arrays from `first_written` on are written.  Of these, the ones in copy-on-write maps are left out, since what is
-    written there stays in memory.  An array in such a map that is only read is listed: until a page of it is written
-    to, that page is the file's own, and changes with it.  Nothing is looked up unless two arrays are maps, one of them
-    written.
+    Arrays from number `first_written` on are written.  Those in copy-on-write maps are left out, because their writes
+    stay in memory.  An array in such a map that is only read is listed: until a page is written to, it is the page of
+    the file and changes with it.  Maps are looked up only when two arrays lie in maps and one of these is written.
     """
     owners = {number: owner for number, array in enumerate(arrays) if (owner := _owner(array))}
-    files: dict[tuple, tuple[list[int], list[int], list[int]]] = {}
+    files: dict[tuple[object, ...], tuple[list[int], list[int], list[int]]] = {}
     if len(owners) > 1 and max(owners) >= first_written:
         for number, owner in owners.items():
             found = _map(*owner)
@@ -63,12 +62,11 @@ def by_file(arrays: Sequence[Any], first_written: int) -> list[tuple[list[int], 
 
 
 def _owner(array: Any) -> tuple[mmap.mmap, np.memmap | None] | None:
-    """The memory map that an array lies in, and the `np.memmap` over it where there is one; None for all other
-    memory.
-    """
+    """The memory map that an array lies in, and the `np.memmap` over it if there is one; None for other memory."""
     if type(array) is not np.ndarray or array.base is None:
         return None
-    owner, named = array.base, None
+    owner: Any = array.base
+    named: np.memmap | None = None
     while not isinstance(owner, mmap.mmap):
         if isinstance(owner, memoryview):
             owner = owner.obj
@@ -80,13 +78,13 @@ def _owner(array: Any) -> tuple[mmap.mmap, np.memmap | None] | None:
     return owner, named
 
 
-# A map stays as it is while arrays lie in it (only `mmap.resize` moves one), and asking the system takes up to a
+# A map does not change while arrays lie in it (only `mmap.resize` moves one), and asking the system takes up to a
 # millisecond.
 _known: weakref.WeakKeyDictionary[mmap.mmap, Map] = weakref.WeakKeyDictionary()
 
 
 def _map(owner: mmap.mmap, named: np.memmap | None) -> Map | None:
-    """What a memory map maps, or None when it is no file's or nobody says."""
+    """The part of a file that a memory map shows; None for anonymous memory or when it cannot be found out."""
     start = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
     found = _known.get(owner)
     if found is None or found.start != start:
@@ -97,10 +95,10 @@ def _map(owner: mmap.mmap, named: np.memmap | None) -> Map | None:
 
 
 def _listed(start: int) -> Map | None:
-    """The map at an address by the system's own list, which Linux alone has.
+    """The map at an address, from the list that Linux keeps.
 
-    A file is its device and inode there.  On btrfs all subvolumes count as one device, so a file and its snapshot pass
-    for one file: such a pair is refused although it does not overlap.
+    The list identifies a file by device and inode.  On btrfs all subvolumes have one device number, so a file and its
+    snapshot look like the same file: such a pair is refused although it does not overlap.
     """
     with contextlib.suppress(OSError), open(MAPS, "rb") as lines:
         for line in lines:
@@ -113,12 +111,12 @@ def _listed(start: int) -> Map | None:
 
 
 def _named(start: int, memmap: np.memmap | None) -> Map | None:
-    """The same where the system has no such list: an `np.memmap` knows the name of its file, and its own offset."""
+    """The map on systems without such a list: an `np.memmap` knows the name of its file, and its offset."""
     if memmap is None or memmap.filename is None:
         return None
     try:
         status = os.stat(memmap.filename)
-        file: tuple = (status.st_dev, status.st_ino)
-    except OSError:  # removed since: its name is all there is
+        file: tuple[object, ...] = (status.st_dev, status.st_ino)
+    except OSError:  # removed since: only its name is left
         file = (str(memmap.filename),)
     return Map(start, memmap.offset - memmap.offset % mmap.ALLOCATIONGRANULARITY, file, memmap.mode != "c")

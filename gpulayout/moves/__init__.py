@@ -1,3 +1,1 @@
-"""What has to move, on any machine: moves, packed moves, look-ups, index programs, and what a backend must do with
-them.
-"""
+"""What has to move, on any machine: moves, packed moves, look-ups, index programs, and the interface of a backend."""

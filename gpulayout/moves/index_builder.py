@@ -1,7 +1,7 @@
-"""How the program of an index conversion is made: from the stride tables of the shapes, strided or tiled.
+"""Builds the program of an index conversion from the stride tables of the shapes, strided or tiled.
 
-Taking a linear index apart gives the coordinates as sums of its quotients; putting coordinates together gives a linear
-index as a sum of theirs.  A conversion between two layouts does both.
+Delinearizing gives each coordinate as a sum of quotients of the linear index.  Linearizing gives the linear index as a
+sum of quotients of the coordinates.  A conversion between two layouts does both.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.index_program import IndexProgram, Instruction, Quotient, Term
 from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce
 
-# 4 KB of kernel parameters; registers are a thread's own memory
+# What 4 KB of kernel parameters hold; registers are local memory of a thread.
 MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16
-MOST_VALUES = 256  # dimensions and numbers, most of which need no instruction
+MOST_VALUES = 256  # dimensions and numbers; most need no instruction
 
 
 def linearize_program(shape: Shape) -> IndexProgram:
@@ -73,11 +73,12 @@ def convert_program(source: Shape, target: Shape) -> IndexProgram:
 def place_program(
     numbered: Shape, source: Shape | Sequence[int], unit: int, apart: Sequence[int], reach: int
 ) -> IndexProgram:
-    """From the number of every place of `numbered` to the place in a source, which is a buffer or an array.
+    """From the number of every place of `numbered` to the place in the source, which is a buffer or an array.
 
-    source   a shape, whose places are counted in `unit`s, or the strides of an array apart    strides of the array that
-    the elements of `numbered` go to, if it has its own: each coordinate stores a multiple of one reach    how far apart
-    places are on any side
+    source   a shape, whose places are counted in `unit`s; or the strides of an array
+    apart    strides of the array that receives the elements of `numbered`, when that array has its own strides: each
+             coordinate stores a multiple of one
+    reach    how far apart places are on any side
     """
     builder = _Builder()
     coordinates = builder.taken_apart(_checked_table(numbered))
@@ -99,11 +100,10 @@ def place_program(
 
 
 def _merged(source: StrideTable, target: StrideTable) -> tuple[StrideTable, Sequence[int]]:
-    """The digits of a linear index in as few as possible, each as a dimension of its own, and their strides in the
-    target.
+    """A linear index in as few digits as possible, each as a dimension of its own, and their strides in the target.
 
-    Dimensions that lie side by side in both are one digit: f32[4,6,8]{2,1,0} to {2,1,0:PD(4,6,9)} has digits of 8 and
-    of 24 places.
+    Dimensions that are contiguous in both layouts become one digit: f32[4,6,8]{2,1,0} to {2,1,0:PD(4,6,9)} has digits
+    of 8 and of 24 places.
     """
     strides = {digit.dim: digit.stride for digit in target.digits}
     axes: Sequence[Axis] = [
@@ -122,27 +122,25 @@ def _merged(source: StrideTable, target: StrideTable) -> tuple[StrideTable, Sequ
 
 
 def _checked_table(shape: Shape) -> StrideTable:
-    """The stride table; LayoutError where it has so many numbers that making the program, in quadratic time, is not
-    worth it.
-    """
+    """The stride table; LayoutError when it has too many numbers, since building the program takes quadratic time."""
     table = stride_table(shape)
     if not table.is_strided and len(table.sizes) > MOST_VALUES:
         raise LayoutError(
-            f"{shape} has {len(table.sizes)} dimensions and numbers: {MOST_VALUES} is the limit for index conversion of "
-            "tiled layouts"
+            f"{shape} has {len(table.sizes)} dimensions and numbers: "
+            f"{MOST_VALUES} is the limit for index conversion of tiled layouts"
         )
     return table
 
 
 def _check_digits(table: StrideTable, shape: Shape) -> None:
-    """LayoutError for more digits than a kernel takes: dimensions of one place are digits too, where no tile is."""
+    """LayoutError for more digits than a kernel takes.  In untiled layouts dimensions of size 1 are digits too."""
     if len(table.digits) > MAX_AXES:
         raise LayoutError(f"{shape} has {len(table.digits)} digits: {MAX_AXES} is the limit for index conversion")
 
 
 def _checked(program: IndexProgram, shape: Shape, is_strided: bool) -> IndexProgram:
-    """The program; LayoutError for one that is longer than a launch can pass.  Those of strided tables are passed as
-    digits.
+    """The program; LayoutError when it is longer than kernel parameters hold.  Strided tables are passed as digits, not
+    as programs.
     """
     if is_strided:
         return program
@@ -164,7 +162,7 @@ def _checked(program: IndexProgram, shape: Shape, is_strided: bool) -> IndexProg
 
 @dataclass(eq=False)
 class _Value:
-    """A number of the program; `terms` are weights by (value, divisor), and a value of None is the given linear
+    """A number of the program; `terms` maps (value, divisor) to a weight, and a value of None is the given linear
     index.
     """
 
@@ -179,9 +177,9 @@ _Sum = dict[tuple[_Value | None, int], int]
 
 
 class _Builder:
-    """Values in the order in which they are computed."""
+    """Collects values in the order in which they are computed."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.values: list[_Value] = []
 
     def loaded(self, dim: int, size: int) -> _Value:
@@ -189,14 +187,14 @@ class _Builder:
         return self._new(_Value(size, load=dim, is_checked=True))
 
     def put_together(self, table: StrideTable, coordinates: Iterable[_Value]) -> _Sum:
-        """The terms of the linear index; the table's numbers are computed on the way."""
+        """The terms of the linear index; adds the table's numbers as values."""
         values = list(coordinates)
         for digits, size in zip(table.numbers, table.sizes[len(table.dimensions) :]):
-            values.append(self._new(_Value(size, terms=_pieces(digits, values))))
-        return _pieces(table.digits, values)
+            values.append(self._new(_Value(size, terms=_terms_of(digits, values))))
+        return _terms_of(table.digits, values)
 
     def taken_apart(self, table: StrideTable) -> list[_Value]:
-        """The coordinates of the given linear index.  Numbers come first, the last of them before all others."""
+        """The coordinates of the given linear index.  Numbers are computed before them, the last number first."""
         values = [_Value(size) for size in table.sizes]
         rank, largest = len(table.dimensions), [0] * len(values)
         numbers = [(value, value.size, digits) for value, digits in zip(values[rank:], table.numbers)]
@@ -210,9 +208,7 @@ class _Builder:
         return values[:rank]
 
     def instructions(self, sums: _Sum) -> tuple[Instruction, ...]:
-        """The instructions, with a register for every number that later ones need; after its last use the register is
-        free again.
-        """
+        """The instructions.  A number that later ones need gets a register, which is free again after its last use."""
         self._write_sums_out()
         places = {value: place for place, value in enumerate(self.values)}
         last_use = {of: place for value, place in places.items() for of, _ in value.terms}
@@ -220,7 +216,7 @@ class _Builder:
             value: tuple(sorted(Quotient(divisor, weight) for (of, divisor), weight in sums.items() if of is value))
             for value in places
         }
-        registers: dict[_Value, int] = {}
+        registers: dict[_Value | None, int] = {}
         found = []
         for value, place in places.items():
             if value.load is None and not (
@@ -249,9 +245,7 @@ class _Builder:
         return value
 
     def _write_sums_out(self) -> None:
-        """Where a number is only ever needed whole, the terms that it is made of take its place, and it needs no
-        register.
-        """
+        """Replace each number that is never divided by its terms, so that it needs no register."""
         for value in self.values:
             users = [user for user in self.values if any(of is value for of, _ in user.terms)]
             if value.load is None and all(divisor == 1 for user in users for of, divisor in user.terms if of is value):
@@ -266,7 +260,7 @@ def _weighted(values: Iterable[_Value], strides: Iterable[int]) -> _Sum:
     return {(value, 1): stride for value, stride in zip(values, strides) if stride}
 
 
-def _pieces(digits: Sequence[Digit], values: Sequence[_Value]) -> _Sum:
+def _terms_of(digits: Sequence[Digit], values: Sequence[_Value]) -> _Sum:
     """The terms of a number with these digits."""
     terms: _Sum = {}
     for digit in digits:
@@ -276,7 +270,7 @@ def _pieces(digits: Sequence[Digit], values: Sequence[_Value]) -> _Sum:
 
 
 def _add_quotients(terms: _Sum, value: tuple[_Value | None, int], step: int, extent: int, weight: int) -> None:
-    """Add value // step % extent * weight, as quotients; one of a divisor that the value does not reach is 0."""
+    """Add value // step % extent * weight as quotients, without those whose divisor the value never reaches."""
     number, size = value
     _add(terms, (number, step), weight if step < size else 0)
     _add(terms, (number, step * extent), -extent * weight if step * extent < size else 0)

@@ -1,4 +1,4 @@
-"""How wide the numbers of a move or an index conversion have to be: the one place that decides it."""
+"""How wide the numbers of a move or an index conversion must be.  Only this file decides it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _INT31 = 2**31
 def index_bits(*reaches: int) -> int:
     """32 when every given offset, count and place fits 31 bits, else 64.
 
-    It looks at reaches, not at element counts: ten elements 2^30 apart need 64 bits.
+    Distances decide, not element counts: ten elements 2^30 apart need 64 bits.
 
     >>> index_bits(2**31 - 1), index_bits(-2**31), index_bits(2**31)
     (32, 64, 64)

@@ -1,13 +1,13 @@
 """A move that looks every place up: for tiles that cut an array into too many regions, or cut bytes in two.
 
-Every place of the target has a number, its linear index there.  The instructions of an index program make of it the
-place of its element in the source, or tell that it is padding:
+Every place of the target has a number, its linear index.  An index program turns this number into the place of the
+element in the source, or finds that the place is padding:
 
-    s4[4,6]{1,0:T(2,3)E(4)} out of s4[4,6]{1,0:E(4)}:  place 9 of the target is element (1, 3), place 1 * 6 + 3 = 9 of the source;
-                                                       place 3 is element (1, 0), place 6
+    s4[4,6]{1,0:E(4)} to s4[4,6]{1,0:T(2,3)E(4)}
+    place 9 of the target is element (1, 3), place 1 * 6 + 3 = 9 of the source; place 3 is element (1, 0), place 6
 
-An array that is unpacked to has no linear index: there elements are numbered row-major, and the instructions make the
-place of each coordinate beside it.  Places are slots where a side is packed, else bytes from its first element.
+The target of an unpack is an array and has no linear index.  Its elements are numbered row-major, and the program also
+computes their places.  Places count slots on a packed side, else bytes from the first element.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.index_builder import place_program
 from gpulayout.moves.index_program import IndexProgram
-from gpulayout.moves.move import Piece, Pieces, span
+from gpulayout.moves.move import Axis, span
 
 
 class NotInRegions(Exception):
-    """Why a move can't be made of regions, in which both sides are strides."""
+    """Why a move cannot be cut into regions in which both sides are strides."""
 
 
 @dataclass(frozen=True)
 class LookupMove(Frozen):
-    """A move of which every place is looked up.  Immutable and hashable.
+    """A move that looks every place up.  Immutable and hashable.
 
-    program        from the number of a place to the place in the source; instructions that store make the place in a
-    target with
-                   strides of its own
-    source_bits    of a slot: 1, 2 or 4 where the side is packed, else those of the whole element; target_bits likewise
-    pad            one padding element; the low bits of a byte where a side is packed
-    element_count  elements that are read; every one is written once
+    program        from the number of a place to the place in the source; `store` gives the place in a target that has
+                   its own strides
+    source_bits    bits of a place in the source: 1, 2 or 4 when it is packed, else those of an element; target_bits
+                   likewise
+    pad            one padding element; in the low bits of a byte when a side is packed
+    element_count  elements that are read; each is written once
     source_span    byte offsets from the first element: lowest read, and one past the highest; target_span likewise
-    why            what kept the move from being a few regions
+    why            why the move is not a few regions
     """
 
     program: IndexProgram
@@ -51,16 +51,16 @@ class LookupMove(Frozen):
     target_span: tuple[int, int]
     why: str
 
-    axes: ClassVar = ()  # of regions, which other moves have
-    dimensions: ClassVar = ()
-    stride_unit: ClassVar = "place"
-    has_loops: ClassVar = False
+    axes: ClassVar[tuple[Axis, ...]] = ()  # a look-up has no loops
+    dimensions: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    stride_unit: ClassVar[str] = "place"
+    has_loops: ClassVar[bool] = False
 
     def __hash__(self) -> int:
-        return self._hash
+        return self._kept_hash
 
     @cached_property
-    def _hash(self) -> int:
+    def _kept_hash(self) -> int:
         return hash((self.program, self.source_bits, self.target_bits, self.pad, self.source_span, self.target_span))
 
     @property
@@ -70,7 +70,7 @@ class LookupMove(Frozen):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element, 1 where a side is packed."""
+        """Bytes of an element; 1 when a side is packed."""
         return len(self.pad)
 
     @property
@@ -80,7 +80,7 @@ class LookupMove(Frozen):
 
     @property
     def is_padded(self) -> bool:
-        """True when some places get the pad."""
+        """True when some places are padding."""
         return self.element_count < self.place_count
 
     @property
@@ -93,31 +93,31 @@ class LookupMove(Frozen):
 
     @property
     def is_apart(self) -> bool:
-        """True when the target is an array with strides of its own."""
+        """True when the target is an array with its own strides."""
         return bool(self.strides[1])
 
     @cached_property
     def strides(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What places of the source, and of the target, are multiples of, where the side is not packed."""
+        """Places of the source, and of the target, are sums of multiples of these; () when the source is packed."""
         instructions = self.program.instructions
         apart = tuple(each.store for each in instructions if each.store is not None)
         return tuple(add.weight for each in instructions for add in each.adds) if self.source_bits >= 8 else (), apart
 
 
-def relayout_lookup(source: Shape, target: Shape, why: object) -> Pieces:
-    """From a buffer of `source` to a buffer of `target`; LayoutError where that takes too many instructions."""
+def relayout_lookup(source: Shape, target: Shape, why: object) -> LookupMove:
+    """From a buffer of `source` to a buffer of `target`; LayoutError when that takes too many instructions."""
     return _lookup(
         target, source, (source.bits_per_element, target.bits_per_element), (0, source.nbytes), (0, target.nbytes), why
     )
 
 
-def pack_lookup(array_strides: Sequence[int], shape: Shape, why: object) -> Pieces:
+def pack_lookup(array_strides: Sequence[int], shape: Shape, why: object) -> LookupMove:
     """From a logical array with these byte strides to a buffer of `shape`."""
     strides, reach = _array(array_strides, shape)
     return _lookup(shape, strides, (8 * shape.itemsize, shape.bits_per_element), reach, (0, shape.nbytes), why)
 
 
-def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> Pieces:
+def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> LookupMove:
     """From a buffer of `shape` to a logical array with these byte strides."""
     dense = shape.with_layout(None)
     strides, reach = _array(array_strides, shape)
@@ -126,7 +126,7 @@ def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> Pi
 
 
 def _array(strides: Sequence[int], shape: Shape) -> tuple[tuple[int, ...], tuple[int, int]]:
-    """Byte strides of a logical array without those that are never used, and the span of its elements."""
+    """Byte strides of a logical array, 0 where they are never used, and the span of its elements."""
     used = tuple(stride * (size > 1) for stride, size in zip(strides, shape.dimensions))
     return used, span(list(zip(shape.dimensions, used)), shape.itemsize)
 
@@ -139,17 +139,13 @@ def _lookup(
     target_span: tuple[int, int],
     why: object,
     apart: Sequence[int] = (),
-) -> Pieces:
-    """The only piece, for each place of `numbered` in turn."""
-    unit = max(bits[0] // 8, 1)  # a place of a shape is so many bytes, or a slot
-    per = [8 // side if side < 8 else 1 for side in bits]  # slots of a byte
-    # from the lowest to the highest
+) -> LookupMove:
+    """The move that looks up each place of `numbered` in turn."""
+    unit = max(bits[0] // 8, 1)  # the bytes of a place, or 1 slot
+    per = [8 // side if side < 8 else 1 for side in bits]  # slots per byte
+    # The distance from the lowest place to the highest, in bytes or slots.
     reach = max((high - low) * slots for (low, high), slots in zip((source_span, target_span), per))
     program = place_program(numbered, source, unit, apart, reach)
-    return (
-        Piece(
-            LookupMove(
-                program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why)
-            )
-        ),
+    return LookupMove(
+        program, *bits, numbered.padding_bytes, numbered.element_count, source_span, target_span, str(why)
     )

@@ -1,13 +1,13 @@
-"""A move: one pass over the target that says for every place which source element it gets, or the pad.
+"""A move: one pass over the target that gives every place its source element, or the pad.
 
-An axis is a loop over the target, minor first.  Strides are in bytes, so that any strided array can be a side:
+Each axis is a loop over the target, minor first.  Strides are in bytes, so any strided array can be a side:
 
     Axis(extent, bound, source_stride, target_stride)
       target[c * target_stride] = source[c * source_stride]  while c < bound, the pad for bound <= c < extent
 
 f32[2,3]{1,0} to f32[2,3]{0,1} padded to (3, 5) is
     Axis(3, 2, 12, 4), Axis(5, 3, 4, 12)            15 places, 6 of them elements
-Pack, unpack and relayout are all moves; only the strides differ.
+Pack, unpack and relayout are all moves and differ only in their strides.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.supported import check_movable
 
-# NumPy's own limit, and what fits the 4 KB of kernel parameters.  No move comes near it: every axis that is left has
-# two places or more, and a shape of 2^63 bytes or more does not exist, so there are 62 axes at most.
+# NumPy's limit, and what fits the 4 KB of kernel parameters.  No move reaches it: every axis has at least two places,
+# and no shape has 2^63 bytes, so there are at most 62 axes.
 MAX_AXES = 64
 
 
@@ -43,7 +43,7 @@ class Axis(NamedTuple):
 
 
 class Slab(NamedTuple):
-    """Places that strides reach: shape and strides major first, strides and offset in bytes."""
+    """A strided block of places: shape and strides major first, strides and offset in bytes."""
 
     shape: tuple[int, ...]
     source_strides: tuple[int, ...]
@@ -53,12 +53,12 @@ class Slab(NamedTuple):
 
 @dataclass(frozen=True)
 class Move(Frozen):
-    """A coalesced move.  Immutable and hashable, and all a backend needs to know.
+    """A coalesced move: everything that a backend needs to know.  Immutable and hashable.
 
-    axes        minor first in the target; none for a single element
+    axes        minor first in the target; empty for a single element
     itemsize    bytes of one element
     pad         bytes of one padding element
-    dimensions  which logical dimensions each axis is made of, minor first
+    dimensions  the logical dimensions that each axis covers, minor first
     """
 
     axes: tuple[Axis, ...]
@@ -66,14 +66,14 @@ class Move(Frozen):
     pad: bytes
     dimensions: tuple[tuple[int, ...], ...]
 
-    stride_unit: ClassVar = "byte"  # what the strides of the axes count
-    has_loops: ClassVar = True  # the axes are all there is to it
+    stride_unit: ClassVar = "byte"  # the unit of the strides
+    has_loops: ClassVar = True  # the axes describe the whole move
 
     def __hash__(self) -> int:
-        return self._hash
+        return self._kept_hash
 
     @cached_property
-    def _hash(self) -> int:  # kept: the launches of a list are looked up by all of its moves
+    def _kept_hash(self) -> int:  # cached: the launches of a list are looked up by all of its moves
         return hash((self.axes, self.itemsize, self.pad, self.dimensions))
 
     @cached_property
@@ -83,12 +83,12 @@ class Move(Frozen):
 
     @cached_property
     def element_count(self) -> int:
-        """Elements that are read; every one is written once."""
+        """Elements that are read; each is written once."""
         return math.prod(axis.bound for axis in self.axes)
 
     @cached_property
     def is_padded(self) -> bool:
-        """True when some places get the pad."""
+        """True when some places are padding."""
         return self.element_count < self.place_count
 
     @property
@@ -114,8 +114,8 @@ class Move(Frozen):
     def padding_slabs(self) -> tuple[Slab, ...]:
         """All padding, every place once: for each padded axis the part past its bound.
 
-        Axes more major than it are taken up to their bound, more minor ones to their extent.  Extents 3 x 5 with
-        bounds 2 x 3 give 2 slabs: 5 - 3 columns of 3 places, then 3 - 2 places in each of the 3 first columns.
+        That part takes more major axes up to their bound and more minor axes up to their extent.  Extents 3 x 5 with
+        bounds 2 x 3 give 2 slabs: 3 - 2 places in each of the first 3 columns, and 5 - 3 columns of 3 places.
         """
         slabs = []
         for k, axis in enumerate(self.axes):
@@ -138,26 +138,15 @@ class Move(Frozen):
         return span([(axis.extent, axis.target_stride) for axis in self.axes], self.itemsize)
 
 
-class Piece(NamedTuple):
-    """A move between two buffers, from the places where it begins in them; offsets in bytes."""
-
-    move: Move
-    source_offset: int = 0
-    target_offset: int = 0
-
-
-Pieces = tuple[Piece, ...]
-
-
 def coalesce(
     axes: Sequence[Axis], dimensions: Sequence[tuple[int, ...]] | None = None
 ) -> tuple[tuple[Axis, ...], tuple[tuple[int, ...], ...]]:
-    """The same loops in as few axes as possible, and which of the given dimensions went into each.
+    """The same loops in as few axes as possible, and the given dimensions that each of them covers.
 
-    An axis joins the one below it when the lower has no padding (extent == bound) and the upper steps exactly over
-    it on both sides (stride == lower stride * lower extent).  The source stride of an axis with at most one element is
-    never used, so it fits any.  Axes of one place are dropped.  Every place of the target keeps its source element
-    and its answer to "is this padding?".
+    An axis merges with the more minor one below it when the lower has no padding (extent == bound) and the upper steps
+    exactly over it on both sides (stride == lower stride * lower extent).  The source stride of an axis with at most
+    one element is never used, so it always fits.  Axes of one place are dropped.  Every place of the target keeps its
+    source element, or stays padding.
 
     >>> coalesce([Axis(4, 4, 8, 8), Axis(3, 2, 32, 32)])
     ((Axis(extent=12, bound=8, source_stride=8, target_stride=8),), ((0, 1),))
@@ -169,8 +158,12 @@ def coalesce(
         if axis.extent == axis.bound == 1:
             continue
         below = joined[-1] if joined else None
-        fits = below and not below.is_padded and axis.target_stride == below.target_stride * below.extent
-        if fits and (axis.bound <= 1 or axis.source_stride == below.source_stride * below.extent):
+        if (
+            below
+            and not below.is_padded
+            and axis.target_stride == below.target_stride * below.extent
+            and (axis.bound <= 1 or axis.source_stride == below.source_stride * below.extent)
+        ):
             joined[-1] = Axis(below.extent * axis.extent, below.extent * axis.bound, *below[2:])
             made_of[-1] += name
         else:
@@ -202,13 +195,13 @@ def unpack_move(shape: Shape, array_strides: tuple[int, ...]) -> Move:
 def strided_move(
     shape: Shape, source_strides: Sequence[int], target_strides: Sequence[int], widths: Sequence[int]
 ) -> Move:
-    """The move of the logical array `shape` between two sets of byte strides; the target is `widths` wide."""
+    """The move of the logical array `shape` between two sets of strides; `widths` are the target's padded sizes."""
     places = math.prod(widths)
-    if not shape.element_count:  # nothing to read: the target is all padding, or has no place at all
-        axes = (Axis(places, 0, 0, shape.itemsize),) if places else (Axis(0, 0, 0, shape.itemsize),)
-        return Move(axes, shape.itemsize, shape.padding_bytes, (tuple(range(shape.rank)),))
+    if not shape.element_count:  # nothing to read: the target is padding only, or empty
+        everything = Axis(places, 0, 0, shape.itemsize)
+        return Move((everything,), shape.itemsize, shape.padding_bytes, (tuple(range(shape.rank)),))
     order = sorted(range(shape.rank), key=lambda dim: (abs(target_strides[dim]), widths[dim]))
-    # Strides of single elements are never used, and arrays report anything there.
+    # The stride of a dimension of size 1 is never used, and arrays report arbitrary values there.
     axes = [
         Axis(
             widths[dim],
@@ -240,9 +233,7 @@ def _difference(source: Shape, target: Shape) -> str:
 
 
 def span(loops: Sequence[tuple[int, int]], itemsize: int) -> tuple[int, int]:
-    """Byte offsets that loops of (extent, stride) reach from the first element: the lowest, and one past the
-    highest.
-    """
+    """The byte offsets that loops of (extent, stride) reach: the lowest, and one past the highest."""
     if any(extent == 0 for extent, _ in loops):
         return 0, 0
     reaches = [(extent - 1) * stride for extent, stride in loops]

@@ -1,13 +1,12 @@
 """Moves of packed elements: slots of 1, 2 or 4 bits on one side or on both.
 
-A slot is the place of one element, as wide as the element where a side is packed, and a byte where it is not.  Slot 0
-is in the lowest bits of byte 0: the s4 values 1, 2, 3 are the bytes 0x21 0x03.  All axes are in slots:
+A slot is the place of one element: as wide as the element on a packed side, a byte on the other.  Slot 0 is in the
+lowest bits of byte 0: the s4 values 1, 2, 3 are the bytes 0x21 0x03.  All axes count slots:
 
     s4[2,3]{1,0:E(4)} to s4[2,3]{0,1:E(4)}
     Axis(2, 2, 3, 1), Axis(3, 3, 1, 2)              6 slots of 4 bits: 3 bytes
 
-Where all that stays together is whole bytes on both sides, packed elements are ordinary bytes, and the move is an
-ordinary one.
+When all contiguous runs are whole bytes on both sides, packed elements move as bytes, in an ordinary `Move`.
 """
 
 from __future__ import annotations
@@ -23,17 +22,16 @@ from gpulayout.moves.move import Axis, Move, coalesce
 
 @dataclass(frozen=True)
 class PackedMove(Frozen):
-    """A coalesced move between sides of which at least one is packed.  Immutable and hashable.
+    """A coalesced move with a packed side.  Immutable and hashable.
 
     axes          minor first in the target, strides in slots
-    slots         of the target that are written, in their order; the most major axis may end beyond them
-    source_bits   of a slot: 1, 2 or 4, or 8 where the side has an element in each byte; target_bits likewise
-    pad           one padding element in the low bits of a byte
-    dimensions    which logical dimensions each axis is made of, minor first
-    start         the slot of the source's first byte that the move begins at
+    slots         number of target slots that are written, in order; the most major axis may extend beyond them
+    source_bits   bits of a slot in the source: 1, 2 or 4, or 8 with one element per byte; target_bits likewise
+    pad           one padding element, in the low bits of a byte
+    dimensions    the logical dimensions that each axis covers, minor first
+    start         the slot of the source's first byte where the move begins
 
-    A packed target has no gaps, or the runs of its minor axis are whole bytes.  Bits of its last byte without a slot
-    become 0.
+    A packed target has no gaps, or the runs of its minor axis are whole bytes.  Unused bits of its last byte become 0.
     """
 
     axes: tuple[Axis, ...]
@@ -44,14 +42,14 @@ class PackedMove(Frozen):
     dimensions: tuple[tuple[int, ...], ...]
     start: int = 0
 
-    stride_unit: ClassVar = "place"
-    has_loops: ClassVar = True
+    stride_unit: ClassVar[str] = "place"
+    has_loops: ClassVar[bool] = True
 
     def __hash__(self) -> int:
-        return self._hash
+        return self._kept_hash
 
     @cached_property
-    def _hash(self) -> int:
+    def _kept_hash(self) -> int:
         return hash((self.axes, self.slots, self.source_bits, self.target_bits, self.pad, self.dimensions, self.start))
 
     @property
@@ -66,12 +64,12 @@ class PackedMove(Frozen):
 
     @cached_property
     def element_count(self) -> int:
-        """Elements that are read; every one is written once."""
+        """Elements that are read; each is written once."""
         return math.prod(axis.bound for axis in self.axes)
 
     @property
     def is_padded(self) -> bool:
-        """True when some places get the pad."""
+        """True when some places are padding."""
         return self.element_count < self.slots
 
     @property
@@ -84,12 +82,12 @@ class PackedMove(Frozen):
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
-        """From one coordinate of each axis to the next in the order of the places."""
+        """How many places apart neighbours along each axis are, in the order of the places."""
         return tuple(math.prod(below.extent for below in self.axes[:k]) for k in range(len(self.axes)))
 
     @cached_property
     def is_dense(self) -> bool:
-        """True when the places of the target follow one another without gaps in the order of the axes."""
+        """True when the target has no gaps: its places are contiguous in the order of the axes."""
         return all(axis.target_stride == step for axis, step in zip(self.axes, self.steps))
 
     @cached_property
@@ -118,9 +116,9 @@ def packed_move(
 ) -> Move | PackedMove:
     """The move between whole buffers that does with packed elements what `unit` does with elements of one byte.
 
-    unit    strides in slots; into a packed side it leaves no gaps
-    slots   of the target, where there are more than the unit's places: the rest is padding
-    start   slots from the byte of the source that the move begins in to where it begins
+    unit    strides in slots; leaves no gaps in a packed target
+    slots   number of slots in the target, when it has more than the unit's places: the rest is padding
+    start   the slot where the move begins, within its first source byte
     """
     slots = unit.place_count if slots is None else slots
     in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if slots == unit.place_count and not start else None
@@ -135,10 +133,8 @@ def packed_move(
     )
 
 
-def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | PackedMove | None:
-    """The same for a part of a target, in which other parts write too; None unless it writes whole bytes alone."""
-    if not _has_whole_bytes(unit, target_bits, target=True):
-        return None
+def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | PackedMove:
+    """The same for one of several parts of a target.  Its runs must be whole bytes of the target."""
     in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if not start or not unit.element_count else None
     return in_bytes or PackedMove(
         unit.axes or (Axis(1, 1, 1, 1),),
@@ -156,14 +152,14 @@ def _pad(unit: Move, source_bits: int, target_bits: int) -> bytes:
 
 
 def _reaching(axes: tuple[Axis, ...], slots: int) -> tuple[Axis, ...]:
-    """The axes, the most major one long enough for all slots; one axis at least."""
+    """The axes, with the most major one long enough for all slots; at least one axis."""
     axes = axes or (Axis(1, 1, 1, 1),)
     inner = math.prod(axis.extent for axis in axes[:-1])
     return (*axes[:-1], axes[-1]._replace(extent=max(-(-slots // max(inner, 1)), axes[-1].bound)))
 
 
 def _has_whole_bytes(unit: Move, bits: int, target: bool) -> bool:
-    """Whether the runs of a side, as the target cuts them, are whole bytes at whole bytes."""
+    """Whether the runs of a side, along the minor axis of the target, begin and end at byte boundaries."""
     per = 8 // bits
     if per == 1:
         return True
@@ -176,7 +172,7 @@ def _has_whole_bytes(unit: Move, bits: int, target: bool) -> bool:
 
 
 def _in_whole_bytes(unit: Move, source_bits: int, target_bits: int) -> Move | None:
-    """The same in bytes; None where a byte of the target gets elements, or pads, that were not one byte of the source.
+    """The move in bytes; None when some byte of the target is not a whole byte of the source or of padding.
 
     s4[64,6]{1,0} to s4[64,6]{1,0:PD(64,8)}: runs of 6 slots, 6 and 8 apart, are runs of 3 bytes, 3 and 4 apart.
     """

@@ -1,12 +1,12 @@
-"""Packed moves whose minor axes differ, as square blocks of slots that are turned.
+"""Packed moves whose minor axes differ, as transposes of square blocks of slots.
 
-A byte of the source holds neighbours along its own minor axis, a byte of the target along another.  A block as many
-slots wide as high is whole bytes, or words, on both sides: its rows are read, turned in registers, and written as rows
-of the target.
+A byte of the source holds neighbours along the source's minor axis, and a byte of the target along the target's.  A
+square block of slots is whole bytes, or whole words, on both sides.  Its rows are read, transposed in registers, and
+written as rows of the target.  Here a unit is one such byte or word.
 
-    s4[64,64]{1,0:E(4)} to {0,1:E(4)}, in words of 8 slots:  8 x 8 blocks, whose 8 rows are 8 words apart on both sides
+    s4[64,64]{1,0:E(4)} to {0,1:E(4)}, in units of 8 slots:  8 x 8 blocks, whose 8 rows are 8 words apart on both sides
 
-All that lies between blocks must be whole units, so sizes and strides have to be multiples of a unit's slots.
+Distances between blocks must be whole units, so sizes and strides have to be multiples of a unit's slots.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import NamedTuple
 from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
 
-TILE = 8  # units along the target that lanes of a warp write side by side: a sector of 32 bytes
+TILE = 8  # units along the target that the lanes of a warp write side by side: a sector of 32 bytes
 
 
 class Turn(NamedTuple):
-    """A packed move in blocks; strides and pitches are counted in units.
+    """A packed move in blocks; strides and steps count units.
 
-    unit_bytes      of a unit
-    side            slots of a unit, and so rows of a block on both sides
-    axes            loops over blocks: the minor axis of the target, that of the source, and all others, minor first
+    unit_bytes     bytes of a unit
+    side           slots of a unit, and rows of a block
+    axes           loops over blocks: the minor axis of the target, that of the source, and the others, minor first
     source_step    from a row of a block to the next in the source; target_step likewise
     """
 
@@ -37,7 +37,7 @@ class Turn(NamedTuple):
 
 
 def turned(move: PackedMove, unit_bits: int) -> Turn | None:
-    """The move in blocks; None where it is none of whole units, or both sides have the same minor axis."""
+    """The move in blocks; None when its blocks are not whole units, or both sides have the same minor axis."""
     side = unit_bits // move.bits
     minor, *others = move.axes
     found = next((axis for axis in others if axis.source_stride == 1 and axis.bound > 1), None)
@@ -61,8 +61,8 @@ def turned(move: PackedMove, unit_bits: int) -> Turn | None:
 
 
 def tiled(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """The same loops, of which the first covers only as many units as lanes write side by side; what is left of it
-    comes third.
+    """The same loops, with the first cut in two: as many units as lanes write side by side, and, as the third loop,
+    the rest.
     """
     minor, second, *others = axes
     size = max(size for size in range(1, TILE + 1) if minor.extent % size == 0 and minor.bound % size == 0)

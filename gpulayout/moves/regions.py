@@ -1,14 +1,14 @@
-"""A region: loops over a part of an array, and numbers that grow evenly with every loop.
+"""A region: loops over a part of an array, and numbers that are linear in these loops.
 
-A row is a number that belongs to each coordinate of the region, such as an index, a digit of a linear index or a place
-in memory:
+Such a number is called a row: an index, a digit of a linear index or a place in memory, for each coordinate of the
+region:
 
     row = (start, step of loop 0, step of loop 1, ...)         start + step0 * i0 + step1 * i1 + ...,  0 <= i < extent
 
-Tiles divide rows: place `e // 8` of the tile, `e % 8` within it.  Neither grows evenly along a loop of 20, so the loop
-is split: 20 coordinates are 2 whole tiles, a region of loops (2, 8) with quotient (0, 1, 0) and remainder (0, 0, 1),
-and a rest of 4, a region of one loop with quotient (2, 0) and remainder (0, 1).  Divided by what two layouts ask for,
-one tile after the other, an array falls into few regions, and in each of them both layouts are plain strides.
+Tiles divide rows: index `e` lies in tile `e // 8`, at `e % 8` inside it.  Neither is linear along a loop of 20, so the
+loop is split.  20 coordinates are 2 whole tiles, a region of loops (2, 8) with quotient (0, 1, 0) and remainder
+(0, 0, 1), and a rest of 4, a region of one loop with quotient (2, 0) and remainder (0, 1).  Cut at the tiles of both
+layouts, an array becomes a few regions, and in each of them both layouts are plain strides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Row = tuple[int, ...]
 
 
 class Region(NamedTuple):
-    """Extents of the loops, the rows, and which logical dimensions each loop is made of, minor first."""
+    """Extents of the loops, the rows, and the logical dimensions that each loop covers, minor first."""
 
     extents: tuple[int, ...]
     rows: tuple[Row, ...]
@@ -36,21 +36,20 @@ class Region(NamedTuple):
         return self._replace(rows=tuple(rows))
 
     def part(self, loop: int, first: int, last: int) -> Region:
-        """The region from one coordinate of a loop up to, not including, another."""
+        """The region from coordinate `first` of a loop up to, not including, `last`."""
         extents = (*self.extents[:loop], last - first, *self.extents[loop + 1 :])
         rows = self.rows if not first else tuple([(row[0] + first * row[loop + 1], *row[1:]) for row in self.rows])
         return Region(extents, rows, self.dimensions)
 
     def split(self, loop: int, size: int) -> Region:
-        """The same region with a loop of n * size coordinates as two: n, and within it `size`."""
+        """The same region with a loop of n * size coordinates as two loops: n outside, `size` inside."""
         extents = (*self.extents[:loop], self.extents[loop] // size, size, *self.extents[loop + 1 :])
         rows = tuple([(*row[: loop + 1], row[loop + 1] * size, *row[loop + 1 :]) for row in self.rows])
         return Region(extents, rows, (*self.dimensions[: loop + 1], *self.dimensions[loop:]))
 
 
 def region(extents: Sequence[int], starts: Sequence[int] = ()) -> Region:
-    """A region of an array, one row per dimension: its coordinate, from `starts` on.  Loops of one coordinate are left
-    out.
+    """A region of an array.  The rows are its coordinates, from `starts` on; loops of one coordinate are left out.
 
     >>> region((3, 1, 2)).rows
     ((0, 1, 0), (0, 0, 0), (0, 0, 1))
@@ -62,13 +61,13 @@ def region(extents: Sequence[int], starts: Sequence[int] = ()) -> Region:
 
 
 def plus(row: Row, other: Row, factor: int) -> Row:
-    """One row plus another one, times a factor."""
+    """row + other * factor."""
     return tuple([step + factor * more for step, more in zip(row, other)])
 
 
 def fused(whole: Region) -> Region:
-    """The same region in fewer loops: a loop that steps exactly over another one in every row joins it; those of one
-    coordinate go.
+    """The same region in fewer loops: two merge when one steps exactly over the other in every row.  Loops of one
+    coordinate are dropped.
     """
     starts, *columns = zip(*whole.rows)
     loops = [loop for loop in zip(whole.extents, columns, whole.dimensions) if loop[0] != 1]
@@ -82,12 +81,13 @@ def fused(whole: Region) -> Region:
                 del loops[upper]
                 found = True
                 break
-    extents, columns, dimensions = zip(*loops) if loops else ((), (), ())
-    return Region(extents, tuple(zip(starts, *columns)), dimensions)
+    extents = tuple([extent for extent, _, _ in loops])
+    rows = tuple(zip(starts, *[steps for _, steps, _ in loops]))
+    return Region(extents, rows, tuple([dimensions for _, _, dimensions in loops]))
 
 
 def cut(whole: Region, number: int, size: int) -> Iterator[Region]:
-    """Regions that together are the whole, in each of which row `number`, divided by `size`, grows evenly."""
+    """Regions that together are the whole; in each, quotient and remainder of row `number` by `size` are linear."""
     waiting = [whole]
     while waiting:
         part = waiting.pop()
@@ -99,14 +99,14 @@ def cut(whole: Region, number: int, size: int) -> Iterator[Region]:
 
 
 def _cut_once(whole: Region, number: int, size: int) -> tuple[Region, ...]:
-    """The region in two, or with a loop split, on the way to rows that divide evenly; nothing when this one does.
+    """One step towards regions whose row divides evenly: the region in two, or with a loop split; () when it does.
 
-    It does when the steps that are not multiples of `size` never lead from one tile into the next: 16 i + j for i < 5,
-    j < 8 and size 8 has the quotient 2 i and the remainder j.  Else the loop of the longest such step is split:
+    A row divides evenly when the steps that are not multiples of `size` never cross from one tile into the next:
+    16 i + j for i < 5, j < 8 and size 8 has the quotient 2 i and the remainder j.  Otherwise the loop of the longest
+    such step is split:
 
-        whole tiles   20 coordinates and size 8: 2 x 8, and a rest of 4;  steps of 6 and size 8: every 4 of them are 3 tiles
-        a head        that starts within a tile: from 5 on and size 8, 3 coordinates come first
-        by a cut      what is left of a tile is cut off
+        into whole tiles and a rest    20 coordinates and size 8: 2 x 8, and 4;  steps of 6 and size 8: 4 are 3 tiles
+        at the end of the first tile   from 5 on and size 8: 3 coordinates come first
     """
     row = whole.rows[number]
     steps = [(step, loop) for loop, step in enumerate(row[1:]) if step % size and whole.extents[loop] > 1]
@@ -116,20 +116,20 @@ def _cut_once(whole: Region, number: int, size: int) -> tuple[Region, ...]:
         return ()
     step, loop = max(steps)
     extent = whole.extents[loop]
-    within = reach - step * (extent - 1)  # of the other loops
+    within = reach - step * (extent - 1)  # reach of the other loops
     period = size // math.gcd(size, step)
     if extent > period and (start < step or within or size % step):
         ahead = extent - extent % period
         tiles = whole.part(loop, 0, ahead).split(loop, period)
         return (tiles,) if ahead == extent else (tiles, whole.part(loop, ahead, extent))
-    # coordinates that stay in the first tile, or one that does not
+    # the coordinates that stay in the first tile, or the one that crosses its end
     ahead = max((size - 1 - start - within) // step + 1, 1)
     return whole.part(loop, 0, ahead), whole.part(loop, ahead, extent)
 
 
 def split_below(whole: Region, number: int, size: int) -> Iterator[tuple[Region, bool]]:
-    """Regions that together are the whole, and whether row `number` is below `size` in them, everywhere or nowhere; no
-    step is negative.
+    """Regions that together are the whole, and for each whether row `number` is below `size`, which holds everywhere in
+    it or nowhere.  No step is negative.
     """
     start, *steps = whole.rows[number]
     reach = sum([step * (extent - 1) for step, extent in zip(steps, whole.extents)])
@@ -137,14 +137,16 @@ def split_below(whole: Region, number: int, size: int) -> Iterator[tuple[Region,
         yield whole, start < size
         return
     step, loop = max((step, loop) for loop, step in enumerate(steps) if whole.extents[loop] > 1)
-    within = reach - step * (whole.extents[loop] - 1)  # of the other loops
-    ahead = max((size - 1 - start - within) // step + 1, 1)  # coordinates that are all below, or one that is not
+    within = reach - step * (whole.extents[loop] - 1)  # reach of the other loops
+    ahead = max(
+        (size - 1 - start - within) // step + 1, 1
+    )  # the coordinates that are all below, or the one that is not
     yield from split_below(whole.part(loop, 0, ahead), number, size)
     yield from split_below(whole.part(loop, ahead, whole.extents[loop]), number, size)
 
 
 def divided(row: Row, size: int) -> tuple[Row, Row]:
-    """Quotient and remainder of a row that `cut` made even."""
+    """Quotient and remainder of a row in a region from `cut`."""
     if size == 1:
         return row, (0,) * len(row)
     start, *steps = row
@@ -154,24 +156,22 @@ def divided(row: Row, size: int) -> tuple[Row, Row]:
 
 # ---- regions of a move, read from the stride tables of its two sides ----------------------------------
 #
-# A table tells a place from coordinates, one value after the other: a value is cut at the steps of its digits, and each digit goes
-# into the sum it belongs to.  f32[20,256]{1,0:T(8,128)} reads the rows (i, j) of a region, cuts i by 8 and j by 128, and adds up
-# i // 8 * 2048 + j // 128 * 1024 + i % 8 * 128 + j % 128: the place.  An array with strides cuts nothing.
+# From coordinates to a place, a table works value by value: each value is cut at the steps of its digits, and each
+# digit is added to its sum.  f32[20,256]{1,0:T(8,128)} takes the rows (i, j) of a region, cuts i by 8 and j by 128, and
+# adds i // 8 * 2048 + j // 128 * 1024 + i % 8 * 128 + j % 128: the place.  An array with strides cuts nothing.
 #
-# The other way round a table has a loop for every digit, and each coordinate is a sum over the loops.  Where a coordinate, or a number
-# of the table, gets past its size the loops are cut: what lies beyond is padding, the tail included.
+# From a place to coordinates, a table has a loop for every digit, and each coordinate is a sum over these loops.  The
+# loops are cut where a coordinate, or a number of the table, exceeds its size: the rest is padding, tail included.
 
 
-class Side(NamedTuple):
-    """One side of a move: its table, and how many units of memory a place has, in bytes or slots."""
+class SideTable(NamedTuple):
+    """One side of a move: its stride table, and the bytes or slots that a place takes."""
 
     table: StrideTable
     unit: int
 
     def started(self, coordinates: Sequence[Row], length: int) -> tuple[Row, ...]:
-        """Rows of all values and of the place, after all that can be done without a division; a value that is done with
-        is 0.
-        """
+        """Rows of all values and of the place, after every step without a division; values that are used up are 0."""
         rows = [*coordinates, *[(0,) * length] * (len(self.table.numbers) + 1)]
         waiting = set()
         for value, shares in enumerate(self.table.shares):
@@ -184,8 +184,9 @@ class Side(NamedTuple):
         return tuple(rows)
 
     def places(self, parts: Iterable[Region], carried: int) -> Iterator[Region]:
-        """The regions with the place in memory as the last row, after the `carried` first rows, which stay; the others
-        are as started.
+        """The regions with two kinds of rows: the first `carried` rows unchanged, and last the place in memory.
+
+        The rows between them come from `started`.
         """
         for value, shares in enumerate(self.table.shares):
             for share in shares:
@@ -198,23 +199,22 @@ class Side(NamedTuple):
         return tuple([self.unit * step for step in linear])
 
 
-def shape_side(shape: Shape, unit: int) -> Side:
-    """A buffer of `shape`, a place of which has so many units: bytes of an element, or 1."""
-    return Side(stride_table(shape), unit)
+def shape_side(shape: Shape, unit: int) -> SideTable:
+    """A buffer of `shape`; a place takes `unit`: the bytes of an element, or 1 slot."""
+    return SideTable(stride_table(shape), unit)
 
 
-def array_side(dimensions: tuple[int, ...], strides: Sequence[int]) -> Side:
+def array_side(dimensions: tuple[int, ...], strides: Sequence[int]) -> SideTable:
     """A logical array with these strides."""
     digits = (Digit(dim, 1, size, stride) for dim, (size, stride) in enumerate(zip(dimensions, strides)))
-    return Side(StrideTable(tuple(digits), dimensions, 0), 1)
+    return SideTable(StrideTable(tuple(digits), dimensions, 0), 1)
 
 
-def regions(source: Side, target: Side) -> Iterator[tuple[Region, bool]]:
-    """Regions of all places of a buffer, the target, and whether they hold elements; rows are the place in the source,
-    and in the target.
+def regions(source: SideTable, target: SideTable) -> Iterator[tuple[Region, bool]]:
+    """Regions of all places of the target, a buffer, and for each whether it holds elements.
 
-    The loops of the target's digits need no cut for the target itself.  But where a number joins coordinates, these
-    would have to be taken out of it and put together again: there the loops are those of the array.
+    The two rows are the place in the source and in the target.  Loops over the target's digits need no cut for the
+    target.  But when a number of its table joins several coordinates, elements are cut from loops over the array.
     """
     rank, is_separable = len(target.table.dimensions), target.table.is_separable
     if not is_separable:
@@ -228,7 +228,7 @@ def regions(source: Side, target: Side) -> Iterator[tuple[Region, bool]]:
             yield from ((fused(found.with_rows(found.rows[::-1])), True) for found in source.places((whole,), 1))
 
 
-def element_regions(source: Side, target: Side) -> Iterator[Region]:
+def element_regions(source: SideTable, target: SideTable) -> Iterator[Region]:
     """Regions of all elements of an array, each with two rows: the place in the source, and in the target."""
     if 0 in source.table.dimensions:
         return
@@ -240,21 +240,20 @@ def element_regions(source: Side, target: Side) -> Iterator[Region]:
 
 
 def _taken(parts: Iterable[Region], row: int, into: int, step: int, factor: int) -> Iterator[Region]:
-    """The regions with the quotient of a row by `step`, times `factor`, added to another row; the remainder is left."""
+    """The regions after the quotient of a row by `step`, times `factor`, moves to row `into`; the remainder stays."""
     for whole in parts:
         if not any(whole.rows[row]):
             yield whole
             continue
         for part in cut(whole, row, step) if step > 1 else (whole,):
-            extents, rows, dimensions = part
+            rows = list(part.rows)
             outer, inner = divided(rows[row], step)
-            rows = list(rows)
             rows[row], rows[into] = inner, plus(rows[into], outer, factor)
-            yield Region(extents, tuple(rows), dimensions)
+            yield Region(part.extents, tuple(rows), part.dimensions)
 
 
 def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
-    """Regions of all places, with the place and all values as rows, and whether they hold elements."""
+    """Regions of all places, and for each whether it holds elements; the rows are the place and all values."""
     loops = [digit for digit in table.digits if digit.extent != 1]
     rows = [
         (0, *[digit.stride for digit in loops]),
@@ -264,7 +263,7 @@ def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
         tuple([digit.extent for digit in loops]), tuple(rows), tuple([_dimensions(digit, table) for digit in loops])
     )
     if table.buffer_size:
-        # the tail may end inside of a turn of the last digit
+        # the tail may end before the last digit wraps around
         for part, is_place in split_below(whole, 0, table.buffer_size):
             if is_place and 0 in table.dimensions:
                 yield part, False
@@ -273,13 +272,14 @@ def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
 
 
 def _checked_first(table: StrideTable) -> list[int]:
-    """All values in an order that makes few regions: before each value the numbers that it is a part of, which are cut
-    for it.
+    """All values in an order that gives few regions.  A value comes after the numbers that it is a part of, since
+    these are cut for it.
 
-    What is always 0 comes first, its padding is the largest; then the coordinates, the one with the most major digit
-    first.
+    Numbers that are always 0 come first, because their padding is the largest.  Then come the coordinates, the one with
+    the most major digit first.
     """
-    rank, found = len(table.dimensions), []
+    rank = len(table.dimensions)
+    found: list[int] = []
     empty = (number for number, digits in enumerate(table.numbers, rank) if not digits)
     dims = (digit.dim for digits in (table.digits, *table.numbers) for digit in reversed(digits) if digit.dim < rank)
     for last in dict.fromkeys((*empty, *dims)):
@@ -292,8 +292,8 @@ def _checked_first(table: StrideTable) -> list[int]:
 
 
 def _taken_apart(whole: Region, table: StrideTable, values: Sequence[int]) -> Iterator[tuple[Region, bool]]:
-    """The region in parts that hold elements or padding, one value after the other; a number goes into the values it is
-    made of.
+    """The region in parts that hold either elements or padding.  Values are checked in the given order, and a number is
+    split into the values that it consists of.
     """
     if not values:
         yield whole, True
@@ -325,7 +325,7 @@ def _is_full(table: StrideTable, number: int) -> bool:
 
 
 def _dimensions(digit: Digit, table: StrideTable) -> tuple[int, ...]:
-    """The logical dimensions that a digit is made of, minor first."""
+    """The logical dimensions that a digit covers, minor first."""
     rank = len(table.dimensions)
     if digit.dim < rank:
         return (digit.dim,)

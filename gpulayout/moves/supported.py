@@ -1,6 +1,4 @@
-"""Which shapes can be planned at all: one check for every door, so that no layout is read as if it were a simpler
-one.
-"""
+"""Which shapes can be planned.  Every function uses these checks, so that no layout is mistaken for a simpler one."""
 
 from __future__ import annotations
 
@@ -9,19 +7,19 @@ import math
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
-MOST_SIZES = 128  # of dimensions and tiles: planning goes through them one inside the other
+MOST_SIZES = 128  # dimensions and tile sizes together: planning nests one loop in the other
 
 
 def is_plain(shape: Shape) -> bool:
-    """True when order and padding say everything: no tiles, and no place after the last padded dimension."""
+    """True when order and padding describe the whole layout: no tiles, and no tail padding."""
     return not shape.is_tiled and shape.buffer_size == math.prod(shape.buffer_dimensions)
 
 
 def check_movable(shape: Shape) -> None:
-    """LayoutError unless the bytes of the buffer can be moved with one stride for every dimension."""
+    """LayoutError unless one stride per dimension describes the buffer."""
     check_storable(shape)
     if not is_plain(shape):
-        raise LayoutError(f"{shape} has tiles or a tail: it is moved in pieces, and not in one move of strides")
+        raise LayoutError(f"{shape} has tiles or a tail: no single strided move describes it")
 
 
 def check_storable(shape: Shape) -> None:
@@ -29,6 +27,4 @@ def check_storable(shape: Shape) -> None:
     shape.validate_layout()
     count = shape.rank + sum(map(len, shape.layout.tiles))
     if shape.is_tiled and count > MOST_SIZES:
-        raise LayoutError(
-            f"tiles of {shape} and its dimensions are {count} sizes: {MOST_SIZES} is the limit for what can be moved"
-        )
+        raise LayoutError(f"tiles and dimensions of {shape} are {count} sizes: {MOST_SIZES} is the limit for a move")

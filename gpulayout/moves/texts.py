@@ -1,4 +1,4 @@
-"""How plans put into words what moves have in common."""
+"""Text that the explanations of several plans share."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from collections.abc import Sequence
 
 
 def tile_text(major_first: Sequence[int]) -> str:
-    """The sizes of a tile, and which is which: the last one runs along the target's minor axis."""
+    """The sizes of a tile; the last one runs along the target's minor axis."""
     return f"{' x '.join(map(str, major_first))} elements (minor in the target last)"

@@ -1,31 +1,26 @@
 """The rest of XLA's utilities for shapes: bitcasts, comparison, tuples, protos, programs as text.
 
-`docs/xla-names.md` has XLA's name of each.  A function takes the text of a shape wherever it takes a shape.
+`docs/xla-names.md` gives XLA's name for each.  Every function that takes a shape also takes its text.
 
     is_bitcast, reshape_is_bitcast, align_layouts, ...          whether two shapes are the same bytes
-    shapes_equal, shapes_compatible, layouts_equal, ...         comparison, with parts left out
+    shapes_equal, shapes_compatible, layouts_equal, ...         comparison; ignore="tiles" and the like leaves parts out
     subshapes, subshape, map_arrays, leaf_shapes, ...           tuples of shapes
     shape_to_proto, shape_from_proto, layout_to_proto, ...      the bytes of XLA's protos; need protobuf
     find_shapes                                                 shapes in the text of a whole program
-    data_nbytes, max_split_size, least_waste, ...               sizes, and the order of dimensions that needs the fewest bytes
-    each_index, bump_indices, compare_indices, ...              logical indices without regard to layout
+    data_nbytes, max_split_size, ...                            sizes of the data and of the parts of a split array
+    least_waste                                                 the order of dimensions that needs the fewest bytes
+    each_index, bump_indices, compare_indices                   logical indices
 """
 
 from gpulayout.layout.strides import byte_strides_is_major_to_minor, layout_from_strides
-from gpulayout.layout.text import parse_array_shape
+from gpulayout.layout.text import parse_any_shape, parse_array_shape
 from gpulayout.xla.bitcast import (
-    align_layouts,
-    bitcast_kind,
-    decompose_bitcast,
     deduce_transpose_dimensions_for_bitcast,
     is_bitcast,
-    is_decomposable_bitcast,
     is_reshape_or_transpose_bitcast,
     is_untiled,
-    normalized_transpose,
     reshape_is_bitcast,
     transpose_is_bitcast,
-    with_descending_layout_and_same_physical_layout,
 )
 from gpulayout.xla.compare import (
     equal_structure,
@@ -37,6 +32,14 @@ from gpulayout.xla.compare import (
     shapes_compatible,
     shapes_compatible_kind,
     shapes_equal,
+)
+from gpulayout.xla.decompose import (
+    align_layouts,
+    bitcast_kind,
+    decompose_bitcast,
+    is_decomposable_bitcast,
+    normalized_transpose,
+    with_descending_layout_and_same_physical_layout,
 )
 from gpulayout.xla.hlo import FoundShape, find_shapes
 from gpulayout.xla.indices import bump_indices, compare_indices, each_index
@@ -54,20 +57,22 @@ from gpulayout.xla.sizes import (
     max_split_size,
     packed_factor_for_1d_interleaved_array,
 )
-from gpulayout.xla.trees import (
+from gpulayout.xla.tree_arrays import (
     copy_layout_between_shapes,
     has_custom_element_size_in_bits,
     has_element_type,
+    map_arrays,
+    update_element_size_in_bits,
+    validate_layouts,
+)
+from gpulayout.xla.trees import (
     index_is_valid,
     is_leaf_index,
     is_prefix,
     leaf_shapes,
-    map_arrays,
     maybe_tuple_shape,
     subshape,
     subshapes,
-    update_element_size_in_bits,
-    validate_layouts,
     with_subshape,
 )
 from gpulayout.xla.types import can_upcast, higher_precision_element_type
@@ -112,6 +117,7 @@ __all__ = [
     "maybe_tuple_shape",
     "normalized_transpose",
     "packed_factor_for_1d_interleaved_array",
+    "parse_any_shape",
     "parse_array_shape",
     "reshape_is_bitcast",
     "reshape_leaves_dimensions_unmodified",

@@ -1,37 +1,90 @@
-"""When two shapes or layouts are equal but for something.  `==` compares everything; `bitcast` compares bytes."""
+"""Equality of shapes and layouts except for named parts.  `==` compares every part; `bitcast` compares bytes."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import get_args
 
-from gpulayout.layout.arguments import as_any_shape, takes_shapes
+from gpulayout.layout.arguments import as_any_shape, as_shape
 from gpulayout.layout.dynamic import UNBOUNDED
-from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.layout.shape import Shape
+from gpulayout.xla.ignored import Ignorable, LayoutPart, PrecisionPart, ShapePart
 
-LAYOUT_FIELDS = tuple(field.name for field in dataclasses.fields(Layout))
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Layout)}
+_LAYOUT_PARTS, _SHAPE_PARTS = get_args(LayoutPart), get_args(ShapePart)
+_TYPE_FLAGS = ("ignore_element_type", "ignore_float_precision")
+
+_LAYOUTS_EQUAL = Ignorable("layouts_equal", _LAYOUT_PARTS, ("minor_to_major_only",))
+_LAYOUTS_IN_SHAPES_EQUAL = Ignorable("layouts_in_shapes_equal", _LAYOUT_PARTS, ("minor_to_major_only",))
+_SHAPES_EQUAL = Ignorable(
+    "shapes_equal",
+    _SHAPE_PARTS,
+    (
+        "ignore_layout",
+        "minor_to_major_only",
+        "ignore_layout_fields",
+        *_TYPE_FLAGS,
+        "ignore_dynamic_dimensions",
+        "ignore_dimensions",
+        "ignore_buffer",
+    ),
+)
+_SHAPES_COMPATIBLE = Ignorable("shapes_compatible", _SHAPE_PARTS, _TYPE_FLAGS)
+_SHAPES_COMPATIBLE_KIND = Ignorable("shapes_compatible_kind", _SHAPE_PARTS, ("ignore_buffer",))
+_SAME_ELEMENT_TYPE = Ignorable("same_element_type", ("float_precision",), ("ignore_float_precision",))
+
+_COMPATIBLE = frozenset({"layout", "dynamic_dimensions"})
+_COMPATIBLE_KIND = _COMPATIBLE | {"element_type", "dimensions"}
+_LAYOUTS_ONLY = frozenset({"element_type", "dimensions", "dynamic_dimensions"})
 
 
 def layouts_equal(
-    first: Layout | str, second: Layout | str, *, ignore: Iterable[str] = (), minor_to_major_only: bool = False
+    first: Layout | str, second: Layout | str, *, ignore: LayoutPart | Iterable[LayoutPart] = (), **deprecated: bool
 ) -> bool:
-    """True when two layouts are equal in every field but those to be ignored.  XLA: `Layout::Equal` and its options.
+    """True when two layouts are equal in every field that is not ignored.
 
-    ignore                  names of fields: "tiles", "memory_space", ...
-    minor_to_major_only     compare the order alone
+    Parameters
+    ----------
+    first, second : Layout or str
+        Layouts or their text.
+    ignore : str or iterable of str, optional
+        Names of fields of `Layout`, such as "tiles" or "memory_space", or "layout_except_minor_to_major", which
+        compares only the order of the dimensions.
 
-    >>> layouts_equal("{0,1:T(8,128)S(1)}", "{0,1:T(8,128)}", ignore=("memory_space",))
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    LayoutError
+        If `ignore` has an unknown name.
+
+    See Also
+    --------
+    layouts_in_shapes_equal : The same for all arrays of two shapes.
+
+    Notes
+    -----
+    XLA: `Layout::Equal` and its options.  The flag `minor_to_major_only` is deprecated.
+
+    Examples
+    --------
+    >>> layouts_equal("{0,1:T(8,128)S(1)}", "{0,1:T(8,128)}", ignore="memory_space")
     True
     """
-    first, second = (parse_layout(value) if isinstance(value, str) else value for value in (first, second))
-    ignored = _layout_fields(ignore)
-    if minor_to_major_only:
+    one, other = (parse_layout(value) if isinstance(value, str) else value for value in (first, second))
+    return _layouts_equal(one, other, _LAYOUTS_EQUAL.read(ignore, deprecated))
+
+
+def _layouts_equal(first: Layout, second: Layout, ignored: frozenset[str]) -> bool:
+    if "layout_except_minor_to_major" in ignored:
         return first.minor_to_major == second.minor_to_major
-    defaults = {field.name: field.default for field in dataclasses.fields(Layout) if field.name in ignored}
+    defaults = {name: _DEFAULTS[name] for name in ignored if name in _DEFAULTS}
     return first.replace(**defaults) == second.replace(**defaults) if defaults else first == second
 
 
@@ -39,162 +92,310 @@ def shapes_equal(
     first: AnyShape | str,
     second: AnyShape | str,
     *,
-    ignore_layout: bool = False,
-    minor_to_major_only: bool = False,
-    ignore_layout_fields: Iterable[str] = (),
-    ignore_element_type: bool = False,
-    ignore_float_precision: bool = False,
-    ignore_dynamic_dimensions: bool = False,
-    ignore_dimensions: bool = False,
-    ignore_buffer: bool = False,
+    ignore: ShapePart | Iterable[ShapePart] = (),
+    **deprecated: bool,
 ) -> bool:
-    """True when two shapes are equal in everything that is not to be ignored.  XLA: `Shape::Equal` and its options.
+    """True when two shapes are equal in every part that is not ignored.
 
-    ignore_layout               nothing of the layout
-    minor_to_major_only         of the layout, the order alone
-    ignore_layout_fields        of the layout, all but the fields of these names: "tiles", "memory_space", ...
-    ignore_element_type         any type will do
-    ignore_float_precision      all real floating-point types count as one
-    ignore_dynamic_dimensions   <=5 counts as 5
-    ignore_dimensions           any sizes will do; the number of dimensions still counts
-    ignore_buffer               a buffer counts as the array that it holds
+    Parameters
+    ----------
+    first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        Shapes of any kind or their text.  Tuples are equal when their elements are.
+    ignore : str or iterable of str, optional
+        Names of parts to leave out:
 
-    Tuples are equal when their elements are.
+        =============================== ==================================================================
+        "layout"                        the whole layout
+        "layout_except_minor_to_major"  all of the layout except the order of the dimensions
+        "tiles", "memory_space", ...    one field of the layout, by its name in `Layout`
+        "element_type"                  types and their widths do not count
+        "float_precision"               all real floating-point types count as one
+        "dynamic_dimensions"            <=5 counts as 5
+        "dimensions"                    sizes do not count; the rank does
+        "buffer"                        a buffer counts as the array that it holds
+        =============================== ==================================================================
 
-    >>> shapes_equal("f32[2,3]", "bf16[2,3]", ignore_float_precision=True)
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    LayoutError
+        If `ignore` has an unknown name, or a text is not a shape.
+
+    See Also
+    --------
+    shapes_compatible : Ignores the layout and whether sizes are dynamic.
+    gpulayout.is_bitcast : Whether two shapes are the same bytes.
+
+    Notes
+    -----
+    XLA: `Shape::Equal` and its options.  The flags `ignore_layout`, `minor_to_major_only`, `ignore_layout_fields`,
+    `ignore_element_type` and the like are deprecated.
+
+    Examples
+    --------
+    >>> shapes_equal("f32[2,3]", "bf16[2,3]", ignore="float_precision")
+    True
+    >>> shapes_equal("f32[2,3]{0,1:S(1)}", "s8[2,3]{0,1}", ignore=("element_type", "memory_space"))
     True
     """
-    first, second = as_any_shape(first, "first"), as_any_shape(second, "second")
-    ignored = _layout_fields(ignore_layout_fields)
+    one, other = as_any_shape(first, "first"), as_any_shape(second, "second")
+    return _equal(one, other, _SHAPES_EQUAL.read(ignore, deprecated))
 
-    def equal(one: AnyShape, other: AnyShape) -> bool:
-        if ignore_buffer:
-            one, other = (shape.shape if isinstance(shape, BufferShape) else shape for shape in (one, other))
-        if type(one) is not type(other):
-            return False
-        if isinstance(one, TupleShape):
-            return len(one) == len(other) and all(map(equal, one, other))
-        if isinstance(one, BufferShape):
-            return equal(one.shape, other.shape)
-        if not isinstance(one, Shape):
-            return True
-        same_sizes = one.rank == other.rank if ignore_dimensions else one.dimensions == other.dimensions
-        same_dynamic = ignore_dynamic_dimensions or one.dynamic_dimensions == other.dynamic_dimensions
-        if not (same_sizes and same_dynamic and _same_type(one, other, ignore_element_type, ignore_float_precision)):
-            return False
-        return ignore_layout or layouts_equal(
-            one.layout, other.layout, ignore=ignored, minor_to_major_only=minor_to_major_only
-        )
 
-    return equal(first, second)
+def _equal(first: AnyShape, second: AnyShape, ignored: frozenset[str]) -> bool:
+    if "buffer" in ignored:
+        first, second = (shape.shape if isinstance(shape, BufferShape) else shape for shape in (first, second))
+    if isinstance(first, Shape) and isinstance(second, Shape):
+        return _arrays_equal(first, second, ignored)
+    if isinstance(first, TupleShape) and isinstance(second, TupleShape):
+        return len(first) == len(second) and all(_equal(*pair, ignored) for pair in zip(first, second))
+    if isinstance(first, BufferShape) and isinstance(second, BufferShape):
+        return _arrays_equal(first.shape, second.shape, ignored)
+    return type(first) is type(second)
+
+
+def _arrays_equal(first: Shape, second: Shape, ignored: frozenset[str]) -> bool:
+    if not (first.rank == second.rank if "dimensions" in ignored else first.dimensions == second.dimensions):
+        return False
+    if not ("dynamic_dimensions" in ignored or first.dynamic_dimensions == second.dynamic_dimensions):
+        return False
+    if not _same_type(first, second, ignored):
+        return False
+    return "layout" in ignored or _layouts_equal(first.layout, second.layout, ignored)
 
 
 def shapes_compatible(
     first: AnyShape | str,
     second: AnyShape | str,
     *,
-    ignore_element_type: bool = False,
-    ignore_float_precision: bool = False,
+    ignore: ShapePart | Iterable[ShapePart] = (),
+    **deprecated: bool,
 ) -> bool:
-    """True when both describe the same logical arrays, each in its own layout; <=5 counts as 5.
+    """True when two shapes describe the same logical arrays, each in its own layout.
 
-    XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.
+    Parameters
+    ----------
+    first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        Shapes of any kind or their text.  The layout does not count, and <=5 counts as 5.
+    ignore : str or iterable of str, optional
+        Further parts to leave out, by the names of `shapes_equal`.
 
-    >>> shapes_compatible("f32[3,2]{0,1}", "f32[3,2]")
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    LayoutError
+        If `ignore` has an unknown name, or a text is not a shape.
+
+    Notes
+    -----
+    XLA: `Compatible`, `CompatibleIgnoringElementType`, `CompatibleIgnoringFpPrecision`.  The flags
+    `ignore_element_type` and `ignore_float_precision` are deprecated.
+
+    Examples
+    --------
+    >>> shapes_compatible("f32[3,2]{0,1}", "f32[3,2]"), shapes_compatible("f32[3]", "s8[3]", ignore="element_type")
+    (True, True)
+    """
+    one, other = as_any_shape(first, "first"), as_any_shape(second, "second")
+    return _equal(one, other, _COMPATIBLE | _SHAPES_COMPATIBLE.read(ignore, deprecated))
+
+
+def shapes_compatible_kind(
+    first: AnyShape | str,
+    second: AnyShape | str,
+    *,
+    ignore: ShapePart | Iterable[ShapePart] = (),
+    **deprecated: bool,
+) -> bool:
+    """True when two shapes have the same structure of tuples, with arrays of the same rank in the same places.
+
+    Parameters
+    ----------
+    first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        Shapes of any kind or their text.  Sizes, element types and layouts do not count.
+    ignore : str or iterable of str, optional
+        Further parts to leave out, by the names of `shapes_equal`: "buffer" is the one that makes a difference.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    LayoutError
+        If `ignore` has an unknown name, or a text is not a shape.
+
+    Notes
+    -----
+    XLA: `CompatibleKind`.  The flag `ignore_buffer` is deprecated.
+
+    Examples
+    --------
+    >>> shapes_compatible_kind("(f32[2,3], token[])", "(u8[7,8]{0,1}, token[])")
     True
+    >>> shapes_compatible_kind("f32[2]", "f32[]")
+    False
     """
-    return shapes_equal(
-        first,
-        second,
-        ignore_layout=True,
-        ignore_dynamic_dimensions=True,
-        ignore_element_type=ignore_element_type,
-        ignore_float_precision=ignore_float_precision,
-    )
-
-
-def shapes_compatible_kind(first: AnyShape | str, second: AnyShape | str, *, ignore_buffer: bool = False) -> bool:
-    """True when tuples have the same structure, and what stands in one place is of one kind: arrays of as many
-    dimensions.
-
-    ignore_buffer   a buffer counts as the array that it holds.  XLA: `CompatibleKind`
-
-    >>> shapes_compatible_kind("(f32[2,3], token[])", "(u8[7,8]{0,1}, token[])"), shapes_compatible_kind("f32[2]", "f32[]")
-    (True, False)
-    """
-    return shapes_equal(
-        first,
-        second,
-        ignore_layout=True,
-        ignore_dynamic_dimensions=True,
-        ignore_element_type=True,
-        ignore_dimensions=True,
-        ignore_buffer=ignore_buffer,
-    )
+    one, other = as_any_shape(first, "first"), as_any_shape(second, "second")
+    return _equal(one, other, _COMPATIBLE_KIND | _SHAPES_COMPATIBLE_KIND.read(ignore, deprecated))
 
 
 def layouts_in_shapes_equal(
-    first: AnyShape | str, second: AnyShape | str, *, ignore: Iterable[str] = (), minor_to_major_only: bool = False
+    first: AnyShape | str,
+    second: AnyShape | str,
+    *,
+    ignore: LayoutPart | Iterable[LayoutPart] = (),
+    **deprecated: bool,
 ) -> bool:
-    """True when the layouts of all arrays are equal, whatever their types and sizes; options as of `layouts_equal`.
+    """True when the layouts of all arrays are equal, whatever their element types and sizes.
 
-    XLA: `LayoutsInShapesEqual`, which forgets its options inside of tuples.
+    Parameters
+    ----------
+    first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        Shapes of any kind or their text; tuples must have the same structure.
+    ignore : str or iterable of str, optional
+        Parts of the layout to leave out, by the names of `layouts_equal`.
 
-    >>> layouts_in_shapes_equal("(f32[2]{0:S(1)})", "(u8[3])"), layouts_in_shapes_equal("(f32[2]{0:S(1)})", "(u8[3])", ignore="memory_space")
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    LayoutError
+        If `ignore` has an unknown name, or a text is not a shape.
+
+    Notes
+    -----
+    XLA: `LayoutsInShapesEqual`, which forgets its options inside tuples.  The flag `minor_to_major_only` is deprecated.
+
+    Examples
+    --------
+    >>> one, other = "(f32[2]{0:S(1)})", "(u8[3])"
+    >>> layouts_in_shapes_equal(one, other), layouts_in_shapes_equal(one, other, ignore="memory_space")
     (False, True)
     """
-    return shapes_equal(
-        first,
-        second,
-        ignore_element_type=True,
-        ignore_dimensions=True,
-        ignore_dynamic_dimensions=True,
-        ignore_layout_fields=ignore,
-        minor_to_major_only=minor_to_major_only,
-    )
+    one, other = as_any_shape(first, "first"), as_any_shape(second, "second")
+    return _equal(one, other, _LAYOUTS_ONLY | _LAYOUTS_IN_SHAPES_EQUAL.read(ignore, deprecated))
 
 
-@takes_shapes("first", "second")
-def same_dimensions(first: Shape, second: Shape) -> bool:
-    """True when two arrays have the same sizes, whatever their types; a size without a bound is the same as any.
+def same_dimensions(first: Shape | str, second: Shape | str) -> bool:
+    """True when two arrays have the same sizes, whatever their element types and layouts.
 
+    Parameters
+    ----------
+    first, second : Shape or str
+        Arrays or their text.  A size without a bound equals any size.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
     XLA: `SameDimensions`.
 
-    >>> same_dimensions("f32[2,3]{0,1}", "u8[2,3]"), same_dimensions("f32[?,3]", "f32[2,3]"), same_dimensions("f32[2]", "f32[2,1]")
-    (True, True, False)
+    Examples
+    --------
+    >>> [same_dimensions("f32[2,3]{0,1}", other) for other in ("u8[2,3]", "f32[?,3]", "f32[2,3,1]")]
+    [True, True, False]
     """
+    first, second = as_shape(first, "first"), as_shape(second, "second")
     return first.rank == second.rank and all(
         one == other or UNBOUNDED in (one, other) for one, other in zip(first.dimensions, second.dimensions)
     )
 
 
-@takes_shapes("first", "second")
-def same_rank(first: Shape, second: Shape) -> bool:
-    """True when two arrays have as many dimensions.  XLA: `SameRank`.
+def same_rank(first: Shape | str, second: Shape | str) -> bool:
+    """True when two arrays have the same number of dimensions.
 
+    Parameters
+    ----------
+    first, second : Shape or str
+        Arrays or their text.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    XLA: `SameRank`.
+
+    Examples
+    --------
     >>> same_rank("f32[2,3]", "u8[1,1]")
     True
     """
-    return first.rank == second.rank
+    return as_shape(first, "first").rank == as_shape(second, "second").rank
 
 
-@takes_shapes("first", "second")
-def same_element_type(first: Shape, second: Shape, *, ignore_float_precision: bool = False) -> bool:
-    """True when two arrays have one element type; on demand all real floating-point types count as one.
+def same_element_type(
+    first: Shape | str,
+    second: Shape | str,
+    *,
+    ignore: PrecisionPart | Iterable[PrecisionPart] = (),
+    **deprecated: bool,
+) -> bool:
+    """True when two arrays have the same element type.
 
-    XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.
+    Parameters
+    ----------
+    first, second : Shape or str
+        Arrays or their text.
+    ignore : "float_precision", optional
+        Count all real floating-point types as one.
 
-    >>> same_element_type("f32[2]", "bf16[3]"), same_element_type("f32[2]", "bf16[3]", ignore_float_precision=True)
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    LayoutError
+        If `ignore` has an unknown name, or a text is not an array.
+
+    Notes
+    -----
+    XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.  The flag `ignore_float_precision` is deprecated.
+
+    Examples
+    --------
+    >>> same_element_type("f32[2]", "bf16[3]"), same_element_type("f32[2]", "bf16[3]", ignore="float_precision")
     (False, True)
     """
-    return _same_type(first, second, False, ignore_float_precision)
+    first, second = as_shape(first, "first"), as_shape(second, "second")
+    return _same_type(first, second, _SAME_ELEMENT_TYPE.read(ignore, deprecated))
 
 
 def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:
-    """True when tuples stand in one another alike, whatever is in them.  XLA: `EqualStructure`.
+    """True when two shapes nest tuples in the same way, whatever the tuples hold.
 
-    >>> equal_structure("(f32[], (f32[2], s8[]))", "(token[], (s8[7], u8[]))"), equal_structure("(f32[], ())", "((), f32[])")
-    (True, False)
+    Parameters
+    ----------
+    first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        Shapes of any kind or their text.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    XLA: `EqualStructure`.
+
+    Examples
+    --------
+    >>> equal_structure("(f32[], (f32[2], s8[]))", "(token[], (s8[7], u8[]))")
+    True
+    >>> equal_structure("(f32[], ())", "((), f32[])")
+    False
     """
     first, second = as_any_shape(first, "first"), as_any_shape(second, "second")
     if not (isinstance(first, TupleShape) and isinstance(second, TupleShape)):
@@ -202,15 +403,7 @@ def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:
     return len(first) == len(second) and all(map(equal_structure, first, second))
 
 
-def _same_type(first: Shape, second: Shape, ignore_element_type: bool, ignore_float_precision: bool) -> bool:
-    both_float = first.element_type.kind == second.element_type.kind == "float"
-    return first.element_type is second.element_type or ignore_element_type or (ignore_float_precision and both_float)
-
-
-def _layout_fields(names: Iterable[str]) -> frozenset[str]:
-    """Names of fields of a layout; LayoutError for one that there is not, or that is the order itself."""
-    found = frozenset((names,) if isinstance(names, str) else names)
-    unknown = sorted(found - set(LAYOUT_FIELDS[1:]))
-    if unknown:
-        raise LayoutError(f"ignored layout field {unknown[0]!r} is not one of {', '.join(LAYOUT_FIELDS[1:])}")
-    return found
+def _same_type(first: Shape, second: Shape, ignored: frozenset[str]) -> bool:
+    if first.element_type is second.element_type or "element_type" in ignored:
+        return True
+    return "float_precision" in ignored and first.element_type.kind == second.element_type.kind == "float"

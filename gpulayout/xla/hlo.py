@@ -1,20 +1,21 @@
 """The shapes in the text of a whole program, such as an HLO dump, a log or an error report.
 
-A shape is found where all of it can be read, as long as possible, with these differences from the text of one shape
-alone:
+A shape is found where its whole text can be read, as much of it as possible.  A program differs from the text of one
+shape in these ways:
 
   strings      "..." is skipped, so op_name="jit(f)/f32[2]" holds no shape.  A string ends on its line at the latest
-  comments     /* */ and // are blanks, and nothing is found in them.  A /* that nothing closes is two characters like others
-  words        the type is a word of its own: %f32[2], my_f32[2] and f32.1[2] are none
-  tuples       a tuple is found once, as a whole: its elements are not found again.  Of what is no tuple the elements are found
-  lists        parentheses after a word are operands or parameters, no tuple: in add(f32[2] %a, f32[2] %b) and in
-               %main () -> f32[2] all arrays are found alone.  So they are before an arrow, in (f32[2], s32[])->f32[2]
-  braces       a brace after a shape begins a layout only when a number or a colon follows, as in XLA: f32[2] { is an array
+  comments     /* */ and // count as blanks, and nothing is found in them.  A /* without its */ is ordinary text
+  words        an element type is a whole word: %f32[2], my_f32[2] and f32.1[2] hold no shape
+  tuples       a tuple is found once, as a whole, and its elements are not found again.  If it cannot be read, its
+               elements are found one by one
+  lists        parentheses after a word hold operands or parameters and are not a tuple: in add(f32[2] %a, f32[2] %b)
+               and %main () -> f32[2] every array is found by itself.  The same holds before an arrow: (f32[2])->f32[2]
+  braces       a brace after a shape begins a layout only before a number or a colon, as in XLA: f32[2] { is an array
 
-What looks like a shape and is none is skipped: f32[2]{0,0} has no good layout, so no array is found there at all.
+Text that only resembles a shape is skipped: f32[2]{0,0} has no valid layout, so no array is found there.
 
-Every character is read a bounded number of times, from left to right; tuples in one another are kept in a list, not on
-Python's stack.  Arrays and tuples may be of any length.
+Every character is read a bounded number of times, from left to right.  Open tuples are kept in a list, not on Python's
+stack.  Arrays and tuples may have any length.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _START = re.compile(
     rf"{_NO_WORD_BEFORE}(?:(?:{_TYPES}){_BLANKS}\[|b{_BLANKS}\(|(?P<list>[\w.%\-]+{_BLANKS}\()|\((?={_BLANKS}[()a-z]))"
 )
 _LAYOUT_GOES_ON = re.compile(rf"{_BLANKS}[-:0-9]")
-# An array as programs print it, of which one finds thousands that are the same; what comes after it is no layout.
+# An array as programs print it, with no layout after it.  Programs repeat the same few by the thousand.
 _PLAIN = re.compile(
     rf"[a-z][a-z0-9]*\[[0-9,<=?]*\](?:\{{[0-9,]+(?::[A-Z0-9(),:*]*)?\}}|(?!{_BLANKS}\{{{_BLANKS}[-:0-9]))"
 )
@@ -47,9 +48,16 @@ _HIDES = re.compile(r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|//[^\n]*|/\*')
 
 @dataclass(frozen=True)
 class FoundShape:
-    """A shape and where it stands in a text: `text[start:end]` reads as the shape.
+    """A shape and its position in a text.
 
-    line, column    of its first character, counted from 1; a line ends with "\\n"
+    Attributes
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
+        The shape.
+    start, end : int
+        `text[start:end]` reads as the shape.
+    line, column : int
+        Position of its first character, counted from 1.  Lines end with "\\n".
     """
 
     shape: AnyShape
@@ -68,18 +76,35 @@ class Span(NamedTuple):
 
 
 def find_shapes(text: str) -> Iterator[FoundShape]:
-    """Every shape in a text with its position, from the beginning to the end; TypeError for what is no `str`, nothing
-    else.
+    """Every shape in the text of a program, with its position.
 
-    help("gpulayout.xla.hlo") says what counts as a shape there.  The time is linear in the length of the text, whatever
-    it holds.  A shape may be a tuple or a token too: `leaf_shapes` gives the parts of any shape, arrays among them.
+    Parameters
+    ----------
+    text : str
+        An HLO dump, a log, or any other text.
 
-    >>> text = 'ROOT %t = (f32[2,3]{0,1:T(8,128)}, s32[]) tuple(f32[2,3]{0,1:T(8,128)} %a, s32[] %b), metadata={op_name="f32[9]"}'
+    Yields
+    ------
+    FoundShape
+        In the order of the text.  Tuples and tokens are shapes too; `leaf_shapes` gives the parts of any shape.
+
+    Raises
+    ------
+    TypeError
+        If `text` is not a `str`.  No text is an error.
+
+    Notes
+    -----
+    help("gpulayout.xla.hlo") says what counts as a shape.  The time is linear in the length of the text.
+
+    Examples
+    --------
+    >>> text = '%t = (f32[2]{0:T(128)}, s32[]) tuple(f32[2]{0:T(128)} %a, s32[] %b), metadata={op_name="f32[9]"}'
     >>> for found in find_shapes(text):
     ...     print(found.line, found.column, found.shape)
-    1 11 (f32[2,3]{0,1:T(8,128)}, s32[])
-    1 49 f32[2,3]{0,1:T(8,128)}
-    1 76 s32[]
+    1 6 (f32[2]{0:T(128)}, s32[])
+    1 38 f32[2]{0:T(128)}
+    1 59 s32[]
     """
     if not isinstance(text, str):
         raise TypeError(f"the text to find shapes in must be a str, not {type(text).__name__}")
@@ -87,7 +112,7 @@ def find_shapes(text: str) -> Iterator[FoundShape]:
 
 
 def with_lines(text: str, spans: Iterator[Span]) -> Iterator[FoundShape]:
-    """The spans, which are in order, with lines and columns; only what is between two of them is looked at."""
+    """The spans with lines and columns.  They are in order, so only the text between two of them is searched."""
     before, line, line_start = 0, 1, 0
     for start, end, shape in spans:
         newline = text.rfind("\n", before, start)
@@ -99,16 +124,17 @@ def with_lines(text: str, spans: Iterator[Span]) -> Iterator[FoundShape]:
 
 
 def visible(text: str) -> str:
-    """The text with blanks for comments and for what is in strings, every other character at its place.
+    """The text with comments and the insides of strings blanked out; every other character keeps its position.
 
-    A string keeps its first quote; a comment that nothing closes is no comment, and its beginning becomes two quotes,
-    which no reader takes for anything.
+    A string keeps its first quote.  The /* of a comment that is never closed becomes two quotes, which no reader
+    accepts.
 
     >>> visible('a "f32[2]" /* x */ b // c')
     'a "                b     '
     """
     last_close = text.rfind("*/")
-    pieces, done, position = [], 0, 0
+    pieces: list[str] = []
+    done = position = 0
     while match := _HIDES.search(text, position):
         start, position = match.span()
         hidden = " " * (position - start)
@@ -118,7 +144,7 @@ def visible(text: str) -> str:
             hidden = " " * (position - start) if is_closed else '""'
         elif match.group()[0] == '"':
             hidden = '"' + hidden[1:]
-        pieces += text[done:start], hidden
+        pieces += [text[done:start], hidden]
         done = position
     return "".join([*pieces, text[done:]])
 
@@ -135,7 +161,7 @@ def scan(text: str) -> Iterator[Span]:
 
 
 class _ProgramReader(Reader):
-    """A reader of any length of text, for one array at a time."""
+    """A reader without a limit on the length of its text; it reads one array at a time."""
 
     def __init__(self, text: str):
         self.text = text
@@ -159,25 +185,25 @@ class _ProgramReader(Reader):
 
 @dataclass
 class _Open:
-    """A parenthesis that is still open, and the shapes in it: a tuple, or the buffer of a `b(`."""
+    """An open parenthesis and the shapes in it so far: a tuple, or the buffer of a `b(`."""
 
     start: int
     is_buffer: bool = False
     spans: list[Span] = field(default_factory=list)
 
     def shape(self) -> AnyShape | None:
-        """What the parentheses are when they close, or None for no shape: a buffer of two arrays, a tuple too deep."""
+        """The shape in closed parentheses; None for what is not a shape: a buffer of two arrays, a tuple too deep."""
         shapes = [span.shape for span in self.spans]
         if self.is_buffer:
             return BufferShape(shapes[0]) if len(shapes) == 1 and isinstance(shapes[0], Shape) else None
         depth = 1 + max((shape.depth for shape in shapes if isinstance(shape, TupleShape)), default=0)
-        return TupleShape(shapes) if depth <= MAX_DEPTH else None
+        return TupleShape(tuple(shapes)) if depth <= MAX_DEPTH else None
 
 
 def _read(reader: _ProgramReader, position: int) -> tuple[list[Span], int]:
-    """What begins at a position, where a shape may begin: the spans found, and where to look for the next.
+    """The spans found at a position where a shape may begin, and where to look for the next one.
 
-    That is one span, or those in parentheses that turned out to be no tuple.
+    One span, or those in parentheses that turned out not to be a tuple.
     """
     reader.go(position)
     position += 1
@@ -204,9 +230,7 @@ def _read(reader: _ProgramReader, position: int) -> tuple[list[Span], int]:
 
 
 def _close(reader: _ProgramReader, opened: list[_Open]) -> Span | None:
-    """Step over the comma after a shape, or over closing parentheses and then the comma; the span when all are
-    closed.
-    """
+    """Step over closing parentheses, if any, and a comma.  The whole span once every parenthesis is closed."""
     while not reader.accept(","):
         reader.mark(")")
         shape = opened[-1].shape()
@@ -221,15 +245,15 @@ def _close(reader: _ProgramReader, opened: list[_Open]) -> Span | None:
 
 # ---- the results of instructions: `%name = SHAPE opcode(...)` ----------------------------------------
 
-NO_MEMORY = {"tuple", "get-tuple-element", "bitcast"}  # they give other names to results that are there already
+NO_MEMORY = {"tuple", "get-tuple-element", "bitcast"}  # they only rename results that exist already
 _OPCODE = re.compile(r"[ \t\r\n]*([A-Za-z][\w\-]*)\(")
-_MOST_BLANKS = 16  # looked at between the equals sign and the shape
+_MOST_BLANKS = 16  # between the equals sign and the shape
 
 
 def find_results(text: str) -> Iterator[FoundShape]:
-    """The results of a program's instructions, as `find_shapes` finds shapes; without those in `NO_MEMORY`.
+    """The results of a program's instructions, without those of `NO_MEMORY`; otherwise as `find_shapes`.
 
-    A text without any instruction, such as a report of what was allocated, gives all shapes in it.
+    A text without instructions, such as an allocation report, gives all its shapes.
 
     >>> text = "%a = f32[8]{0} add(f32[8]{0} %x, f32[8]{0} %y)  ROOT %t = (f32[8]{0}) tuple(%a)"
     >>> [(found.column, str(found.shape)) for found in find_results(text)]
@@ -243,7 +267,7 @@ def find_results(text: str) -> Iterator[FoundShape]:
 
 
 def _opcode(text: str, span: Span) -> str | None:
-    """The opcode of the instruction that gives a shape; None for a shape that stands elsewhere."""
+    """The opcode of the instruction whose result a shape is; None for any other shape."""
     if not text[max(span.start - _MOST_BLANKS, 0) : span.start].rstrip().endswith("="):
         return None
     found = _OPCODE.match(text, span.end)
@@ -251,7 +275,7 @@ def _opcode(text: str, span: Span) -> str | None:
 
 
 def arrays(shape: AnyShape) -> list[Shape]:
-    """The arrays in a shape: its leaves, buffers opened, without tokens and opaque values."""
+    """The arrays in a shape, also those in buffers."""
     leaves = shape.leaves() if isinstance(shape, TupleShape) else [shape]
     opened = (leaf.shape if isinstance(leaf, BufferShape) else leaf for leaf in leaves)
     return [leaf for leaf in opened if isinstance(leaf, Shape)]

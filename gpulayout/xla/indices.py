@@ -1,6 +1,7 @@
-"""Logical indices of an array without regard to layout: the next one, and which of two comes first.
+"""Logical indices of an array: all of them, the next one, and which of two comes first.
 
-Both go by row-major logical order: the last coordinate runs fastest, whatever the layout.
+`bump_indices` and `compare_indices` follow row-major logical order: the last coordinate varies fastest, whatever the
+layout.  `each_index` follows the layout.
 """
 
 from __future__ import annotations
@@ -8,24 +9,44 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpulayout.layout import checks
-from gpulayout.layout.arguments import takes_shapes
+from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
 
-@takes_shapes("shape")
-def bump_indices(shape: Shape, index: Iterable[int]) -> tuple[int, ...] | None:
-    """The logical index after `index`, or None after the last one.  XLA: `BumpIndices`.
+def bump_indices(shape: Shape | str, index: Iterable[int]) -> tuple[int, ...] | None:
+    """The logical index after `index` in row-major order.
 
-    IndexError for an index that is not in the array.
+    Parameters
+    ----------
+    shape : Shape or str
+        An array or its text.
+    index : iterable of int
+        One coordinate per dimension, dimension 0 first.
 
-    >>> from gpulayout import Shape
-    >>> shape = Shape("f32", (2, 3))
-    >>> bump_indices(shape, (0, 2)), bump_indices(shape, (1, 2))
+    Returns
+    -------
+    tuple of int, or None
+        None after the last index.
+
+    Raises
+    ------
+    IndexError
+        If `index` is not in the array.
+
+    Notes
+    -----
+    XLA: `BumpIndices`, which changes its argument and returns false after the last index.
+
+    Examples
+    --------
+    >>> bump_indices("f32[2,3]", (0, 2)), bump_indices("f32[2,3]", (1, 2))
     ((1, 0), None)
     """
+    shape = as_shape(shape)
     index = checks.whole_numbers("index", index, f" for {shape}")
     if len(index) != shape.rank:
         raise IndexError(
@@ -42,8 +63,29 @@ def bump_indices(shape: Shape, index: Iterable[int]) -> tuple[int, ...] | None:
 
 
 def compare_indices(first: Iterable[int], second: Iterable[int]) -> int:
-    """-1, 0 or 1 as the first index comes before the second, is the same, or comes after.  XLA: `CompareIndices`.
+    """Compare two logical indices in row-major order.
 
+    Parameters
+    ----------
+    first, second : iterable of int
+        Indices of one array: the same number of coordinates, dimension 0 first.
+
+    Returns
+    -------
+    int
+        -1 when `first` comes before `second`, 0 when they are equal, 1 when it comes after.
+
+    Raises
+    ------
+    LayoutError
+        If they differ in length.
+
+    Notes
+    -----
+    XLA: `CompareIndices`.
+
+    Examples
+    --------
     >>> compare_indices((0, 1), (1, 0))
     -1
     """
@@ -56,34 +98,53 @@ def compare_indices(first: Iterable[int], second: Iterable[int]) -> int:
     return (first > second) - (first < second)
 
 
-@takes_shapes("shape")
 def each_index(
-    shape: Shape,
+    shape: Shape | str,
     base: Iterable[int] | None = None,
     count: Iterable[int] | None = None,
     increment: Iterable[int] | None = None,
-) -> np.ndarray:
-    """The logical indices that `ForEachIndex` visits, in its order: the most minor dimension of the layout runs
-    fastest.
+) -> NDArray[np.int64]:
+    """The logical indices of an array, or of a box in it, in the order of its layout.
 
-    base        the first coordinate in every dimension; 0 by default
-    count       coordinates go from base to below base + count; by default to the end of the dimension
-    increment   from one coordinate to the next; 1 by default
+    Parameters
+    ----------
+    shape : Shape or str
+        An array or its text.
+    base : iterable of int, optional
+        The first coordinate in every dimension; 0 by default.
+    count : iterable of int, optional
+        Coordinates run from base to below base + count; by default to the end of the dimension.  A count of 0 keeps the
+        dimension at its base.
+    increment : iterable of int, optional
+        The step between coordinates, at least 1 where the count is not 0; 1 by default.
 
-    An int64 array of shape (rank, number of indices), as `linearize` takes it.  A count of 0 keeps the dimension at its
-    base, and its increment may be 0.  An array without elements has no index, a scalar has one.  The order is that of
-    `minor_to_major`, as in XLA; places of tiles are in order in `delinearize(np.arange(shape.buffer_size), shape,
-    padding="mark")`.
+    Returns
+    -------
+    numpy.ndarray
+        int64 of shape (rank, number of indices), as `gpulayout.linearize` takes it.  The most minor dimension of the
+        layout varies fastest.  An array without elements has no index, a scalar has one.
 
-    IndexError for a first or last index outside of the array, where XLA goes on.  LayoutError for an increment below 1,
-    with which XLA never ends.  XLA: `ForEachIndex`, `ForEachIndexWithStatus`, `ForEachIndexNoStatus`,
-    `ForEachIndexParallel`.
+    Raises
+    ------
+    IndexError
+        If the first or the last index is outside the array.
+    LayoutError
+        If a count is negative, an increment is below 1, or a sequence does not have one entry per dimension.
 
+    Notes
+    -----
+    XLA: `ForEachIndex`, `ForEachIndexWithStatus`, `ForEachIndexNoStatus`, `ForEachIndexParallel`.  XLA visits indices
+    outside the array, and never ends on an increment below 1.  The order is that of `minor_to_major`, as in XLA; tiles
+    do not count.  `delinearize(np.arange(shape.buffer_size), shape, padding="mark")` follows them.
+
+    Examples
+    --------
     >>> each_index("f32[2,3]{0,1}").tolist()
     [[0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 2, 2]]
     >>> each_index("f32[4,6]", base=(1, 0), count=(0, 6), increment=(0, 2)).tolist()
     [[1, 1, 1], [0, 2, 4]]
     """
+    shape = as_shape(shape)
     base = _numbers("base", base, (0,) * shape.rank, shape)
     rest = tuple(max(size - start, 0) for size, start in zip(shape.bounds, base))
     count = _numbers("count", count, rest, shape)
@@ -95,7 +156,7 @@ def each_index(
             )
         if step < 1 and length:
             raise LayoutError(
-                f"increment {checks.shown(increment)} never ends for {shape}: dimension {dim} goes by "
+                f"increment {checks.shown(increment)} never ends for {shape}: dimension {dim} steps by "
                 f"{checks.number_text(step)}"
             )
     if shape.is_zero_element_array:

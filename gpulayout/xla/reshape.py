@@ -1,7 +1,7 @@
 """Which dimensions a reshape leaves alone.
 
-A reshape keeps the row-major order of the elements.  A dimension comes through it unmodified when a dimension of the
-result has the same size and as many elements in front of it: then both coordinates of every element are the same.
+A reshape keeps the row-major order of the elements.  It leaves a dimension unmodified when a dimension of the result
+has the same size and the same product of the sizes in front of it: every element has the same coordinate in both.
 """
 
 from __future__ import annotations
@@ -16,13 +16,30 @@ from gpulayout.layout.errors import LayoutError
 
 
 def dimensions_unmodified_by_reshape(source: Iterable[int], target: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Pairs (dimension of `source`, dimension of `target`) that a reshape does not change.
+    """Pairs of dimensions that a reshape does not change.
 
-    source, target   dimensions, with equally many elements; LayoutError otherwise
+    Parameters
+    ----------
+    source, target : iterable of int
+        Sizes before and after, major first, with the same product.
 
-    In an array without elements no coordinate exists, and only the leading dimensions that agree are paired.
+    Returns
+    -------
+    tuple of (int, int)
+        (dimension of `source`, dimension of `target`), in ascending order.  For arrays without elements, only the
+        leading dimensions that agree.
+
+    Raises
+    ------
+    LayoutError
+        If the products differ.
+
+    Notes
+    -----
     XLA: `DimensionsUnmodifiedByReshape`.
 
+    Examples
+    --------
     >>> dimensions_unmodified_by_reshape((4, 1, 3, 5, 6, 7), (2, 6, 1, 5, 1, 42))
     ((3, 3),)
     """
@@ -41,11 +58,31 @@ def dimensions_unmodified_by_reshape(source: Iterable[int], target: Iterable[int
 def reshape_leaves_dimensions_unmodified(
     source: Iterable[int], target: Iterable[int], dimensions: Iterable[int]
 ) -> tuple[int, ...] | None:
-    """Where some dimensions of `source` stand in `target`, when a reshape leaves all of them alone; None otherwise.
+    """Where the given dimensions of `source` are in `target`, when a reshape leaves all of them alone.
 
-    dimensions   numbers in any order; the result is in the same.  XLA: `ReshapeLeavesDimensionsUnmodified`, which wants
-    them sorted
+    Parameters
+    ----------
+    source, target : iterable of int
+        Sizes before and after, major first, with the same product.
+    dimensions : iterable of int
+        Dimensions of `source`, in any order.
 
+    Returns
+    -------
+    tuple of int, or None
+        Dimensions of `target`, in the order of `dimensions`.  None when the reshape changes one of them.
+
+    Raises
+    ------
+    LayoutError
+        If the products differ, or there is no such dimension.
+
+    Notes
+    -----
+    XLA: `ReshapeLeavesDimensionsUnmodified`, which wants the dimensions sorted.
+
+    Examples
+    --------
     >>> reshape_leaves_dimensions_unmodified((2, 3, 5, 7, 6), (6, 5, 1, 7, 2, 3), (3, 2))
     (3, 1)
     """
@@ -58,9 +95,24 @@ def reshape_leaves_dimensions_unmodified(
 def inserted_or_deleted_1_sized_dimensions(
     source: Iterable[int], target: Iterable[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """(dimensions of `source` that are gone, dimensions of `target` that are new), all of size 1; None when other
-    dimensions changed too.  XLA: `InsertedOrDeleted1SizedDimensions`.
+    """The dimensions of size 1 that a reshape removes and adds, when it does nothing else.
 
+    Parameters
+    ----------
+    source, target : iterable of int
+        Sizes before and after, major first.
+
+    Returns
+    -------
+    (deleted, inserted) : tuple of int, tuple of int; or None
+        Dimensions of `source` that are gone and dimensions of `target` that are new.  None when others change.
+
+    Notes
+    -----
+    XLA: `InsertedOrDeleted1SizedDimensions`.
+
+    Examples
+    --------
     >>> inserted_or_deleted_1_sized_dimensions((9, 1, 4), (9, 4, 1, 1))
     ((1,), (2, 3))
     """
@@ -76,12 +128,12 @@ def inserted_or_deleted_1_sized_dimensions(
 
 
 def _marks(dimensions: Sequence[int], measure: Callable[[Sequence[int]], int]) -> list[tuple[int, int]]:
-    """For every dimension its size, and a measure of the dimensions in front of it."""
+    """For every dimension, its size and a measure of the dimensions in front of it."""
     return [(size, measure(dimensions[:dim])) for dim, size in enumerate(dimensions)]
 
 
 def _pairs(source: Sequence[tuple[int, int]], target: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Positions of equal marks; the first of several equal ones goes with the first."""
+    """Positions of equal marks, paired in order: the first with the first."""
     waiting = defaultdict(list)
     for dim in reversed(range(len(target))):
         waiting[target[dim]].append(dim)

@@ -1,12 +1,12 @@
-"""Bytes up to the end of the last element that a buffer holds: without the padding behind it.
+"""Sizes of the data in a buffer: without the padding behind the last element, and of the parts of a split array.
 
-The last element in memory is not always the last one by index.  f32[5]{0:T(4)(2,2)} cuts 5 elements into turns of 4,
-then the list (turns, places in a turn), sizes (2, 4), by (2, 2), which makes it (1, 2, 2, 2): element 4, index (1, 0),
-comes to (0, 0, 1, 0), which is place 2, and element 3, index (0, 3), to (0, 1, 0, 1), which is place 5.
+The element that lies last in memory does not always have the last index.  The first tile of f32[5]{0:T(4)(2,2)} cuts 5
+elements into a (2, 4) array.  The second tile, (2, 2), makes that array (1, 2, 2, 2).  Element 4 has index (1, 0) in
+the first array and (0, 0, 1, 0) in the second, which is place 2.  Element 3 has (0, 3), then (0, 1, 0, 1), place 5.
 
-Up to some coordinate either its most major digit is the largest, and what is below it goes up to the rest, or that
-digit is smaller, and what is below it goes as far as it can.  So the farthest place is found from few values of each
-digit.
+To find the farthest place, look at the coordinates 0..c digit by digit.  Either the most major digit has its largest
+value, and the digits below it run up to the remainder; or it is smaller, and the digits below it run over their whole
+range.  So few values of each digit have to be tried.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from gpulayout.layout.arguments import takes_shapes
+from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.digits import Share, StrideTable
 from gpulayout.layout.element_loops import element_loops
 from gpulayout.layout.errors import LayoutError
@@ -25,17 +25,34 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
 
-@takes_shapes("shape")
-def data_nbytes(shape: Shape) -> int:
-    """Bytes from the beginning of the buffer to the end of the element that lies last; 0 without elements.
+def data_nbytes(shape: Shape | str) -> int:
+    """Bytes from the beginning of the buffer to the end of the element that lies last.
 
-    XLA: `ArrayDataSize`, which takes the place of the last index in the first tile alone.  All tiles count here; where
-    a tile combines dimensions unevenly, the last elements are looked at one by one, as many as are between repetitions
-    of the tiling.
+    Parameters
+    ----------
+    shape : Shape or str
+        An array or its text.
 
+    Returns
+    -------
+    int
+        0 for an array without elements.
+
+    See Also
+    --------
+    gpulayout.Shape.nbytes : The whole buffer, with the padding at its end.
+
+    Notes
+    -----
+    XLA: `ArrayDataSize`, which takes the place of the last index under the first tile only.  Here all tiles count.
+    Where a tile combines dimensions unevenly, every element of the last period of the tiling is checked.
+
+    Examples
+    --------
     >>> data_nbytes("f32[3,5]{1,0:T(2,2)}"), data_nbytes("f32[5]{0:T(4)(2,2)}"), data_nbytes("s4[5]{0:L(64)E(4)}")
     (84, 24, 3)
     """
+    shape = as_shape(shape)
     return -(-_places(shape) * shape.bits_per_element // 8)
 
 
@@ -48,7 +65,7 @@ def _places(shape: Shape) -> int:
     table = stride_table(shape)
     if table.is_separable:
         return 1 + _farthest(table)
-    # a period further on lies further away
+    # Elements one period on lie further away, so the last period holds the farthest place.
     last = [min(size, period(shape, [dim])) for dim, size in enumerate(shape.dimensions)]
     return 1 + max(
         int(np.max(table.linear_of([size - 1 - back for size, back in zip(shape.dimensions, index)])))
@@ -57,7 +74,7 @@ def _places(shape: Shape) -> int:
 
 
 def _farthest(table: StrideTable) -> int:
-    """The farthest place of an element; every number of the table is one digit of one value."""
+    """The farthest place of an element, for a separable table: no value combines digits of two others."""
 
     def place(share: Share, digit: int) -> int:
         if share.into == len(table.sizes):
@@ -69,7 +86,7 @@ def _farthest(table: StrideTable) -> int:
 
     @functools.cache
     def farthest(value: int, at: int, count: int) -> int:
-        """What the digits of a value from number `at` on add at most, of the values 0..count-1."""
+        """The most that digits `at` and below add to the place, over the values 0..count-1."""
         if at == len(table.shares[value]):
             return 0
         share = table.shares[value][at]
@@ -80,35 +97,95 @@ def _farthest(table: StrideTable) -> int:
     return sum(farthest(dim, 0, size) for dim, size in enumerate(table.dimensions))
 
 
-@takes_shapes("shape")
-def max_split_size(shape: Shape, dimension: int) -> int:
-    """The size of the largest part that a logical dimension is cut into.  XLA: `MaxSplitSize`.
+def max_split_size(shape: Shape | str, dimension: int) -> int:
+    """The size of the largest part that a dimension is split into.
 
+    Parameters
+    ----------
+    shape : Shape or str
+        An array or its text.
+    dimension : int
+        A logical dimension; negative numbers count from the end.
+
+    Returns
+    -------
+    int
+        The whole size where the dimension is not split.
+
+    Raises
+    ------
+    LayoutError
+        If there is no such dimension.
+
+    Notes
+    -----
+    XLA: `MaxSplitSize`.
+
+    Examples
+    --------
     >>> max_split_size("f32[150,200]{0,1:SC(0:40,130)}", 1)
     90
     """
+    shape = as_shape(shape)
     dim = shape.dimension_number(dimension)
     physical = shape.layout.logical_to_physical()[dim]
     points = next((split.split_indices for split in shape.layout.split_configs if split.dimension == physical), ())
     return max(end - start for start, end in zip((0, *points), (*points, shape.bounds[dim])))
 
 
-@takes_shapes("shape")
-def max_elements_in_split(shape: Shape) -> int:
-    """The elements of the largest part that the array is cut into.  XLA: `MaxElementsInPerSplit`."""
+def max_elements_in_split(shape: Shape | str) -> int:
+    """The number of elements in the largest part that the array is split into.
+
+    Parameters
+    ----------
+    shape : Shape or str
+        An array or its text.
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    XLA: `MaxElementsInPerSplit`.
+
+    Examples
+    --------
+    >>> max_elements_in_split("f32[150,200]{0,1:SC(0:40,130)}")
+    13500
+    """
+    shape = as_shape(shape)
     return math.prod(max_split_size(shape, dim) for dim in range(shape.rank))
 
 
-@takes_shapes("shape")
-def packed_factor_for_1d_interleaved_array(shape: Shape) -> int:
-    """How many elements, one from each of as many rows, lie together: k of the tiles T(a)(b)(k,1) of one dimension.
+def packed_factor_for_1d_interleaved_array(shape: Shape | str) -> int:
+    """How many rows of a one-dimensional array are interleaved: the k of its tiles T(a)(b)(k,1).
 
-    LayoutError for any other tiles.  XLA: `PackedFactorFor1DInterleavedArray`, which looks no closer than at the number
-    of tiles and the length of the last.
+    Parameters
+    ----------
+    shape : Shape or str
+        A one-dimensional array with tiles T(a)(b)(k,1), or its text.
 
+    Returns
+    -------
+    int
+        k: as many elements, one from each of k rows of b elements, lie side by side.
+
+    Raises
+    ------
+    LayoutError
+        If the shape has other tiles or another rank.
+
+    Notes
+    -----
+    XLA: `PackedFactorFor1DInterleavedArray`, which checks only the number of tiles and the length of the last.
+
+    Examples
+    --------
     >>> packed_factor_for_1d_interleaved_array("bf16[2048]{0:T(1024)(128)(2,1)}")
     2
     """
+    shape = as_shape(shape)
     tiles = shape.layout.tiles
     if shape.rank != 1 or [len(tile) for tile in tiles] != [1, 1, 2] or tiles[-1].sizes[1:] != (1,):
         text = f"tiles {''.join(map(str, tiles))}" if tiles else "no tiles"

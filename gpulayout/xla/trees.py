@@ -1,31 +1,45 @@
-"""Shapes in tuples: their places in the tree, and the tree with some of them changed.
+"""Tuples of shapes as trees: walking them, and replacing parts of them.
 
-The place of a shape is an index: the numbers of the elements on the way to it, from the outside in.
+An index names a shape in the tree: the element numbers on the way to it, outermost first.
 
     ((f32[2], s8[3]), token[])        () is the whole, (0,) the inner tuple, (0, 1) is s8[3], (1,) is the token
 
-A leaf is whatever is not a tuple; a buffer is one, the array that it holds has no index of its own.
+A leaf is any shape that is not a tuple.  A buffer is a leaf: the array that it holds has no index of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_any_shape
-from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.errors import LayoutError, LayoutTypeError
-from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
-from gpulayout.layout.shape import Shape
+from gpulayout.layout.errors import LayoutTypeError
+from gpulayout.layout.other_shapes import AnyShape, TupleShape
 
 Index = tuple[int, ...]
 
 
 def subshapes(shape: AnyShape | str, *, post_order: bool = False) -> Iterator[tuple[Index, AnyShape]]:
-    """(index, shape) of every shape in the tree, itself among them: a tuple before its elements, or after them.
+    """Every shape in a tree, with its index.
 
-    XLA: `ForEachSubshape`, `ForEachSubshapePostOrder` and their kin.
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape of any kind or its text.
+    post_order : bool, optional
+        Yield a tuple after its elements instead of before them.
 
+    Yields
+    ------
+    (index, shape) : tuple of int, shape
+        The whole tree has index ().
+
+    Notes
+    -----
+    XLA: `ForEachSubshape`, `ForEachSubshapePostOrder` and the like.
+
+    Examples
+    --------
     >>> [index for index, _ in subshapes("((f32[2], s8[3]), token[])")]
     [(), (0,), (0, 0), (0, 1), (1,)]
     """
@@ -44,8 +58,24 @@ def _visit(shape: AnyShape, post_order: bool) -> Iterator[tuple[Index, AnyShape]
 
 
 def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
-    """(index, shape) of every leaf, in order.  XLA: `GetLeafShapes`; its length is `GetLeafCount`.
+    """Every shape in a tree that is not a tuple, with its index.
 
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape of any kind or its text.
+
+    Returns
+    -------
+    list of (tuple of int, shape)
+        In order.
+
+    Notes
+    -----
+    XLA: `GetLeafShapes`; the length of the result is `GetLeafCount`.
+
+    Examples
+    --------
     >>> [(index, str(leaf)) for index, leaf in leaf_shapes("((f32[2], ()), token[])")]
     [((0, 0), 'f32[2]{0}'), ((1,), 'token[]')]
     """
@@ -53,10 +83,30 @@ def leaf_shapes(shape: AnyShape | str) -> list[tuple[Index, AnyShape]]:
 
 
 def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
-    """The shape at an index.  XLA: `GetSubshape`, `TryGetSubshape`.
+    """The shape at an index of a tree.
 
-    IndexError names the first number that leads nowhere; negative ones do not count from the end.
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape of any kind or its text.
+    index : iterable of int
+        Element numbers, outermost first.  Negative numbers do not count from the end.
 
+    Returns
+    -------
+    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
+
+    Raises
+    ------
+    IndexError
+        If the index leads nowhere; the message names the first bad number.
+
+    Notes
+    -----
+    XLA: `GetSubshape`, `TryGetSubshape`.
+
+    Examples
+    --------
     >>> str(subshape("((f32[2], s8[3]), token[])", (0, 1)))
     's8[3]{0}'
     """
@@ -79,8 +129,25 @@ def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
 
 
 def index_is_valid(shape: AnyShape | str, index: Iterable[int]) -> bool:
-    """True when there is a shape at an index.  XLA: `IndexIsValid`.
+    """True when a tree has a shape at an index.
 
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape of any kind or its text.
+    index : iterable of int
+        Element numbers, outermost first.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    XLA: `IndexIsValid`.
+
+    Examples
+    --------
     >>> index_is_valid("(f32[2], s8[3])", (1,)), index_is_valid("(f32[2], s8[3])", (1, 0))
     (True, False)
     """
@@ -92,13 +159,54 @@ def index_is_valid(shape: AnyShape | str, index: Iterable[int]) -> bool:
 
 
 def is_leaf_index(shape: AnyShape | str, index: Iterable[int]) -> bool:
-    """True when the shape at an index is no tuple; IndexError when there is none.  XLA: `IsLeafIndex`."""
+    """True when the shape at an index is not a tuple.
+
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape of any kind or its text.
+    index : iterable of int
+        Element numbers, outermost first.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    IndexError
+        If the index leads nowhere.
+
+    Notes
+    -----
+    XLA: `IsLeafIndex`.
+
+    Examples
+    --------
+    >>> is_leaf_index("(f32[2], (s8[3]))", (0,)), is_leaf_index("(f32[2], (s8[3]))", (1,))
+    (True, False)
+    """
     return not isinstance(subshape(shape, index), TupleShape)
 
 
 def is_prefix(prefix: Iterable[int], index: Iterable[int]) -> bool:
-    """True when one index leads to the other or into it: its numbers are the first of the other's.  XLA: `IsPrefix`.
+    """True when an index begins with another: the shape at `index` is the shape at `prefix`, or lies inside it.
 
+    Parameters
+    ----------
+    prefix, index : iterable of int
+        Indices of one tree.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    XLA: `IsPrefix`.
+
+    Examples
+    --------
     >>> is_prefix((0,), (0, 1)), is_prefix((0, 1), (0,)), is_prefix((), (3,))
     (True, False, True)
     """
@@ -107,128 +215,77 @@ def is_prefix(prefix: Iterable[int], index: Iterable[int]) -> bool:
 
 
 def with_subshape(shape: AnyShape | str, index: Iterable[int], new: AnyShape | str) -> AnyShape:
-    """The tree with another shape at an index.  XLA: `UpdateTupleShape`, `GetMutableSubshape`.
+    """A tree with another shape at an index.
 
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape of any kind or its text.
+    index : iterable of int
+        Element numbers, outermost first; () replaces the whole.
+    new : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        The shape to put there.
+
+    Returns
+    -------
+    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
+        A new tree.
+
+    Raises
+    ------
+    IndexError
+        If the index leads nowhere.
+
+    Notes
+    -----
+    XLA: `UpdateTupleShape`, `GetMutableSubshape`.
+
+    Examples
+    --------
     >>> str(with_subshape("((f32[2], s8[3]), token[])", (0, 1), "u8[]"))
     '((f32[2]{0}, u8[]), token[])'
     """
     shape, new = as_any_shape(shape), as_any_shape(new, "new")
     index = checks.whole_numbers("index", index, f" for {shape}")
     subshape(shape, index)
-    if not index:
+    return _with_subshape(shape, index, new)
+
+
+def _with_subshape(shape: AnyShape, index: Index, new: AnyShape) -> AnyShape:
+    if not (index and isinstance(shape, TupleShape)):
         return new
-    inner = with_subshape(shape[index[0]], index[1:], new)
-    return TupleShape((*shape.shapes[: index[0]], inner, *shape.shapes[index[0] + 1 :]))
-
-
-def map_arrays(function: Callable[[Shape], Shape], shape: AnyShape | str) -> AnyShape:
-    """The tree with `function` applied to every array, those in buffers too: what XLA's functions do that take tuples.
-
-    >>> from gpulayout import Shape
-    >>> str(map_arrays(Shape.with_default_order, "(f32[2,3]{0,1}, token[])"))
-    '(f32[2,3]{1,0}, token[])'
-    """
-    shape = as_any_shape(shape)
-    if isinstance(shape, TupleShape):
-        return TupleShape([map_arrays(function, part) for part in shape])
-    if isinstance(shape, BufferShape):
-        return BufferShape(function(shape.shape))
-    return function(shape) if isinstance(shape, Shape) else shape
-
-
-def arrays(shape: AnyShape | str) -> list[tuple[Index, Shape]]:
-    """(index, shape) of every array, those in buffers too.
-
-    >>> [index for index, _ in arrays("(f32[2], token[], b(u8[3]))")]
-    [(0,), (2,)]
-    """
-    held = ((index, found.shape if isinstance(found, BufferShape) else found) for index, found in subshapes(shape))
-    return [(index, found) for index, found in held if isinstance(found, Shape)]
+    first, *rest = index
+    inner = _with_subshape(shape.shapes[first], tuple(rest), new)
+    return TupleShape((*shape.shapes[:first], inner, *shape.shapes[first + 1 :]))
 
 
 def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
-    """The tuple of some shapes, or a single one itself.  XLA: `MakeMaybeTupleShape`.
+    """The tuple of several shapes, or a single shape itself.
 
+    Parameters
+    ----------
+    shapes : iterable of shapes or str
+        Shapes of any kind or their texts.
+
+    Returns
+    -------
+    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
+
+    Raises
+    ------
+    TypeError
+        If an entry is not a shape, or `shapes` is one text.
+
+    Notes
+    -----
+    XLA: `MakeMaybeTupleShape`.
+
+    Examples
+    --------
     >>> str(maybe_tuple_shape(["f32[2]"])), str(maybe_tuple_shape([]))
     ('f32[2]{0}', '()')
     """
     if isinstance(shapes, str):
         raise LayoutTypeError(f"shapes {shapes!r} is one text: give a sequence of shapes")
-    found = [as_any_shape(shape, f"shapes entry {entry}") for entry, shape in enumerate(shapes)]
+    found = tuple(as_any_shape(shape, f"shapes entry {entry}") for entry, shape in enumerate(shapes))
     return found[0] if len(found) == 1 else TupleShape(found)
-
-
-# ---- all arrays in a tuple together; an array alone is taken too ------------------------------------
-
-
-def validate_layouts(shape: AnyShape | str) -> None:
-    """LayoutError when the layout of some array says what no memory can be; see `Shape.validate_layout`.
-
-    XLA: `ValidateLayoutInShape`.  It also looks for orders that are none and for missing layouts: no `Shape` has
-    either.
-    """
-    shape = as_any_shape(shape)
-    for index, array in arrays(shape):
-        try:
-            array.validate_layout()
-        except LayoutError as error:
-            raise LayoutError(f"{error}; it is at {index} of {shape}" if index else str(error)) from None
-
-
-def has_element_type(shape: AnyShape | str, element_type: object) -> bool:
-    """True when some array has this element type.  XLA: `HasPrimitiveType`.
-
-    >>> has_element_type("(f32[2], (s8[3]))", "s8")
-    True
-    """
-    wanted = ElementType.of(element_type)
-    return any(array.element_type is wanted for _, array in arrays(shape))
-
-
-def has_custom_element_size_in_bits(shape: AnyShape | str) -> bool:
-    """True when the layout of some array gives the bits of an element.  XLA: `HasCustomElementSizeInBits`.
-
-    >>> has_custom_element_size_in_bits("(f32[2], s4[3]{0:E(4)})"), has_custom_element_size_in_bits("s4[3]")
-    (True, False)
-    """
-    return any(array.layout.element_size_in_bits for _, array in arrays(shape))
-
-
-def update_element_size_in_bits(shape: AnyShape | str, pack_subbyte_types: bool) -> AnyShape:
-    """All arrays of types below a byte packed, or none; every other type in its own bytes.  XLA:
-    `UpdateElementSizeInBits`.
-
-    >>> print(update_element_size_in_bits("(s4[3], f32[2])", True), update_element_size_in_bits("s4[3]{0:E(4)}", False))
-    (s4[3]{0:E(4)}, f32[2]{0}) s4[3]{0}
-    """
-
-    def sized(array: Shape) -> Shape:
-        bits = array.element_type.bits if pack_subbyte_types and array.element_type.is_sub_byte else 0
-        return array.with_layout(array.layout.replace(element_size_in_bits=bits))
-
-    return map_arrays(sized, shape)
-
-
-def copy_layout_between_shapes(source: AnyShape | str, target: AnyShape | str) -> AnyShape:
-    """`target` with the layouts of `source`, whose element types and sizes may be others.  XLA:
-    `CopyLayoutBetweenShapes`.
-
-    LayoutError when the tuples differ in structure, or a layout does not fit the sizes that it comes to.
-
-    >>> str(copy_layout_between_shapes("(f32[7,8]{0,1}, token[])", "(u8[2,3], token[])"))
-    '(u8[2,3]{0,1}, token[])'
-    """
-    source, target = as_any_shape(source, "source"), as_any_shape(target, "target")
-
-    def copied(one: AnyShape, other: AnyShape) -> AnyShape:
-        if type(one) is not type(other) or (isinstance(one, TupleShape) and len(one) != len(other)):
-            raise LayoutError(
-                f"layouts of {source} cannot be copied to {target}: {one} has a different structure from {other}"
-            )
-        if isinstance(one, TupleShape):
-            return TupleShape([copied(*pair) for pair in zip(one, other)])
-        if isinstance(one, BufferShape):
-            return BufferShape(copied(one.shape, other.shape))
-        return other.with_layout(one.layout) if isinstance(one, Shape) else other
-
-    return copied(source, target)

@@ -1,6 +1,9 @@
-"""How element types relate: which one holds all values of another, and which one is preferred where two meet."""
+"""How element types relate: which one holds all values of another, and which of two has the higher precision."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -8,13 +11,35 @@ import numpy as np
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 
+# ml_dtypes has no annotations for the two.
+_finfo: Callable[[np.dtype[Any]], Any] = ml_dtypes.finfo
+_iinfo: Callable[[np.dtype[Any]], Any] = ml_dtypes.iinfo
+
 
 def can_upcast(source: object, target: object) -> bool:
-    """True when every value of `source` is a value of `target`: signed zeros, infinities and nan included.
+    """True when every value of `source` is a value of `target`, signed zeros, infinities and nan included.
 
-    Nothing but pred becomes pred, no float becomes an integer, no complex number a real one.
-    XLA: `ElementCanUpcast`, which asks whether `target` is the type of higher precision, and so lets s64 become f16.
+    Parameters
+    ----------
+    source, target : str or dtype-like
+        Element types: XLA's names, "f32", or anything that `numpy.dtype` takes.
 
+    Returns
+    -------
+    bool
+        Only pred becomes pred.  No float becomes an integer, and no complex type a real one.
+
+    Raises
+    ------
+    TypeError
+        If one of them is not an element type.
+
+    Notes
+    -----
+    XLA: `ElementCanUpcast`, which asks whether `target` has the higher precision, and so lets s64 become f16.
+
+    Examples
+    --------
     >>> can_upcast("s8", "f16"), can_upcast("s32", "f32"), can_upcast("f16", "bf16"), can_upcast("f32", "c64")
     (True, False, False, True)
     """
@@ -24,7 +49,7 @@ def can_upcast(source: object, target: object) -> bool:
     if source.is_complex and not target.is_complex:
         return False
     source, target = source.component, target.component
-    if ElementType.F8E8M0FNU is target or ElementType.PRED is target:  # one has no zero, the other no numbers
+    if target in (ElementType.F8E8M0FNU, ElementType.PRED):  # the first has no zero, the second only truth values
         return source is target
     if source.is_floating:
         return target.is_floating and _float_holds_float(source, target)
@@ -32,12 +57,32 @@ def can_upcast(source: object, target: object) -> bool:
 
 
 def higher_precision_element_type(first: object, second: object) -> ElementType:
-    """The type that is preferred of two: complex before real, then a float of more range, then of more precision, then
-    more bits, then a signed integer.
+    """The element type of higher precision.
 
-    LayoutError for two types that none of these tells apart, pred and u1 for one.  XLA: `HigherPrecisionElementType`,
-    which ends the process there.
+    Parameters
+    ----------
+    first, second : str or dtype-like
+        Element types: XLA's names, "f32", or anything that `numpy.dtype` takes.
 
+    Returns
+    -------
+    ElementType
+        Complex wins over real; then the float of larger range, then of more significant bits; then the type of more
+        bits; then the signed integer.
+
+    Raises
+    ------
+    LayoutError
+        If none of these rules decides, as for pred and u1.
+    TypeError
+        If one of them is not an element type.
+
+    Notes
+    -----
+    XLA: `HigherPrecisionElementType`, which ends the process where no rule decides.
+
+    Examples
+    --------
     >>> higher_precision_element_type("f16", "bf16"), higher_precision_element_type("u8", "s8")
     (ElementType('bf16'), ElementType('s8'))
     """
@@ -50,7 +95,7 @@ def higher_precision_element_type(first: object, second: object) -> ElementType:
 
 def _preference(element_type: ElementType) -> tuple[int, ...]:
     part = element_type.component
-    limits = ml_dtypes.finfo(part.dtype) if part.is_floating else None
+    limits = _finfo(part.dtype) if part.is_floating else None
     return (
         element_type.is_complex,
         int(limits.maxexp) if limits else -1,
@@ -61,10 +106,10 @@ def _preference(element_type: ElementType) -> tuple[int, ...]:
 
 
 def _range(element_type: ElementType) -> tuple[int, int]:
-    """Least and greatest value of an integer type; pred counts as 0 and 1, which s1 does not hold: it has -1 and 0."""
+    """Least and greatest value of an integer type.  pred counts as 0 and 1; s1 has -1 and 0, so it cannot hold pred."""
     if element_type is ElementType.PRED:
         return 0, 1
-    limits = ml_dtypes.iinfo(element_type.dtype)
+    limits = _iinfo(element_type.dtype)
     return int(limits.min), int(limits.max)
 
 
@@ -74,18 +119,16 @@ def _integer_holds_integer(source: ElementType, target: ElementType) -> bool:
 
 
 def _float_holds_integer(source: ElementType, target: ElementType) -> bool:
-    """All whole numbers of n bits are floats whose significands have n bits; s8 has 7 and a sign: -128 is a power of
-    two.
-    """
-    (least, greatest), outer = _range(source), ml_dtypes.finfo(target.dtype)
+    """A significand of n bits holds all whole numbers of n bits.  s8 needs 7: -128 is a power of two."""
+    (least, greatest), outer = _range(source), _finfo(target.dtype)
     return greatest.bit_length() <= int(outer.nmant) + 1 and float(outer.min) <= least and greatest <= float(outer.max)
 
 
 def _float_holds_float(source: ElementType, target: ElementType) -> bool:
-    """As many bits of significand, as much range, as fine a smallest step; and whatever is no number or a negative
-    zero.
+    """At least as many significant bits, as large a range and as small a subnormal; and the special values of the
+    source.
     """
-    inner, outer = ml_dtypes.finfo(source.dtype), ml_dtypes.finfo(target.dtype)
+    inner, outer = _finfo(source.dtype), _finfo(target.dtype)
     specials = (np.inf, np.nan, -0.0)
     return (
         inner.nmant <= outer.nmant

@@ -18,11 +18,11 @@ needs_no_gpu = pytest.mark.skipif(backends.gpu_problem() is None, reason="a GPU 
 @pytest.fixture
 def fresh_selection(monkeypatch):
     """No choice made, nothing probed or logged yet."""
-    monkeypatch.setattr(backends, "_set", [])
+    monkeypatch.setattr(backends, "statements", [])
     monkeypatch.delenv("GPULAYOUT_BACKEND", raising=False)
-    backends._log_fallback.cache_clear()
+    backends.log_fallback.cache_clear()
     yield
-    backends._log_fallback.cache_clear()
+    backends.log_fallback.cache_clear()
 
 
 @needs_no_gpu
@@ -126,7 +126,7 @@ def test_unknown_backends_are_refused(fresh_selection, name, monkeypatch):
 
 def probe_with(monkeypatch, module):
     """gpu_problem() as if the GPU module were `module`."""
-    monkeypatch.setattr(backends, "_gpu_module", module)
+    monkeypatch.setattr(backends, "gpu_module", module)
     backends.gpu_problem.cache_clear()
     try:
         return backends.gpu_problem()

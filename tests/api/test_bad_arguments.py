@@ -57,8 +57,8 @@ def buffer_cases():
         "two dimensions": (
             lambda a, o: gl.relayout(a(floats(6).reshape(2, 3)), SOURCE, TARGET, out=o),
             BufferError,
-            "buffer has 2 dimensions, but a buffer of f32[2,3]{1,0} is 1-D memory: logical arrays go through gl.pack and "
-            "gl.unpack, and buffer.ravel('K') is the memory of a dense array as it lies",
+            "buffer has 2 dimensions, but a buffer of f32[2,3]{1,0} is 1-D: gl.pack and gl.unpack convert N-d arrays, "
+            "and buffer.ravel('K') is the memory of a dense array, in the order it has there",
         ),
         "not contiguous": (
             lambda a, o: gl.relayout(a(floats(12))[::2], SOURCE, TARGET, out=o),
@@ -73,7 +73,8 @@ def buffer_cases():
         "not an array": (
             lambda a, o: gl.relayout([1.0] * 6, SOURCE, TARGET, out=o),
             TypeError,
-            "buffer is a list: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__",
+            "buffer is a list: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__; "
+            "numpy.array(buffer) makes one",
         ),
         "none": (
             lambda a, o: gl.unpack(None, SOURCE),
@@ -83,7 +84,8 @@ def buffer_cases():
         "out is not an array": (
             lambda a, o: gl.relayout(a(floats(6)), SOURCE, TARGET, out=[0.0] * 15),
             TypeError,
-            "out is a list: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__",
+            "out is a list: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__; "
+            "numpy.array(out) makes one",
         ),
         "input inside output": (
             lambda a, o: gl.relayout(o[:6], SOURCE, TARGET, out=o),

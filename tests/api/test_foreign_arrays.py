@@ -72,7 +72,7 @@ def test_a_layout_alone_of_dlpack_memory():
             [[1, 2]],
             "{0,1}",
             TypeError,
-            "array is a list, which has no element type: shape '{0,1}' is a layout alone, write the whole shape",
+            "array is a list, which has no element type, and shape '{0,1}' is a layout alone: write the whole shape",
         ),
         (FLOATS, "{0,1}", gl.LayoutError, "minor_to_major (0, 1) has 2 entries for f32[6]: the shape has 1 dimension"),
         (
@@ -284,7 +284,8 @@ def test_a_dask_array_has_no_shape_and_the_error_says_what_has():
     array = pytest.importorskip("dask.array").zeros((4, 6), dtype=np.float32, chunks=2)
     with pytest.raises(
         TypeError,
-        match=r"^array is a Dask array, .* call gl.shape_of\(array.compute\(\)\), or gl.Shape\(array.dtype, array.shape\)",
+        match=r"^array is a Dask array, .* call gl.shape_of\(array.compute\(\)\), or "
+        r"gl.Shape\(array.dtype, array.shape\)",
     ):
         gl.shape_of(array)
     assert gl.shape_of(array.compute()) == gl.Shape(array.dtype, array.shape)

@@ -95,9 +95,9 @@ def test_what_is_kept_is_bounded_in_bytes(monkeypatch):
     kept = Kept()
     for number in range(100):
         kept.keep((number,), number)
-        assert kept.get((number,)) == number and len(kept._found) <= 10
+        assert kept.get((number,)) == number and len(kept.keys()) <= 10
     kept.keep(("large",), "large", pieces=10**6)  # larger than all there is room for: kept alone
-    assert kept.get(("large",)) == "large" and len(kept._found) == 1
+    assert kept.get(("large",)) == "large" and len(kept.keys()) == 1
     kept.keep(("small",), "small")
     assert kept.get(("small",)) == "small" and kept.get(("large",)) is None
     kept.clear()
@@ -113,14 +113,16 @@ def test_plans_of_ever_new_shapes_do_not_pile_up(monkeypatch, plans_anew):
         buffer = gl.pack(array, "{0,1}")
         assert gl.relayout(buffer, f"f32[2,{size}]{{0,1}}", "{1,0}").tolist() == list(range(2 * size))
         assert gl.unpack(buffer, f"f32[2,{size}]{{0,1}}").tolist() == array.tolist()
-        assert all(0 < len(kept._found) <= 12 for kept in (relayout._plans, packing._packs, packing._unpacks))
+        assert all(
+            0 < len(kept.keys()) <= 12 for kept in (relayout.kept_plans, packing.kept_packs, packing.kept_unpacks)
+        )
 
 
 def test_long_texts_are_read_and_not_kept(plans_anew):
     text = "f32[" + ",".join(["1"] * 2100) + "]"
     assert len(text) > LONGEST_KEPT
     assert gl.relayout(np.ones(1, np.float32), text, text).tolist() == [1]
-    assert all(text not in key for key in relayout._plans._found)
+    assert all(text not in key for key in relayout.kept_plans.keys())
 
 
 def test_a_bound_says_what_an_entry_takes():

@@ -16,7 +16,7 @@ DTYPES = ("bool", "int8", "float16", "float32", "float64", "complex128", "dateti
 def numbered(shape, dtype="int32"):
     """An array whose elements all have other bytes, as far as their width allows."""
     dtype = np.dtype(dtype)
-    if dtype == bool:
+    if dtype.kind == "b":
         return np.arange(math.prod(shape)).reshape(shape) % 3 == 0
     wide = np.arange(math.prod(shape) * dtype.itemsize, dtype=np.uint32) * 2654435761 >> 24
     return wide.astype(np.uint8).view(dtype).reshape(shape)
@@ -147,38 +147,63 @@ def test_sizes_of_0_and_1():
         (
             "h w c -> h w",
             {},
-            "axes 'h w c -> h w' has no c on the right: both sides name the same axes, since no element is dropped or repeated",
+            "axes 'h w c -> h w' has no c on the right: both sides name the same axes, since no "
+            "element is dropped or repeated",
         ),
         (
             "h w c -> h w c d",
             {},
-            "axes 'h w c -> h w c d' has no d on the left: both sides name the same axes, since no element is dropped or repeated",
+            "axes 'h w c -> h w c d' has no d on the left: both sides name the same axes, since no "
+            "element is dropped or repeated",
         ),
         ("h h c -> c h h", {}, "axes 'h h c -> c h h' names h twice on the left"),
-        ("h (w c -> c h w", {}, "axes 'h (w c -> c h w' has parentheses that do not fit: '(' is not closed"),
-        (
-            "h w) c -> c h w",
-            {},
-            "axes 'h w) c -> c h w' has parentheses that do not fit: ')' is not closed, or opens a second pair",
-        ),
-        (
-            "h (...) -> (...) h",
-            {},
-            "axes 'h (...) -> (...) h' takes ... apart: the axes without a name stand alone on the left",
-        ),
+        ("h (w c -> c h w", {}, "axes 'h (w c -> c h w' has '(' without ')'"),
+        ("h w) c -> c h w", {}, "axes 'h w) c -> c h w' has ')' without '('"),
+        ("(h (w c)) -> c h w", {}, "axes '(h (w c)) -> c h w' has '(' inside parentheses"),
+        ("h (...) -> (...) h", {}, "axes 'h (...) -> (...) h' splits ...: on the left, ... cannot be in parentheses"),
         ("h ~0 c -> c ~0 h", {}, "axes 'h ~0 c -> c ~0 h' is not a pattern such as 'h w c -> c h w': it has '~' in it"),
         ("h 2 c -> c 2 h", {}, "axes 'h 2 c -> c 2 h' is not a pattern such as 'h w c -> c h w': it has '2' in it"),
         ("... ... -> ...", {}, "axes '... ... -> ...' names ... twice on the left"),
         (
             "h w c -> c ...",
             {},
-            "axes 'h w c -> c ...' has no h on the right: both sides name the same axes, since no element is dropped or repeated",
+            "axes 'h w c -> c ...' has no h on the right: both sides name the same axes, since no "
+            "element is dropped or repeated",
         ),
-        ("h, w, c -> c h w", {}, "axes 'h, w, c -> c h w' is not a pattern such as 'h w c -> c h w': it has ',' in it"),
+        (
+            "h, w, c -> c h w",
+            {},
+            "axes 'h, w, c -> c h w' is not a pattern such as 'h w c -> c h w': it has ',' in it; spaces separate the "
+            "names, write 'h w c -> c h w'",
+        ),
+        (
+            "hwc->chw",
+            {},
+            "axes 'hwc->chw' has no hwc on the right: both sides name the same axes, since no element is dropped or "
+            "repeated; spaces separate the names, write 'h w c -> c h w'",
+        ),
+        (
+            "xyz->xyz",
+            {},
+            "axes 'xyz->xyz' names 1 axis on the left: the array has 3; spaces separate the names, write "
+            "'x y z -> x y z'",
+        ),
+        (
+            "hw->wh",
+            {},
+            "axes 'hw->wh' has no hw on the right: both sides name the same axes, since no element is "
+            "dropped or repeated",
+        ),
+        (
+            "{2,0,1}",
+            {},
+            "axes '{2,0,1}' is not a pattern such as 'h w c -> c h w': it has no '->'; gl.pack takes the text of a "
+            "layout",
+        ),
         (
             "(a b) w c -> a b w c",
             {},
-            "axes '(a b) w c -> a b w c' does not say the sizes of a and b: give one of them, a=...",
+            "axes '(a b) w c -> a b w c' leaves the sizes of a and b open: give all but one, such as a=...",
         ),
         (
             "(a b) w c -> a b w c",
@@ -195,7 +220,8 @@ def test_sizes_of_0_and_1():
         (
             (0, 1, 1),
             {},
-            "axes (0, 1, 1) is not an ordering of dimensions 0..2 for an array of shape (4, 5, 6): dimension 1 appears twice",
+            "axes (0, 1, 1) is not an ordering of dimensions 0..2 for an array of shape (4, 5, 6): dimension 1 appears "
+            "twice",
         ),
     ],
 )

@@ -21,6 +21,7 @@ from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.clock import Effort
 from benchmarks.peers import stages
 from benchmarks.peers.contender import OURS, Contender
+from benchmarks.pictures import pictures
 from tests.support import executors, fake_gpu
 
 # Peers and their compilers warn of much that is theirs.
@@ -265,3 +266,14 @@ def of_stage(cuda_side, stage, only=""):
     found = [side.prepare("cases", case, number) for case in quick(side.cases["cases"]) if case.name.startswith(only)]
     assert not [one for prepared in found for one in prepared.refused]
     return [[contender.name for contender in prepared.contenders if not contender.is_ours] for prepared in found]
+
+
+def test_the_curves_run_beside_cupy_and_a_copy(cuda_side, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        cuda_side.CudaCurves, "cases", {section: cases[:2] for section, cases in cuda_side.CudaCurves.cases.items()}
+    )
+    found = figures(tmp_path, "--curves")
+    assert found["finished"] and not found["not_run"] and not found["peers_refused"]
+    assert [len(found[section]) for section in ("bytes", "linearize")] == [2, 2]
+    assert {("cudaMemcpyAsync", "copy"), (OURS, "warm"), ("cupy.copyto", "warm")} <= set(names_of(found["bytes"][0]))
+    assert {picture.file for picture in pictures([found])} == {"bytes.svg", "linearize.svg"}

@@ -10,7 +10,9 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import goals_side
 from benchmarks.cases.cpu_goals import INDICES, PADDINGS, RELAYOUTS, REVERSAL
+from benchmarks.cases.curves import CURVES
 from benchmarks.clock import WallClock
+from benchmarks.curves_side import CurvesSide
 from benchmarks.goals import JAX, NAIVE
 from benchmarks.goals_side import GoalsSide, scratch_bytes
 from benchmarks.numpy_side import NumpySide
@@ -73,7 +75,7 @@ def test_a_run_of_tiny_arrays_fills_every_table(tmp_path, capsys):
             for count in (1, 2)
             for call in (PREPARED_CALL, UNPLANNED_CALL, f"{OURS} relayout with texts")
         },
-        "relayout": {*both, (NAIVE, "warm", 1)},
+        "relayout": {*both, (NAIVE, "warm", 1), (COPY, "copy", 1), (COPY, "copy", 2)},
         "padding": {*both, ("numpy fill and assign", "warm", 1), (COPY, "copy", 1), (COPY, "copy", 2)},
         "index": {*both, (OURS, "fresh", 1), (OURS, "fresh", 2), ("numpy.unravel_index", "fresh", 1)},
     }
@@ -181,3 +183,20 @@ def test_jax_must_give_the_order_that_is_compared():
     output.values = np.zeros((2, 3)).T
     with pytest.raises(ValueError, match="strides"):
         call(0)
+
+
+def test_the_curves_have_every_number_of_threads_and_a_plain_copy(tmp_path, capsys):
+    assert CurvesSide((1, 2)).counts == (1, 2) and CurvesSide().counts == (1, 2)
+    file = tmp_path / "curves.json"
+    assert command.main(["--curves", "--backend", "numpy", "--quick", "--rounds", "1", "--json", str(file)]) == 0
+    found = json.loads(file.read_text())
+    assert found["finished"] and not found["not_run"] and found["machine"]["load"] >= 0
+    assert {section: [record["case"] for record in found[section]] for section in CURVES} == {
+        section: [case.name for case in cases] for section, cases in CURVES.items()
+    }
+    taking_part = {(run["contender"], run["output"], run["threads"]) for run in found["bytes"][0]["runs"]}
+    ours = {(OURS, "warm", 1), (OURS, "warm", 2)}
+    assert taking_part == {*ours, (NAIVE, "warm", 1), (COPY, "copy", 1), (COPY, "copy", 2)}
+    printed = capsys.readouterr().out
+    assert "|gpulayout, warm, with 2\n" in printed and "must reach" not in printed
+    assert command.main(["--tables", str(file)]) == 0 and capsys.readouterr().out == printed

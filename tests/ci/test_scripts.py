@@ -29,20 +29,21 @@ def write(path, text):
 
 @pytest.fixture
 def run_ci_test(tmp_path):
-    """run(*arguments, tests=0, wheel=0, cupy=0, ruff=0) -> (status, lines) of ci/test among stubs.
+    """run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0) -> (status, lines) of ci/test among stubs.
 
     A stub prints its call and ends with the given status; ruff=None: it is not installed.
     """
     (tmp_path / "ci").mkdir()
     shutil.copy(CI / "test", tmp_path / "ci" / "test")
 
-    def run(*arguments, tests=0, wheel=0, cupy=0, ruff=0):
+    def run(*arguments, tests=0, wheel=0, cupy=0, ruff=0, docs=0):
         write(
             tmp_path / "python", PYTHON.format(tests=tests, ruff=1 if ruff is None else ruff, no_ruff=int(ruff is None))
         )
         write(tmp_path / "ci" / "venv", f"#!/bin/sh\necho {tmp_path}/python\n")
         write(tmp_path / "ci" / "check_wheel", STUB.format(name="check_wheel", status=wheel))
         write(tmp_path / "ci" / "real_cupy", STUB.format(name="real_cupy", status=cupy))
+        write(tmp_path / "ci" / "docs", STUB.format(name="docs", status=docs))
         done = subprocess.run([tmp_path / "ci" / "test", *arguments], capture_output=True, text=True, timeout=60)
         return done.returncode, done.stdout.splitlines()
 
@@ -73,6 +74,7 @@ def test_all_runs_every_version_of_cupy(run_ci_test):
         "real_cupy --cupy lowest",
         "real_cupy --cuda 12 --cupy lowest",
     ]
+    assert "docs --build" in lines
 
 
 def test_arguments_go_to_pytest_alone(run_ci_test):
@@ -103,6 +105,13 @@ def test_without_ruff_the_rest_runs_and_says_so(run_ci_test):
     status, lines = run_ci_test(ruff=None)
     assert status == 0 and "ci/test: left out: ruff check and ruff format: ruff is not installed" in lines
     assert not any("-m ruff" in line for line in lines) and any("-m pytest" in line for line in lines)
+
+
+@pytest.mark.parametrize("status, left_out", [(1, 0), (77, 1)])
+def test_the_documentation_fails_the_run_or_is_left_out_where_sphinx_cannot_be_had(run_ci_test, status, left_out):
+    found, lines = run_ci_test("--all", docs=status)
+    assert found == (0 if left_out else status)
+    assert sum(line.startswith("ci/test: left out: ci/docs") for line in lines) == left_out
 
 
 # ---- ci/real_cupy ----------------------------------------------------------------------------------------------------

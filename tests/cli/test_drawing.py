@@ -151,7 +151,7 @@ def test_a_large_shape_gives_a_corner_that_fits_the_width(text):
 
 def test_a_rank_above_the_limit_is_not_drawn():
     shape = gl.Shape("u8", (1,) * 5000)
-    assert draw_grid(shape) == draw_strip(shape) == "(not drawn: 5000 dimensions are more than 8)"
+    assert draw_grid(shape) == draw_strip(shape) == "(not drawn: 5000 dimensions, the limit is 8)"
 
 
 def test_all_lines_of_a_box_have_one_length():

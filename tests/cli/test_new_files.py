@@ -119,7 +119,7 @@ def test_only_a_name_that_had_to_be_claimed_is_spoken_of(path, way, capsys):
     assert noted.err == (
         ""
         if way != "claim"
-        else f"gpulayout: note: {path} was there as an empty file for a moment before it was complete: this file system "
+        else f"gpulayout: note: {path} existed as an empty file for a moment before it was complete: this file system "
         "has neither hard links nor a rename that keeps existing files\n"
     )
 
@@ -295,7 +295,7 @@ def test_a_link_to_nothing_needs_overwrite(path, source):
     """The name is taken, and where the link leads somebody else has said."""
     path.symlink_to("target.npy")
     assert refusal(path, source, overwrite=False) == (
-        f"{path}: a symbolic link to target.npy, where nothing is; --overwrite writes that file"
+        f"{path}: a symbolic link to target.npy, which does not exist; --overwrite writes that file"
     )
     check_output(path, source, overwrite=True)
     path.unlink()

@@ -154,7 +154,7 @@ def test_objects_are_refused_and_never_unpickled(path):
             return os.mkdir, (str(path) + ".exploded",)
 
     message = refusal(path, npy_bytes(np.array([Bomb()], object), allow_pickle=True))
-    assert message == "it holds Python objects, and those are never unpickled"
+    assert message == "it holds Python objects, which are never unpickled"
     assert not os.path.exists(str(path) + ".exploded")
 
 

@@ -142,7 +142,7 @@ def test_a_full_standard_output_does_not_hide_that_the_file_is_there(options, un
             timeout=60,
             env={**os.environ, "PYTHONPATH": PACKAGES, "PYTHONUNBUFFERED": unbuffered},
         )
-    there = "out.npy: the file is there and complete, but standard output failed: " if options != ["--dry-run"] else ""
+    there = "out.npy: the file is complete, but standard output failed: " if options != ["--dry-run"] else ""
     assert (result.returncode, result.stderr) == (1, f"gpulayout: error: {there}No space left on device\n")
     if there:
         np.testing.assert_array_equal(np.load("out.npy"), gl.pack(np.load("array.npy"), "{1,0,2}"))
@@ -154,7 +154,7 @@ def test_a_dash_is_no_file(folder):
     for names in (["array.npy", "-"], ["-", "out.npy"]):
         message = refusal("relayout", *names, "--to", "{1,0,2}", "--overwrite")
         assert message.endswith(
-            "'-' would be standard input or output, which cannot be memory-mapped; a file of that name is './-'"
+            "'-' means standard input or output, which cannot be memory-mapped; write './-' for a file named '-'"
         )
     assert os.listdir() == ["array.npy"]
 
@@ -192,7 +192,7 @@ def test_a_move_that_fails_leaves_the_old_file_alone(folder, monkeypatch):
         ),
         (["--to", "s32[2,3,4]{0,1,2}"], "its elements are float32, but s32[2,3,4]{0,1,2} needs int32"),
         (["--to", "f64[2,3,4]{0,1,2}"], "its elements are float32, but f64[2,3,4]{0,1,2} needs float64"),
-        (["--from", "f32[2,3,4]", "--to", "{0,1,2}"], "with --from the file is a 1-D buffer"),
+        (["--from", "f32[2,3,4]", "--to", "{0,1,2}"], "but --from is for a 1-D buffer"),
     ],
 )
 def test_a_shape_that_does_not_fit_the_file_is_refused(options, message, folder):
@@ -264,7 +264,7 @@ def test_packed_elements_go_to_bytes_and_back(folder):
     run("relayout", "packed.npy", "padded.npy", "--from", "u4[3,5]{0,1:E(4)}", "--to", "{1,0:PD(3,6)E(4)}")
     run("relayout", "padded.npy", "again.npy", "--from", "u4[3,5]{1,0:PD(3,6)E(4)}", "--unpack")
     np.testing.assert_array_equal(np.load("again.npy"), array, strict=True)
-    assert "is packed: its buffer is uint8" in failure(
+    assert "is packed, and its buffer is uint8" in failure(
         "relayout", "array.npy", "out.npy", "--from", "u4[24]{0:E(4)}", "--unpack"
     )
     assert "it has 8 bytes, but a buffer of u4[24]{0:E(4)} has 12" in failure(

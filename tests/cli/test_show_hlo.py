@@ -72,7 +72,7 @@ def test_json_has_every_buffer_and_the_better_shape():
 
 
 def test_top_without_a_program_is_refused():
-    assert "--top goes with --hlo FILE" in refusal("show", "f32[2,3]", "--top", "3")
+    assert "--top needs --hlo FILE" in refusal("show", "f32[2,3]", "--top", "3")
 
 
 def test_top_shortens_the_table_and_says_so():
@@ -119,7 +119,7 @@ def test_stablehlo_is_told_from_a_compiled_program():
     text = "func.func public @main(%arg0: tensor<3x4xf32>) -> tensor<3x4xf32> {"
     assert listed(text, code=1).stderr == (
         f"gpulayout: error: standard input: no array to list in {len(text)} characters: "
-        "tensors of StableHLO have no layout, a compiled program's text has\n"
+        "StableHLO tensors have no layout; use the text of the compiled program\n"
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.cpu.index_operations import host_program
-from gpulayout.cpu.index_registers import Node, with_registers
+from gpulayout.cpu.index_registers import UNUSED, Node, with_registers
 from gpulayout.cpu.index_sums import bit_fields, chains, digits_of, divided, limit_in_place
 from gpulayout.moves.index_builder import convert_program, delinearize_program, linearize_program
 
@@ -258,11 +258,11 @@ def test_what_is_needed_later_is_not_written_over():
         ("mask", 4),
         ("add", 0),
         ("add", 0),
-        ("store", None),
-        ("store", None),
+        ("store", UNUSED),
+        ("store", UNUSED),
     ]
     ops, count_of_registers = with_registers(nodes, 0)
-    assert count_of_registers == 3 and [op.into for op in ops] == [0, 1, 2, 2, 2, None, None, None]
+    assert count_of_registers == 3 and [op.into for op in ops] == [0, 1, 2, 2, 2, UNUSED, UNUSED, UNUSED]
 
 
 def test_a_row_that_another_is_made_of_stays_where_it_is():

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import cache_blocks, move_plan
-from gpulayout.cpu import plan as host_plans
+from gpulayout.cpu import cache_blocks, choose_plan
+from gpulayout.cpu import strided_plan
 from gpulayout.cpu.run import NumpyBackend
-from gpulayout.moves.move import Piece, pack_move, relayout_move, strided_move
+from gpulayout.moves.kinds import Piece
+from gpulayout.moves.move import pack_move, relayout_move, strided_move
 from tests.support.kept import forget_transfers
 
 ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
@@ -52,7 +53,7 @@ def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
 def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    assert host_plans.host_plan(pack_move(array.strides, shape)).cache_block
+    assert strided_plan.strided_plan_of(pack_move(array.strides, shape)).cache_block
     pack_and_back(array, shape)
 
 
@@ -69,13 +70,13 @@ def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimension
 def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
-    assert host_plans.host_plan(pack_move(array.strides, shape)).itemsize == dimensions[-1] * shape.itemsize
+    assert strided_plan.strided_plan_of(pack_move(array.strides, shape)).itemsize == dimensions[-1] * shape.itemsize
     pack_and_back(array, shape)
 
 
 def by_channels(move) -> bool:
     """Whether a move copies one channel of many pixels after the other."""
-    return host_plans.host_plan(move).by_channels
+    return strided_plan.strided_plan_of(move).by_channels
 
 
 def pixels_to_planes(element_type, dimensions, order):
@@ -180,9 +181,9 @@ def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, elem
 def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, plans_anew):
     """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
     for module, name, value in (
-        (host_plans, "SMALL_BYTES", 0),
-        (host_plans, "LONGEST_ELEMENT", 12),
-        (host_plans, "RECORD_BYTES", 0),
+        (strided_plan, "SMALL_BYTES", 0),
+        (strided_plan, "LONGEST_ELEMENT", 12),
+        (strided_plan, "RECORD_BYTES", 0),
         (cache_blocks, "LEAST_BYTES", 0),
         (cache_blocks, "SECOND_CACHE_BYTES", 0),
         (cache_blocks, "BLOCK_RUN", 3),
@@ -200,7 +201,7 @@ def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, plans_ane
             target = np.full(shape.buffer_size, -2, np.int32)
             NumpyBackend().prepare((Piece(move),)).carry_out(array, target)
             assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
-            tiled += host_plans.host_plan(move).cache_block is not None
+            tiled += strided_plan.strided_plan_of(move).cache_block != ()
     assert tiled > 30
 
 
@@ -208,13 +209,13 @@ def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, plans_ane
 def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, plans_anew):
     """Slabs, fills of everything and channels, cut along every axis that can be, in shares of every size."""
     for name, value in (("SMALL_BYTES", 0), ("CHUNK_BYTES", 24), ("SHARE_BYTES", 30)):
-        monkeypatch.setattr(host_plans, name, value)
+        monkeypatch.setattr(strided_plan, name, value)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", str(threads))
     seen = set()
     for whole, dimensions, grown in itertools.product(
         (0, 1024), ((3, 200), (200, 3), (4, 5, 6), (2, 200, 3), (0, 5)), itertools.product((0, 1, 5), repeat=2)
     ):
-        monkeypatch.setattr(host_plans, "FILL_WHOLE_BYTES", whole)
+        monkeypatch.setattr(strided_plan, "FILL_WHOLE_BYTES", whole)
         forget_transfers()
         widths = tuple(size + grown[dim % 2] for dim, size in enumerate(dimensions))
         for order in itertools.permutations(range(len(dimensions))):
@@ -224,7 +225,7 @@ def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, plans_
             gl.pack(array, shape, out=guarded[4:-4])
             assert guarded[4:-4].tobytes() == expected_bytes(array, shape), (dimensions, order, widths, whole)
             assert (guarded[:4] == -2).all() and (guarded[-4:] == -2).all()
-            plan = host_plans.host_plan(pack_move(array.strides, shape))
+            plan = strided_plan.strided_plan_of(pack_move(array.strides, shape))
             seen.add((plan.by_channels, bool(plan.chunk), plan.fills_first, bool(plan.fills), plan.share > 0))
     assert {
         (True, True, True, True, True),
@@ -236,7 +237,7 @@ def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, plans_
 
 def relayout_plan(text, order):
     source = gl.parse_shape(text)
-    return host_plans.host_plan(relayout_move(source, source.with_layout(gl.Layout.from_major_to_minor(order))))
+    return strided_plan.strided_plan_of(relayout_move(source, source.with_layout(gl.Layout.from_major_to_minor(order))))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +263,7 @@ def relayout_plan(text, order):
     ],
 )
 def test_a_copy_goes_in_tiles_where_it_would_read_in_too_many_places(text, order, tiled):
-    assert (relayout_plan(text, order).cache_block is not None) == tiled
+    assert (relayout_plan(text, order).cache_block != ()) == tiled
 
 
 def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
@@ -277,7 +278,7 @@ def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
         source = gl.parse_shape(text)
         move = relayout_move(source, source.with_layout(gl.Layout.ascending(source.rank)))
         for threads in (1, 2, 4, 16):
-            plan = host_plans.host_plan(move, threads)
+            plan = strided_plan.strided_plan_of(move, threads)
             reach = sum((size - 1) * stride for size, stride in zip(plan.cache_block, plan.scratch)) + plan.itemsize
             assert reach * threads <= 4 << 20, (text, threads)
 
@@ -289,7 +290,7 @@ def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
     for threads, order in itertools.product((2, 7, 16, 64), ((0, 1, 2), (1, 0, 2))):
         source = [itemsize, itemsize * (run + 1), itemsize * (run + 1) * 1600]
         target = gl.Layout(tuple(reversed(order)))
-        plan = host_plans.host_plan(
+        plan = strided_plan.strided_plan_of(
             strided_move(shape, source, shape.with_layout(target).byte_strides, shape.dimensions), threads
         )
         assert (
@@ -301,7 +302,7 @@ def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
 def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():
     for text, row in (("f32[4096,4096]", 0), ("f64[8191,8193]", 0), ("u8[8192,8192]", 0)):
         source = gl.parse_shape(text)
-        plan = host_plans.host_plan(relayout_move(source, source.with_layout(gl.Layout.ascending(2))))
+        plan = strided_plan.strided_plan_of(relayout_move(source, source.with_layout(gl.Layout.ascending(2))))
         assert plan.scratch[1] % 128 == 64, text  # the axis that is minor in the target
 
 
@@ -311,7 +312,7 @@ def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
     single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
     records = gl.parse_shape("f32[80000,3]{1,0:PD(80000,4)}")
     plans = [
-        host_plans.host_plan(pack_move(shape.with_layout(None).byte_strides, shape))
+        strided_plan.strided_plan_of(pack_move(shape.with_layout(None).byte_strides, shape))
         for shape in (scattered, gathered, single, records)
     ]
     assert [plan.fills_first for plan in plans] == [True, False, False, True]
@@ -320,7 +321,7 @@ def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
 
 
 def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
-    plans = [host_plans.host_plan(gl.plan(text, "{0,1}").move) for text in ("u8[3000000,1000]", "f32[300,200]")]
+    plans = [strided_plan.strided_plan_of(gl.plan(text, "{0,1}").move) for text in ("u8[3000000,1000]", "f32[300,200]")]
     assert [plan.most_threads for plan in plans] == [1024, 1]
 
 
@@ -332,13 +333,13 @@ def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
         (
             "s4[5,7]{1,0:E(4)}",
             "{1,0}",
-            "chunks of up to 35 elements, spread to bytes by shifts",
+            "chunks of up to 35 elements, unpacked to bytes by shifts",
             {"chunk": 262144, "blocks": None, "cache_block": None},
         ),
         (
             "s4[256,512]{1,0:E(4)}",
             "{0,1:E(4)}",
-            "16 x 16 blocks turned in cache blocks of up to 131072 elements",
+            "16 x 16 blocks transposed in cache blocks of up to 131072 elements",
             {"blocks": 16, "cache_block": (16, 32)},
         ),
         ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}", "24 places looked up one by one, then packed", {"looked_up": True}),
@@ -346,12 +347,12 @@ def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
 )
 def test_each_kind_of_plan_says_what_it_does(source, target, said, fields):
     move = gl.plan(source, target).move
-    assert move_plan.describe(move) == said
-    values = move_plan.as_json(move)
+    assert choose_plan.describe(move) == said
+    values = choose_plan.as_json(move)
     assert {name: values[name] for name in fields} == fields
 
 
 def test_moves_without_work_say_so():
     empty, fill = gl.plan("f32[0,3]", "{0,1}").move, gl.plan("f32[0,3]", "{1,0:PD(2,3)}").move
-    assert (move_plan.describe(empty), move_plan.as_json(empty)) == ("nothing to do", None)
-    assert move_plan.describe(fill) == "one fill of 6 places" and move_plan.as_json(fill)["fills"] == [6]
+    assert (choose_plan.describe(empty), choose_plan.as_json(empty)) == ("nothing to do", None)
+    assert choose_plan.describe(fill) == "one fill of 6 places" and choose_plan.as_json(fill)["fills"] == [6]

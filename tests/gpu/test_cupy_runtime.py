@@ -139,10 +139,9 @@ def test_the_probe_and_the_configuration_find_the_devices(cupy):
     assert found["backend"] == "cupy" and found["devices"] == ["host memory"] * 2
 
 
-def test_plain_lists_go_to_the_gpu_when_there_is_one(cupy, monkeypatch):
-    monkeypatch.delenv("GPULAYOUT_BACKEND", raising=False)
-    monkeypatch.setattr(backends, "_set", [])
-    assert isinstance(gl.linearize([[0, 1], [2, 2]], "f32[2,3]"), cupy.ndarray)
+def test_plain_lists_go_to_the_gpu_when_there_is_one(cupy):
+    with gl.use_backend("auto"):
+        assert isinstance(gl.linearize([[0, 1], [2, 2]], "f32[2,3]"), cupy.ndarray)
 
 
 @pytest.mark.gpu
@@ -150,7 +149,7 @@ def test_plain_lists_go_to_the_gpu_when_there_is_one(cupy, monkeypatch):
 @pytest.mark.parametrize("rank", (1, 2, 7, 25))
 def test_real_cupy_takes_the_elementwise_kernels_parameters(rank):
     cupy = pytest.importorskip("cupy")
-    from gpulayout.gpu.elementwise import linearize_text
+    from gpulayout.gpu.linearize_broadcast import linearize_text
 
     kernel = cupy.ElementwiseKernel(*linearize_text(rank), "gpl_linearize_broadcast")
     assert kernel.nin == 3 * rank + 1 and kernel.nout == 2

@@ -145,7 +145,7 @@ def one_inside_the_other(plan, jobs):
 @pytest.mark.parametrize("calls", [two_at_once, one_inside_the_other])
 @pytest.mark.parametrize("blocks", [argument_blocks.ArgumentBlocks, SharedBlock])
 def test_the_arguments_of_launches_under_way_are_never_mixed(cupy, monkeypatch, blocks, calls):
-    monkeypatch.setattr(cupy.backend_module, "_blocks", [blocks(pointers) for pointers in range(4)])
+    monkeypatch.setattr(cupy.backend_module, "argument_blocks", [blocks(pointers) for pointers in range(4)])
     monkeypatch.setattr(fake_cuda, "before_reading", None)
     plan, _, _ = prepared(cupy)
     assert bool(wrong_results(cupy, plan, calls)) is (blocks is SharedBlock)

@@ -40,7 +40,7 @@ def test_a_plan_with_out_is_one_launch_and_nothing_else(cupy, family):
     for _ in range(3):
         assert plan(buffer, out) is out
     assert kinds() == [LAUNCH] * 3
-    assert len(cupy.backend_module._blocks[2]._free) == 1  # the block of arguments came back every time
+    assert cupy.backend_module.argument_blocks[2].free_count == 1  # every launch gave its block back
     assert out.tolist() == expected(plan, buffer)
 
 
@@ -152,7 +152,7 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
         assert out.tolist() == expected(plan, buffer)
     assert kinds()[-7:] == [LAUNCH] * 7
     kept = plan.transfer.prepared[backends.gpu_backend()]
-    assert len(kept._starts) >= 3  # buffers at other phases; none in another's place
+    assert kept.kinds_kept >= 3  # buffers at other phases; none in another's place
 
 
 def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
@@ -163,7 +163,7 @@ def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
         plan(memory[:length], room[:length])
         assert room[:240].tolist() == expected(plan, memory) and not room[240:].any()
     kept = plan.transfer.prepared[backends.gpu_backend()]
-    assert 0 < len(kept._starts) <= kept.MOST
+    assert 0 < kept.kinds_kept <= kept.MOST
 
 
 def test_the_small_pieces_of_a_tiled_relayout_are_one_launch_each_time(cupy):

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from gpulayout.gpu.kernel_source import kernel_text
-from gpulayout.gpu.packed import AXES
+from gpulayout.gpu.bits import AXES
 from gpulayout.moves.packed_move import PackedMove
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.support import nvrtc

@@ -93,14 +93,16 @@ def test_why_pixels_are_not_exchanged_is_said(width):
     rows = (1024, 1024, 4, 1), (4, 4, 1, 1024)
     if width < 16:
         assert (
-            f"no exchange in registers: the source address is {width} past a multiple of 16, no multiple of"
+            f"no exchange in registers: the source address is {width} past a multiple of 16, not a multiple of"
             in reasons(rows, width, 0)
         )
     if width < 4:
         odd = [(1024, 1024, 4, 1), (4, 4, 1, 1025)]
-        assert f"no exchange in registers: the target steps by {1025 * width} bytes, no multiple of 4" in reasons(odd)
+        assert f"no exchange in registers: the target steps by {1025 * width} bytes, not a multiple of 4" in reasons(
+            odd
+        )
     if width == 16:
-        assert "no exchange in registers: 9 channels of 16 bytes are too large" in reasons(
+        assert "no exchange in registers: 9 channels of 16 bytes do not fit the registers" in reasons(
             [(1024, 1024, 9, 1), (9, 9, 1, 1024)]
         )
 

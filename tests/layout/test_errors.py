@@ -237,7 +237,7 @@ ERRORS = {
     "text that is not a layout": (
         lambda: SHAPE.with_layout("(0,1)"),
         gl.ShapeTextError,
-        "expected '{', at character 0 ('(') of '(0,1)'",
+        "'(0,1)' is not a layout: write '{0,1}'",
     ),
     "a layout of another rank as text": (
         lambda: SHAPE.with_layout("{0}"),
@@ -263,8 +263,8 @@ ERRORS = {
     "fields without names": (
         lambda: Layout((0, 1), (3, 5)),
         LayoutTypeError,
-        "a Layout takes minor_to_major alone without a name, not 2 arguments: write the name of the field before (3, 5), such as "
-        "padded_dimensions= or tiles=",
+        "a Layout takes only minor_to_major without a name, not 2 arguments: write the name of the field before (3, 5), "
+        "such as padded_dimensions= or tiles=",
     ),
     "the text of a layout": (
         lambda: Layout("{0,1}"),
@@ -361,10 +361,10 @@ ERRORS = {
         LayoutError,
         "split_indices (3, 3) are not ascending from 1: entry 1 is 3",
     ),
-    "a split outside of the array": (
+    "a split outside the array": (
         lambda: Shape("f32", (2, 3), Layout((1, 0), split_configs=((0, (2,)),))),
         LayoutError,
-        "split_configs (0:2) cuts outside of the array for f32[2,3]{1,0:SC(0:2)}: physical dimension 0 is dimension 0 of size 2",
+        "split_configs (0:2) cuts outside the array for f32[2,3]{1,0:SC(0:2)}: physical dimension 0 is dimension 0 of size 2",
     ),
     "an index type with a sign": (
         lambda: Layout((0, 1), index_type="s32"),
@@ -386,13 +386,13 @@ ERRORS = {
     "strides of tiles": (
         lambda: Shape("f32", (2, 3), Layout((1, 0), tiles=((2, 2),))).strides,
         LayoutError,
-        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} have no single stride per dimension: a tiled shape has none of its own; gl.view finds them where "
-        "neighbours lie at one distance",
+        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} have no single stride per dimension: a tiled shape has no strides; gl.view finds them if "
+        "neighbours are always the same distance apart",
     ),
     "byte strides of packed elements": (
         lambda: Shape("s4", (10, 20), Layout((1, 0), element_size_in_bits=4)).byte_strides,
         LayoutError,
-        "element_size_in_bits 4 of s4[10,20]{1,0:E(4)} has no byte strides: neighbours lie in the same byte",
+        "element_size_in_bits 4 of s4[10,20]{1,0:E(4)} has no byte strides: neighbours share a byte",
     ),
     "an element size of another type": (
         Shape("f32", (2,), Layout((0,), element_size_in_bits=4)).validate_layout,
@@ -402,24 +402,24 @@ ERRORS = {
     "a sparse leftover": (
         Shape("f32", (2,), Layout((0,), index_type="u32")).validate_layout,
         LayoutError,
-        "index_type u32 belongs to sparse layouts for f32[2]{0:#(u32)}: its array is dense",
+        "index_type u32 belongs to sparse layouts for f32[2]{0:#(u32)}: the array is dense",
     ),
     "inserting under tiles": (
         lambda: Layout((1, 0), tiles=((8, 128), (2, 1))).insert_dimension(1, 4),
         LayoutError,
-        "tiles (8,128)(2,1) would change their meaning by inserting a dimension for layout {1,0:T(8,128)(2,1)}: they touch the "
-        "2 most minor dimensions; drop them first, with replace(tiles=())",
+        "tiles (8,128)(2,1) would change their meaning by inserting a dimension for layout {1,0:T(8,128)(2,1)}: they cut the "
+        "2 most minor dimensions; drop them first with replace(tiles=())",
     ),
     "deleting under tiles": (
         lambda: Layout((2, 1, 0), tiles=((8, 128),)).delete_dimensions((0, 1)),
         LayoutError,
-        "tiles (8,128) would change their meaning by deleting dimension 1 for layout {2,1,0:T(8,128)}: they touch the "
-        "2 most minor dimensions; drop them first, with replace(tiles=())",
+        "tiles (8,128) would change their meaning by deleting dimension 1 for layout {2,1,0:T(8,128)}: they cut the "
+        "2 most minor dimensions; drop them first with replace(tiles=())",
     ),
     "tiles as text": (
         lambda: Layout((0, 1), tiles="T(8,128)"),
         LayoutTypeError,
-        "tiles 'T(8,128)' is not a sequence of tiles",
+        "tiles 'T(8,128)' is not a sequence of tiles: write ((8, 128),)",
     ),
     # dimension numbers
     "no such dimension": (
@@ -516,12 +516,12 @@ ERRORS = {
     "inserting in front of -1": (
         lambda: SHAPE.insert_dimension(-1, 4),
         LayoutError,
-        "at -1 is out of range for f32[2,3]{1,0}: a new dimension stands at 0..2",
+        "at -1 is out of range for f32[2,3]{1,0}: a new dimension goes at 0..2",
     ),
     "inserting past the end": (
         lambda: SHAPE.insert_dimension(3, 4),
         LayoutError,
-        "at 3 is out of range for f32[2,3]{1,0}: a new dimension stands at 0..2",
+        "at 3 is out of range for f32[2,3]{1,0}: a new dimension goes at 0..2",
     ),
     "inserting a negative size": (
         lambda: SHAPE.insert_dimension(1, -4),

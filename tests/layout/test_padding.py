@@ -217,7 +217,10 @@ def test_what_a_type_cannot_hold_is_refused_with_the_reason(name, value, reason)
 @pytest.mark.parametrize(
     "value, message",
     [
-        ("least", "padding_value 'least' is not a PaddingValue or a number: it is a str"),
+        (
+            "least",
+            "padding_value 'least' is not a PaddingValue or a number: the names are zero, one, lowest, highest, unknown",
+        ),
         (b"\0", "padding_value b'\\x00' is not a PaddingValue or a number: it is a bytes"),
         ([0], "padding_value [0] is not a PaddingValue or a number: it is a list"),
         (np.zeros(1), "padding_value array([0.]) is not a PaddingValue or a number: it is an ndarray"),

@@ -100,7 +100,7 @@ def test_the_largest_strides_are_exact():
             (0, 1),
             {},
             "strides (0, 1) cannot be a layout of dimensions (2, 3): dimension 0 has the stride 0, "
-            "so its elements lie in one place",
+            "so its elements share one place",
         ),
         (
             (2, 3),
@@ -151,7 +151,7 @@ def test_the_largest_strides_are_exact():
         ),
         ((2, 3), (3,), {}, "strides (3,) cannot be a layout of dimensions (2, 3): 1 stride for 2 dimensions"),
         ((2, 3), (3, 1.0), {}, "strides (3, 1.0) is not all integers: entry 1 is 1.0, a float"),
-        ((2, 3), (3, 1), {"itemsize": 0}, "itemsize 0 is not a number of bytes: the least is 1"),
+        ((2, 3), (3, 1), {"itemsize": 0}, "itemsize 0 is not a number of bytes: it must be at least 1"),
     ],
 )
 def test_strides_that_are_no_layout_are_refused_with_the_reason(dims, strides, options, message):

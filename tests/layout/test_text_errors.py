@@ -18,8 +18,8 @@ TEXT_ERRORS = [
     ("int8[2]", 0, "'int8' is not one of XLA's element types (did you mean 's8'?)"),
     ("nonsense[2]", 0, "'nonsense' is not one of XLA's element types"),
     ("  tuple[]", 2, "'tuple' is not one of XLA's element types"),
-    ("f32", 3, "expected '['"),
-    ("f32(2)", 3, "expected '['"),
+    ("f32", 3, "expected '[' (a scalar is f32[])"),
+    ("f32(2)", 3, "expected '[' (as in f32[2,3])"),
     ("f32[", 4, "expected a dimension size"),
     ("f32[2", 5, "expected ']'"),
     ("f32[2,", 6, "expected a dimension size"),
@@ -70,8 +70,8 @@ TEXT_ERRORS = [
     ("f32[2]{0,}", 9, "expected a dimension number"),
     ("f32[2]{-1}", 7, "a dimension number cannot be negative"),
     ("f32[2]{0:", 9, "expected '}'"),
-    ("f32[2]{0:X(3)}", 9, f"'X' is not a layout property: those are {ORDER}"),
-    (f"f32[2]{{0:{'X' * 33}(3)}}", 9, f"'{'X' * 32}' is not a layout property: those are {ORDER}"),
+    ("f32[2]{0:X(3)}", 9, f"'X' is not a layout property: the properties are {ORDER}"),
+    (f"f32[2]{{0:{'X' * 33}(3)}}", 9, f"'{'X' * 32}' is not a layout property: the properties are {ORDER}"),
     ("f32[2]{0:PV(1)PD(3)}", 14, f"layout property PD(...) occurs twice or out of order: the order is {ORDER}"),
     ("f32[2]{0:PD(3)PD(3)}", 14, f"layout property PD(...) occurs twice or out of order: the order is {ORDER}"),
     ("f32[2]{0:L(4)T(8)}", 13, f"layout property T(...) occurs twice or out of order: the order is {ORDER}"),
@@ -85,8 +85,8 @@ TEXT_ERRORS = [
     ("f32[2]{0:T(0)}", 11, "a tile size must be at least 1"),
     ("f32[2]{0:T(-1)}", 11, "a tile size cannot be negative"),
     ("f32[2]{0:T(8)(-1)}", 14, "a tile size cannot be negative"),
-    ("f32[2]{0:T(2,*)}", 13, "'*' is the last of a tile, where there is no more minor dimension to combine with"),
-    ("f32[2]{0:T(*}", 11, "'*' is the last of a tile, where there is no more minor dimension to combine with"),
+    ("f32[2]{0:T(2,*)}", 13, "'*' ends a tile: there is no more minor dimension to combine with"),
+    ("f32[2]{0:T(*}", 11, "'*' ends a tile: there is no more minor dimension to combine with"),
     ("f32[2]{0:L(0)}", 11, "a tail padding alignment must be at least 1"),
     ("f32[2]{0:L(4,4)}", 12, "expected ')'"),
     ("f32[2]{0:#(s32)}", 11, "index_type 's32' is not one of u8, u16, u32, u64"),
@@ -159,7 +159,7 @@ def test_a_padding_value_that_is_too_long_is_named_as_that():
         (
             "f32[2]{0:SC(0:5)}",
             6,
-            "split_configs (0:5) cuts outside of the array for f32[2]{0:SC(0:5)}: physical dimension 0 is "
+            "split_configs (0:5) cuts outside the array for f32[2]{0:SC(0:5)}: physical dimension 0 is "
             "dimension 0 of size 2",
         ),
         ("f32[2]{0:SC(7:1)}", 6, "split_configs (7:1) cuts physical dimension 7: there is 1 dimension"),
@@ -188,7 +188,7 @@ def test_tuples_in_one_another_end_at_a_limit():
     assert str(caught.value).startswith("nested tuples are more than 64, the limit, at character 64 ('(') of ")
     with pytest.raises(LayoutError) as caught:
         gl.TupleShape((gl.parse_shape(deepest),))
-    assert str(caught.value) == "shapes are 65 nested tuples: 64 is the limit"
+    assert str(caught.value) == "shapes are 65 nested tuples: the limit is 64"
 
 
 @pytest.mark.parametrize("text", ["(f32[2])", "token[]", "opaque[]", "b(f32[2])", "()"])
@@ -207,11 +207,14 @@ def test_every_function_of_a_shape_takes_its_text_and_refuses_what_is_none():
         if name in (*gl.__all__, *gl.xla.__all__) and inspect.isfunction(value)
     }
     doors = {
-        name: found for name, found in parameters.items() if found and found[0].annotation in ("Shape", "Shape | str")
+        name: found
+        for name, found in parameters.items()
+        if found and found[0].annotation in ("Shape", "Shape | str", "ShapeLike")
     }
     assert len(doors) > 20 and {"least_waste", "is_bitcast", "plan"} <= set(doors)
     for name, (first, *others) in doors.items():
-        needed = [None for parameter in others if parameter.default is parameter.empty]
+        positional = [parameter for parameter in others if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+        needed = [None for parameter in positional if parameter.default is parameter.empty]
         with pytest.raises(TypeError, match=f"^{first.name} must be a Shape or its text, not TokenShape"):
             getattr(gl if name in gl.__all__ else gl.xla, name)(gl.TokenShape(), *needed)
         with pytest.raises(ShapeTextError, match="^expected the shape of one array, "):
@@ -264,11 +267,11 @@ def test_only_text_is_read(value, name):
         ),
         (
             lambda: gl.unpack(np.zeros(6, "f4"), "{0,1}"),
-            "shape '{0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
+            "shape '{0,1}' is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
         ),
         (
             lambda: gl.relayout(np.zeros(6, "f4"), " {0,1}", "{1,0}"),
-            "source ' {0,1}' is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
+            "source ' {0,1}' is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
         ),
     ],
 )

@@ -201,7 +201,7 @@ def test_arrays_of_libraries_whose_arrays_never_change_are_not_written(place, mo
 
 
 LIES = [
-    ({"version": (2, 0)}, "its DLPack version is 2.0, and 1 is the newest that is known here"),
+    ({"version": (2, 0)}, "its DLPack version is 2.0: only versions below 2 are supported"),
     ({"ndim": -1}, "its capsule has -1 dimensions, and 64 is the limit"),
     ({"ndim": 65}, "its capsule has 65 dimensions"),
     ({"shape": (-6,)}, "its shape is (-6,): a size is negative"),
@@ -235,12 +235,12 @@ def test_what_is_no_capsule_or_is_used_already(place):
     used = UsedProducer(place.array(FLOATS))
     refused(
         lambda: gl.relayout(used, SOURCE, TARGET),
-        "its __dlpack__ gave a PyCapsule, not a DLPack capsule that is still to be used",
+        "its __dlpack__ gave a PyCapsule, not an unused DLPack capsule",
     )
     assert given_up(used)
     none = Producer(place.array(FLOATS))
     none.capsule = lambda: None
-    refused(lambda: gl.relayout(none, SOURCE, TARGET), "its __dlpack__ gave a NoneType, not a DLPack capsule")
+    refused(lambda: gl.relayout(none, SOURCE, TARGET), "its __dlpack__ gave a NoneType, not an unused DLPack capsule")
 
 
 def test_a_producer_whose_own_type_error_is_not_about_versions_is_heard(place):
@@ -370,18 +370,18 @@ GARBAGE = [
     ({"shape": 6}, "shape is 6 in"),
     ({"shape": {6}}, "shape is {6} in"),
     ({"shape": (-6,)}, "its shape is (-6,): a size is negative"),
-    ({"strides": (4, 4)}, "its strides (4, 4) are not as many as its sizes (6,)"),
+    ({"strides": (4, 4)}, "its strides (4, 4) and its shape (6,) differ in length"),
     ({"strides": ("4",)}, "strides is ('4',) in"),
-    ({"strides": ()}, "its strides () are not as many"),
+    ({"strides": ()}, "its strides () and its shape"),
     ({"strides": 4}, "strides is 4 in"),
-    ({"typestr": "garbage"}, "its typestr 'garbage' is not the dtype of booleans"),
+    ({"typestr": "garbage"}, "its typestr 'garbage' is not a dtype of booleans"),
     ({"typestr": None}, "its typestr None is not"),
     ({"typestr": 4}, "its typestr 4 is not"),
     ({"typestr": "|O"}, "its typestr '|O' is not"),
     ({"typestr": "<V4"}, "its typestr '<V4' is not"),
-    ({"typestr": "<M8[s]"}, "is not the dtype of"),
-    ({"typestr": "f4,f4"}, "is not the dtype of"),
-    ({"typestr": "<U1"}, "is not the dtype of"),
+    ({"typestr": "<M8[s]"}, "is not a dtype of"),
+    ({"typestr": "f4,f4"}, "is not a dtype of"),
+    ({"typestr": "<U1"}, "is not a dtype of"),
     ({"typestr": ">f4"}, "its typestr '>f4' is a big-endian dtype"),
     ({"data": 0}, "data is 0 in its __cuda_array_interface__: it must be"),
     ({"data": None}, "data is None in"),
@@ -392,7 +392,7 @@ GARBAGE = [
     ({"data": (None, False)}, "data is (None,) in"),
     ({"data": (2**70, False)}, "its address is 0x400000000000000000"),
     ({"mask": 1}, "it has a mask, which would be lost"),
-    ({"stream": 0}, "stream is 0 in its __cuda_array_interface__: the default streams are 1 and 2 there"),
+    ({"stream": 0}, "stream is 0 in its __cuda_array_interface__: 1 and 2 are the default streams"),
     ({"stream": -1}, "stream is -1 in"),
     ({"stream": "x"}, "stream is ('x',) in"),
     ({"stream": 1.5}, "stream is (1.5,) in"),

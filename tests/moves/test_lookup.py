@@ -187,7 +187,7 @@ def test_explain_says_why():
     text = str(gl.plan("u8[300,300]{1,0:T(7,11)}", "{1,0:T(8,13)}").explain())
     assert "lookup (gpl_lookup in lookup.cu)" in text and "tiles cut the array into more than" in text
     text = str(gl.plan("u4[4,6]", "{1,0:T(2,3)E(4)}").explain())
-    assert "a run of the target begins at place 3, inside of a byte" in text
+    assert "a run of the target begins at place 3, inside a byte" in text
 
 
 def test_layouts_with_too_many_numbers_are_refused():

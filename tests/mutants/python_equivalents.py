@@ -39,7 +39,7 @@ EQUIVALENTS = {
      'return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)',
      'return any(digit.bound is not None or digit.cut == UNCUT for digit in self.rows)'):
         "rows are checked that need not be",
-    ("gpulayout/cpu/plan.py",
+    ("gpulayout/cpu/strided_plan.py",
      'SMALL_BYTES = 1 << 16  # up to here the remedies cost more than they save',
      'SMALL_BYTES = 1 << 15  # up to here the remedies cost more than they save'):
         _CHOICE,
@@ -51,17 +51,17 @@ EQUIVALENTS = {
      '_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots',
      '_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16  # slots'):
         "chunks of the least size, a whole number: only slower",
-    ("gpulayout/moves/pieces.py",
+    ("gpulayout/moves/join_pieces.py",
      '*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)',
      '*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)'):
         "no coordinate of an axis of one place is multiplied by its stride",
     ("gpulayout/cpu/lookup.py",
-     'found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # one that can be read',
-     'found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)  # one that can be read'):
+     'found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # a place that can be read',
+     'found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)  # a place that can be read'):
         "any place of the source will do, and the number of one before the first counts from the end",
     ("gpulayout/cpu/index.py",
-     'SHARE = 1 << 18  # indices from which on another thread is worth its start',
-     'SHARE = 1 << 19  # indices from which on another thread is worth its start'):
+     'SHARE = 1 << 18  # indices that are worth starting another thread',
+     'SHARE = 1 << 19  # indices that are worth starting another thread'):
         _CHOICE,
     ("gpulayout/cpu/index_operations.py",
      'if (weight < 0) == is_negated:',
@@ -75,7 +75,7 @@ EQUIVALENTS = {
      'even = {-(-extent // pieces) for pieces in range(2, 9)}',
      'even = {-(-extent // pieces) for pieces in range(1, 9)}'):
         _CHOICE,
-    ("gpulayout/cpu/plan.py",
+    ("gpulayout/cpu/strided_plan.py",
      'if slab.shape[-1] > 1 or move.axes[0].extent * move.itemsize <= RECORD_BYTES',
      'if slab.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES'):
         _CHOICE,
@@ -87,13 +87,13 @@ EQUIVALENTS = {
      'if bits == 1:',
      'if bits == 0:'):
         "single bits come right out of the general way too, slower",
-    ("gpulayout/moves/pieces.py",
+    ("gpulayout/moves/view_strides.py",
      'if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):',
      'if start != place or any(extent > 0 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):'):
         "no difference on 3,900 random tiled shapes with strides: loops of one place come from cuts, which such shapes do not need",
     ("gpulayout/gpu/many_axes/warp_lanes.py",
-     'REST = 3  # what a row costs besides its access to shared memory, in such accesses',
-     'REST = 4  # what a row costs besides its access to shared memory, in such accesses'):
+     'REST = 3  # cost of a row besides its access to shared memory, in such accesses',
+     'REST = 4  # cost of a row besides its access to shared memory, in such accesses'):
         _CHOICE,
     ("gpulayout/gpu/tile.py",
      'run = max(min(256 // width, 128), 16) if width != 2 else 64',

@@ -12,7 +12,9 @@ LAYOUT = _files(
     "layout/errors layout/layout layout/element_types layout/padding layout/values layout/shape layout/strides layout/stride_tables "
     "layout/tiles layout/text layout/text_errors layout/text_oracle"
 )
-XLA = _files("xla/bitcast xla/utilities xla/sizes xla/trees xla/least_padding xla/names xla/vectors xla/tiled_bitcast")
+XLA = _files(
+    "xla/bitcast xla/ignored xla/utilities xla/sizes xla/trees xla/least_padding xla/names xla/vectors xla/tiled_bitcast"
+)
 PROTO = _files("xla/protos xla/protos_oracle xla/protos_many_shapes layout/fuzz_readers")
 HLO = _files("xla/hlo cli/show_hlo xla/trees layout/text_errors")
 DOORS = _files("api/bad_arguments api/arrays_oracle api/foreign_arrays")
@@ -55,7 +57,7 @@ TESTS = (
     ("cpu/index*", NUMPY, INDICES),
     ("cpu/packed_*", NUMPY, _files("moves/packed cpu/threads")),
     ("cpu/*", NUMPY, (*_files("cpu/plan cpu/threads api/explain api/transfer"), *MOVES)),
-    ("gpu/packed.py", ALL, _files("moves/packed api/explain kernels/bits")),
+    ("gpu/bits.py", ALL, _files("moves/packed api/explain kernels/bits")),
     ("gpu/lookup.py", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
     (
         "gpu/many.py",
@@ -77,7 +79,8 @@ TESTS = (
         (*KERNELS, *_files("kernels/index_program kernels/lookup moves/index_conversion moves/index_tiled")),
     ),
     ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),
-    ("gpu/elementwise.py", ALL, _files("kernels/elementwise gpu/cupy_runtime moves/index_conversion")),
+    ("gpu/linearize_broadcast.py", ALL, _files("kernels/linearize_broadcast gpu/cupy_runtime moves/index_conversion")),
+    ("gpu/driver.py", ALL, _files("gpu/driver api/backends")),
     ("gpu/kernel_source.py", ALL, _files("kernels/struct ci/packaging")),
     *(
         (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion")))

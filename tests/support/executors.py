@@ -57,6 +57,7 @@ class SimtBackend(CudaBackend, NumpyBackend):
     """The launch code of the GPU, over NumPy's memory: CudaBackend carries plans out, NumpyBackend keeps arrays."""
 
     name = "simt"
+    empty = NumpyBackend.empty
 
     def __init__(self):
         CudaBackend.__init__(self, SimtRuntime())
@@ -74,12 +75,11 @@ class HostExecutor:
     @contextlib.contextmanager
     def active(self):
         """NumPy arrays go to this executor's backend within the block."""
-        before = backends._host
-        backends._host = self.backend
+        before = backends.replace_host_backend(self.backend)
         try:
             yield self
         finally:
-            backends._host = before
+            backends.replace_host_backend(before)
 
     def array(self, values):
         """An array of the executor with these values."""

@@ -5,5 +5,5 @@ from gpulayout.api import packing, relayout
 
 def forget_transfers():
     """Every plan is made anew from here on."""
-    for kept in (relayout._plans, packing._packs, packing._unpacks):
+    for kept in (relayout.kept_plans, packing.kept_packs, packing.kept_unpacks):
         kept.clear()

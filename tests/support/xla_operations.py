@@ -110,7 +110,7 @@ def decompose_bitcast(given):
 
 def transpose_is_bitcast(given):
     return gl.xla.transpose_is_bitcast(
-        *both(given), given["permutation"], ignore_element_type=given["ignore_element_type"]
+        *both(given), given["permutation"], ignore="element_type" if given["ignore_element_type"] else ()
     )
 
 
@@ -125,10 +125,8 @@ def normalized_transpose(given):
 
 
 def layout_equal(given):
-    ignored = [name for name in given["ignore"] if name != "all_but_minor_to_major"]
-    return gl.xla.layouts_equal(
-        given["lhs"], given["rhs"], ignore=ignored, minor_to_major_only=ignored != given["ignore"]
-    )
+    names = {"all_but_minor_to_major": "layout_except_minor_to_major"}
+    return gl.xla.layouts_equal(given["lhs"], given["rhs"], ignore=[names.get(name, name) for name in given["ignore"]])
 
 
 def delete_from_layout(given):
@@ -159,11 +157,11 @@ def transpose_is_bitcast_tiled(given):
 
 
 def shape_equal(given):
-    options = {"fp_precision": "ignore_float_precision"}
-    ignored = {options[name]: True for name in given["ignore"]}
+    names = {"fp_precision": "float_precision"}
+    ignored = [names[name] for name in given["ignore"]]
     first, second = gl.parse_shape(given["lhs"]), gl.parse_shape(given["rhs"])
     assert ignored or (first == second) == gl.xla.shapes_equal(first, second)
-    return gl.xla.shapes_equal(first, second, **ignored)
+    return gl.xla.shapes_equal(first, second, ignore=ignored)
 
 
 def primitive_type(given):

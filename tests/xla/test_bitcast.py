@@ -88,13 +88,36 @@ def test_padding_must_hold_the_same_bytes():
     assert gl.is_bitcast(padded(None, (2, 3)), padded(1, (2, 3)))  # no padding there: nothing differs
 
 
-def test_element_types_count_by_name_or_by_width():
+def test_element_types_and_their_widths_count_unless_they_are_ignored():
     f32, s32, f16 = (Shape(name, (2, 3)) for name in ("f32", "s32", "f16"))
-    assert not gl.is_bitcast(f32, s32) and gl.is_bitcast(f32, s32, ignore_element_type=True)
-    assert not gl.is_bitcast(f32, f16, ignore_element_type=True)
-    assert gl.xla.transpose_is_bitcast(f32, s32.permute_dimensions((1, 0)), (1, 0), ignore_element_type=True)
+    assert not gl.is_bitcast(f32, s32) and gl.is_bitcast(f32, s32, ignore="element_type")
+    assert gl.is_bitcast(f32, f16, ignore="element_type") and not gl.is_bitcast(f32, f16)
+    assert gl.xla.transpose_is_bitcast(f32, s32.permute_dimensions((1, 0)), (1, 0), ignore="element_type")
     assert not gl.xla.transpose_is_bitcast(f32, s32.permute_dimensions((1, 0)), (1, 0))
-    assert gl.xla.reshape_is_bitcast(f32, Shape("s32", (6,)), ignore_element_type=True)
+    assert gl.xla.reshape_is_bitcast(f32, Shape("s32", (6,)), ignore="element_type")
+
+
+def test_an_ignored_element_type_is_ignored_with_its_width():
+    """The rows of XLA's own test of `TransposeIsBitcast`, and what padding adds to them."""
+    f32, f16 = "f32[10,5]{1,0}", "f16[5,10]{0,1}"
+    assert gl.xla.transpose_is_bitcast(f32, f16, (1, 0), ignore="element_type")
+    assert not gl.xla.transpose_is_bitcast(f32, f16, (1, 0))
+    assert not gl.xla.transpose_is_bitcast(f32, "f16[5,10]{1,0}", (1, 0), ignore="element_type")
+    assert gl.xla.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s8[3,2]", ignore="element_type")
+    assert gl.xla.deduce_transpose_dimensions_for_bitcast(f32, f16) == (1, 0)
+    for source, target, same in [
+        ("s4[6]{0:E(4)}", "s8[2,3]", True),
+        ("f32[3]{0:PD(4)}", "s8[3]{0:PD(4)PV(zero)}", True),
+        ("f32[3]{0:PD(4)PV(lowest)}", "f16[3]{0:PD(4)PV(lowest)}", True),
+        ("f32[3]{0:PD(4)PV(lowest)}", "f16[3]{0:PD(4)}", False),
+        ("f32[3]{0:PD(3)PV(lowest)}", "f16[3]", True),
+        ("f32[3]{0:T(4)}", "f16[3]", False),
+        ("f32[2,4]{1,0:T(2,2)}", "u8[2,4]{1,0:T(2,2)(1)}", True),
+        ("f32[2,4]{1,0:T(2,2)}", "u8[2,4]{1,0:T(1,2)}", False),
+    ]:
+        assert gl.xla.reshape_is_bitcast(source, target, ignore="element_type") == same, (source, target)
+        assert gl.xla.reshape_is_bitcast(target, source, ignore="element_type") == same, (source, target)
+        assert not gl.xla.reshape_is_bitcast(source, target)
 
 
 def test_different_numbers_of_elements_are_no_bitcast():
@@ -150,14 +173,14 @@ def test_a_bitcast_is_decomposed_into_three_that_move_nothing():
 )
 def test_the_simplest_kind_of_a_bitcast(source, target, kind):
     assert gl.xla.bitcast_kind(source, target) == kind
-    assert gl.xla.is_reshape_or_transpose_bitcast(source, target, ignore_element_type=True) == (
+    assert gl.xla.is_reshape_or_transpose_bitcast(source, target, ignore="element_type") == (
         kind in ("reshape", "transpose")
     )
 
 
 def test_a_reshape_or_transpose_of_another_type_is_told_apart():
     assert not gl.xla.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]")
-    assert gl.xla.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]", ignore_element_type=True)
+    assert gl.xla.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]", ignore="element_type")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +207,11 @@ def test_what_cannot_be_decomposed_is_refused(source, target, message):
 
 
 def test_what_is_no_bitcast_has_no_kind():
-    for source, target in (("f32[2,3]", "f32[7]"), ("f32[2,2]{0,1:PD(3,2)}", "f32[2,2]{1,0:PD(3,2)}")):
+    for source, target in (
+        ("f32[2,3]", "f32[7]"),
+        ("f32[2,3]", "f16[6]"),
+        ("f32[2,2]{0,1:PD(3,2)}", "f32[2,2]{1,0:PD(3,2)}"),
+    ):
         with pytest.raises(LayoutError, match="cannot be"):
             gl.xla.bitcast_kind(source, target)
 

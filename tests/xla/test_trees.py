@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 import gpulayout as gl
 from gpulayout import BufferShape, LayoutError, LayoutTypeError, OpaqueShape, Shape, TokenShape, TupleShape
-from gpulayout.xla.trees import arrays
+from gpulayout.xla.tree_arrays import arrays
 from tests.support.strategies import all_shapes
 
 TREE = gl.parse_shape("((f32[2,3]{0,1}, s4[3]{0:E(4)}), token[], (), b(bf16[4]), opaque[])")
@@ -178,8 +178,10 @@ def test_layouts_are_copied_to_a_tree_of_the_same_structure():
     copied = gl.xla.copy_layout_between_shapes(TREE, target)
     assert str(copied) == "((u8[7,8]{0,1}, u8[9]{0:E(4)}), token[], (), b(u8[1]{0}), opaque[])"
     assert gl.xla.layouts_in_shapes_equal(copied, TREE) and not gl.xla.layouts_in_shapes_equal(target, TREE)
-    assert gl.xla.layouts_in_shapes_equal(target, TREE, minor_to_major_only=True) is False
-    assert gl.xla.layouts_in_shapes_equal("(s4[3]{0:E(4)}, (u8[]))", "(u8[4], (u8[]))", minor_to_major_only=True)
+    assert gl.xla.layouts_in_shapes_equal(target, TREE, ignore="layout_except_minor_to_major") is False
+    assert gl.xla.layouts_in_shapes_equal(
+        "(s4[3]{0:E(4)}, (u8[]))", "(u8[4], (u8[]))", ignore="layout_except_minor_to_major"
+    )
 
 
 @pytest.mark.parametrize(
@@ -227,15 +229,15 @@ def test_layouts_that_cannot_be_copied(source, target, message):
 )
 def test_compatible_shapes(first, second, compatible, without_type, without_precision, kind):
     assert gl.xla.shapes_compatible(first, second) == compatible
-    assert gl.xla.shapes_compatible(first, second, ignore_element_type=True) == without_type
-    assert gl.xla.shapes_compatible(first, second, ignore_float_precision=True) == without_precision
+    assert gl.xla.shapes_compatible(first, second, ignore="element_type") == without_type
+    assert gl.xla.shapes_compatible(first, second, ignore="float_precision") == without_precision
     assert gl.xla.shapes_compatible_kind(first, second) == kind
 
 
 def test_buffers_are_of_another_kind_unless_they_are_ignored():
     assert not gl.xla.shapes_compatible_kind("b(f32[2])", "u8[3]")
-    assert gl.xla.shapes_compatible_kind("b(f32[2])", "u8[3]", ignore_buffer=True)
-    assert not gl.xla.shapes_compatible_kind("b(f32[2])", "u8[3,1]", ignore_buffer=True)
+    assert gl.xla.shapes_compatible_kind("b(f32[2])", "u8[3]", ignore="buffer")
+    assert not gl.xla.shapes_compatible_kind("b(f32[2])", "u8[3,1]", ignore="buffer")
 
 
 def test_arrays_compared_by_one_thing():
@@ -243,7 +245,7 @@ def test_arrays_compared_by_one_thing():
     assert not gl.xla.same_dimensions("f32[2]", "f32[2,2]") and gl.xla.same_dimensions("f32[]", "s8[]")
     assert gl.xla.same_rank("f32[2,3]", "f32[7,7]") and not gl.xla.same_rank("f32[2]", "f32[]")
     assert gl.xla.same_element_type("f32[2]", "f32[]") and not gl.xla.same_element_type(
-        "f32[2]", "s32[2]", ignore_float_precision=True
+        "f32[2]", "s32[2]", ignore="float_precision"
     )
     for function in (gl.xla.same_dimensions, gl.xla.same_rank, gl.xla.same_element_type):
         with pytest.raises(TypeError, match="first must be a Shape or its text, not TupleShape"):

@@ -74,8 +74,8 @@ def test_parts_of_the_indices_with_steps():
             "index (5, 3) is out of bounds for u8[5,4]{1,0}: coordinate 5 of dimension 0 is not in 0..4",
         ),
         ({"count": (5, -1)}, LayoutError, "count (5, -1) is negative for u8[5,4]{1,0}: dimension 1 has -1"),
-        ({"increment": (1, 0)}, LayoutError, "increment (1, 0) never ends for u8[5,4]{1,0}: dimension 1 goes by 0"),
-        ({"increment": (-1, 1)}, LayoutError, "increment (-1, 1) never ends for u8[5,4]{1,0}: dimension 0 goes by -1"),
+        ({"increment": (1, 0)}, LayoutError, "increment (1, 0) never ends for u8[5,4]{1,0}: dimension 1 steps by 0"),
+        ({"increment": (-1, 1)}, LayoutError, "increment (-1, 1) never ends for u8[5,4]{1,0}: dimension 0 steps by -1"),
         ({"base": (0,)}, LayoutError, "base (0,) has 1 entry for u8[5,4]{1,0}: the shape has 2 dimensions"),
         (
             {"count": (0, 1.5)},

@@ -1,1 +1,1 @@
-"""The planner of tiles that have more than two axes in shared memory."""
+"""The planner of tiles with more than two axes in shared memory."""

@@ -1,4 +1,4 @@
-"""Where the elements of a box lie in shared memory, and how both sides walk it."""
+"""Where the elements of a box lie in shared memory so that lanes meet different banks, and how both sides walk it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTE
 from gpulayout.moves.move import Axis
 
 _BANKS = 32
-_GOOD = 0.9  # of the lanes move something: good enough not to try the other side's run
-_BUDGET = 150  # steps of single axes to look at
-_TRIES = 40  # steps, where no lanes apart are found before
-_WORD = 4  # bytes of a bank, and of what small elements are moved in where they can
+_GOOD = 0.9  # share of lanes that move something from which the run of the other side is not tried
+_BUDGET = 150  # most steps of single axes that `_apart` looks at
+_TRIES = 40  # sets of steps to try before lanes that share banks are accepted
+_WORD = 4  # bytes of a bank; small elements move in words of this size if they can
 
 
 class Walks(NamedTuple):
-    """steps in shared memory per axis, in elements; the elements of it; both walks; lanes that meet in one bank
-    there.
+    """How both sides walk a box.
+
+    steps     in shared memory from one coordinate of each axis to the next, in elements
+    span      elements of shared memory
+    meeting   lanes that want different words of one bank: 1 when none share
     """
 
     steps: tuple[int, ...]
@@ -32,22 +35,22 @@ class Walks(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """Of the table: 32 lanes and all rows of both sides."""
+        """Entries of the table: 32 lanes and all rows, for both sides."""
         return 2 * BOX_LANES + self.read.row_count + self.write.row_count
 
     @property
     def is_apart(self) -> bool:
-        """True when lanes hardly ever meet in one bank."""
+        """True when lanes hardly ever share a bank."""
         return self.meeting <= FEW
 
     @property
     def efficiency(self) -> float:
-        """Lanes that move something, on the side where fewer do."""
+        """The share of lanes that move something, on the side where it is smaller."""
         return min(self.read.efficiency, self.write.efficiency)
 
 
 class _Side(NamedTuple):
-    """A side's axes in its order, their digits but for the steps, and what `walk` wants to know."""
+    """A side's axes in its order, their digits without the steps, and the other arguments of `walk`."""
 
     axes: tuple[int, ...]
     run: int
@@ -65,13 +68,14 @@ class _Side(NamedTuple):
 def box_walks(
     axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, phases: tuple[int, int]
 ) -> Walks | None:
-    """Steps with which lanes meet in no bank, or the fewest do; None when shared memory has no room.
+    """The walks with the steps that make the fewest lanes share a bank; None when shared memory has no room.
 
     cut     the two axes that may be cut
-    phases  addresses modulo 16, of the source and of the target
+    phases  addresses modulo 16 of the source and of the target
     """
     sides = [_side(axes, box, cut, width, side, phase) for side, phase in zip(("source", "target"), phases)]
-    best, least = None, (True, math.inf)
+    best: Walks | None = None
+    least = (True, math.inf)
     for number, steps in enumerate(_steps(box, sides)):
         found, cost = _tried(box, steps, sides)
         if cost < least:
@@ -82,8 +86,9 @@ def box_walks(
 
 
 def _tried(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_Side]) -> tuple[Walks | None, tuple[bool, float]]:
-    """What steps lead to, and what that costs, lanes that meet first; infinite when shared memory has no room for
-    it.
+    """The walks with these steps, and their cost, which first counts whether lanes share banks.
+
+    None and an infinite cost when shared memory has no room.
     """
     width = sides[0].width
     span = 1 + sum([(size - 1) * step for size, step in zip(box.sizes, steps)])
@@ -94,7 +99,7 @@ def _tried(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_Side]) -> tu
     found = Walks(steps, span, read, write, max(meeting))
     if BOX_ENTRY_BYTES * found.entries + span * width > BOX_SHARED_BYTES:
         return None, (True, math.inf)
-    # A piece enters shared memory in one access and leaves it element by element.
+    # A piece enters shared memory in one access, but leaves it element by element.
     cost = read.row_count * (REST + meeting[0]) + write.row_count * (REST + meeting[1] * len(write.apart))
     return found, (not found.is_apart, cost)
 
@@ -111,7 +116,7 @@ def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, 
         digits.append(
             LaneDigit(size, strides[k], 0, list(cut).index(k) if is_cut else UNCUT, bound=None if plain else bound)
         )
-    # Between tiles: axes outside of the box, and pieces of cut ones.
+    # Steps between tiles: of axes outside the box, and of pieces of cut axes.
     between = [stride * size for stride, size, axis in zip(strides, box.sizes, axes) if size < axis.extent]
     words = phase % _WORD == 0 and all(step % word == 0 for step in between)
     aligned = all(
@@ -125,9 +130,10 @@ def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, 
 
 
 def _steps(box: SharedBox, sides: Sequence[_Side]) -> Iterator[tuple[int, ...]]:
-    """Steps to try, the most promising first: the run of one side as it is, then the other axes in the order of the
-    other side, with gaps that keep lanes apart; then a gap before each of the first two of these axes; then one gap
-    anywhere.
+    """Steps to try, the most promising first.
+
+    The run of one side stays contiguous and the other axes follow in the order of the other side, with gaps that keep
+    lanes in different banks; then with a gap before each of the first two of these axes; then with one gap anywhere.
     """
     orders = []
     for side, other in (sides, sides[::-1]):
@@ -146,12 +152,13 @@ def _steps(box: SharedBox, sides: Sequence[_Side]) -> Iterator[tuple[int, ...]]:
 
 
 def _apart(sizes: Sequence[int], order: Sequence[int], run: int, sides: Sequence[_Side]) -> tuple[int, ...]:
-    """Every axis as near as it can be without bringing lanes of one row into one bank; the run has no gaps if it can.
+    """The least step for each axis with which no two lanes of a row share a bank; if possible, no gaps in the run.
 
-    Depth first: where a later axis finds no place, an earlier one takes the next step.
+    Depth first: when a later axis finds no step, an earlier one takes its next.
     """
     unit, budget = max(_WORD // sides[0].width, 1), _BUDGET
-    best, fewest = [0] * len(sizes), math.inf
+    best = [0] * len(sizes)
+    fewest: float = math.inf
 
     def place(number: int, steps: list[int], room: int, lost: int) -> None:
         nonlocal best, fewest, budget
@@ -176,7 +183,7 @@ def _apart(sizes: Sequence[int], order: Sequence[int], run: int, sides: Sequence
 
 
 def _lost(side: _Side, sizes: Sequence[int], steps: Sequence[int]) -> int:
-    """Lanes of the first row that share a bank with another word, as far as axes have a step."""
+    """Lanes of the first row that lose their bank to another word, counting only axes that have a step already."""
     places, missing, elements = [0], side.word, 1
     for k in side.axes:
         if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:
@@ -198,7 +205,7 @@ def _lost(side: _Side, sizes: Sequence[int], steps: Sequence[int]) -> int:
 
 
 def _prefix(sizes: Sequence[int], order: Sequence[int], run: int) -> list[int]:
-    """The axes of a run."""
+    """The axes that make a run of this length."""
     found, length = [], 1
     for k in order:
         if length >= run:

@@ -1,4 +1,4 @@
-"""Tiles of many axes through shared memory, for minor axes that are short on both sides."""
+"""Tiles of many axes through shared memory, for moves whose minor axes are short on both sides."""
 
 from __future__ import annotations
 
@@ -11,30 +11,23 @@ from gpulayout.gpu.element_width import Work
 from gpulayout.gpu.launch import Access, KernelPlan, planned, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
 from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, runs
-from gpulayout.gpu.many_axes.warp_lanes import Walk
-from gpulayout.gpu.parameters import BoxOrder, axes_variant, box_struct, move_struct
+from gpulayout.gpu.many_axes.warp_lanes import LaneDigit, Walk
+from gpulayout.gpu.parameters import BoxDigit, BoxOrder, axes_variant, box_struct, move_struct
 from gpulayout.moves.move import Axis
 
-_RUN_BYTES = 64  # two sectors: below, a tile of many axes is tried
-_TRIES = 4  # boxes, until one has room in shared memory
-_WORTH = 1.1  # times the bytes that are moved, for lanes that do not meet in one bank
-_MOST_AXES = 32  # of the move, for which the struct has room: with more it has 2^33 places at least
+_RUN_BYTES = 64  # two sectors; with shorter runs a tile of many axes is tried
+_TRIES = 4  # boxes to try
+_WORTH = 1.1  # a box may cost this much more if its lanes then meet different banks
+_MOST_AXES = 32  # of the move, for which the struct has room; a move of more axes has at least 2^33 places
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
 
 def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
-    """A tile of more axes where one of two axes was not found or has short runs, and more axes make longer ones."""
+    """A tile of more axes, if that makes longer runs; else the tile of two axes that was found, or None."""
     shortest = 0
-    if found:
-        shortest = (
-            min(
-                runs(
-                    found.axes,
-                    tuple(map(min, found.tile, (axis.extent for axis in found.axes))) + (1,) * (len(found.axes) - 2),
-                )
-            )
-            * work.width
-        )
+    if found and found.tile:
+        sizes = [min(size, axis.extent) for size, axis in zip(found.tile, found.axes)]
+        shortest = min(runs(found.axes, [*sizes, *[1] * (len(found.axes) - 2)])) * work.width
     if shortest >= _RUN_BYTES or len(work.axes) > _MOST_AXES:
         return found
     chosen = best_box(work.axes, work.width, (work.source_phase, work.target_phase), shortest)
@@ -48,11 +41,11 @@ def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
 def best_box(
     axes: Sequence[Axis], width: int, phases: tuple[int, int], shortest: int = 0
 ) -> tuple[SharedBox, Walks] | None:
-    """The box that moves fewest bytes, or one that moves few more and keeps lanes apart; None when none is worth it.
+    """The box that moves the fewest bytes, or a slightly costlier one without bank conflicts; None if none pays off.
 
-    shortest   bytes of the runs that it has to be better than, by half
+    shortest   bytes of the runs without it; its own must be longer by half
     """
-    chosen = None
+    chosen: tuple[SharedBox, Walks] | None = None
     for box in itertools.islice(boxes(axes, width), _TRIES):
         if (
             2 * min(box.source_run, box.target_run) * width < 3 * shortest
@@ -69,7 +62,7 @@ def best_box(
 
 
 def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
-    """The two axes that may be cut: those that are, or else outer ones."""
+    """The two axes that may be cut: those that are cut, else outer ones."""
     sizes = box.sizes
     return sorted(
         range(len(axes)), key=lambda k: (sizes[k] == axes[k].extent, sizes[k] == 1, abs(axes[k].target_stride))
@@ -77,9 +70,7 @@ def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
 
 
 def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
-    """The struct's first two axes are those that are cut, then come the outer ones; whole axes are in the walks
-    alone.
-    """
+    """The plan.  The struct lists the two axes that may be cut, then the outer ones; only the walks have whole axes."""
     axes, sizes = work.axes, box.sizes
     cut = cut_axes(axes, box)
     outer = [k for k in range(len(axes)) if k not in cut and sizes[k] == 1 < axes[k].extent]
@@ -113,11 +104,12 @@ def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
 
 
 def _order(walk: Walk, width: int) -> BoxOrder:
-    digits = tuple(
-        [
-            (digit.size, digit.step * width, digit.cut, digit.unit, digit.lanes, digit.stride, digit.bound)
-            for digit in part
-        ]
-        for part in (walk.lanes, walk.rows)
-    )
-    return BoxOrder(walk.lane_count, walk.last_lanes, walk.full, walk.row_count, walk.checked, digits)
+    lanes, rows = _box_digits(walk.lanes, width), _box_digits(walk.rows, width)
+    return BoxOrder(walk.lane_count, walk.last_lanes, walk.full, walk.row_count, walk.checked, (lanes, rows))
+
+
+def _box_digits(digits: Sequence[LaneDigit], width: int) -> list[BoxDigit]:
+    return [
+        (digit.size, digit.step * width, digit.cut, digit.unit, digit.lanes, digit.stride, digit.bound)
+        for digit in digits
+    ]

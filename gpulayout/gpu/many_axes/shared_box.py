@@ -1,7 +1,7 @@
 """Which box of axes the many-axes tile moves at a time.
 
-Sizes are in elements of `width` bytes, one per axis of the move; an axis of size 1 is not part of the box.  An order is
-a sequence of axis numbers, minor first.
+A box has one size per axis of the move, in elements of `width` bytes; an axis of size 1 is not part of it.  An order
+is a sequence of axis numbers, minor first.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from typing import NamedTuple
 from gpulayout.gpu.parameters import BOX_DIGITS, BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.moves.move import Axis
 
-MAX_BOX_AXES = BOX_DIGITS - 3  # an axis that is split has two digits more, another one
-_ROW = 24  # elements that a row of lanes has at least, nearly always
+MAX_BOX_AXES = BOX_DIGITS - 3  # splitting adds two digits to one axis and one digit to another
+_ROW = 24  # elements; a row of lanes nearly always has at least as many
 _SMALLEST = 256  # elements: one per thread of a block
-_RUN_BYTES = 128  # a run worth aiming at: four sectors
+_RUN_BYTES = 128  # the run to aim at: four sectors
 _SECTOR = 32  # bytes that memory moves at once
-_WRITE_WEIGHT = 1.25  # a sector that is written in part is read as well
+_WRITE_WEIGHT = 1.25  # writing a part of a sector reads it as well
 
 
 class SharedBox(NamedTuple):
-    """A box, its axes in the order of the source and of the target, its runs: elements that follow one another in
-    memory, and about how many times its bytes are moved.
+    """A box.
+
+    read, write              its axes in the order of the source and of the target
+    source_run, target_run   contiguous elements
+    cost                     roughly how many times its bytes are moved
     """
 
     sizes: tuple[int, ...]
@@ -39,9 +42,7 @@ class SharedBox(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """One side of a move: steps in its memory, forwards; the axes of its runs; elements of a sector and of what a lane
-    moves.
-    """
+    """One side of a move: absolute strides, the axes of its runs, the elements of a sector and of a lane's access."""
 
     strides: tuple[int, ...]
     order: tuple[int, ...]
@@ -50,7 +51,7 @@ class _Side(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Sizes of some minor axes of a side, the elements they make, and what a run like that costs."""
+    """Sizes of some minor axes of a side, the elements of the run they make, and its cost."""
 
     sizes: dict[int, int]
     length: int
@@ -58,9 +59,9 @@ class _Run(NamedTuple):
 
 
 def boxes(axes: Sequence[Axis], width: int) -> Iterator[SharedBox]:
-    """Boxes worth a block, those that touch fewest sectors in vain first.
+    """Boxes worth a block; those that touch the fewest needless sectors come first.
 
-    2^10 elements of 4 bytes reversed, of which 1024 fit a box: it is whole, and its runs are all of memory:
+    A reversal of 2^10 elements of 4 bytes fits one box, whose runs are the whole memory:
 
     >>> axes = [Axis(2, 2, 2**(9 - k), 2**k) for k in range(10)]
     >>> next(boxes(axes, 4))[:3] == ((2,) * 10, tuple(range(9, -1, -1)), tuple(range(10)))
@@ -71,7 +72,7 @@ def boxes(axes: Sequence[Axis], width: int) -> Iterator[SharedBox]:
         return
     most = _most_elements(sides, width)
     reads, writes = (_runs(axes, side, width, most) for side in sides)
-    found: dict[tuple, float] = {}
+    found: dict[tuple[tuple[int, int], ...], float] = {}
     for read in reads:
         for write in writes:
             if read.sizes.keys().isdisjoint(write.sizes):
@@ -94,17 +95,18 @@ def boxes(axes: Sequence[Axis], width: int) -> Iterator[SharedBox]:
 
 
 def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
-    """Elements that follow one another in the source and in the target, in a box of these sizes.
+    """The contiguous elements in the source and in the target, in a box of these sizes.
 
     >>> runs([Axis(100, 100, 3, 1), Axis(3, 3, 1, 100)], (50, 3))
     (150, 50)
     """
     found = dict(enumerate(sizes))
-    return tuple(_run_length(axes, found, _side(axes, side, 1).order) for side in ("source", "target"))
+    source, target = (_run_length(axes, found, _side(axes, side, 1).order) for side in ("source", "target"))
+    return source, target
 
 
 def _most_elements(sides: Sequence[_Side], width: int) -> int:
-    """Elements for which shared memory has room, with the rows of both sides in the table: 2880 of 4 bytes."""
+    """The elements that fit shared memory beside the table of both sides' rows, such as 2880 of 4 bytes."""
     rows = sum([1 / side.access for side in sides]) / _ROW
     return int((BOX_SHARED_BYTES - 2 * BOX_LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
 
@@ -117,9 +119,9 @@ def _side(axes: Sequence[Axis], side: str, width: int) -> _Side:
 
 
 def _run_order(axes: Sequence[Axis], strides: Sequence[int], side: str) -> tuple[int, ...]:
-    """The axes that follow one another in a side's memory, from the contiguous one on, as long as gaps are no longer
-    than what they part."""
-    order, covered = [], 0.5
+    """The axes of a side that make runs, minor first, up to the first gap that is longer than what it separates."""
+    order: list[int] = []
+    covered = 0.5
     moving = [(strides[k], axis.extent, k) for k, axis in enumerate(axes) if axis.extent > 1 and strides[k]]
     for stride, extent, k in sorted(moving):
         if stride > 2 * covered:
@@ -130,10 +132,15 @@ def _run_order(axes: Sequence[Axis], strides: Sequence[int], side: str) -> tuple
 
 
 def _box(axes: Sequence[Axis], sizes: dict[int, int], sides: Sequence[_Side], cost: float) -> SharedBox:
-    """Axes that stay where they are come last in an order."""
-    walks = [tuple(sorted(sizes, key=lambda k: (side.strides[k] or math.inf, axes[k].extent))) for side in sides]
-    lengths = [_run_length(axes, sizes, side.order) for side in sides]
-    return SharedBox(tuple([sizes.get(k, 1) for k in range(len(axes))]), *walks, *lengths, cost)
+    """The box of these sizes."""
+    read, write = (_box_order(axes, sizes, side.strides) for side in sides)
+    source_run, target_run = (_run_length(axes, sizes, side.order) for side in sides)
+    return SharedBox(tuple([sizes.get(k, 1) for k in range(len(axes))]), read, write, source_run, target_run, cost)
+
+
+def _box_order(axes: Sequence[Axis], sizes: dict[int, int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The axes of a box in the order of one side; those of stride 0 come last."""
+    return tuple(sorted(sizes, key=lambda k: (strides[k] or math.inf, axes[k].extent)))
 
 
 def _run_length(axes: Sequence[Axis], sizes: dict[int, int], order: Sequence[int]) -> int:
@@ -147,7 +154,7 @@ def _run_length(axes: Sequence[Axis], sizes: dict[int, int], order: Sequence[int
 
 
 def _runs(axes: Sequence[Axis], side: _Side, width: int, most: int) -> list[_Run]:
-    """Sizes that make runs about as long as what is aimed at, and those that alone fill a box."""
+    """The sizes whose runs come closest to the aim, and those that fill a box on their own."""
     found = sorted(_cuts(axes, side.order, most), key=lambda each: each[1])
     short = sum(length * width < _RUN_BYTES for _, length in found)
     kept = [*found[max(short - 4, 0) : short + 6], *found[short + 6 :][-3:]]
@@ -156,7 +163,8 @@ def _runs(axes: Sequence[Axis], side: _Side, width: int, most: int) -> list[_Run
 
 def _cuts(axes: Sequence[Axis], order: Sequence[int], most: int) -> Iterator[tuple[dict[int, int], int]]:
     """Boxes of up to `most` elements: a side's minor axes whole and the next one cut, evenly or to a power of two."""
-    sizes, length = {}, 1
+    sizes: dict[int, int] = {}
+    length = 1
     for k in order:
         extent, room = axes[k].extent, most // length
         even = {-(-extent // pieces) for pieces in range(2, 9)}
@@ -177,20 +185,20 @@ def _cost(
     sides: Sequence[_Side],
     width: int,
 ) -> float:
-    """About how many times the bytes of a box are moved, 2.25 being the least; infinite for a box that cannot be."""
+    """Roughly how many times the bytes of a box are moved, 2.25 at best; infinite if more than two axes are cut."""
     cut = [k for k, size in sizes.items() if size < axes[k].extent]
     if len(cut) > 2:
         return math.inf
     idle = math.prod([-(-axes[k].extent // sizes[k]) * sizes[k] / axes[k].extent for k in cut])
     costs = []
     for run, side in zip(chosen, sides):
-        length = _run_length(axes, sizes, side.order)  # longer where the other side takes more of these axes
+        length = _run_length(axes, sizes, side.order)  # longer if the other side takes more of these axes
         costs.append(run.cost if length == run.length else _sectors(axes, sizes, length, side))
     return idle * (costs[0] + _WRITE_WEIGHT * costs[1]) + 96 / elements
 
 
 def _sectors(axes: Sequence[Axis], sizes: dict[int, int], length: int, side: _Side) -> float:
-    """Sectors that a run touches, as a multiple of the least: one more when runs do not begin and end with them."""
+    """Sectors that a run touches, relative to the least: one more when runs do not begin and end at sectors."""
     aligned = length % side.sector == 0 and starts_are_multiples(axes, sizes, side.strides, side.order, side.sector)
     return 1 + (side.sector / 8 if aligned else side.sector) / length
 
@@ -198,10 +206,8 @@ def _sectors(axes: Sequence[Axis], sizes: dict[int, int], length: int, side: _Si
 def starts_are_multiples(
     axes: Sequence[Axis], sizes: dict[int, int], strides: Sequence[int], order: Sequence[int], unit: int
 ) -> bool:
-    """True when all runs of a side begin at multiples of `unit` elements: steps of all axes that are not within a run
-    are.
-    """
-    within = set()
+    """True when all runs of a side begin at multiples of `unit` elements, because all steps outside a run are."""
+    within: set[int] = set()
     for k in order:
         if sizes.get(k, 1) < axes[k].extent:
             if strides[k] * sizes.get(k, 1) % unit:

@@ -1,8 +1,6 @@
-"""How the many-axes tile walks its box on one side: which digits of an element's number are the lanes of a warp, which
-are rows.
+"""How the many-axes tile walks its box on one side: which digits of an element's number are lanes, and which are rows.
 
-Sizes, strides and steps are in elements.  All is said for one side; `kernels/tile_nd.cu` says what a lane and a row
-are.
+Sizes, strides and steps are in elements.  `kernels/tile_nd.cu` explains lanes and rows.
 """
 
 from __future__ import annotations
@@ -13,21 +11,21 @@ from typing import NamedTuple
 
 from gpulayout.gpu.parameters import BOX_LANES as LANES
 
-REST = 3  # what a row costs besides its access to shared memory, in such accesses
-FEW = 1.1  # lanes that want different words of one bank, on average: good enough
-_POOR = 0.75  # of the lanes: with fewer at work, other ways to split are tried
+REST = 3  # cost of a row besides its access to shared memory, in such accesses
+FEW = 1.1  # good enough an average of lanes that want different words of one bank
+_POOR = 0.75  # share of lanes at work below which other splits are tried
 UNCUT = 2  # in LaneDigit.cut: neither of the two axes that may be cut
 
 
 class LaneDigit(NamedTuple):
-    """A piece of an axis, or several axes that follow one another on this side and in shared memory.
+    """A piece of an axis, or several axes that are contiguous both on this side and in shared memory.
 
     stride   of one coordinate in the side's memory
     step     of one coordinate in shared memory
     cut      0 or 1: coordinates count from the tile's first place along that axis of the struct; UNCUT: from 0
     unit     places of the axis in one coordinate
-    lanes    lanes of a row in four places of the axis, where it is split into lanes and rows, else more than there are
-    bound    places of the axis from which on there is nothing; None where no tile reaches it
+    lanes    lanes per four places of the axis if it is split into lanes and rows, else more than a row has
+    bound    the axis is empty from this place on; None when no tile reaches it
     """
 
     size: int
@@ -44,9 +42,9 @@ class LaneDigit(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Rows of up to 32 lanes; a lane moves an access of `len(apart)` elements, which lie `apart` in shared memory.
+    """Rows of up to 32 lanes.  A lane moves `len(apart)` elements at a time, which lie at `apart` in shared memory.
 
-    The first `full` rows have `lanes` lanes, the others, in which a split axis ends, `last_lanes`.
+    The first `full` rows have `lane_count` lanes; the others, in which a split axis ends, have `last_lanes`.
     """
 
     lanes: tuple[LaneDigit, ...]
@@ -59,21 +57,21 @@ class Walk(NamedTuple):
 
     @property
     def checked(self) -> bool:
-        """True when rows may be outside in a tile that no axis is cut off in."""
+        """True when rows may lie outside even in tiles that do not reach past the two axes that may be cut."""
         return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)
 
     @property
     def efficiency(self) -> float:
-        """Lanes that move something, of all."""
+        """The share of lanes that move something."""
         return (self.full * self.lane_count + (self.row_count - self.full) * self.last_lanes) / (self.row_count * LANES)
 
 
 def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, aligned: bool) -> Walk:
-    """The walk over a box of these digits, minor first, of elements of `width` bytes.
+    """The walk over a box of these digits, minor first, with elements of `width` bytes.
 
-    word       elements to be moved at a time where digits allow it
+    word       elements to move at a time if the digits allow it
     together   True when these must be neighbours in shared memory too
-    aligned    True when runs begin at sectors, and rows should
+    aligned    True when runs begin at sectors, so that rows should too
 
     >>> found = walk([LaneDigit(64, 1, 1), LaneDigit(2, 1000, 65)], 4, 1, True, True)
     >>> found.lane_count, found.full, [digit.size for digit in found.rows]
@@ -83,21 +81,25 @@ def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, ali
     (25, 24, 5, 10)
     """
     apart, left = _accesses(_merged(digits), word, together)
-    best, least = None, (True, math.inf)
+    best: Walk | None = None
+    least = (True, math.inf)
     for order in _orders(left, max(64 // (width * len(apart)), 1) if aligned else LANES * LANES):
         found = _laid_out(order, apart, aligned)
         meeting = conflicts(found, width)
         cost = meeting > FEW, found.row_count * (REST + meeting)
-        if cost < least:
+        if best is None or cost < least:
             best, least = found, cost
         if best.efficiency >= _POOR and meeting == 1:
             break
+    assert best is not None  # there is at least one order
     return best
 
 
 def _orders(digits: Sequence[LaneDigit], sectors: int) -> Iterator[Sequence[LaneDigit]]:
-    """Digits minor first, and other orders that leave runs of `sectors` lanes as they are: another digit, or the upper
-    half of one, follows them; or, where 32 lanes are no good part of a long run, a part of it that is.
+    """Orders of the digits to try: minor first, then others that keep runs of `sectors` lanes.
+
+    In those, another digit, or the upper half of one, follows the run; or if 32 lanes do not divide a long run, a part
+    of the run that does comes first.
     """
     yield digits
     run, length = 1, digits[0].size
@@ -120,7 +122,7 @@ def _orders(digits: Sequence[LaneDigit], sectors: int) -> Iterator[Sequence[Lane
 
 
 def _laid_out(left: Sequence[LaneDigit], apart: tuple[int, ...], aligned: bool) -> Walk:
-    """Lanes are the most minor digits and as much of the next one as there is room for."""
+    """The walk whose lanes are the most minor digits and as much of the next one as fits."""
     taken, lane_count = 0, 1
     while taken < len(left) and lane_count * left[taken].size <= LANES:
         lane_count *= left[taken].size
@@ -137,14 +139,14 @@ def _laid_out(left: Sequence[LaneDigit], apart: tuple[int, ...], aligned: bool) 
             outer = outer._replace(lanes=4 * lane_count // split.unit)
         last = lane_count * (split.size - size * (parted - 1))
         lanes, lane_count = (*lanes, inner), lane_count * size
-        rows = (outer, *rows) if last == lane_count else (*rows, outer)  # rows that are not full come last
+        rows = (outer, *rows) if last == lane_count else (*rows, outer)  # so that partial rows come last
     count = math.prod(digit.size for digit in rows)
     full = count if last == lane_count else count // parted * (parted - 1)
     return Walk(lanes, rows, lane_count, last, full, count, apart)
 
 
 def _merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
-    """Digits that follow one another on the side and in shared memory are one."""
+    """The digits; those that are contiguous both on the side and in shared memory become one."""
     found: list[LaneDigit] = []
     for digit in digits:
         if found:
@@ -157,14 +159,14 @@ def _merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
 
 
 def _accesses(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple[int, ...], list[LaneDigit]]:
-    """(where the elements of a piece lie, the digits of pieces): single elements where words are not possible."""
+    """(where the elements of a piece lie, the digits of pieces); pieces are single elements if words are impossible."""
     apart, left, missing, stride = [0], list(digits), word, 1
     while missing > 1 and left:
         digit = left[0]
         size = math.gcd(digit.size, missing)
         if digit.stride != stride or size < missing and size < digit.size:
             break
-        if digit.bound is not None and (digit.bound % size or size == digit.size):  # a piece is inside or not
+        if digit.bound is not None and (digit.bound % size or size == digit.size):  # a piece must not cross the bound
             break
         apart = [place + coordinate * digit.step for coordinate in range(size) for place in apart]
         missing, stride = missing // size, stride * size
@@ -182,11 +184,9 @@ def _accesses(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple
 
 
 def conflicts(found: Walk, width: int) -> float:
-    """The most lanes that want different words of one bank, on average over the parts of a row that are served
-    together.
+    """The most lanes that want different words of one bank, averaged over the parts of a row that are served together.
 
-    Elements smaller than a word may begin anywhere in it: the average over all of these too, where a row's place may
-    vary.
+    Elements smaller than a word may start anywhere in it.  If rows do, this is the average over all of these starts.
 
     >>> [conflicts(walk([LaneDigit(32, 1, step)], 4, 1, True, True), 4) for step in (1, 32)]
     [1.0, 32.0]

@@ -1,1 +1,1 @@
-"""Shapes and layouts as the bytes of XLA's protos; needs protobuf."""
+"""Shapes and layouts as the bytes of XLA's protos.  Needs protobuf, the extra `proto`."""

@@ -1,17 +1,21 @@
-"""Layouts as the bytes of `xla.LayoutProto`, which is what XLA, JAX and TensorFlow store and send.
+"""Layouts as the bytes of `xla.LayoutProto`, which XLA, JAX and TensorFlow store and send.
 
-A field at its default is left out, as protobuf does, but for tail padding alignment 1, which XLA writes always:
+protobuf leaves out a field that has its default.  A tail padding alignment of 1 is written nevertheless, as XLA does:
 
-    {0,1}                            0a 02 00 01                         minor_to_major, two bytes: 0, 1
-                                     80 01 01                            tail_padding_alignment_in_elements: 1
-    {0,1:PD(3,5)PV(lowest)}, "2017"  0a 02 00 01  12 02 03 05  18 03     minor_to_major, padded_dimensions, padding_value
+    {0,1}       0a 02 00 01     minor_to_major, two bytes: 0, 1
+                80 01 01        tail_padding_alignment_in_elements: 1
+
+    {0,1:PD(3,5)PV(lowest)} in the dialect "2017"
+                0a 02 00 01     minor_to_major, two bytes: 0, 1
+                12 02 03 05     padded_dimensions, two bytes: 3, 5
+                18 03           padding_value: 3
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
@@ -19,28 +23,46 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.padding import PaddingValue
-from gpulayout.layout.tile import COMBINE, Tile
+from gpulayout.layout.split_config import SplitConfig
+from gpulayout.layout.tile import Combine, Tile
 from gpulayout.xla.protos import messages
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
+from gpulayout.xla.protos.messages import Dialect, Message
 
 _DENSE = 1  # of the old enumeration `format`: 0 is unset, 2 is sparse
 ELEMENT_TYPES = {member.proto_number: member for member in ElementType}
 
 
-def layout_to_proto(layout: Layout | str, dialect: str = "xla", *, into: bytes = b"") -> bytes:
-    """The bytes of `xla.LayoutProto`; the inverse of `layout_from_proto`.
+def layout_to_proto(layout: Layout | str, dialect: Dialect = "xla", *, into: bytes = b"") -> bytes:
+    """A layout as the bytes of `xla.LayoutProto`; the inverse of `layout_from_proto`.
 
-    layout    a layout or its text
-    dialect   "xla", today's, which has no padding, or "2017", the first one, which has nothing but order and padding
-    into      a message of the same kind, whose fields that this library does not know stay in the result
+    Parameters
+    ----------
+    layout : Layout or str
+        A layout or its text.
+    dialect : {"xla", "2017"}, optional
+        "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
+    into : bytes, optional
+        A message to write the layout into.  Fields that this library does not know stay, also those of tiles and split
+        configurations: `layout_to_proto(layout_from_proto(data), into=data)` keeps all of `data`.
 
-    A layout itself carries no unknown fields: equal layouts are the same in every respect.  To change a message and
-    lose nothing of it, give it as `into`: `layout_to_proto(layout_from_proto(data), into=data)` keeps them all, those
-    of its tiles and split configurations too.  LayoutError names what the dialect cannot say: padding today; tiles and
-    all later properties in 2017; a number as padding value and tiles with `*` in both.  Needs the extra `proto`.
+    Returns
+    -------
+    bytes
 
+    Raises
+    ------
+    LayoutError
+        For a field that the dialect does not have: padding today; tiles and all later properties in 2017; a number as
+        padding value and tiles with `*` in both.
+    ImportError
+        If protobuf, the extra `proto`, is missing.
+
+    Notes
+    -----
+    The bytes are those that XLA writes.
+
+    Examples
+    --------
     >>> from gpulayout import Layout
     >>> layout_to_proto(Layout((0, 1), padded_dimensions=(3, 5), padding_value="lowest"), "2017").hex(" ")
     '0a 02 00 01 12 02 03 05 18 03'
@@ -53,15 +75,34 @@ def layout_to_proto(layout: Layout | str, dialect: str = "xla", *, into: bytes =
     if into:
         read_layout(message, dialect)
     write_layout(layout, message, dialect)
-    return message.SerializeToString(deterministic=True)
+    data: bytes = message.SerializeToString(deterministic=True)
+    return data
 
 
-def layout_from_proto(data: bytes, dialect: str = "xla") -> Layout:
-    """The layout that the bytes of `xla.LayoutProto` say; the inverse of `layout_to_proto`.
+def layout_from_proto(data: bytes | bytearray | memoryview, dialect: Dialect = "xla") -> Layout:
+    """The layout in the bytes of `xla.LayoutProto`; the inverse of `layout_to_proto`.
 
-    LayoutError names the field that cannot be: bytes that are no such message, a layout that cannot exist, a sparse
-    one, and fields of the other dialect.  Fields that no dialect has are passed over.  Needs the extra `proto`.
+    Parameters
+    ----------
+    data : bytes, bytearray or memoryview
+        The message.
+    dialect : {"xla", "2017"}, optional
+        "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
 
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    LayoutError
+        For bytes that are not such a message, a layout that cannot exist, a sparse layout, and a field of the other
+        dialect; the message names the field.  Fields that no dialect has are ignored.
+    ImportError
+        If protobuf, the extra `proto`, is missing.
+
+    Examples
+    --------
     >>> print(layout_from_proto(bytes.fromhex("0a020001 32050a03088001")))
     {0,1:T(8,128)}
     """
@@ -72,7 +113,7 @@ def layout_from_proto(data: bytes, dialect: str = "xla") -> Layout:
 # ---- reading ---------------------------------------------------------------------------------------
 
 
-def read_layout(message: Message, dialect: str, path: str = "LayoutProto") -> Layout:
+def read_layout(message: Message, dialect: Dialect, path: str = "LayoutProto") -> Layout:
     """The layout of a message; `path` names it in errors."""
     messages.check_fields(message, dialect, path)
     for name in ("tiles", "split_configs"):
@@ -88,7 +129,7 @@ def read_layout(message: Message, dialect: str, path: str = "LayoutProto") -> La
             tail_padding_alignment=message.tail_padding_alignment_in_elements or 1,
             element_size_in_bits=message.element_size_in_bits,
             memory_space=message.memory_space,
-            split_configs=[(config.dimension, tuple(config.split_indices)) for config in message.split_configs],
+            split_configs=[SplitConfig(config.dimension, config.split_indices) for config in message.split_configs],
             dynamic_shape_metadata_prefix_bytes=message.dynamic_shape_metadata_prefix_bytes,
             index_type=_index_type(message.index_primitive_type, "index_primitive_type"),
             pointer_type=_index_type(message.pointer_primitive_type, "pointer_primitive_type"),
@@ -97,7 +138,7 @@ def read_layout(message: Message, dialect: str, path: str = "LayoutProto") -> La
 
 @contextlib.contextmanager
 def named(path: str) -> Iterator[None]:
-    """Put the name of the message in front of what is wrong with its fields."""
+    """Put the path of the message in front of a LayoutError about its fields."""
     try:
         yield
     except LayoutError as error:
@@ -105,17 +146,17 @@ def named(path: str) -> Iterator[None]:
 
 
 def _check_dense(message: Message, path: str) -> None:
-    """LayoutError for what once described sparse arrays; what says "dense" is passed over."""
+    """LayoutError for the fields that once described sparse arrays, unless they say "dense"."""
     if message.format not in (0, _DENSE) or message.max_sparse_elements:
         raise LayoutError(
             f"{path}.format {message.format}, max_sparse_elements {message.max_sparse_elements}: "
-            "sparse layouts do not exist any more"
+            "sparse layouts no longer exist"
         )
     levels = tuple(message.dim_level_types)
     if any(levels):
         raise LayoutError(
             f"{path}.dim_level_types {checks.shown(levels)} is not all 0, which is dense: "
-            "sparse layouts do not exist any more"
+            "sparse layouts no longer exist"
         )
     if message.HasField("physical_shape"):
         raise LayoutError(f"{path}.physical_shape is set: only sparse layouts had one")
@@ -136,8 +177,8 @@ def _index_type(number: int, field: str) -> ElementType | None:
 # ---- writing ---------------------------------------------------------------------------------------
 
 
-def write_layout(layout: Layout, message: Message, dialect: str) -> None:
-    """Set all fields of a message to what the layout says."""
+def write_layout(layout: Layout, message: Message, dialect: Dialect) -> None:
+    """Set all fields of a message from the layout."""
     fields = messages.MESSAGES["LayoutProto"]
     for name, value, default in _values(layout):
         if dialect in fields[name].dialects:
@@ -150,7 +191,7 @@ def write_layout(layout: Layout, message: Message, dialect: str) -> None:
 
 
 def _values(layout: Layout) -> list[tuple[str, Any, Any]]:
-    """(field of the message, what it is for this layout, what it is by default)."""
+    """(field of the message, its value for this layout, its default)."""
     return [
         ("minor_to_major", layout.minor_to_major, ()),
         ("padded_dimensions", layout.padded_dimensions or (), ()),
@@ -174,15 +215,16 @@ def _padding_number(layout: Layout) -> int:
     value = layout.padding_value
     if value is not None and not isinstance(value, PaddingValue):
         raise LayoutError(
-            f"padding_value of {_shown(layout)} cannot be expressed in protos: they have only its names, no numbers"
+            f"padding_value of {_shown(layout)} cannot be expressed in protos: they have names of values but no numbers"
         )
     return value.value if value else 0
 
 
 def _tile_sizes(tile: Tile, layout: Layout) -> tuple[int, ...]:
-    if COMBINE in tile:
+    sizes = [size for size in tile.dimensions if not isinstance(size, Combine)]
+    if len(sizes) != len(tile.dimensions):
         raise LayoutError(f"tiles of {_shown(layout)} cannot be expressed in protos: XLA reads no '*' there")
-    return tile.dimensions
+    return tuple(sizes)
 
 
 def _shown(layout: Layout) -> str:
@@ -191,7 +233,7 @@ def _shown(layout: Layout) -> str:
 
 
 def put(message: Message, name: str, value: Any) -> None:
-    """Set one field; messages that are there already are written over, so that their unknown fields stay."""
+    """Set one field.  Repeated messages are overwritten in place, so that their unknown fields stay."""
     if isinstance(value, int):
         setattr(message, name, value)
         return
@@ -207,7 +249,7 @@ def put(message: Message, name: str, value: Any) -> None:
 
 
 def resize(field: Any, length: int) -> None:
-    """Make a field of repeated messages so long, at its end."""
+    """Give a field of repeated messages this length by cutting or adding at its end."""
     del field[length:]
     while len(field) < length:
         field.add()

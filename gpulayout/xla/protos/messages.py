@@ -1,45 +1,46 @@
 """The messages `xla.LayoutProto` and `xla.ShapeProto`, made at run time with `protobuf` (the extra `proto`).
 
-Generated files register their messages in one pool of the whole process, where two libraries that bring the same name
-cannot live together: TensorFlow and torch_xla bring these.  Here the messages are made from the table below, in a pool
-of their own.
+Generated files register their messages in one pool for the whole process, so two libraries that bring the same message
+cannot be imported together, and TensorFlow and torch_xla bring these.  The messages here are made from the table below,
+in a pool of their own.
 
-One table serves both dialects, because XLA never gave a number to two fields; a dialect is the set of fields that may
-be set:
+One table serves both dialects, because XLA never used a field number twice.  A dialect is the set of fields that may be
+set:
 
-    "xla"     as XLA writes it today; fields 2 and 3 were taken out in November 2018
-    "2017"    as the first release wrote it: order, padded dimensions and padding value, nothing else
+    "xla"     today's; fields 2 and 3 were removed in November 2018
+    "2017"    the first release's: only order, padded dimensions and padding value
 
-`format` and `max_sparse_elements` stood in layouts until 2022; every dense layout of that time says so, in either
-dialect.
+`format` and `max_sparse_elements` were in layouts until 2022.  Dense layouts of that time set `format`, so both
+dialects accept it.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-DIALECTS = ("xla", "2017")
+Dialect = Literal["xla", "2017"]
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+Message = Any  # its fields exist only at run time
 MAX_BYTES = 1 << 22  # of a message; a tuple of 10,000 arrays takes about 400,000
 
 
 class Field(NamedTuple):
-    """One field: its number, its type (a scalar of protobuf or a message), and the dialects that have it."""
+    """One field: its number, its type (a protobuf scalar or a message), and the dialects that have it."""
 
     number: int
     type: str
     repeated: bool = False
-    dialects: tuple[str, ...] = DIALECTS
+    dialects: tuple[Dialect, ...] = DIALECTS
 
 
-_TODAY, _FIRST = ("xla",), ("2017",)
-# Enumerations are read as plain integers: on the wire they are the same, and a number without a name is ours to refuse.
+_TODAY: tuple[Dialect, ...] = ("xla",)
+_FIRST: tuple[Dialect, ...] = ("2017",)
+# Enumerations are read as plain integers, which are the same on the wire.  This library refuses unknown numbers itself.
 MESSAGES = {
     "TileProto": {"dimensions": Field(1, "int64", True)},
     "SplitConfigProto": {"dimension": Field(1, "int64"), "split_indices": Field(2, "int64", True)},
@@ -73,13 +74,13 @@ MESSAGES = {
 
 
 def check_dialect(dialect: str) -> None:
-    """LayoutError for what is not one of `DIALECTS`."""
+    """LayoutError unless it is one of `DIALECTS`."""
     if dialect not in DIALECTS:
         raise LayoutError(f"dialect {dialect!r} of protos is not one of {', '.join(map(repr, DIALECTS))}")
 
 
 def parse(name: str, data: bytes | bytearray | memoryview) -> Message:
-    """The message `name` read from its bytes; LayoutError when they are too many or no such message."""
+    """The message `name` read from its bytes; LayoutError if there are too many or they are not such a message."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"{name} must be bytes, not {type(data).__name__}")
     data = bytes(data)
@@ -91,16 +92,16 @@ def parse(name: str, data: bytes | bytearray | memoryview) -> Message:
         message.ParseFromString(data)
     except decode_error as error:
         size = checks.counted(len(data), "byte")
-        raise LayoutError(f"{name} of {size} is no message that protobuf can read: {error}") from None
+        raise LayoutError(f"{name} of {size} is not a message that protobuf can read: {error}") from None
     return message
 
 
 def check_fields(message: Message, dialect: str, path: str) -> None:
-    """LayoutError for a field that the dialect does not have, and for one whose bytes are of another wire type.
+    """LayoutError for a field that the dialect does not have, and for one whose bytes have another wire type.
 
-    The second protobuf counts among the unknown fields, and the field itself would silently read as unset.
+    protobuf puts a field of another wire type among the unknown fields, and would silently read the field as unset.
     """
-    from google.protobuf.unknown_fields import UnknownFieldSet
+    from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped, unused-ignore]
 
     fields = MESSAGES[message.DESCRIPTOR.name]
     for descriptor, _ in message.ListFields():
@@ -120,10 +121,15 @@ def check_fields(message: Message, dialect: str, path: str) -> None:
 
 
 @functools.cache
-def _factory():
-    """(a function from a message's name to a new message, the error that protobuf raises for bytes it cannot read)."""
+def _factory() -> tuple[Callable[[str], Message], type[Exception]]:
+    """A function from a message's name to a new message, and the error of protobuf for bytes that it cannot read."""
     try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+        from google.protobuf import (  # type: ignore[import-untyped, unused-ignore]
+            descriptor_pb2,
+            descriptor_pool,
+            message,
+            message_factory,
+        )
     except ImportError as error:
         raise ImportError(
             f"protos need protobuf, which cannot be imported ({error}): pip install 'gpulayout[proto]'"

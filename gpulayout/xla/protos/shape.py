@@ -1,16 +1,16 @@
-"""Shapes as the bytes of `xla.ShapeProto`, which is what XLA, JAX and TensorFlow store and send.
+"""Shapes as the bytes of `xla.ShapeProto`, which XLA, JAX and TensorFlow store and send.
 
 f32[2,3]{1,0} is
 
-    10 0b  1a 02 02 03          element_type 11, which is f32; dimensions 2 and 3
+    10 0b  1a 02 02 03          element_type 11, f32; dimensions 2 and 3
     2a 07  0a 02 01 00          layout, seven bytes: minor_to_major 1 and 0,
            80 01 01             tail_padding_alignment_in_elements 1
-    32 02 00 00                 is_dynamic_dimension: neither
+    32 02 00 00                 is_dynamic_dimension: false for both
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import cast
 
 from gpulayout.layout import checks
 from gpulayout.layout.dynamic import UNBOUNDED
@@ -20,25 +20,42 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_shape
 from gpulayout.xla.protos import messages
 from gpulayout.xla.protos.layout import ELEMENT_TYPES, named, put, read_layout, resize, write_layout
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
+from gpulayout.xla.protos.messages import Dialect, Message
 
 _OTHERS = {kind.proto_number: kind for kind in (TupleShape, TokenShape, OpaqueShape, BufferShape)}
 _UNBOUNDED_SIZE = -(2**63)  # how XLA writes the size of a dynamic dimension without a bound
 
 
-def shape_to_proto(shape: AnyShape | str, dialect: str = "xla", *, into: bytes = b"") -> bytes:
-    """The bytes of `xla.ShapeProto`; the inverse of `shape_from_proto`.
+def shape_to_proto(shape: AnyShape | str, dialect: Dialect = "xla", *, into: bytes = b"") -> bytes:
+    """A shape as the bytes of `xla.ShapeProto`; the inverse of `shape_from_proto`.
 
-    shape     a shape of any kind or its text
-    dialect   "xla", today's, which has no padding, or "2017", the first one, which has nothing but order and padding
-    into      a message of the same kind, whose fields that this library does not know stay in the result
+    Parameters
+    ----------
+    shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
+        A shape of any kind or its text.
+    dialect : {"xla", "2017"}, optional
+        "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
+    into : bytes, optional
+        A message to write the shape into.  Fields that this library does not know stay, at every depth:
+        `shape_to_proto(shape_from_proto(data), into=data)` keeps all of `data`.
 
-    Byte for byte what XLA writes, the layout always with it.  `shape_to_proto(shape_from_proto(data), into=data)` keeps
-    every unknown field of `data`, at every depth.  LayoutError names what the dialect cannot say.  Needs the extra
-    `proto`.
+    Returns
+    -------
+    bytes
 
+    Raises
+    ------
+    LayoutError
+        For a field that the dialect does not have; the message names it.
+    ImportError
+        If protobuf, the extra `proto`, is missing.
+
+    Notes
+    -----
+    The bytes are those that XLA writes, always with the layout.
+
+    Examples
+    --------
     >>> shape_to_proto("f32[2,3]{0,1}").hex()
     '100b1a0202032a070a02000180010132020000'
     """
@@ -50,15 +67,35 @@ def shape_to_proto(shape: AnyShape | str, dialect: str = "xla", *, into: bytes =
     if into:
         read_shape(message, dialect)
     write_shape(shape, message, dialect)
-    return message.SerializeToString(deterministic=True)
+    data: bytes = message.SerializeToString(deterministic=True)
+    return data
 
 
-def shape_from_proto(data: bytes, dialect: str = "xla") -> AnyShape:
-    """The shape that the bytes of `xla.ShapeProto` say; the inverse of `shape_to_proto`.
+def shape_from_proto(data: bytes | bytearray | memoryview, dialect: Dialect = "xla") -> AnyShape:
+    """The shape in the bytes of `xla.ShapeProto`; the inverse of `shape_to_proto`.
 
-    A shape without a layout gets the descending one, as in text.  LayoutError names the field that cannot be, and the
-    path to it in tuples.  Fields that no dialect has are passed over.  Needs the extra `proto`.
+    Parameters
+    ----------
+    data : bytes, bytearray or memoryview
+        The message.
+    dialect : {"xla", "2017"}, optional
+        "xla" is today's proto, which has no padding.  "2017" is the first one, which has only order and padding.
 
+    Returns
+    -------
+    Shape, TupleShape, TokenShape, OpaqueShape or BufferShape
+        An array without a layout gets the descending one, as in text.
+
+    Raises
+    ------
+    LayoutError
+        For bytes that are not such a message, and for a field that cannot be; the message names the path to it.  Fields
+        that no dialect has are ignored.
+    ImportError
+        If protobuf, the extra `proto`, is missing.
+
+    Examples
+    --------
     >>> print(shape_from_proto(bytes.fromhex("100b1a0202032a040a020001")))
     f32[2,3]{0,1}
     """
@@ -69,8 +106,8 @@ def shape_from_proto(data: bytes, dialect: str = "xla") -> AnyShape:
 # ---- reading ---------------------------------------------------------------------------------------
 
 
-def read_shape(message: Message, dialect: str, path: str = "ShapeProto", depth: int = 0) -> AnyShape:
-    """The shape of a message, which is inside `depth` tuples; `path` names it in errors."""
+def read_shape(message: Message, dialect: Dialect, path: str = "ShapeProto", depth: int = 0) -> AnyShape:
+    """The shape of a message inside `depth` tuples; `path` names it in errors."""
     messages.check_fields(message, dialect, path)
     number = message.element_type
     if number in ELEMENT_TYPES:
@@ -79,11 +116,11 @@ def read_shape(message: Message, dialect: str, path: str = "ShapeProto", depth: 
         raise LayoutError(f"{path}.element_type {number} is not the number of one of XLA's element types")
     kind = _OTHERS[number]
     _check_absent(message, path, kind.__name__, "dimensions", "is_dynamic_dimension", "layout")
-    if kind not in (TupleShape, BufferShape):
+    if kind is TokenShape or kind is OpaqueShape:
         _check_absent(message, path, kind.__name__, "tuple_shapes")
-        return kind()
+        return TokenShape() if kind is TokenShape else OpaqueShape()
     if depth == MAX_DEPTH:
-        raise LayoutError(f"{path}: nested tuples are more than {MAX_DEPTH}, the limit")
+        raise LayoutError(f"{path}: more than {MAX_DEPTH} nested tuples")
     parts = [
         read_shape(part, dialect, f"{path}.tuple_shapes[{entry}]", depth + 1)
         for entry, part in enumerate(message.tuple_shapes)
@@ -92,11 +129,11 @@ def read_shape(message: Message, dialect: str, path: str = "ShapeProto", depth: 
         raise LayoutError(
             f"{path}.tuple_shapes has {checks.counted(len(parts), 'entry')}: a BufferShape holds one array"
         )
-    with named(path):
-        return TupleShape(parts) if kind is TupleShape else BufferShape(parts[0])
+    with named(path):  # BufferShape refuses what is not an array
+        return TupleShape(tuple(parts)) if kind is TupleShape else BufferShape(cast(Shape, parts[0]))
 
 
-def _read_array(message: Message, dialect: str, path: str) -> Shape:
+def _read_array(message: Message, dialect: Dialect, path: str) -> Shape:
     element_type = ELEMENT_TYPES[message.element_type]
     _check_absent(message, path, f"an array of {element_type}", "tuple_shapes")
     flags = tuple(message.is_dynamic_dimension) or (False,) * len(message.dimensions)
@@ -121,8 +158,8 @@ def _check_absent(message: Message, path: str, kind: str, *names: str) -> None:
 # ---- writing ---------------------------------------------------------------------------------------
 
 
-def write_shape(shape: AnyShape, message: Message, dialect: str) -> None:
-    """Set all fields of a message to what the shape says."""
+def write_shape(shape: AnyShape, message: Message, dialect: Dialect) -> None:
+    """Set all fields of a message from the shape."""
     parts = shape.shapes if isinstance(shape, TupleShape) else (shape.shape,) if isinstance(shape, BufferShape) else ()
     resize(message.tuple_shapes, len(parts))
     for part, inner in zip(parts, message.tuple_shapes):
@@ -135,7 +172,7 @@ def write_shape(shape: AnyShape, message: Message, dialect: str) -> None:
         message.ClearField(name)
 
 
-def _write_array(shape: Shape, message: Message, dialect: str) -> None:
+def _write_array(shape: Shape, message: Message, dialect: Dialect) -> None:
     if dialect not in messages.MESSAGES["ShapeProto"]["is_dynamic_dimension"].dialects:
         if shape.is_dynamic:
             raise LayoutError(f"dynamic_dimensions of {shape} cannot be expressed in the dialect {dialect!r} of protos")

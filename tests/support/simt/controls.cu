@@ -1,5 +1,4 @@
-// Small kernels that the shim's own tests run: right ones, and twins of them broken on purpose.
-// A gate that cannot fail proves nothing.
+// Small kernels for the shim's own tests.  The tests also break them on purpose: a gate that cannot fail proves nothing.
 
 typedef unsigned long long count_t;
 
@@ -24,8 +23,8 @@ transpose(const unsigned* __restrict__ source, unsigned* __restrict__ target, lo
     if (x < rows && y + j < columns) target[(y + j) * rows + x] = tile[threadIdx.x][threadIdx.y + j];
 }
 
-// The same with as many blocks as you like: a block walks over tiles and needs a second barrier,
-// or its next tile overwrites values that slower threads have yet to read.
+// The same with any number of blocks: a block walks over tiles and needs a second barrier, or its next tile would overwrite
+// values that slower threads have yet to read.
 extern "C" __global__ void __launch_bounds__(256)
 transpose_loop(const unsigned* source, unsigned* target, long long rows, long long columns) {
   __shared__ unsigned tile[32][33];
@@ -90,14 +89,14 @@ extern "C" __global__ void own_part(unsigned* target) {
   target[blockIdx.x * OVERLAP + threadIdx.x] = threadIdx.x;
 }
 
-// Right in ascending thread order, wrong in every other: the race is there all the same.
+// Right in ascending thread order and wrong in every other; the race is always there.
 extern "C" __global__ void lucky_order(const unsigned* source, unsigned* target) {
   __shared__ unsigned half[64];
   half[threadIdx.x] = source[threadIdx.x];
   target[threadIdx.x] = threadIdx.x >= 32 ? half[threadIdx.x - 32] : half[threadIdx.x];
 }
 
-// A barrier in each branch; with `limit` 0 or at least the block's size all threads take one branch.
+// A barrier in each branch.  If `limit` is 0 or at least the block's size, all threads take the same branch.
 extern "C" __global__ void two_barriers(unsigned* target, int limit) {
   if ((int)threadIdx.x < limit) {
     __syncthreads();
@@ -114,7 +113,7 @@ extern "C" __global__ void return_before_barrier(unsigned* target, int limit) {
   target[threadIdx.x] = 1;
 }
 
-// Half the warp waits at a warp barrier that the other half, at a block barrier, never reaches.
+// Half of the warp waits at a warp barrier; the other half waits at a block barrier and never reaches it.
 extern "C" __global__ void mixed_barriers(unsigned* target) {
   if (threadIdx.x < 16) __syncwarp();
   else __syncthreads();
@@ -123,7 +122,7 @@ extern "C" __global__ void mixed_barriers(unsigned* target) {
 
 extern "C" __global__ void signed_product(int* target, int factor) { target[threadIdx.x] = factor * 65536; }
 
-// A struct as large as a launch may carry, read by every thread: sums of `count` members.
+// A struct as large as launch parameters may be; every thread sums `count` of its members.
 struct Numbers { long long value[500]; int count; };
 extern "C" __global__ void sum_struct(const __grid_constant__ Numbers numbers, long long* target, unsigned add) {
   long long sum = (int)add;
@@ -131,7 +130,7 @@ extern "C" __global__ void sum_struct(const __grid_constant__ Numbers numbers, l
   target[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-// Each word of the table is what one intrinsic gives.
+// Each word of a row is the result of one intrinsic.
 extern "C" __global__ void intrinsics(unsigned* target, count_t* extremes) {
   const unsigned lane = threadIdx.x % warpSize, everyone = 0xFFFFFFFFu;
   unsigned sum = threadIdx.x;

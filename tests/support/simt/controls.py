@@ -10,9 +10,9 @@ TEXT = pathlib.Path(__file__).with_name("controls.cu").read_text()
 
 
 def broken(right, wrong, text=TEXT):
-    """The text with one place changed; the place must be there exactly once."""
+    """The text with `right` replaced by `wrong`; `right` must occur exactly once."""
     if text.count(right) != 1:
-        raise ValueError(f"{right!r} is {text.count(right)} times in the text")
+        raise ValueError(f"{right!r} occurs {text.count(right)} times in the text")
     return text.replace(right, wrong)
 
 
@@ -26,7 +26,7 @@ def matrix(rows, columns):
 
 
 def tiles(rows, columns):
-    """The grid that gives each 32 x 32 tile one block."""
+    """The grid with one block for each tile of 32 x 32."""
     return (columns + 31) // 32, (rows + 31) // 32
 
 

@@ -1,4 +1,4 @@
-// The CUDA C++ words a kernel uses, spelled so that g++ accepts the file as it is.
+// The CUDA C++ keywords and functions that kernels use, defined so that g++ accepts a kernel file unchanged.
 //
 // Nothing here schedules or waits: barriers and warp shuffles are in scheduler.hpp and warp.hpp.
 #pragma once
@@ -15,8 +15,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 
-// All __shared__ objects live in one ELF section, so that the scheduler can poison them before each
-// block.  The anchor keeps the section in existence when a kernel has none.
+// All __shared__ objects live in one ELF section, so that the scheduler can poison them before each block.  The anchor keeps
+// the section alive for kernels without shared memory.
 #define __shared__ static __attribute__((section("simt_shared")))
 extern "C" char __start_simt_shared[] __attribute__((visibility("hidden")));
 extern "C" char __stop_simt_shared[] __attribute__((visibility("hidden")));
@@ -38,7 +38,7 @@ __forceinline__ uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
 template <class A, class B> __forceinline__ auto min(A a, B b) -> decltype(a + b) { return a < b ? a : b; }
 template <class A, class B> __forceinline__ auto max(A a, B b) -> decltype(a + b) { return a < b ? b : a; }
 
-// Always inlined: the access trace tells instructions apart by their place in the kernel.
+// Always inlined, because the access trace identifies instructions by their place in the kernel.
 template <class V> __forceinline__ V __ldg(const V* p) { return *p; }
 template <class V> __forceinline__ V __ldcs(const V* p) { return *p; }
 template <class V> __forceinline__ V __ldcg(const V* p) { return *p; }
@@ -54,8 +54,8 @@ inline int __clz(int a) { return a ? __builtin_clz((unsigned)a) : 32; }
 inline int __clzll(long long a) { return a ? __builtin_clzll((unsigned long long)a) : 64; }
 inline int __ffs(int a) { return __builtin_ffs(a); }
 
-// Each nibble of the selector picks one of the eight bytes of (b, a); its top bit repeats that
-// byte's sign instead.  __byte_perm(0x33221100, 0x77665544, 0x7531) == 0x77553311.
+// Each nibble of the selector picks one of the eight bytes of (b, a); with its top bit set, it repeats the sign of that byte
+// instead.  __byte_perm(0x33221100, 0x77665544, 0x7531) == 0x77553311.
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   const uint64_t bytes = (uint64_t)b << 32 | a;
   unsigned result = 0;
@@ -76,7 +76,7 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
   return (unsigned)(((uint64_t)high << 32 | low) << (shift & 31) >> 32);
 }
 
-// A clock that makes great strides, for kernels that only pass time.
+// A clock that advances in large steps, for kernels that only pass time.
 inline long long clock64() {
   static long long ticks;
   return ticks += 50000000;
@@ -86,7 +86,7 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 [[noreturn]] inline void __trap() { __builtin_trap(); }
 
-// One OS thread runs everything, so a plain update is atomic.  Only ThreadSanitizer needs to be told.
+// One OS thread runs everything, so a plain update is atomic.  Only ThreadSanitizer needs real atomics.
 template <class V, class Update> __forceinline__ V simt_atomic(V* p, Update update) {
 #if defined(__SANITIZE_THREAD__) && !defined(SIMT_TRACE)
   V old = __atomic_load_n(p, __ATOMIC_RELAXED);
@@ -99,7 +99,7 @@ template <class V, class Update> __forceinline__ V simt_atomic(V* p, Update upda
   return old;
 #endif
 }
-template <class V> struct simt_same { typedef V type; };   // the pointer alone decides the type
+template <class V> struct simt_same { typedef V type; };   // only the pointer decides the type
 #define SIMT_ATOMIC(name, expression)                                              \
   template <class V> __forceinline__ V name(V* p, typename simt_same<V>::type v) { \
     return simt_atomic(p, [v](V old) -> V { return expression; });                 \

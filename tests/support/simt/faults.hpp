@@ -1,7 +1,6 @@
-// A kernel that touches memory it must not, or never ends, ends its launch with a message and not the
-// whole process.
+// A kernel that accesses forbidden memory or never ends stops its launch with a message, instead of the whole process.
 //
-// Only where SIMT_CATCH_FAULTS is set: the sanitizers report faults better themselves.
+// Only if SIMT_CATCH_FAULTS is set: the sanitizers report faults better themselves.
 #pragma once
 #ifdef SIMT_CATCH_FAULTS
 #include <setjmp.h>
@@ -9,8 +8,9 @@
 #include <stdio.h>
 #include <sys/time.h>
 
-// A caller can keep memory closed until a kernel touches it.  At a fault this function opens the memory and returns true, or false for
-// a wild access.  Of default visibility, so there is one for all kernels of a process, as of the stacks in fibers.hpp.
+// A caller can keep memory closed until a kernel touches it.  At a fault, this function opens the memory and returns true; it
+// returns false for a wild access.  Its default visibility makes it one for all kernels of a process, like the stacks in
+// fibers.hpp.
 extern "C" {
 __attribute__((visibility("default"))) inline bool (*simt_open_memory)(void* address);
 }
@@ -34,8 +34,8 @@ inline void on_fault(int signal, siginfo_t* info, void*) {
   siglongjmp(fault_return, 1);
 }
 
-// Handlers for the time of one launch.  They need a stack of their own: the fault may be a kernel
-// that ran into the guard page of its stack.
+// Handlers for the duration of one launch.  They need their own stack, since the kernel may have hit the guard page of its
+// stack.
 class FaultHandlers {
  public:
   FaultHandlers() {
@@ -70,7 +70,7 @@ inline void describe_fault(char* text, size_t bytes) {
     snprintf(text, bytes, "does not end: stopped after %d seconds", SIMT_SECONDS);
   else if (fault_signal == SIGFPE)
     snprintf(text, bytes, "division by zero");
-  else if (fault_signal == SIGILL)             // where host_module.py has the compiler check addresses
+  else if (fault_signal == SIGILL)             // from the address checks that host_module.py compiles in
     snprintf(text, bytes, "misaligned access");
   else
     snprintf(text, bytes, "access to memory that is not there: address %p", fault_address);

@@ -1,7 +1,7 @@
 // Stacks and the switch between them: the machine-dependent part of the shim.
 //
-// A Context is a stopped computation.  start() makes one that will call a function on a stack,
-// switch_to() stops the running one and continues another.
+// A Context is a stopped computation.  start() makes one that will call a function on a stack; switch_to() stops the running
+// one and continues another.
 #pragma once
 #include <stddef.h>
 #include <stdio.h>
@@ -21,9 +21,9 @@ static const int MAX_THREADS = 1024;               // per block, as on every CUD
 static const size_t PAGE = 4096;
 static const size_t STACK = 256 << 10;             // a kernel holds a 4 KB parameter struct or two, more under ASan
 
-// One set of stacks per process, however many kernels are loaded: an `inline` variable of default
-// visibility is a unique symbol, even between libraries opened with RTLD_LOCAL.  Only one launch
-// runs at a time.  A separate set each would soon meet the system's limit of 65530 mappings.
+// One set of stacks per process, however many kernels are loaded: an `inline` variable of default visibility is a unique
+// symbol, even across libraries opened with RTLD_LOCAL.  Only one launch runs at a time.  With one set per library the
+// process would soon reach the system's limit of 65530 mappings.
 struct __attribute__((visibility("default"))) StackPool {
   char* memory;
   bool guarded[MAX_THREADS];

@@ -1,4 +1,4 @@
-"""Launches kernels compiled for the CPU with calls like CuPy's: kernel(grid, block, arguments)."""
+"""Launches kernels that are compiled for the CPU, with calls like CuPy's: kernel(grid, block, arguments)."""
 
 import ctypes
 import functools
@@ -10,7 +10,7 @@ ASCENDING, DESCENDING, RANDOM = ORDERS = (0, 1, 2)
 
 _HEADER = "6I2iQ2q8x"  # struct Launch in launch.hpp
 _ARGUMENT_ALIGN = 16
-# Every kernel is compiled so.  A GPU refuses the misaligned accesses that x86 does slowly.
+# For every kernel.  A GPU refuses the misaligned accesses that x86 only slows down for.
 FLAGS = ("-DSIMT_CATCH_FAULTS", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 
 
@@ -24,7 +24,7 @@ def load(text, kernel_names, macros, optimize="g"):
 
 
 def load_many(requests, workers=2):
-    """load(*request) for each request, compiled in parallel; argument tuples as for load."""
+    """load(*request) for each request, compiled in parallel."""
     return toolchain.in_parallel([functools.partial(load, *request) for request in requests], workers)
 
 
@@ -43,7 +43,7 @@ def _load(text, kernel_names, macros, optimize):
 class HostModule:
     """One compiled text.
 
-    PyDLL keeps the interpreter lock during a launch: the shim's scheduler is one per process.
+    PyDLL keeps the interpreter lock during a launch, because there is one scheduler per process.
     """
 
     def __init__(self, path):
@@ -61,12 +61,12 @@ class HostKernel:
     """kernel(grid, block, arguments, order, seed, first, last) runs one launch to its end.
 
     grid, block  an int or up to three ints
-    arguments    per parameter: an int, or bytes for a struct.  NumPy scalars go for both, and
-                 an array where the parameter is a pointer.
-    order, seed  how the threads of a block take turns between barriers
+    arguments    per parameter: an int, or bytes for a struct; NumPy scalars work for both, and arrays
+                 for pointers
+    order, seed  the order in which the threads of a block run between barriers
     first, last  run only blocks first <= number < last, x fastest; last = -1 is the end of the grid
 
-    Raises LaunchError, and TypeError or ValueError for arguments that do not fit the parameters.
+    Raises LaunchError, or TypeError or ValueError for arguments that do not fit the parameters.
     """
 
     def __init__(self, library, name):
@@ -79,7 +79,7 @@ class HostKernel:
         self._structs = [(i, size) for i, (kind, size) in enumerate(self.parameters) if kind == "s"]
 
     def __call__(self, grid, block, arguments, order=ASCENDING, seed=1, first=0, last=-1):
-        for i, size in self._structs:  # struct.pack would pad or cut without a word
+        for i, size in self._structs:  # struct.pack would pad or cut silently
             if i < len(arguments) and (type(arguments[i]) is not bytes or len(arguments[i]) != size):
                 arguments = self._converted(arguments)
                 break
@@ -117,7 +117,7 @@ def _slot(parameter):
 
 
 def _converted(name, position, argument, kind, size):
-    """An argument as struct.pack takes it, or an error that names it."""
+    """The argument in the form that struct.pack takes; errors name it."""
     what = f"{name} argument {position}"
     if kind == "s":
         raw = argument.tobytes() if hasattr(argument, "tobytes") else bytes(argument)

@@ -1,4 +1,4 @@
-// One launch: its description in memory, the checks a device makes, the walk over the grid.
+// One launch: its description in memory, the checks that a device makes, and the walk over the grid.
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -8,12 +8,12 @@
 
 namespace simt {
 
-// What the caller hands over: this, then the arguments, each at the next multiple of 16 bytes.
+// The description of a launch; the arguments follow, each at the next multiple of 16 bytes.
 struct Launch {
   uint32_t grid[3], block[3];
   int32_t order, races;
   uint64_t seed;
-  int64_t first, last;        // run blocks first <= number < last of the grid; last -1: to its end
+  int64_t first, last;        // run blocks first <= number < last of the grid; last -1: up to its end
   uint64_t unused;
 };
 static_assert(sizeof(Launch) == 64, "host_module.py and runner.py pack this struct");
@@ -25,7 +25,7 @@ template <class A> constexpr size_t slot_bytes() {
   return (sizeof(A) + ARGUMENT_ALIGN - 1) / ARGUMENT_ALIGN * ARGUMENT_ALIGN;
 }
 
-// Where argument I starts: for (void*, void*, 40-byte struct, int) 0, 16, 32, 80.
+// Where argument I starts.  For (void*, void*, 40-byte struct, int): 0, 16, 32, 80.
 template <size_t I, class... A> constexpr size_t slot_start() {
   const size_t bytes[] = {slot_bytes<A>()..., 0};
   size_t start = 0;
@@ -111,7 +111,7 @@ template <class Call> const char* launch(const Launch& launch) {
   return run_launch(launch);
 }
 
-// The parameters of a kernel as text, one word each: kind and bytes, "p8 p8 s1024 i8".
+// The parameters of a kernel as text, one word each, of kind and bytes: "p8 p8 s1024 i8".
 template <class A> constexpr char kind_of() {
   return std::is_pointer<A>::value ? 'p' : !std::is_integral<A>::value ? 's' : std::is_signed<A>::value ? 'i' : 'u';
 }

@@ -1,12 +1,12 @@
-// What ThreadSanitizer must know: who runs, and what a barrier orders.
+// Tells ThreadSanitizer which thread runs, and what a barrier orders.
 //
-// Without -fsanitize=thread everything here is empty.  A tag is an address; who acquires a tag comes
-// after everyone who released it.
+// Without -fsanitize=thread, everything here is empty.  A tag is an address; acquiring a tag orders a fiber after all that
+// released it.
 //
-//   BLOCK  every thread of a block is a TSan fiber.  Blocks come one after the other, because they
-//          reuse the storage of shared memory.  Finds races between the threads of a block.
-//   GRID   every block is one new TSan fiber; shared memory and stacks are ignored.  Finds races between
-//          blocks, in global memory.
+//   BLOCK  every thread of a block is a TSan fiber.  Blocks are ordered one after the other, because they reuse the storage
+//          of shared memory.  Finds races between the threads of a block.
+//   GRID   every block is one new TSan fiber; shared memory and stacks are ignored.  Finds races between blocks, in global
+//          memory.
 #pragma once
 #include <stddef.h>
 
@@ -31,8 +31,8 @@ void AnnotateBenignRaceSized(const char*, int, const volatile void*, size_t, con
 }
 
 static Races races;
-// One set per process, as of stacks in fibers.hpp: TSan allows about 8000 fibers, and takes most of a millisecond to
-// make one.  It forgets the stack of a destroyed one: the last few thousand are kept, so that a report can name both sides.
+// One set per process, like the stacks in fibers.hpp: TSan allows about 8000 fibers, and takes most of a millisecond to
+// make one.  It forgets the stack of a destroyed fiber, so the last few thousand are kept for reports that name both sides.
 struct FiberPool {
   void *block, *threads[1024], *retired[4096];
   int next;
@@ -42,8 +42,8 @@ __attribute__((visibility("default"))) inline FiberPool fiber_pool;
 static long long start_tag, end_tags[2];
 static void* main_fiber;
 
-// Two tags per barrier, used in turn: a thread that is late to leave one barrier must not come
-// after a thread that already waits at the next.
+// Two tags per barrier, used in turn: a thread that leaves one barrier late must not be ordered after a thread that already
+// waits at the next.
 static long long block_tags[2], warp_tags[MAX_WARPS][2];
 
 SIMT_UNWATCHED void watch_launch(Races mode, void* shared, size_t shared_bytes) {
@@ -63,7 +63,7 @@ SIMT_UNWATCHED void retire(void* fiber) {
   fiber_pool.next = (fiber_pool.next + 1) % 4096;
 }
 
-// Called on the main fiber: a fiber comes after the one that created it.
+// Called on the main fiber, because a fiber is ordered after the one that created it.
 SIMT_UNWATCHED void watch_block(int threads) {
   if (races == GRID) {
     if (fiber_pool.block) retire(fiber_pool.block);
@@ -74,7 +74,7 @@ SIMT_UNWATCHED void watch_block(int threads) {
   }
 }
 
-// thread -1 is the main context.  1: the switch itself orders nothing, so the fibers stay concurrent.
+// Thread -1 is the main context.  With flag 1 the switch itself orders nothing, so the fibers stay concurrent.
 SIMT_UNWATCHED void watch_switch(int thread) {
   __tsan_switch_to_fiber(thread < 0 ? main_fiber : races == GRID ? fiber_pool.block : fiber_pool.threads[thread], 1);
 }

@@ -1,4 +1,4 @@
-"""A launch written down: everything a separate program needs to repeat it."""
+"""A recorded launch: everything that a separate program needs to repeat it."""
 
 import dataclasses
 import struct
@@ -6,8 +6,8 @@ import struct
 from . import source_text
 from .host_module import ASCENDING
 
-BUFFER_ALIGN = 256  # every buffer begins its phase after a multiple of this, as in a CUDA allocation
-FRESH = 0x3A  # what fresh memory holds; shared memory holds 0xA5, so what a kernel brings from there shows up
+BUFFER_ALIGN = 256  # of CUDA allocations; a buffer begins its phase after a multiple of this
+FRESH = 0x3A  # fills fresh memory; shared memory is filled with 0xA5, so bytes copied from there show up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Buffer:
 
     nbytes    its exact length: one byte more is out of bounds
     phase     its address modulo 256
-    content   initial bytes; shorter content is filled up with FRESH, as fresh memory would be garbage
-    writable  False: a run whose kernel changes it is not clean
+    content   initial bytes; the rest is filled with FRESH, as fresh memory would hold garbage
+    writable  if False, a run whose kernel changes it is not clean
     offset    bytes from its beginning to where the argument points
     """
 
@@ -63,7 +63,7 @@ class Record:
 
 
 def launch_file(records, libraries, races):
-    """The bytes that record_main.cpp reads: the launches, the number of each one's library, the race mode of all."""
+    """The bytes that record_main.cpp reads; `libraries` are the numbers of the launches' libraries."""
     return struct.pack("<I", len(records)) + b"".join(_launch(*launch, races) for launch in zip(records, libraries))
 
 

@@ -9,7 +9,7 @@
 //     64 bytes: struct Launch of launch.hpp
 //     u32 number of arguments, then for each:
 //       u32 kind (0 value, 1 buffer), u32 phase, u64 bytes, u64 offset of the pointer, the bytes
-//   output: every buffer as it is after its launch, in order.
+//   output: the bytes of every buffer after its launch, in order.
 //
 // This file is compiled without a sanitizer, once for all kernels and modes.
 #include <dlfcn.h>
@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-extern "C" {   // present in some of the programs only
+extern "C" {   // present only in some of the programs
 __attribute__((weak)) void __asan_poison_memory_region(const volatile void*, size_t);
 __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void*, size_t);
 __attribute__((weak)) void simt_trace_buffer(const void*, size_t);
@@ -52,7 +52,7 @@ template <class N> static N read_number(FILE* file) {
   return number;
 }
 
-// Memory that ends exactly where the buffer ends, and that a sanitizer sees begin at its phase.
+// Memory that ends exactly where the buffer ends.  For a sanitizer it begins at its phase.
 struct Buffer {
   char* memory = nullptr;
   size_t phase, bytes;

@@ -1,4 +1,4 @@
-"""What a checked run found."""
+"""The findings of a checked run."""
 
 import dataclasses
 
@@ -8,10 +8,10 @@ class Traffic:
     """The accesses of one class (global or shared, read or write) of one launch.
 
     requests        warp instructions
-    sectors         32-byte pieces of global memory they touched
-    ideal_sectors   the fewest that could hold the bytes they asked for
+    sectors         32-byte pieces of global memory that they touched
+    ideal_sectors   the fewest that could hold the requested bytes
     phases          steps in which shared memory serves a request: 1, 2 (8 bytes), 4 (16 bytes)
-    degrees         sum over phases of the most words wanted from one bank
+    degrees         sum over phases of the most words requested from one bank
     """
 
     requests: int
@@ -27,18 +27,18 @@ class Traffic:
 
     @property
     def sectors_per_ideal(self):
-        """1.0 is fully coalesced; 0.0 where there was no global access."""
+        """1.0 is fully coalesced; 0.0 without global accesses."""
         return self.sectors / self.ideal_sectors if self.ideal_sectors else 0.0
 
     @property
     def mean_degree(self):
-        """1.0 is free of bank conflicts; 0.0 where there was no shared access."""
+        """1.0 is free of bank conflicts; 0.0 without shared accesses."""
         return self.degrees / self.phases if self.phases else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """reports: the findings' texts; buffers: bytes after the run; traffic: class -> Traffic (trace only)."""
+    """reports: texts of the findings; buffers: bytes after the run; traffic: class -> Traffic (only of a trace)."""
 
     reports: tuple = ()
     buffers: tuple = ()

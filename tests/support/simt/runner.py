@@ -1,8 +1,9 @@
 """Runs recorded launches under a sanitizer, or counts their memory traffic.
 
-asan_ubsan   out-of-bounds and misaligned accesses, signed overflow, out-of-range shifts tsan_block   races between the
-threads of a block tsan_grid    races between blocks, in global memory trace        sectors per request and bank
-conflicts; accesses that reach out of a buffer, which ASan sees from 8 bytes on
+asan_ubsan   out-of-bounds and misaligned accesses, signed overflow, out-of-range shifts
+tsan_block   races between the threads of a block
+tsan_grid    races between blocks, in global memory
+trace        sectors per request and bank conflicts; accesses that reach out of a buffer, which ASan sees from 8 bytes on
 """
 
 import collections
@@ -21,18 +22,18 @@ _BLOCK, _GRID = 0, 1  # enum Races in race_detector.hpp
 _ASAN = ("-fsanitize=address,undefined",)
 _TSAN = ("-fsanitize=thread",)
 
-# Reports name lines, which takes -g1; to follow variables takes the compiler as long as all the rest.
+# Reports name lines, which needs -g1.  Tracking variables as well would double the compile time.
 _LINES = ("-Og", "-g1")
 
 Mode = collections.namedtuple("Mode", "compile_flags link_flags races")
 MODES = {
-    # Shared memory has a section of its own, which ASan skips unless told.
+    # Shared memory has its own section, which ASan skips by default.
     "asan_ubsan": Mode(
         (*_LINES, *_ASAN, "-fno-sanitize-recover=undefined", "-fsanitize-sections=simt_shared"), _ASAN, _BLOCK
     ),
     "tsan_block": Mode((*_LINES, *_TSAN), _TSAN, _BLOCK),
     "tsan_grid": Mode((*_LINES, *_TSAN), _TSAN, _GRID),
-    # Without -fno-tree-sra one 16-byte access would be seen as four of 4.
+    # Without -fno-tree-sra, one access of 16 bytes would be traced as four of 4.
     "trace": Mode(("-O1", "-fno-tree-sra", "-DSIMT_TRACE", *_TSAN), (), _BLOCK),
 }
 _ENVIRONMENT = {
@@ -45,7 +46,7 @@ _SHIM_FRAME = re.compile(r"^ *#\d+ .*\b(simt::|simt_call_|simt_launch_|_start|__
 
 
 class RunnerError(Exception):
-    """The program did not do its work, so nothing is known about the kernel."""
+    """The program itself failed, so nothing is known about the kernel."""
 
 
 def run(records, mode):
@@ -66,12 +67,12 @@ def program(mode):
     units = [(_our_text("record_main.cpp"), ("-O1",))]
     if "-DSIMT_TRACE" in mode.compile_flags:
         units.append((_our_text("trace_runtime.cpp"), ("-O2",)))
-    # The sanitizers are there for the libraries, which are opened later.
+    # --no-as-needed keeps the sanitizers for the libraries, which are opened later.
     return toolchain.program(units, ("-Wl,--no-as-needed", *mode.link_flags, "-ldl"))
 
 
 def library(records, mode):
-    """The library with the kernels of records that have one text and the same macros."""
+    """The library with the kernels of records that share text and macros."""
     flags = (*MODES[mode].compile_flags, *source_text.macro_flags(records[0].macros))
     kernels = sorted({record.kernel for record in records})
     return toolchain.shared_library(source_text.compilation_unit(records[0].text, kernels), flags)
@@ -82,7 +83,7 @@ def _our_text(name):
 
 
 def _results(jobs, mode):
-    """Of (library, record) pairs.  One process for all; only when something was found, one each to know whose it is."""
+    """The results of (library, record) pairs, from one process; after a finding, from one each, to attribute it."""
     results = _run_program(jobs, mode)
     if len(jobs) > 1 and not all(result.clean for result in results):
         results = [_run_program([job], mode)[0] for job in jobs]
@@ -103,7 +104,7 @@ def _run_program(jobs, mode):
     reports = _reports(done.stderr)
     if done.returncode and not reports:
         raise RunnerError(f"{mode}: exit status {done.returncode}: {done.stderr.strip() or 'no message'}")
-    if reports:  # content may be incomplete, and belongs to nobody in particular
+    if reports:  # the output may be incomplete, and the findings belong to any of the records
         return [Result(reports)] * len(records)
     return [
         _with_read_only_check(record, *rest)
@@ -112,14 +113,14 @@ def _run_program(jobs, mode):
 
 
 def _reports(stderr):
-    """The findings, each with its text; stack frames of the shim itself are left out."""
+    """The texts of the findings, without stack frames of the shim."""
     stderr = _SHIM_FRAME.sub("", stderr)
     starts = [found.start() for found in _FINDING.finditer(stderr)]
     return tuple(stderr[start:end].strip(" =\n") for start, end in zip(starts, [*starts[1:], None]))
 
 
 def _split(content, records):
-    """Per record, the bytes of each of its buffers after the run."""
+    """The bytes of each record's buffers after the run."""
     position, split = 0, []
     for record in records:
         split.append([])
@@ -139,7 +140,7 @@ def _with_read_only_check(record, buffers, traffic):
 
 
 def _traffic(stdout, count):
-    """Per record, class name -> Traffic; empty where the run was not a trace."""
+    """For each record, class name -> Traffic; empty unless the run was a trace."""
     if not stdout:
         return [{}] * count
     tables = [{}]

@@ -1,8 +1,8 @@
 // Runs one block: its threads as fibers, in a chosen order between barriers.
 //
-// A phase is what happens between two barriers.  In a phase every thread that can run does so, one
-// after the other in the phase's order, until it waits or returns.  A waiting thread hands over to
-// the next one directly; when none is left the main context decides who may go on.
+// A phase lies between two barriers.  In a phase, every thread that can run does so, one after the other in the order of the
+// phase, until it waits or returns.  A waiting thread hands over to the next directly; after the last one, the main context
+// decides which threads may continue.
 #pragma once
 #include <stdarg.h>
 #include <stdint.h>
@@ -72,7 +72,7 @@ SIMT_UNWATCHED void become(Thread* thread) {
 
 SIMT_UNWATCHED void fiber_main();
 
-// Continues `next`, or the main context when it is null; returns when somebody continues `from`.
+// Continues `next`, or the main context if it is null; returns when `from` is continued.
 SIMT_UNWATCHED void hand_over(Context& from, Thread* next) {
   if (next && next->state == UNSTARTED) start(next->context, number_of(next), fiber_main);
   if (next) next->state = READY;
@@ -81,8 +81,8 @@ SIMT_UNWATCHED void hand_over(Context& from, Thread* next) {
   switch_to(from, next ? next->context : main_context);
 }
 
-// A thread that returns leaves its stack to the next unstarted one, so a kernel without barriers
-// needs one stack and no switches.  Not for TSan, where every thread has its own history.
+// A thread that returns leaves its stack to the next unstarted one, so a kernel without barriers needs one stack and no
+// switches.  Not for TSan, where every thread has its own history.
 SIMT_UNWATCHED void fiber_main() {
   for (;;) {
     watch_thread_start(block_number);
@@ -138,7 +138,7 @@ SIMT_UNWATCHED bool release_block() {
   return true;
 }
 
-// A warp goes on when all its live threads wait at warp scope.
+// A warp continues when all its live threads wait at a warp barrier.
 SIMT_UNWATCHED bool release_warps() {
   bool released = false;
   for (int first = 0; first < thread_count; first += warpSize) {
@@ -159,9 +159,9 @@ SIMT_UNWATCHED bool release_warps() {
 }
 
 // ---- one block --------------------------------------------------------------------------------
-SIMT_UNWATCHED void poison_shared_memory() {   // what a block did not write is visible garbage
+SIMT_UNWATCHED void poison_shared_memory() {   // so that reading what the block did not write shows up
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  // Not memset: the sanitizers watch it even here, and ASan keeps red zones in the section.
+  // Not memset, which the sanitizers watch even here: ASan keeps red zones in the section.
   for (volatile char* p = __start_simt_shared; p != __stop_simt_shared; ++p) *p = (char)0xA5;
 #else
   memset(__start_simt_shared, 0xA5, (size_t)(__stop_simt_shared - __start_simt_shared));

@@ -1,13 +1,13 @@
-"""The C++ text that is compiled for kernel text: the shim, the kernels, their exports."""
+"""The C++ text that is compiled for a kernel text: the shim, the kernels, their exports."""
 
 HEADERS = '#include "simt.hpp"\n'
 
 
 def compilation_unit(text, kernel_names):
-    """Text for g++; compiler and sanitizer messages point at lines of kernel.cu, the text itself.
+    """Text for g++.  Messages of compiler and sanitizers name lines of kernel.cu, which is `text`.
 
-    The unnamed namespace gives inline functions and templates internal linkage.  Without it their
-    __shared__ objects and those of other functions could not lie in one ELF section.
+    The unnamed namespace gives inline functions and templates internal linkage.  Without it, their
+    __shared__ objects could not share an ELF section with those of other functions.
     """
     exports = "\n".join(f"SIMT_EXPORT({name})" for name in kernel_names)
     return f'{HEADERS}namespace {{\n#line 1 "kernel.cu"\n{text}\n}}\n#line 1 "exports"\n{exports}\n'

@@ -14,18 +14,18 @@ def _mprotect(address, length, protection):
 
 
 def sparse_bytes(count, ends=False):
-    """count zero bytes as a writable uint8 array; a page costs memory only once it is written.
+    """`count` zero bytes as a writable uint8 array; a page costs memory only once it is written.
 
-    ends   the last byte is the last of a page, and what follows cannot be accessed
+    ends   if True, the last byte is the last of a page, and the next page cannot be accessed
 
     For launches on more than 2**32 elements: write the few places that the chosen blocks read, and
-    look only at the places they write.
+    check only those that they write.
     """
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
     whole = -(-count // mmap.PAGESIZE) * mmap.PAGESIZE if ends else count
     memory = mmap.mmap(-1, whole + mmap.PAGESIZE * ends, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        memory.madvise(mmap.MADV_NOHUGEPAGE)  # or one touched byte would cost 2 MiB
+        memory.madvise(mmap.MADV_NOHUGEPAGE)  # otherwise one touched byte would cost 2 MiB
     found = np.frombuffer(memory, np.uint8)
     if ends and _mprotect(found.ctypes.data + whole, mmap.PAGESIZE, _PROT_NONE):
         raise OSError(ctypes.get_errno(), "a page cannot be closed")

@@ -1,7 +1,7 @@
 """Compiles kernel text with g++ into a cache shared by all test runs and workers.
 
 A product is named after a hash of everything it is made from: text, headers, flags and compiler
-version.  So it never goes stale, and nothing here decides whether to rebuild.
+version.  So it never goes stale, and there is no decision whether to rebuild.
 """
 
 import concurrent.futures
@@ -19,8 +19,8 @@ from . import source_text
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Kernels read bytes through wider pointers, as CUDA code does; type-based alias analysis is not the gate.
-# Hidden symbols: a kernel may be called what a function of the C library is called.
+# Kernels read bytes through wider pointers, as CUDA code does, which strict aliasing would forbid.
+# Symbols are hidden because a kernel may have the name of a C library function.
 COMMON_FLAGS = (
     "-std=c++17",
     "-fno-strict-aliasing",
@@ -29,13 +29,13 @@ COMMON_FLAGS = (
     "-Wno-unknown-pragmas",
     "-pipe",
 )
-# A library of kernels needs none of C++'s own, and linking those takes as long as compiling a kernel.
+# Kernels need no C++ libraries, and linking those takes as long as compiling a kernel.
 _LIBRARY_FLAGS = ("-fPIC", "-fno-exceptions")
 _LIBRARY_LINKING = ("-shared", "-nodefaultlibs", "-lgcc", "-lc")
 
 
 class BuildError(Exception):
-    """The compiler refused the text; the message is what it said."""
+    """The compiler refused the text; the message is its output."""
 
 
 def missing():
@@ -80,13 +80,13 @@ def program(units, link_flags=()):
 
 
 def in_parallel(calls, workers=2):
-    """The results of calls that take no arguments; they mostly wait for compilers and programs."""
+    """The results of functions without arguments, which mostly wait for compilers and programs."""
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(lambda call: call(), calls))
 
 
 def without_aslr(command):
-    """The command with plain addresses: TSan refuses some of the random ones that new kernels give."""
+    """The command without address randomization: TSan refuses some of the addresses that new kernels choose."""
     return [*_plain_addresses(), *map(str, command)]
 
 
@@ -105,7 +105,7 @@ def _compiler():
 
 @functools.cache
 def _fingerprint():
-    """What every product depends on: the compiler, and our headers."""
+    """A hash of what every product depends on: the compiler and the shim's headers."""
     version = subprocess.run([_compiler(), "-v"], capture_output=True, text=True, check=True).stderr
     headers = [path.read_bytes() for path in sorted(HERE.glob("*.hpp"))]
     return hashlib.sha256(b"\0".join([version.encode(), *headers])).digest()
@@ -113,21 +113,20 @@ def _fingerprint():
 
 @functools.cache
 def build_folder():
-    """Where products live: SIMT_BUILD, or a folder of this user's among the temporary files."""
+    """The folder of all products: SIMT_BUILD, or a folder of this user among the temporary files."""
     named = os.environ.get("SIMT_BUILD")
     folder = pathlib.Path(named or pathlib.Path(tempfile.gettempdir(), f"gpulayout-simt-{os.getuid()}"))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():  # somebody else's libraries would run in this process
+    if folder.stat().st_uid != os.getuid():  # this process would run another user's libraries
         raise BuildError("the build folder belongs to another user; set SIMT_BUILD to another one")
     return folder
 
 
 @functools.cache
 def _shim(flags):
-    """(flags, objects) for what begins with the shim's headers: the headers and the runtime, both compiled once.
+    """(flags, objects) for text that begins with the shim's headers: the headers and the runtime, each compiled once.
 
-    g++ takes headers that were compiled with the same flags, of the macros those of the shim; other compilers pass them
-    over.
+    g++ uses precompiled headers if flags and the shim's macros agree; other compilers ignore them.
     """
     headers = _product("/simt.hpp.gch", source_text.HEADERS, (*flags, "-x", "c++-header"))
     runtime = _product(".o", source_text.HEADERS, (*flags, "-DSIMT_RUNTIME", "-c"))
@@ -168,4 +167,4 @@ def _compile(target, text, flags, objects, link_flags):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise BuildError(done.stderr)
-        os.replace(output, target)  # atomic: nobody sees half a product
+        os.replace(output, target)  # atomic, so no reader sees an unfinished product

@@ -1,14 +1,14 @@
-// Counts sectors and bank conflicts: what takes the place of ThreadSanitizer's runtime in a trace.
+// Counts sectors and bank conflicts; replaces ThreadSanitizer's runtime in a trace.
 //
-// The kernel is compiled with -fsanitize=thread, so every load and store of it calls a function here
-// with its address.  Accesses of one warp at the same place in the code, on the same visit to it, are
-// one request, as one instruction of a warp is on the device.
+// The kernel is compiled with -fsanitize=thread, so each of its loads and stores calls a function here with its address.
+// Accesses of one warp at the same place in the code, on the same visit to it, are one request, like one instruction of a
+// warp on the device.
 //
-//   global memory   moves in sectors of 32 bytes.  The ideal is the fewest sectors that hold the bytes
-//                   asked for: 32 lanes x 4 bytes side by side are 4 sectors, and 4 is the ideal.
-//   shared memory   has 32 banks of 4 bytes.  8-byte accesses are served in two phases of 16 lanes,
-//                   16-byte accesses in four of 8.  The degree of a phase is the largest number of
-//                   different words that it wants from one bank: 1 is free of conflicts, 32 the worst.
+//   global memory   moves in sectors of 32 bytes.  The ideal is the fewest sectors that hold the requested bytes: 32
+//                   contiguous lanes x 4 bytes are 4 sectors, and 4 is the ideal.
+//   shared memory   has 32 banks of 4 bytes.  8-byte accesses are served in two phases of 16 lanes, 16-byte accesses in
+//                   four of 8.  The degree of a phase is the largest number of different words that it requests from one
+//                   bank: 1 is free of conflicts, 32 the worst.
 #include <stdint.h>
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ int simt_traced_thread = -1;
 
 struct Access {
   uint64_t place;        // in the code
-  int visit;             // how often this thread was at that place before, in this block
+  int visit;             // this thread's earlier visits to that place in this block
   int kind;              // index of CLASS_NAMES
   uint64_t address;
   int bytes, lane;
@@ -46,7 +46,7 @@ static int count_visit(int thread, uint64_t place) {
   return 0;
 }
 
-static long long outside;   // accesses that lie in a buffer with some of their bytes only
+static long long outside;   // accesses with only some of their bytes in a buffer
 
 static int space_of(uint64_t address, int bytes) {   // 0 global, 2 shared, -1 neither: locals and parameters
   if (address >= shared.first && address < shared.second) return 2;
@@ -126,7 +126,7 @@ EXPORTED void simt_trace_buffer(const void* begin, size_t bytes) {
 
 EXPORTED void simt_trace_shared(const void* begin, size_t bytes) { shared = {(uint64_t)begin, (uint64_t)begin + bytes}; }
 
-// One line per class: name, then the numbers of Total; "end" after the last.  Starts afresh.
+// Prints one line per class, its name and the numbers of Total, then "end", and resets all counts.
 EXPORTED void simt_trace_report() {
   for (int kind = 0; kind < 4; ++kind) {
     const Total& t = totals[kind];

@@ -1,4 +1,4 @@
-// Which parts of the shim the sanitizers must leave alone.
+// Marks the parts of the shim that the sanitizers must ignore.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__) && !defined(SIMT_TRACE)
@@ -7,9 +7,8 @@
 #define SIMT_TSAN 0
 #endif
 
-// The scheduler is not under test: keep it out of the race detector, of ASan and of the trace.  Every
-// function of it says so, because a function without the attribute is watched even when called from
-// one that has it.
+// The scheduler is not under test, so the race detector, ASan and the trace must ignore it.  Every function of it has the
+// attribute, because one without is watched even when called from a function that has it.
 #if defined(__SANITIZE_THREAD__)
 #define SIMT_UNWATCHED_ENTRY __attribute__((no_sanitize_thread, noinline))
 #elif defined(__SANITIZE_ADDRESS__)
@@ -18,7 +17,7 @@
 #define SIMT_UNWATCHED_ENTRY
 #endif
 
-// To compile the scheduler takes as long as a kernel, so it is done once for all kernels, in an object with SIMT_RUNTIME
-// defined.  Kernels know only the entries of it: other functions are inline, and nothing is made of those that nobody calls.
-// Variables are `inline` too, or the kernel and the runtime in one library would have their own.
+// Compiling the scheduler takes as long as compiling a kernel, so it is compiled once for all kernels, in an object with
+// SIMT_RUNTIME defined.  Kernels see only its entries: other functions are inline, and unused ones produce no code.
+// Variables are `inline` too, so that the kernel and the runtime in one library share them.
 #define SIMT_UNWATCHED inline SIMT_UNWATCHED_ENTRY

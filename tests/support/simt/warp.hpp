@@ -1,4 +1,4 @@
-// Warp shuffles and votes.  All live threads of the warp must take part: the mask is not looked at.
+// Warp shuffles and votes.  All live threads of the warp must take part; the mask is ignored.
 #pragma once
 #include "scheduler.hpp"
 
@@ -8,8 +8,7 @@ inline uint64_t lane_values[MAX_WARPS][32];
 
 SIMT_UNWATCHED int lane() { return number_of(current) % warpSize; }
 
-// The first barrier waits until every lane has given its value, the second until every lane has
-// taken one.
+// The first barrier waits until every lane has given its value, the second until every lane has taken one.
 template <class V> SIMT_UNWATCHED_ENTRY V shuffle(V value, int source, int line) {
   static_assert(sizeof(V) <= 8, "a shuffle moves at most 8 bytes");
   uint64_t* values = lane_values[current->warp];
@@ -23,7 +22,7 @@ template <class V> SIMT_UNWATCHED_ENTRY V shuffle(V value, int source, int line)
   return value;
 }
 
-// On the device a lane that would read beyond its warp keeps its own value.
+// On a device, a lane that would read beyond its warp keeps its own value.
 SIMT_UNWATCHED int lane_or_own(int source) { return source < 0 || source > 31 ? lane() : source; }
 
 unsigned ballot(bool vote, int line);

@@ -327,7 +327,7 @@ def the_library_on_another_stream(cupy, faulty):
     from gpulayout.gpu import cupy_runtime
 
     if faulty:
-        cupy_runtime._current_stream = lambda device: cupy.cuda.Stream.null
+        cupy_runtime.current_stream = lambda device: cupy.cuda.Stream.null
     with cupy.cuda.Stream(non_blocking=True):
         buffer = cupy.arange(6, dtype=np.float32)
         return gl.relayout(buffer, "f32[2,3]", "{0,1}").get().tolist() == [0, 3, 1, 4, 2, 5]
@@ -339,7 +339,7 @@ def the_library_in_a_thread_that_entered_no_context(cupy, faulty):
     from gpulayout.gpu import cupy_runtime
 
     if faulty:
-        cupy_runtime._enter_context = lambda device: None
+        cupy_runtime.enter_context = lambda device: None
     plan, found = gl.plan("f32[2,3]", "{0,1}"), []
     buffer, out = cupy.arange(6, dtype=np.float32), cupy.zeros(6, np.float32)
     plan(buffer, out)

@@ -1,42 +1,44 @@
-"""How NumPy carries a move out: one strided copy, cut up where the caches of a CPU ask for it.
+"""How NumPy executes a move: one strided copy, cut into parts where the caches of a CPU need it.
 
-NumPy copies in the order of the target, an element at a time.  What makes that slow has its remedy:
+NumPy copies in the order of the target, one element at a time.  Four things make that slow, and each has a remedy:
 
-- Runs that stay together on both sides are short.  A run of up to 512 bytes moves as one element of that many bytes:
-  f32[1024,512,16] with its first two dimensions exchanged moves as [1024,512] elements of 64 bytes.
-- The minor axes differ.  Then cache blocks go through a scratch array; see `cache_blocks`.
-- There are few channels, minor in the target (3 planes to RGB).  NumPy's innermost loop ends before it has begun, so one
-  channel after the other is copied, in chunks that stay in the cache until all channels are there.
-- There is padding.  Written on its own it is fetched and written back once more, so it is filled chunk by chunk as well.
+- Contiguous runs are short.  A run of up to 512 bytes moves as one element of that size: f32[1024,512,16] with its
+  first two dimensions exchanged moves as [1024,512] elements of 64 bytes.
+- The minor axes differ.  Cache blocks are copied through a scratch array; see `cache_blocks`.
+- The minor axis of the target is a few channels (3 planes to RGB).  NumPy's innermost loop would be too short, so
+  channels are copied one by one, in chunks that stay in the cache until all channels are written.
+- There is padding.  A separate pass would fetch it and write it back again, so it is filled chunk by chunk too.
 
-Large moves are shared by threads: block by block, or cut along one axis.
+Threads share large moves: cache blocks, or parts along one axis.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block_extents, needs_cache_blocks, scratch_strides
-from gpulayout.cpu.strided_copy import Fill, HostPlan
-from gpulayout.moves.move import Axis, Move, Piece, Pieces, Slab
+from gpulayout.cpu.strided_copy import Fill, StridedPlan
+from gpulayout.moves.kinds import AnyMove, Piece, Pieces
+from gpulayout.moves.move import Axis, Move, Slab
 
 SMALL_BYTES = 1 << 16  # up to here the remedies cost more than they save
-LONGEST_ELEMENT = 512  # bytes of a run that is moved as one element
-FILL_WHOLE_BYTES = 1024  # with less than this per run of padding, filling everything takes less time than the runs
-RECORD_BYTES = 32  # records of up to so many are written one channel after the other
-CHUNK_BYTES = 3 << 19  # of the target in a chunk
-SHORT_RUN = 64  # of pixels, from which on a loop over them beats one over the channels
-SHARE_BYTES = 1 << 19  # read or filled, from which on a thread is worth its start
+LONGEST_ELEMENT = 512  # the most bytes of a run that moves as one element
+FILL_WHOLE_BYTES = 1024  # with fewer bytes per run of padding, filling everything is faster than filling the runs
+RECORD_BYTES = 32  # records of up to this many bytes are written channel by channel
+CHUNK_BYTES = 3 << 19  # bytes of the target in a chunk
+SHORT_RUN = 64  # pixels; from here on a loop over pixels beats one over channels
+SHARE_BYTES = 1 << 19  # bytes read or filled that are worth starting a thread
 
 
-def host_plan(move: Move, threads: int = 1) -> HostPlan:
-    """What NumPy does for a move; any plan gives the same bytes, and this one is quick."""
+def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
+    """The plan of a move for NumPy.  Any plan gives the same bytes; this one is fast."""
     by_channels = _goes_by_channels(move)
     itemsize, axes = _long_elements(move, not by_channels)
     order = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
-    block = scratch = None
+    block: tuple[int, ...] = ()
+    scratch: tuple[int, ...] = ()
     if not by_channels and move.bytes_read > SMALL_BYTES and needs_cache_blocks(itemsize, axes, order):
         block = cache_block_extents(itemsize, axes, order, threads)
         scratch = scratch_strides(itemsize, axes, order, block)[::-1]
@@ -46,13 +48,13 @@ def host_plan(move: Move, threads: int = 1) -> HostPlan:
         0,
         tuple(axis.target_stride for axis in reversed(axes)),
     )
-    return HostPlan(
+    return StridedPlan(
         move,
         threads,
         itemsize,
         slab,
         by_channels,
-        block and block[::-1],
+        block[::-1],
         scratch,
         *_Cut.of(move, axes, block, by_channels),
         *_fills(move),
@@ -60,10 +62,10 @@ def host_plan(move: Move, threads: int = 1) -> HostPlan:
 
 
 def _goes_by_channels(move: Move) -> bool:
-    """Whether the target is made of short records of channels that lie elsewhere in the source.
+    """Whether the target consists of short records whose channels are far apart in the source.
 
-    Where they lie in records there as well, but of another length, records of 3 are still copied so: those of 3, 6 and
-    12 bytes are slow as elements.
+    Records of 3 channels are copied by channels even if they are records in the source too, of another length: as
+    elements of 3, 6 and 12 bytes they would be slow.
     """
     axes = _axes(move)
     if move.bytes_read <= SMALL_BYTES or len(axes) < 2 or axes[0].target_stride != move.itemsize:
@@ -83,13 +85,13 @@ def _goes_by_channels(move: Move) -> bool:
 
 
 def _axes(move: Move) -> tuple[Axis, ...]:
-    """The axes along which elements lie, minor first."""
+    """The axes with more than one element, minor first."""
     return tuple(axis for axis in move.axes if axis.bound != 1)
 
 
 def _long_elements(move: Move, allowed: bool) -> tuple[int, tuple[Axis, ...]]:
-    """(bytes of an element, axes of more than one element, minor first), the minor axis taken into the element if it
-    fits.
+    """(bytes of an element, axes of more than one element, minor first); the minor axis becomes part of the element
+    when it fits.
     """
     axes = _axes(move)
     if allowed and len(axes) > 1 and move.bytes_read > SMALL_BYTES:
@@ -103,16 +105,16 @@ def _long_elements(move: Move, allowed: bool) -> tuple[int, tuple[Axis, ...]]:
 
 
 class _Cut(NamedTuple):
-    """How the work is counted; the fields of HostPlan."""
+    """How the work is counted: fields of `StridedPlan`, with `places` for its `count`."""
 
     cut: int
     fill_cut: int
     chunk: int
-    count: int
+    places: int
     share: int
 
     @staticmethod
-    def of(move: Move, axes: Sequence[Axis], block: tuple[int, ...] | None, by_channels: bool) -> _Cut:
+    def of(move: Move, axes: Sequence[Axis], block: tuple[int, ...], by_channels: bool) -> _Cut:
         weight = max(move.bytes_read, move.bytes_written)
         if block:
             count = math.prod(-(-axis.bound // step) for axis, step in zip(axes, block))
@@ -121,7 +123,7 @@ class _Cut(NamedTuple):
             return _Cut(0, 0, 0, 0, 0)
         chunked = weight > CHUNK_BYTES and (by_channels or move.is_padded)
         fine = CHUNK_BYTES if chunked else weight // 64
-        # Never the channels: there are up to RECORD_BYTES of them, and SHORT_RUN pixels or more.
+        # Never the channels: there are at most RECORD_BYTES of them, and at least SHORT_RUN pixels.
         k = next(
             (k for k in reversed(range(len(axes))) if axes[k].bound * fine >= weight),
             max(range(len(axes)), key=lambda k: axes[k].bound),
@@ -137,14 +139,14 @@ class _Cut(NamedTuple):
 
 
 def _share(count: int, weight: int) -> int:
-    """The least number of `count` equal parts of `weight` bytes that is worth a thread."""
+    """How many of `count` parts, which together are `weight` bytes, are worth a thread."""
     return math.ceil(SHARE_BYTES * count / weight)
 
 
 def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
     """Where padding is written, and whether everything is filled before the copy.
 
-    It is when the padding lies in so many short runs that it takes less time.
+    Everything is, when there are so many short runs of padding that this takes less time.
     """
     slabs, whole = move.padding_slabs, _are_scattered([move], [Piece(move)])
     if whole:
@@ -153,29 +155,29 @@ def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
 
 
 def host_pieces(pieces: Pieces) -> Pieces:
-    """The pieces in the order in which NumPy does them.
+    """The pieces in the order in which NumPy executes them.
 
-    Where the padding lies in many short runs, the whole target is filled first and nothing after that.
+    When the padding is many short runs, one fill of the whole target comes first and replaces all other fills.
     """
-    fills = [piece for piece in pieces if _is_fill(piece)]
-    if not fills or len(pieces) == 1 or not _are_scattered([piece.move for piece in fills], pieces):
+    fills = [piece.move for piece in pieces if _is_fill(piece.move)]
+    if not fills or len(pieces) == 1 or not _are_scattered(fills, pieces):
         return pieces
-    move = fills[0].move
+    move = fills[0]
     last = max(piece.target_offset + piece.move.target_span[1] for piece in pieces)
     everything = Move((Axis(last // move.itemsize, 0, 0, move.itemsize),), move.itemsize, move.pad, ((),))
-    return (Piece(everything), *(piece for piece in pieces if not _is_fill(piece)))
+    return (Piece(everything), *(piece for piece in pieces if not _is_fill(piece.move)))
 
 
-def _is_fill(piece: Piece) -> bool:
-    """Whether a piece is all padding, in whole bytes: a last half byte has bits that stay 0."""
-    return not piece.move.element_count and piece.move.stride_unit == "byte"
+def _is_fill(move: AnyMove) -> TypeGuard[Move]:
+    """Whether a move writes only padding, in whole bytes: in a half byte at the end, the other bits stay 0."""
+    return isinstance(move, Move) and not move.element_count
 
 
 def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
-    """Whether the padding in some moves, of a target that is written by pieces, lies in so many short runs that filling
-    everything takes less time.
+    """Whether the padding that `fills` write is so many short runs that filling the whole target takes less time.
 
-    Runs of one place between long runs of elements do not count: NumPy fills them in one loop with a stride.
+    `pieces` write the whole target.  Runs of one place between long runs of elements do not count: NumPy fills them in
+    one strided loop.
     """
     runs = sum(
         math.prod(slab.shape[:-1])

@@ -1,6 +1,6 @@
-"""The text of the elementwise kernel that linearizes broadcast index arrays; it needs no CuPy to be written or tested.
+"""The source of the elementwise kernel that linearizes broadcast index arrays, written and tested without CuPy.
 
-One operand per dimension, of any integer types and any shapes that broadcast, one pass, no copies.
+It takes one operand per dimension, of any integer types and any shapes that broadcast, in one pass without copies.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from gpulayout.gpu.index_launch import MODES
 from gpulayout.moves.index_program import IndexProgram
 
-# CuPy wants one upper-case letter for a type that the call decides; L is the result's.
+# In CuPy, one upper-case letter names a type that the call decides; L is the result's.
 _LETTERS = string.ascii_uppercase.replace("L", "")
 MAX_OPERANDS = len(_LETTERS)
 
@@ -20,8 +20,8 @@ MAX_OPERANDS = len(_LETTERS)
 def linearize_text(rank: int) -> tuple[str, str, str]:
     """(input parameters, output parameters, operation) in the notation of `cupy.ElementwiseKernel`.
 
-    Operands are i0, i1, ... with their bounds b0, b1, ... and strides s0, s1, ...; `i` is the element's number.
-    At most `MAX_OPERANDS` dimensions.
+    The operands are i0, i1, ... with bounds b0, b1, ... and strides s0, s1, ...; `i` is the number of the element.
+    `rank` is at most `MAX_OPERANDS`.
     """
     inputs = [f"{_LETTERS[d]} i{d}" for d in range(rank)]
     inputs += [f"uint64 b{d}, uint64 s{d}" for d in range(rank)] + ["uint64 mode"]
@@ -37,6 +37,9 @@ def linearize_text(rank: int) -> tuple[str, str, str]:
 
 
 def linearize_scalars(program: IndexProgram, mode: str) -> tuple[np.uint64, ...]:
-    """What follows the operands: bound and stride of every dimension, and the mode.  The program is a dot product."""
-    pairs = ((each.bound, each.adds[0].weight if each.adds else 0) for each in program.instructions)
+    """The arguments after the operands: bound and stride of every dimension, then the mode.
+
+    The program is a dot product, so every instruction loads a coordinate and has a bound.
+    """
+    pairs = ((each.bound or 0, each.adds[0].weight if each.adds else 0) for each in program.instructions)
     return (*(np.uint64(number) for pair in pairs for number in pair), np.uint64(MODES[mode]))

@@ -1,4 +1,4 @@
-"""The launches of packed moves that are no moves of whole bytes: kernels/bits.cu, bits_any.cu and bits_turn.cu."""
+"""The launches of packed elements that do not move as whole bytes: kernels/bits.cu, bits_any.cu and bits_turn.cu."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import Turn, tiled, turned
 
-AXES = (4, 8, 64)  # numbers of axes that are compiled: few, for there are nine pairs of widths beside
+AXES = (4, 8, 64)  # compiled numbers of axes: few, since each is compiled for nine pairs of widths
 _WORD = 4  # bytes that a thread writes
 _TURN = Kernel("bits", "bits_turn.cu", "gpl_bits_turn", shared_bytes=0, is_estimated=False)
 _DENSE = Kernel("bits", "bits.cu", "gpl_bits", shared_bytes=0, is_estimated=False)
 _ANY = Kernel("bits", "bits_any.cu", "gpl_bits_any", shared_bytes=0, is_estimated=False)
 
 
-def packed_kernel_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan | None:
+def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan | None:
     """The launch; None when there is nothing to write.  Buffers of packed elements may begin at any byte."""
     if not move.slots:
         return None
@@ -54,7 +54,7 @@ def packed_kernel_plan(move: PackedMove, source_phase: int, target_phase: int) -
 
 
 def _turn_plan(move: PackedMove, turn: Turn) -> KernelPlan:
-    """The launch of a move in blocks; its pad fills whole words."""
+    """The launch of a move in square blocks; its pad fills whole words."""
     axes = tiled(turn.axes)
     pad = bytes([move.pad[0] * (255 // ((1 << move.bits) - 1))])
     work = Work(
@@ -84,17 +84,20 @@ def _turn_plan(move: PackedMove, turn: Turn) -> KernelPlan:
 
 
 def _filled(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """The axes, and loops of one up to a number that is compiled."""
+    """The axes, with loops of extent 1 up to a compiled number."""
     count = next(count for count in AXES if count >= len(axes))
     return (*axes, *[Axis(1, 1, 0, 0)] * (count - len(axes)))
 
 
 def _why(move: PackedMove) -> str:
-    """What keeps the elements from moving as whole bytes."""
+    """Why the elements do not move as whole bytes."""
     if move.source_bits != move.target_bits:
         packed, other = ("source", "target") if move.source_bits < move.target_bits else ("target", "source")
         return f"elements of {move.bits} bits one by one: the {packed} is packed and the {other} has a byte for each"
     minor, per = move.axes[0], 8 // move.bits
     if minor.source_stride != 1:
         return f"elements of {move.bits} bits one by one: the minor axis of the target is not contiguous in the source"
-    return f"words put together from {move.bits}-bit elements: not all runs of {minor.bound} begin and end at multiples of {per} elements"
+    return (
+        f"words put together from {move.bits}-bit elements: not all runs of {minor.bound} begin and end at multiples "
+        f"of {per} elements"
+    )

@@ -1,0 +1,62 @@
+"""The plan of a move for NumPy: one table maps each kind of move to its planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpulayout.cpu.lookup import lookup_plan_of
+from gpulayout.cpu.packed_plan import packed_plan_of
+from gpulayout.cpu.strided_plan import strided_plan_of
+from gpulayout.layout.checks import counted
+from gpulayout.moves.kinds import AnyMove
+from gpulayout.moves.lookup_move import LookupMove
+from gpulayout.moves.move import Move
+from gpulayout.moves.packed_move import PackedMove
+
+_PLANNERS: dict[type, Callable[[Any, int], MovePlan]] = {
+    Move: strided_plan_of,
+    PackedMove: packed_plan_of,
+    LookupMove: lookup_plan_of,
+}
+
+
+class MovePlan(Protocol):
+    """The interface of a plan."""
+
+    @property
+    def most_threads(self) -> int:
+        """The most threads that speed the move up."""
+        ...
+
+    def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+        """Move between two arrays; offsets are bytes from the first element of each."""
+
+    def describe(self) -> str:
+        """The plan in words."""
+        ...
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        ...
+
+
+def plan_of(move: AnyMove, threads: int = 1) -> MovePlan:
+    """What NumPy does for a move, with at most `threads` threads."""
+    return _PLANNERS[type(move)](move, threads)
+
+
+def describe(move: AnyMove) -> str:
+    """What NumPy does for a move, in words."""
+    if not move.place_count:
+        return "nothing to do"
+    if not move.element_count:
+        return f"one fill of {counted(move.place_count, 'place')}"
+    return plan_of(move).describe()
+
+
+def as_json(move: AnyMove) -> dict[str, Any] | None:
+    """What NumPy does for a move, as plain values; None when there is nothing to do."""
+    return plan_of(move).as_json() if move.place_count else None

@@ -1,0 +1,92 @@
+"""Likely slips in the arguments: each error ends with a hint that says what to write instead."""
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+
+IMAGE = np.zeros((4, 5, 3), np.uint8)
+LINE = np.arange(6, dtype=np.float32)
+MATRIX = LINE.reshape(2, 3)
+SHAPE, LAYOUT = gl.parse_shape("f32[2,3]"), gl.Layout((0, 1))
+FIRST, BEFORE = "; the {} is the first argument", ": arrays come before shapes"
+SPACED = "; spaces separate the names, write 'h w c -> c h w'"
+
+SLIPS = {
+    "a pattern without spaces": (lambda: gl.transpose(IMAGE, "hwc->chw"), SPACED),
+    "a pattern with commas": (lambda: gl.transpose(IMAGE, "h,w,c -> c,h,w"), SPACED),
+    "a layout as a pattern": (lambda: gl.transpose(IMAGE, "{2,0,1}"), "; gl.pack takes the text of a layout"),
+    "a pattern to pack": (
+        lambda: gl.pack(IMAGE, "CHW"),
+        "gl.transpose(array, 'h w c -> c h w') reorders axes by name",
+    ),
+    "transpose swapped": (lambda: gl.transpose("h w c -> c h w", IMAGE), FIRST.format("array")),
+    "pack swapped": (lambda: gl.pack("f32[2,3]", MATRIX), FIRST.format("array")),
+    "pack swapped, with a Shape": (lambda: gl.pack(SHAPE, MATRIX), FIRST.format("array")),
+    "pack swapped, with a Layout": (lambda: gl.pack(LAYOUT, MATRIX), FIRST.format("array")),
+    "unpack swapped": (lambda: gl.unpack("f32[2,3]", LINE), BEFORE),
+    "view swapped": (lambda: gl.view("f32[2,3]", LINE), BEFORE),
+    "relayout swapped": (lambda: gl.relayout("f32[2,3]", LINE, "{0,1}"), BEFORE),
+    "linearize swapped": (lambda: gl.linearize("f32[2,3]", np.array([[1], [2]])), BEFORE),
+    "a plan of an array": (lambda: gl.plan(LINE, "f32[2,3]"), BEFORE),
+    "a plan that is called with a shape": (lambda: gl.plan("f32[6]", "{0}")("f32[6]"), FIRST.format("buffer")),
+    "a layout is missing": (lambda: gl.relayout(LINE, "f32[2,3]"), "missing 1 required positional argument: 'target'"),
+    "a list to relayout": (lambda: gl.relayout([1.0], "f32[1]", "{0}"), "; numpy.array(buffer) makes one"),
+    "a list to transpose": (lambda: gl.transpose([[1, 2]], (1, 0)), "; numpy.array(array) makes one"),
+    "a range of indices": (lambda: gl.delinearize(range(3), SHAPE), "; numpy.array(linear) makes one"),
+    "a list without an element type": (lambda: gl.pack([[1, 2]], "{0,1}"), "is a layout alone: write the whole shape"),
+    "sizes as a shape": (lambda: gl.linearize((1, 2), (4, 5)), ": write gl.Shape('f32', (4, 5)) or its text"),
+    "sizes to empty": (lambda: gl.empty([2, 3]), ": write gl.Shape('f32', (2, 3)) or its text"),
+    "an order as a target": (lambda: gl.relayout(LINE, SHAPE, [0, 1]), ": write gl.Layout((0, 1))"),
+    "a layout where a shape belongs": (
+        lambda: gl.unpack(LINE, LAYOUT),
+        ": {0,1} is a layout alone, write the whole shape, such as 'f32[2,3]{0,1}'",
+    ),
+    "its text": (
+        lambda: gl.unpack(LINE, "{0,1}"),
+        "is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
+    ),
+    "points in rows": (
+        lambda: gl.linearize(np.zeros((5, 2), int), SHAPE),
+        "the first axis must be 2 (points in rows go in as index.T)",
+    ),
+    "points in rows, as lists": (
+        lambda: gl.linearize([[0, 1], [1, 2], [0, 0]], SHAPE),
+        ": points in rows go in as numpy.array(index).T",
+    ),
+    "an N-d array to relayout": (
+        lambda: gl.relayout(MATRIX, SHAPE, "{0,1}"),
+        "gl.pack and gl.unpack convert N-d arrays, and buffer.ravel('K') is the memory of a dense array, in the order "
+        "it has there",
+    ),
+    "the text of a shape to shape_of": (
+        lambda: gl.shape_of("f32[2,3]"),
+        ": call gl.parse_shape to read the text of a shape",
+    ),
+    "a list to shape_of": (lambda: gl.shape_of([1, 2]), "call gl.shape_of(numpy.asarray(array)) for the layout of"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_the_error_says_what_to_write(slip):
+    call, hint = SLIPS[slip]
+    with pytest.raises((TypeError, IndexError, BufferError, gl.LayoutError)) as caught:
+        call()
+    assert hint in str(caught.value)
+
+
+def test_what_is_written_instead_is_accepted():
+    assert gl.transpose(IMAGE, "h w c -> c h w").shape == gl.transpose(IMAGE, [2, 0, 1]).shape == (3, 4, 5)
+    assert gl.linearize((1, 2), gl.Shape("f32", (4, 5))) == 7
+    assert gl.linearize(np.array([[0, 1], [1, 2], [0, 0]]).T, SHAPE).tolist() == [1, 5, 0]
+    assert gl.relayout(np.array([1.0], "f4"), "f32[1]", "{0}").tolist() == [1.0]
+    assert gl.relayout(LINE, SHAPE, gl.Layout((0, 1))).tolist() == [0, 3, 1, 4, 2, 5]
+
+
+def test_objects_that_only_resemble_a_slip_get_no_hint():
+    with pytest.raises(gl.LayoutError, match="dropped or repeated$"):
+        gl.transpose(IMAGE, "hwc->abc")
+    with pytest.raises(TypeError, match="__cuda_array_interface__$"):
+        gl.pack(object(), "f32[2,3]")
+    with pytest.raises(TypeError, match="not type$"):
+        gl.pack(MATRIX, np.float32)

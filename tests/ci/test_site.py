@@ -1,0 +1,33 @@
+"""The documentation as a site: every public name has a page, and every page is reached from the first one."""
+
+import pathlib
+import re
+
+import pytest
+
+import gpulayout
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+
+
+def listed(page):
+    """The names in the tables of a reference page."""
+    return re.findall(r"^   (\w+)$", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "page, public",
+    [
+        ("reference.rst", set(gpulayout.__all__) - {"__version__", "xla"}),
+        ("reference-xla.rst", set(gpulayout.xla.__all__)),
+    ],
+)
+def test_the_reference_lists_every_public_name_once(page, public):
+    names = listed(page)
+    assert len(names) == len(set(names)) and set(names) == public
+
+
+def test_the_first_page_links_to_every_page():
+    links = re.findall(r"^- \[[^]]+\]\(([\w.-]+)\)", (DOCS / "index.md").read_text(), flags=re.MULTILINE)
+    pages = {path.name for path in DOCS.glob("*.*") if path.suffix in (".md", ".rst")} - {"index.md"}
+    assert len(links) == len(set(links)) and set(links) == pages

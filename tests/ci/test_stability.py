@@ -1,0 +1,58 @@
+"""docs/stability.md, the workflows and the hooks name the versions that pyproject.toml and ci/constraints.txt do."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
+WORKFLOWS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+TESTED = [f"3.{minor}" for minor in range(10, 15)]
+
+
+def supported(what):
+    """The two cells of a row of the table."""
+    return re.search(rf"^\| {what} \| (.*?) \| (.*?) \|$", PAGE, flags=re.MULTILINE).groups()
+
+
+def test_the_page_names_the_lowest_versions_of_the_package():
+    lowest = re.search(r'requires-python = ">=([\d.]+)"', PROJECT)[1]
+    assert supported("Python")[0] == f"{lowest} and newer" and lowest == TESTED[0]
+    assert supported("Python")[1].endswith(f"the workflow has {TESTED[0]} to {TESTED[-1]}")
+    for name, row in (("numpy", "NumPy"), ("ml_dtypes", "ml_dtypes")):
+        lowest = re.search(rf'"{name}>=([\d.]+)"', PROJECT)[1]
+        assert supported(row)[0] == f"{lowest} and newer"
+
+
+def test_the_page_names_the_range_of_cupy_and_the_cudas():
+    ranges = re.findall(r'^cuda(\d+) = \["cupy-cuda\d+x\[ctk\]>=([\d.]+),<(\d+)"\]$', PROJECT, flags=re.MULTILINE)
+    ((lowest, above),) = {(low, high) for _, low, high in ranges}
+    assert supported("CuPy")[0] == f"{lowest} to {int(above) - 1}.x"
+    assert supported("CUDA")[0] == " and ".join(number for number, _, _ in ranges)
+    default = re.search(r"^default_cupy=(.+)$", (ROOT / "ci" / "real_cupy").read_text(), flags=re.MULTILINE)[1]
+    assert supported("CuPy")[1].startswith(f"{lowest} and {default},")
+
+
+def test_the_workflows_test_every_python_that_the_page_names():
+    matrix = re.search(r"python: \[(.+)\]\n +numpy: \[pinned\]", WORKFLOWS["tests.yml"])[1]
+    lowest_numpy = re.findall(r'- \{python: "([\d.]+)", numpy: "2\.\d\.\*"\}', WORKFLOWS["tests.yml"])
+    assert re.findall(r'"([\d.]+)"', matrix) == lowest_numpy == TESTED
+    assert "[macos-latest, windows-latest]" in WORKFLOWS["tests.yml"]
+
+
+def test_workflows_call_scripts_that_exist_and_no_pull_request_reaches_a_runner_of_ours():
+    assert set(WORKFLOWS) == {"tests.yml", "gpu.yml", "docs.yml", "release.yml", "weekly.yml"}
+    for name, text in WORKFLOWS.items():
+        scripts = re.findall(r"(?<![\w/])ci/\w+", text)
+        assert [script for script in scripts if not list(ROOT.glob(f"{script}*"))] == []
+        assert not ("self-hosted" in text and "pull_request" in text), name
+        assert text.count("permissions:") >= 1 and text.count("timeout-minutes:") == text.count("runs-on:")
+
+
+def test_the_hooks_pin_the_versions_that_ci_installs():
+    pins = dict(re.findall(r"^([\w-]+)==([\w.]+)", (ROOT / "ci" / "constraints.txt").read_text(), flags=re.MULTILINE))
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    found = dict(re.findall(r"/(ruff|mirrors-mypy)[\w-]*\n +rev: v([\d.]+)\n", hooks))
+    assert found == {"ruff": pins["ruff"], "mirrors-mypy": pins["mypy"]}
+    for name, version in re.findall(r"([\w-]+)==([\d.]+)", hooks):
+        assert version == pins[name.replace("_", "-")] or name == "numpy"  # each Python has a newest NumPy of its own

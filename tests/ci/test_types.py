@@ -1,0 +1,81 @@
+"""mypy --strict and pyright accept the package, the examples of the README and of docs/, and typical user code.
+
+Each page becomes a module in which every example stands on its own line of the page, so that errors name that line.
+"""
+
+import doctest
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+USER_CODE = ROOT / "tests" / "typing" / "test_user_code.py"
+# Both must find exactly these errors: a checker that checks nothing finds none.
+WRONG = """\
+import gpulayout as gl
+gl.pack("f32[2]")
+text: str = gl.linearize((1, 2), "f32[2,3]")
+gl.no_such_name()
+"""
+
+
+def module_of(page):
+    """The examples of a page as a module with as many lines."""
+    lines = page.read_text(encoding="utf-8").count("\n") * [""]
+    for example in doctest.DocTestParser().get_examples(page.read_text(encoding="utf-8")):
+        source = example.source.rstrip("\n").split("\n")
+        lines[example.lineno : example.lineno + len(source)] = source
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+@pytest.fixture
+def modules(tmp_path):
+    """Paths of all pages with examples, as modules, and of the wrong one."""
+    for page in PAGES:
+        if ">>>" in page.read_text(encoding="utf-8"):
+            (tmp_path / f"page_{page.stem.replace('-', '_')}.py").write_text(module_of(page), encoding="utf-8")
+    assert len(list(tmp_path.iterdir())) >= 5
+    (tmp_path / "wrong.py").write_text(WRONG, encoding="utf-8")
+    return sorted(tmp_path.glob("*.py"))
+
+
+def output_of(module, *arguments):
+    """What `python -m module` prints."""
+    pytest.importorskip(module, reason=f"{module} is not installed")
+    return subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT
+    )
+
+
+def check(found, done):
+    """Assert that these (path, line, message) are the errors of the wrong module, and no others."""
+    wrong = [(path, line, message) for path, line, message in found if pathlib.Path(path).name == "wrong.py"]
+    assert sorted(line for _, line, _ in wrong) == [2, 3, 4], done.stdout + done.stderr
+    rest = [f"{path}:{line}: {message}" for path, line, message in found if pathlib.Path(path).name != "wrong.py"]
+    assert not rest, "\n" + "\n".join(rest)
+
+
+def test_mypy(modules):
+    done = output_of("mypy", "--strict", "--output=json", "gpulayout", USER_CODE, *modules)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    check([(line["file"], line["line"], line["message"]) for line in lines if line["severity"] == "error"], done)
+
+
+def test_pyright(modules, tmp_path):
+    settings = {
+        "include": [str(ROOT / "gpulayout"), str(USER_CODE), *map(str, modules)],
+        "extraPaths": [str(ROOT)],
+        "typeCheckingMode": "basic",
+        "reportUnusedExpression": "none",  # of an example
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    if output_of("pyright", "--version").returncode:
+        pytest.skip("pyright cannot start: it needs Node, which the extra pyright[nodejs] brings")
+    done = output_of("pyright", "--outputjson", "--pythonpath", sys.executable, "--project", tmp_path)
+    lines = json.loads(done.stdout)["generalDiagnostics"]
+    errors = [line for line in lines if line["severity"] == "error"]
+    check([(line["file"], line["range"]["start"]["line"] + 1, line["message"]) for line in errors], done)

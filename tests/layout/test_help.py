@@ -1,0 +1,43 @@
+"""The first things a person types: `help(gl)`, `dir(gl)` and the help of one name."""
+
+import pydoc
+import re
+
+import gpulayout as gl
+
+
+def help_text(thing):
+    """What `help` prints, without a pager."""
+    return pydoc.plain(pydoc.render_doc(thing))
+
+
+def test_the_help_of_the_package_fits_a_few_screens():
+    assert len(help_text(gl).splitlines()) <= 120
+
+
+def test_the_help_of_the_package_names_every_public_name():
+    words = set(re.findall(r"\w+", gl.__doc__))
+    assert [name for name in gl.__all__ if name not in words and name != "__version__"] == []
+    listed = re.findall(r"^    (\w+(?:, \w+)*)(?: {2,}|$)", gl.__doc__, re.M)
+    assert {name for line in listed for name in line.split(", ")} == {*gl.__all__} - {"__version__"}
+
+
+def test_the_help_of_a_class_has_all_its_public_members():
+    for made in (gl.Shape, gl.Layout, gl.Tile, gl.StrideTable):
+        text = help_text(made)
+        public = [name for name in dir(made) if not name.startswith("_")]
+        assert public and [name for name in public if not re.search(rf"\b{name}\b", text)] == []
+    assert len(help_text(gl.Shape).splitlines()) > 300
+
+
+def test_dir_has_the_public_names_for_every_other_caller():
+    def docmodule():
+        return dir(gl)
+
+    assert dir(gl) == docmodule() == list(gl.__all__)
+
+
+def test_a_star_import_has_the_public_names():
+    found = {}
+    exec("from gpulayout import *", found)
+    assert {*gl.__all__} <= {*found}

@@ -1,0 +1,283 @@
+"""Arguments that are almost right: every error says what to write, and what it says to write works."""
+
+import re
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout import Layout, LayoutTypeError, Shape, ShapeTextError, Tile
+from gpulayout.layout.argument_hints import corrects, numbers_in
+from gpulayout.layout.element_type import did_you_mean
+
+ORDER = gl.parse_layout("{1,0}")
+SLIPS = [
+    # (call, error, message)
+    # a shape
+    (
+        lambda: Shape("f32", (4, 5), [0, 1]),
+        LayoutTypeError,
+        "layout [0, 1] is not a Layout for f32[4,5]: it is a list, write gl.Layout((0, 1))",
+    ),
+    (
+        lambda: Shape((4, 5), "f32"),
+        LayoutTypeError,
+        "dimensions (4, 5) stand before element_type 'f32': write gl.Shape('f32', (4, 5))",
+    ),
+    (
+        lambda: Shape([4, 5], np.dtype(np.int16), ORDER),
+        LayoutTypeError,
+        "dimensions (4, 5) stand before element_type dtype('int16'): write gl.Shape('s16', (4, 5))",
+    ),
+    (
+        lambda: Shape((4, 5)),
+        LayoutTypeError,
+        "a Shape needs an element type before its dimensions: write gl.Shape('f32', (4, 5))",
+    ),
+    (
+        lambda: Shape("f32"),
+        LayoutTypeError,
+        "a Shape needs dimensions after its element type: write gl.Shape('f32', (2, 3)), with () for a scalar",
+    ),
+    (
+        lambda: Shape(np.zeros((4, 5))),
+        LayoutTypeError,
+        "element_type is an ndarray: write gl.shape_of(array) for the shape of an array",
+    ),
+    (
+        lambda: Shape("f32", ORDER),
+        LayoutTypeError,
+        "dimensions Layout((1, 0)) is a Layout: write the dimensions before it",
+    ),
+    (lambda: Shape("f32", "4, 5"), LayoutTypeError, "dimensions '4, 5' is text: write (4, 5)"),
+    (
+        lambda: Shape("f32[4,5]", (4, 5)),
+        LayoutTypeError,
+        "element_type 'f32[4,5]' is the text of a shape: write gl.parse_shape('f32[4,5]')",
+    ),
+    (
+        lambda: Shape("f32", (4, 5), minor_to_major=(1, 0)),
+        LayoutTypeError,
+        "minor_to_major is a field of the layout, not of a Shape: write layout=gl.Layout((1, 0))",
+    ),
+    (
+        lambda: Shape("f32", (4, 5), tiles=((8, 128),)),
+        LayoutTypeError,
+        "tiles is a field of the layout, not of a Shape: write layout=gl.Layout(minor_to_major, tiles=((8, 128),))",
+    ),
+    (
+        lambda: Shape("f32", (4, 5), order="F"),
+        LayoutTypeError,
+        "order is a field of the layout, not of a Shape: write layout=gl.Layout.ascending(rank)",
+    ),
+    (
+        lambda: Shape("f32", shape=(4, 5)),
+        LayoutTypeError,
+        "a Shape has no field shape: write dimensions=(4, 5)",
+    ),
+    (
+        lambda: Shape(dtype="f32", dimensions=(4, 5)),
+        LayoutTypeError,
+        "a Shape has no field dtype: write element_type='f32'",
+    ),
+    (lambda: Shape("f32", (4,), device=0), TypeError, "Shape.__init__() got an unexpected keyword argument 'device'"),
+    # a layout
+    (
+        lambda: Layout((1, 0), padding=(4, 8)),
+        LayoutTypeError,
+        "a Layout has no field padding: write padded_dimensions=(4, 8) if these are the widths in memory, sizes included",
+    ),
+    (
+        lambda: Layout(padding=0),
+        LayoutTypeError,
+        "a Layout has no field padding: write padding_value=0 for what fills padding, padded_dimensions= for widths",
+    ),
+    (
+        lambda: Layout((1, 0), tile=(8, 128)),
+        LayoutTypeError,
+        "a Layout has no field tile: write tiles=((8, 128),)",
+    ),
+    (
+        lambda: Layout((1, 0), tiling="(8,128)"),
+        LayoutTypeError,
+        "a Layout has no field tiling: write tiles=((8, 128),)",
+    ),
+    (
+        lambda: Layout(order="K"),
+        LayoutTypeError,
+        "a Layout has no field order: write gl.Layout.descending(rank) or gl.Layout.ascending(rank)",
+    ),
+    (
+        lambda: Layout(major_to_minor=(0, 1)),
+        LayoutTypeError,
+        "a Layout has no field major_to_minor: write gl.Layout.from_major_to_minor((0, 1))",
+    ),
+    (lambda: Layout("1,0"), LayoutTypeError, "minor_to_major '1,0' is text: write gl.Layout((1, 0))"),
+    (
+        lambda: Layout("F"),
+        LayoutTypeError,
+        "minor_to_major 'F' is the name of an order: write gl.Layout.ascending(rank)",
+    ),
+    (
+        lambda: Layout((1, 0), tiles="T(8,128)(2,1)"),
+        LayoutTypeError,
+        "tiles 'T(8,128)(2,1)' is not a sequence of tiles: write ((8, 128), (2, 1))",
+    ),
+    (
+        lambda: Layout((1, 0), tiles="8x128"),
+        LayoutTypeError,
+        "tiles '8x128' is not a sequence of tiles: write ((8, 128),)",
+    ),
+    (
+        lambda: Tile("8,128"),
+        LayoutTypeError,
+        "tile '8,128' is not a sequence of sizes: it is a str, write (8, 128)",
+    ),
+    (
+        lambda: gl.TupleShape(("f32[2]",)),
+        LayoutTypeError,
+        "shapes entry 0 is not a shape: it is a str, write gl.parse_shape('f32[2]')",
+    ),
+    # element types
+    (
+        lambda: Shape("fp32", (4, 5)),
+        TypeError,
+        "element type 'fp32' is neither an XLA name nor a NumPy dtype (did you mean 'f32'?)",
+    ),
+    (
+        lambda: gl.ElementType("i16"),
+        ValueError,
+        "'i16' is not a valid ElementType (did you mean 's16'?)",
+    ),
+    (
+        lambda: gl.ElementType("float32"),
+        ValueError,
+        "'float32' is not a valid ElementType: write gl.ElementType.of('float32')",
+    ),
+    # text
+    (
+        lambda: gl.parse_shape("float[4,5]"),
+        ShapeTextError,
+        "'float' is not one of XLA's element types (did you mean 'f32' or 'f64'?), "
+        "at character 0 ('f') of 'float[4,5]'",
+    ),
+    (
+        lambda: gl.parse_shape("float32[4,5]"),
+        ShapeTextError,
+        "'float32' is not one of XLA's element types (did you mean 'f32'?), at character 0 ('f') of 'float32[4,5]'",
+    ),
+    (
+        lambda: gl.parse_shape("f32(4,5)"),
+        ShapeTextError,
+        "expected '[' (as in f32[2,3]), at character 3 ('(') of 'f32(4,5)'",
+    ),
+    (
+        lambda: gl.parse_shape("f32[4x5]"),
+        ShapeTextError,
+        "expected ']' (commas separate sizes, as in f32[2,3]), at character 5 ('x') of 'f32[4x5]'",
+    ),
+    (
+        lambda: gl.parse_shape("[4,5]"),
+        ShapeTextError,
+        "expected an element type (it comes first, as in f32[2,3]{1,0}), at character 0 ('[') of '[4,5]'",
+    ),
+    (
+        lambda: gl.parse_shape("f32[4,5](1,0)"),
+        ShapeTextError,
+        "expected the end (a layout stands in braces, as in f32[2,3]{1,0}), at character 8 ('(') of 'f32[4,5](1,0)'",
+    ),
+    (
+        lambda: gl.parse_shape("f32[4,5]T(8,128)"),
+        ShapeTextError,
+        "expected the end (properties stand in the layout, as in f32[2,3]{1,0:T(8,128)}), "
+        "at character 8 ('T') of 'f32[4,5]T(8,128)'",
+    ),
+    (
+        lambda: gl.parse_layout("{1,0,T(8,128)}"),
+        ShapeTextError,
+        "expected a dimension number (a colon comes before properties, as in {1,0:T(8,128)}), "
+        "at character 5 ('T') of '{1,0,T(8,128)}'",
+    ),
+    (lambda: gl.parse_layout("1,0"), ShapeTextError, "'1,0' is not a layout: write '{1,0}'"),
+    (lambda: gl.parse_layout("(0,)"), ShapeTextError, "'(0,)' is not a layout: write '{0}'"),
+    (
+        lambda: gl.parse_layout("C"),
+        ShapeTextError,
+        "'C' is not a layout: write gl.Layout.descending(rank), or its text such as '{1,0}'",
+    ),
+    (
+        lambda: gl.parse_layout("f32[2]{0}"),
+        ShapeTextError,
+        "'f32[2]{0}' is not a layout: it is the text of a shape; write gl.parse_shape('f32[2]{0}').layout",
+    ),
+    (lambda: gl.parse_layout((1, 0)), TypeError, "layout text must be a str, not tuple"),
+]
+
+
+@pytest.mark.parametrize("call, error, message", SLIPS, ids=[message for _, _, message in SLIPS])
+def test_a_slip_is_answered_with_what_to_write(call, error, message):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value) == message and type(caught.value) is error
+    assert caught.value.__suppress_context__ is (caught.value.__context__ is not None)
+
+
+@pytest.mark.parametrize(
+    "message", [message for _, _, message in SLIPS if re.search(r"write gl\.\w+\((?!array)", message)]
+)
+def test_what_an_error_says_to_write_works(message):
+    """The hint is a whole expression, so it runs as it is."""
+    hint = re.search(r"write (gl\..*?\)(\.layout)?)(, with .*)?$", message)[1]
+    assert isinstance(eval(hint, {"gl": gl}), (Shape, Layout, gl.ElementType))
+
+
+@pytest.mark.parametrize("text, found", [("1,0", (1, 0)), ("[1, 0]", (1, 0)), ("{7}", (7,)), ("(2,)", (2,))])
+def test_numbers_in_text_are_read(text, found):
+    assert eval(numbers_in(text)) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1 0", "1,,0", "x", "-1,0", "1.5", "\u0663", "1" + 10**6 * " " + "x", "1," * 10**6]
+)
+def test_other_text_has_no_numbers(text):
+    assert numbers_in(text) is None
+
+
+def test_a_name_that_is_meant_is_a_name():
+    """Every suggestion is one of XLA's names, and XLA's own names are suggested for themselves in capitals."""
+    for name in gl.ElementType:
+        assert did_you_mean(name.upper()) == f" (did you mean {name.value!r}?)"
+    for name in (
+        "fp8",
+        "float8",
+        "fp16",
+        "fp64",
+        "half",
+        "double",
+        "i1",
+        "i8",
+        "f4",
+        "ui16",
+        "uint4",
+        "bool",
+        "float8_e5m2",
+    ):
+        found = re.findall(r"'(\w+)'", did_you_mean(name))
+        assert found and all(gl.ElementType(one) for one in found), name
+    assert did_you_mean("fp33") == did_you_mean("x") == did_you_mean("") == ""
+
+
+def test_a_constructor_that_works_asks_for_no_hint():
+    asked = []
+
+    @corrects(lambda made, values, fields: asked.append(values))
+    class Made:
+        def __init__(self, value):
+            if value < 0:
+                raise gl.LayoutError("negative")
+
+    Made(1)
+    assert asked == []
+    with pytest.raises(gl.LayoutError, match="^negative$"):  # no hint: the error itself
+        Made(-1)
+    assert asked == [(-1,)]

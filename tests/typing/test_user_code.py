@@ -1,0 +1,185 @@
+"""Typical user code: type checkers read it, and it runs.
+
+`tests/ci/test_types.py` runs mypy and pyright over this file.  `assert_type` states the static type of a result; when
+it runs, it also checks the value, so that both agree.  Checkers must reject every line with `type: ignore`, because an
+ignore that is not needed is an error.
+"""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpulayout as gl
+
+if TYPE_CHECKING:
+    from typing_extensions import assert_type
+else:
+
+    def assert_type(value, kind):
+        """The value, which must be an instance of the type; `Any` says nothing."""
+        if kind is Any:
+            return value
+        assert isinstance(value, get_origin(kind) or kind), (type(value), kind)
+        if isinstance(value, np.ndarray):
+            scalar = get_args(get_args(kind)[1])[0]
+            assert scalar is Any or value.dtype.type is scalar, (value.dtype, kind)
+        return value
+
+
+FloatArray = npt.NDArray[np.float32]
+AnyArray = npt.NDArray[Any]
+
+
+class Tensor:
+    """Stands for an array of another library: it exports DLPack."""
+
+    def __init__(self, memory: FloatArray):
+        self._memory = memory
+
+    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> object:
+        return self._memory.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def floats(*shape: int) -> FloatArray:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def test_numpy_arrays_in_numpy_arrays_out() -> None:
+    matrix = floats(2, 3)
+    buffer = assert_type(gl.pack(matrix, "f32[2,3]{0,1}"), AnyArray)
+    assert_type(gl.pack(np.float32(1), "f32[]"), AnyArray)
+    assert_type(gl.unpack(buffer, "f32[2,3]{0,1}"), AnyArray)
+    assert_type(gl.relayout(buffer, "f32[2,3]{0,1}", "{1,0}"), AnyArray)
+    assert_type(gl.plan("f32[2,3]{0,1}", "{1,0}")(buffer), AnyArray)
+    jobs = [(floats(6), "f32[2,3]", gl.Layout((0, 1))), (floats(6), "f32[2,3]", gl.Layout((1, 0)))]
+    for found in assert_type(gl.relayout_many(jobs), list[AnyArray]):
+        assert_type(found, AnyArray)
+
+
+def test_functions_that_keep_the_dtype_say_so() -> None:
+    assert_type(gl.transpose(floats(2, 3)), FloatArray)
+    assert_type(gl.transpose(floats(6), "(h w) -> w h", h=2), FloatArray)
+    assert_type(gl.transpose(np.zeros((4, 5, 3), np.uint8), [2, 0, 1]), npt.NDArray[np.uint8])
+    assert_type(gl.view(floats(6), "f32[2,3]"), FloatArray)
+
+
+def test_the_array_given_as_out_comes_back() -> None:
+    matrix = floats(2, 3)
+    out: FloatArray = np.zeros((3, 2), np.float32)
+    line: FloatArray = np.zeros(6, np.float32)
+    places: npt.NDArray[np.uint8] = np.zeros(2, np.uint8)
+    assert assert_type(gl.transpose(matrix, "a b -> b a", out=out), FloatArray) is out
+    assert_type(gl.pack(matrix, "f32[2,3]", out=line), FloatArray)
+    assert_type(gl.relayout(matrix.reshape(-1), "f32[2,3]", "{0,1}", out=line), FloatArray)
+    assert_type(gl.plan("f32[2,3]", "{0,1}")(matrix.reshape(-1), out=line), FloatArray)
+    assert_type(gl.unpack(line, "f32[3,2]{0,1}", out=out), FloatArray)
+    assert_type(gl.pack(matrix, "f32[2,3]", out=Tensor(line)), Tensor)
+    assert_type(gl.linearize(np.array([[0, 1], [0, 2]]), "f32[2,3]", out=places), npt.NDArray[np.uint8])
+    wrapped(matrix, None)
+    wrapped(matrix, line)
+
+
+def wrapped(matrix: FloatArray, out: FloatArray | None) -> AnyArray:
+    """A function that passes an optional `out` on."""
+    return gl.pack(matrix, "f32[2,3]", out=out)
+
+
+def test_arrays_of_other_libraries_give_any() -> None:
+    """The result is a NumPy or a CuPy array, depending on the device."""
+    tensor = Tensor(floats(6))
+    assert_type(gl.relayout(tensor, "f32[2,3]", "{0,1}"), Any)
+    assert_type(gl.unpack(tensor, "f32[2,3]"), Any)
+    assert_type(gl.view(tensor, "f32[2,3]"), Any)
+    assert_type(gl.transpose(tensor), Any)
+    assert_type(gl.relayout_many([(tensor, "f32[6]", "{0}")], out=[None]), list[Any])
+    assert_type(gl.pack([[1, 2, 3], [4, 5, 6]], "f32[2,3]"), Any)
+    assert_type(gl.empty("f32[2,3]"), Any)
+    assert_type(gl.shape_of(tensor), gl.Shape)
+
+
+def test_indices() -> None:
+    shape = "f32[2,3]{0,1:PD(3,5)}"
+    assert_type(gl.linearize((1, 2), shape), int)
+    assert_type(gl.linearize([np.int64(1), np.int64(2)], shape), int)
+    coordinates: Sequence[int] = [1, 2]
+    assert_type(gl.linearize(coordinates, shape, mode="wrap"), int)
+    points, rows = np.zeros((2, 2), np.int64), np.arange(2)
+    assert_type(gl.linearize(points, shape, mode="clip"), npt.NDArray[np.int64])
+    assert_type(gl.linearize((rows, rows), shape), npt.NDArray[np.int64])
+    assert_type(gl.linearize((rows, 2), shape), Any)
+    assert_type(gl.linearize((points[0], points[1]), shape), Any)
+    assert_type(gl.linearize([[0, 1], [0, 2]], shape), Any)
+    assert_type(gl.delinearize(7, shape), tuple[int, ...])
+    assert_type(gl.delinearize(np.int64(7), shape, padding="mark"), tuple[int, ...])
+    assert_type(gl.delinearize(np.arange(2), shape), npt.NDArray[np.int64])
+    assert_type(gl.delinearize([0, 1], shape), Any)
+    assert_type(gl.convert_linear(1, "f32[2,3]", gl.parse_layout("{0,1}")), int)
+    assert_type(gl.convert_linear(np.arange(6), "f32[2,3]", shape), npt.NDArray[np.int64])
+
+
+def test_shapes_and_layouts() -> None:
+    shape = assert_type(gl.parse_shape("f32[2,3]{0,1}"), gl.Shape)
+    assert_type(shape.layout, gl.Layout)
+    assert_type(gl.parse_layout("{0,1}"), gl.Layout)
+    assert_type(gl.shape_of(floats(2, 3)), gl.Shape)
+    assert_type(gl.Shape("f32", [2, 3], "{0,1}").dimensions, tuple[int, ...])
+    assert_type(gl.Shape(np.float32, (2, 3)).nbytes, int)
+    plan = assert_type(gl.plan(shape, "{1,0}"), gl.Plan)
+    assert_type(plan.source, gl.Shape)
+    assert_type(plan.bytes_read, int)
+    assert_type(gl.is_bitcast(shape, "f32[2,3]"), bool)
+
+
+def test_what_runs() -> None:
+    with gl.use_backend("numpy"):
+        pass
+    assert_type(gl.show_config("dicts"), dict[str, Any])
+
+
+def test_lines_that_checkers_reject() -> None:
+    """Each of them raises, too."""
+    matrix, line = floats(2, 3), floats(6)
+    with pytest.raises(TypeError, match="the array is the first argument"):
+        gl.pack("f32[2,3]", matrix)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'target'"):
+        gl.relayout(line, "f32[2,3]")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"numpy.array\(buffer\) makes one"):
+        gl.relayout([1.0, 2.0], "f32[2]", "{0}")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="write gl.Layout"):
+        gl.relayout(line, "f32[2,3]", (0, 1))  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="arrays come before shapes"):
+        gl.unpack("f32[2,3]", line)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="is a layout alone"):
+        gl.unpack(line, gl.Layout((0, 1)))  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="write gl.Shape"):
+        gl.linearize((1, 2), (4, 5))  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="indices are whole numbers"):
+        gl.linearize((1.5, 2), "f32[2,3]")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="mode 'warp' is not one of"):
+        gl.linearize((1, 2), "f32[2,3]", mode="warp")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="padding 'skip' is not one of"):
+        gl.delinearize(7, "f32[2,3]", padding="skip")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="numpy.array"):
+        gl.transpose([[1, 2]], (1, 0))  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        gl.empty()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="write gl.Shape"):
+        gl.empty((2, 3))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="which has no layout"):
+        gl.shape_of([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="backend 'cuda' is not one of"):
+        gl.use_backend("cuda")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="mode 'json' is not one of"):
+        gl.show_config("json")  # type: ignore[call-overload]
+    with pytest.raises(BufferError, match="is a NumPy scalar"):
+        gl.unpack(line, "f32[6]", out=np.float32(0))  # type: ignore[call-overload]

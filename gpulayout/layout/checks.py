@@ -98,13 +98,9 @@ def whole_numbers(field: str, values: Iterable[Any], context: str = "", *, order
 
 
 def _index(value: Any) -> int | None:
-<<<<<<< HEAD
-    """An integer as an int; None for everything else, bool included.  NumPy's bools are an index up to NumPy 2.2."""
+    """An integer as an int; None for anything else, bool included.  NumPy's bools are an index up to NumPy 2.2."""
     if type(value) is int:
         return value
-=======
-    """An integer as an int; None for anything else, bool included (NumPy's bool refuses `operator.index` itself)."""
->>>>>>> main
     try:
         return None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:

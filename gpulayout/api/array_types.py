@@ -49,7 +49,7 @@ Integer: TypeAlias = int | np.integer[Any]
 HostIndex: TypeAlias = HostArray | Sequence[HostArray]
 IndexLike: TypeAlias = Array | Sequence[Array | Integer | list[Any] | tuple[Any, ...]]
 
-# Shapes and their texts; a target may be a layout alone.
+# Shapes and their texts; a target may be only a layout.
 ShapeLike: TypeAlias = Shape | str
 TargetLike: TypeAlias = Shape | Layout | str
 

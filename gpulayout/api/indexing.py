@@ -199,7 +199,7 @@ def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, 
     source : Shape or str
         A shape or its text.
     target : Shape, Layout or str
-        The same logical array in another layout.  A layout alone, such as ``"{0,1}"``, will do.
+        The same logical array in another layout.  A layout without a shape, such as ``"{0,1}"``, will do.
     out : array of integers, optional
         C-contiguous array to write to, of the shape of `linear`, on the same device.
 

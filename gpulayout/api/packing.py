@@ -49,7 +49,7 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
         Array of `shape.dimensions`.  Any strides will do, and read-only memory too.  Nested lists and numbers go to
         the default backend; they need a whole shape.
     shape : Shape, Layout or str
-        A shape or its text.  With a layout alone, such as ``"{1,0:T(8,128)}"``, the element type and the dimensions
+        A shape or its text.  With only a layout, such as ``"{1,0:T(8,128)}"``, the element type and the dimensions
         are those of the array.
     out : array, optional
         1-D contiguous array to write to, on the same device, of `shape.buffer_length` elements or more.
@@ -105,11 +105,11 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
 
 
 def _whole_shape(shape: TargetLike, values: Values) -> Shape:
-    """The shape for plain values; TypeError for a layout alone, because plain values have no element type."""
+    """The shape for plain values; TypeError for only a layout, because plain values have no element type."""
     if is_layout_alone(shape):
         raise TypeError(
-            f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is a "
-            "layout alone: write the whole shape"
+            f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is only "
+            "a layout: write the whole shape"
         )
     return as_shape(shape)
 

@@ -62,7 +62,7 @@ def _hint(value: object, like: Shape | None) -> str:
     if isinstance(value, (tuple, list)):
         return f": write gl.Layout({shown(value)})" if like else f": write gl.Shape('f32', {shown(value)}) or its text"
     if isinstance(value, Layout):
-        return f": {value} is a layout alone, write the whole shape, such as 'f32[2,3]{{0,1}}'"
+        return f": {value} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"
     return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""
 
 

@@ -98,7 +98,7 @@ def whole_numbers(field: str, values: Iterable[Any], context: str = "", *, order
 
 
 def _index(value: Any) -> int | None:
-    """An integer as an int; None for anything else, bool included.  NumPy's bools are an index up to NumPy 2.2."""
+    """An integer as an int; None for everything else, bool included.  NumPy's bools are an index up to NumPy 2.2."""
     if type(value) is int:
         return value
     try:

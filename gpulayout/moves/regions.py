@@ -314,8 +314,8 @@ def _taken_apart(whole: Region, table: StrideTable, values: Sequence[int]) -> It
 def _is_full(table: StrideTable, number: int) -> bool:
     """True when all values of a number below its reach are elements: the dimensions it joins have no padding.
 
-    Where numbers join dimensions, only the padding is looked for, and there is none inside.  Cutting the number into its
-    coordinates all the same takes 35 s for u8[1000,1001,1003] under T(*,*,1024), and this 1 ms.
+    When numbers join dimensions, only padding matters, and there is none inside.  Cutting such a number into its
+    coordinates takes 35 s for u8[1000,1001,1003] under T(*,*,1024); this test takes 1 ms.
     """
     dimensions = table.dimensions
     return not table.is_separable and all(

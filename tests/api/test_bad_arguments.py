@@ -316,5 +316,5 @@ def test_plans_cannot_be_changed_and_travel_between_processes():
         plan.source = TARGET
     again = pickle.loads(pickle.dumps(plan))
     assert again == plan and again.move == plan.move and hash(pickle.loads(pickle.dumps(plan.move))) == hash(plan.move)
-    assert "_hash" not in plan.move.__getstate__()
+    assert "_kept_hash" not in plan.move.__getstate__()
     assert (SOURCE == unittest.mock.ANY) and (SOURCE.layout == unittest.mock.ANY) and (plan == unittest.mock.ANY)

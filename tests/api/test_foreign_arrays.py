@@ -72,7 +72,7 @@ def test_a_layout_alone_of_dlpack_memory():
             [[1, 2]],
             "{0,1}",
             TypeError,
-            "array is a list, which has no element type, and shape '{0,1}' is a layout alone: write the whole shape",
+            "array is a list, which has no element type, and shape '{0,1}' is only a layout: write the whole shape",
         ),
         (FLOATS, "{0,1}", gl.LayoutError, "minor_to_major (0, 1) has 2 entries for f32[6]: the shape has 1 dimension"),
         (

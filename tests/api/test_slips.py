@@ -34,17 +34,17 @@ SLIPS = {
     "a list to relayout": (lambda: gl.relayout([1.0], "f32[1]", "{0}"), "; numpy.array(buffer) makes one"),
     "a list to transpose": (lambda: gl.transpose([[1, 2]], (1, 0)), "; numpy.array(array) makes one"),
     "a range of indices": (lambda: gl.delinearize(range(3), SHAPE), "; numpy.array(linear) makes one"),
-    "a list without an element type": (lambda: gl.pack([[1, 2]], "{0,1}"), "is a layout alone: write the whole shape"),
+    "a list without an element type": (lambda: gl.pack([[1, 2]], "{0,1}"), "is only a layout: write the whole shape"),
     "sizes as a shape": (lambda: gl.linearize((1, 2), (4, 5)), ": write gl.Shape('f32', (4, 5)) or its text"),
     "sizes to empty": (lambda: gl.empty([2, 3]), ": write gl.Shape('f32', (2, 3)) or its text"),
     "an order as a target": (lambda: gl.relayout(LINE, SHAPE, [0, 1]), ": write gl.Layout((0, 1))"),
     "a layout where a shape belongs": (
         lambda: gl.unpack(LINE, LAYOUT),
-        ": {0,1} is a layout alone, write the whole shape, such as 'f32[2,3]{0,1}'",
+        ": {0,1} is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
     ),
     "its text": (
         lambda: gl.unpack(LINE, "{0,1}"),
-        "is a layout alone: write the whole shape, such as 'f32[2,3]{0,1}'",
+        "is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
     ),
     "points in rows": (
         lambda: gl.linearize(np.zeros((5, 2), int), SHAPE),

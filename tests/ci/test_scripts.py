@@ -101,17 +101,17 @@ def test_a_machine_that_cannot_run_the_real_cupy_passes_and_says_so(run_ci_test)
     assert status == 0 and "ci/test: left out: ci/real_cupy --quick: this machine cannot run it, see above" in lines
 
 
-def test_without_ruff_the_rest_runs_and_says_so(run_ci_test):
-    status, lines = run_ci_test(ruff=None)
-    assert status == 0 and "ci/test: left out: ruff check and ruff format: ruff is not installed" in lines
-    assert not any("-m ruff" in line for line in lines) and any("-m pytest" in line for line in lines)
-
-
 @pytest.mark.parametrize("status, left_out", [(1, 0), (77, 1)])
 def test_the_documentation_fails_the_run_or_is_left_out_where_sphinx_cannot_be_had(run_ci_test, status, left_out):
     found, lines = run_ci_test("--all", docs=status)
     assert found == (0 if left_out else status)
     assert sum(line.startswith("ci/test: left out: ci/docs") for line in lines) == left_out
+
+
+def test_without_ruff_the_rest_runs_and_says_so(run_ci_test):
+    status, lines = run_ci_test(ruff=None)
+    assert status == 0 and "ci/test: left out: ruff check and ruff format: ruff is not installed" in lines
+    assert not any("-m ruff" in line for line in lines) and any("-m pytest" in line for line in lines)
 
 
 # ---- ci/real_cupy ----------------------------------------------------------------------------------------------------

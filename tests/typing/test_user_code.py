@@ -159,7 +159,7 @@ def test_lines_that_checkers_reject() -> None:
         gl.relayout(line, "f32[2,3]", (0, 1))  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="arrays come before shapes"):
         gl.unpack("f32[2,3]", line)  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="is a layout alone"):
+    with pytest.raises(TypeError, match="is only a layout"):
         gl.unpack(line, gl.Layout((0, 1)))  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="write gl.Shape"):
         gl.linearize((1, 2), (4, 5))  # type: ignore[call-overload]

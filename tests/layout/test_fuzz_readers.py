@@ -135,7 +135,7 @@ def _one_more_element(real, *arguments):
 WRONG = {
     "text": _without_memory_space,
     "layout": _without_memory_space,
-    "program": lambda real, text: [found for found in real(text + " f32[7]")],
+    "program": lambda real, text: list(real(text + " f32[7]")),
     "pattern": lambda real, array, *rest, **named: np.maximum(real(array, *rest, **named), 1),
     "proto": _one_more_element,
     "layout_proto": _one_more_element,

@@ -123,7 +123,7 @@ def test_relayout_between_all_pairs_of_orders(executor):
             )
 
 
-@pytest.mark.parametrize("element_type", [t for t in gl.ElementType])
+@pytest.mark.parametrize("element_type", list(gl.ElementType))
 def test_every_element_type_keeps_its_bytes_and_its_pad(executor, element_type):
     values = [None, PaddingValue.UNKNOWN]
     values += [PaddingValue.ONE] if element_type != "s1" else []

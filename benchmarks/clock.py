@@ -116,7 +116,7 @@ def take_turns(
         fewest, most = effort.calls
         counts.append(min(max(int(effort.sample_seconds / max(once, 1e-9)), fewest), most))
     seconds: list[list[float]] = [[] for _ in contenders]
-    shuffle = random.Random(0)  # whoever runs second finds the arrays in the cache
+    shuffle = random.Random(0)  # the second to run would find the arrays in the cache
     for _ in range(effort.rounds):
         for k in shuffle.sample(range(len(contenders)), len(contenders)):
             seconds[k].append(clock_of(contenders[k]).sample(contenders[k], counts[k]))

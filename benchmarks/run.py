@@ -1,6 +1,6 @@
 """The order in which a run takes its figures, and what it leaves out when time is short.
 
-    1. small calls, on the host alone
+    1. small calls: the host's time only
     2. every case beside the peers that need no compilation
     3. the long list of tensor transpositions, beside one peer
     4. the peers that compile something for every case, stage by stage, on the cases of 2

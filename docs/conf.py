@@ -68,7 +68,7 @@ INVENTORIES = {
 
 
 def _inventory(name: str, address: str) -> pathlib.Path | None:
-    """The list of names of another project's documentation, downloaded once; None where it cannot be had."""
+    """The list of names of another project's documentation, downloaded once; None if it cannot be reached."""
     file = HERE / "_build" / "inventories" / f"{name}.inv"
     if not file.exists():
         try:
@@ -89,7 +89,7 @@ intersphinx_mapping = {
 
 
 def _pages(app: Any, page: str, source: list[str]) -> None:
-    """The pages stay plain Markdown, which a forge shows as it is; what Sphinx needs besides is added here.
+    """The pages stay plain Markdown, which a forge can show; what Sphinx needs in addition is added here.
 
     The lists of links on the first page become the table of contents.  The blank line that ends an example for doctest
     is not shown.

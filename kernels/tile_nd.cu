@@ -33,7 +33,7 @@
 
 #define GPL_LANES 32
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
-#define GPL_DIGITS 16                // of an order; the same numbers as in gpu/parameters.py, as in the next line
+#define GPL_DIGITS 16                // of an order; gpu/parameters.py has this number and the next too
 #define GPL_SHARED_BYTES 16384       // of a table and a box
 #define GPL_BATCH (GPL_ELEMENT_BYTES == 16 ? 4 : 8)    // rows that a thread loads before it stores the first
 typedef GplWord<GPL_READ_BYTES>::type gpl_piece;       // what is read at a time

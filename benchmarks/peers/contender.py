@@ -20,7 +20,7 @@ class Contender(NamedTuple):
     output   what it is compared with: "warm" writes memory that was written before, "fresh" allocates every time,
              "call" is a single small call into warm memory, "copy" a plain copy of as many bytes
     wait     waits for an output that is made on another stream, where our events do not see it; None for ours
-    threads  the most that may take part; 0 leaves the setting alone
+    threads  the most that may take part; 0 keeps the current setting
     ready    sets the number of threads before a sample, outside its time
     """
 

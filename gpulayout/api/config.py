@@ -69,6 +69,11 @@ def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
     dict or None
         The values, with ``mode="dicts"``.
 
+    Raises
+    ------
+    ValueError
+        For another `mode`.
+
     Examples
     --------
     >>> show_config("dicts")["backend"] in ("numpy", "cupy")

@@ -72,7 +72,10 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
     Raises
     ------
     IndexError
-        For a coordinate out of bounds, with ``mode="raise"``, and for a wrong rank.  Nothing is written.
+        For a coordinate out of bounds, with ``mode="raise"``; for a wrong rank; and for any index into a shape without
+        elements.  Nothing is written.
+    ValueError
+        For another `mode`.
     TypeError
         For indices that are not integers, and for an `out` that cannot hold the largest result.
     BufferError
@@ -157,10 +160,17 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
     ------
     IndexError
         For a linear index outside the buffer, and for padding with ``padding="raise"``.  Nothing is written.
+    ValueError
+        For another `padding`.
     TypeError
         For indices that are not integers, and for an `out` that cannot hold the largest result.
     BufferError
         For an `out` of another shape, that is read-only, or that shares memory with `linear`.
+
+    See Also
+    --------
+    linearize : The inverse.
+    convert_linear : From one layout's linear indices to another's, in one step.
 
     Examples
     --------
@@ -199,7 +209,7 @@ def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, 
     source : Shape or str
         A shape or its text.
     target : Shape, Layout or str
-        The same logical array in another layout.  A layout without a shape, such as ``"{0,1}"``, will do.
+        The same logical array in another layout; or only that layout, such as ``"{0,1}"``.
     out : array of integers, optional
         C-contiguous array to write to, of the shape of `linear`, on the same device.
 

@@ -11,7 +11,7 @@ from gpulayout.api.backends import default_backend
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
 from gpulayout.api.transfer import Transfer
-from gpulayout.layout.arguments import as_shape, is_layout_alone
+from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import value_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
@@ -46,11 +46,11 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
     Parameters
     ----------
     array : array_like
-        Array of `shape.dimensions`.  Any strides will do, and read-only memory too.  Nested lists and numbers go to
-        the default backend; they need a whole shape.
+        Array of `shape.dimensions`, with any strides; it may be read-only.  Nested lists and numbers go to the
+        default backend and need a whole shape.
     shape : Shape, Layout or str
-        A shape or its text.  With only a layout, such as ``"{1,0:T(8,128)}"``, the element type and the dimensions
-        are those of the array.
+        A shape or its text; or only a layout, such as ``"{1,0:T(8,128)}"``, for the array's own element type and
+        dimensions.
     out : array, optional
         1-D contiguous array to write to, on the same device, of `shape.buffer_length` elements or more.
 
@@ -105,18 +105,18 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
 
 
 def _whole_shape(shape: TargetLike, values: Values) -> Shape:
-    """The shape for plain values; TypeError for only a layout, because plain values have no element type."""
-    if is_layout_alone(shape):
+    """The shape for plain values; TypeError for a mere layout, because plain values have no element type."""
+    if is_only_layout(shape):
         raise TypeError(
-            f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is only "
-            "a layout: write the whole shape"
+            f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is "
+            "only a layout: write the whole shape"
         )
     return as_shape(shape)
 
 
 def _pack_transfer(array: Any, shape: TargetLike) -> Transfer:
     """From an array with these dimensions and strides to a buffer of `shape`."""
-    if is_layout_alone(shape):
+    if is_only_layout(shape):
         shape = as_shape(shape, like=Shape(array.dtype, array.shape))
     else:
         shape = as_shape(shape)
@@ -141,7 +141,7 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     shape : Shape or str
         The buffer's shape, or its text.  The library cannot notice a wrong layout.
     out : array, optional
-        Array of `shape.dimensions` to write to, on the same device.  Any strides will do if they do not overlap.
+        Array of `shape.dimensions` to write to, on the same device, with any strides that do not overlap.
 
     Returns
     -------

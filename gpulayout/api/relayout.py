@@ -121,7 +121,7 @@ def plan(source: ShapeLike, target: TargetLike) -> Plan:
     source : Shape or str
         The buffer's shape, or its text.
     target : Shape, Layout or str
-        The shape of the result: the same element type and dimensions.  A layout without a shape, such as ``"{0,1}"``, will do.
+        The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any =
     source : Shape or str
         The buffer's shape, or its text.  The library cannot notice a wrong layout.
     target : Shape, Layout or str
-        The shape of the result: the same element type and dimensions.  A layout without a shape, such as ``"{0,1}"``, will do.
+        The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
     out : array, optional
         1-D contiguous array to write to, on the same device, of `target.buffer_length` elements or more.
 

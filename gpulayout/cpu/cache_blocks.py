@@ -32,9 +32,9 @@ def needs_cache_blocks(itemsize: int, axes: Sequence[Axis], source_order: Sequen
     """Whether a copy in the order of the target would read too many streams of the source at once.
 
     Between two neighbours in the source, a copy reads `run` other places.  Up to a megabyte everything stays in the
-    second-level cache, and only lines that evict each other from the first level are a problem.  A larger source is not
-    fetched twice either if what lies between two neighbours stays in the second-level cache.  Then a scratch copy of 1
-    and 2 byte elements costs more than waiting for that cache.
+    second-level cache, and only lines that evict each other from the first level are a problem.  The lines of a larger
+    source are fetched once too, if those of `run` places fit the second-level cache.  Then a scratch copy of 1 and 2
+    byte elements costs more than waiting for that cache.
     """
     size = math.prod(axis.bound for axis in axes) * itemsize
     if itemsize > 16 or not axes or source_order[0] == 0 or size <= LEAST_BYTES:

@@ -112,7 +112,7 @@ def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
 
 
 def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
-    """Coordinates brought into bounds by the mode: -1 wraps to bound - 1 and clips to 0."""
+    """Coordinates that the mode brings into bounds: -1 wraps to bound - 1 and clips to 0."""
     if mode == "wrap":
         word = np.int64 if values.dtype.kind == "i" else np.uint64
         wide = values.astype(word, copy=False)

@@ -15,12 +15,12 @@ from gpulayout.cpu.packed_stretches import periods
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import Turn, turned
 
-_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots
-_MOST_SLOTS = 3 << 19  # of the chunks of all threads: 4 MB with temporary arrays
-_LEAST_TURNED = 1 << 14  # slots; below, the calls for a cache block take longer than they save
-_MOST_ROWS = 16  # of a block; more rows take more calls than they save
-_TURNED_RUN, _TURNED_BYTES = 256, 1 << 19  # blocks along the source, and scratch bytes, of a cache block
-_LEAST_PART = 2000  # elements that can be looked up in the time of one part
+CHUNK, FAR_CHUNK, LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots
+MOST_SLOTS = 3 << 19  # of the chunks of all threads: 4 MB with temporary arrays
+LEAST_TURNED = 1 << 14  # slots; below, the calls for a cache block take longer than they save
+MOST_ROWS = 16  # of a block; more rows take more calls than they save
+TURNED_RUN, TURNED_BYTES = 256, 1 << 19  # blocks along the source, and scratch bytes, of a cache block
+LEAST_PART = 2000  # elements that can be looked up in the time of one part
 
 
 def packed_plan_of(move: PackedMove, threads: int = 1) -> PackedPlan:
@@ -33,28 +33,28 @@ def packed_plan_of(move: PackedMove, threads: int = 1) -> PackedPlan:
 
 
 def _plan_for(move: PackedMove, threads: int) -> PackedPlan:
-    turn = next(filter(None, (turned(move, bits) for bits in (64, 32, 16, 8) if bits // move.bits <= _MOST_ROWS)), None)
-    if turn and move.slots >= _LEAST_TURNED:
+    turn = next(filter(None, (turned(move, bits) for bits in (64, 32, 16, 8) if bits // move.bits <= MOST_ROWS)), None)
+    if turn and move.slots >= LEAST_TURNED:
         block = _turned_cache_block(turn, threads)
         return PackedPlan(move, threads, math.prod(block) * turn.side**2, False, False, turn, block)
     in_place = move.target_bits == 8 and move.is_dense
-    chunk = _CHUNK if abs(move.axes[0].source_stride) == 1 else _FAR_CHUNK
+    chunk = CHUNK if abs(move.axes[0].source_stride) == 1 else FAR_CHUNK
     count = math.prod(min(period, axis.bound) for period, axis in zip(periods(move), move.axes))
-    if count > 4 and count * _LEAST_PART > min(move.element_count, chunk):
-        return PackedPlan(move, threads, _part(_LOOKED_UP_CHUNK, threads), True, in_place)
+    if count > 4 and count * LEAST_PART > min(move.element_count, chunk):
+        return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), True, in_place)
     return PackedPlan(move, threads, _part(chunk, threads), False, in_place)
 
 
 def _part(chunk: int, threads: int) -> int:
     """The slots of a chunk, so that the chunks of all threads fit: whole bytes for any width of elements."""
-    return max(min(chunk, _MOST_SLOTS // threads) // 8, 1) * 8
+    return max(min(chunk, MOST_SLOTS // threads) // 8, 1) * 8
 
 
 def _turned_cache_block(turn: Turn, threads: int) -> tuple[int, ...]:
     """The blocks of a cache block along each axis: first long runs along the source, then along the target."""
-    most = max(min(_TURNED_BYTES, SCRATCH_BYTES // threads) // (turn.side + 1) // turn.unit_bytes, 1)
+    most = max(min(TURNED_BYTES, SCRATCH_BYTES // threads) // (turn.side + 1) // turn.unit_bytes, 1)
     minor, found, *others = (axis.extent for axis in turn.axes)
-    along_source = min(found, _TURNED_RUN, most)
+    along_source = min(found, TURNED_RUN, most)
     along_target = min(minor, most // along_source)
     sizes = [along_target, min(found, most // along_target)]
     for extent in others:

@@ -146,7 +146,7 @@ def _share(count: int, weight: int) -> int:
 def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
     """Where padding is written, and whether everything is filled before the copy.
 
-    Everything is, when there are so many short runs of padding that this takes less time.
+    Filling everything is faster when the padding consists of many short runs.
     """
     slabs, whole = move.padding_slabs, _are_scattered([move], [Piece(move)])
     if whole:
@@ -174,10 +174,9 @@ def _is_fill(move: AnyMove) -> TypeGuard[Move]:
 
 
 def _are_scattered(fills: Sequence[Move], pieces: Sequence[Piece]) -> bool:
-    """Whether the padding that `fills` write is so many short runs that filling the whole target takes less time.
+    """Whether filling the whole target, which `pieces` write, is faster than the short runs of padding of `fills`.
 
-    `pieces` write the whole target.  Runs of one place between long runs of elements do not count: NumPy fills them in
-    one strided loop.
+    Runs of one place between long runs of elements do not count: NumPy fills them in one strided loop.
     """
     runs = sum(
         math.prod(slab.shape[:-1])

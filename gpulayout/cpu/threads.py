@@ -62,7 +62,7 @@ def share(work: Callable[[int, int], None], count: int, least: int, threads: int
         work(0, count)
         return
     ends = [count * part // parts for part in range(parts + 1)]
-    crew = _crew
+    crew = process_crew
     call = _Call(work, list(zip(ends, ends[1:]))[::-1], crew)
     try:
         try:
@@ -82,7 +82,7 @@ def share(work: Callable[[int, int], None], count: int, least: int, threads: int
 class _Call:
     """One call of `share`: the parts that no thread has begun, and the threads at work on other parts."""
 
-    def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]], crew: _Crew) -> None:
+    def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]], crew: Crew) -> None:
         self.work = work
         self.crew = crew
         self.waiting = parts  # the next one last
@@ -138,7 +138,7 @@ def _nothing(first: int, last: int) -> None:
     """The work of a call that is over."""
 
 
-class _Crew:
+class Crew:
     """The threads of this process, and the calls that they are invited to."""
 
     def __init__(self) -> None:
@@ -194,13 +194,13 @@ def _usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-_crew = _Crew()
+process_crew = Crew()  # the crew of this process
 
 
 def _forget_threads() -> None:
     """In a forked child: start a new crew, because the threads stayed with the parent."""
-    global _crew
-    lost, _crew = _crew, _Crew()
+    global process_crew
+    lost, process_crew = process_crew, Crew()
     lost.lose()
 
 

@@ -25,7 +25,7 @@ def strided_view(
         return np.ndarray(shape, word, array, offset, strides)
     if flags.f_contiguous:
         return np.ndarray(shape, word, array.T, offset, strides)
-    # A logical array that is not contiguous exports no buffer that `np.ndarray` takes, so this goes by its address.
+    # `np.ndarray` takes only contiguous buffers.  A strided logical array is viewed through its address.
     address, read_only = array.__array_interface__["data"]
     interface = {
         "version": 3,

@@ -127,7 +127,8 @@ class CupyBackend(CudaBackend):
             return cupy.asarray(host.view(_held(host.dtype)))
 
     def on_device_of(self, array: cupy.ndarray) -> contextlib.AbstractContextManager[object]:
-        return cast("contextlib.AbstractContextManager[object]", array.device)
+        device: contextlib.AbstractContextManager[object] = array.device
+        return device
 
     def dtype_for(self, shape: Shape) -> np.dtype:
         return _held(shape.buffer_dtype)
@@ -224,13 +225,12 @@ def _device_of(memory: ForeignMemory, stated: int | None = None) -> int:
     found = runtime.pointerGetAttributes(memory.address)
     if found.devicePointer != memory.address:
         raise BufferError(f"its address {memory.address:#x} is not CUDA memory")
-    if stated is None or found.device == stated:
-        return int(found.device)
+    device: int = found.device
+    if stated is None or device == stated:
+        return device
     if found.type != runtime.memoryTypeDevice:  # memory that all devices share
         return stated
-    raise BufferError(
-        f"it claims to be on cuda:{stated}, but its address {memory.address:#x} is on cuda:{found.device}"
-    )
+    raise BufferError(f"it claims to be on cuda:{stated}, but its address {memory.address:#x} is on cuda:{device}")
 
 
 def probe() -> str:

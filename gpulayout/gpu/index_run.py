@@ -34,7 +34,7 @@ class IndexLaunches:
         return len(self._starts)
 
     def convert(self, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
-        """See `PreparedConversion.convert`: one launch.  Only modes that refuse indices use a flag and synchronize."""
+        """See `PreparedConversion.convert`.  One launch; only modes that refuse indices take a flag and synchronize."""
         count = math.prod(given.shape[1:]) if self._program.direction == "linearize" else given.size
         if not count:
             return None

@@ -18,11 +18,15 @@ Made = TypeVar("Made")
 Slip = Callable[[type, tuple[Any, ...], dict[str, Any]], str | None]
 
 
-def corrects(slip: Slip) -> Callable[[type[Made]], type[Made]]:
-    """A decorator for classes: when the constructor fails and `slip` knows why, LayoutTypeError says what to write."""
+def corrects(slip: Slip, **accepted: str) -> Callable[[type[Made]], type[Made]]:
+    """A decorator for classes: when the constructor fails and `slip` knows why, LayoutTypeError says what to write.
+
+    accepted    for `help`, the types of parameters that accept more than their fields hold
+    """
 
     def decorate(made: type[Made]) -> type[Made]:
         init: Any = made.__init__
+        init.__annotations__.update(accepted)
         init.__qualname__ = f"{made.__qualname__}.__init__"  # Python's own errors about arguments show it
 
         @functools.wraps(init)
@@ -110,13 +114,14 @@ def _of_order(value: object) -> str:
 def _of_padding(value: object) -> str:
     """What to write for `padding`, which may be widths or what fills them."""
     if isinstance(value, (tuple, list)):
-        return f"write padded_dimensions={checks.shown(value)} if these are the widths in memory, sizes included"
+        return f"write padded_dimensions={checks.shown(value)} if these are the widths in memory"
     return f"write padding_value={checks.value_text(value)} for what fills padding, padded_dimensions= for widths"
 
 
 def _of_tiles(value: object) -> str:
-    is_tile = isinstance(value, (tuple, list)) and all(isinstance(size, int) for size in value)
-    return "write tiles=" + (f"({checks.shown(value)},)" if is_tile else "((8, 128),)")  # type: ignore[arg-type]
+    if isinstance(value, (tuple, list)) and all(isinstance(size, int) for size in value):
+        return f"write tiles=({checks.shown(value)},)"
+    return "write tiles=((8, 128),)"
 
 
 def _of_major_to_minor(value: object) -> str:
@@ -190,7 +195,7 @@ def _swapped(first: object, second: object) -> str | None:
         except TypeError:
             return None
         return (
-            f"dimensions {checks.shown(first)} stand before element_type {checks.value_text(second)}: "
+            f"dimensions {checks.shown(first)} come before element_type {checks.value_text(second)}: "
             f"write gl.Shape({name!r}, {checks.shown(first)})"
         )
     if type(second).__name__ == "Layout":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gpulayout.layout.checks import shown, value_text
 from gpulayout.layout.errors import ShapeTextError
@@ -16,7 +16,6 @@ from gpulayout.layout.text import parse_any_shape, parse_array_shape
 
 LONGEST_KEPT = 512  # characters; the value of a longer text may take 200 KB or more, so it is not cached
 Parsed = TypeVar("Parsed")
-Result = TypeVar("Result")
 
 
 def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
@@ -43,7 +42,7 @@ def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | Non
     if type(value) is Shape:
         return value
     if isinstance(value, str):
-        if like is not None and is_layout_alone(value):
+        if like is not None and is_only_layout(value):
             return as_shape(_parsed_layout(value), role, like)
         if value.lstrip().startswith("{"):
             raise ShapeTextError(
@@ -62,11 +61,11 @@ def _hint(value: object, like: Shape | None) -> str:
     if isinstance(value, (tuple, list)):
         return f": write gl.Layout({shown(value)})" if like else f": write gl.Shape('f32', {shown(value)}) or its text"
     if isinstance(value, Layout):
-        return f": {value} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"
+        return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
     return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""
 
 
-def is_layout_alone(value: object) -> bool:
+def is_only_layout(value: object) -> bool:
     """True for a `Layout`, and for text without brackets, which the text of every shape has."""
     return "[" not in value if isinstance(value, str) else isinstance(value, Layout)
 
@@ -82,21 +81,3 @@ def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
     if isinstance(value, AnyShape):
         return value
     raise TypeError(f"{role} must be a shape or its text, not {type(value).__name__}")
-
-
-def takes_shapes(*roles: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """A decorator for functions whose first one or two parameters, named by `roles`, are shapes: they take text too."""
-
-    def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
-        @functools.wraps(function)
-        def door(*args: Any, **named: Any) -> Result:
-            shapes = [as_shape(value, role) for value, role in zip(args, roles)]
-            return function(
-                *shapes,
-                *args[len(roles) :],
-                **{name: as_shape(value, name) if name in roles else value for name, value in named.items()},
-            )
-
-        return door
-
-    return decorate

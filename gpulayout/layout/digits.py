@@ -405,11 +405,7 @@ class _Cutter:
             *above, (dim, step, extent) = entry
             if extent % size:
                 if above and size % extent == 0:
-                    entry, below, size = (
-                        above,
-                        (entry[-1], *below),
-                        size // extent,
-                    )  # the part lies wholly below the cut
+                    entry, below, size = above, (entry[-1], *below), size // extent  # it lies wholly below the cut
                     continue
                 if above or step * extent < self.sizes[dim]:  # c // step can be cut by any size
                     dim, step, extent = self._named(entry if above or extent > 1 else ())

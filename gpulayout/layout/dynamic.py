@@ -18,6 +18,13 @@ class Unbounded(enum.Enum):
     """`UNBOUNDED`, in text `?`: the size of a dimension that is known only when the program runs, without a bound.
 
     It is not a number, so arithmetic with it fails.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> shape = gl.Shape("f32", (3, UNBOUNDED))
+    >>> str(shape), shape.dynamic_dimensions
+    ('f32[3,?]{1,0}', (False, True))
     """
 
     UNBOUNDED = "?"
@@ -28,7 +35,7 @@ class Unbounded(enum.Enum):
     def __repr__(self) -> str:
         return "UNBOUNDED"
 
-    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # typeshed leaves out str
         """Pickled as the name `gpulayout.UNBOUNDED`."""
         return "UNBOUNDED"
 

@@ -16,7 +16,8 @@ class Frozen:
         object.__setattr__(self, name, value)
 
     def _fields(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
+        return {field.name: getattr(self, field.name) for field in fields}
 
     # Pickle and copy store only the fields and compute the rest again: a hash differs from process to process.
 
@@ -24,4 +25,4 @@ class Frozen:
         return self._fields()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+        self.__init__(**state)  # type: ignore[misc]  # an instance that has no attributes yet

@@ -40,7 +40,16 @@ _NUMBERS = {
 SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U64)
 
 
-@corrects(of_layout)
+@corrects(
+    of_layout,
+    minor_to_major="Iterable[int]",
+    padded_dimensions="Iterable[int] | None",
+    padding_value="PaddingValue | Scalar | str | None",
+    tiles="Sequence[Tile | Iterable[int | Combine | str]]",
+    split_configs="Sequence[SplitConfig]",
+    index_type="str | DTypeLike | None",
+    pointer_type="str | DTypeLike | None",
+)
 @dataclass(frozen=True, eq=False, repr=False)
 class Layout(Frozen):
     """Order, padding and tiling of an array in memory.  Immutable, hashable, checked when made.

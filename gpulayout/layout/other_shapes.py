@@ -17,12 +17,18 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.shape import Shape
 
 MAX_DEPTH = 64  # of nested tuples
-_COMMENT_EVERY = 5  # elements of a tuple, as in XLA, comes a comment with the number of the next
+_COMMENT_EVERY = 5  # a comment numbers every fifth element of a tuple, as in XLA
 
 
 @dataclass(frozen=True)
 class TokenShape(Frozen):
-    """A token: it orders side effects and holds no data.  XLA: `TOKEN`."""
+    """A token: it orders side effects and holds no data.  XLA: `TOKEN`.
+
+    Examples
+    --------
+    >>> str(TokenShape()), TokenShape().nbytes
+    ('token[]', 0)
+    """
 
     proto_number: ClassVar[int] = 17
     nbytes: ClassVar[int] = 0
@@ -38,7 +44,13 @@ class TokenShape(Frozen):
 
 @dataclass(frozen=True)
 class OpaqueShape(Frozen):
-    """A value that only the runtime understands.  XLA: `OPAQUE_TYPE`."""
+    """A value that only the runtime understands.  XLA: `OPAQUE_TYPE`.
+
+    Examples
+    --------
+    >>> str(OpaqueShape())
+    'opaque[]'
+    """
 
     proto_number: ClassVar[int] = 14
 
@@ -105,7 +117,7 @@ class BufferShape(Frozen):
         return f"BufferShape({self.shape!r})"
 
 
-@corrects(of_one_sequence)
+@corrects(of_one_sequence, shapes="Sequence[AnyShape]")
 @dataclass(frozen=True, repr=False)
 class TupleShape(Frozen):
     """A tuple of shapes, which may be tuples themselves.  It has a length, and can be indexed, sliced and iterated.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
+from typing import NoReturn
 
 import ml_dtypes
 import numpy as np
@@ -51,6 +52,12 @@ class PaddingValue(enum.Enum):
     LOWEST = 3
     HIGHEST = 4
     UNKNOWN = 5
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        name = value.upper() if isinstance(value, str) else ""
+        hint = f": write gl.PaddingValue.{name}" if name in cls.__members__ else ""
+        raise ValueError(f"{value!r} is not a valid PaddingValue{hint}")
 
     @property
     def text(self) -> str:
@@ -208,7 +215,7 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
     return _finite_range(element_type)[0 if lowest else 1]
 
 
-# The calls below are ignored because ml_dtypes has types, but none for these two constructors.
+# ml_dtypes is typed, but these two constructors of it are not: hence the ignores.
 def _integer_range(element_type: ElementType) -> tuple[int, int]:
     limits = ml_dtypes.iinfo(element_type.dtype)  # type: ignore[no-untyped-call]
     return int(limits.min), int(limits.max)

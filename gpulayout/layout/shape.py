@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 
-@corrects(of_shape)
+@corrects(
+    of_shape,
+    element_type="str | DTypeLike",
+    dimensions="Iterable[int]",
+    layout="Layout | str | None",
+    dynamic_dimensions="Sequence[bool] | None",
+)
 @dataclass(frozen=True, init=False, eq=False, repr=False)  # the base has `__init__`
 class Shape(ShapeSizes):
     """An array in memory: element type, dimensions and layout.  Immutable, hashable, checked when made.

@@ -190,7 +190,7 @@ class ShapeSizes(Frozen):
 
     @property
     def byte_strides(self) -> tuple[int, ...]:
-        """Bytes between neighbours along each dimension: what NumPy calls strides.
+        """Bytes between neighbours along each dimension: NumPy's `strides`.
 
         LayoutError for strides that are not whole bytes and for a tiled layout.
         """

@@ -72,7 +72,7 @@ class SplitConfig(Frozen):
 
 
 def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
-    """A tuple of split configurations of distinct dimensions below `rank`, from such or from (dimension, indices)."""
+    """A tuple of split configurations of distinct dimensions below `rank`; (dimension, indices) pairs are accepted."""
     if not isinstance(value, (tuple, list)):
         raise LayoutTypeError(f"split_configs {value!r} is not a sequence of split configurations")
     found = tuple(entry if isinstance(entry, SplitConfig) else _of_pair(entry) for entry in value)

@@ -115,7 +115,8 @@ class Reader:
         """The raw text in parentheses, which has none inside, and its position."""
         if not self.ahead("("):
             raise self.error("expected '('")
-        start, close = self._next, _NO_PARENTHESES.match(self.text, self._next).end()  # type: ignore[union-attr]
+        start, found = self._next, _NO_PARENTHESES.match(self.text, self._next)
+        close = found.end() if found else start  # it matches empty text too
         if not self.text.startswith(")", close):
             raise self.error("expected ')'", close)
         self.go(close + 1)

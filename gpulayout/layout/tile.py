@@ -22,7 +22,15 @@ from gpulayout.layout.frozen import Frozen
 class Combine(enum.Enum):
     """`COMBINE`, in text `*`: a size of a tile that joins the dimension with the next more minor one before the cut.
 
-    It is not a number, so arithmetic with it fails.  T(*,128) on 3 x 5 cuts one dimension of 15.
+    It is not a number, so arithmetic with it fails.
+
+    Examples
+    --------
+    `T(*,4)` on 3 x 5 cuts one dimension of 15:
+
+    >>> import gpulayout as gl
+    >>> gl.Shape("f32", (3, 5), gl.Layout((1, 0), tiles=((COMBINE, 4),))).physical_dimensions
+    (4, 4)
     """
 
     COMBINE = "*"
@@ -33,7 +41,7 @@ class Combine(enum.Enum):
     def __repr__(self) -> str:
         return "COMBINE"
 
-    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]
+    def __reduce_ex__(self, protocol: object) -> str:  # type: ignore[override]  # typeshed leaves out str
         """Pickled as the name `gpulayout.COMBINE`."""
         return "COMBINE"
 
@@ -41,7 +49,7 @@ class Combine(enum.Enum):
 COMBINE = Combine.COMBINE
 
 
-@corrects(of_one_sequence)
+@corrects(of_one_sequence, dimensions="Iterable[int | Combine | str]")
 @dataclass(frozen=True, repr=False)
 class Tile(Frozen):
     """A tile: it cuts the most minor dimensions into blocks of these sizes, each contiguous in memory.
@@ -85,7 +93,9 @@ class Tile(Frozen):
     def __post_init__(self) -> None:
         given = self.dimensions
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-            found = numbers_in(given) if isinstance(given, str) else f"({given},)" if isinstance(given, int) else None
+            found = f"({given},)" if isinstance(given, int) else None
+            if isinstance(given, str):
+                found = numbers_in(given.removeprefix("T"))
             hint = f", write {found}" if found else ""
             raise LayoutTypeError(
                 f"tile {checks.value_text(given)} is not a sequence of sizes: it is {checks.type_text(given)}{hint}"
@@ -112,7 +122,7 @@ class Tile(Frozen):
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """The number of dimensions in each group: (2, *, 128) cuts one dimension, then two joined.
+        """The number of dimensions in each group: ``(2, *, 128)`` cuts one dimension, then two joined.
 
         >>> Tile((2, COMBINE, 128)).groups
         (1, 2)

@@ -88,13 +88,13 @@ def _map(owner: mmap.mmap, named: np.memmap | None) -> Map | None:
     start = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
     found = _known.get(owner)
     if found is None or found.start != start:
-        found = _listed(start) or _named(start, named)
+        found = listed_map(start) or named_map(start, named)
         if found:
             _known[owner] = found
     return found
 
 
-def _listed(start: int) -> Map | None:
+def listed_map(start: int) -> Map | None:
     """The map at an address, from the list that Linux keeps.
 
     The list identifies a file by device and inode.  On btrfs all subvolumes have one device number, so a file and its
@@ -110,7 +110,7 @@ def _listed(start: int) -> Map | None:
     return None
 
 
-def _named(start: int, memmap: np.memmap | None) -> Map | None:
+def named_map(start: int, memmap: np.memmap | None) -> Map | None:
     """The map on systems without such a list: an `np.memmap` knows the name of its file, and its offset."""
     if memmap is None or memmap.filename is None:
         return None

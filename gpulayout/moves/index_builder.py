@@ -16,7 +16,7 @@ from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.index_program import IndexProgram, Instruction, Quotient, Term
 from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce
 
-# What 4 KB of kernel parameters hold; registers are local memory of a thread.
+# The limits of 4 KB of kernel parameters; registers are local memory of a thread.
 MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16
 MOST_VALUES = 256  # dimensions and numbers; most need no instruction
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -59,7 +59,9 @@ class Ignorable(NamedTuple):
         if not (ignore or deprecated) and isinstance(ignore, (tuple, str)):
             return _NOTHING
         if not isinstance(ignore, Iterable):
-            raise LayoutTypeError(f"ignore {value_text(ignore)} is not a name or several: it is {type_text(ignore)}")
+            raise LayoutTypeError(
+                f"ignore {value_text(ignore)} is neither a name nor an iterable of names: it is {type_text(ignore)}"
+            )
         found = [ignore] if isinstance(ignore, str) else list(ignore)
         if deprecated:
             found += self._names_of(deprecated)
@@ -79,7 +81,7 @@ class Ignorable(NamedTuple):
             if flag not in self.flags:
                 raise TypeError(f"{self.function}() got an unexpected keyword argument {flag!r}")
             if flag == _FIELDS:
-                found += [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else []
+                found += [value] if isinstance(value, str) else list(cast("Iterable[str]", value))
             elif value:
                 found.append(_NAMES[flag])
         return found

@@ -47,7 +47,7 @@ def dimensions_unmodified_by_reshape(source: Iterable[int], target: Iterable[int
     if math.prod(source) != math.prod(target):
         raise LayoutError(
             f"target {checks.shown(target)} is not a reshape of source {checks.shown(source)}: "
-            f"{checks.number_text(math.prod(target))} elements are not {checks.number_text(math.prod(source))}"
+            f"it has {checks.number_text(math.prod(target))} elements, not {checks.number_text(math.prod(source))}"
         )
     if 0 in source:
         leading = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(source, target))

@@ -122,7 +122,7 @@ def subshape(shape: AnyShape | str, index: Iterable[int]) -> AnyShape:
         if not 0 <= entry < len(found):
             raise IndexError(
                 f"index {checks.shown(index)} leads nowhere in {shape}: the tuple at {checks.shown(index[:depth])} has "
-                f"{checks.counted(len(found), 'element')}, not a number {checks.number_text(entry)}"
+                f"{checks.counted(len(found), 'element')} and no number {checks.number_text(entry)}"
             )
         found = found[entry]
     return found

@@ -1,7 +1,7 @@
-"""`pack` against the buffers of real JAX arrays: XLA lays an array out on the CPU, and its raw bytes are compared.
+"""`pack` against the buffers of real JAX arrays: XLA lays an array out on the CPU, and the raw bytes are compared.
 
-XLA on the CPU stores order and packed elements, but neither tiles nor padding: it accepts a tile, counts its bytes, and
-stores the elements untiled.  So the order of tiled buffers has no witness here, only their size.
+On the CPU, XLA stores order and packed elements, but neither tiles nor padding: it accepts a tile, counts its bytes,
+and stores the elements untiled.  So these tests check the size of tiled buffers, not their order.
 """
 
 import itertools
@@ -22,12 +22,12 @@ TYPES = ("pred", "s8", "bf16", "f8e4m3fn", "f16", "s32", "f32", "c64")  # JAX ha
 
 
 def laid_out(array, major_to_minor):
-    """The array in XLA's hands, its dimensions in the given order in memory."""
+    """The array as XLA's, with its dimensions in the given order in memory."""
     return jax.device_put(array, Format(Layout(major_to_minor=tuple(major_to_minor)), CPU))
 
 
 def payload(shape):
-    """Elements whose bytes differ from each other and from padding, as far as the type has room."""
+    """Elements that differ from each other and from padding, as far as the type allows."""
     count = np.arange(1, shape.element_count + 1)
     return (count % 2 if shape.element_type == "pred" else count % 100).astype(shape.dtype).reshape(shape.dimensions)
 
@@ -87,10 +87,10 @@ def test_a_compiled_program_relayouts_as_relayout_does():
         ((2048,), (0,), ((1024,), (128,), (2, 1)), None),
         ((2, 3, 10), (2, 0, 1), ((2, 4),), None),
         ((8,), (0,), ((2, 2),), None),
-        ((6,), (0,), ((3,), (2,)), 24),  # XLA allocates for the first tile alone; the last element lies at byte 24
+        ((6,), (0,), ((3,), (2,)), 24),  # XLA allocates for the first tile only; the last element is at byte 24
     ],
 )
-def test_a_tiled_array_has_as_many_bytes(sizes, order, tiles, known):
+def test_a_tiled_array_has_the_same_number_of_bytes(sizes, order, tiles, known):
     shape = gl.Shape("f32", sizes, gl.Layout.from_major_to_minor(order, tiles=tiles))
     # Made on the device: newer JAX does not put an array into every tiling.
     tiled = Format(Layout(major_to_minor=order, tiling=tiles), CPU)
@@ -101,9 +101,7 @@ def test_a_tiled_array_has_as_many_bytes(sizes, order, tiles, known):
 
 @pytest.mark.parametrize("name", ["s4", "u4", "s2", "u2"])
 def test_pack_gives_the_bytes_of_packed_elements(name):
-    """XLA's arrays of narrow elements are packed on the CPU, whatever their layout says; the last byte's spare bits are
-    garbage.
-    """
+    """On the CPU, XLA packs narrow elements whatever the layout says.  Spare bits of the last byte are garbage."""
     for sizes, order in (((5,), (0,)), ((3, 5), (1, 0)), ((2, 3, 4), (2, 0, 1))):
         bits = gl.ElementType(name).bits
         shape = gl.Shape(name, sizes, gl.Layout.from_major_to_minor(order, element_size_in_bits=bits))

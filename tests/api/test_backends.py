@@ -1,4 +1,4 @@
-"""Which backend runs: the fallback, the choice by name, and what is said about it."""
+"""Which backend runs: the fallback, the choice by name, and the log line."""
 
 import logging
 import os
@@ -43,7 +43,9 @@ def test_cupy_by_name_never_falls_back(fresh_selection, monkeypatch):
     monkeypatch.setenv("GPULAYOUT_BACKEND", "cupy")
     with pytest.raises(gl.BackendUnavailable):
         gl.empty("f32[2,3]")
-    assert gl.relayout(np.zeros(6, np.float32), "f32[2,3]", "f32[2,3]{0,1}").shape == (6,)  # an array says where itself
+    assert gl.relayout(np.zeros(6, np.float32), "f32[2,3]", "f32[2,3]{0,1}").shape == (
+        6,
+    )  # an array decides by its device
 
 
 def test_use_backend_sets_and_restores(fresh_selection):
@@ -87,13 +89,13 @@ def test_a_choice_can_be_entered_again(fresh_selection):
         assert backends.selected() == "auto"
 
 
-def test_an_empty_environment_variable_is_none(fresh_selection, monkeypatch):
+def test_an_empty_environment_variable_chooses_nothing(fresh_selection, monkeypatch):
     monkeypatch.setenv("GPULAYOUT_BACKEND", "")
     assert backends.selected() == "auto"
 
 
 @pytest.mark.parametrize("line", ["raise RuntimeError('boom')", "raise SystemExit(3)", ""])
-def test_a_broken_cupy_is_no_gpu_and_breaks_nothing(tmp_path, line):
+def test_a_broken_cupy_counts_as_no_gpu(tmp_path, line):
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy" / "__init__.py").write_text(line)
     code = "import gpulayout as gl; print(type(gl.empty('f32[2]')).__name__, gl.show_config('dicts')['backend'])"
@@ -134,7 +136,7 @@ def probe_with(monkeypatch, module):
         backends.gpu_problem.cache_clear()
 
 
-def test_every_way_a_gpu_can_be_missing_is_told(monkeypatch):
+def test_every_way_a_gpu_can_be_missing_has_its_reason(monkeypatch):
     def absent():
         raise ImportError("No module named 'cupy'")
 

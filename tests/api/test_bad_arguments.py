@@ -1,4 +1,4 @@
-"""Arrays that cannot be used: each refused with its full message, and nothing written."""
+"""Arrays that cannot be used: each is refused with its full message, and nothing is written."""
 
 import collections
 import itertools
@@ -128,7 +128,7 @@ def buffer_cases():
             "target s32[2,3]{1,0} is not the same logical array as source f32[2,3]{1,0}: "
             "the element type is s32, not f32",
         ),
-        "shape is no shape": (lambda a, o: gl.pack(o, 15), TypeError, "shape must be a Shape or its text, not int"),
+        "not a shape": (lambda a, o: gl.pack(o, 15), TypeError, "shape must be a Shape or its text, not int"),
         "view too small": (
             lambda a, o: gl.view(o[:14], TARGET),
             BufferError,
@@ -148,7 +148,7 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_written(executor,
 
 
 class Foreign(np.ndarray):
-    """Arrays that NumPy is not asked about."""
+    """Arrays whose overlap the library computes itself."""
 
 
 def test_byte_ranges_of_strided_arrays_overlap_as_numpy_says():
@@ -227,7 +227,7 @@ def test_element_types_without_a_numpy_dtype_may_be_carried_as_integers(executor
     assert executor.host(found).tolist() == [0, 3, 1, 4, 2, 5, 0xFF80, 0xFF80]
 
 
-def test_larger_buffers_are_taken_and_only_the_first_places_written(executor):
+def test_larger_buffers_are_accepted_and_only_their_first_places_written(executor):
     buffer, out = executor.array(floats(9)), executor.array(np.full(20, 7, np.float32))
     gl.relayout(buffer, SOURCE, TARGET, out=out)
     assert executor.host(out).tolist() == [0, 3, 0, 1, 4, 0, 2, 5, 0, 0, 0, 0, 0, 0, 0, 7, 7, 7, 7, 7]
@@ -235,7 +235,7 @@ def test_larger_buffers_are_taken_and_only_the_first_places_written(executor):
 
 def test_arrays_on_different_devices_are_refused():
     class OtherBackend:
-        """Stands for a second device: NumPy memory that says it is elsewhere."""
+        """A second device: NumPy memory that reports another place."""
 
         name = "elsewhere"
 
@@ -289,7 +289,7 @@ def test_memory_a_kernel_cannot_reach_is_refused_before_a_launch():
     assert gl.pack(packed_rows, "f32[2]").tolist() == [0.0, 0.0]
 
 
-def test_numpy_scalars_are_no_outputs():
+def test_numpy_scalars_are_refused_as_out():
     for call in (
         lambda: gl.unpack(floats(1), "f32[]", out=np.float32(0)),
         lambda: gl.linearize((1, 2), SOURCE, out=np.int64(7)),

@@ -1,4 +1,4 @@
-"""What a plan says about itself, and which kernel the named cases get."""
+"""What a plan explains about itself, and which kernel the named cases get."""
 
 import pytest
 
@@ -115,7 +115,7 @@ def test_plans_at_the_ends_of_the_scale(source, target, lines):
         ),
     ],
 )
-def test_it_is_said_which_size_of_a_tile_is_which(source, target, said):
+def test_sizes_of_tiles_are_listed_in_a_stated_order(source, target, said):
     assert said in explained(source, target)
 
 
@@ -130,7 +130,7 @@ def test_why_rows_are_no_single_run(source, target, why):
     assert any(f"no single run: {why}" in reason for reason in kernel_plan(gl.plan(source, target).move).reasons)
 
 
-def test_an_explanation_shows_itself_at_the_prompt():
+def test_the_prompt_shows_an_explanation_as_text():
     explanation = gl.plan("f32[2,3]", "f32[2,3]{0,1}").explain()
     assert isinstance(explanation, str) and repr(explanation) == str(explanation) == "".join(explanation)
 
@@ -162,7 +162,7 @@ CASES = {
     "attention heads of odd size": ("bf16[8,1024,16,63]{3,2,1,0}", "bf16[8,1024,16,63]{3,1,2,0}", "gpl_rows", 2),
     "rows of a padded pitch": ("f32[1000,1000]{1,0}", "f32[1000,1000]{1,0:PD(1000,1024)}", "gpl_rows", 4),
     "rows out of a padded pitch": ("f32[1000,1000]{1,0:PD(1000,1024)}", "f32[1000,1000]{1,0}", "gpl_rows", 16),
-    "padding alone": ("f32[0,5]{1,0}", "f32[0,5]{1,0:PD(4,5)}", "gpl_rows", 4),
+    "only padding": ("f32[0,5]{1,0}", "f32[0,5]{1,0:PD(4,5)}", "gpl_rows", 4),
     "2-D, aligned": ("f32[4096,4096]{1,0}", "f32[4096,4096]{0,1}", "gpl_tile_vector", 4),
     "2-D, aligned, 1 byte": ("u8[4096,4096]{1,0}", "u8[4096,4096]{0,1}", "gpl_tile_vector", 1),
     "2-D, aligned, 2 bytes": ("bf16[4096,4096]{1,0}", "bf16[4096,4096]{0,1}", "gpl_tile_vector", 2),
@@ -179,7 +179,7 @@ CASES = {
     "2-D, tiny": ("f32[2,3]{1,0}", "f32[2,3]{0,1}", "gpl_gather", 4),
     "runs of 16 bytes are one element": ("f32[512,512,4]{2,1,0}", "f32[512,512,4]{2,0,1}", "gpl_tile_vector", 16),
     "runs of 8 bytes are one element": ("u8[512,512,8]{2,1,0}", "u8[512,512,8]{2,0,1}", "gpl_tile_vector", 8),
-    "runs of 12 bytes are no element": ("f32[512,512,3]{2,1,0}", "f32[512,512,3]{2,0,1}", "gpl_rows", 4),
+    "runs of 12 bytes are not one element": ("f32[512,512,3]{2,1,0}", "f32[512,512,3]{2,0,1}", "gpl_rows", 4),
     "3-D, reversed": ("f32[128,96,160]{2,1,0}", "f32[128,96,160]{0,1,2}", "gpl_tile_vector", 4),
     "all short": ("f32[8,8,8,8,8,8]", "f32[8,8,8,8,8,8]{0,1,2,3,4,5}", "gpl_tile_nd", 4),
     "all short and few": ("f32[2,2,2,2,2]{4,3,2,1,0}", "f32[2,2,2,2,2]{0,1,2,3,4}", "gpl_gather", 4),
@@ -222,14 +222,14 @@ def test_a_kernel_below_the_fastest_of_its_kind_has_a_reason():
             assert any(reason.startswith(("no single run:", "no rows:", "no tile:")) for reason in plan.reasons), name
 
 
-def test_strides_of_every_second_element_leave_no_tile():
+def test_a_source_of_every_second_element_gets_no_tile():
     shape = gl.parse_shape("f32[64,64]{0,1}")
     plan = kernel_plan(pack_move((512, 8), shape))
     assert plan.kernel == "gpl_gather" and plan.reasons[-1] == "no tile: no axis of the source is contiguous"
 
 
 @pytest.mark.parametrize("phase, kernel", [(0, "gpl_tile_vector"), (4, "gpl_tile_any")])
-def test_an_address_that_is_not_aligned_leaves_the_vectors(phase, kernel):
+def test_an_unaligned_address_rules_out_vector_accesses(phase, kernel):
     shape = gl.parse_shape("f32[4096,4096]{0,1}")
     move = relayout_move(shape.with_layout(None), shape)
     assert kernel_plan(move, 0, phase).kernel == kernel_plan(move, phase, 0).kernel == kernel

@@ -1,4 +1,4 @@
-"""The one door for foreign arrays: DLPack and `__cuda_array_interface__`, by small producers and by real libraries."""
+"""Arrays of other libraries: DLPack and `__cuda_array_interface__`, from small exporters and from real libraries."""
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +12,7 @@ MOVED = [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
 
 
 class Producer:
-    """Offers DLPack and nothing else."""
+    """Offers only DLPack."""
 
     def __init__(self, array, device=None):
         self.array, self.device = array, device
@@ -54,14 +54,14 @@ FLOATS = np.arange(6, dtype=np.float32)
         ),
     ],
 )
-def test_a_layout_alone_takes_type_and_dimensions_from_the_array(array, layout, shape):
+def test_a_mere_layout_takes_type_and_dimensions_from_the_array(array, layout, shape):
     found, expected = gl.pack(array, layout), gl.pack(array, shape)
     assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
     out = np.empty_like(expected)
     assert gl.pack(array, layout, out=out) is out and out.tobytes() == expected.tobytes()
 
 
-def test_a_layout_alone_of_dlpack_memory():
+def test_a_mere_layout_of_dlpack_memory():
     assert gl.pack(Producer(FLOATS.reshape(2, 3)), "{0,1}").tolist() == MOVED
 
 
@@ -96,7 +96,7 @@ def test_a_layout_alone_of_dlpack_memory():
         ),
     ],
 )
-def test_a_layout_alone_that_the_array_cannot_have(array, layout, error, message):
+def test_a_mere_layout_that_the_array_cannot_have(array, layout, error, message):
     with pytest.raises(error) as caught:
         gl.pack(array, layout)
     assert str(caught.value) == message
@@ -109,7 +109,7 @@ def test_strided_and_reversed_dlpack_arrays_are_packed_right():
         assert gl.pack(Producer(part), TARGET).tolist() == expected.tolist()
 
 
-def test_devices_nobody_can_reach_are_refused():
+def test_memory_of_unknown_devices_is_refused():
     with pytest.raises(BufferError) as caught:
         gl.relayout(Producer(np.zeros(6, np.float32), device=(8, 0)), SOURCE, TARGET)
     assert (
@@ -271,7 +271,7 @@ def test_jax_arrays_go_in():
 
 
 @pytest.mark.parametrize("values", [[1, 2], ((1, 2), (3, 4)), 5, 2.5, True, 1j], ids=repr)
-def test_what_lies_nowhere_has_no_shape_and_the_error_says_what_has(values):
+def test_plain_values_have_no_shape_and_the_error_says_how_to_get_one(values):
     with pytest.raises(TypeError) as caught:
         gl.shape_of(values)
     assert str(caught.value).startswith(
@@ -280,7 +280,7 @@ def test_what_lies_nowhere_has_no_shape_and_the_error_says_what_has(values):
     assert gl.shape_of(np.asarray(values)).dimensions == np.shape(values)
 
 
-def test_a_dask_array_has_no_shape_and_the_error_says_what_has():
+def test_a_dask_array_has_no_shape_and_the_error_says_how_to_get_one():
     array = pytest.importorskip("dask.array").zeros((4, 6), dtype=np.float32, chunks=2)
     with pytest.raises(
         TypeError,

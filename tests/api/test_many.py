@@ -1,6 +1,4 @@
-"""relayout_many: byte for byte what single relayouts give, in few launches, and nothing written when anything is
-wrong.
-"""
+"""relayout_many: the same bytes as single relayouts, in few launches; after an error nothing is written."""
 
 import contextlib
 import dataclasses
@@ -76,7 +74,7 @@ class Guarded:
 
 @contextlib.contextmanager
 def launches(executor):
-    """The launches within the block, as (kernel, macros) pairs; only the shim writes them down."""
+    """The launches within the block, as (kernel, macros) pairs; only the shim records them."""
     found = []
     recorded = getattr(getattr(executor.backend, "runtime", None), "launches", [])
     before = len(recorded)
@@ -193,7 +191,7 @@ SMALL = ("f32[8,8]", "f32[8,8]{0,1}")
         ("f32[128,128]", "f32[128,128]{0,1}", None),
     ],
 )
-def test_what_keeps_a_launch_of_its_own(source, target, why):
+def test_large_moves_get_a_launch_of_their_own(source, target, why):
     request = requests((source, target))[0]
     assert (small_move(*request[1:]) is None) == (why is not None), why
     plan = many_plan(requests((source, target), SMALL, SMALL))
@@ -228,7 +226,7 @@ def good(executor):
 
 
 def spoiled(executor, **changes):
-    """(buffer, source, target, out) of a good job with some of them changed."""
+    """(buffer, source, target, out) of a good job, with some of them changed."""
     buffer, source, target = good(executor)
     values = {
         "buffer": buffer,
@@ -244,14 +242,14 @@ BAD = {
     "too small": lambda ex: {"buffer": ex.array(np.arange(5, dtype=np.float32))},
     "two dimensions": lambda ex: {"buffer": ex.array(np.zeros((2, 3), np.float32))},
     "not contiguous": lambda ex: {"buffer": ex.array(np.zeros(12, np.float32))[::2]},
-    "no array": lambda ex: {"buffer": "text"},
-    "no shape": lambda ex: {"source": 5},
-    "no text of a shape": lambda ex: {"source": "f32[2,"},
-    "no layout of it": lambda ex: {"target": "{0,0}"},
+    "not an array": lambda ex: {"buffer": "text"},
+    "not a shape": lambda ex: {"source": 5},
+    "not the text of a shape": lambda ex: {"source": "f32[2,"},
+    "not a layout": lambda ex: {"target": "{0,0}"},
     "another array": lambda ex: {"target": "f32[3,2]"},
     "out of a wrong dtype": lambda ex: {"out": ex.array(np.zeros(6, np.int32))},
     "out too small": lambda ex: {"out": ex.array(np.zeros(5, np.float32))},
-    "out no array": lambda ex: {"out": 5},
+    "out not an array": lambda ex: {"out": 5},
 }
 
 
@@ -291,7 +289,7 @@ def test_a_read_only_out_and_its_own_buffer_are_refused(executor):
         ((1, 2), "job 1 has 2 parts: it must be (buffer, source, target)"),
     ],
 )
-def test_what_is_no_job(executor, job, message):
+def test_malformed_jobs_are_refused(executor, job, message):
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         gl.relayout_many([good(executor), job])
 
@@ -305,7 +303,7 @@ def test_what_is_no_job(executor, job, message):
         ("ab", TypeError, "out is a str: it must be a list with one buffer or None per job"),
     ],
 )
-def test_what_is_no_list_of_outputs(executor, out, kind, message):
+def test_malformed_lists_of_outputs_are_refused(executor, out, kind, message):
     with pytest.raises(kind, match=f"^{re.escape(message)}$"):
         gl.relayout_many([good(executor)] * 2, out=out)
 
@@ -330,7 +328,7 @@ def test_an_output_over_another_jobs_buffer_is_refused(executor, start):
 
 
 def test_an_overlap_is_found_past_buffers_that_lie_between(executor):
-    """The array that reaches furthest counts, not the one that begins last."""
+    """The array with the furthest end counts, not the one that starts last."""
     memory = executor.array(np.full(100, 7, np.float32))
     jobs = [(memory[:90], "f32[2,3]", "{0,1}"), (memory[2:8], "f32[2,3]", "{0,1}"), good(executor)]
     with pytest.raises(BufferError, match="^buffer of job 0 and out of job 2 overlap"):

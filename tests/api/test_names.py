@@ -1,4 +1,4 @@
-"""What `import gpulayout as gl` offers, and where the names went that stood there before."""
+"""What `import gpulayout as gl` offers, and where its former names are now."""
 
 import pytest
 
@@ -14,13 +14,13 @@ def test_the_package_lists_its_public_names_and_no_submodule_but_xla():
 def test_a_name_that_moved_still_works_and_says_where_it_is(name):
     moved = getattr(gl.xla, name)
     assert moved.__module__ == "gpulayout.xla"
-    if isinstance(moved, type):  # classes are looked up by pickles, in silence
+    if isinstance(moved, type):  # pickles look classes up, and must not warn
         assert getattr(gl, name) is moved
         return
     with pytest.warns(DeprecationWarning, match=f"^gpulayout.{name} has moved to gpulayout.xla.{name}$"):
         assert getattr(gl, name) is moved
 
 
-def test_a_name_that_never_was_there_is_an_attribute_error():
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="^module 'gpulayout' has no attribute 'no_such_name'$"):
         gl.no_such_name

@@ -40,7 +40,7 @@ SLIPS = {
     "an order as a target": (lambda: gl.relayout(LINE, SHAPE, [0, 1]), ": write gl.Layout((0, 1))"),
     "a layout where a shape belongs": (
         lambda: gl.unpack(LINE, LAYOUT),
-        ": {0,1} is only a layout: write the whole shape, such as 'f32[2,3]{0,1}'",
+        ": {0,1} is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'",
     ),
     "its text": (
         lambda: gl.unpack(LINE, "{0,1}"),

@@ -1,4 +1,4 @@
-"""What is kept between calls: found again however shapes are given, never for other arguments, and bounded in bytes."""
+"""What is kept between calls: found again however shapes are written, never for others, and bounded in bytes."""
 
 import inspect
 import tracemalloc
@@ -65,7 +65,7 @@ def test_pack_plans_once_for_each_kind_of_array(planned, shape):
     if whole:
         with pytest.raises(TypeError, match="^array has dtype int32, but"):
             gl.pack(MATRIX.view(np.int32), shape)
-    else:  # the layout of whatever comes
+    else:  # a layout fits every array of its rank
         assert gl.pack(MATRIX.view(np.int32), shape).dtype == np.int32
         assert gl.pack(MATRIX[:, :2], gl.Layout((0, 1))).tolist() == [0, 3, 1, 4]
 
@@ -96,7 +96,7 @@ def test_what_is_kept_is_bounded_in_bytes(monkeypatch):
     for number in range(100):
         kept.keep((number,), number)
         assert kept.get((number,)) == number and len(kept.keys()) <= 10
-    kept.keep(("large",), "large", pieces=10**6)  # larger than all there is room for: kept alone
+    kept.keep(("large",), "large", pieces=10**6)  # larger than the bound: kept by itself
     assert kept.get(("large",)) == "large" and len(kept.keys()) == 1
     kept.keep(("small",), "small")
     assert kept.get(("small",)) == "small" and kept.get(("large",)) is None
@@ -106,7 +106,7 @@ def test_what_is_kept_is_bounded_in_bytes(monkeypatch):
     assert all(kept.get((number,)) == number for number in range(10))
 
 
-def test_plans_of_ever_new_shapes_do_not_pile_up(monkeypatch, plans_anew):
+def test_plans_of_new_shapes_do_not_pile_up(monkeypatch, plans_anew):
     monkeypatch.setattr(Kept, "MOST_BYTES", 10 * (Kept.ENTRY_BYTES + Kept.PIECE_BYTES))
     for size in range(1, 60):
         array = np.arange(2 * size, dtype=np.float32).reshape(2, size)
@@ -151,12 +151,12 @@ def test_a_bound_says_what_an_entry_takes():
 
 
 def names_of(protocol):
-    """All that a protocol asks for."""
+    """All names that a protocol requires."""
     return {name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("backend", ["numpy", "imitation"])
-def test_a_backend_has_all_that_the_protocol_names(backend, request):
+def test_a_backend_has_every_name_of_the_protocol(backend, request):
     made = NumpyBackend() if backend == "numpy" else request.getfixturevalue("cupy").backend_module.CupyBackend()
     assert len(names_of(Backend)) >= 16 and {
         "prepare",
@@ -169,7 +169,7 @@ def test_a_backend_has_all_that_the_protocol_names(backend, request):
 
 
 @pytest.mark.parametrize("backend", [NumpyBackend, executors.SimtBackend])
-def test_what_backends_prepare_has_all_that_the_protocol_names(backend):
+def test_what_a_backend_prepares_has_every_name_of_the_protocol(backend):
     made = backend().prepare(())
     prepared = type(made)
     assert [name for name in names_of(Prepared) if not hasattr(made, name)] == []

@@ -1,4 +1,4 @@
-"""gl.transpose against indices worked out name by name, on every executor."""
+"""gl.transpose against a loop over all elements, on every executor."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ DTYPES = ("bool", "int8", "float16", "float32", "float64", "complex128", "dateti
 
 
 def numbered(shape, dtype="int32"):
-    """An array whose elements all have other bytes, as far as their width allows."""
+    """An array whose elements differ, as far as their width allows."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return np.arange(math.prod(shape)).reshape(shape) % 3 == 0
@@ -47,7 +47,7 @@ def text(groups):
 
 @st.composite
 def rearrangements(draw):
-    """(before, after, sizes): up to five names, each side in groups of its own."""
+    """(before, after, sizes): up to five names, grouped differently on each side."""
     names = draw(st.lists(st.sampled_from("abcdexyz"), max_size=5, unique=True))
     sizes = {name: draw(st.sampled_from((1, 2, 3, 4, 5))) for name in names}
     sides = []
@@ -249,7 +249,7 @@ def test_other_errors():
 
 @pytest.mark.parametrize("kind", (np.int8, np.uint8, np.int16, np.int64))
 def test_sizes_may_be_numpy_ints_of_any_width(kind):
-    """Products of theirs would wrap."""
+    """Products of NumPy's own ints would wrap."""
     array = np.arange(320, dtype=np.int32)
     assert np.array_equal(
         gl.transpose(array, "(a b c) -> c b a", b=kind(16), c=kind(10)), array.reshape(2, 16, 10).transpose(2, 1, 0)

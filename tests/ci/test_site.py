@@ -31,3 +31,12 @@ def test_the_first_page_links_to_every_page():
     links = re.findall(r"^- \[[^]]+\]\(([\w.-]+)\)", (DOCS / "index.md").read_text(), flags=re.MULTILINE)
     pages = {path.name for path in DOCS.glob("*.*") if path.suffix in (".md", ".rst")} - {"index.md"}
     assert len(links) == len(set(links)) and set(links) == pages
+
+
+def test_every_picture_is_there_and_the_readme_shows_one():
+    shown = {page: re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8")) for page in DOCS.glob("*.md")}
+    readme = DOCS.parent / "README.md"
+    shown[readme] = re.findall(r"!\[[^]]+\]\(([^)]+)\)", readme.read_text(encoding="utf-8"))
+    assert shown[readme] and all((page.parent / name).is_file() for page, names in shown.items() for name in names)
+    drawn = {path.name for path in (DOCS / "images").glob("*.svg")}
+    assert drawn == {pathlib.Path(name).name for names in shown.values() for name in names}

@@ -1,4 +1,4 @@
-"""The command line: what every command prints, its exit codes, and that hostile input ends in one line."""
+"""The command line: what every command prints, its exit codes, and one-line errors for hostile input."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def process(*args: str, **environment: str) -> subprocess.CompletedProcess:
     )
 
 
-# ---- the whole ------------------------------------------------------------------------------------------------
+# ---- all commands ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -40,7 +40,7 @@ def test_the_help_of_every_command_has_examples_and_fits_a_screen(command):
     assert max(map(len, lines)) <= 100 and len(lines) <= 40
 
 
-def test_the_overview_says_every_command_in_full():
+def test_the_overview_lists_every_command_in_full():
     text = run("--help").stdout
     assert all(f"  {command}" in text for command in COMMANDS)
     assert "..." not in text.split("Commands:")[1] and len(text.splitlines()) <= 40
@@ -69,7 +69,7 @@ def test_the_version_is_the_packages():
         ["explain", PADDED, "{0,0}"],
     ],
 )
-def test_a_command_written_wrongly_exits_with_2(args):
+def test_wrong_usage_exits_with_2(args):
     assert run(*args, code=2).stderr.startswith("Usage: gpulayout")
 
 
@@ -78,7 +78,7 @@ def test_the_module_runs_as_the_command():
     assert (result.returncode, result.stderr) == (0, "") and result.stdout.startswith(PADDED)
 
 
-def test_output_that_is_no_terminal_has_no_escape_codes():
+def test_output_outside_a_terminal_has_no_escape_codes():
     for args in (["show", PADDED], ["demo", "--quick"], ["--help"]):
         assert "\x1b" not in process(*args).stdout
 
@@ -88,7 +88,7 @@ def test_output_that_cannot_be_encoded_is_drawn_in_ascii():
     assert result.returncode == 0 and result.stdout.isascii() and "|//9|" in result.stdout
 
 
-def test_a_reader_that_goes_away_is_no_traceback():
+def test_a_reader_that_closes_its_end_causes_no_traceback():
     command = [sys.executable, "-m", "gpulayout", "show", PADDED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdout.close()
@@ -128,7 +128,7 @@ def test_the_library_is_imported_without_click_and_rich():
         (gl.LayoutError("a\nb"), r"a\nb"),
     ],
 )
-def test_what_the_library_and_the_system_refuse_is_one_line(error, message, monkeypatch):
+def test_errors_of_the_library_and_the_system_are_one_line(error, message, monkeypatch):
     def broken(*_):
         raise error
 
@@ -217,7 +217,7 @@ def test_show_draws_tiles_and_packed_elements():
         ("f32[3,5]{1,0:T(*,4)}", "Place of every element; padding is hatched, some of it only in memory below:\n"),
     ],
 )
-def test_show_says_what_moves_no_byte_and_what_no_memory_holds(shape, line):
+def test_show_prints_labels_and_why_a_shape_cannot_be_stored(shape, line):
     assert line in run("show", shape).stdout
     plain = run("show", "f32[3,5]").stdout
     assert (
@@ -294,7 +294,7 @@ def test_index_reports_padding_and_exits_with_1():
         ["--linear", "0", "99"],
     ],
 )
-def test_index_refuses_what_is_out_of_bounds(args):
+def test_index_refuses_indices_out_of_bounds(args):
     assert "f32[2,3]{0,1:PD(3,5)}" in failure("index", PADDED, *args)
 
 
@@ -329,7 +329,7 @@ def test_explain_prints_the_plan():
         ("s4[0]{0:E(4)}", "{0:T(8)E(4)}", 0, 0, None),
     ],
 )
-def test_explain_as_json_tells_packed_moves(source, target, elements, places, chunk):
+def test_explain_as_json_describes_packed_moves(source, target, elements, places, chunk):
     found = json.loads(run("explain", source, target, "--json").stdout)
     assert (found["element_count"], found["place_count"], found["itemsize"]) == (elements, places, 1)
     assert (found["numpy"] or {}).get("chunk") == chunk
@@ -342,7 +342,7 @@ def test_explain_as_json_has_numpy_s_tiles_minor_first():
     assert found["cache_block"] is None and found["by_channels"] and found["chunk_places"] == (3 << 19) // 9
 
 
-def test_explain_takes_a_layout_alone_for_the_target():
+def test_explain_takes_a_layout_for_the_target():
     assert run("explain", "f32[2,3]", "{0,1:PD(3,5)}").stdout == run("explain", "f32[2,3]", PADDED).stdout
     assert "f32[2,3]" in failure("explain", "f32[2,3]", "{0,1,2}")
 
@@ -358,7 +358,7 @@ def test_info_is_show_config(capsys):
 
 
 @pytest.mark.parametrize("command", ["info", "demo"])
-def test_a_backend_of_no_known_name_is_refused(command, monkeypatch):
+def test_an_unknown_backend_is_refused(command, monkeypatch):
     monkeypatch.setenv("GPULAYOUT_BACKEND", "abacus")
     assert failure(command) == "GPULAYOUT_BACKEND 'abacus' is not one of 'auto', 'numpy', 'cupy'"
 

@@ -1,4 +1,4 @@
-"""Pictures of layouts: every box is right, padding is hatched, large shapes give a corner."""
+"""Pictures of layouts: every box is right, padding is hatched, and large shapes are cut to a corner."""
 
 import math
 import re

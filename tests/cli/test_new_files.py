@@ -1,6 +1,4 @@
-"""How a new file gets its name: complete or not at all, never over another one unasked, and with errors that name
-it.
-"""
+"""How a new file gets its name: complete or not at all, over another file only on request, with errors that name it."""
 
 import errno
 import itertools
@@ -28,9 +26,7 @@ def path(tmp_path):
 
 @pytest.fixture(params=["link", "rename", "claim"])
 def way(request, monkeypatch):
-    """The ways to take a free name, each on a file system that has no other, and not even the last when one of the
-    others works.
-    """
+    """Each way to take a free name, with the others disabled."""
 
     def refused(*_, **__):
         raise OSError(errno.EPERM, "Operation not permitted")
@@ -40,7 +36,7 @@ def way(request, monkeypatch):
     if request.param != "link":
         monkeypatch.setattr(new_file_module.os, "link", refused)
     if request.param != "rename":
-        monkeypatch.setattr(new_file_module, "RENAME_NOREPLACE", 1 << 30)  # a flag that the kernel does not know
+        monkeypatch.setattr(new_file_module, "RENAME_NOREPLACE", 1 << 30)  # a flag unknown to the kernel
     if request.param != "claim":
         monkeypatch.setattr(new_file_module, "_claim_and_replace", None)
     return request.param
@@ -56,7 +52,7 @@ def names(path):
 
 
 def appear(path, kind):
-    """Something takes the name, and what tells whether it is still there."""
+    """Let something take the name; returns a check that it is still there."""
     if kind == "file":
         path.write_bytes(b"theirs")
     elif kind == "folder":
@@ -68,7 +64,7 @@ def appear(path, kind):
     return os.lstat(path)
 
 
-# ---- a name that is free -------------------------------------------------------------------------------------
+# ---- a free name ---------------------------------------------------------------------------------------------
 
 
 def test_the_file_has_its_name_when_it_is_complete_and_not_before(path, way):
@@ -79,7 +75,7 @@ def test_the_file_has_its_name_when_it_is_complete_and_not_before(path, way):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "pipe", "link to nothing"])
-def test_what_took_the_name_in_the_meantime_stays(kind, path, way):
+def test_a_file_that_took_the_name_in_the_meantime_stays(kind, path, way):
     with pytest.raises(Failure) as caught, new_file(path, overwrite=False) as stream:
         stream.write(b"new")
         before = appear(path, kind)
@@ -88,7 +84,7 @@ def test_what_took_the_name_in_the_meantime_stays(kind, path, way):
     assert names(path) == ["out.npy"]
 
 
-def test_of_many_writers_of_one_name_one_wins(path, way):
+def test_one_of_many_writers_of_the_same_name_wins(path, way):
     count = 8
     for _ in range(10):
         ready, won, lost = threading.Barrier(count), [], []
@@ -112,7 +108,7 @@ def test_of_many_writers_of_one_name_one_wins(path, way):
         path.unlink()
 
 
-def test_only_a_name_that_had_to_be_claimed_is_spoken_of(path, way, capsys):
+def test_a_note_is_printed_only_if_the_name_was_claimed_with_an_empty_file(path, way, capsys):
     write(path)
     noted = capsys.readouterr()
     assert noted.out == ""
@@ -124,7 +120,7 @@ def test_only_a_name_that_had_to_be_claimed_is_spoken_of(path, way, capsys):
     )
 
 
-def test_a_temporary_name_that_cannot_be_taken_away_is_no_failure(path, way, monkeypatch):
+def test_a_temporary_name_that_cannot_be_removed_is_not_a_failure(path, way, monkeypatch):
     def broken(*_):
         raise OSError(errno.EIO, "Input/output error")
 
@@ -139,7 +135,7 @@ def test_the_file_is_on_the_disk_before_it_has_its_name(path, way, monkeypatch):
         new_file_module.os, "fsync", lambda descriptor: synced.append((os.fstat(descriptor).st_size, path.exists()))
     )
     write(path)
-    assert synced[0] == (len(b"new"), False) and synced[1][1]  # the file, and then the folder with its name
+    assert synced[0] == (len(b"new"), False) and synced[1][1]  # the file, then the folder with its name
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt(), SystemExit(143)])
@@ -152,7 +148,7 @@ def test_a_claimed_name_is_given_up_when_the_rename_fails(error, path, way, monk
         with pytest.raises(type(error)):
             write(path)
         assert names(path) == []
-    else:  # they rename nothing over anything
+    else:  # they never rename over a file
         write(path)
 
 
@@ -167,7 +163,7 @@ def test_after_an_error_the_old_file_is_untouched_and_nothing_is_left(overwrite,
     assert path.read_bytes() == b"old" and names(path) == ["out.npy"]
 
 
-def test_a_name_as_long_as_a_name_may_be(path, way):
+def test_a_name_of_the_maximum_length(path, way):
     longest = path.with_name("x" * 255)
     write(longest)
     assert longest.read_bytes() == b"new"
@@ -176,7 +172,7 @@ def test_a_name_as_long_as_a_name_may_be(path, way):
     assert caught.value.errno == errno.ENAMETOOLONG and str(caught.value.filename).endswith("x" * 256)
 
 
-def test_a_name_that_is_no_text(path, way):
+def test_a_name_that_is_not_text(path, way):
     odd = Path(os.fsdecode(os.fsencode(path.parent) + b"/\xff\n'.npy"))
     write(odd)
     assert os.listdir(os.fsencode(path.parent)) == [b"\xff\n'.npy"]
@@ -193,9 +189,7 @@ def test_the_umask_decides_who_may_read_a_new_file(mask, path, way):
 
 
 def interrupted(line, path, overwrite):
-    """Write the file with a KeyboardInterrupt before the given line of new_file.py to run; False when there are
-    fewer.
-    """
+    """Write the file, with a KeyboardInterrupt before the n-th line that runs in new_file.py; False if fewer run."""
     count, tracing = 0, sys.gettrace()
 
     def trace(frame, event, _):
@@ -216,11 +210,11 @@ def interrupted(line, path, overwrite):
     return False
 
 
-# of the stream, when the exception comes just after it was opened
+# An exception just after the stream was opened leaves it to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_interruption_at_any_line_leaves_the_whole_file_or_none(overwrite, path, way):
-    """A claimed name alone may stay behind, as an empty file; nothing can tell it from a file of somebody else."""
+    """Only a claimed name may stay behind, as an empty file: it cannot be told from another program's file."""
     before = b"old" if overwrite else None
     allowed = {before, b"new"} | ({b""} if way == "claim" and not overwrite else set())
     found = set()
@@ -235,7 +229,7 @@ def test_an_interruption_at_any_line_leaves_the_whole_file_or_none(overwrite, pa
     assert line > 20 and {before, b"new"} <= found <= allowed
 
 
-# ---- a name that is given up ---------------------------------------------------------------------------------
+# ---- replaced files ------------------------------------------------------------------------------------------
 
 
 def test_a_replaced_file_is_the_old_one_until_the_new_one_is_complete(path):
@@ -257,7 +251,7 @@ def test_a_replaced_file_keeps_its_permissions(mode, path):
 @pytest.mark.parametrize("links", [1, 3])
 @pytest.mark.parametrize("exists", [True, False])
 def test_links_stay_and_the_file_behind_them_is_replaced(exists, links, path, tmp_path):
-    """The links are relative and in other folders; the last one may lead to nothing yet."""
+    """The links are relative and in other folders; the last one may point to nothing yet."""
     (tmp_path / "data").mkdir()
     target = tmp_path / "data" / "target.npy"
     if exists:
@@ -269,7 +263,7 @@ def test_links_stay_and_the_file_behind_them_is_replaced(exists, links, path, tm
     assert os.listdir(target.parent) == ["target.npy"] and len(os.listdir(tmp_path)) == links + 1
 
 
-# ---- what cannot be an output --------------------------------------------------------------------------------
+# ---- refused outputs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -292,7 +286,7 @@ def test_an_existing_output_needs_overwrite(path, source):
 
 
 def test_a_link_to_nothing_needs_overwrite(path, source):
-    """The name is taken, and where the link leads somebody else has said."""
+    """The name is taken, and another program chose where the link points."""
     path.symlink_to("target.npy")
     assert refusal(path, source, overwrite=False) == (
         f"{path}: a symbolic link to target.npy, which does not exist; --overwrite writes that file"
@@ -337,7 +331,7 @@ def test_on_a_read_only_file_system_the_output_is_named(overwrite, path, monkeyp
     def refused(name, *_):
         raise OSError(errno.EROFS, "Read-only file system", name)
 
-    for call in ("open", "unlink"):  # both are refused there, whether or not the name exists
+    for call in ("open", "unlink"):  # both fail there, whether or not the name exists
         monkeypatch.setattr(new_file_module.os, call, refused)
     with pytest.raises(OSError) as caught:
         write(path, overwrite=overwrite)
@@ -397,7 +391,7 @@ main()
 
 
 def signalled(folder, first, second, ignored):
-    """The command as a process that gets one signal while it moves elements, and a second one while it cleans up."""
+    """Run the command in a process that gets one signal while it moves elements and a second while it cleans up."""
     np.save(folder / "in.npy", np.zeros((3, 4), "u1"))
     return subprocess.run(
         [
@@ -429,7 +423,7 @@ def test_a_second_signal_does_not_interrupt_the_removal_of_a_half_written_file(t
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
 @pytest.mark.parametrize("number", ("SIGINT", "SIGTERM", "SIGHUP"))
 def test_a_signal_that_the_caller_ignores_ends_nothing(tmp_path, number):
-    """As under nohup, or in the background of a script."""
+    """As under nohup, or for a background job of a script."""
     done = signalled(tmp_path, getattr(signal, number), 0, True)
     assert done.returncode == 0, done.stderr
     assert sorted(os.listdir(tmp_path)) == ["in.npy", "out.npy"]

@@ -1,4 +1,4 @@
-"""Files in and out: what is checked before a byte is mapped, and that NumPy reads what was written."""
+""".npy files: the checks before a byte is mapped, and files that NumPy reads back."""
 
 import errno
 import io
@@ -107,7 +107,7 @@ def test_a_size_that_differs_from_the_header_is_refused_with_both_numbers(path):
         "((1, 2),)",
     ],
 )
-def test_dimensions_that_cannot_be_are_refused_before_anything_is_allocated(path, dimensions):
+def test_impossible_dimensions_are_refused_before_anything_is_allocated(path, dimensions):
     refusal(path, header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {dimensions}, }}\n", body=b"\0" * 12))
 
 
@@ -144,7 +144,7 @@ def test_a_hostile_header_is_refused_in_one_line(path, text):
         b"\x93NUMPY\x09\x00" + b"\0" * 60,
     ],
 )
-def test_what_is_no_npy_file_is_refused(path, content):
+def test_a_file_that_is_not_npy_is_refused(path, content):
     assert refusal(path, content).startswith("not a .npy file that can be read: ")
 
 
@@ -189,7 +189,7 @@ def test_a_pipe_is_refused_without_waiting_for_it(path):
         open_npy(path)
 
 
-# ---- out ------------------------------------------------------------------------------------------------------
+# ---- writing --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype, dimensions", [("f4", (2, 3)), ("u1", (0,)), ("c16", (3,)), ("V2", (4,)), ("i8", ())])
@@ -201,7 +201,7 @@ def test_a_new_file_is_what_numpy_would_save(path, dtype, dimensions):
     assert (loaded.dtype, loaded.shape, loaded.tobytes()) == (np.dtype(dtype), dimensions, values.tobytes())
 
 
-def test_the_name_appears_when_the_elements_are_there(path):
+def test_the_name_appears_when_the_file_is_complete(path):
     with new_npy(path, np.dtype("f4"), (3,), overwrite=False):
         assert not path.exists()
     assert np.load(path).tolist() == [0, 0, 0] and os.listdir(path.parent) == ["array.npy"]
@@ -219,7 +219,7 @@ def test_a_full_disk_is_an_error_that_names_the_output_and_leaves_nothing(path, 
 
 @pytest.mark.parametrize("mask, mode", [(0o777, None), (0o022, 0o444)])
 def test_elements_are_written_to_a_file_that_may_not_be_opened_again(mask, mode):
-    """The umask or the permissions of the file that is replaced forbid it to its own owner."""
+    """The umask, or the permissions of the replaced file, lock out the owner."""
     with unprivileged() as folder:
         path = folder / "out.npy"
         if mode is not None:

@@ -1,4 +1,4 @@
-"""`gpulayout relayout`: the three ways from file to file, and what is refused without leaving a file behind."""
+"""`gpulayout relayout`: the three kinds of move, and refusals that leave no file behind."""
 
 import json
 import os
@@ -131,7 +131,7 @@ def test_a_file_that_appears_while_the_elements_are_moved_stays(folder, monkeypa
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("options", [[], ["--json"], ["--dry-run"]])
-def test_a_full_standard_output_does_not_hide_that_the_file_is_there(options, unbuffered, folder):
+def test_a_full_standard_output_does_not_hide_that_the_file_is_complete(options, unbuffered, folder):
     command = [sys.executable, "-m", "gpulayout", "relayout", "array.npy", "out.npy", "--to", "{1,0,2}", *options]
     with open("/dev/full", "w") as full:
         result = subprocess.run(
@@ -150,7 +150,7 @@ def test_a_full_standard_output_does_not_hide_that_the_file_is_there(options, un
         assert os.listdir() == ["array.npy"]
 
 
-def test_a_dash_is_no_file(folder):
+def test_a_dash_is_not_a_file(folder):
     for names in (["array.npy", "-"], ["-", "out.npy"]):
         message = refusal("relayout", *names, "--to", "{1,0,2}", "--overwrite")
         assert message.endswith(
@@ -215,7 +215,7 @@ def test_options_that_do_not_say_what_to_write_are_a_usage_error(options, folder
     assert refusal("relayout", "array.npy", "out.npy", *options)
 
 
-def test_text_that_is_no_layout_is_a_usage_error(folder):
+def test_text_that_is_not_a_layout_is_a_usage_error(folder):
     assert (
         refusal("relayout", "array.npy", "out.npy", "--to", "{1,0,")
         == "Invalid value for '--to': expected a dimension number, at character 5 (the end) of '{1,0,'"
@@ -239,7 +239,7 @@ def test_hostile_layouts_leave_no_file(text, folder):
         ("x" * 300, "File name too long"),
     ],
 )
-def test_an_input_that_is_no_npy_file_is_refused(name, message, folder):
+def test_an_input_that_is_not_npy_is_refused(name, message, folder):
     (folder / "text.npy").write_text("hello")
     assert message in failure("relayout", name, "out.npy", "--to", "{0}")
     assert not os.path.exists("out.npy")

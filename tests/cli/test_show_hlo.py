@@ -1,4 +1,4 @@
-"""`gpulayout show --hlo`: what it lists of a program, and how it refuses what is none."""
+"""`gpulayout show --hlo`: the arrays it lists, and how it refuses text that is not a program."""
 
 import json
 import pathlib
@@ -123,7 +123,7 @@ def test_stablehlo_is_told_from_a_compiled_program():
     )
 
 
-def test_bytes_that_are_no_text_are_stepped_over(tmp_path):
+def test_bytes_that_are_not_text_are_skipped(tmp_path):
     path = tmp_path / "dump.bin"
     path.write_bytes(b"\xff\xfe\0\x80 f32[2]{0} \xc3(\x9f" + bytes(range(256)) + b"\n = s8[3]{0} ")
     assert [one["shape"] for one in json.loads(run("show", "--hlo", path, "--json").stdout)["buffers"]] == [
@@ -140,7 +140,7 @@ def test_hostile_text_ends_in_a_table_or_one_line(text):
     assert result.exit_code == 0 and "f32[4]{0}" in result.stdout and len(result.stdout) < 6000
 
 
-def test_what_cannot_be_read_is_a_failure_of_one_line(tmp_path):
+def test_a_file_that_cannot_be_read_is_a_failure_of_one_line(tmp_path):
     assert failure("show", "--hlo", tmp_path / "none") == f"{tmp_path / 'none'}: No such file or directory"
     assert failure("show", "--hlo", tmp_path) == f"{tmp_path}: Is a directory"
     assert failure("show", "--hlo", "a\nb\x1b[31m").startswith("a\\nb\\x1b[31m: ")

@@ -1,4 +1,4 @@
-"""Forked processes: whatever the parent is doing at that moment, a child can use the library."""
+"""Forked processes: a child can use the library, whatever the parent does at the time of the fork."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 
 
 def printed_by(program: str) -> list[str]:
@@ -50,12 +50,13 @@ release.set()
 @pytest.mark.parametrize("leave", ("return", "raise SystemExit(3)"))
 @pytest.mark.parametrize("waits", (False, True))
 def test_a_child_that_a_handler_forks_in_the_middle_of_a_move_ends_that_move_alone(leave, waits):
-    """The fork comes while other threads are at work, in the caller's own part or while it waits for the others."""
+    """The fork comes while other threads are at work: in the caller's own part, or while it waits for the others."""
     assert printed_by(f"""
 import os, signal, sys, threading, time
 from gpulayout.cpu import threads
 
-together, parent, caller, parts, children = threading.Barrier(3, timeout=30), os.getpid(), threading.main_thread(), [], []
+together, parent, caller = threading.Barrier(3, timeout=30), os.getpid(), threading.main_thread()
+parts, children = [], []
 
 def fork(number, frame):
     children.append(os.fork())

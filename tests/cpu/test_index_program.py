@@ -1,6 +1,4 @@
-"""Index conversion as operations on whole arrays: how many there are, and what they give, carried out on Python's
-integers.
-"""
+"""Index conversion as operations on whole arrays: their number, and their results on Python's integers."""
 
 import math
 import operator
@@ -26,9 +24,7 @@ VALUES = range(0, 5000, 7)
 
 @st.composite
 def sums(draw):
-    """Terms (step, weight) of a sum of digits, as the coordinates of a place are: other digits lie between those that
-    count.
-    """
+    """Terms (step, weight) of a sum of digits, as for the coordinates of a place: between its digits lie others."""
     terms, step, weight = {}, draw(st.sampled_from((1, 1, 2, 8, 3))), draw(st.sampled_from((1, 1, 1, 2, 3)))
     for _ in range(draw(st.integers(1, 4))):
         extent, counts, is_last = (
@@ -52,7 +48,7 @@ def value_of(terms, value):
 
 
 @given(terms=sums())
-def test_a_sum_is_that_of_its_digits(terms):
+def test_a_sum_is_the_sum_of_its_digits(terms):
     for value in VALUES:
         assert value_of(terms, value) == sum(
             (value // step % extent if extent else value // step) * weight for step, extent, weight in digits_of(terms)
@@ -60,7 +56,7 @@ def test_a_sum_is_that_of_its_digits(terms):
 
 
 @given(terms=sums())
-def test_fields_of_bits_make_the_terms_that_they_stand_for(terms):
+def test_bit_fields_equal_their_terms(terms):
     used, moves = bit_fields(terms, WORD)
     for value in VALUES:
         moved = sum((value >> shift if shift > 0 else value << -shift) & mask for shift, mask in moves.items())
@@ -68,13 +64,13 @@ def test_fields_of_bits_make_the_terms_that_they_stand_for(terms):
 
 
 @given(terms=sums(), divisor=st.sampled_from((2, 3, 4, 6, 8, 16)))
-def test_a_sum_that_is_divided_is_the_quotient(terms, divisor):
+def test_a_divided_sum_is_the_quotient(terms, divisor):
     found = divided(terms, divisor)
     assert found is None or all(value_of(found, value) == value_of(terms, value) // divisor for value in VALUES)
 
 
 @given(terms=sums(), bound=st.integers(1, 700))
-def test_a_limit_in_place_is_reached_where_the_sum_reaches_the_bound(terms, bound):
+def test_a_limit_in_place_is_reached_when_the_sum_reaches_the_bound(terms, bound):
     limit = limit_in_place(terms, bound, WORD)
     if limit is not None:
         for value in VALUES:
@@ -82,7 +78,7 @@ def test_a_limit_in_place_is_reached_where_the_sum_reaches_the_bound(terms, boun
             assert (place >= limit.least) == (value_of(terms, value) >= bound)
 
 
-def test_columns_in_tiles_are_divided_and_limited_in_place_whatever_the_number_of_tiles():
+def test_columns_in_tiles_are_divided_and_limited_in_place_for_any_number_of_tiles():
     for tiles in (24, 32):
         column = [(1, 1), (128, -128), (1024, 128), (1024 * tiles, -128 * tiles)]
         assert divided(column, 128) == [(1024, 1), (1024 * tiles, -tiles)]
@@ -114,8 +110,8 @@ OPERATIONS = {
 
 
 def carried_out(host, given, rank, bits):
-    """(the result of one index, whether a number is past its bound); a given value's register must be written by
-    nothing else.
+    """(the result of one index, whether a number exceeds its bound).  Asserts that only loads write the registers of
+    given values.
     """
     registers, rows, padding = [None] * host.registers, [None] * rank, False
     loaded = set()
@@ -154,7 +150,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("text", SHAPES)
 @pytest.mark.parametrize("is_direct", (True, False))
-def test_every_place_is_told_and_every_element_is_found(text, is_direct):
+def test_every_place_and_every_element_is_converted(text, is_direct):
     shape = gl.parse_shape(text)
     table, dense = gl.stride_table(shape), gl.stride_table(shape.with_layout(None))
     back, there = delinearize_program(shape), linearize_program(shape)
@@ -184,14 +180,14 @@ def count(program):
 
 
 def test_tiles_of_powers_of_two_move_bits():
-    """9 operations for 4 digits, 12 for 5: one or two for each, and one for all but the first of each coordinate."""
+    """9 operations for 4 digits, 12 for 5: one or two per digit, and one for all but the first of each coordinate."""
     for text, wanted in (("f32[4096,4096]{1,0:T(8,128)}", 9), ("bf16[4096,4096]{1,0:T(8,128)(2,1)}", 12)):
         program = delinearize_program(gl.parse_shape(text))
         kinds = {op.kind for op in host_program(program, 32, True, 4, 4).ops}
         assert count(program) == wanted and kinds == {"load", "shift_right", "mask", "add"}
 
 
-def test_a_result_is_not_computed_to_check_it():
+def test_a_check_computes_no_result():
     whole, cut = (delinearize_program(gl.parse_shape(f"f32[4096,{size}]{{1,0:T(8,128)}}")) for size in (4096, 3999))
     assert host_program(whole, 32, True, 4, 0).ops == ()
     assert [op.kind for op in host_program(cut, 32, True, 4, 0).ops] == ["load", "mask", "past"]
@@ -200,21 +196,19 @@ def test_a_result_is_not_computed_to_check_it():
     assert kinds == ["load", "divide", "multiply", "subtract", "mask", "past"]
 
 
-def test_conversions_do_not_go_by_the_coordinates():
+def test_conversions_do_not_compute_coordinates():
     shape = gl.parse_shape("f32[4096,4096]{1,0:T(8,128)}")
     dense, narrow = shape.with_layout(None), shape.with_layout(gl.Layout((1, 0), tiles=[(16, 64)]))
     assert [count(convert_program(*pair)) for pair in ((shape, dense), (dense, shape), (shape, narrow))] == [7, 7, 13]
 
 
 def test_weights_are_factored():
-    """row * 128 + row // 8 * 31744 + column + column // 128 * 896: 8 operations for 3 sums, 2 quotients and 3
-    weights.
-    """
+    """row * 128 + row // 8 * 31744 + column + column // 128 * 896: 3 sums, 2 quotients and 3 weights, 8 operations."""
     assert count(linearize_program(gl.parse_shape("f32[4096,4096]{1,0:T(8,128)}"))) == 8
 
 
 def test_layouts_without_tiles_are_programs_too():
-    """Each dimension but the last is a quotient, a product and a difference, unless bits are moved."""
+    """Each dimension but the last takes a quotient, a product and a difference, unless bits are moved."""
     shape = gl.parse_shape("f32[5,6,7]{0,2,1:PD(5,6,8)}")
     there, back = (
         host_program(program(shape), 32, False, 4, 4) for program in (linearize_program, delinearize_program)
@@ -231,14 +225,14 @@ def test_layouts_without_tiles_are_programs_too():
     assert [op.kind for op in there.ops] == ["load", "shift_left", "load", "add", "multiply", "load", "add"]
 
 
-def test_what_is_not_divided_stays_as_wide_as_it_is():
+def test_numbers_that_are_not_divided_keep_their_width():
     untiled, tiled = (linearize_program(gl.parse_shape(text)) for text in ("f32[16,256]", "f32[16,256]{1,0:T(8,128)}"))
     for given_bytes, result_bytes, wanted in ((8, 8, 64), (4, 8, 32), (8, 4, 32)):
         assert host_program(untiled, 32, False, given_bytes, result_bytes).bits == wanted
         assert host_program(tiled, 32, False, given_bytes, result_bytes).bits == 32
 
 
-def test_what_is_needed_later_is_not_written_over():
+def test_operands_that_are_needed_later_are_not_overwritten():
     nodes = [
         Node("load", number=0),
         Node("shift_right", 0, number=3),
@@ -251,7 +245,7 @@ def test_what_is_needed_later_is_not_written_over():
         Node("store", 0, number=2),
     ]
     ops, count_of_registers = with_registers(nodes, 3)
-    assert count_of_registers == 5 and all(op.kind != "multiply" for op in ops)  # which nothing comes of
+    assert count_of_registers == 5 and all(op.kind != "multiply" for op in ops)  # its result is not used
     assert [(op.kind, op.into) for op in ops] == [
         ("load", 3),
         ("shift_right", 0),
@@ -265,7 +259,7 @@ def test_what_is_needed_later_is_not_written_over():
     assert count_of_registers == 3 and [op.into for op in ops] == [0, 1, 2, 2, 2, UNUSED, UNUSED, UNUSED]
 
 
-def test_a_row_that_another_is_made_of_stays_where_it_is():
+def test_a_row_that_another_row_needs_is_not_overwritten():
     nodes = [
         Node("load", number=0),
         Node("shift_right", 0, number=3),
@@ -276,15 +270,15 @@ def test_a_row_that_another_is_made_of_stays_where_it_is():
     assert [(op.kind, op.into) for op in with_registers(nodes, 2)[0]] == [("load", 2), ("shift_right", 0), ("add", 1)]
 
 
-def test_the_largest_programs_are_small_ones():
+def test_the_largest_programs_are_small():
     shape = gl.Shape("u8", (5,) * 8, gl.Layout(tuple(range(8)), tiles=[(3,) * 8, (2,) * 8]))
     host = host_program(delinearize_program(shape), 32, True, 4, 4)
     assert math.prod(shape.dimensions) < shape.buffer_size and len(host.ops) < 130 and host.registers - host.rows < 32
 
 
 @pytest.mark.parametrize("text", ["f32[1000,3000]{1,0:T(8,128)}", "f32[1000,3000]{0,1:PD(1001,3000)}"])
-def test_scratch_arrays_are_as_large_as_a_block_whatever_the_number_of_indices(text, monkeypatch):
-    """Of half a MB each; of all three million indices one array would be 12 or 24 MB."""
+def test_scratch_arrays_have_the_size_of_a_block_for_any_number_of_indices(text, monkeypatch):
+    """Half a MB each.  An array for all three million indices would be 12 or 24 MB."""
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "1")
     shape, linear = gl.parse_shape(text), np.zeros(3_000_000, np.int32)
     index, back = np.empty((2, linear.size), np.int64), np.empty(linear.size, np.int64)

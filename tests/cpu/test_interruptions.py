@@ -1,7 +1,6 @@
-"""Exceptions, signals and other moves that come in the middle of a large move: nobody writes afterwards, and every
-process ends.
+"""Exceptions, signals and other moves in the middle of a large move: no thread writes afterwards, and processes end.
 
-GPULAYOUT_TEST_INTERRUPTS says how many signals, and how many processes, are tried.
+GPULAYOUT_TEST_INTERRUPTS is the number of signals, and of processes, that are tried.
 """
 
 import os
@@ -13,12 +12,12 @@ import pytest
 
 COUNT = os.environ.get("GPULAYOUT_TEST_INTERRUPTS", "24")
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here")
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers on this system")
 
 
 @pytest.mark.parametrize("job", ("exceptions", "nested", "signals", "exits"))
-def test_nobody_writes_after_a_call_is_over(job):
-    """In a process of its own, which a hang cannot keep."""
+def test_no_thread_writes_after_a_call_is_over(job):
+    """Runs in another process, so that a hang ends with its time limit."""
     count = [COUNT] if job in ("signals", "exits") else []
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.interruptions", job, *count],

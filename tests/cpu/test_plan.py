@@ -1,6 +1,4 @@
-"""How NumPy carries moves out: whatever is cut into tiles, widened or filled first, the bytes are those of the
-definition.
-"""
+"""How NumPy executes moves: every plan gives the bytes of the definition."""
 
 import itertools
 import math
@@ -9,8 +7,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import cache_blocks, choose_plan
-from gpulayout.cpu import strided_plan
+from gpulayout.cpu import cache_blocks, choose_plan, strided_plan
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.moves.kinds import Piece
 from gpulayout.moves.move import pack_move, relayout_move, strided_move
@@ -20,13 +17,13 @@ ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
 
 
 def random_array(shape: gl.Shape) -> np.ndarray:
-    """Random bytes, so NaNs with payloads too, as the logical array."""
+    """The logical array with random bytes, which include NaNs with payloads."""
     data = np.random.default_rng(7).integers(0, 256, shape.element_count * shape.itemsize, np.uint8)
     return data.view(shape.dtype).reshape(shape.dimensions)
 
 
 def expected_bytes(array: np.ndarray, shape: gl.Shape) -> bytes:
-    """The buffer by NumPy alone: pad, transpose, flatten; on integers of the same width, or 16-byte records."""
+    """The buffer by NumPy: pad, transpose, flatten; on opaque records of the same width."""
     words = array.view(f"V{array.itemsize}")
     padded = np.full(shape.buffer_dimensions, np.frombuffer(shape.padding_bytes, words.dtype)[0])
     padded[tuple(slice(size) for size in shape.dimensions)] = words
@@ -43,14 +40,14 @@ def pack_and_back(array: np.ndarray, shape: gl.Shape) -> None:
 @pytest.mark.parametrize(
     ("dimensions", "order", "widths"),
     [
-        ((1500, 1415), (1, 0), None),  # tiles with edges on both sides
-        ((1024, 1024), (1, 0), (1030, 1200)),  # tiles, and padding around them
-        ((3, 1200, 600), (0, 2, 1), None),  # a tile covers parts of two axes
+        ((1500, 1415), (1, 0), None),  # cache blocks with edges on both sides
+        ((1024, 1024), (1, 0), (1030, 1200)),  # cache blocks with padding around them
+        ((3, 1200, 600), (0, 2, 1), None),  # a cache block covers parts of two axes
         ((12, 11, 13, 50, 18), (4, 3, 2, 1, 0), None),  # over several axes on both sides
         ((12, 11, 13, 50, 18), (2, 4, 0, 3, 1), (12, 12, 13, 51, 19)),
     ],
 )
-def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
+def test_moves_in_cache_blocks_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
     assert strided_plan.strided_plan_of(pack_move(array.strides, shape)).cache_block
@@ -63,11 +60,11 @@ def test_moves_in_tiles_give_the_bytes_of_the_definition(element_type, dimension
     [
         ((700, 64, 3), (1, 0, 2), None),  # runs of 3 elements
         ((256, 300, 5), (0, 1, 2), (256, 300, 6)),  # 5 channels in 6
-        ((256, 300, 5), (0, 1, 2), (256, 300, 9)),  # and with runs of padding
+        ((256, 300, 5), (0, 1, 2), (256, 300, 9)),  # with runs of padding
         ((300, 256, 4), (1, 0, 2), None),  # the run is a power of two
     ],
 )
-def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensions, order, widths):
+def test_short_contiguous_runs_move_as_one_element(element_type, dimensions, order, widths):
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
     assert strided_plan.strided_plan_of(pack_move(array.strides, shape)).itemsize == dimensions[-1] * shape.itemsize
@@ -75,7 +72,7 @@ def test_short_runs_that_stay_together_move_as_one_element(element_type, dimensi
 
 
 def by_channels(move) -> bool:
-    """Whether a move copies one channel of many pixels after the other."""
+    """Whether a move is copied channel by channel."""
     return strided_plan.strided_plan_of(move).by_channels
 
 
@@ -95,8 +92,8 @@ def pixels_to_planes(element_type, dimensions, order):
         ((3, 200_001), (1, 0), (4, 200_005)),
     ],
 )
-def test_channels_one_after_the_other_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
-    """Several pieces of each channel, the last one cut off, with padding and without."""
+def test_moves_by_channels_give_the_bytes_of_the_definition(element_type, dimensions, order, widths):
+    """Several chunks of each channel, the last one shorter, with padding and without."""
     shape = gl.Shape(element_type, dimensions, gl.Layout.from_major_to_minor(order, padded_dimensions=widths))
     array = random_array(shape)
     assert by_channels(pack_move(array.strides, shape)) == (element_type != "f64" or dimensions[-1] != 3)
@@ -119,13 +116,13 @@ def test_channels_one_after_the_other_give_the_bytes_of_the_definition(element_t
         ("c128", 3, False),
     ],
 )
-def test_so_many_channels_are_written_one_after_the_other(element_type, channels, found):
+def test_short_records_are_written_channel_by_channel(element_type, channels, found):
     pixels = 100_000
     assert by_channels(pixels_to_planes(element_type, (channels, pixels), (1, 0))) == found
     assert not by_channels(pixels_to_planes(element_type, (pixels, channels), (1, 0)))
 
 
-def test_channels_of_few_pixels_or_with_gaps_are_not_copied_one_after_the_other():
+def test_channels_of_few_pixels_or_with_gaps_are_not_copied_by_channels():
     few, enough = (by_channels(pixels_to_planes("f32", (1000, 4, pixels), (0, 2, 1))) for pixels in (63, 64))
     assert (few, enough) == (False, True)
     shape = gl.Shape("f32", (8, 4, 1024))
@@ -147,7 +144,9 @@ def test_channels_of_few_pixels_or_with_gaps_are_not_copied_one_after_the_other(
         (4, "u8", 5, False),
     ],
 )
-def test_records_of_three_channels_are_copied_so_into_longer_ones_and_back(channels, element_type, width, found):
+def test_records_of_three_channels_are_copied_by_channels_into_longer_ones_and_back(
+    channels, element_type, width, found
+):
     shape = gl.Shape(element_type, (300_000, channels), gl.Layout((1, 0), padded_dimensions=(300_000, width)))
     dense = shape.with_layout(None)
     assert by_channels(relayout_move(dense, shape)) == by_channels(relayout_move(shape, dense)) == found
@@ -166,7 +165,7 @@ def test_records_of_three_channels_are_copied_so_into_longer_ones_and_back(chann
     ids=["negative", "every second", "every third", "transposed", "repeated major", "repeated minor"],
 )
 @pytest.mark.parametrize("element_type", ["u8", "bf16", "f64", "c128"])
-def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, element_type):
+def test_strided_arrays_are_packed_and_unpacked_into(cut, element_type):
     whole = random_array(gl.Shape(element_type, (40, 60, 150)))
     array = cut(whole)
     shape = gl.Shape(element_type, array.shape, gl.Layout((1, 0, 2)))
@@ -178,8 +177,8 @@ def test_arrays_with_strides_of_their_own_are_packed_and_unpacked_into(cut, elem
         assert target.tobytes() == array.tobytes()
 
 
-def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, plans_anew):
-    """With the limits brought down, all orders and paddings of a small array go through tiles and long elements."""
+def test_every_small_move_in_tiny_cache_blocks_and_long_elements(monkeypatch, plans_anew):
+    """Low limits send all orders and paddings of a small array through cache blocks and long elements."""
     for module, name, value in (
         (strided_plan, "SMALL_BYTES", 0),
         (strided_plan, "LONGEST_ELEMENT", 12),
@@ -207,7 +206,7 @@ def test_every_small_move_in_tiny_tiles_and_long_elements(monkeypatch, plans_ane
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_small_padding_in_pieces_of_one_place(threads, monkeypatch, plans_anew):
-    """Slabs, fills of everything and channels, cut along every axis that can be, in shares of every size."""
+    """Slabs, fills of everything and channels, cut along every possible axis, in shares of every size."""
     for name, value in (("SMALL_BYTES", 0), ("CHUNK_BYTES", 24), ("SHARE_BYTES", 30)):
         monkeypatch.setattr(strided_plan, name, value)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", str(threads))
@@ -250,19 +249,19 @@ def relayout_plan(text, order):
         ("f32[256,513]", (1, 0), False),
         ("f32[515,513]", (1, 0), True),
         ("f32[12,100000]", (1, 0), False),
-        ("f32[13,100000]", (1, 0), True),  # places that are read at once
-        # a line holds enough of short records
+        ("f32[13,100000]", (1, 0), True),  # 13 streams
+        # a cache line holds several short records
         ("c64[100000,1,1]", (1, 2, 0), False),
         ("f32[200000,3]", (1, 0), False),
         ("f32[200000,4]", (1, 0), True),
-        # what the second cache holds is not fetched twice
+        # what stays in the second-level cache is not fetched twice
         ("u8[64,16384,64]", (0, 2, 1), False),
         ("u8[64,16385,64]", (0, 2, 1), True),
         ("f32[64,4096,64]", (0, 2, 1), True),
         ("u8[64,64,64,64]", (1, 3, 0, 2), True),
     ],
 )
-def test_a_copy_goes_in_tiles_where_it_would_read_in_too_many_places(text, order, tiled):
+def test_cache_blocks_are_for_copies_that_would_read_too_many_streams(text, order, tiled):
     assert (relayout_plan(text, order).cache_block != ()) == tiled
 
 
@@ -285,7 +284,7 @@ def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
 
 @pytest.mark.parametrize(("itemsize", "run"), [(1, 321), (2, 161), (4, 81), (8, 41), (16, 21)])
 def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
-    """Rows of 336 bytes begin 448 apart, and what lies beside them in the source does not follow on from them."""
+    """Rows of 336 bytes begin 448 apart, and they are not contiguous in the source."""
     shape = gl.Shape({1: "u8", 2: "u16", 4: "f32", 8: "f64", 16: "c128"}[itemsize], (run, 1600, 600))
     for threads, order in itertools.product((2, 7, 16, 64), ((0, 1, 2), (1, 0, 2))):
         source = [itemsize, itemsize * (run + 1), itemsize * (run + 1) * 1600]
@@ -300,13 +299,13 @@ def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
 
 
 def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():
-    for text, row in (("f32[4096,4096]", 0), ("f64[8191,8193]", 0), ("u8[8192,8192]", 0)):
+    for text in ("f32[4096,4096]", "f64[8191,8193]", "u8[8192,8192]"):
         source = gl.parse_shape(text)
         plan = strided_plan.strided_plan_of(relayout_move(source, source.with_layout(gl.Layout.ascending(2))))
-        assert plan.scratch[1] % 128 == 64, text  # the axis that is minor in the target
+        assert plan.scratch[1] % 128 == 64, text  # the minor axis of the target
 
 
-def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
+def test_only_scattered_padding_is_filled_with_everything_else():
     scattered = gl.parse_shape("f32[300,160,160]{2,1,0:PD(304,192,192)}")
     gathered = gl.parse_shape("f32[2880,2881]{1,0:PD(2880,3072)}")
     single = gl.parse_shape("f32[80000,100]{1,0:PD(80000,101)}")
@@ -320,13 +319,13 @@ def test_scattered_padding_is_filled_with_everything_and_other_padding_alone():
     assert all(plan.chunk for plan in plans[:3])
 
 
-def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
+def test_no_plan_is_worth_more_threads_than_the_limit():
     plans = [strided_plan.strided_plan_of(gl.plan(text, "{0,1}").move) for text in ("u8[3000000,1000]", "f32[300,200]")]
     assert [plan.most_threads for plan in plans] == [1024, 1]
 
 
 @pytest.mark.parametrize(
-    "source, target, said, fields",
+    "source, target, text, fields",
     [
         ("f32[4,5]", "{0,1}", "one np.copyto over 2 axes", {"element_bytes": 4, "cache_block": None, "fills": []}),
         ("f32[4,5]", "{0,1:PD(6,5)}", "one np.copyto over 2 axes and 1 fill of padding", {"fills": [30]}),
@@ -345,14 +344,14 @@ def test_no_plan_is_worth_more_threads_than_may_be_asked_for():
         ("s4[4,6]{1,0:E(4)}", "{1,0:T(2,3)E(4)}", "24 places looked up one by one, then packed", {"looked_up": True}),
     ],
 )
-def test_each_kind_of_plan_says_what_it_does(source, target, said, fields):
+def test_each_kind_of_plan_describes_itself(source, target, text, fields):
     move = gl.plan(source, target).move
-    assert choose_plan.describe(move) == said
+    assert choose_plan.describe(move) == text
     values = choose_plan.as_json(move)
     assert {name: values[name] for name in fields} == fields
 
 
-def test_moves_without_work_say_so():
+def test_moves_without_elements_say_so():
     empty, fill = gl.plan("f32[0,3]", "{0,1}").move, gl.plan("f32[0,3]", "{1,0:PD(2,3)}").move
     assert (choose_plan.describe(empty), choose_plan.as_json(empty)) == ("nothing to do", None)
     assert choose_plan.describe(fill) == "one fill of 6 places" and choose_plan.as_json(fill)["fills"] == [6]

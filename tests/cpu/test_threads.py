@@ -1,6 +1,4 @@
-"""Threads of the CPU backend: started late, shared by all callers, forgotten by forked children, and never in the
-way.
-"""
+"""Threads of the CPU backend: started late, shared by all callers, and replaced in forked children."""
 
 import os
 import signal
@@ -37,9 +35,7 @@ def in_a_new_process(text: str, seconds: float = 120) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def sharing_ends():
-    """Threads that never end cannot be stopped, and no test here would say so; a process can be killed, so one goes
-    first.
-    """
+    """Runs first, in a process that can be killed: threads that never end would hang the other tests."""
     done = in_a_new_process(
         """
 import time
@@ -47,7 +43,7 @@ from gpulayout.cpu import run, threads
 parts = []
 def work(first, last):
     parts.append((first, last))
-    time.sleep(first / 500)                  # who is done first finds nothing left to do, while others are at work
+    time.sleep(first / 500)                  # the first thread to finish finds no part left, while others work
 for _ in range(50):
     threads.share(work, 3, 1)
 print(len(parts))
@@ -76,7 +72,7 @@ def test_parts_cover_everything_once(three_threads, least, count):
 
 
 def test_several_threads_take_part(three_threads):
-    together = threading.Barrier(3, timeout=30)  # passes only when three are inside at once
+    together = threading.Barrier(3, timeout=30)  # opens only when three threads are inside at once
     names = set()
 
     def work(first, last):
@@ -88,8 +84,8 @@ def test_several_threads_take_part(three_threads):
 
 
 @pytest.mark.parametrize("broken", (0, 1, 2))
-def test_an_error_of_any_part_is_raised_when_nobody_is_at_work(three_threads, broken):
-    """All three parts are begun before one fails, and the others take longer."""
+def test_an_error_of_any_part_is_raised_when_no_thread_is_at_work(three_threads, broken):
+    """All three parts begin before one fails, and the others take longer."""
     together, done = threading.Barrier(3, timeout=30), []
 
     def work(first, last):
@@ -104,8 +100,8 @@ def test_an_error_of_any_part_is_raised_when_nobody_is_at_work(three_threads, br
     assert sorted(done) == [part for part in range(3) if part != broken]
 
 
-def test_after_an_error_no_part_is_begun(three_threads, monkeypatch):
-    monkeypatch.setattr(threads, "_crew", SoloCrew())
+def test_after_an_error_no_part_begins(three_threads, monkeypatch):
+    monkeypatch.setattr(threads, "process_crew", SoloCrew())
     begun = []
 
     def work(first, last):
@@ -118,11 +114,11 @@ def test_after_an_error_no_part_is_begun(three_threads, monkeypatch):
 
 
 def test_a_thread_at_work_begins_no_further_part_after_an_error_of_the_caller(three_threads, monkeypatch):
-    class OneGuest(threads._Crew):
+    class OneGuest(threads.Crew):
         def invite(self, call, guests, size):
             super().invite(call, 1, 1)
 
-    monkeypatch.setattr(threads, "_crew", OneGuest())
+    monkeypatch.setattr(threads, "process_crew", OneGuest())
     caller, at_work, begun = threading.get_ident(), threading.Event(), []
 
     def work(first, last):
@@ -138,15 +134,15 @@ def test_a_thread_at_work_begins_no_further_part_after_an_error_of_the_caller(th
     assert len(begun) == 2
 
 
-class SoloCrew(threads._Crew):
-    """Nobody comes to help."""
+class SoloCrew(threads.Crew):
+    """No thread comes to help."""
 
     def invite(self, call, guests, size):
         pass
 
 
 def test_callers_do_not_wait_for_each_other(three_threads):
-    """Even when every thread of the pool is held up, a caller does its work alone."""
+    """While every thread of the crew is blocked, a caller does its work alone."""
     release, held = threading.Event(), threading.Semaphore(0)
 
     def hold(first, last):
@@ -157,7 +153,7 @@ def test_callers_do_not_wait_for_each_other(three_threads):
     for holder in holders:
         holder.start()
     try:
-        for _ in range(4):  # both callers and both threads of the pool
+        for _ in range(4):  # both callers and both threads of the crew
             assert held.acquire(timeout=30)
         assert moved_right()
     finally:
@@ -177,9 +173,9 @@ def test_moves_from_many_threads_at_once_are_right(three_threads):
 
 
 def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads):
-    """Where no thread can be started, an invitation waits until a busy thread reads it."""
-    crew = threads._Crew()
-    monkeypatch.setattr(threads, "_crew", crew)
+    """When no thread can be started, an invitation waits until a busy thread reads it."""
+    crew = threads.Crew()
+    monkeypatch.setattr(threads, "process_crew", crew)
     busy, release = threading.Event(), threading.Event()
 
     def hold(first, last):
@@ -194,7 +190,7 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
     holder.start()
     seen = []
     try:
-        assert busy.wait(30)  # the only thread of the crew came
+        assert busy.wait(30)  # the only thread of the crew is at work
         monkeypatch.setenv(threads.VARIABLE, "3")
         with monkeypatch.context() as patch:
             patch.setattr(threads, "start_new_thread", refuse)
@@ -205,7 +201,7 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
         release.set()
         holder.join()
     wait_until(crew.invitations.empty)
-    threads.share(lambda first, last: None, 2, 1)  # whatever the thread had read before is over
+    threads.share(lambda first, last: None, 2, 1)  # by now the thread is done with earlier invitations
     assert len(seen) == 3
 
 
@@ -214,9 +210,9 @@ def refuse(function, arguments):
 
 
 def test_invitations_do_not_pile_up(monkeypatch, three_threads):
-    """However many calls are made while all threads are busy."""
-    crew = threads._Crew()
-    monkeypatch.setattr(threads, "_crew", crew)
+    """There are at most MOST_THREADS, however many calls come while all threads are busy."""
+    crew = threads.Crew()
+    monkeypatch.setattr(threads, "process_crew", crew)
     begun, release = threading.Semaphore(0), threading.Event()
 
     def hold(first, last):
@@ -237,9 +233,9 @@ def test_invitations_do_not_pile_up(monkeypatch, three_threads):
 
 
 def test_callers_that_start_threads_at_once_start_no_more_than_needed(monkeypatch, three_threads):
-    """A thread that finds its seat taken ends; an idle crew has as many threads as seats."""
-    crew, serving, left = threads._Crew(), [], []
-    monkeypatch.setattr(threads, "_crew", crew)
+    """A thread that finds its seat taken ends, so an idle crew has one thread per seat."""
+    crew, serving, left = threads.Crew(), [], []
+    monkeypatch.setattr(threads, "process_crew", crew)
     start = threads.start_new_thread
 
     def start_two(function, arguments):  # as when two callers find the same seat free
@@ -258,7 +254,7 @@ def test_callers_that_start_threads_at_once_start_no_more_than_needed(monkeypatc
 
 
 def test_an_idle_thread_keeps_no_array_alive(monkeypatch, three_threads):
-    monkeypatch.setattr(threads, "_crew", threads._Crew())
+    monkeypatch.setattr(threads, "process_crew", threads.Crew())
     together = threading.Barrier(3, timeout=30)
 
     class Array:
@@ -272,10 +268,10 @@ def test_an_idle_thread_keeps_no_array_alive(monkeypatch, three_threads):
     wait_until(lambda: gone() is None)
 
 
-def test_the_number_of_threads_is_asked_once(monkeypatch):
-    """Another thread may change it meanwhile."""
+def test_the_number_of_threads_is_read_once(monkeypatch):
+    """It may change between two reads."""
     numbers, parts = iter((3, 1, 1, 1, 1)), []
-    monkeypatch.setattr(threads, "_crew", threads._Crew())
+    monkeypatch.setattr(threads, "process_crew", threads.Crew())
     monkeypatch.setattr(threads, "thread_count", lambda: next(numbers))
     threads.share(lambda first, last: parts.append(first), 6, 1)
     assert sorted(parts) == [0, 2, 4]
@@ -296,11 +292,11 @@ def test_the_number_of_threads_is_asked_once(monkeypatch):
         ("s4[31,21]{1,0:E(4)}", "{1,0:T(3,5)E(4)}", 0),
     ],
 )
-def test_a_call_asks_for_the_number_of_threads_once_where_it_is_worth_two(monkeypatch, source, target, asked):
+def test_a_call_reads_the_number_of_threads_once_if_it_is_worth_two(monkeypatch, source, target, asked):
     plan, counts = gl.plan(source, target), []
     buffer = np.zeros(plan.source.buffer_length, plan.source.buffer_dtype)
     monkeypatch.setattr(run, "thread_count", lambda: counts.append(1) or 2)
-    monkeypatch.setattr(threads, "thread_count", lambda: pytest.fail("asked once more"))
+    monkeypatch.setattr(threads, "thread_count", lambda: pytest.fail("read again"))
     for _ in range(2):
         counts.clear()
         plan(buffer)
@@ -310,8 +306,8 @@ def test_a_call_asks_for_the_number_of_threads_once_where_it_is_worth_two(monkey
     assert len(counts) == 1
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread here")
-def test_interrupts_wait_until_nobody_writes(three_threads):
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread on this system")
+def test_interrupts_wait_until_no_thread_writes(three_threads):
     """Ctrl-C, twice, while the caller waits for the others."""
     begun, given, over = threading.Event(), threading.Event(), threading.Event()
     interrupts, ended = threading.Semaphore(0), []
@@ -328,7 +324,7 @@ def test_interrupts_wait_until_nobody_writes(three_threads):
         begun.set()
         assert given.wait(30)
         for _ in range(2):
-            time.sleep(0.05)  # the caller is done with the interrupt before
+            time.sleep(0.05)  # by now the caller is done with the interrupt before
             wait_until(lambda: over.is_set() or function_of(threading.main_thread()) == "close")
             if over.is_set():
                 return
@@ -348,7 +344,7 @@ def test_interrupts_wait_until_nobody_writes(three_threads):
 
 
 def function_of(thread: threading.Thread) -> str:
-    """The name of the Python function that a thread is in."""
+    """The name of the Python function that a thread executes."""
     return sys._current_frames()[thread.ident].f_code.co_name
 
 
@@ -368,7 +364,7 @@ def test_many_moves_write_nothing_when_the_number_is_wrong(monkeypatch):
 
 
 def test_moves_in_pieces_write_nothing_when_the_number_is_wrong(monkeypatch):
-    """The first piece is 100 elements, which one thread copies; the last fills 16 MB."""
+    """One thread copies the first piece, of 100 elements; the last piece fills 16 MB."""
     monkeypatch.setenv(threads.VARIABLE, "many")
     plan = gl.plan("u8[10,10]", "{1,0:PD(4000,4000)T(8,8)}")
     out = np.full(plan.target.buffer_size, 7, np.uint8)
@@ -379,7 +375,7 @@ def test_moves_in_pieces_write_nothing_when_the_number_is_wrong(monkeypatch):
 
 
 @pytest.mark.parametrize("value", ("0", "-1", "1.5", "two", "99999", "\u0663", "9" * 5000))
-def test_a_wrong_number_is_refused_before_a_byte_is_written(monkeypatch, value):
+def test_a_wrong_number_raises_before_a_byte_is_written(monkeypatch, value):
     monkeypatch.setenv(threads.VARIABLE, value)
     out = np.full(MATRIX.element_count, 7, np.float32)
     with pytest.raises(ValueError, match="GPULAYOUT_NUM_THREADS"):
@@ -387,7 +383,7 @@ def test_a_wrong_number_is_refused_before_a_byte_is_written(monkeypatch, value):
     assert (out == 7).all()
 
 
-def test_the_number_is_what_is_asked_for_or_the_cores_of_this_process(monkeypatch):
+def test_the_number_is_that_of_the_variable_or_the_cores_of_this_process(monkeypatch):
     monkeypatch.setenv(threads.VARIABLE, "5")
     assert threads.thread_count() == 5
     monkeypatch.setenv(threads.VARIABLE, "")
@@ -417,9 +413,9 @@ print(moved_right(), started())
     assert printed.split() == ["0", "0", "True", "2"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_starts_threads_of_its_own():
-    """Also when the fork happens while all threads of the parent are at work."""
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_starts_its_own_threads():
+    """Even if all threads of the parent are at work at the time of the fork."""
     printed = in_a_new_process(
         PRELUDE
         + """
@@ -434,14 +430,14 @@ def hold(first, last):
 def fork():
     child = os.fork()
     if child == 0:
-        os._exit(0 if not threads._crew.seats and moved_right() and threads._crew.seats else 1)
+        os._exit(0 if not threads.process_crew.seats and moved_right() and threads.process_crew.seats else 1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 assert moved_right()
 fork()
 holder = threading.Thread(target=threads.share, args=(hold, 3, 1))
 holder.start()
-together.wait()                              # the three parts are being done
+together.wait()                              # three threads are at work
 fork()
 release.set()
 holder.join()
@@ -452,7 +448,7 @@ print(moved_right())
 
 
 def test_moves_while_python_shuts_down_are_right():
-    """In an exit handler, and when nothing but the interpreter's own clearing is left."""
+    """In an exit handler, and while the interpreter clears its modules."""
     printed = in_a_new_process(
         PRELUDE
         + """

@@ -1,4 +1,4 @@
-"""Which kernel the known benchmark instances get.  Planning needs no memory, so they have their full size."""
+"""Which kernel the benchmark cases get.  Planning needs no memory, so they have their full size."""
 
 import pytest
 
@@ -20,7 +20,7 @@ CHANNELS = "gpl_channels"
 
 
 def column_major(width, dimensions, order):
-    """A transposition in the notation of column-major libraries: dimension 0 is the most minor one."""
+    """A transposition in the notation of column-major libraries, where dimension 0 is the most minor."""
     rank = len(dimensions)
     return transposed(width, dimensions[::-1], [rank - 1 - dim for dim in reversed(order)])
 
@@ -102,7 +102,7 @@ def test_offsets_of_any_size_have_a_box():
     assert [(plan.kernel, plan.index_bits) for plan in map(kernel_plan, moves)] == [(ND, 64)] * 3
 
 
-def test_a_box_says_what_it_is():
+def test_the_plan_of_a_box_describes_it():
     source, target = Shape("f32", (8,) * 6), Shape("f32", (8,) * 6, Layout(range(6)))
     plan = kernel_plan(relayout_pieces(source, target)[0].move)
     assert plan.tile == (8, 8, 4, 8)

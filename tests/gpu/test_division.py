@@ -1,4 +1,4 @@
-"""Division by multiplication: exact for every number and divisor that the kernels use, and nothing wraps on the way."""
+"""Division by multiplication: exact for every number and divisor that the kernels use, and no step wraps."""
 
 import itertools
 
@@ -27,7 +27,7 @@ def test_every_pair_of_small_numbers(bits):
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_numbers_at_the_boundaries(bits):
-    """The largest numbers, and those beside multiples of the divisor, where a rounding error would show first."""
+    """The largest numbers, and those next to multiples of the divisor, where a rounding error would show first."""
     top = 2 ** (bits - 1) - 1
     near_powers = [2**k + d for k in range(bits) for d in (-1, 0, 1)]
     values = {value for value in (*range(1, 40), *near_powers, top // 2, top // 3, top - 1, top) if 1 <= value <= top}
@@ -40,13 +40,13 @@ def test_numbers_at_the_boundaries(bits):
 
 
 def test_the_limit_without_a_sum_is_real():
-    """Of numbers from 2^(bits-1) on, some are divided wrong."""
+    """From 2^(bits-1) on, some numbers are divided wrong."""
     by = reciprocal(7, 8)
     assert [number for number in range(2**8) if multiplied(number, by, 8) != number // 7][0] >= 2**7
 
 
 def test_the_limit_is_real():
-    """One bit more and the sum needs more than a word: the bound n < 2^(bits-1) is not caution."""
+    """With one bit more the sum overflows a word, so the bound n < 2^(bits-1) is necessary."""
     by = divisor(7, 32)
     number = 2**32 - 1
     assert (number * by.multiplier >> 32) + number >= 2**32

@@ -1,6 +1,4 @@
-"""Index conversion on the stand-in for CuPy: a call like one that passed every check is started at once, and any other
-is checked.
-"""
+"""Index conversion on the fake CuPy: a call of a known kind starts at once, and any other call is checked first."""
 
 import numpy as np
 import pytest
@@ -52,7 +50,7 @@ def test_a_repeated_call_is_one_launch_and_checks_nothing(cupy, shape, monkeypat
 def test_calls_of_other_kinds_are_checked_as_ever(cupy):
     shape, index, memory = SHAPES[0], indices(cupy), cupy.empty(200, np.int64)
     room = cupy.empty(100, np.int64)
-    for _ in range(2):  # the second one is remembered
+    for _ in range(2):  # the second call is of a known kind
         gl.linearize(index, shape, mode="wrap", out=room[:35])
     with cupy.cuda.Device(1):
         elsewhere = cupy.empty(35, np.int64)
@@ -63,7 +61,7 @@ def test_calls_of_other_kinds_are_checked_as_ever(cupy):
         (elsewhere, BufferError, "on cuda:1"),
         (cupy.empty(35, np.int32).view(np.uint8)[:35], BufferError, None),
     ):
-        if message is None:  # a dtype that holds every place of the buffer is taken
+        if message is None:  # a dtype that can hold every place of the buffer is accepted
             assert gl.linearize(index, shape, mode="wrap", out=out).tolist() == wrapped(shape, index)
             continue
         with pytest.raises(error, match=message):
@@ -106,7 +104,7 @@ def test_indices_that_may_be_refused_are_looked_at_in_every_call(cupy, shape):
     assert out.tolist() == expected
 
 
-def test_ever_new_lengths_are_not_all_remembered(cupy):
+def test_not_every_length_is_remembered(cupy):
     backend = gl.api.backends.gpu_backend()
     for count in range(1, 3 * IndexLaunches.MOST):
         index, out = indices(cupy, count), cupy.empty(count, np.int64)
@@ -133,8 +131,8 @@ def test_index_arrays_that_broadcast_are_checked_before_out_is_written(cupy, sha
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_index_array_that_overlaps_out_is_read_whole_before(cupy, shape):
-    """Both are the same memory, and rows would be overwritten before they are read."""
+def test_an_index_array_that_overlaps_out_is_read_completely_first(cupy, shape):
+    """The index array and `out` share memory, so rows would be overwritten before they are read."""
     memory = cupy.asarray(np.arange(48).reshape(8, 6) % 5)
     rows, columns = memory[:6], cupy.asarray(np.arange(6))
     expected = [[gl.linearize((row, column), shape) for column, row in enumerate(line)] for line in rows.tolist()]

@@ -1,6 +1,4 @@
-"""The table that the GPU takes an index program as: its digits, read by hand, give the places of the definition; tiled
-ones have none.
-"""
+"""The table of an index program for the GPU: its digits give the places of the definition; tiled layouts have none."""
 
 import itertools
 import math
@@ -56,8 +54,8 @@ def test_conversions_keep_every_place_in_as_few_digits_as_possible(dims):
 
 @pytest.mark.parametrize("dims", DIMS)
 def test_digits_of_logical_indices_are_those_of_the_stride_table(dims):
-    """Digits of one place come last, for no index may be divided by 1, and coordinates that are given are as wide as
-    their sizes.
+    """Digits of one place come last, because no index may be divided by 1; given coordinates are as wide as their
+    sizes.
     """
     for shape in shapes(dims):
         digits = stride_table(shape).digits
@@ -106,7 +104,7 @@ def test_64_digits_are_a_table_and_more_are_refused():
     order = ",".join(map(str, range(64, -1, -1)))
     assert str(caught.value) == f"u8[{ones}]{{{order}}} has 65 digits: 64 is the limit for index conversion"
     shape = Shape("u8", (1,) * 300)
-    # all of them were dropped
+    # dimensions of size 1 need no digits
     assert index_table(convert_program(shape, shape.with_layout(Layout.ascending(300)))).digits == ()
 
 
@@ -145,20 +143,20 @@ def test_only_the_digits_of_the_whole_index_make_a_table():
     low, high = (Term(None, 1, 1), Term(None, 4, -4)), (Term(None, 4, 1),)
     assert index_table(program(low, high)).digits == (IndexDigit(4, 4, 0, 0), IndexDigit(6, 6, 0, 1))
     assert index_table(program(high, low)).digits == (IndexDigit(4, 4, 0, 1), IndexDigit(6, 6, 0, 0))
-    assert index_table(program(low)) is None  # something is left
+    assert index_table(program(low)) is None  # a part of the index is left
     assert index_table(program(high)) is None
-    # the last one is cut off
+    # the last digit is cut off
     assert index_table(program(low, high, size=26)).digits == (IndexDigit(4, 4, 0, 0), IndexDigit(7, 7, 0, 1))
     assert index_table(program(low, low, high)) is None
-    assert index_table(program((Term(None, 1, 1), Term(None, 4, -3)), high)) is None  # no digit
+    assert index_table(program((Term(None, 1, 1), Term(None, 4, -3)), high)) is None  # not a digit
     assert index_table(program((Term(0, 1, 1), Term(None, 4, -4)), high)) is None  # of another number
     assert index_table(program(low, (Term(None, 4, 2),))) is None  # twice the digit
     assert index_table(program(low, high, adds=((Quotient(2, 1),),))) is None  # a quotient of it is added
 
 
 def test_a_number_that_is_checked_and_no_coordinate_makes_no_table():
-    """The second row of the only tile of f32[3]{0:T(8,128)}, and what fills up u32[]{:T(4)}: a kernel would write them
-    as coordinates.
+    """A kernel would write the second row of the only tile of f32[3]{0:T(8,128)}, and the padding of u32[]{:T(4)}, as
+    coordinates.
     """
     for text in ("f32[3]{0:T(8,128)}", "u32[]{:T(4)}"):
         assert index_table(delinearize_program(gl.parse_shape(text))) is None

@@ -1,4 +1,4 @@
-"""32 or 64 bits: by what offsets, counts and places reach, on both sides, and never by the number of elements alone."""
+"""32 or 64 bits: decided by offsets, counts and places on both sides, not only by the number of elements."""
 
 import pytest
 
@@ -48,9 +48,7 @@ def test_six_elements_far_apart_in_the_source_need_64_bits(reach, bits):
 @pytest.mark.parametrize("reach, bits", AT_THE_EDGE)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_six_elements_far_apart_in_the_target_need_64_bits(reach, bits, sign):
-    """unpack into an array whose rows are far apart, forwards and backwards: the farthest column is 2 further, or
-    nearer.
-    """
+    """Unpack into an array whose rows are far apart, forwards or backwards; the last column is 2 further on."""
     shape = Shape("u8", (2, 3))
     assert bits_of(unpack_move(shape, (sign * (reach - 2), sign))) == bits
     assert bits_of(pack_move((sign * (reach - 2), sign), shape)) == bits
@@ -64,7 +62,7 @@ def test_few_elements_among_many_places_need_64_bits(places, bits):
 
 @pytest.mark.parametrize("count, bits", AT_THE_EDGE)
 def test_a_copy_counts_elements_not_bytes(count, bits):
-    """Odd counts stay 4-byte elements; an even one is moved as larger elements, and they are fewer."""
+    """Odd counts stay 4-byte elements; an even count moves as fewer, larger elements."""
     shape = Shape("f32", (count,))
     expected = 32 if count == EDGE else bits
     assert bits_of(relayout_move(shape, shape)) == expected

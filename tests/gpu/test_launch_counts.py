@@ -12,9 +12,7 @@ from tests.support.device_arrays import device_buffer, host_buffer, on_gpu_alone
 
 
 def representatives():
-    """{kernel and whether it pads: (source, target, elements before the buffers)}, one for each that small moves
-    reach.
-    """
+    """{kernel and whether it pads: (source, target, elements before the buffers)}, one for each used by small moves."""
     found = {}
     for element_type in ELEMENT_TYPES:
         for dimensions, source_order, target_order, widths, before in MOVES:
@@ -41,7 +39,7 @@ def test_the_cases_reach_every_kernel_of_single_moves():
 
 
 class NoAllocation:
-    """Within the block nothing may be asked of the memory pool."""
+    """Within the block, no memory may be allocated from the pool."""
 
     def __init__(self, cp):
         class Hook(cp.cuda.MemoryHook):
@@ -61,12 +59,12 @@ class NoAllocation:
 
 
 def captured(cp, call):
-    """(stream, graph) of a call, which is made once before: that compiles and loads its kernels.
+    """(stream, graph) of a call, after a first call that compiles and loads its kernels.
 
-    In the global mode a capture forbids whatever waits or allocates with the driver, in every thread.
+    In the global mode, a capture forbids driver calls that wait or allocate, in every thread.
     """
     stream = cp.cuda.Stream(non_blocking=True)
-    cp.cuda.get_current_stream().synchronize()  # the arrays were filled there
+    cp.cuda.get_current_stream().synchronize()  # the arrays were filled on this stream
     with stream:
         call()
         stream.synchronize()
@@ -80,7 +78,7 @@ def captured(cp, call):
 
 
 def replay(cp, stream, graph):
-    cp.cuda.get_current_stream().synchronize()  # what the arrays hold was written there
+    cp.cuda.get_current_stream().synchronize()  # the arrays were written on this stream
     graph.launch(stream)
     stream.synchronize()
 
@@ -135,7 +133,7 @@ def test_index_conversion_that_refuses_nothing_is_captured(cp, mode, dtype):
 @on_gpu_alone
 def test_a_list_of_moves_is_captured(cp):
     pairs = [(source, target) for source, target, _ in CASES.values()]
-    pairs.append((gl.parse_shape("u8[1500,1400]"), gl.parse_shape("u8[1500,1400]{0,1}")))  # has a launch of its own
+    pairs.append((gl.parse_shape("u8[1500,1400]"), gl.parse_shape("u8[1500,1400]{0,1}")))  # gets its own launch
     jobs = [(device_buffer(cp, host_buffer(source)), source, target) for source, target in pairs]
     outs = [device_buffer(cp, host_buffer(target)) for _, target in pairs]
     stream, graph = captured(cp, lambda: gl.relayout_many(jobs, out=outs))
@@ -150,7 +148,7 @@ def test_a_list_of_moves_is_captured(cp):
 
 @on_gpu_alone
 def test_a_call_that_waits_cannot_be_captured(cp):
-    """The broken twin of the captures above: a mode that raises reads its flag back."""
+    """The counterexample to the captures above: a mode that raises reads its flag back."""
     index, out = cp.asarray(np.zeros((2, 50), np.int64)), cp.zeros(50, np.int64)
     calls = []
 
@@ -159,7 +157,7 @@ def test_a_call_that_waits_cannot_be_captured(cp):
         gl.linearize(index, "f32[2,3]", out=out)
         calls.append("done")
 
-    with pytest.raises(Exception):  # noqa: B017 - CUDA's own error, the hook's, or that of a capture that was broken off
+    with pytest.raises(Exception):  # noqa: B017 - an error of CUDA, of the hook, or of an invalidated capture
         captured(cp, call)
     assert calls == ["begun", "done", "begun"]
 

@@ -1,4 +1,4 @@
-"""Launches on several devices, on streams and in many threads at once, on the stand-in for CuPy."""
+"""Launches on several devices, on streams and in many threads at once, on the fake CuPy."""
 
 import ctypes
 import threading
@@ -103,7 +103,7 @@ def launch_without_context(cupy, plan):
 
 
 class SharedBlock(argument_blocks.ArgumentBlocks):
-    """A broken twin: the same block for every launch, as one buffer in a plan would be."""
+    """Broken on purpose: every launch shares one block, as if a plan had a single buffer."""
 
     def filled(self, struct_address, *addresses):
         block = super().filled(struct_address, *addresses)
@@ -112,16 +112,16 @@ class SharedBlock(argument_blocks.ArgumentBlocks):
 
 
 def wrong_results(cupy, plan, calls):
-    """Jobs whose results are wrong, of those that `calls(plan, jobs)` carries out."""
+    """The numbers of the jobs whose results are wrong after `calls(plan, jobs)`."""
     jobs = [(numbers(cupy, 240, first=1000 * number), cupy.empty(240, np.float32)) for number in range(8)]
-    for buffer, out in jobs:
+    for _buffer, out in jobs:
         out[...] = -1
     calls(plan, jobs)
     return [number for number, (buffer, out) in enumerate(jobs) if out.tolist() != expected(plan, buffer)]
 
 
 def two_at_once(plan, jobs):
-    """Pairs of threads; neither launch reads its arguments before both are under way."""
+    """Pairs of threads; neither launch reads its arguments before both have begun."""
     together = threading.Barrier(2, timeout=60)
     fake_cuda.before_reading = together.wait
     with ThreadPoolExecutor(2) as pool:
@@ -131,7 +131,7 @@ def two_at_once(plan, jobs):
 
 
 def one_inside_the_other(plan, jobs):
-    """A signal handler or a finalizer launches between another launch's arguments being filled in and being read."""
+    """A signal handler or a finalizer launches after another launch filled in its arguments, before they are read."""
     waiting = list(jobs)
 
     def launch_the_next():

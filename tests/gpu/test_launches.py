@@ -1,6 +1,6 @@
-"""What one call sends to the device, shown on a stand-in for CuPy that lists every allocation, copy, wait and launch.
+"""What one call sends to the device, seen by a fake CuPy that lists every allocation, copy, wait and launch.
 
-A prepared plan with `out` is one launch and nothing else; so it may be captured in a CUDA graph, and many threads may
+A prepared plan with `out` is one launch and nothing else, so it can be captured in a CUDA graph, and many threads can
 share it.
 """
 
@@ -70,9 +70,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_without_out_prepares_its_launch_once_and_never_again(cupy, monkeypatch, name):
-    """However often it is called: pieces are prepared once, a launch planned and prepared once, and nothing is checked
-    again.
-    """
+    """In any number of calls, pieces and launch are prepared once, and nothing is checked again."""
     counts = collections.Counter()
 
     def counted(owner, function, word):
@@ -93,14 +91,12 @@ def test_a_call_without_out_prepares_its_launch_once_and_never_again(cupy, monke
     assert [CALLS[name](buffer, matrix).tolist() for _ in range(3)] == [first] * 3
     assert not counts and kinds() == ["allocate", LAUNCH] * 3
     buffer += 1
-    assert CALLS[name](buffer, matrix).tolist() != first  # the new arrays are written each time
+    assert CALLS[name](buffer, matrix).tolist() != first  # each call writes its new array
 
 
 @pytest.fixture
 def launched(monkeypatch):
-    """The (device, remainders of both addresses modulo 16 that the launch was prepared for, those of its arguments) of
-    every launch.
-    """
+    """(device, both addresses modulo 16 as prepared for, both as given) of every launch."""
     found, real = [], cuda_run.CudaBackend.start_of_move
 
     def start_of_move(self, move, source_phase, target_phase, device):
@@ -131,7 +127,7 @@ def test_without_out_other_buffers_and_devices_are_met_with_their_own_launch(cup
 
 
 def test_new_memory_at_any_address_gets_the_launch_that_it_needs(cupy, monkeypatch, launched):
-    """Allocators give multiples of 256; one of the caller's own may give other addresses."""
+    """CuPy's allocators return multiples of 256; a user's allocator may return other addresses."""
     plan, buffer, _ = prepared(cupy)
     backend, room = backends.gpu_backend(), cupy.zeros(1000, np.float32)
     for first in (1, 0, 4, 3, 1, 0):
@@ -152,10 +148,10 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
         assert out.tolist() == expected(plan, buffer)
     assert kinds()[-7:] == [LAUNCH] * 7
     kept = plan.transfer.prepared[backends.gpu_backend()]
-    assert kept.kinds_kept >= 3  # buffers at other phases; none in another's place
+    assert kept.kinds_kept >= 3  # buffers at other phases have launches of their own
 
 
-def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
+def test_not_every_length_of_a_buffer_is_remembered(cupy):
     plan, _, _ = prepared(cupy)
     memory, room = numbers(cupy, 1000), cupy.empty(1000, np.float32)
     for length in range(240, 400):
@@ -167,9 +163,7 @@ def test_calls_with_ever_new_lengths_are_not_all_remembered(cupy):
 
 
 def test_the_small_pieces_of_a_tiled_relayout_are_one_launch_each_time(cupy):
-    """30 rows are 4 tiles of 7 and 2 rows, 43 columns are 5 tiles of 8 and 3 columns, and the padding is a fifth
-    piece.
-    """
+    """30 rows are 4 tiles of 7 and 2 rows; 43 columns are 5 tiles of 8 and 3 columns; the padding is a fifth piece."""
     plan, buffer, out = prepared(cupy, "f32[30,43]{1,0:T(7,8)}", "{0,1:PV(3)L(32)}")
     assert len(plan.pieces) > 4
     for first in (0, 1):
@@ -192,7 +186,7 @@ PADDED = "f32[4,6]{0,1:PD(5,8)}"
 
 
 @pytest.mark.parametrize("mode", ["wrap", "clip"])
-def test_index_conversion_that_refuses_nothing_is_one_launch(cupy, mode):
+def test_index_conversion_that_accepts_every_index_is_one_launch(cupy, mode):
     index = cupy.asarray(np.array([[-1, 2, 9], [7, 0, -3]]))
     out = cupy.empty(3, np.int64)
     result = gl.linearize(np.array(index.view(np.ndarray)), PADDED, mode=mode).tolist()
@@ -216,7 +210,7 @@ def test_index_arrays_that_broadcast_go_into_out_in_one_launch(cupy, mode, dtype
     fake_cuda.calls.clear()
     assert gl.linearize(given, PADDED, mode=mode, out=out) is out
     assert kinds() == [LAUNCH] and out.tolist() == expected_places.tolist()
-    # the result over one of its indices: those are copied first
+    # the result overlaps an index array, which is copied first
     shared = cupy.asarray(np.arange(-20, 20, dtype=np.int64))
     expected_places = gl.linearize((np.arange(-18, 2), 1), PADDED, mode=mode).tolist()
     assert gl.linearize((shared[2:22], 1), PADDED, mode=mode, out=shared[:20]).tolist() == expected_places
@@ -237,7 +231,7 @@ def test_only_an_index_that_may_be_refused_costs_a_flag_and_a_wait(cupy):
         assert kinds() == ["allocate", *looking]
 
 
-def test_a_list_of_moves_with_outs_is_launches_alone(cupy):
+def test_a_list_of_moves_with_outs_is_only_launches(cupy):
     plans = [gl.plan("f32[3,4]", "{0,1}"), gl.plan("f32[5,6]", "{0,1}"), gl.plan("u8[700,900]", "{0,1}")]
     jobs = [(numbers(cupy, p.source.buffer_size, p.source.dtype), p.source, p.target) for p in plans]
     outs = [cupy.empty(p.target.buffer_size, p.source.dtype) for p in plans]
@@ -248,7 +242,7 @@ def test_a_list_of_moves_with_outs_is_launches_alone(cupy):
     assert [out.tolist() for out in outs] == [expected(p, job[0]) for p, job in zip(plans, jobs)]
 
 
-# ---- what is refused after a call that was right -------------------------------------------------------------------
+# ---- calls that are refused after a correct one --------------------------------------------------------------------
 
 
 def refused(cupy, name, buffer, out):
@@ -319,7 +313,7 @@ def test_neighbours_that_touch_do_not_overlap(cupy):
 
 
 def aligned_like(cupy, array, count):
-    """A buffer of so many f32 whose address is as far past a multiple of 16 as that of an array."""
+    """A buffer of `count` f32 whose address equals that of an array modulo 16."""
     memory = cupy.zeros(count + 4, np.float32)
     return next(
         part
@@ -330,7 +324,7 @@ def aligned_like(cupy, array, count):
 
 @pytest.mark.parametrize("kind", ("gaps", "reversed", "unpack", "transpose"))
 def test_a_remembered_call_sees_an_overlap_with_what_strides_reach(cupy, kind):
-    """Gaps reach further than the bytes of the elements, and negative strides reach below the address."""
+    """Arrays with gaps span more than the bytes of their elements, and negative strides reach below the address."""
     memory = cupy.zeros(400, np.float32)
     strided = {
         "gaps": memory[0:200:2],
@@ -338,7 +332,7 @@ def test_a_remembered_call_sees_an_overlap_with_what_strides_reach(cupy, kind):
         "unpack": memory[0:200:2],
         "transpose": memory[0:400].reshape(20, 20)[:, :5],
     }[kind]
-    # all of it below the address of the reversed one
+    # wholly below the address of the reversed array
     inside = memory[95:195] if kind == "reversed" else memory[150:250]
     far = aligned_like(cupy, inside, 100)
     call = {

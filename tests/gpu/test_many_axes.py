@@ -1,6 +1,4 @@
-"""Boxes of the many-axes tile: they have room in shared memory, both walks meet every element once, lanes keep
-apart.
-"""
+"""Boxes of the many-axes tile: they fit shared memory, both walks visit every element once, without bank conflicts."""
 
 import itertools
 import math
@@ -55,9 +53,7 @@ def numbers(digits):
 
 
 def met(walk):
-    """{(offset in memory, place in shared memory)} of the elements that a walk meets, as the kernel goes; none of them
-    twice.
-    """
+    """{(offset in memory, place in shared memory)} of the elements that a walk visits, each once, as in the kernel."""
     lanes, rows = numbers(walk.lanes), numbers(walk.rows)
     assert len(lanes[0]) == walk.lane_count and len(rows[0]) == walk.row_count
     found = []
@@ -70,7 +66,7 @@ def met(walk):
 
 
 @pytest.mark.parametrize("axes, width", ALL_MOVES)
-def test_a_box_keeps_to_what_the_kernel_has_room_for(axes, width):
+def test_a_box_fits_the_limits_of_the_kernel(axes, width):
     box, walks = best_box(axes, width, (0, 0))
     taken = [k for k, size in enumerate(box.sizes) if size > 1]
     assert sorted(box.read) == sorted(box.write) == taken and len(taken) <= MAX_BOX_AXES
@@ -85,7 +81,7 @@ def test_a_box_keeps_to_what_the_kernel_has_room_for(axes, width):
 
 
 @pytest.mark.parametrize("axes, width", ALL_MOVES)
-def test_both_walks_meet_every_element_once_and_at_the_same_place(axes, width):
+def test_both_walks_visit_every_element_once_and_at_the_same_place(axes, width):
     box, walks = best_box(axes, width, (0, 0))
     coordinates = list(itertools.product(*map(range, box.sizes)))
     places = [sum(map(math.prod, zip(each, walks.steps))) for each in coordinates]
@@ -100,12 +96,11 @@ def test_both_walks_meet_every_element_once_and_at_the_same_place(axes, width):
 
 
 @pytest.mark.parametrize("axes, width", ALL_MOVES)
-def test_lanes_of_all_rows_meet_in_no_bank(axes, width):
-    """Every row is looked at, not the first alone, and every element of what is put together to a word.
+def test_lanes_of_no_row_share_a_bank(axes, width):
+    """Checks every row, not only the first, and every element of a word.
 
-    Squares of 3 x 3 that are turned are an exception for 8 and 16 bytes, where 16 and 8 lanes are served together: a
-    part of 9 and a part of 7 lanes, which fill all banks on one side, meet in a bank on the other with every step that
-    was tried.
+    Transposed squares of 3 x 3 are an exception for 8 and 16 bytes, where 16 and 8 lanes are served together: parts of
+    9 and of 7 lanes that fill all banks on one side share a bank on the other, with every step that was tried.
     """
     _, walks = best_box(axes, width, (0, 0))
     word, served = max(4 // width, 1), 128 // max(width, 4)
@@ -119,7 +114,7 @@ def test_lanes_of_all_rows_meet_in_no_bank(axes, width):
         assert np.mean(degrees) <= (1.5 if squares else 1.10), (walk, np.mean(degrees))
 
 
-def test_no_box_for_what_is_too_small_or_has_no_contiguous_axis():
+def test_moves_that_are_too_small_or_have_no_contiguous_axis_get_no_box():
     assert not list(boxes(elements_of(transposed(4, (5, 7, 7), (2, 1, 0)), 4), 4))
     assert not list(boxes(move_of(1, [(100, 100, 2, 1), (100, 100, 200, 100)]).axes, 1))
     assert not list(boxes(move_of(1, [(100, 100, 100, 2), (100, 100, 1, 200)]).axes, 1))
@@ -152,9 +147,7 @@ def bounded_digits(case):
 
 
 def test_lanes_up_to_a_bound_are_a_whole_number():
-    """The kernel takes places left * lanes / 4, where places are left from the tile's first place and whole units
-    on.
-    """
+    """The kernel computes left * lanes / 4 from the places left after the tile's first place and whole units."""
     seen = set()
     chosen = [
         *many_axes(1),
@@ -169,7 +162,7 @@ def test_lanes_up_to_a_bound_are_a_whole_number():
 
 @pytest.mark.parametrize("width", (1, 2))
 def test_a_tile_of_two_axes_that_ends_inside_a_word_leaves_a_place_in_shared_memory(width):
-    """Words put what is behind the last element there."""
+    """Words write past the last element, into that place."""
     words, cut_off = 4 // width, 0
     for short, steps, piece in itertools.product(
         range(1, 140), ((1, 1), (1, words), (words, 1), (words, words)), (1, words)
@@ -183,7 +176,7 @@ def test_a_tile_of_two_axes_that_ends_inside_a_word_leaves_a_place_in_shared_mem
 
 
 def test_words_are_whole_or_single_elements():
-    """Also where runs in the target are half a word long."""
+    """Also when runs in the target are half a word long."""
     axes = [(2, 2, 64, 1), (8, 8, 8, 4), (8, 8, 1, 32), (2, 2, 128, 256)]
     for width, wanted in ((1, 1), (2, 4)):
         plan = Case("half words", move_of(width, axes)).plan

@@ -1,6 +1,4 @@
-"""The library's arrays out of every allocator that CuPy has: its pools, none, managed memory, and memory freed in a
-stream's order.
-"""
+"""The library with memory from every allocator of CuPy: pools, none, managed memory, and stream-ordered memory."""
 
 import contextlib
 import ctypes
@@ -15,13 +13,13 @@ PLAN = ("f32[61,130]", "{0,1:PD(64,131)PV(7)}")
 
 
 def counted(calls, allocate):
-    """An allocator that notes what it is asked for."""
+    """An allocator that records the requested sizes."""
 
-    def noted(size):
+    def recorded(size):
         calls.append(size)
         return allocate(size)
 
-    return noted
+    return recorded
 
 
 def allocators(cp):
@@ -38,7 +36,7 @@ def allocators(cp):
 
 @contextlib.contextmanager
 def using(cp, allocate):
-    """Within the block CuPy allocates so, in every thread."""
+    """Within the block, CuPy uses this allocator in every thread."""
     before = cp.cuda.get_allocator()
     cp.cuda.set_allocator(allocate)
     try:

@@ -1,6 +1,4 @@
-"""Whole programs on the GPU: the demo, the small launches that ci/gpu has watched, the benchmarks, and per-thread
-default streams.
-"""
+"""Whole programs on the GPU: the demo, the small launches of ci/gpu, the benchmarks, and per-thread default streams."""
 
 import json
 
@@ -26,9 +24,9 @@ def test_the_demo_runs_on_both_and_every_result_is_equal():
 
 
 def test_the_small_launches_reach_every_kernel_file():
-    said = on_gpu.run("ci/small_launches.py", "--backend", "cupy")
-    assert "right everywhere" in said
-    assert set(said.rpartition("kernel files: ")[2].strip().split(", ")) == set(kernel_files())
+    printed = on_gpu.run("ci/small_launches.py", "--backend", "cupy")
+    assert "right everywhere" in printed
+    assert set(printed.rpartition("kernel files: ")[2].strip().split(", ")) == set(kernel_files())
 
 
 def test_host_calls_are_printed_beside_cupys():

@@ -1,8 +1,8 @@
 """Random programs: arrays at odd addresses, on all devices and on streams of every kind, moved, captured, passed to
 other threads and dropped.
 
-Every array has a twin in NumPy's memory.  Each program obeys CuPy's rule for memory that two streams share: the stream
-that it came from waits for the other one.  All else is up to the library.
+Every array has a copy in NumPy's memory.  The programs obey CuPy's rule for memory that two streams share: the stream
+that it came from waits for the other.  Everything else is up to the library.
 """
 
 import random
@@ -34,7 +34,7 @@ PLANS = [
 
 
 class Program:
-    """Arrays and streams of every device, and what each array must hold."""
+    """Arrays and streams of every device, and the expected bytes of each array."""
 
     def __init__(self, cp, seed):
         self.cp, self.random, self.threads = cp, random.Random(seed), ThreadPoolExecutor(1)
@@ -52,7 +52,7 @@ class Program:
                 ]
 
     def on(self, place, call, *given):
-        """The call's result on a device's stream, in this thread or another one."""
+        """The result of a call on a device's stream, in this thread or another."""
 
         def work():
             with self.cp.cuda.Device(place[0]), place[1]:
@@ -61,7 +61,7 @@ class Program:
         return work() if self.random.random() < 0.7 else self.threads.submit(work).result()
 
     def wait(self, place, other):
-        """One stream waits for all that is in the other now."""
+        """Let one stream wait for the work that is in the other now."""
         event = self.on(other, other[1].record)
         self.on(place, place[1].wait_event, event)
 
@@ -73,7 +73,7 @@ class Program:
         )
 
     def move(self):
-        """Relayout an array on a stream of its device: into new memory, into `out`, or many times by a graph."""
+        """Relayout an array on a stream of its device: into new memory, into `out`, or repeatedly by a graph."""
         place, shape, array, values = self.random.choice(self.items)
         plan = self.random.choice([plan for plan in PLANS if shape in (plan.source, plan.target)])
         plan = plan if plan.source == shape else gl.plan(shape, plan.source)
@@ -94,7 +94,7 @@ class Program:
     def into_out(self, plan, array, place):
         out = device_buffer(self.cp, host_buffer(plan.target, 1), self.random.randrange(20))
         if place[1] is self.cp.cuda.Stream.null and self.random.random() < 0.5:
-            with ThreadPoolExecutor(1) as thread:  # one that has not used any device
+            with ThreadPoolExecutor(1) as thread:  # a thread that has not used any device
                 assert thread.submit(plan, array, out).result() is out
         else:
             assert self.call(plan, array, out) is out
@@ -110,7 +110,7 @@ class Program:
         out.view(np.uint8).fill(0)
         for _ in range(2):
             graph.launch(place[1])
-        place[1].synchronize()  # the graph goes when this is back
+        place[1].synchronize()  # the graph is dropped when this returns
         return out
 
     def drop(self):

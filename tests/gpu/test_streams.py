@@ -1,7 +1,7 @@
-"""Launches ordered on streams, from several threads, for other devices, and with arrays soon dropped; compared with
+"""Launches ordered on streams, from several threads, for other devices, and with arrays dropped early; compared with
 NumPy's results.
 
-What needs no real stream runs on the imitation of CuPy too.
+Tests that need no real stream also run on the fake CuPy.
 """
 
 import threading
@@ -28,7 +28,7 @@ def keep_busy(cp, cycles=1_000_000_000):
 
 @on_gpu_alone
 @pytest.mark.parametrize("kind", ["null", "blocking", "non-blocking"])
-def test_a_call_waits_its_turn_on_the_current_stream_and_the_host_goes_on(cp, kind):
+def test_a_call_waits_its_turn_on_the_current_stream_and_the_host_does_not(cp, kind):
     stream = {
         "null": cp.cuda.Stream.null,
         "blocking": cp.cuda.Stream(),
@@ -39,14 +39,14 @@ def test_a_call_waits_its_turn_on_the_current_stream_and_the_host_goes_on(cp, ki
     with stream:
         buffer, early, late = (cp.asarray(values) for values in (old, old, new))
         out, result = (cp.zeros(plan.target.buffer_size, np.float32) for _ in range(2))
-        for cycles in (1, 1_000_000_000):  # the first round compiles and loads everything
+        for cycles in (1, 1_000_000_000):  # the first round compiles and loads the kernels
             buffer[...] = early
             stream.synchronize()
             keep_busy(cp, cycles)
-            buffer[...] = late  # happens when the stream is free again,
-            plan(buffer, out)  # and so does this,
+            buffer[...] = late  # runs when the stream is free again,
+            plan(buffer, out)  # as does this;
             result[...] = out
-            out[...] = 0  # and this comes after it
+            out[...] = 0  # this comes last
             running = not stream.done
         assert running, "the host waited for the stream"
         stream.synchronize()
@@ -79,7 +79,7 @@ def test_threads_with_streams_of_their_own_share_a_plan(cp):
 
 @pytest.mark.parametrize("stream_kind", ["null", "non-blocking"])
 def test_arrays_may_be_dropped_right_after_the_call(cp, stream_kind):
-    """Their memory goes back to the pool of the current stream, and what takes it next there comes after the launch."""
+    """Their memory returns to the pool of the current stream, and its next use there comes after the launch."""
     plan = gl.plan("f32[300,410]", "{0,1}")
     given = [host_buffer(plan.source, seed) for seed in range(12)]
     with cp.cuda.Stream.null if stream_kind == "null" else cp.cuda.Stream(non_blocking=True) as stream:
@@ -87,7 +87,7 @@ def test_arrays_may_be_dropped_right_after_the_call(cp, stream_kind):
         plan(sources[0].copy(), cp.zeros(plan.target.buffer_size, np.float32))
         stream.synchronize()
         if cp.__version__ != fake_cupy.VERSION:
-            keep_busy(cp)  # so that all that follows waits together
+            keep_busy(cp)  # so that everything below waits together
         results = []
         for number, source in enumerate(sources):
             buffer = source.copy()
@@ -110,7 +110,7 @@ def test_arrays_may_be_dropped_right_after_the_call(cp, stream_kind):
 
 @pytest.mark.parametrize("device", [0, 1])
 def test_a_thread_that_never_used_a_device_launches_there(cp, device):
-    """A driver call needs a context that is current in its thread, and a new thread has none."""
+    """A driver call needs a context that is current in its thread; a new thread has none."""
     count = cp.cuda.runtime.getDeviceCount()
     if count <= device:
         pytest.skip(needs_devices(2, count))
@@ -118,7 +118,7 @@ def test_a_thread_that_never_used_a_device_launches_there(cp, device):
     values = host_buffer(plan.source)
     with cp.cuda.Device(device):
         buffer, out = cp.asarray(values), cp.zeros(plan.target.buffer_size, np.float32)
-        plan(buffer, out)  # kernels are compiled and loaded by this thread
+        plan(buffer, out)  # this thread compiles and loads the kernels
         out[...] = 0
         cp.cuda.get_current_stream().synchronize()
     with ThreadPoolExecutor(1) as pool:

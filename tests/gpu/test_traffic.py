@@ -1,4 +1,4 @@
-"""The sectors that a plan announces are those that were counted in the kernels' own accesses."""
+"""The sectors that a plan predicts are those counted in the kernels' own accesses."""
 
 import json
 
@@ -13,8 +13,8 @@ from tests.support.kernel_cases import WIDTHS, move_of
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_announced_sectors_are_the_counted_ones(width):
-    """Within an eighth; tails and edges are not part of what is announced."""
+def test_predicted_sectors_are_the_counted_ones(width):
+    """Within an eighth; predictions leave out tails and edges."""
     table = json.loads(TABLE.read_text())
     for case in [*aligned_cases(width), *awkward_cases(width)]:
         row = table[f"{width} bytes, {case.name}"]
@@ -24,7 +24,7 @@ def test_announced_sectors_are_the_counted_ones(width):
 
 @pytest.mark.parametrize("run, start", [(1, 1), (3, 1), (12, 4), (32, 32), (48, 32), (128, 1), (256, 8)])
 def test_sectors_of_runs_far_apart_by_brute_force(run, start):
-    """Runs at random places, walked by requests of 128 bytes one after the other."""
+    """Runs at random places, read by consecutive requests of 128 bytes."""
     rng = np.random.default_rng(run)
     places = 1024 * np.arange(3000) + rng.integers(32 // start, size=3000) * start
     bytes_in_order = (places[:, None] + np.arange(run)).reshape(-1)
@@ -33,7 +33,7 @@ def test_sectors_of_runs_far_apart_by_brute_force(run, start):
     assert Requests(4, run, start, 10**6).sectors == pytest.approx(sum(counts) / len(counts), rel=0.03)
 
 
-def test_one_run_is_read_and_written_whole_whatever_its_length():
+def test_one_run_of_any_length_is_read_and_written_in_whole_sectors():
     for shape in ("f32[1000001]", "u8[4099]", "f32[3]", "f32[]"):
         source, target = requests(kernel_plan(gl.plan(shape, shape).move))
         assert source.excess == target.excess == 1, shape
@@ -56,7 +56,7 @@ def test_a_request_touches_no_fewer_sectors_than_the_ideal_and_no_more_than_its_
     assert 0 < expected_fraction(plan) <= 1
 
 
-def test_an_array_has_no_more_sectors_than_it_has():
+def test_a_request_touches_no_more_sectors_than_the_array_has():
     source, target = requests(kernel_plan(gl.plan("f32[6,7]", "f32[6,7]{0,1}").move))
     assert source.sectors <= 6 and target.sectors <= 6  # 168 bytes
 
@@ -80,7 +80,7 @@ def test_channels_that_are_read_and_dropped_count():
     assert expected_fraction(plan) == pytest.approx(2 / (4 / 3 + 1))
 
 
-def test_nothing_is_read_for_padding_alone():
+def test_nothing_is_read_when_everything_is_padding():
     source, target = requests(kernel_plan(gl.plan("f32[0,512]", "f32[0,512]{1,0:PD(4,512)}").move))
     assert source is None and target.excess == 1
 

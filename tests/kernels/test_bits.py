@@ -1,13 +1,13 @@
-"""The kernels of packed elements: right in every thread order and under sanitizers, and small enough for every
-architecture.
+"""The kernels of packed elements: right in every thread order, clean under sanitizers, and within every
+architecture's budget.
 """
 
 import itertools
 
 import pytest
 
-from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.bits import AXES
+from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.packed_move import PackedMove
 from tests.kernels.test_nvrtc import ARCHITECTURES, MOST_REGISTERS
 from tests.support import nvrtc
@@ -27,7 +27,7 @@ CASES = 120  # of each pair of widths
 
 
 def written(case, text=None, order=host_module.ASCENDING):
-    """The target's bytes after a launch; AssertionError when bytes around it changed."""
+    """The target's bytes after a launch; AssertionError if bytes around it changed."""
     plan = case.plan
     source, first = source_memory(case.source, case.phases[0] - case.source_offset)
     target, place = target_memory(case.expected.size, case.phases[1])
@@ -63,9 +63,7 @@ def test_blocks_are_turned_right(bits):
 @pytest.mark.simt
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_blocks_are_written_in_whole_sectors_and_read_in_halves():
-    """Eight lanes write a sector of 32 bytes; four read half of one, and the next warp the other half, out of the
-    cache.
-    """
+    """Eight lanes write a sector of 32 bytes; four read half of one; the next warp reads the rest from the cache."""
     case = BitsCase("u4[256,512] turned", ((256, 256, 512, 1), (512, 512, 1, 256)), 256 * 512, 0, (4, 4))
     (result,) = runner.run([case.record()], "trace")
     assert result.buffers[1] == case.expected.tobytes()
@@ -78,7 +76,7 @@ def test_blocks_are_written_in_whole_sectors_and_read_in_halves():
     "source_bits, target_bits", [pytest.param(*widths, marks=needs_simt) for widths in ((4, 4), (1, 8), (8, 2))]
 )
 def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(source_bits, target_bits):
-    """The sanitizer does not see the bytes of the source's first word that lie before the source."""
+    """The sanitizer does not watch the bytes of the source's first word that lie before the source."""
     chosen = [
         *rows((source_bits, target_bits)),
         *(case for case in packed_cases((source_bits, target_bits), 40) if case.index_bits == 32),
@@ -246,7 +244,7 @@ def test_plans_ask_for_these_variants_only():
 
 
 def test_whole_bytes_are_moved_as_bytes():
-    """Whatever can be: the bytes of such a move are those of the definition too."""
+    """The bytes of such a move also follow the definition."""
     seen = 0
     for number in range(2000):
         case = drawn((4, 4), number)

@@ -1,5 +1,5 @@
-"""Pixels to planes and back: every number of channels, what the exchange costs, and twins that give channels to the
-wrong place.
+"""Pixels to planes and back: every number of channels, the cost of the exchange, and broken twins that misplace
+channels.
 """
 
 import itertools
@@ -32,7 +32,7 @@ def channel_counts(width, bits=32):
 
 
 def all_chunks(width, channels):
-    """Pixels of a span of all chunks."""
+    """The pixels of a complete span."""
     return chunks_of(width, channels, MANY) * chunk_pixels(width)
 
 
@@ -48,9 +48,7 @@ class TestBytes:
     pytestmark = runs
 
     def test_every_number_of_channels_is_right(self, width):
-        """Whole spans, and a row whose last span is cut off.  All numbers of one word and of four elements a word; else
-        some.
-        """
+        """Whole spans, and a row whose last span is cut off; all channel counts for two element widths, else a few."""
         for number, channels in enumerate(channel_counts(width) if width in (1, 4) else SOME_CHANNELS[width]):
             bits = 32 if channels not in channel_counts(width, 64) else (32, 64)[number % 2]
             for case in both_ways(width, channels, 2 * all_chunks(width, channels) - 7, bits=bits):
@@ -80,7 +78,7 @@ class TestBytes:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_why_pixels_are_not_exchanged_is_said(width):
+def test_reasons_tell_why_pixels_are_not_exchanged(width):
     def reasons(axes, *phases):
         return "; ".join(kernel_plan(move_of(width, axes), *phases).reasons)
 
@@ -98,9 +96,8 @@ def test_why_pixels_are_not_exchanged_is_said(width):
         )
     if width < 4:
         odd = [(1024, 1024, 4, 1), (4, 4, 1, 1025)]
-        assert f"no exchange in registers: the target steps by {1025 * width} bytes, not a multiple of 4" in reasons(
-            odd
-        )
+        why = f"the target steps by {1025 * width} bytes, not a multiple of 4"
+        assert f"no exchange in registers: {why}" in reasons(odd)
     if width == 16:
         assert "no exchange in registers: 9 channels of 16 bytes do not fit the registers" in reasons(
             [(1024, 1024, 9, 1), (9, 9, 1, 1024)]
@@ -119,9 +116,7 @@ def test_a_few_of_many_channels_are_not_read_with_all_others():
 @pytest.mark.skipif(toolchain.missing() is not None, reason=str(toolchain.missing()))
 @pytest.mark.parametrize("width", WIDTHS)
 def test_pixels_of_every_kind_are_read_and_written_in_whole_sectors(width):
-    """Also those of more than 16 bytes, which several lanes read together.  2, 3, 4 and 16 channels are in the table of
-    traces.
-    """
+    """Also pixels of more than 16 bytes, which several lanes read together.  The table of traces has 2, 3, 4 and 16."""
     for channels in sorted({5, 6, 8, 12} & {*channel_counts(width)}):
         pixels = 3 * all_chunks(width, channels)
         axes = (pixels, pixels, channels, 1), (channels, channels, 1, pixels)
@@ -152,7 +147,7 @@ def macros_of(width, channels, into_planes, bits=32, axes=4):
 @compiles
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_number_of_channels_fits_the_registers(width):
-    """The architectures, both ways and both widths of offsets take turns."""
+    """Architectures, directions and offset widths alternate."""
     for number, channels in enumerate(channel_counts(width, 64)):
         check_budget(
             "channels.cu",
@@ -171,9 +166,7 @@ def test_pixels_of_most_registers_fit_every_architecture(architecture):
 
 
 def whole_span(width, channels, into_planes, architecture):
-    """The instructions of whole spans alone, which is what nearly every warp runs, without the loop over planes of
-    nothing but pad.
-    """
+    """The instructions of whole spans, which nearly every warp runs, without the loop over planes of pad."""
     text = re.sub(r"#pragma unroll 1\n  do {\n.*?;\n(?=}\n)", "", TEXT, flags=re.DOTALL)
     text = re.sub(r"  GplChunk<GPL_WORD_BYTES> pad;\n.*?(?=\n}\n)", "", text, count=1, flags=re.DOTALL)
     assert "<false" not in text and "gpl_pad(move, pad.word)" not in text
@@ -184,8 +177,8 @@ def whole_span(width, channels, into_planes, architecture):
     ]
 
 
-# Of one thread for one element, everything counted.  Odd numbers of channels from 9 on are turned in four steps, and 16
-# registers or more in squares of 4 lanes, of which larger elements are two and four.
+# All instructions of a thread per element.  Odd channel counts from 9 on rotate in four steps; 16 registers or more
+# exchange squares of 4 lanes, and larger elements have two or four of those.
 MOST_INSTRUCTIONS = {1: 4, 2: 6, 4: 8, 8: 14, 16: 32}
 MOST_OF_MANY = {1: 4, 2: 7, 4: 10, 8: 18.5, 16: 32}
 
@@ -221,7 +214,7 @@ def test_all_reads_are_under_way_before_the_first_is_used(into_planes):
 
 # ---- broken twins -----------------------------------------------------------------------------------------------
 
-# (right, wrong, channels of 1 byte that tell them apart)
+# (right, wrong, channels of 1 byte that expose the fault)
 TWINS = [
     ("GPL_ODD * lane + i / GPL_EVEN)", "GPL_ODD * lane + i / GPL_EVEN + 1)", 3),
     ("#define GPL_INVERSE (GPL_ODD * GPL_ODD % 32 * GPL_ODD", "#define GPL_INVERSE (GPL_ODD * GPL_ODD % 32", 3),
@@ -286,7 +279,7 @@ def test_a_channel_in_the_wrong_place_is_seen(right, wrong, channels):
     ],
 )
 def test_a_broken_twin_is_caught(mode, make, right, wrong, finding):
-    """Rows of so many spans that two blocks share them; the source ends with the last pixel's last plane."""
+    """Rows long enough for two blocks; the source ends with the last plane of the last pixel."""
     assert right in TEXT
     span = 8 * chunk_pixels(4)
     axes = (

@@ -1,6 +1,4 @@
-"""The machine code of index conversion: few enough instructions for an index that memory is what limits it, no division
-routine.
-"""
+"""The machine code of index conversion: so few instructions that memory is the limit, and no division routine."""
 
 import re
 
@@ -13,13 +11,13 @@ from tests.support import nvrtc
 
 pytestmark = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
 
-# Of one thread for one index, per byte of it that is read or written: 15.6 instructions per byte of an element, which
-# is read and written, are all that can be issued; two thirds of them can be counted on.
+# Instructions of a thread per index and byte that it reads or writes.  At full memory speed a GPU can issue 15.6 per
+# byte of an element, which is read and written; two thirds of that is realistic.
 MOST_PER_BYTE = 15.6 / 2 * 0.65
 
 
 def usual_path(text):
-    """Without what threads do that do not have all their indices, or not all of them valid, and without padding."""
+    """Only the path of threads that have all their indices, all valid; without padding."""
     for pattern, instead in (
         (r"^ *else .*<false>.*$", ""),
         (r"if \(table\.padded\) .*$", ""),
@@ -57,9 +55,7 @@ def index_bytes_moved(direction, rank, index_bytes):
 @pytest.mark.parametrize("index_bytes", (4, 8))
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_an_index_takes_no_more_instructions_than_its_bytes_leave_time_for(direction, index_bytes, architecture):
-    """64-bit linear indices where an index has 8 bytes: those are split.  No division routine is called in either
-    case.
-    """
+    """Indices of 8 bytes are 64-bit linear indices, which are split.  Neither width calls a division routine."""
     for rank in (3, 6):
         found = index_instructions(direction, rank, index_bytes, architecture)
         assert "CALL" not in found and "LDL" not in found
@@ -78,7 +74,7 @@ def test_an_index_takes_no_more_instructions_than_its_bytes_leave_time_for(direc
     ],
 )
 def test_an_index_takes_few_instructions(direction, index_bytes, most):
-    """What these are on one architecture, for 3 and for 6 digits."""
+    """The counts on one architecture, for 3 and for 6 digits."""
     for rank, limit in zip((3, 6), most):
         assert len(index_instructions(direction, rank, index_bytes)) / ITEMS <= limit, rank
 

@@ -30,10 +30,12 @@ needs_sanitizers = pytest.mark.skipif(
 ECHO = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplProgram program) {
   *to++ = sizeof program, *to++ = GPL_REGISTERS;
-  *to++ = program.count, *to++ = program.size, *to++ = program.instructions, *to++ = program.mode, *to++ = program.padded;
+  *to++ = program.count, *to++ = program.size, *to++ = program.instructions, *to++ = program.mode;
+  *to++ = program.padded;
   for (int i = 0; i < GPL_INSTRUCTIONS; ++i) {
     const GplInstruction& each = program.list.instruction[i];
-    *to++ = each.bound, *to++ = each.row, *to++ = each.terms, *to++ = each.adds, *to++ = each.keep, *to++ = each.loads, *to++ = each.stores;
+    *to++ = each.bound, *to++ = each.row, *to++ = each.terms, *to++ = each.adds;
+    *to++ = each.keep, *to++ = each.loads, *to++ = each.stores;
   }
   for (int t = 0; t < GPL_TERMS; ++t) {
     const GplTerm& term = program.list.term[t];
@@ -103,7 +105,7 @@ def check_budget(architecture, given):
     usage = nvrtc.compiled(kernel_text(FILE), architecture, given, FILE).usage
     assert set(usage) == set(FILES[FILE])
     for kernel, used in usage.items():
-        # Kept numbers are the only ones with an address: 4 of each, in local memory that the cache holds.
+        # Only kept numbers have an address: 4 of each, in local memory, which the cache holds.
         assert (
             used.spill_bytes == 0 and used.stack_bytes <= 4 * PROGRAM_REGISTERS * given["GPL_INDEX_BITS"] // 8 + 64
         ), (kernel, architecture, used)

@@ -1,12 +1,10 @@
-"""The operation of the elementwise kernel, in a text like the one CuPy writes around it: compiles, and gives the
-reference.
-"""
+"""The operation of the elementwise kernel, inside a text like CuPy's: it compiles and matches the reference."""
 
 import numpy as np
 import pytest
 
-from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_text
 from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_text
 from tests.support import nvrtc
 from tests.support.simt import host_module, toolchain
 
@@ -26,9 +24,7 @@ needs_compiler = pytest.mark.skipif(toolchain.missing() is not None, reason=str(
 
 
 def text_for(dtypes):
-    """A kernel over flat arrays: references to this element's operands, plain numbers, then the operation in a loop
-    over i.
-    """
+    """A kernel over flat arrays: in a loop over i, references to the operands of element i, then the operation."""
     inputs, outputs, operation = linearize_text(len(dtypes))
     kinds = dict(part.split()[::-1] for part in inputs.split(", ") if part.split()[1].startswith("i"))
     numbers = [part.split()[1] for part in inputs.split(", ")[len(dtypes) :]]

@@ -1,5 +1,5 @@
-"""The kernel that looks every place up: right in every thread order and under sanitizers, and small enough for every
-architecture.
+"""The kernel that looks up every place: right in every thread order, clean under sanitizers, and within every
+architecture's budget.
 """
 
 import itertools
@@ -32,7 +32,8 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
   *to++ = sizeof lookup;
   for (int i = 0; i < 4; ++i) *to++ = lookup.pad[i];
   *to++ = lookup.total, *to++ = lookup.head, *to++ = lookup.apart, *to++ = lookup.instructions;
-  *to++ = lookup.list.instruction[1].row, *to++ = lookup.list.instruction[1].stores, *to++ = lookup.list.instruction[0].adds;
+  *to++ = lookup.list.instruction[1].row, *to++ = lookup.list.instruction[1].stores;
+  *to++ = lookup.list.instruction[0].adds;
   *to++ = lookup.list.term[1].multiplier, *to++ = lookup.list.term[1].weight, *to++ = lookup.list.term[2].source;
 }
 """
@@ -70,7 +71,7 @@ def test_a_lookup_arrives_field_by_field(bits):
 
 
 def written(case, text=None, order=host_module.ASCENDING):
-    """The target's bytes after a launch; AssertionError when bytes around it changed."""
+    """The target's bytes after a launch; AssertionError if bytes around it changed."""
     plan = case.plan
     assert plan.file == FILE and plan.index_bits == case.index_bits
     source, first = source_memory(case.source, case.phases[0])

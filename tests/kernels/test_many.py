@@ -1,7 +1,7 @@
 """The kernel for many moves under the sanitizers, on buffers of exact length, with broken twins.
 
-A recorded launch knows no addresses beforehand, so a kernel around the real one puts those of three jobs into the
-struct.
+A recorded launch does not know addresses in advance, so a kernel around the real one puts those of three jobs into
+the struct.
 """
 
 import itertools
@@ -18,8 +18,8 @@ REASON = toolchain.sanitizers_missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 MODES = ("asan_ubsan", "tsan_block", "tsan_grid")
 PLACED = """
-extern "C" __global__ void placed(const void* source0, void* target0, const void* source1, void* target1, const void* source2,
-                                  void* target2, const __grid_constant__ GplMany many) {
+extern "C" __global__ void placed(const void* source0, void* target0, const void* source1, void* target1,
+                                  const void* source2, void* target2, const __grid_constant__ GplMany many) {
   GplMany own = many;
   own.job[0].source = source0, own.job[0].target = target0;
   own.job[1].source = source1, own.job[1].target = target1;
@@ -30,7 +30,7 @@ extern "C" __global__ void placed(const void* source0, void* target0, const void
 
 
 def small_cases(width):
-    """The cases of a width that can share a launch with elements of that width, those of few axes first."""
+    """The cases of a width that can share a launch with elements of that width; those with few axes come first."""
     found = [case for case in cases(width) if case.move.bytes_written < 100_000]
     alike = [(case, small_move(case.move, case.source_phase, case.target_phase)) for case in found]
     kept = [(case, small) for case, small in alike if small and small.element_bytes == width]

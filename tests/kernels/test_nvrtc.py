@@ -1,8 +1,8 @@
-"""Every kernel compiles for every architecture without a warning, fits its budget, and its machine code is what it
-should be.
+"""Every kernel compiles for every architecture without a warning, fits its budget, and has the expected machine code.
 
-No GPU and no driver is needed.  The full product of files, macros and architectures is thousands of builds, so it is
-cut: all accesses and both offset widths on every architecture for one number of axes, all numbers of axes on one.
+This needs no GPU and no driver.  All combinations of files, macros and architectures would be thousands of builds, so
+the tests take all accesses and both offset widths on every architecture for one number of axes, and all numbers of axes
+on one architecture.
 """
 
 import itertools
@@ -34,7 +34,7 @@ def steps(least, most):
 
 
 def accesses(file, width, bits=32):
-    """The access macros that planning can ask for, for one element size."""
+    """The access macros that planners can choose for one element size."""
     if file == "copy.cu":
         return [{"GPL_LOAD_BYTES": load} for load in steps(width, 16)]
     if file == "rows.cu":
@@ -61,7 +61,7 @@ def accesses(file, width, bits=32):
 
 
 def variants(file, widths=WIDTHS, axes=4, bits=(32, 64), all_accesses=True):
-    """The macros of a file for moves, with one number of axes; or only the narrowest and the widest accesses."""
+    """The macros of a file for moves with one number of axes; optionally only the narrowest and the widest accesses."""
     for width, index_bits in itertools.product(sorted({*widths} & {*ONLY_WIDTHS.get(file, WIDTHS)}), bits):
         found = accesses(file, width, index_bits)
         for access in found if all_accesses else {id(each): each for each in (found[0], found[-1])}.values():
@@ -88,7 +88,7 @@ def index_variants(types, axes=(4,)):
 
 
 def check_budget(file, architecture, macros):
-    """CompileError and AssertionError for what must not be; registers by kernel."""
+    """The registers of each kernel.  CompileError or AssertionError for kernels over their budget."""
     found = nvrtc.compiled(kernel_text(file), architecture, macros, file).usage
     assert set(found) == set(FILES[file])
     for kernel, usage in found.items():
@@ -114,8 +114,8 @@ def test_real_plans_ask_for_these_variants_only():
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file", MOVE_FILES)
 def test_every_move_kernel_fits_every_architecture(file, architecture):
-    """All variants on the oldest architecture, Hopper and the newest; those between them with two widths and 64-bit
-    offsets, which take most registers.
+    """All variants on the oldest architecture, Hopper and the newest; on the others two widths with 64-bit offsets,
+    which take the most registers.
     """
     more = {} if architecture in ("sm_75", "sm_90", "sm_120") else {"widths": (2, 8), "bits": (64,)}
     for macros in variants(file, all_accesses=False, **more):
@@ -130,7 +130,7 @@ def test_every_move_kernel_fits_with_every_width_of_access(file):
 
 @pytest.mark.parametrize("axes", AXES_VARIANTS)
 def test_every_number_of_axes_fits(axes):
-    """With 64-bit offsets, which take most registers."""
+    """With 64-bit offsets, which take the most registers."""
     for file in sorted({*MOVE_FILES} - {"copy.cu"}):
         for macros in variants(file, widths=(1, 16), axes=axes, bits=(64,), all_accesses=False):
             check_budget(file, ("sm_75", "sm_90", "sm_120")[axes % 3], macros)
@@ -177,7 +177,7 @@ def of_kind(found, kind):
 
 
 def whole_tile(width, architecture, bits=32):
-    """The instructions of the path of whole tiles alone, which is what nearly every block runs."""
+    """The instructions of the path of whole tiles, which nearly every block runs."""
     text = re.sub("^  else gpl_(load|store)_tile<false>.*$", "", kernel_text("tile.cu"), flags=re.MULTILINE)
     assert "<false>" not in text
     return opcodes("tile.cu", {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 2}, architecture, text)
@@ -207,7 +207,7 @@ def test_accesses_of_16_bytes_are_single_instructions(width, architecture):
 @needs_disassembler
 @pytest.mark.parametrize("load", (1, 2, 4, 8))
 def test_misaligned_runs_are_read_16_bytes_at_a_time_and_shifted_later(load):
-    """All reads of a thread, two vectors for each of two chunks, are under way before the first chunk is stored."""
+    """A thread issues all reads, two vectors for each of two chunks, before it stores the first chunk."""
     base = {"GPL_ELEMENT_BYTES": load, "GPL_INDEX_BITS": 32, "GPL_AXES": 4, "GPL_LOAD_BYTES": load}
     for file, more in (("copy.cu", {}), ("rows.cu", {"GPL_VECTOR_BYTES": 16})):
         found = opcodes(file, base | more, "sm_90")
@@ -218,8 +218,8 @@ def test_misaligned_runs_are_read_16_bytes_at_a_time_and_shifted_later(load):
         assert len(shifts) == (8 if load < 4 else 0) and all(i > wide[-1] for i in shifts), (file, shifts)
 
 
-# Of one thread for one element, everything counted.  A GPU that moves 16 bytes per cycle and multiprocessor, as the
-# fastest do, can issue about 15 instructions per byte of the element in that time.
+# All instructions of a thread per element.  A GPU that moves 16 bytes per cycle and multiprocessor, as the fastest do,
+# can issue about 15 instructions per byte of the element in that time.
 MOST_INSTRUCTIONS = {1: 4, 2: 7, 4: 8, 8: 14, 16: 40}
 
 
@@ -231,15 +231,16 @@ def test_whole_tiles_move_16_bytes_at_a_time_in_few_instructions(width, architec
     for kind in ("LDG", "STG", "STS"):
         assert [".128" in opcode for opcode in of_kind(found, kind)] == [True] * (elements * width // 16), kind
     kinds = [opcode.split(".")[0] for opcode in found]
-    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")  # all loads are under way first
+    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")  # all loads are issued first
     assert kinds.count("LDS") == elements * width // max(width, 4)  # words, never parts of words
     assert "LDL" not in kinds and "STL" not in kinds
     assert sum(kind not in ("NOP", "BRA") for kind in kinds) / elements <= MOST_INSTRUCTIONS[width]
 
 
 def whole_box(width, pieces, architecture, bits=32, *changes):
-    """The instructions of a whole box's reading and of its writing, for the rows of a thread that are under way
-    together: from barrier to barrier, what a thread does once and the loop around them included.
+    """The instructions for reading and for writing a whole box, for the rows that a thread loads at a time.
+
+    They reach from barrier to barrier and include what a thread does once, and the loop.
     """
     text = kernel_text("tile_nd.cu")
     for right, wrong in changes:
@@ -270,9 +271,9 @@ def whole_box(width, pieces, architecture, bits=32, *changes):
     return kinds[first:second], [kind for kind in kinds[second:] if kind not in ("NOP", "BRA")]
 
 
-# Of one thread for one element on both sides, with 8 elements or words a side (4 of 16 bytes): 12 for the element
-# itself, a share of what a thread does once, and the loops.  At 15 instructions for a byte, single elements of 4 bytes
-# or more are no slower than a copy, small ones in words neither; single small elements are.
+# Instructions of a thread per element on both sides, with 8 elements or words a side (4 of 16 bytes): 12 for the
+# element, a share of what a thread does once, and the loops.  At 15 instructions per byte, elements of 4 bytes or more
+# and small elements in words are as fast as a copy; single small elements are slower.
 MOST_IN_A_BOX = {(1, 1): 26, (2, 2): 24, (1, 4): 8.5, (2, 4): 14, (4, 4): 24, (8, 8): 24, (16, 16): 36}
 
 
@@ -283,7 +284,7 @@ def test_a_box_takes_few_instructions_however_many_axes_it_has(width, pieces, ar
     rows, elements = 4 if width == 16 else 8, pieces // width
     reading, writing = whole_box(width, pieces, architecture)
     assert [reading.count(kind) for kind in ("LDG", "STS")] == [rows, rows]
-    # all loads are under way first
+    # all loads are issued first
     assert max(i for i, kind in enumerate(reading) if kind == "LDG") < reading.index("STS")
     assert writing.count("STG") == rows
     assert max(i for i, kind in enumerate(writing) if kind == "LDS") < writing.index("STG")
@@ -312,7 +313,7 @@ def test_a_warning_is_an_error():
 
 
 def test_a_kernel_that_needs_a_stack_is_seen():
-    """An array in registers whose index is known at run time only goes to memory."""
+    """An array whose index is known only at run time cannot stay in registers and goes to memory."""
     text = kernel_text("gather.cu").replace(
         "gpl_uint to[GPL_ITEMS];",
         """gpl_uint to[GPL_ITEMS], many[64];

@@ -1,7 +1,7 @@
-"""Every kernel gives the reference bytes whatever order its threads run in, and writes nothing else.
+"""Every kernel writes the reference bytes in any order of its threads, and writes nothing else.
 
-The sources are compiled by the host compiler.  Threads of a block run in ascending, descending and random order from
-one barrier to the next; shared memory holds garbage before every block.
+The host compiler compiles the sources.  From one barrier to the next, the threads of a block run in ascending,
+descending and random order; shared memory holds garbage before every block.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def test_every_family_writes_the_reference_bytes_in_every_order(width, bits):
 
 
 def test_every_number_of_axes_is_right():
-    """Axes beyond the move's own are filled up with ones; from 9 on the kernels loop over them."""
+    """Unused axes have extent 1; from 9 axes on the kernels loop over them."""
     for number, count in enumerate(AXES_VARIANTS[1:]):
         bits = (32, 64)[number % 2]
         ones = [(1, 1, 0, 0)] * (count - 4)
@@ -58,7 +58,7 @@ extern "C" __global__ void garbage(unsigned char* to) {
 
 
 def test_no_byte_around_a_buffer_can_be_taken_for_another():
-    """A kernel that copies too much brings bytes from around the source, or garbage out of shared memory."""
+    """A kernel that copies too much brings bytes from around the source, or garbage from shared memory."""
     garbage = np.zeros(1, np.uint8)
     host_module.load(GARBAGE, ("garbage",), {}).kernel("garbage")(1, 1, (garbage,))
     for around in ((AROUND_SOURCE, AROUND_TARGET, FRESH), (executors.SOURCE_BYTE, executors.GUARD_BYTE)):
@@ -68,7 +68,7 @@ def test_no_byte_around_a_buffer_can_be_taken_for_another():
 # ---- broken twins ---------------------------------------------------------------------------------------------
 
 
-# Those that reach far outside the buffers are in test_sanitized.py, where each launch has a process of its own.
+# Faults that reach far outside the buffers are in test_sanitized.py, where each launch has its own process.
 @pytest.mark.parametrize(
     "family, right, wrong",
     [
@@ -108,7 +108,7 @@ def test_no_byte_around_a_buffer_can_be_taken_for_another():
     ],
 )
 def test_a_broken_kernel_is_seen(family, right, wrong):
-    """Wrong bytes, bytes outside the target, or no end of the launch."""
+    """Wrong bytes, bytes outside the target, or a launch that does not end."""
     texts = ((case, kernel_text(case.plan.file)) for case in cases(1, (family,)) if case.plan.element_bytes == 1)
     assert any(goes_wrong(case, text.replace(right, wrong)) for case, text in texts if right in text), (
         f"no case tells {right!r} from {wrong!r}"

@@ -1,6 +1,6 @@
-"""32,000 random moves give the reference bytes on the kernels that planning chooses for them, and 2,000 more do in
-shared launches; 2,400 random index conversions give the reference's numbers.  Threads take turns in an order that
-changes from launch to launch. tests/support/random_moves.py and random_indices.py draw them and say how to draw others.
+"""32,000 random moves give the reference bytes on the kernels that the planner chooses, and 2,000 more in shared
+launches; 2,400 random index conversions give the reference's numbers.  The order of the threads changes from launch to
+launch.  tests/support/random_moves.py and random_indices.py draw the cases and explain how to draw others.
 """
 
 import collections
@@ -20,12 +20,12 @@ from tests.support.simt import host_module, toolchain
 
 REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
-LEAST_SHARE = 0.33  # of the moves of a kind and an element size: what must come to the kernel that they are aimed at
+LEAST_SHARE = 0.33  # the share of the moves of a kind and an element size that must get the kernel they are meant for
 LISTS, TOGETHER = 5, 16  # tests of many moves at once, moves in one list
 
 
 def features(case):
-    """What is remarkable about a case."""
+    """The notable features of a case."""
     plan, move = case.plan, case.move
     yield from (
         ("file", plan.file),
@@ -51,7 +51,7 @@ def features(case):
 
 
 def expected_features(kind, width):
-    """Those that some of PLANS cases must have."""
+    """The features that some of PLANS cases must have."""
     yield from ("32 bits", "64 bits")
     if kind != "tile":
         yield from ((f"{side} phase", phase) for side in ("source", "target") for phase in range(0, 16, width))
@@ -76,7 +76,7 @@ def test_random_moves_are_right(kind, width):
 
 
 def test_there_are_20_000_moves_and_many_of_each_kernel():
-    """By what the test above asserts of its own share."""
+    """Judged by what the test above asserts for its own share."""
     drawn_for = collections.Counter()
     for aim in AIMS.values():
         drawn_for[aim.file] += aim.plans * len(aim.widths)

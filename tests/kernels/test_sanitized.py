@@ -34,7 +34,7 @@ INDEX_TYPES = (
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_family_is_clean_and_right(width, bits, mode):
     chosen = cases(width, bits=bits)
-    if bits == 64:  # differs in the type of offsets only: each element size takes another third of the cases
+    if bits == 64:  # differs only in the type of offsets, so each element size takes another third of the cases
         chosen = chosen[width.bit_length() % 3 :: 3]
     for case, result in zip(
         chosen, runner.run([case.record(order=number % 3) for number, case in enumerate(chosen)], mode)

@@ -1,7 +1,6 @@
-"""Beyond 2^32 elements: the first and the last blocks of huge moves and conversions, in memory that is mostly not
-there.
+"""Beyond 2^32 elements: the first and the last blocks of huge moves and conversions, in sparse memory.
 
-Pages are made when they are touched, so a launch of a few chosen blocks needs a few megabytes.
+Pages exist only once they are touched, so a launch of a few chosen blocks needs a few megabytes.
 """
 
 import dataclasses
@@ -78,8 +77,8 @@ CASES = {
     "rows, source backwards": Case(
         "rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, -BIG - 5003, BIG + 5007)])
     ),
-    # More than 2^32 rows, tiles, chunks or places, and of the smallest ones more than 2^32 blocks: terabytes of a
-    # target whose parts all come from one place.
+    # More than 2^32 rows, tiles, chunks or places, and for the smallest ones more than 2^32 blocks: a target of
+    # terabytes whose parts all come from one place.
     "copy, more than 2^32 chunks": Case("copy", move_of(1, [(16 * BIG + 5001, 16 * BIG + 5001, 1, 1)])),
     "rows, more than 2^32": Case("rows", move_of(1, [(32, 31, 1, 1), (BIG + 3, BIG + 3, 0, 32)])),
     "tile, more than 2^32": Case(
@@ -117,8 +116,8 @@ def place_of(move, number):
 
 
 def corner(case, far):
-    """Numbers of places at the beginning or the end of every axis: 48 along the minor one, 16 lines of a tile."""
-    most = (48, 16 if "tile" in case.plan.kernel else 1)  # as far as the blocks reach that are launched
+    """Numbers of places at the beginning or the end of every axis: 48 along the minor axis, 16 lines of a tile."""
+    most = (48, 16 if "tile" in case.plan.kernel else 1)  # as far as the launched blocks reach
     ranges = []
     for axis, size in zip(case.move.axes, itertools.chain(most, itertools.repeat(1))):
         size = min(axis.extent, size)
@@ -131,9 +130,7 @@ def corner(case, far):
 
 
 def block_ranges(plan):
-    """The first blocks, the last ones that have work, and the last of the grid: its last row may reach past the
-    work.
-    """
+    """The first blocks, the last blocks with work, and the last block of the grid, whose last row may reach past it."""
     blocks = plan.grid[0] * plan.grid[1]
     total = int.from_bytes(plan.parameters[16:24], "little")  # behind the pad
     busy = blocks if plan.grid[1] == 1 else -(-total // (BLOCK * ITEMS)) if plan.file == "gather.cu" else total
@@ -141,7 +138,7 @@ def block_ranges(plan):
 
 
 def corner_is_right(case, far, text=None, bits=64):
-    """Launch the first or the last blocks and look at the corner they fill; the source holds something there and around
+    """Launch the first or the last blocks and check the corner that they fill; the source holds data there and around
     its ends.
     """
     case = dataclasses.replace(case, bits=bits)
@@ -151,7 +148,7 @@ def corner_is_right(case, far, text=None, bits=64):
 
 
 def _corner_is_right(case, far, source, begin, text=None):
-    """The same with memory of the caller's, in which the source begins at `begin`."""
+    """The same with the caller's memory, in which the source begins at `begin`."""
     plan, move = case.plan, case.move
     target = sparse_bytes(move.target_span[1] - move.target_span[0] + 64)
     places = [place_of(move, number) for number in corner(case, far)]
@@ -200,7 +197,7 @@ def test_the_ends_of_a_huge_move_are_right(name, far):
     ],
 )
 def test_nothing_is_read_past_a_huge_source(name):
-    """It ends where a page ends, and there is none behind."""
+    """The source ends where a page ends, and the next page cannot be accessed."""
     source = sparse_bytes(CASES[name].move.source_span[1], ends=True)
     case = dataclasses.replace(CASES[name], source_phase=source.ctypes.data % 16, bits=64)
     assert case.plan.file == dataclasses.replace(CASES[name], bits=64).plan.file
@@ -208,7 +205,8 @@ def test_nothing_is_read_past_a_huge_source(name):
 
 
 IN_MEMORY = """
-extern "C" __global__ void in_memory(unsigned char* to, unsigned long long word, unsigned long long b, const __grid_constant__ GplMove move) {
+extern "C" __global__ void in_memory(unsigned char* to, unsigned long long word, unsigned long long b,
+                                     const __grid_constant__ GplMove move) {
   to[0] = gpl_in_memory(word, b, move);
 }
 """
@@ -216,9 +214,7 @@ extern "C" __global__ void in_memory(unsigned char* to, unsigned long long word,
 
 @pytest.mark.parametrize("name", ["words", "words, rows of the source longer than 2^32"])
 def test_words_at_both_ends_of_a_huge_source_are_known(name):
-    """Words are aligned, so one that begins in the source and ends behind it leaves no page: no launch would show
-    it.
-    """
+    """Words are aligned, so one that begins in the source and ends after it is on the same page: no launch shows it."""
     plan, move = dataclasses.replace(CASES[name], bits=64).plan, CASES[name].move
     kernel = host_module.load(kernel_text(plan.file) + IN_MEMORY, ("in_memory",), dict(plan.macros)).kernel("in_memory")
     bound, stride, end, found = (
@@ -237,7 +233,7 @@ def test_words_at_both_ends_of_a_huge_source_are_known(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_32_bit_offsets_fail_there(name):
-    """The struct is packed with 64 bits and read with 64 bits, but every offset of an element is cut to 32."""
+    """The struct is packed and read with 64 bits, but every offset of an element is cut to 32."""
     case = CASES[name]
     text = kernel_text(dataclasses.replace(case, bits=64).plan.file)
     text = text.replace("+ (gpl_int)offset", "+ (int)offset")
@@ -266,7 +262,7 @@ def conversions():
 
 
 def converted(program, given, rows, mode="raise", count=None, dtype=np.int64):
-    """The result of a conversion; only its last four blocks run when the arrays are longer than what is given."""
+    """The result of a conversion; only the last four blocks run if the arrays are longer than the given part."""
     count, width = count or given.shape[-1], np.dtype(dtype).itemsize
     source = sparse_bytes(width * count * (given.size // given.shape[-1])).view(dtype).reshape(*given.shape[:-1], count)
     source[..., -given.shape[-1] :] = given

@@ -1,6 +1,4 @@
-"""Packed elements beyond 2^32 slots: the first and the last blocks of huge packed moves, in memory that is mostly not
-there.
-"""
+"""Packed elements beyond 2^32 slots: the first and the last blocks of huge packed moves, in sparse memory."""
 
 import itertools
 import math
@@ -43,7 +41,7 @@ def case_of(name):
 def corner(case, far):
     """(slot in the source or None, slot in the target) of the places at the beginning or the end of every axis."""
     ranges, second = [], 8 if case.axes[0][0] < 64 or case.plan.file == "bits_turn.cu" else 1
-    for (extent, *_), most in zip(case.axes, (64, second, 1)):  # as far as the blocks reach that are launched
+    for (extent, *_), most in zip(case.axes, (64, second, 1)):  # as far as the launched blocks reach
         size = min(extent, most)
         ranges.append(range(extent - size, extent) if far else range(size))
     for coordinates in itertools.product(*ranges):
@@ -54,12 +52,12 @@ def corner(case, far):
 
 
 def value_of(slot, bits):
-    """What stands in a slot of the source; neighbours differ."""
+    """The value of a slot of the source; neighbours differ."""
     return (slot * 7 + slot // 5 + 1) % (1 << bits)
 
 
 def corner_is_right(case, far, text=None):
-    """Launch the first or the last blocks and look at the corner they fill."""
+    """Launch the first or the last blocks and check the corner that they fill."""
     plan, (source_bits, target_bits), bits = case.plan, case.widths, min(case.widths)
     source = sparse_bytes(case.span[1] * source_bits // 8 + 64)
     far_slot = sum((extent - 1) * stride for extent, _, _, stride in case.axes)
@@ -85,9 +83,7 @@ def test_the_ends_of_a_huge_packed_move_are_right(name, far):
 
 @pytest.mark.parametrize("name", CASES)
 def test_numbers_of_32_bits_fail_there(name):
-    """Every number of a block, and with it every place, is cut to 32 bits; or, where there are few blocks, every
-    offset.
-    """
+    """Every block number, and so every place, is cut to 32 bits; for cases of few blocks, every offset is."""
     case = case_of(name)
     text = kernel_text(case.plan.file)
     twins = [text.replace("gpl_block() *", "(unsigned)gpl_block() *"), text.replace("(gpl_int)", "(int)")]

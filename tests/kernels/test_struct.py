@@ -1,6 +1,6 @@
 """The parameter structs have the same bytes on the host and in C++: every field arrives with the value that was packed.
 
-A small program is compiled from the kernels' own headers.  It prints sizes and offsets, and kernels echo every field.
+A small program, compiled from the kernels' own headers, prints sizes and offsets, and kernels echo every field.
 """
 
 import math
@@ -28,11 +28,13 @@ from tests.support.simt import host_module, toolchain
 REASON = toolchain.missing()
 pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 AXES = (1, 2, 3, 4, 8, 64)
-MOST_PARAMETER_BYTES = 4096  # what every CUDA version passes to a kernel
+MOST_PARAMETER_BYTES = 4096  # the limit of every CUDA version
 
 ECHO_MOVE = """
 __device__ void put(unsigned long long*& to, gpl_uint value) { *to++ = value; }
-__device__ void put(unsigned long long*& to, const GplDivisor& by) { put(to, by.value), put(to, by.multiplier), put(to, by.shift); }
+__device__ void put(unsigned long long*& to, const GplDivisor& by) {
+  put(to, by.value), put(to, by.multiplier), put(to, by.shift);
+}
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplMove move) {
   *to++ = sizeof move;
   for (int i = 0; i < 4; ++i) *to++ = move.pad[i];
@@ -64,7 +66,8 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
 ECHO_TABLE = """
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplIndexTable table) {
   *to++ = sizeof table;
-  *to++ = table.count, *to++ = table.size, *to++ = table.rank, *to++ = table.mode, *to++ = table.padded, *to++ = table.low_digits;
+  *to++ = table.count, *to++ = table.size, *to++ = table.rank, *to++ = table.mode;
+  *to++ = table.padded, *to++ = table.low_digits;
   *to++ = table.minus_low, *to++ = table.multiplier, *to++ = table.shift;
   for (int i = 0; i < GPL_AXES; ++i) {
     *to++ = table.digit[i].minus_extent, *to++ = table.digit[i].multiplier, *to++ = table.digit[i].shift;
@@ -79,7 +82,8 @@ __device__ void put(unsigned long long*& to, const GplOrder& order) {
   for (int i = 0; i < GPL_DIGITS; ++i) {
     const GplDigit& digit = order.digit[i];
     *to++ = digit.size.value, *to++ = digit.size.multiplier, *to++ = digit.size.shift;
-    *to++ = digit.step, *to++ = digit.cut, *to++ = digit.unit, *to++ = digit.lanes, *to++ = digit.stride, *to++ = digit.bound;
+    *to++ = digit.step, *to++ = digit.cut, *to++ = digit.unit, *to++ = digit.lanes;
+    *to++ = digit.stride, *to++ = digit.bound;
   }
 }
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplBoxMove nd) {
@@ -92,7 +96,7 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
 
 
 def echoed(text, macros, parameters, count):
-    """`count` numbers: the struct's size, then its fields in their order, as a kernel sees them."""
+    """`count` numbers: the size of the struct, then its fields in order, as a kernel reads them."""
     fields = np.zeros(count, np.uint64)
     host_module.load(text, ("echo",), macros).kernel("echo")(1, 1, (fields.ctypes.data, parameters))
     return fields.tolist()
@@ -201,7 +205,7 @@ def test_many_moves_arrive_field_by_field(variant, used):
 
 
 @pytest.mark.parametrize("count", (1, 5, 7, 9, 33))
-def test_unused_axes_are_loops_of_one_that_lead_nowhere(count):
+def test_unused_axes_are_loops_of_one_with_stride_0(count):
     variant = axes_variant(count)
     parameters = move_struct(32, b"\0", (1, 0, 1, 0, 1), (1, 1), (1, 1), [(2, 2, 3, 4)] * count)
     macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": 32, "GPL_AXES": variant}

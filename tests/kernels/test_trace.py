@@ -1,8 +1,8 @@
 """Memory traffic of the kernels, counted on the CPU: 32-byte sectors per warp access, and bank conflicts in shared
 memory.
 
-The table tests/data/kernel_traces.json holds what was counted; a change of it is a change of how a kernel uses memory.
-After a wanted change write it anew:
+The table tests/data/kernel_traces.json holds the counts; when it changes, a kernel uses memory differently.
+After an intended change, write it again:
 
     python -m tests.kernels.test_trace
 """
@@ -26,7 +26,7 @@ GLOBAL, SHARED = ("global read", "global write"), ("shared read", "shared write"
 
 
 def aligned_cases(width):
-    """Moves whose both sides can be read and written in whole sectors; the sizes give every block a full tile."""
+    """Moves with both sides accessible in whole sectors; the sizes give every block a full tile."""
     a, b = 256, 256
     yield Case("copy", move_of(width, [(20000, 20000, 1, 1)]))
     yield Case("rows", move_of(width, [(1024, 1024, 1, 1), (5, 5, 7 * 1024, 3 * 1024), (3, 3, 1024, 1024)]))
@@ -36,7 +36,7 @@ def aligned_cases(width):
 
 
 def awkward_cases(width):
-    """Odd extents, short runs, other phases: what cannot be perfect."""
+    """Odd extents, short runs and other phases, which cannot be perfect."""
     yield Case("copy, phases differ", move_of(width, [(20000, 20000, 1, 1)]), width % 16, 0)
     yield Case("rows odd", move_of(width, [(1021, 1021, 1, 1), (7, 7, 1021, 1023)]))
     yield Case("rows of 12 elements", move_of(width, [(12, 12, 1, 1), (300, 300, 13, 12), (2, 2, 13 * 300, 12 * 300)]))
@@ -58,9 +58,7 @@ def awkward_cases(width):
 
 
 def three_channels(width, name, phase):
-    """Planes of 16384 pixels and `phase` bytes more, the first at `phase`: of up to 8 bytes none begins where a sector
-    does.
-    """
+    """Planes of 16384 pixels and `phase` bytes more, the first at `phase`: up to 8 bytes, none begins at a sector."""
     pixels = 16384 + phase // width
     to_planes = move_of(width, [(pixels, pixels, 3, 1), (3, 3, 1, pixels)])
     to_pixels = move_of(width, [(3, 3, pixels, 1), (pixels, pixels, 1, 3)])
@@ -69,7 +67,7 @@ def three_channels(width, name, phase):
 
 
 def traffic(chosen, *changes):
-    """Per case, what was counted: class of access -> [per request, per ideal], or [mean degree, worst degree]."""
+    """The counts per case: class of access -> [per request, per ideal], or [mean degree, worst degree]."""
     texts = [
         functools.reduce(lambda text, change: text.replace(*change), changes, kernel_text(case.plan.file))
         for case in chosen
@@ -111,7 +109,7 @@ def test_aligned_moves_touch_no_sector_in_vain(width):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_runs_at_any_address_are_read_and_written_in_whole_sectors(width):
-    """Copies between different phases, odd rows, rows of 12 elements that lie closer on one side."""
+    """Copies between different phases, odd rows, and rows of 12 elements that are closer together on one side."""
     for name, row in traffic(
         [case for case in awkward_cases(width) if "copy" in case.name or "rows" in case.name]
     ).items():
@@ -138,8 +136,8 @@ def test_planes_of_pixels_are_read_and_written_in_whole_sectors(width):
         ), (name, row)
 
 
-# Measured bounds: 128 bytes of a plane at any phase are 5 sectors instead of 4; where words do not fit, 32 lanes ask
-# for 32 or 64 bytes, 2 sectors instead of 1 or 3 instead of 2.
+# Measured bounds: 128 bytes of a plane at any phase are 5 sectors instead of 4; if words do not fit, 32 lanes request
+# 32 or 64 bytes, 2 sectors instead of 1 or 3 instead of 2.
 @pytest.mark.parametrize(
     "width, words, addresses", [(1, 1.25, 2.01), (2, 1.25, 1.52), (4, 1.25, 1), (8, 1.125, 1), (16, 1.03, 1)]
 )
@@ -189,9 +187,7 @@ def test_without_the_xor_lanes_meet_in_one_bank(width):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_many_short_axes_are_read_and_written_in_runs(width):
-    """A gather would read a sector for each element, 8 of 4 bytes.  Runs of odd lengths share their sectors with
-    others.
-    """
+    """A gather would read a sector for each element, 8 of 4 bytes.  Runs of odd lengths share their sectors."""
     for name, row in traffic(
         [case for case in awkward_cases(width) if "reversed" in case.name or "7 x 7" in case.name]
     ).items():
@@ -209,7 +205,7 @@ def test_an_even_pitch_is_seen():
 
 
 def test_columns_read_without_a_tile_are_seen():
-    """The same transpose as a gather fetches a sector per element."""
+    """As a gather, the same transpose fetches a sector per element."""
     case = Case("gather", move_of(4, [(256, 256, 256, 1), (256, 256, 1, 256)]))
     tile_free = Case("gather", move_of(4, [(256, 256, 512, 1), (256, 256, 2, 256)]))
     assert tile_free.plan.file == "gather.cu" and case.plan.file == "tile.cu"

@@ -1,6 +1,4 @@
-"""The tile of words: every phase on both sides, the machine code of whole tiles, the memory traffic, and when it is
-chosen.
-"""
+"""The tile of words: every phase on both sides, the machine code of whole tiles, the traffic, and when it is chosen."""
 
 import dataclasses
 import itertools
@@ -29,7 +27,7 @@ SMALL = (1, 2)
 @needs_host
 @pytest.mark.parametrize("width", SMALL)
 def test_all_phases_of_both_addresses_are_right(width):
-    """Pitches take all phases too: 64 extents around the tile's, with what is left of them modulo 4."""
+    """Pitches cover all phases too: 64 extents around the tile's, with all remainders modulo 4."""
     rng, tile_a = np.random.default_rng(width), word_tile(width, False, False)[0]
     for number, (source_phase, target_phase) in enumerate(itertools.product(range(0, 16, width), repeat=2)):
         a, b = tile_a + int(rng.integers(-3, 4)), 128 + int(rng.integers(-5, 6))
@@ -51,9 +49,9 @@ def test_all_phases_of_both_addresses_are_right(width):
 
 # ---- machine code -----------------------------------------------------------------------------------------------
 
-# Of one thread for one element, everything counted.  A word of E elements takes E loads from shared memory and E - 1
-# turns, a load and a store in both memories, and four sums for the addresses: 3.0 for an element of 1 byte, 5.5 for one
-# of 2; the rest is the tile's own.
+# All instructions of a thread per element.  A word of E elements takes E loads from shared memory and E - 1 byte_perms,
+# a load and a store in both memories, and four sums for the addresses: 3.0 for an element of 1 byte, 5.5 for one of 2.
+# The rest is the cost of the tile.
 MOST_INSTRUCTIONS = {1: 6.5, 2: 8.5}
 
 
@@ -61,7 +59,7 @@ MOST_INSTRUCTIONS = {1: 6.5, 2: 8.5}
 @pytest.mark.parametrize("architecture", ("sm_75", "sm_90", "sm_120"))
 @pytest.mark.parametrize("width", SMALL)
 def test_whole_tiles_move_words_in_few_instructions(width, architecture):
-    """The path that nearly every block runs, alone."""
+    """Only the path that nearly every block runs."""
     text = re.sub(r"^  else gpl_(read|write)_words<false>.*$", "", TEXT, flags=re.MULTILINE)
     assert "_words<false>" not in text
     macros = {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": 32, "GPL_AXES": 2}
@@ -70,14 +68,14 @@ def test_whole_tiles_move_words_in_few_instructions(width, architecture):
     kinds = [opcode.split(".")[0] for opcode in found]
     tile_a, tile_b, _ = word_tile(width, False, False)
     words = 32 * (4 // width) * tile_b * width // 4 // BLOCK
-    # Accesses of a word have no size in their name, those of elements have: .U8, .U16.
+    # Accesses of a word have no size in their name; those of elements have .U8 or .U16.
     for kind, count in (("LDG", words + 1), ("STS", words + 1), ("STG", words)):
         assert kinds.count(kind) == count, kind
         assert not [
             opcode for opcode in found if opcode.startswith(kind) and re.search(r"\.(U8|S8|U16|S16|64|128)\b", opcode)
         ]
     assert kinds.count("LDS") == words * 4 // width
-    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")  # all loads are under way first
+    assert max(i for i, kind in enumerate(kinds) if kind == "LDG") < kinds.index("STS")  # all loads are issued first
     assert "LDL" not in kinds and "STL" not in kinds
     assert sum(kind not in ("NOP", "BRA") for kind in kinds) / (tile_a * tile_b / BLOCK) <= MOST_INSTRUCTIONS[width]
 
@@ -87,7 +85,7 @@ def test_whole_tiles_move_words_in_few_instructions(width, architecture):
 @pytest.mark.parametrize("bits", (32, 64))
 @pytest.mark.parametrize("width", SMALL)
 def test_beside_the_path_of_ends_all_loads_of_a_whole_tile_are_still_under_way_first(width, bits, architecture):
-    """The kernel as it is: registers that another path needs do not cut the row of loads."""
+    """In the whole kernel, the registers of another path do not break up the sequence of loads."""
     cubin = nvrtc.compiled(
         TEXT, architecture, {"GPL_ELEMENT_BYTES": width, "GPL_INDEX_BITS": bits, "GPL_AXES": 4}, FILE
     ).cubin
@@ -102,7 +100,7 @@ def test_beside_the_path_of_ends_all_loads_of_a_whole_tile_are_still_under_way_f
 
 
 def traced(cases, *change):
-    """Per case the traffic, by class of access."""
+    """The traffic of each case, by class of access."""
     text = TEXT.replace(*change) if change else TEXT
     assert not change or text != TEXT
     results = runner.run([case.record(text) for case in cases], "trace")
@@ -121,7 +119,7 @@ def odd_squares(width):
 @needs_host
 @pytest.mark.parametrize("width", SMALL)
 def test_odd_extents_touch_few_sectors_in_vain_and_no_bank_twice(width):
-    """128 bytes at any word are 4.9 sectors on average, of at least 4."""
+    """128 bytes from any word on are 4.9 sectors on average, and at least 4."""
     cases = list(odd_squares(width))
     for case, seen in zip(cases, traced(cases)):
         assert case.plan.kernel == KERNEL
@@ -147,7 +145,7 @@ def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(width):
 @needs_host
 @pytest.mark.parametrize("width", SMALL)
 def test_all_sectors_of_a_large_move_are_few_too(width):
-    """Not by request but in all: what tiles read twice is counted, and single elements at the ends of rows."""
+    """In total, not per request: bytes that tiles read twice count, and so do single elements at the ends of rows."""
     case = Case("large", move_of(width, [(1021, 1021, 1531, 1), (1531, 1531, 1, 1021)]))
     (seen,) = traced([case])
     for access, nbytes in (("global read", case.move.bytes_read), ("global write", case.move.bytes_written)):
@@ -214,6 +212,6 @@ def test_a_plan_of_words_says_what_keeps_it_from_vectors():
 
 
 def test_the_first_tile_may_begin_before_the_row():
-    """Rows of 128 places at phase 1 are 33 words, one more than a tile; at words they are one tile."""
+    """Rows of 128 places at phase 1 are 33 words, one more than a tile; at phase 0 they are one tile."""
     odd, even = (kernel_plan(move_of(1, [(128, 128, 131, 1), (125, 125, 1, pitch)])) for pitch in (129, 132))
     assert odd.kernel == even.kernel == KERNEL and (odd.grid, even.grid) == ((2, 1), (1, 1))

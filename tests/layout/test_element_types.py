@@ -1,4 +1,4 @@
-"""Relations of element types, against every value of the types that are small enough to write them all down."""
+"""Relations between element types, checked with every value of the small types."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def values(element_type):
 
 
 def holds_all(target, found):
-    """True when every number of float64 comes back from the target type as it was, the sign of zero included."""
+    """True when every float64 number comes back unchanged from the target type, the sign of zero included."""
     if target is ElementType.PRED:
         return False
     part = target.component

@@ -1,6 +1,4 @@
-"""Errors of the model, each with its full message: the field, its value, the rule, the whole shape, the first
-offender.
-"""
+"""Errors of layouts and shapes, each with its full message: field, value, rule, whole shape, first offender."""
 
 import numpy as np
 import pytest
@@ -51,7 +49,8 @@ ERRORS = {
     "a dimension twice in a long order": (
         lambda: Layout((*range(40), 7)),
         LayoutError,
-        "minor_to_major (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, ...) is not an ordering of dimensions 0..40: "
+        "minor_to_major (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, ...) is not an ordering of "
+        "dimensions 0..40: "
         "dimension 7 appears twice",
     ),
     "a huge dimension": (
@@ -176,12 +175,14 @@ ERRORS = {
     "padded below the size": (
         lambda: Shape("f32", (2, 3), Layout((0, 1), padded_dimensions=(3, 2))),
         LayoutError,
-        "padded_dimensions (3, 2) is smaller than dimensions (2, 3) for f32[2,3]{0,1:PD(3,2)}: dimension 1 needs at least 3",
+        "padded_dimensions (3, 2) is smaller than dimensions (2, 3) for f32[2,3]{0,1:PD(3,2)}: dimension 1 "
+        "needs at least 3",
     ),
     "padded below both sizes": (
         lambda: Shape("f32", (2, 3), Layout((0, 1), padded_dimensions=(1, 1))),
         LayoutError,
-        "padded_dimensions (1, 1) is smaller than dimensions (2, 3) for f32[2,3]{0,1:PD(1,1)}: dimension 0 needs at least 2",
+        "padded_dimensions (1, 1) is smaller than dimensions (2, 3) for f32[2,3]{0,1:PD(1,1)}: dimension 0 "
+        "needs at least 2",
     ),
     "too few widths": (
         lambda: Layout((0, 1), padded_dimensions=(3,)),
@@ -253,7 +254,8 @@ ERRORS = {
     "shapes of a tuple one by one": (
         lambda: gl.TupleShape(Shape("f32", ()), gl.TokenShape()),
         LayoutTypeError,
-        "shapes of a TupleShape must be one sequence, not 2 arguments: write gl.TupleShape((Shape('f32', (), Layout(())), TokenShape()))",
+        "shapes of a TupleShape must be one sequence, not 2 arguments: write gl.TupleShape((Shape('f32', (), "
+        "Layout(())), TokenShape()))",
     ),
     "an order one by one": (
         lambda: Layout(0, 1),
@@ -263,7 +265,8 @@ ERRORS = {
     "fields without names": (
         lambda: Layout((0, 1), (3, 5)),
         LayoutTypeError,
-        "a Layout takes only minor_to_major without a name, not 2 arguments: write the name of the field before (3, 5), "
+        "a Layout takes only minor_to_major without a name, not 2 arguments: write the name of the field before "
+        "(3, 5), "
         "such as padded_dimensions= or tiles=",
     ),
     "the text of a layout": (
@@ -364,7 +367,8 @@ ERRORS = {
     "a split outside the array": (
         lambda: Shape("f32", (2, 3), Layout((1, 0), split_configs=((0, (2,)),))),
         LayoutError,
-        "split_configs (0:2) cuts outside the array for f32[2,3]{1,0:SC(0:2)}: physical dimension 0 is dimension 0 of size 2",
+        "split_configs (0:2) cuts outside the array for f32[2,3]{1,0:SC(0:2)}: physical dimension 0 is "
+        "dimension 0 of size 2",
     ),
     "an index type with a sign": (
         lambda: Layout((0, 1), index_type="s32"),
@@ -374,19 +378,22 @@ ERRORS = {
     "tiles too large": (
         lambda: Shape("f32", (2,), Layout((0,), tiles=((2**62,),))),
         LayoutError,
-        "tiles (4611686018427387904) is too large for f32[2]{0:T(4611686018427387904)}: 18446744073709551616 bytes, the limit "
+        "tiles (4611686018427387904) is too large for f32[2]{0:T(4611686018427387904)}: 18446744073709551616 "
+        "bytes, the limit "
         "is 2^63-1",
     ),
     "a tail too long": (
         lambda: Shape("f32", (2,), Layout((0,), tail_padding_alignment=2**62)),
         LayoutError,
-        "tail_padding_alignment 4611686018427387904 is too large for f32[2]{0:L(4611686018427387904)}: 18446744073709551616 bytes, "
+        "tail_padding_alignment 4611686018427387904 is too large for f32[2]{0:L(4611686018427387904)}: "
+        "18446744073709551616 bytes, "
         "the limit is 2^63-1",
     ),
     "strides of tiles": (
         lambda: Shape("f32", (2, 3), Layout((1, 0), tiles=((2, 2),))).strides,
         LayoutError,
-        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} have no single stride per dimension: a tiled shape has no strides; gl.view finds them if "
+        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} have no single stride per dimension: a tiled shape has no strides; "
+        "gl.view finds them if "
         "neighbours are always the same distance apart",
     ),
     "byte strides of packed elements": (
@@ -407,7 +414,8 @@ ERRORS = {
     "inserting under tiles": (
         lambda: Layout((1, 0), tiles=((8, 128), (2, 1))).insert_dimension(1, 4),
         LayoutError,
-        "tiles (8,128)(2,1) would change their meaning by inserting a dimension for layout {1,0:T(8,128)(2,1)}: they cut the "
+        "tiles (8,128)(2,1) would change their meaning by inserting a dimension for layout {1,0:T(8,128)(2,1)}: "
+        "they cut the "
         "2 most minor dimensions; drop them first with replace(tiles=())",
     ),
     "deleting under tiles": (
@@ -531,7 +539,8 @@ ERRORS = {
     "inserting a width below the size": (
         lambda: gl.parse_shape("f32[2]{0:PD(2)}").insert_dimension(1, 4, 3),
         LayoutError,
-        "padded_dimensions (2, 3) is smaller than dimensions (2, 4) for f32[2,4]{1,0:PD(2,3)}: dimension 1 needs at least 4",
+        "padded_dimensions (2, 3) is smaller than dimensions (2, 4) for f32[2,4]{1,0:PD(2,3)}: dimension 1 "
+        "needs at least 4",
     ),
     "inserting sizes that are a number": (
         lambda: SHAPE.insert_dimensions(1, 4),
@@ -583,7 +592,8 @@ ERRORS = {
     "another type": (
         lambda: gl.plan("f32[2,3]", "bf16[2,3]"),
         LayoutError,
-        "target bf16[2,3]{1,0} is not the same logical array as source f32[2,3]{1,0}: the element type is bf16, not f32",
+        "target bf16[2,3]{1,0} is not the same logical array as source f32[2,3]{1,0}: the element type is bf16, "
+        "not f32",
     ),
     "another rank": (
         lambda: gl.plan("f32[2,3]", "f32[6]"),

@@ -1,6 +1,6 @@
-"""Every reader of text and bytes against its corpus and some thousand damaged inputs.
+"""Every reader of text and bytes with its corpus and a few thousand damaged inputs.
 
-`python -m tests.support.fuzz_readers` does the same for minutes.
+`python -m tests.support.fuzz_readers` runs the same checks for minutes.
 """
 
 import random
@@ -12,7 +12,7 @@ import gpulayout as gl
 from tests.support import fuzz_readers, wire
 
 INPUTS = 1500
-# What each reader is called, and in which module.
+# The name and module of each reader.
 CALLS = {
     "text": (gl, "parse_shape"),
     "layout": (gl, "parse_layout"),
@@ -55,7 +55,7 @@ def test_damaged_inputs_are_read_or_refused(reader):
     assert found["read"] > 50 and found["refused"] > 200
 
 
-# ---- that the checks can fail: each reader is broken on purpose ----------------------------------------
+# ---- the checks can fail: each reader is broken on purpose ----------------------------------------------
 
 
 def break_reader(monkeypatch, reader, broken):

@@ -1,5 +1,7 @@
 """The first things a person types: `help(gl)`, `dir(gl)` and the help of one name."""
 
+import dataclasses
+import inspect
 import pydoc
 import re
 
@@ -41,3 +43,14 @@ def test_a_star_import_has_the_public_names():
     found = {}
     exec("from gpulayout import *", found)
     assert {*gl.__all__} <= {*found}
+
+
+def test_signatures_show_what_a_caller_may_write():
+    """A frozen dataclass shows the types of its fields, which are narrower."""
+    assert str(inspect.signature(gl.Shape)).startswith(
+        "(element_type: 'str | DTypeLike', dimensions: 'Iterable[int]', layout: 'Layout | str | None' = None, *, "
+    )
+    assert str(inspect.signature(gl.Tile)) == "(dimensions: 'Iterable[int | Combine | str]') -> None"
+    for made in (gl.Shape, gl.Layout, gl.Tile, gl.TupleShape):
+        fields = {field.name for field in dataclasses.fields(made)}
+        assert fields == {*inspect.signature(made).parameters}

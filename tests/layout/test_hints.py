@@ -22,12 +22,12 @@ SLIPS = [
     (
         lambda: Shape((4, 5), "f32"),
         LayoutTypeError,
-        "dimensions (4, 5) stand before element_type 'f32': write gl.Shape('f32', (4, 5))",
+        "dimensions (4, 5) come before element_type 'f32': write gl.Shape('f32', (4, 5))",
     ),
     (
         lambda: Shape([4, 5], np.dtype(np.int16), ORDER),
         LayoutTypeError,
-        "dimensions (4, 5) stand before element_type dtype('int16'): write gl.Shape('s16', (4, 5))",
+        "dimensions (4, 5) come before element_type dtype('int16'): write gl.Shape('s16', (4, 5))",
     ),
     (
         lambda: Shape((4, 5)),
@@ -85,7 +85,7 @@ SLIPS = [
     (
         lambda: Layout((1, 0), padding=(4, 8)),
         LayoutTypeError,
-        "a Layout has no field padding: write padded_dimensions=(4, 8) if these are the widths in memory, sizes included",
+        "a Layout has no field padding: write padded_dimensions=(4, 8) if these are the widths in memory",
     ),
     (
         lambda: Layout(padding=0),
@@ -133,6 +133,17 @@ SLIPS = [
         LayoutTypeError,
         "tile '8,128' is not a sequence of sizes: it is a str, write (8, 128)",
     ),
+    (
+        lambda: Layout((1, 0), tiles=["T(8,128)"]),
+        LayoutTypeError,
+        "tile 'T(8,128)' is not a sequence of sizes: it is a str, write (8, 128)",
+    ),
+    (
+        lambda: gl.PaddingValue("lowest"),
+        ValueError,
+        "'lowest' is not a valid PaddingValue: write gl.PaddingValue.LOWEST",
+    ),
+    (lambda: gl.PaddingValue(7), ValueError, "7 is not a valid PaddingValue"),
     (
         lambda: gl.TupleShape(("f32[2]",)),
         LayoutTypeError,
@@ -184,12 +195,12 @@ SLIPS = [
     (
         lambda: gl.parse_shape("f32[4,5](1,0)"),
         ShapeTextError,
-        "expected the end (a layout stands in braces, as in f32[2,3]{1,0}), at character 8 ('(') of 'f32[4,5](1,0)'",
+        "expected the end (braces enclose a layout, as in f32[2,3]{1,0}), at character 8 ('(') of 'f32[4,5](1,0)'",
     ),
     (
         lambda: gl.parse_shape("f32[4,5]T(8,128)"),
         ShapeTextError,
-        "expected the end (properties stand in the layout, as in f32[2,3]{1,0:T(8,128)}), "
+        "expected the end (properties are part of the layout, as in f32[2,3]{1,0:T(8,128)}), "
         "at character 8 ('T') of 'f32[4,5]T(8,128)'",
     ),
     (

@@ -1,4 +1,4 @@
-"""Layouts: every order up to rank 4, and edits checked against lists and NumPy's own axes."""
+"""Layouts: every order up to rank 4; edits are checked against lists and NumPy's axes."""
 
 import inspect
 import itertools
@@ -13,7 +13,7 @@ ORDERS = [order for rank in RANKS for order in itertools.permutations(range(rank
 
 
 def widths_of(rank):
-    return tuple(10 + dim for dim in range(rank))  # every dimension is known by its width
+    return tuple(10 + dim for dim in range(rank))  # the width identifies the dimension
 
 
 # ---- named orders and questions ------------------------------------------------------------------
@@ -63,9 +63,7 @@ def test_entries_may_be_numpy_integers_and_any_iterable():
 
 
 def test_permute_renumbers_like_numpy_transpose():
-    """A layout's strides, moved by the axes that `numpy.transpose` takes: 3-cycles tell a permutation from its
-    inverse.
-    """
+    """The strides move as the axes of `numpy.transpose` do; 3-cycles tell a permutation from its inverse."""
     for order in ORDERS[1:]:
         rank = len(order)
         array = np.zeros([2] * rank).transpose(np.argsort(order[::-1]))  # dimension order[0] has the least stride
@@ -81,7 +79,7 @@ def test_permute_renumbers_like_numpy_transpose():
 def test_insert_puts_the_dimension_just_above_its_neighbour(order):
     rank = len(order)
     for at in range(rank + 1):
-        # The obvious model: names in memory order, minor first, and the new one above the one it stands in front of.
+        # The obvious model: names in memory order, minor first; the new name goes just above its neighbour.
         names = list(order)
         names.insert(names.index(at) + 1 if at < rank else 0, "new")
         logical = [*range(at), "new", *range(at, rank)]

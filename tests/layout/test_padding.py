@@ -1,4 +1,4 @@
-"""Pad values: what bytes they are in every element type, and what a type cannot hold."""
+"""Pad values: their bytes in every element type, and values that a type cannot hold."""
 
 import itertools
 import math
@@ -106,7 +106,7 @@ def test_complex_numbers_have_no_order(element_type, name):
 
 @pytest.mark.parametrize("element_type", [element_type for element_type in TYPES if element_type.itemsize == 1])
 def test_every_value_of_a_byte_can_pad_and_keeps_its_bits(element_type):
-    """nan has one form; -0.0 keeps its sign."""
+    """Every nan becomes the same one; -0.0 keeps its sign."""
     for value in all_values(element_type):
         given = float(value) if element_type.kind == "float" else int(value)
         found = padded(element_type, given)
@@ -124,7 +124,7 @@ def test_every_value_of_a_byte_can_pad_and_keeps_its_bits(element_type):
         ("f64", 0.1, 0.1),
         ("bf16", 0.1, ml_dtypes.bfloat16(0.1)),
         ("f32", 3, 3.0),
-        ("f32", 3.4028235e38, np.finfo(np.float32).max),  # the number everybody writes, slightly above the largest
+        ("f32", 3.4028235e38, np.finfo(np.float32).max),  # the usual literal, slightly above the largest f32
         ("f16", 65519.0, 65504.0),
         ("f32", -0.0, -0.0),
         ("f32", 1e-60, 0.0),
@@ -219,7 +219,8 @@ def test_what_a_type_cannot_hold_is_refused_with_the_reason(name, value, reason)
     [
         (
             "least",
-            "padding_value 'least' is not a PaddingValue or a number: the names are zero, one, lowest, highest, unknown",
+            "padding_value 'least' is not a PaddingValue or a number: the names are zero, one, lowest, highest, "
+            "unknown",
         ),
         (b"\0", "padding_value b'\\x00' is not a PaddingValue or a number: it is a bytes"),
         ([0], "padding_value [0] is not a PaddingValue or a number: it is a list"),

@@ -1,4 +1,4 @@
-"""Shapes: sizes, strides and questions, against the definition; edits, against obvious models."""
+"""Shapes: sizes, strides and questions are checked against the definition, edits against obvious models."""
 
 import itertools
 import math
@@ -131,7 +131,7 @@ def test_bytes_may_reach_2_to_the_63_minus_1_in_any_order(name):
 
 
 def test_permuting_moves_no_element():
-    """new index = old index permuted: the place stays the same, for every permutation, 3-cycles included."""
+    """An element keeps its place when its index is permuted, for every permutation, 3-cycles included."""
     for dims in ((2, 3, 4), (3, 1, 2), (2, 3), (2, 1, 3, 2)):
         for layout in layouts(dims):
             shape = Shape("f32", dims, layout)

@@ -1,4 +1,4 @@
-"""Stride tables: their digits, read by hand, give the places of the definition."""
+"""Stride tables: their digits, evaluated here, give the places of the definition."""
 
 import itertools
 
@@ -45,7 +45,7 @@ def test_digits_are_minor_first_and_each_steps_over_the_one_below():
 
 
 def test_a_digit_with_a_step_is_a_piece_of_its_dimension():
-    """Two digits of one dimension: the inner of extent 4, the outer of step 4, with another dimension between them."""
+    """Two digits of one dimension, of extent 4 and of step 4, with another dimension between them."""
     table = gl.StrideTable((Digit(0, 1, 4, 1), Digit(1, 1, 3, 4), Digit(0, 4, 2, 12)), (8, 3), 24)
     for index in logical_indices((8, 3)):
         linear = index[0] % 4 + index[1] * 4 + index[0] // 4 * 12

@@ -1,4 +1,4 @@
-"""Strides to layouts: what NumPy's strides mean as order and padding, and which strides mean nothing."""
+"""Strides to layouts: NumPy's strides as order and padding, and strides that no layout has."""
 
 import itertools
 
@@ -12,7 +12,7 @@ DIMS = [dims for rank in range(4) for dims in itertools.product((1, 2, 3), repea
 
 
 def real_strides(dims, strides):
-    """The strides that matter: those of dimensions with a neighbour to step to."""
+    """The strides that matter: those of dimensions with more than one element."""
     return [stride for size, stride in zip(dims, strides) if size > 1]
 
 
@@ -21,7 +21,7 @@ def real_strides(dims, strides):
 
 @pytest.mark.parametrize("itemsize", [1, 4])
 def test_every_padded_layout_is_found_again_from_its_strides(itemsize):
-    """Same strides wherever a stride matters; the buffer ends no later than the layout it came from."""
+    """Strides that matter are equal, and the buffer is not longer than that of the original layout."""
     for dims in DIMS:
         for order in itertools.permutations(range(len(dims))):
             for extra in itertools.product((0, 1, 2), repeat=len(dims)):
@@ -51,7 +51,7 @@ def test_transposes_of_slices_put_every_element_where_numpy_has_it(order):
         view = array[tuple(slice(stop) for stop in stops)].transpose(order)
         shape = shape_of(view)
         buffer = array.reshape(-1)[: shape.buffer_size]
-        assert buffer.size == shape.buffer_size  # the layout never reaches past the array
+        assert buffer.size == shape.buffer_size  # the buffer never ends after the array
         places = sum(np.indices(view.shape)[dim] * stride for dim, stride in enumerate(shape.strides))
         np.testing.assert_array_equal(buffer[places], view)
 
@@ -66,7 +66,9 @@ def test_contiguous_arrays_have_the_named_orders_whatever_their_size_1_strides(d
             if letter == "C" or len([size for size in dims if size > 1]) > 1:
                 assert found == layout
             else:
-                assert found == Layout.descending(len(dims))  # both orders are the same bytes: the default is taken
+                assert found == Layout.descending(
+                    len(dims)
+                )  # both orders are the same bytes: the result is the default
 
 
 def test_an_array_without_elements_is_descending():
@@ -83,7 +85,7 @@ def test_the_largest_strides_are_exact():
     assert layout_from_strides((2, 2), (2**62, 1)) == Layout((1, 0), padded_dimensions=(2, 2**62))
 
 
-# ---- what is no layout ---------------------------------------------------------------------------
+# ---- strides that no layout has ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_strides_that_are_no_layout_are_refused_with_the_reason(dims, strides, o
 
 
 def test_strides_are_refused_exactly_when_no_layout_has_them():
-    """Against a search through all layouts of up to three dimensions and widths up to 6."""
+    """Checked by a search through all layouts of up to three dimensions and widths up to 6."""
     possible = {}
     for dims in ((2, 2), (2, 3), (3, 1), (2, 1, 2)):
         for order in itertools.permutations(range(len(dims))):

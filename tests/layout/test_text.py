@@ -1,4 +1,4 @@
-"""Text: what is printed reads back as the same value, and what XLA's grammar allows reads."""
+"""Text: printed values parse to equal values, and everything in XLA's grammar parses."""
 
 import collections
 import math
@@ -77,7 +77,8 @@ def test_a_layout_s_text_reads_back_as_the_same_layout(layout):
         "((f32[1]{0}, f32[2]{0}), token[])",
         "opaque[]",
         "b(f32[2]{0:T(128)})",
-        "(f32[1]{0}, f32[2]{0}, f32[3]{0}, f32[4]{0}, f32[5]{0}, /*index=5*/f32[6]{0}, u8[], u8[], u8[], u8[], /*index=10*/())",
+        "(f32[1]{0}, f32[2]{0}, f32[3]{0}, f32[4]{0}, f32[5]{0}, /*index=5*/f32[6]{0}, u8[], u8[], u8[], u8[], "
+        "/*index=10*/())",
     ],
 )
 def test_canonical_text_is_printed_as_it_was_read(text):
@@ -178,7 +179,7 @@ def test_hostile_text_is_refused_in_one_short_line(name):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_reading_takes_a_number_of_steps_linear_in_the_text(name, monkeypatch):
-    """Every character is stepped over once; a match that fails ends the reading, so it may look at all that is left."""
+    """The reader steps over every character once.  A match that fails ends it, so that match may scan the rest."""
     counted = [CountedPattern(getattr(text_reader, pattern)) for pattern in ("_TOKEN", "_NO_PARENTHESES")]
     monkeypatch.setattr(text_reader, "_TOKEN", counted[0])
     monkeypatch.setattr(text_reader, "_NO_PARENTHESES", counted[1])
@@ -191,7 +192,7 @@ def test_reading_takes_a_number_of_steps_linear_in_the_text(name, monkeypatch):
 
 
 def test_sizes_that_are_too_large_together_are_not_written_out():
-    """Exact products of all of them would take quadratic time."""
+    """Exact products of all sizes would take quadratic time."""
     assert checks.product([9] * 100_000) == 9**81 > 2**256
     sizes = digits.cuts((1,), (gl.Tile((9,) * 5000), gl.Tile((gl.COMBINE,) * 9999 + (2,)))).sizes
     assert math.prod(sizes) > 2**256 and max(map(int.bit_length, sizes)) < 300
@@ -203,7 +204,7 @@ def test_sizes_that_are_too_large_together_are_not_written_out():
 
 
 def test_reading_many_split_configurations_never_prints_the_layout(monkeypatch):
-    """A layout printed for each of them would take quadratic time."""
+    """Printing the layout for each of them would take quadratic time."""
     text = f"u8[{','.join('?' * 50)}]{{{','.join(map(str, range(50)))}:SC{''.join(f'({dim}:1)' for dim in range(50))}}}"
     printed = []
     monkeypatch.setattr(gl.Layout, "__str__", lambda layout: printed.append(1) or "")
@@ -226,7 +227,7 @@ def test_text_of_any_length_reads_back_as_the_same_shape(shape):
 
 
 def test_the_shapes_of_long_texts_are_not_kept():
-    """1024 of them would fill the memory; those of short texts are."""
+    """1024 of them would fill the memory.  The shapes of short texts are kept."""
     short, long = ("u8[" + "1," * count + "2]" for count in (10, 500))
     assert as_shape(short) is as_shape(short) and as_shape(long) is not as_shape(long)
 

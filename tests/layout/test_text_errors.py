@@ -1,4 +1,4 @@
-"""Errors of text, each with its full message and the position it points at."""
+"""Errors in text, each with its full message and its position."""
 
 import inspect
 

@@ -1,6 +1,6 @@
 """Text, equality and sizes against real XLA.
 
-What XLA accepts by mistake, or dies of, stands in tables below with what it does; everything else must agree.
+Tables below list the texts that XLA accepts by mistake or crashes on.  Everything else must agree.
 """
 
 import random
@@ -46,7 +46,7 @@ def test_shapes_are_equal_where_xla_calls_them_equal(data):
         assert first != second or hash(first) == hash(second)
 
 
-# ---- texts that are not printed like this ------------------------------------------------------------
+# ---- texts that print differently ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_other_ways_to_write_are_read_alike(text):
 
 
 def test_damaged_text_that_is_read_is_read_alike():
-    """XLA is asked only for what this library reads: other texts may end its process.
+    """XLA only gets texts that this library parses: others may end its process.
 
-    Three differences are known: padding is this library's own; XLA validates arrays inside tuples and buffers, and so
-    finds index types there that it lets stand in arrays; and its text ends at a NUL, which here may stand in a comment.
+    Three differences are known.  Padding belongs to this library.  XLA validates arrays inside tuples and buffers, so
+    it refuses index types there but not in other arrays.  XLA's text ends at a NUL, which is allowed in a comment here.
     """
     rng, corpus, read = random.Random(7), fuzz_readers.corpus("text"), 0
     for _ in range(4000):
@@ -154,7 +154,7 @@ def test_what_both_refuse(text):
         gl.parse_shape(text)
 
 
-# What XLA takes by mistake, and how it prints that.
+# What XLA accepts by mistake, and how it prints it.
 ONLY_XLA = {
     "f32[2,3]{0,2}": "f32[2,3]{0,2}",
     "f32[2,3]{1,1}": "f32[2,3]{1,1}",

@@ -1,4 +1,4 @@
-"""Tiled layouts: sizes, places and padding, against the independent model."""
+"""Tiled layouts: sizes, places and padding are checked against the independent model."""
 
 import itertools
 import math
@@ -60,7 +60,7 @@ WIDER = [None, (2, 0, 1, 3)]
 
 
 def every_layout(dimensions):
-    """(layout, arguments of the reference) for every order, padding, tiling and tail; long shapes get one order."""
+    """(layout, arguments of the reference) for every order, padding, tiling and tail; one order for long shapes."""
     for order in itertools.permutations(range(len(dimensions))):
         for more, tiles, tail in itertools.product(WIDER, TILES, (1, 7)):
             widths = None if more is None else tuple(size + extra for size, extra in zip(dimensions, more))
@@ -78,7 +78,7 @@ def test_places_and_padding_are_those_of_the_independent_model(dimensions):
         places = np.broadcast_to(table.linear_of(np.indices(dimensions)), dimensions)
         assert np.array_equal(expected[places], numbers), shape  # where every element is
         slots = np.arange(-2, len(expected) + 3)
-        is_element = table.is_element(slots)  # of places outside of the buffer too
+        is_element = table.is_element(slots)  # places outside the buffer too
         assert np.array_equal(is_element, np.concatenate([[False] * 2, expected >= 0, [False] * 3])), shape
         for dim, coordinate in enumerate(table.index_of(slots[is_element])):
             assert np.all(coordinate == np.indices(dimensions)[dim].ravel()[expected[expected >= 0]]), (shape, dim)
@@ -86,7 +86,7 @@ def test_places_and_padding_are_those_of_the_independent_model(dimensions):
 
 @pytest.mark.parametrize("dimensions", [(5,), (1,), (3, 5), (1, 7), (2, 3, 4)], ids=str)
 def test_indices_up_to_the_end_of_the_tiles_have_places_of_their_own(dimensions):
-    """Beyond the dimensions these are padding: what a picture shows of it."""
+    """Those beyond the dimensions are padding, which a picture shows."""
     beyond = 0
     for layout, arguments in every_layout(dimensions):
         shape, expected = Shape("f32", dimensions, layout), reference.tiled_numbers(*arguments)
@@ -103,7 +103,7 @@ def test_indices_up_to_the_end_of_the_tiles_have_places_of_their_own(dimensions)
 @pytest.mark.parametrize(
     "text, digits, numbers",
     [
-        ("f32[2,3,1024]{2,1,0:T(*,*,128)}", 4, 0),  # the cut falls on a digit that others are joined to
+        ("f32[2,3,1024]{2,1,0:T(*,*,128)}", 4, 0),  # the cut falls on a digit joined to others
         ("f32[2,6]{1,0:T(*,12)}", 2, 0),
         ("f32[6,4]{1,0:T(2,4)(*,8)}", 3, 0),
         ("f32[2,6]{1,0:T(*,4)}", 2, 1),
@@ -185,7 +185,7 @@ def test_a_tile_is_a_value():
     ],
 )
 def test_how_many_dimensions_tiles_touch(tiles, touched):
-    """By trying: a size above them stays where it is, the one below does not when it is cut unevenly."""
+    """By experiment: a size above the tiles stays in place, and the one below does not if it is cut unevenly."""
     tiles = [Tile(tile) for tile in tiles]
     assert reach(tiles) == touched
     for rank in range(touched, touched + 3):

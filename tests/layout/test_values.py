@@ -85,7 +85,7 @@ def test_shapes_are_equal_but_for_what_is_ignored(first, second, options, equal)
 def test_copies_are_equal(how, text):
     shape = gl.parse_shape(text)
     if "?" not in text:
-        shape.physical_dimensions, shape.nbytes  # values that were worked out before
+        shape.physical_dimensions, shape.nbytes  # values computed before
     for value in (shape, shape.layout):
         copied = ROUND_TRIPS[how](value)
         assert copied == value and hash(copied) == hash(value) and str(copied) == str(value)
@@ -94,8 +94,11 @@ def test_copies_are_equal(how, text):
 
 
 def test_a_shape_pickled_in_another_process_is_found_in_a_dictionary_here():
-    """Hashes of text differ from process to process, so none may travel."""
-    script = "import gpulayout as gl, pickle, sys; sys.stdout.buffer.write(pickle.dumps([*map(gl.parse_shape, sys.argv[1:])]))"
+    """Hashes of text differ from process to process, so a pickle must not contain one."""
+    script = (
+        "import gpulayout as gl, pickle, sys; "
+        "sys.stdout.buffer.write(pickle.dumps([*map(gl.parse_shape, sys.argv[1:])]))"
+    )
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", script, *TEXTS],
@@ -120,7 +123,7 @@ PICKLES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "data" / "pi
 
 @pytest.mark.parametrize("text", PICKLES)
 def test_a_pickle_of_an_earlier_version_is_read(text):
-    """Pickles outlive the files that classes stand in: they name what is public, and nothing else of the package."""
+    """Pickles outlive the modules that define classes, so they name only what is public."""
     value, pickled = (
         eval(text.replace("gl.find_shapes", "gl.xla.find_shapes"), {"gl": gl}),
         base64.b64decode(PICKLES[text]),
@@ -164,15 +167,13 @@ def test_repr_can_be_evaluated():
     names = {name: getattr(gl, name) for name in gl.__all__} | {"nan": float("nan")}
     for text in TEXTS:
         if text.startswith("c"):
-            continue  # Python reads its own -0-0j as 0j
+            continue  # Python parses its own -0-0j as 0j
         shape = gl.parse_shape(text)
         assert eval(repr(shape), names) == shape
 
 
 def test_what_takes_no_part_in_equality_is_not_mistaken_for_another():
-    """Layouts that differ in their metadata prefix are equal, and still each stays what it is where layouts are
-    kept.
-    """
+    """Layouts that differ only in their metadata prefix are equal, but caches must not confuse them."""
     like = Shape("f32", (2, 3))
     for text in ("{0,1}", "{0,1:M(8)}", "{0,1}", "{0,1:M(16)}"):
         layout = gl.parse_layout(text)

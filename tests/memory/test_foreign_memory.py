@@ -1,7 +1,7 @@
-"""Memory of other libraries, with hand-made DLPack capsules and `__cuda_array_interface__`: shared, never a copy, never
-against a flag.
+"""Memory of other libraries is shared, never copied, and its flags are obeyed.
 
-The same tests run over NumPy's memory, over the imitation of CuPy, and on a GPU.
+Hand-made DLPack capsules and `__cuda_array_interface__`.  The same tests run over NumPy's memory, over the imitation of
+CuPy, and on a GPU.
 """
 
 import gc
@@ -28,17 +28,17 @@ def refused(call, text, error=BufferError):
 
 
 def offers(place):
-    """How an array of this place can be offered."""
+    """The ways to offer an array of this place."""
     return [Producer, OldProducer] if place.on_host else [Producer, OldProducer, Interface]
 
 
-def given_up(producer):
-    """Whether every capsule a producer gave was deleted, once."""
+def all_deleted(producer):
+    """Whether every capsule that a producer made was deleted once."""
     gc.collect()
     return producer.made > 0 and producer.deleted == producer.made
 
 
-# ---- what is shared ------------------------------------------------------------------------------------------------
+# ---- shared memory -------------------------------------------------------------------------------------------------
 
 
 def test_memory_is_read_and_written_in_place(place):
@@ -123,11 +123,11 @@ def test_scalars_and_empty_arrays_need_no_strides_and_no_address(place):
         assert place.host(gl.pack(producer, padded)).tolist() == [1.0] * 6
 
 
-def test_a_capsule_is_given_up_once_when_nothing_uses_the_memory_any_more(place):
+def test_a_capsule_is_deleted_once_when_nothing_uses_the_memory(place):
     for offer in (Producer, OldProducer):
         producer, out = offer(place.array(FLOATS)), offer(place.array(np.zeros(6, np.float32)))
         gl.relayout(producer, SOURCE, TARGET, out=out)
-        assert given_up(producer) and given_up(out)
+        assert all_deleted(producer) and all_deleted(out)
         view = gl.view(producer, TARGET)
         part = view[1:]
         del view
@@ -135,7 +135,7 @@ def test_a_capsule_is_given_up_once_when_nothing_uses_the_memory_any_more(place)
         assert producer.made == producer.deleted + 1
         assert place.host(part).tolist() == [[1.0, 3.0, 5.0]]
         del part
-        assert given_up(producer)
+        assert all_deleted(producer)
 
 
 def test_the_newest_version_is_asked_for_and_a_producer_from_before_versions_is_asked_again(place):
@@ -147,7 +147,7 @@ def test_the_newest_version_is_asked_for_and_a_producer_from_before_versions_is_
     assert new.made == old.made == 1
 
 
-# ---- what is refused -----------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------------------------
 
 
 def test_read_only_memory_is_read_and_not_written(place):
@@ -166,7 +166,7 @@ def test_read_only_memory_is_read_and_not_written(place):
         for call in calls:
             message = refused(call, "out is read-only: it cannot be written to")
             assert message.removeprefix("job 0: ") == "out is read-only: it cannot be written to"
-    assert given_up(frozen[0])
+    assert all_deleted(frozen[0])
     assert place.host(memory).tolist() == FLOATS.tolist()
     if place.on_host:
         assert not gl.view(frozen[0], TARGET).flags.writeable
@@ -182,7 +182,7 @@ def test_a_copy_is_refused(place):
         refused(
             call, f"{role} (tests.support.foreign.Producer) cannot be used without a copy: its __dlpack__ made a copy"
         )
-    assert given_up(copied) and place.host(memory).tolist() == FLOATS.tolist()
+    assert all_deleted(copied) and place.host(memory).tolist() == FLOATS.tolist()
 
 
 @pytest.mark.parametrize("offer", [Producer, OldProducer])
@@ -228,22 +228,22 @@ def test_capsules_that_no_array_can_have(place, lie, text):
     ):
         refused(call, f"{role} (tests.support.foreign.Producer) cannot be used without a copy: ")
         refused(call, text)
-    assert given_up(producer)
+    assert all_deleted(producer)
 
 
-def test_what_is_no_capsule_or_is_used_already(place):
+def test_other_objects_and_used_capsules_are_refused(place):
     used = UsedProducer(place.array(FLOATS))
     refused(
         lambda: gl.relayout(used, SOURCE, TARGET),
         "its __dlpack__ gave a PyCapsule, not an unused DLPack capsule",
     )
-    assert given_up(used)
+    assert all_deleted(used)
     none = Producer(place.array(FLOATS))
     none.capsule = lambda: None
     refused(lambda: gl.relayout(none, SOURCE, TARGET), "its __dlpack__ gave a NoneType, not an unused DLPack capsule")
 
 
-def test_a_producer_whose_own_type_error_is_not_about_versions_is_heard(place):
+def test_a_type_error_of_a_producer_that_is_not_about_versions_is_reported(place):
     class Failing(Producer):
         def __dlpack__(self, **options):
             raise TypeError("no way")
@@ -263,7 +263,7 @@ def test_attributes_that_raise_when_they_are_read(cp, name, error):
     refused(lambda: gl.relayout(Failing(cp.asarray(FLOATS)), SOURCE, TARGET), "because of that")
 
 
-def test_half_of_dlpack_beside_an_interface_is_passed_over(cp):
+def test_half_of_dlpack_beside_an_interface_is_ignored(cp):
     class Half(Interface):
         __dlpack__ = None
 
@@ -271,13 +271,13 @@ def test_half_of_dlpack_beside_an_interface_is_passed_over(cp):
 
 
 @pytest.mark.parametrize("device", [None, (), (2,), ("cuda", 0), (2, None), (2, 0, 0)])
-def test_devices_that_are_no_pair_of_numbers(place, device):
+def test_devices_must_be_pairs_of_numbers(place, device):
     producer = Producer(place.array(FLOATS))
     producer.device = device
     refused(lambda: gl.relayout(producer, SOURCE, TARGET), "buffer (Producer) cannot say where it lives: ")
 
 
-def test_classes_are_no_arrays():
+def test_classes_are_not_arrays():
     for given in (np.ndarray, np.float32, Producer):
         refused(
             lambda: gl.relayout(given, SOURCE, TARGET),
@@ -315,7 +315,7 @@ def test_memory_on_another_device_than_it_is_said_to_be(cp):
         array = cp.asarray(FLOATS)
     refused(
         lambda: gl.relayout(Producer(array, device=(2, 0)), SOURCE, TARGET),
-        f"it is said to be on cuda:0, and its address {address_of(array):#x} is on cuda:1",
+        f"it claims to be on cuda:0, but its address {address_of(array):#x} is on cuda:1",
     )
 
 
@@ -353,7 +353,7 @@ def test_an_object_with_both_protocols_is_taken_by_dlpack(cp):
     assert gl.relayout(both, SOURCE, TARGET).get().tolist() == MOVED and both.made == 1
 
 
-def test_a_current_stream_is_what_a_producer_is_told(cp):
+def test_a_producer_gets_the_current_stream(cp):
     producer = Producer(cp.asarray(FLOATS))
     with cp.cuda.Stream(non_blocking=True) as stream:
         gl.relayout(producer, SOURCE, TARGET)
@@ -447,15 +447,15 @@ def test_the_stream_of_an_interface_is_waited_for(cp, monkeypatch):
     assert len(waited) == 3
 
 
-# ---- what CuPy has beside arrays -----------------------------------------------------------------------------------
+# ---- other objects of CuPy -----------------------------------------------------------------------------------------
 
 
-def test_memory_that_is_no_array_is_told_how_to_become_one(cp):
+def test_the_error_for_a_memory_pointer_says_how_to_make_an_array(cp):
     array = cp.asarray(FLOATS)
     pointer = cp.cuda.MemoryPointer(cp.cuda.UnownedMemory(address_of(array), 24, array, 0), 0)
     advice = (
         "is a MemoryPointer: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__; "
-        "cupy.ndarray(shape, dtype, pointer) is the array at a MemoryPointer"
+        "cupy.ndarray(shape, dtype, pointer) makes one of a MemoryPointer"
     )
     for role, call in (
         ("buffer", lambda: gl.relayout(pointer, SOURCE, TARGET)),
@@ -468,12 +468,12 @@ def test_memory_that_is_no_array_is_told_how_to_become_one(cp):
         refused(lambda: gl.relayout(given, SOURCE, TARGET), "it must be a NumPy or CuPy array", TypeError)
 
 
-def test_a_sparse_matrix_is_told_how_to_become_an_array():
+def test_the_error_for_a_sparse_matrix_says_how_to_make_an_array():
     matrix = type("csr_matrix", (), {"__module__": "cupyx.scipy.sparse._csr"})()
-    refused(lambda: gl.relayout(matrix, SOURCE, TARGET), "; .toarray() of a sparse matrix is an array", TypeError)
+    refused(lambda: gl.relayout(matrix, SOURCE, TARGET), "; .toarray() makes one of a sparse matrix", TypeError)
 
 
-def test_classes_derived_from_cupys_arrays_are_cupys(cp):
+def test_subclasses_of_cupys_arrays_are_cupys(cp):
     array = cp.asarray(FLOATS)
     derived = array.view(type=type("Mine", (type(array),), {}))
     assert arrays.open_array(derived, "out", writing=True)[1] is derived

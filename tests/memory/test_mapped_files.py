@@ -1,6 +1,4 @@
-"""Two memory maps of one file: different addresses, the same bytes.  What overlaps in the file is refused, nothing else
-is.
-"""
+"""Two memory maps of one file: different addresses, the same bytes.  Only overlap in the file is refused."""
 
 import itertools
 import mmap
@@ -12,7 +10,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.memory import mapped_files
-from gpulayout.memory.mapped_files import by_file, overlap_in_file
+from gpulayout.memory.mapped_files import by_file, listed_map, overlap_in_file
 
 SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
 BYTES = 24  # of such a buffer
@@ -47,10 +45,8 @@ DOORS = {
 
 
 @pytest.fixture(params=["the system's list of maps", "names"])
-def told_by(request, monkeypatch):
-    """Both ways to learn which bytes of which file an array is; without the list there are the names that `np.memmap`
-    keeps.
-    """
+def map_source(request, monkeypatch):
+    """Both ways to find the file under an array: the system's list, and the names that `np.memmap` keeps."""
     if request.param == "names":
         monkeypatch.setattr(mapped_files, "MAPS", os.devnull)
     elif not os.path.exists(mapped_files.MAPS):
@@ -76,7 +72,7 @@ def at(path, offset, dtype="f4", shape=(6,), mode="r+"):
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_an_input_and_an_output_over_the_same_bytes_are_refused(door, path, told_by):
+def test_an_input_and_an_output_over_the_same_bytes_are_refused(door, path, map_source):
     given_dtype, given_shape, out_dtype, out_shape, call, role = DOORS[door]
     for offset in (0, 8, 16):
         given, out = at(path, 0, given_dtype, given_shape, "r"), at(path, offset, out_dtype, out_shape)
@@ -89,7 +85,7 @@ def test_an_input_and_an_output_over_the_same_bytes_are_refused(door, path, told
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_other_bytes_of_the_file_and_other_files_stay_allowed(door, path, tmp_path, told_by):
+def test_other_bytes_of_the_file_and_other_files_stay_allowed(door, path, tmp_path, map_source):
     given_dtype, given_shape, out_dtype, out_shape, call, _ = DOORS[door]
     other = tmp_path / "other"
     other.write_bytes(bytes(8192))
@@ -106,13 +102,13 @@ def test_other_bytes_of_the_file_and_other_files_stay_allowed(door, path, tmp_pa
 
 
 @pytest.mark.parametrize("read_at, write_at", list(itertools.product(PLACES, PLACES)))
-def test_exactly_the_same_bytes_overlap(read_at, write_at, path, told_by):
+def test_exactly_the_same_bytes_overlap(read_at, write_at, path, map_source):
     given, out = at(path, read_at, mode="r"), at(path, write_at)
     assert overlap_in_file(np.asarray(given), np.asarray(out)) == (abs(read_at - write_at) < BYTES)
 
 
 def views(memory):
-    """Arrays over the bytes that begin at 8 of a map's start: of other types, by slices, strides and turned round."""
+    """Arrays over the bytes from byte 8 of a map on: other types, slices, strides, reversed."""
     plain = np.asarray(memory)
     assert type(plain) is np.ndarray
     reverse = memory[8 : 8 + BYTES][::-1]
@@ -128,8 +124,8 @@ def views(memory):
 
 
 @pytest.mark.parametrize("offset", [0, 12, 4096, 4100])
-def test_views_of_maps_are_where_they_lie_in_the_file(offset, path, told_by):
-    """The map of an array may begin before it in the file; the base of a view may be the memmap or a view of it."""
+def test_views_of_maps_are_found_in_the_file(offset, path, map_source):
+    """The map of an array can begin before the array; the base of a view can be the memmap or a view of it."""
     for given in views(at(path, offset, "u1", (64,), "r")):
         for where, overlaps in (
             (8, True),
@@ -143,7 +139,7 @@ def test_views_of_maps_are_where_they_lie_in_the_file(offset, path, told_by):
                 assert overlap_in_file(np.asarray(given), np.asarray(out)) == overlaps, (given.shape, where)
 
 
-def test_an_output_that_is_a_view_is_refused_too(path, told_by):
+def test_an_output_that_is_a_view_is_refused_too(path, map_source):
     given, whole = at(path, 8, mode="r"), at(path, 0, "u1", (64,))
     for out in [
         *views(whole)[:3],
@@ -165,8 +161,8 @@ def test_an_output_that_is_a_view_is_refused_too(path, told_by):
         ("c", "c", False),
     ],
 )
-def test_copy_on_write_maps(read, write, refused, path, told_by):
-    """What is written to one stays private; what is read from one comes from the file until its page was written."""
+def test_copy_on_write_maps(read, write, refused, path, map_source):
+    """Writes to such a map stay private; reads come from the file until the page is written."""
     at(path, 0)[:] = range(6)
     given, out = at(path, 0, mode=read), at(path, 0, mode=write)
     if refused:
@@ -177,7 +173,7 @@ def test_copy_on_write_maps(read, write, refused, path, told_by):
     assert at(path, 0).tolist() == [0, 1, 2, 3, 4, 5] == given.tolist()
 
 
-def test_another_name_of_the_file_hides_nothing(path, tmp_path, told_by):
+def test_another_name_of_the_file_hides_nothing(path, tmp_path, map_source):
     hard, soft = tmp_path / "hard", tmp_path / "soft"
     hard.hardlink_to(path)
     soft.symlink_to(path)
@@ -185,7 +181,7 @@ def test_another_name_of_the_file_hides_nothing(path, tmp_path, told_by):
         assert overlap_in_file(np.asarray(at(one, 0, mode="r")), np.asarray(at(other, 0)))
 
 
-def test_a_file_that_was_removed_is_still_the_same_file(path, told_by):
+def test_a_file_that_was_removed_is_still_the_same_file(path, map_source):
     given, out = at(path, 0, mode="r"), at(path, 0)
     path.unlink()
     assert overlap_in_file(np.asarray(given), np.asarray(out))
@@ -220,7 +216,7 @@ def test_maps_without_a_name_are_known_from_the_systems_list(listed):
 def test_a_map_that_was_resized_and_moved_is_found_again(path, listed):
     with open(path, "r+b") as file:
         bare = mmap.mmap(file.fileno(), 4096)
-    barrier = mmap.mmap(-1, 1 << 22)  # takes the room below, so that growing has to move the map
+    barrier = mmap.mmap(-1, 1 << 22)  # takes the addresses below, so that growing has to move the map
     out = np.asarray(at(path, 0))
     assert overlap_in_file(np.frombuffer(bare, "f4", 6), out) and not overlap_in_file(
         np.frombuffer(bare, "f4", 6, 24), out
@@ -233,14 +229,14 @@ def test_a_map_that_was_resized_and_moved_is_found_again(path, listed):
 
 
 def test_the_systems_list_is_read_line_by_line(tmp_path, monkeypatch):
-    """Maps of one file that meet in memory are one entry; an entry of inode 0 is no file's."""
+    """Adjacent maps of one file are one entry; an entry of inode 0 belongs to no file."""
     (tmp_path / "maps").write_bytes(
         b"1000-3000 r--s 00005000 fd:01 77 /data with spaces\n3000-4000 rw-p 00000000 00:00 0 \n"
         b"7f0000000000-7f0000001000 rw-p 00001000 00:2a 77 /other (deleted)\n"
     )
     monkeypatch.setattr(mapped_files, "MAPS", tmp_path / "maps")
-    listed = {start: mapped_files._listed(start) for start in (0xFFF, 0x1000, 0x2000, 0x3000, 0x4000, 0x7F0000000000)}
-    assert listed == {
+    starts = (0xFFF, 0x1000, 0x2000, 0x3000, 0x4000, 0x7F0000000000)
+    assert {start: listed_map(start) for start in starts} == {
         0xFFF: None,
         0x1000: (0x1000, 0x5000, (b"fd:01", b"77"), True),
         0x2000: (0x2000, 0x6000, (b"fd:01", b"77"), True),
@@ -251,17 +247,22 @@ def test_the_systems_list_is_read_line_by_line(tmp_path, monkeypatch):
 
 
 def test_a_map_is_looked_up_once(path, monkeypatch, listed):
-    calls = []
-    listed_map = mapped_files._listed
-    monkeypatch.setattr(mapped_files, "_listed", lambda start: calls.append(start) or listed_map(start))
+    opened = []
+
+    class CountedPath:
+        def __fspath__(self, path=mapped_files.MAPS):
+            opened.append(path)
+            return path
+
+    monkeypatch.setattr(mapped_files, "MAPS", CountedPath())
     given, out = at(path, 0, mode="r"), at(path, 4096)
     for _ in range(3):
         gl.relayout(given, SOURCE, TARGET, out=out)
         gl.relayout(given[:], SOURCE, TARGET, out=np.asarray(out)[:])
-    assert len(calls) == 2
+    assert len(opened) == 2
 
 
-def test_memory_of_no_file_overlaps_with_nothing(path, told_by):
+def test_anonymous_memory_overlaps_with_nothing(path, map_source):
     bare = [np.frombuffer(mmap.mmap(-1, 4096), "f4") for _ in range(2)]
     private = (
         np.frombuffer(mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), "f4")
@@ -272,7 +273,7 @@ def test_memory_of_no_file_overlaps_with_nothing(path, told_by):
     assert not any(overlap_in_file(given, out) for given, out in itertools.permutations(everything, 2))
 
 
-def test_empty_arrays_overlap_with_nothing(path, told_by):
+def test_empty_arrays_overlap_with_nothing(path, map_source):
     whole = np.asarray(at(path, 0))
     assert not overlap_in_file(whole[3:3], whole) and not overlap_in_file(whole, np.asarray(at(path, 0))[3:3])
 
@@ -298,14 +299,15 @@ def test_empty_arrays_overlap_with_nothing(path, told_by):
         (
             [0, 24],
             [48, 68],
-            "^out of job [01] and out of job [01] overlap in the file that both map: out of job [01] must be other memory$",
+            "^out of job [01] and out of job [01] overlap in the file that both map: "
+            "out of job [01] must be other memory$",
         ),
         ([0, 0], [48, 72], None),
         ([0, 12], [36, 4096], None),
         ([0, 24], [None, 68], None),
     ],
 )
-def test_overlap_between_jobs_of_a_list_is_found(given, outs, message, path, told_by):
+def test_overlap_between_jobs_of_a_list_is_found(given, outs, message, path, map_source):
     jobs = [(at(path, offset, mode="r"), SOURCE, TARGET) for offset in given]
     out = [None if offset is None else at(path, offset) for offset in outs]
     if message:
@@ -315,14 +317,14 @@ def test_overlap_between_jobs_of_a_list_is_found(given, outs, message, path, tol
         gl.relayout_many(jobs, out=out)
 
 
-def test_private_outputs_of_a_list_may_be_the_same_bytes_of_a_file(path, told_by):
+def test_private_outputs_of_a_list_may_be_the_same_bytes_of_a_file(path, map_source):
     jobs = [(np.arange(6, dtype="f4") + number, SOURCE, TARGET) for number in range(3)]
     out = [at(path, 0, mode=mode) for mode in ("c", "r+", "c")]
     for number, result in enumerate(gl.relayout_many(jobs, out=out)):
         assert result.tolist() == [number + value for value in (0, 3, 1, 4, 2, 5)]
 
 
-def test_each_file_is_looked_at_for_itself(path, tmp_path, told_by):
+def test_files_are_kept_apart(path, tmp_path, map_source):
     other = tmp_path / "other"
     other.write_bytes(bytes(8192))
     arrays = [
@@ -342,6 +344,14 @@ def test_each_file_is_looked_at_for_itself(path, tmp_path, told_by):
 # ---- what it costs -------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def no_look_up(monkeypatch, path):
+    """Looking a map up raises TypeError."""
+    monkeypatch.setattr(mapped_files, "MAPS", None)
+    with pytest.raises(TypeError):
+        overlap_in_file(np.asarray(at(path, 0, mode="r")), np.asarray(at(path, 0)))
+
+
 @pytest.mark.parametrize(
     "given, out",
     [
@@ -350,15 +360,13 @@ def test_each_file_is_looked_at_for_itself(path, tmp_path, told_by):
         (np.zeros((2, 6), "f4")[0], np.zeros(12, "f4")[6:]),
     ],
 )
-def test_plain_arrays_are_never_looked_up(given, out, monkeypatch):
+def test_plain_arrays_are_never_looked_up(given, out, monkeypatch, no_look_up):
     monkeypatch.setattr("gpulayout.api.arrays.overlap_in_file", None)
-    monkeypatch.setattr(mapped_files, "_map", None)
     gl.relayout(given, SOURCE, TARGET, out=out)
     gl.relayout_many([(given, SOURCE, TARGET)], out=[out])
 
 
-def test_one_map_alone_is_never_looked_up(path, monkeypatch):
-    monkeypatch.setattr(mapped_files, "_map", None)
+def test_a_single_map_is_never_looked_up(path, no_look_up):
     for given, out in ((at(path, 0, mode="r"), np.zeros(6, "f4")), (np.zeros(6, "f4"), at(path, 0))):
         gl.relayout(given, SOURCE, TARGET, out=out)
         gl.relayout_many([(given, SOURCE, TARGET)], out=[out])

@@ -1,7 +1,7 @@
 """pack, unpack and relayout on every order of every small shape, against the reference, on every executor.
 
-Shapes have ranks 0 to 4 and sizes from {0, 1, 2, 3, 5}.  Element types, widths of the padding, pad values and address
-phases change from case to case by a fixed pattern, so that all of them meet all orders.
+Shapes have ranks 0 to 4 and sizes from {0, 1, 2, 3, 5}.  Element types, padding, pad values and address phases change
+from case to case in a fixed pattern, so that each of them meets each order.
 """
 
 import functools
@@ -24,10 +24,10 @@ PADS = {
     8: (PaddingValue.HIGHEST, float("nan"), PaddingValue.ONE),
     16: (PaddingValue.ONE, 1 - 2j),
 }
-EXTRAS = ((0, 1, 0, 2), (1, 0, 3, 0), (2, 1, 1, 1))  # how much wider than its size each dimension is
+EXTRAS = ((0, 1, 0, 2), (1, 0, 3, 0), (2, 1, 1, 1))  # the padding of each dimension
 
 
-# (rank, first sizes): rank 4 is one test per first size, so that none takes long.
+# (rank, first sizes): rank 4 is one test per first size, so that no test takes long.
 PARTS = [(rank, SIZES) for rank in range(4)] + [(4, (size,)) for size in SIZES]
 by_part = pytest.mark.parametrize(
     "part", PARTS, ids=lambda part: f"rank{part[0]}" + (f"-{part[1][0]}xxx" if part[0] == 4 else "")
@@ -35,9 +35,9 @@ by_part = pytest.mark.parametrize(
 by_padding = pytest.mark.parametrize("padded", (False, True), ids=("dense", "padded"))
 
 
-@functools.lru_cache(maxsize=4)  # the executors and both directions take the same ones
+@functools.lru_cache(maxsize=4)  # shared by the executors and both directions
 def cases(part, padded):
-    """[(number, shape)] for every shape and order, with changing types, widths and pads."""
+    """[(number, shape)] for every shape and order, with changing types, padding and pad values."""
     return list(_cases(part, padded))
 
 
@@ -69,7 +69,7 @@ def expected_buffer(shape):
 
 
 def phase_of(number, itemsize):
-    """Addresses at every multiple of the element up to 16, most of them aligned to 16."""
+    """An address modulo 16: a multiple of the element, most often 0."""
     return (0, 0, itemsize, 0, 3 * itemsize % 16)[number % 5]
 
 

@@ -186,7 +186,7 @@ def test_many_indices_cross_every_block_boundary(executor):
     assert (executor.host(gl.convert_linear(linear, shape, target)) == np.arange(shape.element_count)).all()
 
 
-# Shapes past 2^31 and 2^32 places: index conversion allocates nothing of that size.
+# Shapes of more than 2^31 and 2^32 places: index conversion allocates nothing of that size.
 @pytest.mark.parametrize(
     "dimensions", [(2**31 - 1,), (2**31,), (2**31 + 1,), (3, 2**31), (2**20, 2**20, 2**10), (131077, 65539)]
 )
@@ -204,7 +204,7 @@ def test_huge_shapes_convert_exactly(executor, dimensions):
         assert executor.host(gl.convert_linear(linear, shape, target)).tolist() == converted
 
 
-# ---- what cannot be converted; every message in full -----------------------------------------------------
+# ---- what cannot be converted; messages in full ----------------------------------------------------------
 
 RAISING = [
     (
@@ -218,15 +218,18 @@ RAISING = [
     (lambda a: gl.linearize((0,), PADDED), "index has 1 coordinate, but f32[2,3]{0,1:PD(3,5)} has 2 dimensions"),
     (
         lambda a: gl.linearize(a([[0, 1, 0], [0, 3, 9]]), PADDED),
-        "index (1, 3) at position 1 is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate 3 of dimension 1 is not in 0..2",
+        "index (1, 3) at position 1 is out of bounds for f32[2,3]{0,1:PD(3,5)}: "
+        "coordinate 3 of dimension 1 is not in 0..2",
     ),
     (
         lambda a: gl.linearize(a([[[0, 1], [-5, 0]], [[0, 1], [0, 0]]]), PADDED),
-        "index (-5, 0) at position (1, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: coordinate -5 of dimension 0 is not in 0..1",
+        "index (-5, 0) at position (1, 0) is out of bounds for f32[2,3]{0,1:PD(3,5)}: "
+        "coordinate -5 of dimension 0 is not in 0..1",
     ),
     (
         lambda a: gl.linearize(a([[0], [0], [0]]), PADDED),
-        "index has shape (3, 1), but f32[2,3]{0,1:PD(3,5)} has 2 dimensions: the first axis must be 2 (points in rows go in as index.T)",
+        "index has shape (3, 1), but f32[2,3]{0,1:PD(3,5)} has 2 dimensions: "
+        "the first axis must be 2 (points in rows go in as index.T)",
     ),
     (
         lambda a: gl.linearize((a([0, 1]), a([0, 1, 2])), PADDED),
@@ -260,7 +263,8 @@ RAISING = [
     ),
     (
         lambda a: gl.delinearize(a([0, 1, 9]), PADDED),
-        "linear index 9 at position 2 is padding of f32[2,3]{0,1:PD(3,5)}: coordinate 3 of dimension 1 is past the size 3",
+        "linear index 9 at position 2 is padding of f32[2,3]{0,1:PD(3,5)}: "
+        "coordinate 3 of dimension 1 is past the size 3",
     ),
     (
         lambda a: gl.delinearize(a([0, 15]), PADDED, padding="mark"),
@@ -272,7 +276,8 @@ RAISING = [
     ),
     (
         lambda a: gl.convert_linear(a([0, 2]), PADDED, "f32[2,3]"),
-        "linear index 2 at position 1 is padding of f32[2,3]{0,1:PD(3,5)}: coordinate 2 of dimension 0 is past the size 2",
+        "linear index 2 at position 1 is padding of f32[2,3]{0,1:PD(3,5)}: "
+        "coordinate 2 of dimension 0 is past the size 2",
     ),
     (
         lambda a: gl.delinearize(a([9, 1]), "u8[0]{0:PD(4)}"),
@@ -373,13 +378,14 @@ WRONG = [
     (
         lambda a: gl.linearize("abc", PADDED),
         TypeError,
-        "index is a str: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__",
+        "index is a str: it must be a NumPy or CuPy array, or offer DLPack or __cuda_array_interface__; "
+        "the index is the first argument",
     ),
 ]
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))
-def test_arguments_that_make_no_sense_are_refused(executor, number):
+def test_wrong_arguments_are_refused(executor, number):
     call, error, message = WRONG[number]
     with pytest.raises(error) as caught:
         call(executor.array)

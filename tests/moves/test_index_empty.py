@@ -1,6 +1,4 @@
-"""Index conversion of no index at all: empty lists and empty arrays, on every executor, in every mode and for every
-dtype.
-"""
+"""Index conversion of empty lists and empty arrays, on every executor, in every mode and for every dtype."""
 
 import numpy as np
 import pytest
@@ -21,13 +19,13 @@ NO_INTEGERS = ("bool", "complex64", "S3", "datetime64[s]")
 
 @pytest.fixture(autouse=True)
 def lists_go_to(executor):
-    """Lists become arrays of the executor, also where there is a GPU."""
+    """Lists become arrays of the executor, even on a machine with a GPU."""
     with gl.use_backend("cupy" if executor.name == "cupy" else "numpy"):
         yield
 
 
 def is_empty(executor, result, shape, dtype="int64"):
-    """True for an array of the executor with this shape and dtype; one of its dimensions is 0."""
+    """True for an empty array of the executor with this shape and dtype."""
     return type(result) is type(executor.array(np.zeros(0))) and (result.shape, result.dtype, result.size) == (
         shape,
         np.dtype(dtype),
@@ -53,7 +51,7 @@ def test_empty_lists_give_empty_results(executor, text):
 
 
 @pytest.mark.parametrize("mode", ("raise", "wrap", "clip"))
-def test_empty_lists_beside_arrays_and_numbers(executor, mode):
+def test_empty_lists_with_arrays_and_numbers(executor, mode):
     none = executor.array(np.zeros(0, np.int8))
     for operands in ((none, []), ([], none), ([], 1), (2, []), (none, none)):
         assert is_empty(executor, gl.linearize(operands, "f32[2,3]{0,1:PD(3,5)}", mode=mode), (0,))
@@ -85,7 +83,7 @@ def test_empty_arrays_and_outputs_of_every_integer_dtype(executor, dtype):
             assert gl.delinearize([], text, padding="mark", out=out) is out
 
 
-def test_outputs_that_do_not_fit_are_refused_without_an_index_too(executor):
+def test_wrong_outputs_are_refused_even_without_an_index(executor):
     floats, small = executor.array(np.zeros(0, np.float32)), executor.array(np.zeros((2, 0), np.int8))
     with pytest.raises(TypeError, match="out has dtype float32: linear and logical indices are native integers"):
         gl.linearize([[], []], "f32[2,3]", out=floats)
@@ -105,8 +103,8 @@ def test_outputs_that_do_not_fit_are_refused_without_an_index_too(executor):
     ],
     ids=("delinearize", "convert_linear", "linearize"),
 )
-def test_numbers_that_are_not_whole_are_refused_unless_there_are_none(executor, convert):
-    """An empty list has no dtype of its own, and NumPy makes floats of it; one that is not empty is what it is."""
+def test_floats_are_refused_unless_there_are_none(executor, convert):
+    """NumPy makes floats of an empty list, so empty floats are accepted; other floats are not."""
     assert convert([]).shape[-1] == convert(executor.array(np.zeros(0, np.float32))).shape[-1] == 0
     for given in ([0.0], [0.0, 1.0], executor.array(np.zeros(1)), executor.array(np.zeros(3, np.float32))):
         with pytest.raises(TypeError, match="has dtype float"):
@@ -116,13 +114,13 @@ def test_numbers_that_are_not_whole_are_refused_unless_there_are_none(executor, 
 @pytest.mark.parametrize("dtype", NO_INTEGERS)
 def test_empty_arrays_of_other_dtypes_are_refused(executor, dtype):
     given = np.zeros(0, dtype)
-    if given.dtype.kind not in "SM":  # CuPy has no strings and no dates, so those come as NumPy's
+    if given.dtype.kind not in "SM":  # CuPy has no strings and no dates: these stay NumPy arrays
         given = executor.array(given)
     with pytest.raises(TypeError, match="indices must be integers"):
         gl.delinearize(given, "f32[6]")
 
 
-def test_an_empty_list_is_no_index_of_an_array_with_dimensions(executor):
+def test_an_empty_list_does_not_index_an_array_with_dimensions(executor):
     with pytest.raises(IndexError, match=r"index has 0 coordinates, but f32\[2,3\]\{1,0\} has 2 dimensions"):
         gl.linearize([], "f32[2,3]")
     with pytest.raises(IndexError, match=r"index has shape \(0,\), but f32\[2,3\]\{1,0\} has 2 dimensions"):

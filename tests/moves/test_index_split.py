@@ -1,7 +1,7 @@
-"""Linear indices of 64 bits: one division splits them into two numbers of 31 bits, and all digits come from those.
+"""Linear indices of 64 bits: one division splits them into two numbers of 31 bits, which give all digits.
 
-Checked as a law of the planner, with any cut at small sizes on the kernels, and around the powers of two where a number
-changes its width, against Python's own integers.
+Checked as a law of the planner, on the kernels with any cut at small sizes, and against Python's integers around the
+powers of two where a number changes its width.
 """
 
 import itertools
@@ -36,7 +36,7 @@ extents = st.lists(
 
 
 def digits_of(linear, sizes, low_digits):
-    """The digits as the kernel takes them: a 64-bit division, then 32-bit ones, no division for the last digit of a
+    """The digits as the kernel computes them: a 64-bit division, then 32-bit divisions, none for the last digit of a
     part.
     """
     places = math.prod(sizes[:low_digits])
@@ -52,9 +52,7 @@ def digits_of(linear, sizes, low_digits):
 
 
 def check_cut(cut, sizes):
-    """AssertionError unless the cut makes two parts below 2^31 whose digits are those of the index, or there is
-    none.
-    """
+    """AssertionError unless the cut gives two parts below 2^31 with the digits of the index, or no cut exists."""
     low_digits = cut(sizes)
     cuts = [k for k in range(1, len(sizes) + 1) if math.prod(sizes[:k]) < EDGE and math.prod(sizes[k:]) < EDGE]
     assert low_digits == max(cuts, default=0)
@@ -109,7 +107,7 @@ def test_cuts_at_the_edge(sizes, low_digits):
         lambda sizes: len(sizes) // 2,
     ],
 )
-def test_a_broken_cut_is_seen(broken):
+def test_a_broken_cut_is_caught(broken):
     with pytest.raises(AssertionError):
         for sizes in ((2**30, 2, 5), (7, 11, 13), (2**20, 2**20, 2**20)):
             check_cut(broken, sizes)
@@ -169,7 +167,7 @@ def test_every_index_of_a_small_shape_is_right_with_any_cut(forced):
         ("coordinate[k] += rest[k].low * digit.minus_extent;", "coordinate[k] -= rest[k].low * digit.minus_extent;"),
     ],
 )
-def test_a_kernel_that_splits_wrong_is_seen(right, wrong):
+def test_a_kernel_that_splits_wrong_is_caught(right, wrong):
     assert right in kernel_text("index.cu")
     assert wrong_ones(lambda text: text.replace(right, wrong), bits=64, low_digits=1) >= {
         "delinearize",
@@ -177,8 +175,7 @@ def test_a_kernel_that_splits_wrong_is_seen(right, wrong):
     }
 
 
-# Places around where a number gets one bit more: parts of 31 bits, words of 32, floats' 53, the largest that two parts
-# hold.
+# Sizes around the limits of 31-bit parts, of 32-bit words, of the 53 bits of floats, and of what two parts hold.
 HUGE = [
     (EDGE - 1,),
     (EDGE,),

@@ -27,7 +27,7 @@ from tests.support.kernel_cases import forced_bits
 ROWS = json.loads((pathlib.Path(__file__).resolve().parents[1] / "data" / "xla_vectors.json").read_text())["vectors"]
 shared_fixture = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-# Tiles that divide and that do not, nested, longer than the rank, with joined dimensions, and such that change nothing.
+# Tiles that divide and do not divide, nested, longer than the rank, with joined dimensions, and without effect.
 TILES = [
     [(2,)],
     [(2, 2)],
@@ -68,7 +68,7 @@ SIZES = [
 
 @functools.cache
 def grid():
-    """All sizes with all tiles; orders, padded dimensions and tail padding take turns."""
+    """All sizes with all tiles; orders, padded dimensions and tail padding change in a pattern."""
     shapes = []
     for number, (sizes, tiles) in enumerate(itertools.product(SIZES, [[], *TILES])):
         orders = list(itertools.permutations(range(len(sizes))))
@@ -108,7 +108,7 @@ def shapes(draw, most_elements=512, most_places=20000):
     return shape
 
 
-def test_a_size_of_0_is_drawn_before_others_too():
+def test_a_size_of_0_is_also_drawn_in_major_dimensions():
     drawing = settings(phases=[Phase.generate], derandomize=True, database=None)
     assert 0 in find(shapes(), lambda shape: 0 in shape.dimensions[:-1], settings=drawing).dimensions[:-1]
 
@@ -118,7 +118,7 @@ def all_indices(shape):
 
 
 def places_of(shape):
-    """(the number in every place, the place of every element)"""
+    """(the number in every place, the place of every element)."""
     numbers = numbers_of(shape)
     assert len(numbers) == shape.buffer_size
     return numbers, np.argsort(numbers, kind="stable")[len(numbers) - shape.element_count :]
@@ -166,12 +166,12 @@ def test_every_place_of_random_shapes_is_the_reference_s(executor, shape):
 
 @shared_fixture
 @given(shape=shapes(), data=st.data())
-def test_conversion_between_random_tilings_goes_by_the_elements(executor, shape, data):
-    target = shape.with_layout(
+def test_conversion_between_random_tilings_keeps_the_elements(executor, shape, data):
+    other = shape.with_layout(
         gl.Layout(data.draw(st.permutations(range(shape.rank))), tiles=data.draw(st.sampled_from([[], *TILES])))
     )
-    assume(target.buffer_size <= 50000)
-    for source, target in ((shape, target), (target, shape)):
+    assume(other.buffer_size <= 50000)
+    for source, target in ((shape, other), (other, shape)):
         given_places, expected = places_of(source)[1], places_of(target)[1]
         found = gl.convert_linear(executor.array(given_places), source, target)
         assert (executor.host(found) == expected).all(), (source, target)
@@ -185,29 +185,29 @@ def test_conversion_between_random_tilings_goes_by_the_elements(executor, shape,
     ids=lambda row: row["id"],
 )
 def test_xla_s_own_answers(executor, row):
-    told = row["in"]
+    case = row["in"]
     shape = gl.Shape(
         "u8",
-        told["dims"],
-        gl.Layout(told["minor_to_major"], tiles=told["tiles"], tail_padding_alignment=told.get("tail", 1)),
+        case["dims"],
+        gl.Layout(case["minor_to_major"], tiles=case["tiles"], tail_padding_alignment=case.get("tail", 1)),
     )
     if row["op"] == "tiled_index":
-        index = executor.array(np.array(told["index"], np.int64).reshape(-1, 1))
-        assert gl.linearize(told["index"], shape) == row["out"] and executor.host(
+        index = executor.array(np.array(case["index"], np.int64).reshape(-1, 1))
+        assert gl.linearize(case["index"], shape) == row["out"] and executor.host(
             gl.linearize(index, shape)
         ).tolist() == [row["out"]]
     elif row["op"] == "tiled_delinearize":
-        found = executor.host(gl.delinearize(executor.array(np.array([told["linear"]])), shape, padding="mark"))
+        found = executor.host(gl.delinearize(executor.array(np.array([case["linear"]])), shape, padding="mark"))
         assert found[:, 0].tolist() == (row["out"] or [-1] * shape.rank)
     else:
         index = executor.host(gl.delinearize(executor.array(np.arange(shape.buffer_size)), shape, padding="mark"))
-        numbers = np.ravel_multi_index(np.maximum(index, 0), told["dims"]) if shape.buffer_size else np.zeros(0, int)
-        assert np.where(index[0] < 0, told["pad_shown"], numbers).tolist() == row["out"]
+        numbers = np.ravel_multi_index(np.maximum(index, 0), case["dims"]) if shape.buffer_size else np.zeros(0, int)
+        assert np.where(index[0] < 0, case["pad_shown"], numbers).tolist() == row["out"]
 
 
 # ---- types, modes, widths -----------------------------------------------------------------------------------------
 
-NESTED = gl.parse_shape("bf16[9,11]{1,0:T(4,8)(3,1)}")  # 8 columns of 4 rows, as 3 and 1: tiles that do not divide
+NESTED = gl.parse_shape("bf16[9,11]{1,0:T(4,8)(3,1)}")  # tiles that do not divide each other
 DTYPES = ("int8", "uint16", "int32", "uint64")
 
 
@@ -227,12 +227,12 @@ def test_any_integer_dtype_is_taken_and_given(executor, dtype):
 
 @pytest.mark.parametrize("dtype", ("int32", "int64"))
 def test_given_arrays_stay_and_results_of_their_width_are_the_reference_s(executor, dtype):
-    """Words as wide as the given ones are read, and results written, where they are."""
+    """Words of the same width are read, and results written, in place."""
     for shape in [shape for shape in grid()[::3] if shape.element_count]:
         numbers, places = places_of(shape)
         index = all_indices(shape)
         marks = np.where(numbers >= 0, index[:, numbers], -1)
-        for given, convert, expected in (
+        for values, convert, expected in (
             (index, lambda given, out: gl.linearize(given, shape, out=out), places),
             (places, lambda given, out: gl.delinearize(given, shape, out=out), index),
             (
@@ -246,10 +246,10 @@ def test_given_arrays_stay_and_results_of_their_width_are_the_reference_s(execut
                 marks,
             ),
         ):
-            given = executor.array(given.astype(dtype))
-            before, out = executor.host(given).copy(), executor.array(np.full(expected.shape, 99, dtype))
-            assert (executor.host(convert(given, out)) == expected).all(), shape
-            assert (executor.host(given) == before).all(), shape
+            array = executor.array(values.astype(dtype))
+            before, out = executor.host(array).copy(), executor.array(np.full(expected.shape, 99, dtype))
+            assert (executor.host(convert(array, out)) == expected).all(), shape
+            assert (executor.host(array) == before).all(), shape
 
 
 @pytest.mark.parametrize("mode", ("wrap", "clip"))
@@ -319,9 +319,7 @@ def slot_by_definition(point, shape):
 
 
 def test_weights_wider_than_the_words_wrap(executor):
-    """-133 quotients of the place times a stride of 34603008 are more than 2^32, though no place of either buffer
-    is.
-    """
+    """-133 quotients of the place times a stride of 34603008 exceed 2^32, although no place of either buffer does."""
     source = gl.parse_shape("u8[8,5,256,33]{1,0,3,2:T(128,128,16)(2,7,2)(16,*,16)}")
     target = source.with_layout(gl.parse_layout("{1,2,3,0:T(2,16)(4,128,2)L(16)}"))
     index = executor.array(np.array([[0, 7, 3, 7], [0, 4, 2, 4], [0, 255, 100, 0], [0, 32, 7, 31]]))
@@ -332,8 +330,8 @@ def test_weights_wider_than_the_words_wrap(executor):
     )
 
 
-def test_the_widest_numbers_serve_small_shapes_too(executor):
-    """64-bit numbers, which shapes of more than 2^31 places need, on all places of a small one."""
+def test_the_widest_numbers_work_for_small_shapes_too(executor):
+    """64-bit numbers, which shapes of more than 2^31 places need, for all places of small shapes."""
     with forced_bits(64):
         for text in ("f32[301,5]{1,0:T(8,128)(2,1)}", "f32[30,7]{0,1:T(4,3)(2)L(50)}", "f32[3,5,7]{2,0,1:T(2,*,3)}"):
             shape = gl.parse_shape(text)
@@ -351,7 +349,8 @@ RAISING = [
     ),
     (
         lambda a: gl.linearize(a([[0, 1], [-1, 2]]), "f32[3,5]{1,0:T(2,2)}"),
-        "index (0, -1) at position 0 is out of bounds for f32[3,5]{1,0:T(2,2)}: coordinate -1 of dimension 1 is not in 0..4",
+        "index (0, -1) at position 0 is out of bounds for f32[3,5]{1,0:T(2,2)}: "
+        "coordinate -1 of dimension 1 is not in 0..4",
     ),
     (
         lambda a: gl.delinearize(a([0, 3, 7]), CHAIN),
@@ -367,7 +366,8 @@ RAISING = [
     ),
     (
         lambda a: gl.delinearize(a([0, 9]), "f32[3,5]{1,0:T(2,2)}"),
-        "linear index 9 at position 1 is padding of f32[3,5]{1,0:T(2,2)}: coordinate 5 of dimension 1 is past the size 5",
+        "linear index 9 at position 1 is padding of f32[3,5]{1,0:T(2,2)}: "
+        "coordinate 5 of dimension 1 is past the size 5",
     ),
     (
         lambda a: gl.delinearize(a([5]), "f32[5]{0:L(8)}"),
@@ -403,7 +403,8 @@ RAISING = [
     ),
     (
         lambda a: gl.linearize(a([[0], [0]]), "f32[2,0]{1,0:T(2,2)}"),
-        "index (0, 0) at position 0 is out of bounds for f32[2,0]{1,0:T(2,2)}: coordinate 0 of dimension 1 is impossible, the dimension is empty",
+        "index (0, 0) at position 0 is out of bounds for f32[2,0]{1,0:T(2,2)}: "
+        "coordinate 0 of dimension 1 is impossible, the dimension is empty",
     ),
 ]
 
@@ -447,7 +448,7 @@ def test_results_that_do_not_fit_are_refused_by_size(executor):
         gl.linearize(
             executor.array(np.zeros((1, 1), np.int64)), "f32[3]{0:T(8,128)}", out=executor.array(np.zeros(1, np.uint8))
         )
-    small = executor.array(np.zeros((1, 1), np.uint8))  # the coordinate has room, whatever the buffer's size
+    small = executor.array(np.zeros((1, 1), np.uint8))  # wide enough for the coordinate, for any size of the buffer
     assert executor.host(gl.delinearize(executor.array(np.array([2])), "f32[3]{0:T(8,128)}", out=small)).tolist() == [
         [2]
     ]
@@ -468,7 +469,7 @@ def test_the_command_line_converts_tiled_indices_and_names_what_tiles_leave_empt
 
 
 def test_dividing_tiles_need_few_quotients_and_nothing_kept():
-    """A quotient for every digit on the way there, one or two on the way back."""
+    """One quotient per digit in one direction, one or two in the other."""
     shape = gl.parse_shape("bf16[16,256]{1,0:T(8,128)(2,1)}")
     there, back = linearize_program(shape), delinearize_program(shape)
     assert [each.adds for each in there.instructions] == [((1, 1), (2, 254), (8, 1024)), ((1, 2), (128, 768))]
@@ -477,10 +478,10 @@ def test_dividing_tiles_need_few_quotients_and_nothing_kept():
     assert there.registers == back.registers == convert_program(shape, shape.with_layout(None)).registers == 0
 
 
-def test_only_what_may_be_past_its_size_is_checked():
+def test_only_numbers_that_can_exceed_their_size_are_checked():
     back = delinearize_program(gl.parse_shape("f32[16,300]{1,0:T(8,128)}")).instructions
     assert [(each.store, each.bound) for each in back] == [(0, None), (1, 300)]
-    # by a number of joined dimensions
+    # A number of joined dimensions is not checked.
     there = linearize_program(gl.parse_shape("f32[9,5,26]{2,1,0:T(*,4)(3)}")).instructions
     assert {each.bound is None for each in there if each.load is None} == {True}
     assert [each.bound for each in there if each.load is not None] == [9, 5, 26]
@@ -494,7 +495,7 @@ def test_only_what_may_be_past_its_size_is_checked():
         (57, [("*",) * 56 + (3,)], f"58 numbers: {MOST_INSTRUCTIONS}"),
     ],
 )
-def test_programs_longer_than_a_launch_can_pass_are_refused(rank, tile, needed):
+def test_programs_too_long_for_a_launch_are_refused(rank, tile, needed):
     shape = gl.Shape("u8", (2,) * rank, gl.Layout(tuple(range(rank)), tiles=tile))
     plan = delinearize_program if "quotients" in needed else linearize_program
     with pytest.raises(gl.LayoutError) as caught:
@@ -512,7 +513,7 @@ def test_programs_longer_than_a_launch_can_pass_are_refused(rank, tile, needed):
     ],
     ids=["linearize", "delinearize", "convert", "convert to"],
 )
-def test_thousands_of_dimensions_are_refused_before_a_program_is_made_of_them(call):
+def test_too_many_dimensions_are_refused_before_the_program_is_built(call):
     shape = gl.Shape("u8", [1] * 257, gl.Layout(range(257), tiles=((2,),)))
     with pytest.raises(
         gl.LayoutError, match="257 dimensions and numbers: 256 is the limit for index conversion of tiled layouts$"

@@ -1,4 +1,4 @@
-"""Moves that are no few boxes: every place looked up, on every executor, against the reference."""
+"""Moves that look every place up, on every executor, against the reference."""
 
 import random
 import tracemalloc
@@ -29,7 +29,7 @@ def is_looked_up(pieces):
 
 
 def drawn(executor, rng):
-    """A random pair, of 4-byte elements where kernels are compiled on the host."""
+    """A random pair; of 4-byte elements when kernels are compiled on the host."""
     return drawn_pair(rng, 4 if executor.name == "simt" else rng.choice(tuple(TYPES)))
 
 
@@ -69,7 +69,7 @@ def test_pack_takes_any_strides_and_unpack_writes_any_strides(executor, looked_u
         assert guards_intact(executor, memory, 0, shape.nbytes), shape
         strided[...] = 0
         gl.unpack(out, shape, out=strided)
-        assert executor.host(around).tobytes() == whole.tobytes(), shape  # what lies between is as it was
+        assert executor.host(around).tobytes() == whole.tobytes(), shape  # the bytes between are unchanged
         assert executor.host(gl.unpack(out, shape)).tobytes() == logical_array(shape).tobytes(), shape
     assert seen > 200
 
@@ -83,7 +83,7 @@ def test_bytes_between_the_elements_of_an_array_stay(executor, looked_up):
 
 
 def test_elements_at_any_address_on_the_cpu(looked_up):
-    """Strides that are no whole elements, both ways."""
+    """Strides that are not multiples of an element, packing and unpacking."""
     shape = gl.parse_shape("s32[5,7]{0,1:T(3,2)}")
     records = np.zeros((5, 7), np.dtype([("flag", "u1"), ("value", "<i4")]))
     records["value"] = logical_array(shape)
@@ -104,8 +104,8 @@ def test_elements_at_any_address_on_the_cpu(looked_up):
 
 
 def test_strides_both_ways_that_reach_past_2_31_together(looked_up):
-    """Rows 1.45e9 bytes back and columns 0.7e9 on: no place is 2^31 from the first element, but the outermost are
-    2.85e9 apart.
+    """Rows step back by 1.45e9 bytes and columns forward by 0.7e9: no place is 2^31 from the first element, but the
+    outermost places are 2.85e9 apart.
     """
     shape = gl.parse_shape("u8[2,3]{1,0:T(2,2)}")
     array = np.ndarray((2, 3), np.uint8, sparse_bytes(3 << 30), 1_450_000_000, (-1_450_000_000, 700_000_000))
@@ -116,7 +116,7 @@ def test_strides_both_ways_that_reach_past_2_31_together(looked_up):
 
 @pytest.mark.parametrize("name, bits", [("s32", 0), ("u4", 4), ("s1", 1), ("s4", 0)])
 def test_blocks_and_threads(monkeypatch, looked_up, name, bits):
-    """Small blocks share no byte, on any executor."""
+    """Small blocks do not share a byte, with any number of threads."""
     monkeypatch.setattr(lookup, "BLOCK", 69)
     monkeypatch.setattr(lookup, "SHARE", 500)
     packed = f"E({bits})" if bits else ""
@@ -159,7 +159,7 @@ def test_scratch_arrays_of_all_threads_fit_into_4_megabytes(monkeypatch, source,
 
 
 def test_many_small_pieces_are_looked_up_and_few_or_large_ones_are_not():
-    """Tiles of both sides without common divisors cut 300 x 300 places in thousands; larger tiles in tens."""
+    """Tiles without common divisors cut 300 x 300 places into thousands of pieces, and larger tiles into tens."""
     plan = gl.plan("u8[300,300]{1,0:T(7,11)}", "{1,0:T(8,13)}")
     assert is_looked_up(plan.pieces) and (plan.bytes_read, plan.bytes_written) == (90000, plan.target.nbytes)
     assert len(gl.plan("u8[300,300]{1,0:T(70,110)}", "{1,0:T(80,130)}").pieces) > 10

@@ -1,6 +1,4 @@
-"""Moves and their coalescing: every place of the target keeps its source element and its answer to "is this
-padding?".
-"""
+"""Moves and their coalescing: every place of the target keeps its source element, or stays padding."""
 
 import dataclasses
 import itertools
@@ -19,10 +17,10 @@ from tests.support.strategies import pairs
 
 
 def places(axes):
-    """What the loops do, place after place: (target offset, source offset), or (target offset, None) for padding."""
+    """(target offset, source offset) of each place in the order of the loops; (target offset, None) for padding."""
     walked = []
     for counters in itertools.product(*(range(axis.extent) for axis in reversed(axes))):
-        loops = list(zip(reversed(counters), axes))  # minor first, and the minor one runs fastest
+        loops = list(zip(reversed(counters), axes))  # minor first; the minor loop runs fastest
         target = sum(c * axis.target_stride for c, axis in loops)
         inside = all(c < axis.bound for c, axis in loops)
         walked.append((target, sum(c * axis.source_stride for c, axis in loops) if inside else None))
@@ -44,13 +42,13 @@ def check_coalescing(axes):
     assert places(joined) == places(axes)
     assert [dim for dims in made_of for dim in dims] == [k for k, axis in enumerate(axes) if axis[:2] != (1, 1)]
     assert all(axis[:2] != (1, 1) for axis in joined)
-    for lower, upper in itertools.pairwise(joined):  # nothing is left to join
+    for lower, upper in itertools.pairwise(joined):  # no pair could still merge
         assert lower.is_padded or upper[2:] != (lower.source_stride * lower.extent, lower.target_stride * lower.extent)
     return joined
 
 
 def test_coalescing_keeps_every_place_exhaustively():
-    """Two and three axes; strides that chain, that nearly chain, and that are zero or negative."""
+    """Two and three axes, with strides that chain, that nearly chain, and that are zero or negative."""
     axes = [
         Axis(extent, bound, source, target)
         for extent in (1, 2, 3)
@@ -71,7 +69,7 @@ def test_coalescing_keeps_every_place_exhaustively():
 )
 @settings(max_examples=300)
 def test_coalescing_keeps_every_place_of_chains(loops):
-    """Axes that mostly step exactly over the ones below, with a padded or a broken one here and there."""
+    """Axes that mostly step exactly over the ones below; some are padded, and some steps are off by one."""
     axes, source, target = [], 1, 1
     for extent, missing, slip in loops:
         axes.append(Axis(extent, max(extent - missing, 0), source + slip, target))
@@ -79,13 +77,13 @@ def test_coalescing_keeps_every_place_of_chains(loops):
     check_coalescing(axes)
 
 
-def test_contiguous_axes_become_one_whatever_their_number():
+def test_any_number_of_contiguous_axes_becomes_one():
     assert check_coalescing([Axis(2, 2, 2**k, 2**k) for k in range(8)]) == (Axis(256, 256, 1, 1),)
     axes = [Axis(2, 2, 2**k, 2**k) for k in range(60)]
     assert coalesce(axes)[0] == (Axis(2**60, 2**60, 1, 1),)
 
 
-def test_a_padded_axis_may_be_the_upper_of_a_pair_and_not_the_lower():
+def test_a_padded_axis_merges_only_as_the_upper_of_a_pair():
     assert check_coalescing([Axis(4, 4, 1, 1), Axis(3, 2, 4, 4)]) == (Axis(12, 8, 1, 1),)
     assert len(check_coalescing([Axis(4, 3, 1, 1), Axis(3, 3, 4, 4)])) == 2
 
@@ -94,7 +92,7 @@ def test_a_padded_axis_may_be_the_upper_of_a_pair_and_not_the_lower():
 
 
 def expected_places(source, target):
-    """Byte offsets by the definition of a layout, element by element; every other place of the target is padding."""
+    """Byte offsets by the definition of a layout, element by element; all other places are padding."""
     size = target.itemsize
     expected = {place * size: None for place in range(target.buffer_size)}
     for index in logical_indices(target.dimensions):
@@ -149,7 +147,7 @@ def test_pack_reads_and_unpack_writes_by_any_strides(strides):
         assert unpacked == {write: place for place, write in inside.items()}
 
 
-def test_strides_of_dimensions_of_size_1_do_not_matter():
+def test_strides_of_dimensions_of_size_1_are_ignored():
     shape = Shape("f32", (2, 1, 3))
     for odd in (0, -4, 10**12, 12):
         assert pack_move((12, odd, 4), shape) == pack_move((12, 12, 4), shape)
@@ -160,7 +158,7 @@ def test_strides_of_dimensions_of_size_1_do_not_matter():
 
 
 def check_slabs(move):
-    """The padding slabs write every padding place once, and no element."""
+    """The padding slabs write every place of padding once, and no element."""
     written = [
         slab.target_offset + sum(c * stride for c, stride in zip(counters, slab.target_strides))
         for slab in move.padding_slabs
@@ -171,17 +169,17 @@ def check_slabs(move):
     assert all(0 not in slab.shape for slab in move.padding_slabs)
 
 
-def check_block(move):
-    """The block is every element once."""
-    block = move.slab
-    pairs_of_block = [
+def check_slab(move):
+    """The slab covers every element once."""
+    slab = move.slab
+    pairs_of_slab = [
         (
-            sum(c * stride for c, stride in zip(counters, block.target_strides)),
-            sum(c * stride for c, stride in zip(counters, block.source_strides)),
+            sum(c * stride for c, stride in zip(counters, slab.target_strides)),
+            sum(c * stride for c, stride in zip(counters, slab.source_strides)),
         )
-        for counters in itertools.product(*map(range, block.shape))
+        for counters in itertools.product(*map(range, slab.shape))
     ]
-    assert sorted(pairs_of_block) == sorted(pair for pair in places(move.axes) if pair[1] is not None)
+    assert sorted(pairs_of_slab) == sorted(pair for pair in places(move.axes) if pair[1] is not None)
 
 
 def test_slabs_cover_all_padding_exactly_once():
@@ -191,11 +189,11 @@ def test_slabs_cover_all_padding_exactly_once():
                 widths = tuple(size + more for size, more in zip(dims, extra))
                 move = relayout_move(Shape("u8", dims), Shape("u8", dims, Layout(order, padded_dimensions=widths)))
                 check_slabs(move)
-                check_block(move)
+                check_slab(move)
                 assert len(move.padding_slabs) <= len([more for more in extra if more])
 
 
-def test_spans_are_the_offsets_that_are_reached():
+def test_spans_are_the_reached_offsets():
     shape = Shape("s16", (2, 3), Layout((0, 1), padded_dimensions=(3, 5)))
     for strides in ((6, 2), (-6, 2), (6, -2), (-6, -2), (20, 4)):
         for move in (pack_move(strides, shape), unpack_move(shape, strides)):
@@ -221,7 +219,7 @@ def test_moves_of_huge_shapes_are_planned_without_memory(dims):
     assert [slab[:1] + slab[2:] for slab in padded.padding_slabs] == [((dims[0], 1), dims[1], (dims[1] + 1, 1))]
 
 
-def test_many_dimensions_are_fine_while_they_merge():
+def test_many_dimensions_that_merge_are_one_axis():
     dims = (2,) * 62
     assert relayout_move(Shape("u8", dims), Shape("u8", dims)).axes == (Axis(2**62, 2**62, 1, 1),)
     dims = (1,) * 1000
@@ -229,7 +227,7 @@ def test_many_dimensions_are_fine_while_they_merge():
 
 
 def test_no_move_has_more_axes_than_a_kernel_takes():
-    """As many dimensions of two places as a shape can have, none of which merge: by strides, and by padding."""
+    """The most dimensions of two places that a shape can have, kept from merging by strides, and by padding."""
     strides = tuple(-(2**k) if k % 2 else 2**k for k in range(62))
     assert len(pack_move(strides, Shape("u8", (2,) * 62)).axes) == 62 <= MAX_AXES
     shape = Shape("u8", (1,) * 100, Layout.descending(100).replace(padded_dimensions=(1,) * 38 + (2,) * 62))
@@ -248,7 +246,7 @@ def test_moves_are_frozen_hashable_values():
     assert move == same and hash(move) == hash(same) and len({move, same}) == 1
     assert relayout_move(source, target) == move
     assert move != relayout_move(source, Shape("f32", (2, 3), target.layout.replace(padding_value=1)))
-    move.slab, move.padding_slabs  # worked out once, and no part of the value
+    move.slab, move.padding_slabs  # computed once, and not part of the value
     assert move == same and pickle.loads(pickle.dumps(move)) == move
     with pytest.raises(dataclasses.FrozenInstanceError):
         move.itemsize = 8
@@ -264,6 +262,6 @@ def test_plans_are_equal_when_their_shapes_are():
 
 
 @pytest.mark.parametrize("source, target", [("f32[2,3]", "f32[3,2]"), ("f32[2,3]", "s32[2,3]"), ("f32[6]", "f32[2,3]")])
-def test_moves_join_one_logical_array(source, target):
+def test_both_sides_of_a_move_are_the_same_logical_array(source, target):
     with pytest.raises(LayoutError, match="is not the same logical array"):
         relayout_move(gl.parse_shape(source), gl.parse_shape(target))

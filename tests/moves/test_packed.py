@@ -1,6 +1,4 @@
-"""Elements of 1, 2 and 4 bits: packed buffers hold what the definition says, bit by bit, and only that is read and
-written.
-"""
+"""Elements of 1, 2 and 4 bits: packed buffers match the definition bit by bit, and no other bits are used."""
 
 import itertools
 import math
@@ -27,7 +25,7 @@ SIZES = {1: (1, 3, 8, 17), 2: (1, 2, 3, 5), 3: (1, 2, 3)}
 
 
 def logical(name, dimensions):
-    """An array as ml_dtypes holds it: an element in the low bits of each byte."""
+    """An array as ml_dtypes stores it: an element in the low bits of each byte."""
     return (
         packed_reference.values(math.prod(dimensions), BITS[name])
         .astype(np.uint8)
@@ -37,12 +35,12 @@ def logical(name, dimensions):
 
 
 def pad_name(name):
-    """A pad value that is not 0."""
+    """A pad value other than 0."""
     return "lowest" if name[0] == "s" else "highest"
 
 
 def layouts(name, rank, dimensions):
-    """Every order, without padding and with some."""
+    """Every order, with and without padding."""
     bits, pad = BITS[name], gl.PaddingValue[pad_name(name).upper()]
     for number, order in enumerate(itertools.permutations(range(rank))):
         yield gl.Layout(order, element_size_in_bits=bits)
@@ -51,7 +49,7 @@ def layouts(name, rank, dimensions):
 
 
 def packed_shapes(name):
-    """Shapes of rank 0 to 3, three layouts each time."""
+    """Pairs of shapes of rank 0 to 3 with different layouts."""
     yield gl.parse_shape(f"{name}[]{{:E({BITS[name]})}}"), gl.parse_shape(f"{name}[]{{:L(5)E({BITS[name]})}}")
     for rank, sizes in SIZES.items():
         for dimensions in itertools.product(sizes, repeat=rank):
@@ -92,7 +90,7 @@ def test_between_packed_and_unpacked(executor, name):
 
 @pytest.mark.parametrize("name", BITS)
 def test_unpacked_elements_are_those_of_ml_dtypes(executor, name):
-    """Byte for byte what a conversion gives, so that they compare, add and convert."""
+    """Each byte equals that of a conversion, so that they compare, add and convert."""
     dtype, bits = gl.Shape(name, ()).dtype, BITS[name]
     everything = np.arange(1 << bits, dtype=np.uint8)
     numbers = everything.view(dtype).astype(np.float32)
@@ -115,10 +113,8 @@ def test_tails_are_padding(executor, text):
     )
 
 
-def test_bits_that_are_no_elements(executor):
-    """The high bits of a byte are nobody's: old int4 arrays have the sign there; spare bits of a packed buffer are not
-    read.
-    """
+def test_unused_bits_are_ignored(executor):
+    """Old int4 arrays repeat the sign in the high bits of a byte; spare bits of a packed buffer are not read."""
     array = np.array([-1, 0, -3], np.int8).view(ml_dtypes.int4)
     packed = gl.pack(executor.array(array), "s4[3]{0:E(4)}")
     assert executor.host(packed).tolist() == [0x0F, 0x0D]
@@ -132,7 +128,7 @@ def test_bits_that_are_no_elements(executor):
     ]
 
 
-def test_packed_arrays_with_strides_of_their_own(executor):
+def test_strided_packed_arrays(executor):
     base = executor.array(np.arange(5 * 12 * 7, dtype=np.uint8).reshape(5, 12, 7))
     for view in (
         base[::-1, 1::2, :],
@@ -176,7 +172,7 @@ TILED = (
 
 @pytest.mark.parametrize("name", ("s4", "u2", "s1"))
 def test_tiles_to_tiles(executor, name):
-    """Edges of any size; tiles and rows of the target end at bytes, or inside of them."""
+    """Sizes that tiles do not divide; tiles and rows of the target end at a byte boundary, or inside a byte."""
     rng, bits, looked_up, count = random.Random(f"tiles {name}"), BITS[name], 0, 60
     for _ in range(count):
         dimensions = [rng.choice((1, 3, 5, 7, 8, 16, 19)) for _ in range(rng.choice((2, 3)))]
@@ -208,7 +204,7 @@ def test_tiles_to_tiles(executor, name):
 
 @pytest.mark.parametrize("name", ("s4", "u2", "s1"))
 def test_tiles_to_rows_of_any_length(executor, name):
-    """Rows of the target end inside of bytes."""
+    """Rows of the target end inside a byte."""
     rng, bits, looked_up = random.Random(f"rows {name}"), BITS[name], 0
     for number in range(60):
         dimensions = [rng.choice((1, 3, 5, 7, 8, 16, 19)) for _ in range(rng.choice((1, 2, 3)))]
@@ -249,10 +245,10 @@ TURNED = [
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 @pytest.mark.parametrize("dimensions, target_text", TURNED)
 def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensions, target_text):
-    """Sizes of whole bytes, some of them of whole words: square blocks are turned, tile by tile."""
-    monkeypatch.setattr(packed_plan, "_LEAST_TURNED", 0)
-    monkeypatch.setattr(packed_plan, "_TURNED_BYTES", 2000)
-    monkeypatch.setattr(packed_plan, "_TURNED_RUN", 4)
+    """Sizes of whole bytes, some of whole words: square blocks are transposed, cache block by cache block."""
+    monkeypatch.setattr(packed_plan, "LEAST_TURNED", 0)
+    monkeypatch.setattr(packed_plan, "TURNED_BYTES", 2000)
+    monkeypatch.setattr(packed_plan, "TURNED_RUN", 4)
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "3")
     packed = f"E({BITS[name]})"
     source = gl.parse_shape(name + dimensions % packed)
@@ -266,10 +262,10 @@ def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensi
 
 
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
-def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypatch, plans_anew, name):
-    """The last of several chunks ends inside of a byte."""
-    monkeypatch.setattr(packed_plan, "_CHUNK", 64)
-    monkeypatch.setattr(packed_plan, "_FAR_CHUNK", 64)
+def test_bits_after_the_last_element_are_0_for_any_pad(executor, monkeypatch, plans_anew, name):
+    """The last of several chunks ends inside a byte."""
+    monkeypatch.setattr(packed_plan, "CHUNK", 64)
+    monkeypatch.setattr(packed_plan, "FAR_CHUNK", 64)
     packed = f"E({BITS[name]})"
     for sizes, order in (("[7,19]", "1,0"), ("[7,19]", "0,1"), ("[201]", "0")):
         source = gl.parse_shape(f"{name}{sizes}{{{order}:{packed}}}")
@@ -280,7 +276,7 @@ def test_bits_behind_the_last_element_are_0_whatever_the_pad(executor, monkeypat
         assert executor.host(found).tolist() == buffer_of(target).tolist(), str(target)
 
 
-def test_which_moves_are_turned():
+def test_which_moves_are_transposed_in_blocks():
     for source, target, side in (
         ("u4[256,512]{1,0:E(4)}", "{0,1:E(4)}", 16),
         ("u4[250,514]{1,0:E(4)}", "{0,1:E(4)}", 2),
@@ -304,7 +300,7 @@ def test_which_moves_are_turned():
 
 
 def test_chunks_of_large_moves():
-    """On the CPU: more than a chunk, odd counts, parts and look-ups, on one thread and on several."""
+    """On the CPU: several chunks, odd sizes, parts and look-ups."""
     for dimensions, target_text in (
         ((524287 + 262144,), "{0:E(4)}"),
         ((911, 1117), "{0,1:PD(915,1117)E(4)}"),
@@ -326,7 +322,7 @@ def test_chunks_of_large_moves():
 
 
 def test_a_broken_twin_is_caught():
-    """The first element in the high bits, writing and reading; round trips alone would not see it."""
+    """The twin puts the first element into the high bits, writing and reading, which a round trip does not show."""
     shape, array = gl.parse_shape("s4[5]{0:E(4)}"), logical("s4", (5,))
     real = packed_run.packed, packed_run.parts
     swapped = mock.patch.object(
@@ -382,7 +378,7 @@ def test_new_buffers_are_bytes(executor):
         ("s4[6]{0:E(4)}", "{0}", PackedMove),
     ],
 )
-def test_what_stays_together_in_whole_bytes_is_moved_as_bytes(source, target, kind):
+def test_contiguous_runs_of_whole_bytes_move_as_bytes(source, target, kind):
     plan = gl.plan(source, target)
     assert {type(piece.move) for piece in plan.pieces} == {kind}
     assert plan.bytes_written == plan.target.nbytes and f"-> {plan.target}" in str(plan.explain())
@@ -445,7 +441,8 @@ def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
         (
             lambda b: gl.view(b, "s4[3,5]{1,0:E(4)}"),
             gl.LayoutError,
-            "element_size_in_bits 4 of s4[3,5]{1,0:E(4)} has no strides in bytes: 2 elements share a byte; gl.unpack copies the array out of them",
+            "element_size_in_bits 4 of s4[3,5]{1,0:E(4)} has no strides in bytes: 2 elements share a byte; "
+            "gl.unpack copies the array out of them",
         ),
         (
             lambda b: gl.pack(b, "s4[9]{0:E(2)}"),

@@ -10,7 +10,7 @@ from tests import reference
 from tests.support import strategies
 from tests.support.executors import guarded, guards_intact, source_buffer
 
-# The executor fixture holds no state of an example, so it may be shared by all of them.
+# The executor fixture keeps no state between examples, so all of them may share it.
 shared_fixture = settings(
     max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -59,7 +59,7 @@ def test_pack_takes_any_strides_and_unpack_writes_any_strides(executor, data, pa
     assert guards_intact(executor, memory, phase * shape.itemsize, shape.nbytes)
     strided[...] = 0
     assert gl.unpack(out, shape, out=strided) is strided
-    assert executor.host(around).tobytes() == before  # the elements, and what lies between them
+    assert executor.host(around).tobytes() == before  # the elements, and the bytes between them
 
 
 @shared_fixture

@@ -1,4 +1,4 @@
-"""What cannot be planned is refused at every door, before anything is made."""
+"""Every function refuses shapes that cannot be planned, before it allocates anything."""
 
 import numpy as np
 import pytest
@@ -24,12 +24,12 @@ MOVING = {
 
 
 @pytest.mark.parametrize("name", INDEXING)
-def test_packed_elements_count_as_others(name):
+def test_packed_elements_have_the_same_indices(name):
     assert INDEXING[name](gl.parse_shape("s4[3,5]{1,0:E(4)}")) == INDEXING[name](gl.parse_shape("s4[3,5]{1,0}"))
 
 
 @pytest.mark.parametrize("name", INDEXING | MOVING)
-def test_sizes_that_nobody_knows(name):
+def test_unbounded_sizes_are_refused(name):
     shape = gl.parse_shape("f32[3,?]")
     with pytest.raises(
         LayoutError, match=r"dimensions \(3, UNBOUNDED\) have no size for f32\[3,\?\]\{1,0\}: dimension 1 is unbounded"
@@ -54,7 +54,7 @@ def test_more_sizes_than_planning_can_nest_are_refused(name, tiles):
         MOVING[name](gl.parse_shape(f"u8[0]{{0:T{tiles}}}"))
 
 
-def test_as_many_sizes_as_the_limit_are_moved():
+def test_the_largest_number_of_sizes_is_moved():
     array = np.arange(5, dtype=np.uint8)
     for tiles in ("(1)" * 127, f"({'*,' * 126}1)", f"({'1,' * 126}1)", "(1,1,1)(1,1)" + "(1)" * 122):
         shape = gl.parse_shape(f"u8[5]{{0:T{tiles}}}")

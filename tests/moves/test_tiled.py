@@ -1,6 +1,6 @@
 """pack, unpack, relayout and view of tiled layouts against the reference, on every executor.
 
-The host-compiled kernels run the pairs whose launches need few compiled variants, NumPy and a GPU also all others.
+NumPy and a GPU run all pairs; the host-compiled kernels run those whose launches need common variants only.
 """
 
 import itertools
@@ -19,7 +19,8 @@ from gpulayout.moves.pieces import relayout_pieces
 from tests.support.executors import guarded, guards_intact, source_buffer
 from tests.support.tiled_cases import TYPES, drawn_pair, expected_buffer, logical_array, numbers
 
-# Kernel, element bytes, index bits, axes and what follows: 12 variants that nine of ten pairs of 4-byte elements need.
+# Kernel, element bytes, index bits, axes and other macros: 12 variants that suffice for nine of ten pairs of 4-byte
+# elements.
 COMMON = {
     ("gpl_many", 4, 32, 2, 44),
     ("gpl_many", 4, 32, 4, 29),
@@ -35,11 +36,11 @@ COMMON = {
     ("gpl_many", 8, 32, 2, 44),
 }
 
-PAIRS = int(os.environ.get("GPULAYOUT_TEST_PAIRS", "0"))  # a long run: so many pairs on every executor
+PAIRS = int(os.environ.get("GPULAYOUT_TEST_PAIRS", "0"))  # for a long run: pairs on every executor
 
 
 def variants(pieces):
-    """What the launches of a plan have to be compiled for, between buffers aligned to 16 bytes."""
+    """The kernel variants of a plan between buffers aligned to 16 bytes."""
     requests = tuple(
         Request("", piece.move, piece.source_offset % 16 if piece.move.element_count else 0, piece.target_offset % 16)
         for piece in pieces
@@ -53,7 +54,7 @@ def variants(pieces):
 
 
 def pairs(executor, count, seed):
-    """Pairs of every element size; on the host-compiled kernels of one, and only those that need common variants."""
+    """Pairs of every element size; for host-compiled kernels only 4 bytes, and only common variants."""
     rng = random.Random(f"{seed} {executor.name}")
     while count:
         source, target = drawn_pair(rng, 4 if executor.name == "simt" else rng.choice(tuple(TYPES)))
@@ -98,7 +99,7 @@ def test_pack_takes_any_strides_and_unpack_writes_any_strides(executor):
         assert guards_intact(executor, memory, 0, shape.nbytes), shape
         strided[...] = 0
         assert gl.unpack(out, shape, out=strided) is strided
-        assert executor.host(around).tobytes() == whole.tobytes(), shape  # what lies between is as it was
+        assert executor.host(around).tobytes() == whole.tobytes(), shape  # the bytes between are unchanged
         assert executor.host(gl.unpack(out, shape)).tobytes() == logical_array(shape).tobytes(), shape
 
 
@@ -131,7 +132,7 @@ def test_every_small_tiling_is_packed_and_unpacked(executor):
 
 
 def places(piece):
-    """(byte offset in the source or -1 for padding, byte offset in the target) of every place of a piece."""
+    """(byte offset in the source, -1 for padding; byte offset in the target) of every place of a piece."""
     source, target, inside = np.array(piece.source_offset), np.array(piece.target_offset), np.array(True)
     for axis in piece.move.axes:
         steps = np.arange(axis.extent)
@@ -156,7 +157,7 @@ def test_the_pieces_write_every_place_once_from_its_element():
     assert several > 300
 
 
-# What TPUs store: tiles that divide each other and the sizes are one permutation.
+# Layouts of TPUs: tiles that divide each other and the array make one permutation.
 ONE_MOVE = [
     ("f32[8192,8192]", "{1,0:T(8,128)}", "gpl_rows"),
     ("f32[8192,8192]", "{0,1:T(8,128)}", "gpl_tile_nd"),
@@ -210,7 +211,7 @@ def test_tilings_that_divide_each_other_are_one_move():
     )
 
 
-def test_padding_behind_joined_dimensions_is_found_without_their_coordinates(monkeypatch):
+def test_padding_after_joined_dimensions_is_found_without_their_coordinates(monkeypatch):
     cuts, cut = [], regions.cut
     monkeypatch.setattr(regions, "cut", lambda *given: cuts.append(given) or cut(*given))
     source, target = (gl.parse_shape(f"u8[50,51,53]{layout}") for layout in ("", "{2,1,0:T(*,*,1024)}"))
@@ -218,7 +219,7 @@ def test_padding_behind_joined_dimensions_is_found_without_their_coordinates(mon
     assert piece.move.place_count == target.buffer_size and len(cuts) < 20
 
 
-def test_arrays_beyond_two_to_the_32_are_cut_where_they_should():
+def test_arrays_of_more_than_two_to_the_32_elements_are_cut_at_their_tiles():
     """65537 = 8192 * 8 + 1 = 512 * 128 + 1: whole tiles, a row, a column, a corner, and a slab of padding."""
     source, target = gl.parse_shape("f32[65537,65537]"), gl.parse_shape("f32[65537,65537]{1,0:T(8,128)}")
     pieces = relayout_pieces(source, target)
@@ -230,8 +231,8 @@ def test_arrays_beyond_two_to_the_32_are_cut_where_they_should():
     assert corner.target_offset == 4 * (8192 * 513 + 512) * 1024 and corner.move.element_count == 1
 
 
-def test_a_tile_that_is_not_full_is_a_piece_with_its_padding():
-    """1000 columns are 7 tiles of 128 and 104 of the eighth; its 24 places of padding go with these."""
+def test_a_partial_tile_is_a_piece_with_its_padding():
+    """1000 columns are 7 tiles of 128, and 104 columns of an eighth whose 24 places of padding join them."""
     pieces = relayout_pieces(gl.parse_shape("f32[1000,1000]"), gl.parse_shape("f32[1000,1000]{1,0:T(8,128)}"))
     assert [piece.move.axes[0][:2] for piece in pieces] == [(128, 128), (128, 104)]
     assert sum(piece.move.place_count for piece in pieces) == 1000 * 1024
@@ -245,7 +246,7 @@ def test_tail_padding_is_filled(executor):
     assert executor.host(gl.unpack(packed, "s32[5]{0:L(8)}")).tolist() == [1, 2, 3, 4, 5]
 
 
-def test_relayout_many_takes_tiled_layouts_beside_others(executor):
+def test_relayout_many_takes_tiled_and_other_layouts(executor):
     pair = ("s32[5,7]{1,0:T(2,4)}", "s32[5,7]{0,1:PV(9)T(3,2)}")
     shapes = [pair, ("s32[6,5]", "s32[6,5]{0,1}"), pair[::-1], ("s32[0,3]{1,0:T(2,2)}", "s32[0,3]")]
     jobs = [
@@ -274,7 +275,7 @@ def test_relayout_many_takes_tiled_layouts_beside_others(executor):
         ("f32[0,300]{1,0:T(8,128)}", (4096, 4)),
     ],
 )
-def test_a_view_of_tiles_that_keep_one_distance_is_strides(executor, text, strides):
+def test_tiles_with_one_stride_per_dimension_can_be_viewed(executor, text, strides):
     shape = gl.parse_shape(text)
     seen = gl.view(executor.array(expected_buffer(shape)), shape)
     used = [found for found, size in zip(seen.strides, shape.dimensions) if size > 1 and shape.element_count]
@@ -314,16 +315,16 @@ def test_explain_says_how_many_pieces_there_are():
     text = str(gl.plan("f32[1000,1000]", "{1,0:T(8,128)}").explain())
     assert "  pieces   2 copies, in 2 launches on a GPU: tiles are cut where the dimensions or other tiles end" in text
     assert (
-        "what follows is the largest piece, 87.5% of what is written" in text
+        "the rest describes the largest piece, 87.5% of the bytes written" in text
         and "24000 of them padding (zeros, 2.3%)" in text
     )
     text = str(gl.plan("f32[1000,1000]", "{1,0:T(8,128)L(1048576)}").explain())
-    # the smaller copy and the fill share one
+    # The smaller copy and the fill share a launch.
     assert "2 copies and 1 fill of 98304 bytes of padding, in 2 launches" in text
     assert "pieces" not in str(gl.plan("f32[1024,1024]", "{1,0:T(8,128)}").explain())
 
 
-def test_rows_that_never_begin_at_the_same_place_of_a_tile_are_as_many_pieces():
+def test_rows_that_begin_at_different_places_of_a_tile_are_pieces_each():
     """100 combined rows of 10007 elements under tiles of 1024."""
     source, target = gl.parse_shape("s32[100,10007]{1,0:T(*,1024)}"), gl.parse_shape("s32[100,10007]{0,1}")
     assert len(relayout_pieces(source, target)) == 100

@@ -44,12 +44,12 @@ EQUIVALENTS = {
      'SMALL_BYTES = 1 << 15  # up to here the remedies cost more than they save'):
         _CHOICE,
     ("gpulayout/cpu/packed_plan.py",
-     'return PackedPlan(move, threads, _part(_LOOKED_UP_CHUNK, threads), True, in_place)',
-     'return PackedPlan(move, threads, _part(_LOOKED_UP_CHUNK, threads), False, in_place)'):
+     'return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), True, in_place)',
+     'return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), False, in_place)'):
         _CHOICE,
     ("gpulayout/cpu/packed_plan.py",
-     '_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots',
-     '_CHUNK, _FAR_CHUNK, _LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16  # slots'):
+     'CHUNK, FAR_CHUNK, LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots',
+     'CHUNK, FAR_CHUNK, LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16  # slots'):
         "chunks of the least size, a whole number: only slower",
     ("gpulayout/moves/join_pieces.py",
      '*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)',

@@ -18,7 +18,7 @@ XLA = _files(
 )
 PROTO = _files("xla/protos xla/protos_oracle xla/protos_many_shapes layout/fuzz_readers")
 HLO = _files("xla/hlo cli/show_hlo xla/trees layout/text_errors")
-DOORS = _files("api/bad_arguments api/arrays_oracle api/foreign_arrays")
+DOORS = _files("api/bad_arguments api/slips api/arrays_oracle api/foreign_arrays")
 PLANNING = _files(
     "gpu/division moves/supported gpu/choose_kernel moves/move gpu/index_width gpu/traffic gpu/many_axes api/explain"
 )
@@ -94,7 +94,9 @@ TESTS = (
         "api/*",
         ALL,
         (
-            *_files("api/transfer api/backends api/many api/explain cpu/threads moves/random moves/packed moves/tiled"),
+            *_files(
+                "api/transfer api/backends api/many api/transpose api/explain cpu/threads moves/random moves/packed moves/tiled"
+            ),
             *DOORS,
             *LAUNCHES,
         ),

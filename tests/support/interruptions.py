@@ -135,7 +135,7 @@ def everywhere(act: Callable[[], None], fresh: bool, slow: str) -> Counter:
     seen = []
     for number in range(100_000):
         if fresh:
-            threads._crew = threads._Crew()
+            threads.process_crew = threads.Crew()
         watched = Watched(slow)
         seen.append(watched)
         try:
@@ -151,7 +151,7 @@ def everywhere(act: Callable[[], None], fresh: bool, slow: str) -> Counter:
             break
         if fresh:
             for _ in range(2 * PARTS):
-                threads._crew.invitations.put(Quit())
+                threads.process_crew.invitations.put(Quit())
         places[place.partition(":")[0]] += 1
     time.sleep(0.05)
     late = [watched.late for watched in seen if watched.late]

@@ -10,7 +10,7 @@ ignore that is not needed is an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_origin
 
 import numpy as np
 import numpy.typing as npt
@@ -24,17 +24,18 @@ else:
 
     def assert_type(value, kind):
         """The value, which must be an instance of the type; `Any` says nothing."""
-        if kind is Any:
-            return value
-        assert isinstance(value, get_origin(kind) or kind), (type(value), kind)
-        if isinstance(value, np.ndarray):
-            scalar = get_args(get_args(kind)[1])[0]
-            assert scalar is Any or value.dtype.type is scalar, (value.dtype, kind)
+        kinds = {AnyArray: Any, FloatArray: np.float32, ByteArray: np.uint8, IndexArray: np.int64}
+        if kind in kinds:
+            assert isinstance(value, np.ndarray) and kinds[kind] in (Any, value.dtype.type), (value, kind)
+        elif kind is not Any:
+            assert isinstance(value, get_origin(kind) or kind), (value, kind)
         return value
 
 
-FloatArray = npt.NDArray[np.float32]
 AnyArray = npt.NDArray[Any]
+FloatArray = npt.NDArray[np.float32]
+ByteArray = npt.NDArray[np.uint8]
+IndexArray = npt.NDArray[np.int64]
 
 
 class Tensor:
@@ -69,7 +70,7 @@ def test_numpy_arrays_in_numpy_arrays_out() -> None:
 def test_functions_that_keep_the_dtype_say_so() -> None:
     assert_type(gl.transpose(floats(2, 3)), FloatArray)
     assert_type(gl.transpose(floats(6), "(h w) -> w h", h=2), FloatArray)
-    assert_type(gl.transpose(np.zeros((4, 5, 3), np.uint8), [2, 0, 1]), npt.NDArray[np.uint8])
+    assert_type(gl.transpose(np.zeros((4, 5, 3), np.uint8), [2, 0, 1]), ByteArray)
     assert_type(gl.view(floats(6), "f32[2,3]"), FloatArray)
 
 
@@ -77,14 +78,14 @@ def test_the_array_given_as_out_comes_back() -> None:
     matrix = floats(2, 3)
     out: FloatArray = np.zeros((3, 2), np.float32)
     line: FloatArray = np.zeros(6, np.float32)
-    places: npt.NDArray[np.uint8] = np.zeros(2, np.uint8)
+    places: ByteArray = np.zeros(2, np.uint8)
     assert assert_type(gl.transpose(matrix, "a b -> b a", out=out), FloatArray) is out
     assert_type(gl.pack(matrix, "f32[2,3]", out=line), FloatArray)
     assert_type(gl.relayout(matrix.reshape(-1), "f32[2,3]", "{0,1}", out=line), FloatArray)
     assert_type(gl.plan("f32[2,3]", "{0,1}")(matrix.reshape(-1), out=line), FloatArray)
     assert_type(gl.unpack(line, "f32[3,2]{0,1}", out=out), FloatArray)
     assert_type(gl.pack(matrix, "f32[2,3]", out=Tensor(line)), Tensor)
-    assert_type(gl.linearize(np.array([[0, 1], [0, 2]]), "f32[2,3]", out=places), npt.NDArray[np.uint8])
+    assert_type(gl.linearize(np.array([[0, 1], [0, 2]]), "f32[2,3]", out=places), ByteArray)
     wrapped(matrix, None)
     wrapped(matrix, line)
 
@@ -113,18 +114,19 @@ def test_indices() -> None:
     assert_type(gl.linearize([np.int64(1), np.int64(2)], shape), int)
     coordinates: Sequence[int] = [1, 2]
     assert_type(gl.linearize(coordinates, shape, mode="wrap"), int)
-    points, rows = np.zeros((2, 2), np.int64), np.arange(2)
-    assert_type(gl.linearize(points, shape, mode="clip"), npt.NDArray[np.int64])
-    assert_type(gl.linearize((rows, rows), shape), npt.NDArray[np.int64])
+    points: IndexArray = np.zeros((2, 2), np.int64)
+    rows: IndexArray = np.arange(2)
+    assert_type(gl.linearize(points, shape, mode="clip"), IndexArray)
+    assert_type(gl.linearize((rows, rows), shape), IndexArray)
     assert_type(gl.linearize((rows, 2), shape), Any)
     assert_type(gl.linearize((points[0], points[1]), shape), Any)
     assert_type(gl.linearize([[0, 1], [0, 2]], shape), Any)
     assert_type(gl.delinearize(7, shape), tuple[int, ...])
     assert_type(gl.delinearize(np.int64(7), shape, padding="mark"), tuple[int, ...])
-    assert_type(gl.delinearize(np.arange(2), shape), npt.NDArray[np.int64])
+    assert_type(gl.delinearize(rows, shape), IndexArray)
     assert_type(gl.delinearize([0, 1], shape), Any)
     assert_type(gl.convert_linear(1, "f32[2,3]", gl.parse_layout("{0,1}")), int)
-    assert_type(gl.convert_linear(np.arange(6), "f32[2,3]", shape), npt.NDArray[np.int64])
+    assert_type(gl.convert_linear(rows, "f32[2,3]", shape), IndexArray)
 
 
 def test_shapes_and_layouts() -> None:

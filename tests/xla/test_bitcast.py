@@ -1,6 +1,4 @@
-"""Bitcasts against a walk over every element: two shapes are the same bytes when each element lies at the same
-place.
-"""
+"""Bitcasts, checked element by element: two shapes are the same bytes when every element has the same place in both."""
 
 import functools
 import itertools
@@ -16,7 +14,7 @@ from tests.reference import numbers_in_places
 
 @functools.cache
 def places(shape):
-    """What a buffer of the shape holds, place by place: the element's number in row-major logical order, or -1."""
+    """The contents of a buffer, place by place: the element's number in row-major logical order, or -1."""
     return numbers_in_places(shape.dimensions, shape.layout.minor_to_major, shape.layout.padded_dimensions).tobytes()
 
 
@@ -59,7 +57,7 @@ def test_padded_shapes_are_bitcasts_exactly_when_every_place_agrees(count):
         agreeing += same and source.is_padded and source != target
         assert gl.xla.reshape_is_bitcast(source, target) == same, (source, target)
         assert gl.is_bitcast(source, target) == (same and source.dimensions == target.dimensions)
-    assert agreeing  # the law is not tested on trivial pairs alone
+    assert agreeing  # the pairs are not all trivial
 
 
 def test_transpose_is_bitcast_exactly_when_every_place_agrees():
@@ -85,7 +83,7 @@ def test_padding_must_hold_the_same_bytes():
     assert gl.is_bitcast(padded(PaddingValue.LOWEST), padded(-math.inf))
     assert not gl.is_bitcast(padded(0.0), padded(-0.0))
     assert not gl.is_bitcast(padded(None), padded(1))
-    assert gl.is_bitcast(padded(None, (2, 3)), padded(1, (2, 3)))  # no padding there: nothing differs
+    assert gl.is_bitcast(padded(None, (2, 3)), padded(1, (2, 3)))  # no padding, so no difference
 
 
 def test_element_types_and_their_widths_count_unless_they_are_ignored():
@@ -120,7 +118,7 @@ def test_an_ignored_element_type_is_ignored_with_its_width():
         assert not gl.xla.reshape_is_bitcast(source, target)
 
 
-def test_different_numbers_of_elements_are_no_bitcast():
+def test_different_numbers_of_elements_are_not_a_bitcast():
     assert not gl.xla.reshape_is_bitcast(Shape("u8", (6,)), Shape("u8", (5,), Layout((0,), padded_dimensions=(6,))))
 
 
@@ -178,7 +176,7 @@ def test_the_simplest_kind_of_a_bitcast(source, target, kind):
     )
 
 
-def test_a_reshape_or_transpose_of_another_type_is_told_apart():
+def test_a_reshape_or_transpose_of_another_type_is_not_a_bitcast_unless_types_are_ignored():
     assert not gl.xla.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]")
     assert gl.xla.is_reshape_or_transpose_bitcast("f32[2,3]{0,1}", "s32[3,2]", ignore="element_type")
 
@@ -206,7 +204,7 @@ def test_what_cannot_be_decomposed_is_refused(source, target, message):
     assert not gl.xla.is_decomposable_bitcast(source, target)
 
 
-def test_what_is_no_bitcast_has_no_kind():
+def test_shapes_of_different_bytes_have_no_kind_of_bitcast():
     for source, target in (
         ("f32[2,3]", "f32[7]"),
         ("f32[2,3]", "f16[6]"),
@@ -228,7 +226,7 @@ def test_layouts_are_aligned_exactly_when_some_order_is_a_bitcast(count):
     assert gl.xla.align_layouts(Shape("u8", (count,)), (count + 1,)) is None
 
 
-def test_a_padded_shape_is_aligned_with_itself_alone():
+def test_a_padded_shape_is_aligned_only_with_itself():
     shape = Shape("u8", (2, 3), Layout((0, 1), padded_dimensions=(3, 3)))
     assert gl.xla.align_layouts(shape, (2, 3)) is shape
     assert gl.xla.align_layouts(shape, (3, 2)) is None and gl.xla.align_layouts(shape, (2, 3, 1)) is None
@@ -253,8 +251,8 @@ def test_a_normalized_transpose_moves_the_same_elements_in_as_few_dimensions_as_
 
 
 def test_dimensions_are_unmodified_when_their_coordinate_is():
-    """Against the coordinates of all elements; of size-1 dimensions only those with as many elements in front are
-    paired.
+    """Compares the coordinates of all elements.  Dimensions of size 1 are paired only if the same number of elements
+    comes before them.
     """
     for count in (1, 4, 6, 8, 12):
         for source, target in itertools.product(factorings(count), repeat=2):
@@ -290,4 +288,4 @@ def test_inserted_and_deleted_dimensions_of_size_1():
 def test_a_reshape_keeps_the_number_of_elements():
     with pytest.raises(LayoutError) as caught:
         gl.xla.dimensions_unmodified_by_reshape((2, 3), (7,))
-    assert str(caught.value) == "target (7,) is not a reshape of source (2, 3): 7 elements are not 6"
+    assert str(caught.value) == "target (7,) is not a reshape of source (2, 3): it has 7 elements, not 6"

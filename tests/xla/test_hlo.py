@@ -1,4 +1,4 @@
-"""Shapes in the text of whole programs: what is found, what is not, where, and in how many steps."""
+"""Shapes in the text of whole programs: which are found, where, and in how many steps."""
 
 import pathlib
 import re
@@ -19,7 +19,7 @@ DUMPS = sorted((pathlib.Path(__file__).resolve().parents[1] / "data" / "hlo").gl
 
 
 def texts(text):
-    """The parts of a text that are found to be shapes, each of which reads as the shape that was found."""
+    """The parts of a text found to be shapes; each reads as its shape."""
     found = list(gl.xla.find_shapes(text))
     assert all(gl.parse_shape(text[one.start : one.end]) == one.shape for one in found)
     return [text[one.start : one.end] for one in found]
@@ -41,7 +41,7 @@ def texts(text):
         # words
         ("%f32[2] my_f32[2] f32.1[2] a-f32[2] 2f32[2] \u00e9f32[2] F32[2] f33[2]", []),
         ("->f32[2]<f32[3]>", ["f32[2]", "f32[3]"]),
-        # what begins like a shape and is none
+        # text that only begins like a shape
         ("f32[2", []),
         ("f32[2,]", []),
         ("f32[-1] f32[3]", ["f32[3]"]),
@@ -69,7 +69,7 @@ def texts(text):
         ("= (((f32[2]) x", ["(f32[2])"]),
         ("= ((f32[2] f32[3]))", ["f32[2]", "f32[3]"]),
         ("= (f32[2], s32.a(f32[3], s8[]))", ["f32[2]", "f32[3]", "s8[]"]),
-        # operands and parameters are no tuples
+        # operands and parameters are not tuples
         ("add(f32[2] %a, f32[2] %b)", ["f32[2]", "f32[2]"]),
         ("call(f32[2], s32[]) after-all()", ["f32[2]", "s32[]"]),
         ("%f (a: f32[2]) -> (s32[], s8[])", ["f32[2]", "(s32[], s8[])"]),
@@ -108,7 +108,7 @@ def test_what_is_found(text, expected):
     assert texts(text) == expected
 
 
-def test_tuples_in_one_another_are_found_up_to_the_limit():
+def test_nested_tuples_are_found_up_to_the_limit():
     deep = "= " + "(" * 70 + "f32[2]" + ")" * 70
     assert texts(deep) == ["(" * 64 + "f32[2]" + ")" * 64]
 
@@ -188,9 +188,7 @@ def test_texts_that_are_shapes_are_found_whole(text):
 
 
 def by_definition(text):
-    """What is found in a text without strings and comments: at every place the longest part that reads, by trying
-    all.
-    """
+    """The shapes in a text without strings and comments: at each position, the longest part that reads."""
     found, at = [], 0
     while at < len(text):
         end = _longest(text, at)
@@ -323,7 +321,7 @@ REPEATED = (
 
 @pytest.mark.parametrize("piece", REPEATED)
 def test_hostile_text_takes_steps_linear_in_its_length(piece, monkeypatch):
-    """Characters that the patterns step over: a few times the text."""
+    """The patterns step over each character only a few times."""
     counted = {
         name: CountedPattern(getattr(module, name))
         for module, name in (
@@ -373,7 +371,7 @@ def test_the_results_of_a_program_are_those_of_its_instructions(path):
     assert len(everywhere) > len(expected) and all(shape in everywhere for shape, _ in expected)
 
 
-def test_the_programs_hold_what_they_are_kept_for():
+def test_the_programs_have_the_cases_they_are_kept_for():
     assert [path.stem for path in DUMPS] == ["convolution", "loop", "packed", "tiled"]
     found = {path.stem: [one.shape for one in find_results(path.read_text())] for path in DUMPS}
     leaves = {name: [leaf for shape in shapes for leaf in arrays(shape)] for name, shapes in found.items()}

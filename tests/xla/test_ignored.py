@@ -140,7 +140,13 @@ def test_old_flags_and_names_together():
             LayoutError,
             "ignore 3 of same_element_type is not one of 'float_precision'",
         ),
-        (gl.xla.shapes_equal, {"ignore": True}, LayoutTypeError, "ignore True is not a name or several: it is a bool"),
+        (
+            gl.xla.shapes_equal,
+            {"ignore": True},
+            LayoutTypeError,
+            "ignore True is neither a name nor an iterable of names: it is a bool",
+        ),
+        (gl.xla.shapes_equal, {"ignore_layout_fields": 3}, TypeError, "'int' object is not iterable"),
         (gl.is_bitcast, {"ignored": "x"}, TypeError, "is_bitcast() got an unexpected keyword argument 'ignored'"),
         (
             gl.xla.same_element_type,

@@ -1,4 +1,4 @@
-"""The order of dimensions that wastes least under the same tiles, against all orders tried."""
+"""The order of dimensions that wastes least under the same tiles, compared with all orders."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ from tests.support.strategies import tiles
     [
         ("f32[16,256]{0,1:T(8,128)}", "f32[16,256]{1,0:T(8,128)}", 16384),
         ("bf16[2048,1,2048,128]{0,1,3,2:T(4,128)(2,1)}", "bf16[2048,1,2048,128]{0,3,1,2:T(4,128)(2,1)}", 1 << 30),
-        # {1,0,2} is as good and changes two
+        # {1,0,2} is equally good but changes two
         ("f32[16,128,128]{0,1,2:T(8,128)}", "f32[16,128,128]{2,1,0:T(8,128)}", 1 << 20),
         ("f32[3,200,7]{2,1,0:T(8,128)}", "f32[3,200,7]{1,2,0:T(8,128)}", 3 * 8 * 256 * 4),
         ("f32[16,256]{0,1:PD(128,256)T(8,128)}", "f32[16,256]{0,1:PD(128,256)T(8,128)}", 128 * 256 * 4),
@@ -84,11 +84,11 @@ def test_exchanges_alone_never_need_more_bytes_and_end(shape, most):
     assert least.with_layout(shape.layout) == shape
 
 
-def test_exchanges_find_what_one_after_the_other_helps(monkeypatch):
+def test_exchanges_one_after_another_find_a_better_order(monkeypatch):
     monkeypatch.setattr(least_padding, "MOST_SIZES", 30)
-    shape = gl.parse_shape("f32[3,5,8,128]{0,1,2,3:T(8,128)}")  # 12 choices; 15 may be tried
+    shape = gl.parse_shape("f32[3,5,8,128]{0,1,2,3:T(8,128)}")  # 12 choices, 15 tries allowed
     assert gl.xla.least_waste(shape).nbytes == shape.unpadded_nbytes
-    monkeypatch.setattr(least_padding, "MOST_SIZES", 23)  # 11 may be tried, so exchanges: 5 at a time
+    monkeypatch.setattr(least_padding, "MOST_SIZES", 23)  # 11 tries allowed, so exchanges: 5 at a time
     assert gl.xla.least_waste(shape).nbytes == shape.unpadded_nbytes < shape.nbytes
 
 
@@ -98,7 +98,7 @@ def test_the_ranks_up_to_which_the_answer_is_exact(touched, rank):
 
 
 def test_a_bounded_number_of_orders_is_tried_of_many_dimensions(monkeypatch):
-    """6002 * 6001 choices are too many; dimensions under the tiles are few sizes, and each is expanded once."""
+    """6002 * 6001 choices are too many.  The covered dimensions have few sizes, and each is expanded once."""
     tried = []
     monkeypatch.setattr(
         least_padding,

@@ -1,4 +1,4 @@
-"""`docs/xla-names.md` names every function of XLA that counts, and names of ours that exist."""
+"""`docs/xla-names.md` names every function of XLA that matters, and only names of this library that exist."""
 
 import builtins
 import inspect
@@ -17,7 +17,7 @@ VERDICTS = {"core", "useful", "out of scope"}
 
 
 def read_rows(text):
-    """(class, XLA's names, what is here, differences) of every row of every table."""
+    """(class, XLA's names, names here, differences) of every row of every table."""
     rows, section = [], ""
     for line in text.splitlines():
         if line.startswith("## "):
@@ -34,7 +34,7 @@ BY_NAME = {(section, name): here for section, names, here, _ in ROWS for name in
 
 
 def find(dotted):
-    """The object of a name such as gl.linearize, Layout.minor or isinstance; None when there is none."""
+    """The object of a name such as gl.linearize, Layout.minor or isinstance; None if it does not exist."""
     head, *rest = dotted.removeprefix("gl.").split(".")
     found = getattr(gl, head, None if dotted.startswith("gl.") else getattr(builtins, head, None))
     for name in rest:
@@ -44,7 +44,7 @@ def find(dotted):
 
 
 def ours(cell):
-    """Every name of ours in a cell: what stands first in backticks, and whatever is dotted."""
+    """Every name of this library in a cell: the first word in backticks, and every dotted name."""
     found = []
     for code in re.findall(r"`([^`]+)`", cell):
         found += [re.match(r"\w+(?:\.\w+)*", code)[0], *re.findall(r"\b(?:gl|[A-Z]\w+)(?:\.\w+)+", code)]
@@ -52,7 +52,7 @@ def ours(cell):
 
 
 @pytest.mark.parametrize("section", NAMES)
-def test_every_name_of_xla_stands_in_its_table(section):
+def test_every_name_of_xla_is_in_its_table(section):
     assert set(NAMES[section]) <= VERDICTS
     for verdict, names in NAMES[section].items():
         for name in names:
@@ -68,7 +68,7 @@ def test_every_name_of_ours_exists():
 
 
 def test_code_in_the_remarks_is_ours_too():
-    """Whatever begins with `gl.` or one of our classes, anywhere in the text."""
+    """Every dotted name, anywhere in the text, that begins with `gl.` or a class of this library."""
     classes = "gl|Shape|Layout|Tile|SplitConfig|TupleShape|ElementType"
     named = {
         name for code in re.findall(r"`([^`\n]+)`", TEXT) for name in re.findall(rf"\b(?:{classes})(?:\.\w+)+", code)
@@ -76,17 +76,17 @@ def test_code_in_the_remarks_is_ours_too():
     assert len(named) > 100 and [name for name in sorted(named) if find(name) is None] == []
 
 
-def test_no_name_of_xla_stands_twice():
+def test_no_name_of_xla_is_listed_twice():
     found = [(section, name) for section, names, _, _ in ROWS for name in names]
     assert [key for key in found if found.count(key) > 1] == [] and len(found) > 250
 
 
-def test_every_row_says_what_is_here():
+def test_every_row_names_something_here_or_is_out_of_scope():
     assert [names for _, names, here, _ in ROWS if not names or not (ours(here) or here == "out of scope")] == []
 
 
 def test_every_function_of_the_model_is_mentioned():
-    """What is public and carries XLA's meaning is on the page: everything of the model but how it is read and made."""
+    """Every public function with a counterpart in XLA is on the page."""
     own = {"gl.xla.parse_any_shape", "gl.xla.parse_array_shape", "gl.xla.find_shapes", "gl.xla.least_waste"}
     public = {
         f"gl.xla.{name}"
@@ -106,5 +106,5 @@ def test_every_function_of_the_model_is_mentioned():
         ("`no_such_builtin(shape)`", "no_such_builtin"),
     ],
 )
-def test_a_name_that_is_not_there_is_found_out(cell, missing):
+def test_a_name_that_does_not_exist_is_reported(cell, missing):
     assert [name for name in ours(cell) if find(name) is None] == [missing]

@@ -1,6 +1,4 @@
-"""Shapes and layouts as the bytes of XLA's protos, in both dialects.  `tests/xla/test_protos_oracle.py` compares them
-with XLA's own.
-"""
+"""Shapes and layouts as the bytes of protos, in both dialects.  `tests/xla/test_protos_oracle.py` asks real XLA."""
 
 import os
 import subprocess
@@ -15,7 +13,7 @@ from tests.support import proto_strategies, wire
 
 pytest.importorskip("google.protobuf", reason="the extra `proto` (protobuf) is not installed")
 
-# With GPULAYOUT_ROUND_TRIPS=100000 in the environment so many shapes go through text and both dialects, others every
+# GPULAYOUT_ROUND_TRIPS=100000 in the environment sends that many shapes through text and both dialects, new ones each
 # time.
 MANY = os.environ.get("GPULAYOUT_ROUND_TRIPS")
 ROUND_TRIPS = settings(max_examples=int(MANY or 100), derandomize=not MANY)
@@ -27,7 +25,7 @@ def data(hexadecimal):
     return bytes.fromhex(hexadecimal)
 
 
-# ---- what the bytes are ----------------------------------------------------------------------------
+# ---- the bytes -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -71,16 +69,16 @@ def test_every_element_type_has_its_number():
 @pytest.mark.parametrize(
     "hexadecimal, text",
     [
-        ("100b 1a020203", "f32[2,3]{1,0}"),  # no layout is the descending one
-        ("100b 1802 1803 2a04 0801 0800", "f32[2,3]{1,0}"),  # numbers one by one, as proto2 wrote them
-        ("100b 1a0102 1a0103 2a030a0101 2a030a0100", "f32[2,3]{1,0}"),  # a layout in two parts is one layout
+        ("100b 1a020203", "f32[2,3]{1,0}"),  # no layout means descending
+        ("100b 1802 1803 2a04 0801 0800", "f32[2,3]{1,0}"),  # unpacked numbers, as proto2 wrote them
+        ("100b 1a0102 1a0103 2a030a0101 2a030a0100", "f32[2,3]{1,0}"),  # a layout in two parts
         ("100b 1a020203 2a060a020001 2001", "f32[2,3]{0,1}"),  # format DENSE, written until 2022
         ("100b 1a020203 2a080a020001 4a020000", "f32[2,3]{0,1}"),  # dense levels
         ("100b 1a020203 2a070a020001 800100", "f32[2,3]{0,1}"),  # tail padding alignment 0 is 1
-        ("1005 100b 1a020203", "f32[2,3]{1,0}"),  # what stands last counts
+        ("1005 100b 1a020203", "f32[2,3]{1,0}"),  # the last value counts
     ],
 )
-def test_other_ways_to_say_the_same(hexadecimal, text):
+def test_other_bytes_for_the_same_shape(hexadecimal, text):
     assert str(gl.xla.shape_from_proto(data(hexadecimal))) == text
 
 
@@ -141,7 +139,7 @@ def test_unknown_fields_stay_at_every_depth():
         kept = gl.xla.shape_to_proto(changed, into=full)
         assert gl.xla.shape_from_proto(kept) == changed
         assert wire.unknown_fields(wire.decode(kept, "ShapeProto"), "ShapeProto") == unknown
-    fewer = gl.xla.shape_to_proto("f32[4,8]{1,0:T(2,4)}", into=full)  # the second tile is gone, and what stood in it
+    fewer = gl.xla.shape_to_proto("f32[4,8]{1,0:T(2,4)}", into=full)  # the second tile is gone, with its unknown field
     assert len(wire.unknown_fields(wire.decode(fewer, "ShapeProto"), "ShapeProto")) == 3
     assert gl.xla.shape_to_proto(gl.xla.shape_from_proto(full)) == gl.xla.shape_to_proto(shape)
     layout = next(value for number, _, value in wire.decode(full, "ShapeProto") if number == 5)
@@ -171,7 +169,7 @@ def test_a_message_that_cannot_be_read_cannot_be_written_into():
             gl.xla.layout_to_proto(gl.parse_layout("{0}"), dialect, into=data(hexadecimal))
 
 
-# ---- what is refused -------------------------------------------------------------------------------
+# ---- refusals --------------------------------------------------------------------------------------
 
 SHAPE = "100b 1a020203 "
 REFUSED = {
@@ -211,7 +209,7 @@ REFUSED = {
     "it belongs to '2017'",
     SHAPE + "2a06 0a020001 2002": "ShapeProto.layout.format 2, max_sparse_elements 0: sparse layouts no longer exist",
     SHAPE + "2a06 0a020001 2802": "ShapeProto.layout.format 0, max_sparse_elements 2: sparse layouts no longer exist",
-    SHAPE + "2a08 0a020001 4a020001": "ShapeProto.layout.dim_level_types (0, 1) is not all 0, which is dense: "
+    SHAPE + "2a08 0a020001 4a020001": "ShapeProto.layout.dim_level_types (0, 1) is not all 0 (dense): "
     "sparse layouts no longer exist",
     SHAPE + "2a06 0a020001 5200": "ShapeProto.layout.physical_shape is set: only sparse layouts had one",
     SHAPE + "2a06 0a020001 580b": "ShapeProto.layout: index_type f32 is not one of u8, u16, u32, u64",
@@ -232,7 +230,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("hexadecimal", REFUSED)
-def test_bytes_that_are_no_shape(hexadecimal):
+def test_bytes_that_are_not_a_shape(hexadecimal):
     with pytest.raises(gl.LayoutError) as error:
         gl.xla.shape_from_proto(data(hexadecimal))
     assert str(error.value).startswith(REFUSED[hexadecimal])
@@ -264,7 +262,7 @@ def test_bytes_that_are_no_shape(hexadecimal):
         (
             "f32[2,3]{1,0:T(*,4)}",
             XLA,
-            "tiles of layout {1,0:T(*,4)} cannot be expressed in protos: XLA reads no '*' there",
+            "tiles of layout {1,0:T(*,4)} cannot be expressed in protos: XLA cannot read '*' there",
         ),
         (
             "f32[2]{0:T(4)}",
@@ -287,7 +285,7 @@ def test_bytes_that_are_no_shape(hexadecimal):
         ("f32[2]", "2018", "dialect '2018' of protos is not one of 'xla', '2017'"),
     ],
 )
-def test_what_a_dialect_cannot_say(text, dialect, message):
+def test_properties_that_a_dialect_lacks_are_refused(text, dialect, message):
     with pytest.raises(gl.LayoutError) as error:
         gl.xla.shape_to_proto(text, dialect)
     assert str(error.value) == message
@@ -327,7 +325,7 @@ def test_a_message_is_bounded_and_of_bytes():
     assert gl.xla.layout_to_proto("{0,1:T(8,128)}") == gl.xla.layout_to_proto(gl.parse_layout("{0,1:T(8,128)}"))
 
 
-def test_tuples_end_at_a_depth():
+def test_the_depth_of_tuples_is_limited():
     def nested(depth):
         written = data(PLAIN)
         for _ in range(depth):
@@ -356,7 +354,7 @@ def test_another_library_may_bring_messages_of_the_same_name():
         descriptor_pool.Default().FindMessageTypeByName("xla.ShapeProto")
 
 
-def test_protobuf_is_named_where_it_is_missing_and_loaded_when_it_is_used():
+def test_a_missing_protobuf_is_named_and_it_is_loaded_only_when_used():
     script = (
         "import sys, gpulayout as gl; assert not any(name.startswith('google') for name in sys.modules)\n"
         "sys.modules['google.protobuf'] = None\n"
@@ -376,5 +374,5 @@ def test_layouts_longer_than_200_characters_are_cut_off_in_messages(rank, length
     shown = text if len(text) <= 200 else text[:197] + "..."
     assert (
         len(shown) == length
-        and str(error.value) == f"tiles of layout {shown} cannot be expressed in protos: XLA reads no '*' there"
+        and str(error.value) == f"tiles of layout {shown} cannot be expressed in protos: XLA cannot read '*' there"
     )

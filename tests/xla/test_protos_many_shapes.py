@@ -1,4 +1,4 @@
-"""Shapes by the thousand through text and both dialects of the protos."""
+"""Thousands of shapes go through text and both dialects of the protos."""
 
 import pytest
 
@@ -12,7 +12,7 @@ XLA, FIRST = messages.DIALECTS
 
 
 def plain(shape):
-    """What the first protos can say of a shape: order, padding with a named value, static sizes."""
+    """The shape with only what the first protos have: order, padding with a named value, static sizes."""
     if isinstance(shape, gl.TupleShape):
         return gl.TupleShape([plain(part) for part in shape.shapes])
     if not isinstance(shape, gl.Shape):
@@ -38,7 +38,7 @@ def plain(shape):
 
 
 def test_many_shapes_go_through_text_and_both_protos():
-    """As many as GPULAYOUT_TEST_SHAPES says, through each: text, today's protos, the first ones."""
+    """GPULAYOUT_TEST_SHAPES sets how many go through text, today's protos and the first ones."""
     for shape in random_shapes(11, padding=False, combine=False):
         again = gl.xla.shape_from_proto(gl.xla.shape_to_proto(gl.parse_shape(str(shape)), XLA), XLA)
         assert again == shape and str(again) == str(shape)

@@ -1,4 +1,4 @@
-"""The bytes of protos against real XLA: it writes what this library writes, and reads it back as the same shape."""
+"""Protos compared with real XLA: it writes the same bytes, and reads them back as the same shape."""
 
 import pytest
 from hypothesis import given, settings
@@ -46,19 +46,17 @@ def test_xla_writes_and_reads_the_same_layouts(shape):
 @settings(max_examples=50)
 @given(proto_strategies.arrays("2017"))
 def test_xla_reads_the_first_dialect_without_its_padding(shape):
-    """A known difference: XLA passes over the fields that it took out, and reads a padded array as one without
-    padding.
-    """
+    """A known difference: XLA ignores the fields that it removed, and reads a padded array as an unpadded one."""
     unpadded = shape.with_layout(shape.layout.replace(padded_dimensions=None, padding_value=None))
     assert str(oracle.shape_from_proto(gl.xla.shape_to_proto(shape, "2017"))) == str(unpadded)
 
 
-# What XLA reads without a word and this library refuses, and the text of what XLA makes of it.
+# Bytes that XLA reads without an error and this library refuses, with the text of the shape that XLA makes of them.
 ONLY_XLA = {
     "100b 1a01022a04 0a020100": "f32[2]{1,0}",  # a layout of another rank
-    "100b 1a020203 2a04 0a020000": "f32[2,3]{0,0}",  # no permutation
+    "100b 1a020203 2a04 0a020000": "f32[2,3]{0,0}",  # not a permutation
     "100b 1a0a ffffffffffffffffff01": "f32[-1]",  # a negative size
-    "1063": "primitive_type_invalid[]",  # no element type
+    "1063": "primitive_type_invalid[]",  # not an element type
     "100b 1a0102 2a06 0a0100 40c801": "f32[2]{0:S(-56)}",  # a memory space past 127
     "100b 1a0102 2a05 0a0100 5200": "f32[2]{0:P(primitive_type_invalid[])}",  # a sparse layout
     "100b 1a0102 2a05 0a0100 3200": "f32[2]{0:T()}",  # a tile without sizes
@@ -66,7 +64,7 @@ ONLY_XLA = {
 
 
 @pytest.mark.parametrize("hexadecimal", ONLY_XLA)
-def test_what_only_xla_reads(hexadecimal):
+def test_bytes_that_only_xla_reads(hexadecimal):
     data = bytes.fromhex(hexadecimal)
     assert str(oracle.shape_from_proto(data)) == ONLY_XLA[hexadecimal]
     with pytest.raises(gl.LayoutError):
@@ -75,7 +73,7 @@ def test_what_only_xla_reads(hexadecimal):
 
 def test_xla_writes_a_combined_dimension_and_reads_it_only_lately():
     text = "f32[2,3]{1,0:T(*,3)}"
-    with pytest.raises(gl.LayoutError, match="XLA reads no '\\*' there"):
+    with pytest.raises(gl.LayoutError, match="XLA cannot read '\\*' there"):
         gl.xla.shape_to_proto(text)
     try:
         assert oracle.layout_from_proto(oracle.layout_to_proto(text)) == "{1,0:T(*,3)}"

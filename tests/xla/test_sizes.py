@@ -1,4 +1,4 @@
-"""The end of the last element, against the places of all of them."""
+"""The end of the last element, compared with the places of all elements."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ SECOND = [None, (1,), (2,), (2, 2), (2, 3), (3, 1), (2, 2, 2)]
 
 
 def places(shape):
-    """Places up to and with the last one that holds an element."""
+    """The number of places up to and including the last one that holds an element."""
     if not shape.element_count:
         return 0
     return int(np.max(gl.stride_table(shape).linear_of(np.indices(shape.dimensions, np.int64)))) + 1
@@ -38,8 +38,8 @@ def test_the_data_end_with_the_element_that_lies_last(sizes):
 @pytest.mark.parametrize(
     "tiles", [[(2,), (4, 1), (2, 1, 2, 1)], [(4,), (2, 2)], [(6,), (2, 3), (2, 2, 2)], [(4,), (3,), (2, 2)]], ids=str
 )
-def test_parts_of_parts_that_lie_the_other_way_round(tiles):
-    """Later tiles put a remainder's quotient above a quotient's remainder, more than once."""
+def test_tiles_that_reverse_the_order_of_earlier_tiles(tiles):
+    """Later tiles put the quotient of a remainder above the remainder of a quotient, more than once."""
     for size in range(1, 60):
         shape = Shape("u8", (size,), Layout((0,), tiles=tiles))
         assert gl.xla.data_nbytes(shape) == places(shape)
@@ -53,19 +53,18 @@ def test_the_data_of_generated_shapes(sizes, data):
 
 
 def test_data_of_many_elements_take_no_time():
-    """Rows of 2^40 elements in tiles that are no nest of loops: each dimension is one number to the law, not 2^40."""
+    """Rows of 2^40 elements in tiles that are not a nest of loops: the law needs one number per dimension, not 2^40."""
     shape = gl.parse_shape("u8[1099511627777,3]{1,0:T(4,2)(3,2)}")
     assert element_loops(shape) is None
     near_the_end = itertools.product(range(1099511627777 - 9, 1099511627777), range(3))
     last = max(gl.stride_table(shape).linear_of(index) for index in near_the_end)
     assert gl.xla.data_nbytes(shape) == last + 1
-    many = Shape("u8", (2**40 - 2,), Layout((0,), tiles=[(3,)] + [(2,)] * 40))  # 41 cuts, one in the other
-    # none of them changes an order
+    many = Shape("u8", (2**40 - 2,), Layout((0,), tiles=[(3,)] + [(2,)] * 40))  # 41 nested cuts; none changes an order
     assert element_loops(many) is None and gl.xla.data_nbytes(many) == gl.stride_table(many).linear_of((2**40 - 3,)) + 1
 
 
 def test_data_of_many_elements_in_combined_dimensions_take_no_time():
-    """Places repeat after 100 elements and after 100 rows: 10^4 elements are looked at, not 10^10."""
+    """Places repeat after 100 elements and after 100 rows, so 10^4 elements are checked, not 10^10."""
     shape = gl.parse_shape("u8[100000,99999]{1,0:T(*,100)(30)(3,7)}")
     window = np.meshgrid(np.arange(99_000, 100_000), np.arange(99_700, 99_999), indexing="ij")
     assert (

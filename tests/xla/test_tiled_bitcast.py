@@ -38,7 +38,7 @@ DIMENSIONS = [(), (1,), (6,), (8,), (4, 8), (3, 8), (2, 12), (1, 8), (8, 1), (2,
 
 @functools.cache
 def places(shape):
-    """Where every element lies, in row-major order."""
+    """The place of every element, in row-major order."""
     found = gl.stride_table(shape).linear_of(np.indices(shape.dimensions))
     return np.asarray(found).reshape(-1)
 
@@ -50,7 +50,7 @@ def layouts(dimensions):
 
 
 def loops(found):
-    """The places that a walk goes through."""
+    """The places that the loops visit."""
     at = np.zeros(1, np.int64)
     for extent, stride in found:
         at = (at[:, None] + np.arange(extent) * stride).reshape(-1)
@@ -58,7 +58,7 @@ def loops(found):
 
 
 @pytest.mark.parametrize("dimensions", DIMENSIONS, ids=str)
-def test_a_walk_goes_through_the_places_of_the_elements_in_order(dimensions):
+def test_the_loops_visit_the_places_of_the_elements_in_order(dimensions):
     shapes = [Shape("f32", dimensions, layout) for layout in layouts(dimensions)]
     walks = [element_loops(shape) for shape in shapes]
     for shape, found in zip(shapes, walks):
@@ -67,9 +67,7 @@ def test_a_walk_goes_through_the_places_of_the_elements_in_order(dimensions):
 
 
 def test_shapes_are_bitcasts_exactly_when_all_places_agree():
-    """A pair is the same bytes when it is so place by place, and in no other case; tilings that are no nest of loops
-    too.
-    """
+    """Two shapes are the same bytes if and only if every place agrees, also when tiles are not a nest of loops."""
     wide = [
         Shape("f32", dimensions, layout)
         for dimensions in DIMENSIONS
@@ -104,8 +102,8 @@ def test_shapes_are_bitcasts_exactly_when_all_places_agree():
             "f32[3,5]{1,0:PD(6,5)T(4)(3)}",
             "f32[3,5]{1,0:PD(4,12)T(4)(3)}",
             False,
-        ),  # 12 places for a row, or 18; 72 in all
-        ("f32[2,2]{1,0:T(*,8)}", "f32[2,2]{1,0:T(*,3)(4)}", False),  # the same along both dimensions, not beside them
+        ),  # 12 or 18 places per row, 72 in all
+        ("f32[2,2]{1,0:T(*,8)}", "f32[2,2]{1,0:T(*,3)(4)}", False),  # the same along each dimension, not between them
         (
             "f32[39999]{0:T(4)(3)L(80000)}",
             "f32[3,13333]{1,0:T(*,4)(3)L(80000)}",
@@ -115,7 +113,7 @@ def test_shapes_are_bitcasts_exactly_when_all_places_agree():
         ("f32[200,200]{1,0:T(*,32768)(5)L(80000)}", "f32[40000]{0:T(16384)(5)L(80000)}", False),
     ],
 )
-def test_tilings_that_are_no_nest_of_loops(one, other, same):
+def test_tilings_that_are_not_a_nest_of_loops(one, other, same):
     one, other = gl.parse_shape(one), gl.parse_shape(other)
     assert None in (element_loops(one), element_loops(other)) and one.buffer_size == other.buffer_size or not same
     assert gl.xla.reshape_is_bitcast(one, other) == np.array_equal(places(one), places(other)) == same
@@ -130,7 +128,7 @@ def test_tilings_that_are_no_nest_of_loops(one, other, same):
         ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", False),
     ],
 )
-def test_past_the_limit_only_what_is_written_the_same_is_the_same(one, other, same, monkeypatch):
+def test_past_the_limit_only_shapes_that_are_written_the_same_are_the_same(one, other, same, monkeypatch):
     assert gl.xla.reshape_is_bitcast(one, other)
     monkeypatch.setattr(same_places, "CHUNK", 4)
     monkeypatch.setattr(same_places, "MOST", 4)
@@ -145,7 +143,7 @@ def test_past_the_limit_only_what_is_written_the_same_is_the_same(one, other, sa
     ],
 )
 def test_separable_tilings_are_compared_one_dimension_at_a_time(one, other, same, monkeypatch):
-    """A period of one is 8 rows and 128 columns: few numbers in each dimension, but more indices than are looked at."""
+    """A period of 8 rows and 128 columns has few numbers in each dimension, but more indices than the limit."""
     monkeypatch.setattr(same_places, "MOST", 300)
     assert gl.xla.reshape_is_bitcast(one, other) == same
 
@@ -168,7 +166,7 @@ UNEVEN = [
 
 
 def test_dimensions_longer_than_their_periods_are_compared_as_if_to_the_end():
-    """All buffers are 3000 places, so that only the places of the elements count."""
+    """All buffers have 3000 places, so only the places of the elements differ."""
     shapes = [
         Shape("f32", dimensions, Layout(order, tiles=tiles, tail_padding_alignment=3000))
         for dimensions in ((120,), (5, 24), (2, 12, 5))
@@ -213,11 +211,11 @@ def test_after_a_period_every_place_has_moved_by_one_distance(shape, run, elemen
         ("f32[99999,10001]{1,0:T(100)(30)}", "f32[1000089999]{0:T(100)(30)}", False),
         ("f32[100000,99999]{1,0:T(*,100)(30)}", "f32[50000,2,99999]{2,1,0:T(*,*,100)(30)}", True),
         ("f32[100000,99999]{1,0:T(*,100)(30)}", "f32[50000,2,99999]{2,1,0:T(*,100)(30)}", False),
-        # 6 or 9 places for each tile, the first is the same
+        # 6 or 9 places per tile; the first tile is the same
         ("f32[8]{0:T(4)(3)L(36)}", "f32[8]{0:T(4)(3)(3,3)L(36)}", False),
     ],
 )
-def test_large_arrays_are_compared_as_far_as_they_differ(one, other, same):
+def test_large_arrays_are_compared_up_to_the_first_difference(one, other, same):
     assert gl.xla.reshape_is_bitcast(one, other) == gl.xla.reshape_is_bitcast(other, one) == same
 
 
@@ -263,14 +261,12 @@ def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dimen
         ("f32[0,3]{1,0:T(2,2)}", "f32[0,3]{0,1}", True),
     ],
 )
-def test_what_else_counts(one, other, same):
+def test_the_other_parts_of_a_shape_that_count(one, other, same):
     assert gl.is_bitcast(one, other) == gl.is_bitcast(other, one) == same
 
 
 def held(shape):
-    """All that a buffer is, by the independent model: bits of an element, and the number or the padding in every
-    place.
-    """
+    """A whole buffer by the independent model: bits per element, and the number or padding in every place."""
     layout = shape.layout
     tiles = [[str(entry) if entry is gl.COMBINE else entry for entry in tile] for tile in layout.tiles]
     numbers = tiled_numbers(
@@ -281,7 +277,7 @@ def held(shape):
 
 @pytest.mark.parametrize("dimensions", [(), (1,), (6,), (2, 4), (1, 3), (3, 1), (2, 1, 2), (0, 3)], ids=str)
 def test_same_bytes_exactly_when_the_independent_model_says_so(dimensions):
-    """Orders, tiles, widths, tails, bits and padding values in all combinations, every pair of them."""
+    """Every pair of all combinations of orders, tiles, widths, tails, bits and padding values."""
     choices = itertools.product(
         itertools.permutations(range(len(dimensions))),
         TILES[::2],
@@ -321,7 +317,7 @@ def test_tiles_that_change_nothing():
     )
 
 
-def test_decompositions_and_alignments_of_tiles_say_no():
+def test_tiled_shapes_are_neither_decomposed_nor_aligned():
     with pytest.raises(gl.LayoutError, match="tiled elements have no row-major order"):
         gl.xla.decompose_bitcast("f32[16,128]{1,0:T(8,128)}", "f32[2048]")
     assert gl.xla.align_layouts("f32[16,128]{1,0:T(8,128)}", (2048,)) is None

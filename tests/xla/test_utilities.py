@@ -1,6 +1,4 @@
-"""The smaller functions that XLA has too: indices one by one, dimensions filtered and turned, strides and tiles asked
-about.
-"""
+"""Smaller functions of XLA: visiting indices, filtering and permuting dimensions, questions about strides and tiles."""
 
 import itertools
 
@@ -14,9 +12,7 @@ from gpulayout import Layout, LayoutError, MemorySpace, Shape
 
 
 def visited(shape, base, count, increment):
-    """What XLA's loop visits: an odometer whose fastest wheel is the most minor dimension, advanced after every
-    visit.
-    """
+    """The indices of XLA's loop: an odometer whose fastest wheel is the most minor dimension."""
     if shape.is_zero_element_array:
         return []
     index, found = list(base), []
@@ -90,7 +86,7 @@ def test_indices_that_cannot_be_visited(arguments, kind, message):
     assert str(caught.value) == message
 
 
-def test_a_count_past_the_end_is_no_matter_where_no_step_lands_there():
+def test_a_count_past_the_end_is_accepted_if_no_step_lands_there():
     assert gl.xla.each_index("u8[5]", count=(6,), increment=(4,)).tolist() == [[0, 4]]
 
 
@@ -105,7 +101,7 @@ def test_dimensions_are_filtered_by_number():
         gl.parse_shape("f32[2,3]{1,0:T(8,128)}").filter_dimensions(lambda dim: dim)
 
 
-def test_dimensions_are_turned_in_an_unmoved_layout():
+def test_dimensions_are_permuted_and_the_layout_stays():
     shape = gl.parse_shape("f32[2,3,4]{0,2,1:PD(2,3,6)S(1)}")
     for permutation in itertools.permutations(range(3)):
         turned = shape.permute_dimensions_ignoring_layout(permutation)
@@ -145,7 +141,7 @@ def test_sizes_by_physical_position():
         shape.dimension_minor(3)
 
 
-def test_the_product_of_the_sizes_there_are():
+def test_the_product_of_the_known_sizes():
     assert gl.parse_shape("f32[2,?,<=5]").extent_product == 10 and gl.parse_shape("f32[]").extent_product == 1
     assert gl.parse_shape("f32[2,0,?]").extent_product == 0
 
@@ -174,7 +170,7 @@ def test_strides_as_if_nothing_were_packed():
 @pytest.mark.parametrize("text, factor", [("bf16[2048]{0:T(1024)(128)(2,1)}", 2), ("s8[4096]{0:T(1024)(128)(4,1)}", 4)])
 def test_the_factor_of_interleaved_arrays(text, factor):
     assert gl.xla.packed_factor_for_1d_interleaved_array(text) == factor
-    shape = gl.parse_shape(text)  # elements 128 apart lie together
+    shape = gl.parse_shape(text)  # elements 128 apart lie side by side
     assert gl.linearize(np.arange(factor)[None] * 128, shape).tolist() == list(range(factor))
 
 
@@ -198,7 +194,7 @@ def test_arrays_that_are_not_interleaved(text, named):
     )
 
 
-def test_dimensions_that_a_reshape_leaves_alone_are_found_in_the_order_asked():
+def test_dimensions_that_a_reshape_leaves_alone_are_found_in_the_order_given():
     source, target = (2, 3, 5, 7, 6), (6, 5, 1, 7, 2, 3)
     assert gl.xla.reshape_leaves_dimensions_unmodified(source, target, (2, 3)) == (1, 3)
     assert gl.xla.reshape_leaves_dimensions_unmodified(source, target, (3,)) == (3,)

@@ -14,12 +14,11 @@ from tests.support.xla_operations import OPERATIONS
 
 ROWS = json.loads((pathlib.Path(__file__).resolve().parents[1] / "data" / "xla_vectors.json").read_text())["vectors"]
 
-# Where this library decided otherwise, and what it answers.
+# Where this library differs on purpose, and its answer.
 DIFFERENCES = {
-    # Negative dimension numbers count from the end, as everywhere in Python; XLA's process dies.
+    # Negative dimension numbers count from the end, as in Python; XLA ends the process.
     "layout_delete_dimension.005": {"minor_to_major": [0]},
-    # T(8,128) on 128 columns is row-major memory, as reshape_is_bitcast_tiled.001 says, and the transpose keeps that
-    # memory.
+    # T(8,128) on 128 columns is row-major memory (reshape_is_bitcast_tiled.001), and the transpose keeps it.
     "transpose_is_bitcast_tiled.001": True,
 }
 UNKNOWN_MAY_BE_ANYTHING = "any (NaN allowed)"
@@ -30,7 +29,7 @@ def test_every_row_is_accounted_for():
     assert {row["op"] for row in ROWS} <= set(OPERATIONS)
 
 
-def test_no_operation_is_listed_in_vain():
+def test_every_operation_has_a_row():
     assert set(OPERATIONS) <= {row["op"] for row in ROWS}
 
 

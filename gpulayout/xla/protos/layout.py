@@ -155,8 +155,7 @@ def _check_dense(message: Message, path: str) -> None:
     levels = tuple(message.dim_level_types)
     if any(levels):
         raise LayoutError(
-            f"{path}.dim_level_types {checks.shown(levels)} is not all 0, which is dense: "
-            "sparse layouts no longer exist"
+            f"{path}.dim_level_types {checks.shown(levels)} is not all 0 (dense): sparse layouts no longer exist"
         )
     if message.HasField("physical_shape"):
         raise LayoutError(f"{path}.physical_shape is set: only sparse layouts had one")
@@ -223,7 +222,7 @@ def _padding_number(layout: Layout) -> int:
 def _tile_sizes(tile: Tile, layout: Layout) -> tuple[int, ...]:
     sizes = [size for size in tile.dimensions if not isinstance(size, Combine)]
     if len(sizes) != len(tile.dimensions):
-        raise LayoutError(f"tiles of {_shown(layout)} cannot be expressed in protos: XLA reads no '*' there")
+        raise LayoutError(f"tiles of {_shown(layout)} cannot be expressed in protos: XLA cannot read '*' there")
     return tuple(sizes)
 
 

@@ -17,7 +17,7 @@ from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.other_shapes import MAX_DEPTH, AnyShape, BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.text import parse_shape
+from gpulayout.layout.text import parse_any_shape
 from gpulayout.xla.protos import messages
 from gpulayout.xla.protos.layout import ELEMENT_TYPES, named, put, read_layout, resize, write_layout
 from gpulayout.xla.protos.messages import Dialect, Message
@@ -59,7 +59,7 @@ def shape_to_proto(shape: AnyShape | str, dialect: Dialect = "xla", *, into: byt
     >>> shape_to_proto("f32[2,3]{0,1}").hex()
     '100b1a0202032a070a02000180010132020000'
     """
-    shape = parse_shape(shape) if isinstance(shape, str) else shape
+    shape = parse_any_shape(shape) if isinstance(shape, str) else shape
     if not isinstance(shape, AnyShape):
         raise TypeError(f"shape must be a shape or its text, not {type(shape).__name__}")
     messages.check_dialect(dialect)

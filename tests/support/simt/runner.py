@@ -3,7 +3,7 @@
 asan_ubsan   out-of-bounds and misaligned accesses, signed overflow, out-of-range shifts
 tsan_block   races between the threads of a block
 tsan_grid    races between blocks, in global memory
-trace        sectors per request and bank conflicts; accesses that reach out of a buffer, which ASan sees from 8 bytes on
+trace        sectors per request and bank conflicts; accesses across a buffer end, which ASan sees from 8 bytes on
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""Sanitizers and traces: silent on right kernels, and each catches its broken twin."""
+"""Sanitizers and traces: silent on correct kernels, and each catches its broken twin."""
 
 import pytest
 
@@ -68,8 +68,8 @@ def test_tsan_finds_a_race_in_orders_where_values_are_right(order):
     [
         (32, "tsan_grid", True),
         (31, "tsan_grid", False),
-        (0, "tsan_grid", False),  # equal threads of different blocks write one element, after a barrier
-        (31, "tsan_block", True),  # no race inside a block: that is the other mode's business
+        (0, "tsan_grid", False),  # the same thread of different blocks writes one element, after a barrier
+        (31, "tsan_block", True),  # no race inside a block; the other mode finds it
     ],
 )
 def test_tsan_grid_finds_two_blocks_that_write_one_element(overlap, mode, is_clean):

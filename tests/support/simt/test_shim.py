@@ -1,4 +1,4 @@
-"""The host shim runs right kernels right, and broken ones wrong or not at all."""
+"""On the host shim, correct kernels give right results, and broken ones give wrong results or fail."""
 
 import ctypes
 import os
@@ -37,7 +37,7 @@ def controls(text=TEXT, kernels=KERNELS, **macros):
 
 
 def wrong_transposes(module, kernel, order):
-    """For how many shapes the kernel gives anything but the transpose."""
+    """The number of shapes for which the kernel does not give the transpose."""
     wrong = 0
     for rows, columns in SHAPES:
         source, target = matrix(rows, columns), np.full((columns, rows), 0xFFFFFFFF, np.uint32)
@@ -162,7 +162,7 @@ def test_a_wild_access_ends_the_launch_and_not_the_process():
 
 
 def test_a_misaligned_access_ends_the_launch():
-    """x86 would carry it out."""
+    """x86 itself would execute it."""
     target = np.zeros(64, np.uint32)
     controls().kernel("return_before_barrier")(1, 32, (target.ctypes.data, 32))
     with pytest.raises(LaunchError, match="misaligned access, block"):
@@ -214,7 +214,7 @@ def test_sparse_memory_shows_an_index_that_wraps_at_2_to_the_32(index_bits, is_r
 
 
 def test_a_launch_takes_no_new_memory():
-    """One test run makes 100,000 tiny launches.  Each runs on the stacks of the one before, whose pages are there."""
+    """A test run makes 100,000 tiny launches.  Each uses the stacks of the one before, whose pages exist already."""
     source, target = matrix(32, 32), matrix(32, 32)
     kernel, arguments = controls().kernel("transpose"), (source.ctypes.data, target.ctypes.data, 32, 32)
     kernel((1, 1), (32, 8), arguments)
@@ -249,7 +249,7 @@ def test_missing_says_which_compiler_it_looked_for(monkeypatch):
 
 
 def test_equal_texts_are_compiled_once_even_by_concurrent_processes(tmp_path):
-    """Two processes start together on an empty cache; the clock of the product shows one build."""
+    """Two processes start together with an empty cache; the time of the product shows a single build."""
     code = (
         "from tests.support.simt import toolchain\n"
         "path = toolchain.shared_library('int answer = 42;')\n"

@@ -1,5 +1,7 @@
-"""Runs a program, or with -m a module, as Python does, but with two devices.    python -m tests.support.standin [-m]
-PROGRAM [ARGUMENT ...]
+"""Runs a program, or with -m a module, as Python does, but with two devices.
+
+Usage:
+    python -m tests.support.standin [-m] PROGRAM [ARGUMENT ...]
 """
 
 import runpy

@@ -1,4 +1,4 @@
-"""Folders of things built once, named after what they are made from, beside the products of the host shim."""
+"""Folders that are built once and named after their inputs, beside the products of the host shim."""
 
 import contextlib
 import fcntl
@@ -14,10 +14,9 @@ from tests.support.simt import toolchain
 
 
 def folder(name, parts, make):
-    """The path of a folder that `make(path)` fills, unless it is there; `parts` are texts or bytes of all that it is
-    made from.
+    """The path of a folder that `make(path)` fills unless it exists; `parts` are the texts or bytes of all its inputs.
 
-    Processes that want the same folder at the same time wait for the one that makes it.  Nobody sees a half-made one.
+    Processes that need the same folder at the same time wait for the one that makes it; none sees an unfinished one.
     """
     place = toolchain.build_folder() / f"{name}-{_hash(parts)}"
     if not place.exists():
@@ -31,7 +30,7 @@ def folder(name, parts, make):
 
 
 def run(*command, **options):
-    """The standard output of a command, or a RuntimeError with all that it said."""
+    """The standard output of a command; if it fails, a RuntimeError with all its output."""
     command = [str(part) for part in command]
     done = subprocess.run(command, capture_output=True, text=True, **options)
     if done.returncode:

@@ -1,8 +1,7 @@
-"""The modules of CuPy's wheel with NVIDIA's runtime linked into them, built again from CuPy's own sources over the
-stand-in.
+"""The modules of CuPy's wheel that NVIDIA's runtime is linked into, rebuilt from CuPy's sources on the stand-in.
 
-They are made of the wheel's sources by the wheel's Cython, so they fit the wheel's other modules: Cython compares the
-names and the signatures of the functions that they share when they are imported.  Of CUDA only header files take part.
+The wheel's sources and the wheel's Cython make them, so they fit its other modules: on import, Cython compares names
+and signatures of the functions that they share.  Only header files of CUDA are needed.
 """
 
 import concurrent.futures
@@ -18,12 +17,12 @@ import sysconfig
 from . import cache, wheel
 
 INCLUDE = pathlib.Path(__file__).resolve().parent / "include"
-# Arrays, streams, graphs and launches go through the first.  `import cupy` imports the others, whose kernels exist only
-# as machine code; in these builds they have none.
+# Arrays, streams, graphs and launches use the first.  `import cupy` imports the others, whose kernels exist only as
+# machine code; these builds have none.
 NAMES = ("cupy_backends.cuda.api.runtime", "cupy.cuda.cub", "cupy.random._generator_api")
-WITHOUT = "cupy.cuda.thrust"  # CuPy does without it where it is missing, and says so
+WITHOUT = "cupy.cuda.thrust"  # CuPy works without it, and reports that it is missing
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
-# What CuPy's own build gives to Cython: install/cupy_builder/_command.py in its sources.
+# As in CuPy's own build: install/cupy_builder/_command.py in its sources.
 DIRECTIVES = {
     "embedsignature": True,
     "c_api_binop_methods": True,
@@ -34,7 +33,7 @@ DIRECTIVES = {
 
 
 class Finder:
-    """In front of `sys.meta_path`: imports these modules, and no others, from a folder."""
+    """Imports only these modules, from a folder; stands first in `sys.meta_path`."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -48,7 +47,7 @@ class Finder:
 
 
 def build():
-    """A folder with the modules, and in `asked.json` the names of the functions that they want from CUDA."""
+    """A folder with the modules, and with the names of the CUDA functions that they need in `asked.json`."""
     headers = [path.read_bytes() for path in sorted(INCLUDE.rglob("*")) if path.is_file()]
     made_from = [
         wheel.cupy().name,
@@ -65,7 +64,7 @@ def build():
 def _build(folder):
     source, cython = wheel.sources(), wheel.cython()
     (folder / "libcuda.so.1").touch()
-    # The modules need a library of this name; it has been loaded when they are.  Here it is empty.
+    # The modules need a library of this name to link with; here it is empty.  It is loaded before they are.
     cache.run(
         cache.compiler()[0],
         "-shared",
@@ -83,7 +82,7 @@ def _build(folder):
 
 
 def _build_module(folder, name, source, cython):
-    """The names that the module's object file asks others for."""
+    """Build a module and return the undefined names of its object file."""
     module, unit, code = source / (name.replace(".", "/") + ".pyx"), folder / f"{name}.cpp", folder / f"{name}.o"
     settings = {
         "CUPY_USE_CUDA_PYTHON": False,

@@ -1,8 +1,8 @@
-"""Two devices for the real CuPy on a machine without any: `install()` before CuPy is imported.
+"""Two devices for the real CuPy on a machine without any: call `install()` before CuPy is imported.
 
-No file of CuPy's wheel is changed, and no code in memory.  What is replaced lies beneath CuPy: the driver and NVRTC,
-which CuPy looks up by name and finds already loaded; and the three modules that have NVIDIA's runtime inside, which are
-imported from elsewhere.
+No file of CuPy's wheel and no code in memory is changed.  The stand-in replaces what lies beneath CuPy: the driver and
+NVRTC, which CuPy looks up by name and finds already loaded, and the three modules that contain NVIDIA's runtime, which
+are imported from another folder.
 """
 
 import ctypes
@@ -14,17 +14,17 @@ from tests.support.simt import toolchain
 
 from . import cache, cupy_modules, host_kernels, libraries, wheel
 
-_kept = []  # what C++ code calls, and the libraries themselves
+_kept = []  # keeps alive the libraries, and the functions that C++ code calls
 
 
 def install(replaced=()):
-    """Put the stand-in beneath CuPy; `replaced` is for builds that are wrong on purpose."""
+    """Put the stand-in beneath CuPy; `replaced` is for builds that are broken on purpose."""
     if any(name.split(".")[0] in ("cupy", "cupy_backends") for name in sys.modules):
         raise RuntimeError("CuPy is imported already")
     modules = cupy_modules.build()
     folder = libraries.build(json.loads((modules / "asked.json").read_text()), replaced)
     os.environ.setdefault("CUPY_ACCELERATORS", "")  # CUB's kernels exist only as machine code
-    # CuPy's cache on disk serves the images too, in a folder of its own.
+    # CuPy's disk cache keeps the images too, in a separate folder.
     os.environ["CUPY_CACHE_DIR"] = str(
         cache.folder("cupy-cache", [(libraries.DRIVER / "image.hpp").read_bytes()], lambda made: None)
     )

@@ -1,10 +1,10 @@
-"""Small programs with a fault that CUDA would punish, or silently not forgive, each beside its sound twin.
+"""Small programs with a fault that CUDA reports or that gives wrong results, each with its correct form.
 
-    python -m tests.support.standin.faults           every program, sound and faulty, as JSON: {name: [outcome, outcome]}
-    python -m tests.support.standin.faults NAME      a faulty one on the stand-in without what catches it: see twins.py
+    python -m tests.support.standin.faults         all programs, correct and faulty, as JSON: {name: [outcome, outcome]}
+    python -m tests.support.standin.faults NAME    a faulty one on the stand-in without the check: see twins.py
 
-Every program runs in a process of its own, because a fault may end it or leave the context lost.  An outcome is
-"right", "wrong" (the program's result is), the name of an error, or the name of a signal.
+Every program runs in its own process, because a fault may end it or lose the context.  An outcome is "right" or "wrong"
+for the result of the program, the name of an error, or the name of a signal.
 """
 
 import ctypes
@@ -18,7 +18,10 @@ import numpy as np
 
 PROGRAMS = {}
 COUNT = 1000
-ADD = 'extern "C" __global__ void add(int* p, int n, int v) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) p[i] += v; }'
+ADD = (
+    'extern "C" __global__ void add(int* p, int n, int v) '
+    "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) p[i] += v; }"
+)
 SUM = (
     'extern "C" __global__ void sum(const int* p, int n, int* out) '
     "{ int total = 0; for (int i = 0; i < n; ++i) total += p[i]; *out = total; }"
@@ -58,7 +61,7 @@ def a_kernel_on_another_stream_than_its_input(cupy, faulty):
 
 @program
 def an_array_dropped_while_another_stream_reads_it(cupy, faulty):
-    """CuPy's pool hands the memory out again, in the order of the stream that it came from."""
+    """CuPy's pool reuses the memory in the order of the stream that it came from."""
     owner, reader = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
     with owner:
         numbers = cupy.full(COUNT, 3, np.int32)
@@ -160,7 +163,7 @@ def a_fill_past_an_allocation(cupy, faulty):
 
 @program
 def a_kernel_writes_just_past_an_allocation(cupy, faulty):
-    """Within the same page, so it is found when the memory is freed."""
+    """Within the same page, so freeing the memory finds it."""
     cupy.cuda.set_allocator(None)
     array = cupy.zeros(COUNT, np.int32)
     add(cupy, array, 1, COUNT + faulty)
@@ -206,7 +209,7 @@ def a_misaligned_access(cupy, faulty):
 
 
 def launch(cupy, function, array, stream=0, value=1):
-    """The driver's own call; returns its arguments, which the caller can change, and what leads to them."""
+    """The driver's own call.  Returns its arguments, which the caller can change, and the array of their addresses."""
     arguments = (ctypes.c_uint64(array.data.ptr), ctypes.c_int32(array.size), ctypes.c_int32(value))
     addresses = (ctypes.c_uint64 * 3)(*map(ctypes.addressof, arguments))
     cupy.cuda.driver.launchKernel(
@@ -217,9 +220,7 @@ def launch(cupy, function, array, stream=0, value=1):
 
 @program
 def arguments_changed_after_the_launch(cupy, faulty):
-    """No fault: a launch has read its arguments when it is back.  Faulty would be a device that kept their
-    addresses.
-    """
+    """Not a fault: a launch has read its arguments when it returns.  A device that kept their addresses would fail."""
     array = cupy.zeros(COUNT, np.int32)
     arguments, _addresses = launch(cupy, kernel(cupy, ADD), array)
     arguments[2].value = 100
@@ -363,22 +364,22 @@ def the_library_in_a_thread_that_entered_no_context(cupy, faulty):
 
 
 def outcome(cupy, name, faulty):
-    """What comes of a program in a process of its own."""
+    """The outcome of a program, run in its own process."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # errors are told by their names
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the outcome names the error
         try:
-            said = "right" if PROGRAMS[name](cupy, faulty) else "wrong"
+            result = "right" if PROGRAMS[name](cupy, faulty) else "wrong"
         except Exception as error:
-            said = str(error).split(":")[0]
-        os.write(writing, said.encode())
+            result = str(error).split(":")[0]
+        os.write(writing, result.encode())
         os._exit(0)
     os.close(writing)
     with open(reading) as pipe:
-        said = pipe.read()
+        result = pipe.read()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return signal.Signals(-status).name if status < 0 else said
+    return signal.Signals(-status).name if status < 0 else result
 
 
 def main(name=None):

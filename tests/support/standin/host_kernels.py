@@ -1,6 +1,4 @@
-"""Kernels for the stand-in: the source of a module compiled by the host compiler, on the host shim of
-tests/support/simt.
-"""
+"""Kernels for the stand-in: compiles the source of a module for the CPU, on the host shim of tests/support/simt."""
 
 import ctypes
 import functools
@@ -13,19 +11,17 @@ from tests.support.simt import host_module, source_text, toolchain
 
 INCLUDE = pathlib.Path(__file__).resolve().parent / "include"
 _INCLUDES = re.compile(r"^[ \t]*#[ \t]*include.*$", re.MULTILINE)
-_paths = {}  # path -> the same as a C string
+_paths = {}  # path -> the path as a C string
 _PROJECT_KERNELS = re.compile(r"^GPL_KERNEL (\w+)\(", re.MULTILINE)
 
 
 def build(source, options, kernel):
-    """For the stand-in's C++: the path of the library as the address of a C string, or 0 where there is no such
-    kernel.
-    """
+    """For the stand-in's C++: the address of a C string with the library's path, or 0 if there is no such kernel."""
     try:
         path = str(_library(source, options, kernel.decode()))
-        # Kept for good: two threads may build the same kernel, and both are still to open it.
+        # Never dropped: two threads may build the same kernel, and each still has to open it.
         return ctypes.addressof(_paths.setdefault(path, ctypes.create_string_buffer(path.encode())))
-    except Exception as error:  # nothing may leave a function that C++ calls
+    except Exception as error:  # C++ calls this function, so no exception may leave it
         print(f"stand-in: kernel {kernel.decode()} cannot be built: {error}", file=sys.stderr)
         return 0
 
@@ -38,13 +34,13 @@ def _library(source, options, kernel):
     )
     if _INCLUDES.search(text):
         return _cupys(text, macros, kernel)
-    # As the tests of the kernels compile them, so that one product serves both.
+    # Compiled as in the tests of the kernels, so that both share one product.
     names = _PROJECT_KERNELS.findall(text)
     return host_module.library(text, names if kernel in names else [kernel], macros)
 
 
 def _cupys(text, macros, kernel):
-    """A kernel that CuPy wrote: its headers stay outside of the unnamed namespace that the kernel goes into."""
+    """A kernel that CuPy generated.  Its headers stay outside the unnamed namespace of the kernel."""
     headers = pathlib.Path(importlib.util.find_spec("cupy").submodule_search_locations[0], "_core", "include")
     unit = (
         f'{source_text.HEADERS}#include "cupy_host.hpp"\n'

@@ -1,4 +1,4 @@
-"""The stand-in's two libraries: CUDA's runtime and driver in one, and NVRTC's name in front of the real NVRTC."""
+"""The stand-in's two libraries: CUDA's runtime and driver in one, and a front for the real NVRTC."""
 
 import concurrent.futures
 import json
@@ -16,13 +16,13 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
 def build(asked, replaced=()):
     """A folder with libcuda.so.1 and libnvrtc.so.N.
 
-    asked       names of functions that somebody wants to call: those the stand-in lacks become errors that say so
-    replaced    (file, line, other line) for builds that are wrong on purpose
+    asked       names of functions that callers need; those that the stand-in lacks return errors that say so
+    replaced    (file, line, other line) for builds that are broken on purpose
     """
     texts = {path.name: path.read_text() for path in sorted(DRIVER.iterdir())}
     for file, line, other in replaced:
         if texts[file].count(line) != 1:
-            raise ValueError(f"{file} has {texts[file].count(line)} times {line!r}")
+            raise ValueError(f"{file} has {line!r} {texts[file].count(line)} times")
         texts[file] = texts[file].replace(line, other)
     made_from = [
         json.dumps(texts),
@@ -45,7 +45,7 @@ def _build(folder, texts, asked):
 
 
 def _object(texts, text):
-    """The path of a compiled text; one that is compiled already is not compiled again."""
+    """The path of a compiled text; each text is compiled once."""
     headers = {name: text for name, text in texts.items() if name.endswith(".hpp")}
     flags = [
         "-std=c++17",
@@ -69,7 +69,7 @@ def _object(texts, text):
 
 
 def _missing(asked, objects):
-    """Definitions of the functions that are asked for and that no object has."""
+    """Definitions of the needed functions that no object has."""
     there = set(re.findall(r" T (\w+)", "".join(cache.run("nm", "--defined-only", path) for path in objects)))
     lines = [
         '#include "common.hpp"',

@@ -1,8 +1,9 @@
-"""A pytest plugin: the tests marked `gpu` find two devices, and none of them may be skipped.    pytest -p
-tests.support.standin.plugin -m gpu
+"""A pytest plugin: the tests marked `gpu` find two devices, and none of them may be skipped.
 
-A function that the stand-in lacks is easily taken for a missing GPU.  So a skipped test fails the run, but for the
-reasons in `MAY_SKIP`.
+    pytest -p tests.support.standin.plugin -m gpu
+
+A function that the stand-in lacks can look like a missing GPU.  So a skipped test fails the run, except for the reasons
+in `MAY_SKIP`.
 """
 
 import re
@@ -11,7 +12,7 @@ import pytest
 
 from tests.support.standin import device
 
-# Packages that the run does without.
+# Packages that the run does not need.
 MAY_SKIP = re.compile(r"could not import '(torch|jax)'|the extra `oracle` \(jaxlib\) is not installed")
 
 device.install()
@@ -24,7 +25,7 @@ def pytest_configure(config):
 
 
 class _Skips:
-    """Notes why tests were skipped."""
+    """Collects the reasons why tests were skipped."""
 
     def __init__(self):
         self.refused = {}

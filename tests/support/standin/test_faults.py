@@ -1,6 +1,4 @@
-"""Faults that the stand-in must catch, each beside its sound twin; and the stand-in without a check, which must miss
-them.
-"""
+"""Faults that the stand-in must catch, beside their correct forms; without its check, the stand-in must miss them."""
 
 import json
 import os
@@ -31,12 +29,12 @@ def outcomes(*arguments):
     return json.loads(done.stdout)
 
 
-def test_every_fault_is_caught_and_its_sound_twin_is_right():
+def test_every_fault_is_caught_and_its_correct_form_is_right():
     assert outcomes() == {name: ["right", twin.outcome] for name, twin in TWINS.items()}
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_without_what_catches_it_a_fault_is_missed(name):
+def test_a_fault_is_missed_without_its_check(name):
     assert outcomes(name) == TWINS[name].outcome_on_twin != TWINS[name].outcome
 
 
@@ -46,5 +44,5 @@ def test_every_program_has_a_twin():
 
 def test_a_replacement_whose_line_is_gone_is_refused():
     file, line, other = EAGER
-    with pytest.raises(ValueError, match=r"^work.cpp has 0 times "):
+    with pytest.raises(ValueError, match=r"^work.cpp has .* 0 times$"):
         libraries.build((), [(file, line + "gone", other)])

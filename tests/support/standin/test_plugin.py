@@ -1,4 +1,4 @@
-"""The plugin's rule: a test that was skipped fails the run, but for the packages that the run does without."""
+"""The plugin's rule: a skipped test fails the run, unless it needs a package that the run can do without."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""What runs is the wheel's CuPy: none of NVIDIA's runtime is loaded, and what was built again is of the wheel's sources
-and Cython.
+"""The tests run the wheel's CuPy: NVIDIA's runtime is not loaded, and rebuilt modules match sources and Cython of the
+wheel.
 """
 
 import json
@@ -17,9 +17,9 @@ from tests.support.standin import cache, cupy_modules, wheel
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.standin
 
-# Stands in every module that has NVIDIA's static runtime linked into it.
+# Occurs in every module that NVIDIA's static runtime is linked into.
 RUNTIME = b"cudart_static"
-# These have it in the wheel; the last is imported by nobody here.
+# In the wheel, these contain it; nothing here imports the last.
 WITH_RUNTIME = {*cupy_modules.NAMES, cupy_modules.WITHOUT, "cupy.cuda.jitify"}
 
 
@@ -68,7 +68,7 @@ def test_the_driver_and_nvrtc_that_cupy_finds_are_the_stand_ins():
 
 
 def test_the_sources_are_the_wheels():
-    """Every text file that the wheel has of them, byte for byte: declarations, headers and all of Python."""
+    """Compares every text file of the wheel byte for byte: declarations, headers and all Python."""
     source, compared = wheel.sources(), 0
     for path in wheel.cupy().files:
         ours = source / path
@@ -101,9 +101,7 @@ print(json.dumps([module.__file__, {key: name(value).decode() for key, value in 
 
 
 def test_the_functions_that_other_modules_import_have_the_wheels_signatures():
-    """As Cython notes them, such as `int (size_t, int __pyx_skip_dispatch)`; the wheel's module finds no device and
-    needs none for that.
-    """
+    """As Cython records them, such as `int (size_t, int __pyx_skip_dispatch)`; this needs no device."""
     found = []
     for before in ("", "from tests.support.standin import device; device.install()"):
         done = subprocess.run(
@@ -124,7 +122,7 @@ def test_the_functions_that_other_modules_import_have_the_wheels_signatures():
 
 
 def stand_in():
-    """The folder of the driver's stand-in, so that the wheel's module finds a library of that name."""
+    """The folder of the stand-in for the driver, in which the wheel's module finds a library of that name."""
     return next(path.parent for path in loaded_libraries() if path.name == "libcuda.so.1")
 
 

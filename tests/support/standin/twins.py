@@ -1,8 +1,7 @@
-"""What comes of each program of faults.py when it is faulty, and of the same program on a stand-in that lacks what
-catches it.
+"""The outcome of each faulty program of faults.py, and its outcome on a twin: a stand-in without the check.
 
-A replacement is a line of the stand-in's C++ and what stands there instead.  It must be found exactly once: a check
-that moved must be found again.
+A replacement is a line of the stand-in's C++ and the line that replaces it.  The line must occur exactly once, so a
+replacement cannot silently lose the check that it removes.
 """
 
 import signal
@@ -12,9 +11,7 @@ ILLEGAL = "cudaErrorIllegalAddress"
 
 
 class Twin(NamedTuple):
-    """The outcome on the stand-in, the replacement (file, line, other line), and the outcome on the twin that is made
-    so.
-    """
+    """The outcome on the stand-in, the replacement (file, line, other line), and the outcome on the resulting twin."""
 
     outcome: str
     replacement: tuple[str, str, str]
@@ -33,7 +30,9 @@ ARGUMENTS_BY_ADDRESS = (
     """  const Description description = described(function, sizes, arguments);
   return add(stream, [&function, description] { return launch_now(function, description); });
 """,
-    """  return add(stream, [&function, sizes, arguments] { return launch_now(function, described(function, sizes, arguments)); });
+    """  return add(stream, [&function, sizes, arguments] {
+    return launch_now(function, described(function, sizes, arguments));
+  });
 """,
 )
 NO_CONTEXT = (
@@ -89,7 +88,8 @@ TWINS = {
         "CUDA_ERROR_INVALID_HANDLE",
         (
             "modules.cpp",
-            '  if (function.device != self.device) return refused(INVALID_HANDLE, "%s is launched on another device", name);\n',
+            "  if (function.device != self.device) "
+            'return refused(INVALID_HANDLE, "%s is launched on another device", name);\n',
             "",
         ),
         "right",

@@ -1,4 +1,4 @@
-"""The CuPy wheel that is installed, and what its modules were made from: CuPy's sources, Cython, CUDA's headers."""
+"""The installed CuPy wheel, and the inputs of its modules: CuPy's sources, Cython, CUDA's headers."""
 
 import functools
 import importlib.metadata
@@ -20,7 +20,7 @@ def cupy():
     """The distribution: cupy-cuda12x or cupy-cuda13x."""
     found = [wheel for wheel in importlib.metadata.distributions() if re.fullmatch(r"cupy-cuda1[23]x", wheel.name)]
     if len(found) != 1:
-        raise RuntimeError(f"one wheel of CuPy must be installed, there are {sorted(wheel.name for wheel in found)}")
+        raise RuntimeError(f"exactly one CuPy wheel must be installed, not {sorted(wheel.name for wheel in found)}")
     return found[0]
 
 
@@ -31,7 +31,7 @@ def cuda_major():
 
 @functools.cache
 def cuda_headers():
-    """The folder of CUDA's headers.  No library comes from there."""
+    """The folder of CUDA's headers; no library is used from there."""
     return _file_of(_HEADERS[cuda_major()], "driver_types.h").parent
 
 
@@ -42,30 +42,26 @@ def cuda_version():
 
 
 def nvrtc():
-    """The real NVRTC's library."""
+    """The library of the real NVRTC."""
     return _file_of(_NVRTC[cuda_major()], f"libnvrtc.so.{cuda_major()}")
 
 
 def module_file(name):
-    """A module of the wheel, as it is installed."""
+    """The file of a module of the installed wheel."""
     package, _, last = name.rpartition(".")
     root = pathlib.Path(cupy().locate_file("")).resolve()
     return next((root / package.replace(".", "/")).glob(last + ".*.so"))
 
 
 def cython_version(path):
-    """The version of the Cython that made a module, which stands in the names of shared types; None for a module
-    without any.
-    """
+    """The version of the Cython that made a module, read from the names of its shared types; None if it has none."""
     found = re.search(rb"_cython_(\d+)_(\d+)_(\d+)", pathlib.Path(path).read_bytes())
     return found and ".".join(part.decode() for part in found.groups())
 
 
 @functools.cache
 def cython():
-    """A folder to import Cython from, of the version that made the wheel: modules of different versions share no
-    types.
-    """
+    """A folder with the Cython version that made the wheel; modules of different versions cannot share types."""
     version = cython_version(module_file("cupy_backends.cuda.api.runtime"))
 
     def make(folder):
@@ -88,12 +84,12 @@ def cython():
 
 @functools.cache
 def sources():
-    """CuPy's source tree, of exactly the wheel's version."""
+    """CuPy's source tree, in exactly the wheel's version."""
     version = cupy().version
 
     def make(folder):
-        # pip asks the sources for their metadata.  A build of stubs needs no CUDA for that, and with the build's
-        # requirements at hand pip makes no environment of its own for it.
+        # pip asks the sources for their metadata.  A stub build needs no CUDA for that, and since the build's
+        # requirements are on the path, pip needs no environment of its own.
         cache.run(
             sys.executable,
             "-m",

@@ -1,4 +1,4 @@
-// What every part of the stand-in shares: how functions are exported, how errors are reported, what belongs to a thread.
+// Shared by all parts of the stand-in: exported functions, error reports, and the state of a thread.
 #pragma once
 #include <driver_types.h>
 #include <stddef.h>
@@ -13,14 +13,14 @@ namespace standin {
 const int DEVICES = 2;
 
 // One lock for everything: work runs in whichever thread waits for it, one piece at a time.  No code under the lock may wait for
-// Python's interpreter lock, because a thread that has that one may be waiting for this one.
+// Python's interpreter lock, because a thread that holds it may be waiting for this lock.
 extern std::recursive_mutex everything;
 typedef std::lock_guard<std::recursive_mutex> Lock;
 
 // CUDA's state of a host thread.
 struct Thread {
   int device = 0;
-  bool entered = false;       // a context is current: a driver call needs one, and only the runtime's calls establish it
+  bool entered = false;       // a context is current; driver calls need one, and only runtime calls establish it
   int last_error = 0;
 };
 extern thread_local Thread self;
@@ -30,13 +30,13 @@ inline void enter_context() { self.entered = true; }
 // Reports a refused call on standard error when STANDIN_VERBOSE is set; returns the error.
 int refused(int error, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// The result of a runtime call; the thread's last error is kept as CUDA keeps it.
+// The result of a runtime call; remembers the thread's last error, as CUDA does.
 inline int result(int error) {
   if (error) self.last_error = error;
   return error;
 }
 
-// The driver's error codes that have no twin of the same number among the runtime's.
+// The driver's error codes whose numbers the runtime does not use for the same error.
 enum DriverError { INVALID_VALUE = 1, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500 };
 
 }  // namespace standin

@@ -15,7 +15,7 @@ const char* outside(const void* address, size_t bytes) {
   return within_one_allocation(address, bytes) ? nullptr : "leaves its allocation";
 }
 
-// What the device does when the copy's turn comes.  The memory may have been freed since the call.
+// Executes a copy when its turn comes.  The memory may have been freed since the call.
 int copy_now(void* to, const void* from, size_t bytes) {
   if (outside(to, bytes) || outside(from, bytes)) return refused(cudaErrorIllegalAddress, "a copy of memory that was freed");
   Opened there(to);
@@ -24,7 +24,7 @@ int copy_now(void* to, const void* from, size_t bytes) {
   return memcpy(to, from, bytes), 0;
 }
 
-// Managed memory counts as the host's and as the device's.
+// Managed memory counts as both host and device memory.
 bool kind_fits(const void* to, const void* from, int kind) {
   const Kind target = allocation_of(to).kind, source = allocation_of(from).kind;
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
@@ -44,12 +44,12 @@ int copy_in(Stream* stream, void* to, const void* from, size_t bytes, int kind) 
     stream->capture->broken = true;
     return refused(cudaErrorStreamCaptureUnsupported, "a copy of pageable memory during a capture");
   }
-  if (is_pageable(from)) {                         // it is staged: the caller may change it as soon as the call is back
+  if (is_pageable(from)) {                         // staged: the caller may change it as soon as the call returns
     auto staged = std::make_shared<std::string>((const char*)from, bytes);
     return add(stream, [=] { return copy_now(to, staged->data(), bytes); });
   }
   if (int error = add(stream, [=] { return copy_now(to, from, bytes); })) return error;
-  if (is_pageable(to)) run(stream->last);          // the call is back when the bytes are there
+  if (is_pageable(to)) run(stream->last);          // the call returns when the bytes have arrived
   return context_error;
 }
 
@@ -66,7 +66,7 @@ API int cudaMemcpy(void* to, const void* from, size_t bytes, int kind) {
   enter_context();
   Stream* stream = stream_of(nullptr);
   if (int error = copy_in(stream, to, from, bytes, kind)) return result(error);
-  // Within device memory not even this call waits.
+  // Even this call does not wait for copies within device memory.
   if (!is_device_memory(to) || !is_device_memory(from)) run_stream(stream);
   return result(context_error);
 }
@@ -103,5 +103,5 @@ API int cudaMemPrefetchAsync(const void* address, size_t bytes, int, const void*
 #endif
   Lock lock(everything);
   if (allocation_of(address).kind != Kind::MANAGED || outside(address, bytes)) return result(cudaErrorInvalidValue);
-  return result(add(handle, nullptr));             // it moves pages and changes nothing else
+  return result(add(handle, nullptr));             // a prefetch only moves pages
 }

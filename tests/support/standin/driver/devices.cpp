@@ -1,4 +1,4 @@
-// The devices, what they are like, and the contexts that threads enter.
+// The devices, their properties, and the contexts that threads enter.
 #include <string.h>
 
 #include "memory.hpp"
@@ -73,5 +73,5 @@ API int cuCtxGetCurrent(void** context) {
   return *context = self.entered ? &contexts[self.device] : nullptr, 0;
 }
 API int cuCtxGetDevice(int* device) { return *device = self.device, self.entered ? 0 : INVALID_CONTEXT; }
-// NVRTC asks for a private table when it is loaded, and takes no for an answer.
+// NVRTC asks for a private table when it is loaded, and accepts a refusal.
 API int cuGetExportTable(const void** table, const void*) { return *table = nullptr, NOT_FOUND; }

@@ -1,4 +1,4 @@
-// Error codes, their names and texts, and what happens when a function is called that the stand-in lacks.
+// Error codes, their names and texts, and calls of functions that the stand-in lacks.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,11 +101,11 @@ API int cudaGetLastError() {
 API int cuGetErrorName(int code, const char** name) { return *name = driver_error(code).name, 0; }
 API int cuGetErrorString(int code, const char** text) { return *text = driver_error(code).text, 0; }
 
-// Called by the functions that CuPy's modules ask for and that no part of the stand-in has: see cupy_modules.py.
+// Called by functions that CuPy's modules need and the stand-in lacks; see cupy_modules.py.
 API int standin_missing(const char* name) {
   fprintf(stderr, "stand-in: %s is missing\n", name);
   return result(cudaErrorNotSupported);
 }
 
-// The same for kernels that exist only as machine code.  CuPy expects no exception there, so the process ends: better than a wrong result.
+// The same for kernels that exist only as machine code.  CuPy expects no exception there, so the process ends, which is better than a wrong result.
 API void standin_no_kernel(const char* name) { throw std::runtime_error(std::string("stand-in: no machine code for ") + name); }

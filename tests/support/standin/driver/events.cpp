@@ -1,4 +1,4 @@
-// Events: recorded in a stream, waited for, and timed by the clock of this machine, which says nothing about a device.
+// Events: recorded in a stream, waited for, and timed by this machine's clock, which tells nothing about a device.
 #include "events.hpp"
 
 #include <time.h>
@@ -35,7 +35,7 @@ API int cudaEventRecord(void* given, const void* handle) {
     event->captured = stream->last_captured;
     return 0;
   }
-  auto seconds = event->seconds = std::make_shared<double>(0);         // the event may be recorded again, or be gone, before the work is done
+  auto seconds = event->seconds = std::make_shared<double>(0);         // the event may be recorded again or destroyed before the work is done
   if (int error = add(stream, [seconds] { return *seconds = now(), 0; })) return result(error);
   event->capture.reset();
   event->work = stream->last;
@@ -52,7 +52,7 @@ API int cudaEventQuery(void* event) {
   if (int error = unsafe_during_capture(__func__)) return result(error);
   const WorkPointer work = ((Event*)event)->work;
   if (!work || work->done) return result(context_error);
-  run(work);                                       // who asks in a loop must find it done some day
+  run(work);                                       // a caller that polls must find it done eventually
   return cudaErrorNotReady;
 }
 API int cudaEventElapsedTime(float* milliseconds, void* begin, void* end) {

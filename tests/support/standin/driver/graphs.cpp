@@ -1,4 +1,4 @@
-// Captures and the graphs they give.
+// Captures, and the graphs that they produce.
 #include <set>
 #include <utility>
 
@@ -8,12 +8,12 @@ using namespace standin;
 
 namespace {
 
-// What was captured.  The work in it is never done: a launch copies it.
+// A captured graph.  Its own work is never executed; a launch copies it.
 struct Graph {
   std::vector<WorkPointer> nodes;
 };
 
-// All that this node comes after, itself included.
+// All nodes that this one depends on, itself included.
 std::set<const Work*> ancestors(const WorkPointer& last) {
   std::set<const Work*> found;
   std::vector<const Work*> waiting{last.get()};
@@ -26,7 +26,7 @@ std::set<const Work*> ancestors(const WorkPointer& last) {
   return found;
 }
 
-// Every node once, in an order of its own that keeps each behind what it comes after: of branches the newest comes first.
+// Every node once, each after those that it depends on; of several branches the newest comes first.
 std::vector<Act> acts_in_order(const std::vector<WorkPointer>& nodes) {
   std::vector<Act> acts;
   std::set<const Work*> done;

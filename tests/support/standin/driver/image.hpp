@@ -1,4 +1,4 @@
-// What stands for machine code: the kernel's source and the options it was compiled with.  NVRTC's stand-in writes it, modules read it.
+// Stands for machine code: a kernel's source and the options that it was compiled with.  NVRTC's stand-in writes it, modules read it.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -22,7 +22,7 @@ inline std::string written(const Image& image) {
   return text;
 }
 
-// False when the bytes are no such image.
+// False when the bytes are not such an image.
 inline bool read(const void* data, Image& image) {
   const char* place = (const char*)data;
   if (memcmp(place, IMAGE_MAGIC, 4) || strcmp(place, IMAGE_MAGIC)) return false;

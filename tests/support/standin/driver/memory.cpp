@@ -1,9 +1,9 @@
-// Allocations and who may touch them.
+// Allocations, and who may access them.
 //
-// A device's range is reserved without access, and every allocation gets pages of its own in it, never twice the same ones: the
-// address of freed memory stays invalid.  The allocation ends where its last page does, but for a gap that keeps it aligned; behind it is
-// a page without access.  So an access past the end is a fault, or lands in the gap; the gaps on both sides are checked when the memory
-// is freed, which finds what was written there.
+// A device's range is reserved without access.  Every allocation gets its own pages in it, and none are used twice, so the
+// address of freed memory stays invalid.  An allocation ends with its last page, except for a gap that keeps it aligned; after it comes
+// a page without access.  So an access past the end faults or lands in the gap.  Freeing the memory checks the gaps on both
+// sides, and finds what was written there.
 #include "memory.hpp"
 
 #include <stdio.h>
@@ -19,9 +19,9 @@
 namespace standin {
 namespace {
 
-const size_t PAGE = 4096, ALIGNMENT = 256;         // what CUDA promises of every allocation
-const size_t ADDRESSES = size_t(1) << 42;          // of a device: more than a session ever allocates
-const size_t FILLED = size_t(64) << 20;            // larger allocations are zeros, as fresh pages are
+const size_t PAGE = 4096, ALIGNMENT = 256;         // of every allocation, as CUDA guarantees
+const size_t ADDRESSES = size_t(1) << 42;          // of a device: more than any session allocates
+const size_t FILLED = size_t(64) << 20;            // larger allocations are left zero, as fresh pages are
 const int FRESH = 0xA5, GAP = 0xC3;
 
 struct Range {
@@ -64,8 +64,8 @@ bool gaps_are_untouched(const Allocation& allocation) {
   return true;
 }
 
-// ---- the kernel that runs ----
-int kernel_device = HOST;                          // under the lock, like all that follows
+// ---- the running kernel ----
+int kernel_device = HOST;                          // under the lock, like everything below
 thread_local bool is_kernel_thread = false;
 std::vector<Allocation> opened;
 
@@ -148,7 +148,7 @@ Opened::~Opened() {
 KernelAccess::KernelAccess(int device) {
   kernel_device = device;
   is_kernel_thread = true;
-  opened.reserve(1024);                            // the handler of a fault should not have to ask for memory
+  opened.reserve(1024);                            // so that the fault handler need not allocate
 }
 
 KernelAccess::~KernelAccess() {
@@ -160,7 +160,7 @@ KernelAccess::~KernelAccess() {
 
 bool open_for_kernel(void* address) {
   if (!is_kernel_thread) return false;
-  // The pages count, not the bytes: the gaps are on them, and cannot be closed.
+  // Pages decide, not bytes: the gaps are on the pages and cannot be closed.
   auto next = allocations.upper_bound((char*)address);
   if (next == allocations.end() || (char*)address < next->second.pages) {
     if (next == allocations.begin()) return false;
@@ -171,7 +171,7 @@ bool open_for_kernel(void* address) {
       (char*)address >= touched.pages + touched.page_bytes)
     return false;
   for (const Allocation& known : opened)
-    if (known.pages == touched.pages) return false;      // it is open, so this is a fault of another kind
+    if (known.pages == touched.pages) return false;      // already open, so this is another kind of fault
   opened.push_back(touched);
   protect(touched, PROT_READ | PROT_WRITE);
   return true;
@@ -205,7 +205,7 @@ API int cudaFree(void* address) {
   if (!address) return 0;
   const Allocation found = allocation_of(address);
   if (found.kind != Kind::DEVICE && found.kind != Kind::MANAGED) return result(refused(cudaErrorInvalidValue, "a free of what was not allocated"));
-  run_device(found.device);                        // it waits for the device
+  run_device(found.device);                        // waits for the device
   if (!release(found.kind, address)) return result(refused(cudaErrorInvalidValue, "a free of what is within an allocation"));
   return result(context_error);
 }

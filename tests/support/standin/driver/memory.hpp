@@ -1,21 +1,21 @@
-// Device memory: ranges of this process's address space that fault when anything but the device touches them.
+// Device memory: ranges of this process's address space that fault when anything but the device accesses them.
 #pragma once
 #include "common.hpp"
 
 namespace standin {
 
-const size_t DEVICE_BYTES = size_t(32) << 30;      // as much as a device has
-const int HOST = -1;                               // in the place of a device
+const size_t DEVICE_BYTES = size_t(32) << 30;      // memory of a device
+const int HOST = -1;                               // instead of a device
 
 enum class Kind { NONE, DEVICE, PINNED, MANAGED };
 
 // An allocation, or an empty one (NONE) for memory that CUDA does not know.
 struct Allocation {
   Kind kind = Kind::NONE;
-  int device = HOST;                               // for managed memory that where it was allocated
+  int device = HOST;                               // for managed memory, the device that was current at its allocation
   char* begin = nullptr;
   size_t bytes = 0;
-  // Whole pages of its own: no access that is allowed to one allocation reaches another.
+  // Its own whole pages, so that opening one allocation does not open another.
   char* pages = nullptr;
   size_t page_bytes = 0;
 };
@@ -23,7 +23,7 @@ struct Allocation {
 // The allocation that an address lies in.  One past the end belongs to none.
 Allocation allocation_of(const void* address);
 
-// True when the address is in a device's range, allocated or not: the host must not touch it.
+// True when the address is in a device's range, allocated or not: the host must not access it.
 bool is_device_memory(const void* address);
 
 // True when a range of this many bytes may be copied: host memory that CUDA does not know, or within one allocation.
@@ -34,7 +34,7 @@ int allocate(Kind kind, int device, size_t bytes, void** address);
 bool release(Kind kind, void* address);
 size_t allocated_bytes(int device);
 
-// Within its life the host may touch the allocation of this address.
+// While this object lives, the host may access the allocation of this address.
 class Opened {
  public:
   explicit Opened(const void* address);
@@ -45,8 +45,8 @@ class Opened {
   Allocation allocation_;
 };
 
-// Within its life the running thread is a kernel of this device: an allocation of the device is opened when the kernel first touches it, and
-// closed at the end.  So a kernel can reach neither another device's memory nor what was freed, nor what lies between allocations.
+// While this object lives, the running thread is a kernel of this device: an allocation of the device opens when the kernel first accesses it,
+// and closes at the end.  So a kernel cannot reach another device's memory, freed memory, or the space between allocations.
 class KernelAccess {
  public:
   explicit KernelAccess(int device);
@@ -54,7 +54,7 @@ class KernelAccess {
   KernelAccess(const KernelAccess&) = delete;
 };
 
-// For the host shim's handler of faults: opens the memory for the kernel that runs, or says that it must not be touched.
+// For the fault handler of the host shim: opens the memory for the running kernel; false when the kernel must not access it.
 bool open_for_kernel(void* address);
 
 }  // namespace standin

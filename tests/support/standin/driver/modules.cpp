@@ -1,6 +1,6 @@
 // Modules, their kernels, and launches.
 //
-// A kernel is a library that Python has the host compiler build from the source in the image.  A launch reads every argument before it
+// A kernel is a library that Python builds from the source in the image, with the host compiler.  A launch reads every argument before it
 // returns, as CUDA does; the kernel runs when its turn comes.
 #include <dlfcn.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ struct Module {
   int device;
 };
 
-// As tests/support/simt/launch.hpp has it, and behind it the arguments, each at a multiple of 16 bytes.
+// As in tests/support/simt/launch.hpp; the arguments follow, each at a multiple of 16 bytes.
 struct LaunchHeader {
   uint32_t grid[3], block[3];
   int32_t order, races;
@@ -78,7 +78,7 @@ int launch_now(const Function& function, const Description& description) {
   return strstr(why, "misaligned") ? cudaErrorMisalignedAddress : strstr(why, "memory") ? cudaErrorIllegalAddress : cudaErrorLaunchFailure;
 }
 
-// Why a launch cannot be, or 0.
+// The error that refuses a launch, or 0.
 int launch_error(const Function& function, const unsigned (&sizes)[6], Stream* stream, void** extra) {
   const char* name = function.name.c_str();
   if (!self.entered) return refused(INVALID_CONTEXT, "%s is launched without a context", name);
@@ -105,7 +105,7 @@ API int cuModuleLoadData(void** made, const void* data) {
 API int cuModuleUnload(void* module) { return delete (Module*)module, 0; }
 API int cuModuleGetFunction(void** made, void* handle, const char* name) {
   const Module& module = *(Module*)handle;
-  const char* path = build(module.image.source.c_str(), module.image.options.c_str(), name);      // not under the lock: it is Python
+  const char* path = build(module.image.source.c_str(), module.image.options.c_str(), name);      // not under the lock, because it runs Python
   if (!path) return refused(NOT_FOUND, "there is no kernel %s", name);
   Lock lock(everything);
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -116,7 +116,7 @@ API int cuModuleGetFunction(void** made, void* handle, const char* name) {
   auto open_memory = (bool (**)(void*))dlsym(library, "simt_open_memory");              // see tests/support/simt/faults.hpp
   *open_memory = open_for_kernel;
   function->parameter_bytes = parameters_of(library, function->name);
-  return *made = function.release(), 0;            // CuPy never gives it back, nor could a launch that waits do without it
+  return *made = function.release(), 0;            // never freed: CuPy does not release it, and waiting launches need it
 }
 API int cuFuncGetAttribute(int* value, int attribute, void*) { return *value = attribute == 0 ? 1024 : 0, 0; }      // threads per block
 API int cuFuncSetAttribute(void*, int, int) { return 0; }
@@ -127,7 +127,7 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
   const unsigned sizes[] = {gx, gy, gz, bx, by, bz};
   Stream* stream = stream_of(stream_handle);
   if (int error = launch_error(function, sizes, stream, extra)) return error;
-  (void)shared_bytes;                              // the host shim has no dynamic shared memory: kernels that use it do not compile
+  (void)shared_bytes;                              // kernels with dynamic shared memory do not compile on the host shim
   const Description description = described(function, sizes, arguments);
   return add(stream, [&function, description] { return launch_now(function, description); });
 }

@@ -1,6 +1,6 @@
-// A library of NVRTC's name in front of the real one: it passes every call on, and notes each program's source and options.
+// A library with NVRTC's name in front of the real one: it passes on every call, and keeps each program's source and options.
 //
-// So every kernel is compiled by NVRTC, with CuPy's own options, and what NVRTC refuses is CuPy's error.  Only the machine code is
+// So NVRTC compiles every kernel, with CuPy's own options, and CuPy reports what NVRTC refuses.  Only the machine code is
 // replaced, by an image that the stand-in's modules understand.
 #include <dlfcn.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ Image& image_of(Program program) {
 
 }  // namespace
 
-// The path of the real NVRTC, before anything else is called.  Null when it was loaded, else why not.
+// Takes the path of the real NVRTC; must be called first.  Returns null, or why NVRTC cannot be loaded.
 API const char* standin_set_nvrtc(const char* path) { return (real = dlopen(path, RTLD_NOW | RTLD_LOCAL)) ? nullptr : dlerror(); }
 
 API int nvrtcCreateProgram(Program* program, const char* source, const char* name, int headers, const char** texts, const char** names) {

@@ -1,7 +1,7 @@
-// Allocations that are made and freed in the order of a stream.
+// Allocations made and freed in the order of a stream.
 //
-// An address is handed out at once.  It is freed when the stream gets there, as late as all work; so memory that another stream uses
-// without waiting is gone under it when that other one is late too.
+// An address is valid at once.  It is freed when the stream reaches the call, as late as all work.  So memory that another stream uses
+// without waiting may be gone before that stream uses it.
 #include <memory>
 
 #include "memory.hpp"
@@ -64,7 +64,7 @@ API int cudaMemPoolCreate(void** pool, const cudaMemPoolProps* wanted) {
   return *pool = new Pool(wanted->location.id), 0;
 }
 API int cudaMemPoolDestroy(void* pool) { return delete (Pool*)pool, 0; }
-API int cudaMemPoolTrimTo(void*, size_t) { return 0; }             // what is freed is given back at once
+API int cudaMemPoolTrimTo(void*, size_t) { return 0; }             // freed memory is released at once
 API int cudaMemPoolGetAttribute(const Pool* pool, int attribute, void* value) {
   switch (attribute) {
     case cudaMemPoolAttrReleaseThreshold: return *(uint64_t*)value = pool->release_threshold, 0;

@@ -1,4 +1,4 @@
-// The calls that make streams, wait for them, and order them by events.
+// The calls that create streams, wait for them, and order them by events.
 #include "events.hpp"
 #include "work.hpp"
 
@@ -47,7 +47,7 @@ API int cudaStreamQuery(const void* handle) {
   if (!stream) return result(cudaErrorInvalidResourceHandle);
   if (int error = unsafe_during_capture(__func__)) return result(error);
   if (!stream->last || stream->last->done) return result(context_error);
-  run_stream(stream);                              // who asks in a loop must find it done some day
+  run_stream(stream);                              // a caller that polls must find it done eventually
   return cudaErrorNotReady;
 }
 API int cudaStreamWaitEvent(const void* handle, void* given, unsigned) {
@@ -64,7 +64,7 @@ API int cudaStreamWaitEvent(const void* handle, void* given, unsigned) {
     stream->capture = theirs;
     return result(add(stream, nullptr, {event->captured}));
   }
-  if (stream->capture && event->work) {            // work outside of a graph cannot be waited for inside
+  if (stream->capture && event->work) {            // a graph cannot wait for work outside it
     stream->capture->broken = true;
     return result(cudaErrorStreamCaptureIsolation);
   }

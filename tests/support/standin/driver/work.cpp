@@ -10,11 +10,11 @@ int context_error = 0;
 
 namespace {
 
-std::vector<std::unique_ptr<Stream>> streams;      // those that were created, oldest first
+std::vector<std::unique_ptr<Stream>> streams;      // created streams, oldest first
 
 struct DefaultStreams {
   Stream legacy[DEVICES];
-  std::map<std::pair<const Thread*, int>, Stream> per_thread;          // every thread has one on every device
+  std::map<std::pair<const Thread*, int>, Stream> per_thread;          // one per thread and device
   DefaultStreams() {
     for (int device = 0; device < DEVICES; ++device) {
       legacy[device].device = device;
@@ -41,7 +41,7 @@ int add_to_capture(Stream& stream, Act act, const std::vector<WorkPointer>& also
   return 0;
 }
 
-// The null stream would have to wait for a stream that is captured, or the other way round: CUDA refuses that and breaks the capture.
+// The null stream would have to wait for a captured stream, or the reverse; CUDA refuses that and invalidates the capture.
 int implicit_capture(int device) {
   int error = 0;
   for_each_blocking(device, [&](Stream& other) {
@@ -75,7 +75,7 @@ Stream* new_stream(int device, bool non_blocking) {
 bool delete_stream(const void* handle) {
   for (auto stream = streams.begin(); stream != streams.end(); ++stream)
     if (stream->get() == handle) {
-      run((*stream)->last);                        // nobody could ask for it any more
+      run((*stream)->last);                        // no call could ask for it later
       streams.erase(stream);
       return true;
     }
@@ -103,7 +103,7 @@ int add(Stream* stream, Act act, const std::vector<WorkPointer>& also) {
 int add(const void* handle, Act act, const std::vector<WorkPointer>& also) { return add(stream_of(handle), std::move(act), also); }
 
 void run(const WorkPointer& last) {
-  std::vector<WorkPointer> waiting;                // no recursion: a stream may hold thousands of pieces
+  std::vector<WorkPointer> waiting;                // not recursive: a stream may hold thousands of pieces
   if (last) waiting.push_back(last);
   while (!waiting.empty()) {
     const WorkPointer work = waiting.back();
@@ -125,12 +125,12 @@ void run(const WorkPointer& last) {
 }
 
 void run_stream(Stream* stream) {
-  if (stream->legacy) add(stream, nullptr);        // it comes after the blocking streams, whatever was put into them since
+  if (stream->legacy) add(stream, nullptr);        // waits for the blocking streams, including their latest work
   run(stream->last);
 }
 
 void run_device(int device) {
-  // The newest stream first, which is not the order of the calls: nobody may rely on that one.
+  // The newest stream first, unlike the order of the calls, on which no program may rely.
   for (size_t k = streams.size(); k-- > 0;)
     if (streams[k]->device == device) run(streams[k]->last);
   for (auto& [key, stream] : defaults.per_thread)

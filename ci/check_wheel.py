@@ -1,7 +1,7 @@
-"""Builds the sdist and the wheel outside the checkout, installs every way, and runs what was installed from elsewhere.
+"""Builds the sdist and the wheel outside the checkout, installs them in every way, and runs them from another folder.
 
-Nothing is downloaded: packages are built with the setuptools at hand, and the clean environments see the dependencies
-of the Python that runs this through links.  Fails at the first thing that is wrong.
+Nothing is downloaded: packages are built with the installed setuptools, and the clean environments have links to the
+dependencies of the Python that runs this.  Stops at the first error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NEVER_INSTALLED = ("kernels", "tests", "benchmarks", "ci", "docs")
-# setuptools comes with its metadata: it finds its own commands there.
+# With the metadata of setuptools, where it finds its own commands.
 DEPENDENCIES = (
     "numpy",
     "numpy.libs",
@@ -47,7 +47,7 @@ NOT_COPIED = (
     "gpu-results",
 )
 
-# What an installed package must do, told apart from what it must not.  click, rich and CuPy are out of reach here.
+# What an installed package must be able to do without click, rich and CuPy, and what it must not bring along.
 CORE = """
 import sys
 sys.modules.update(click=None, rich=None, cupy=None)
@@ -103,7 +103,7 @@ def link_dependencies(folder: pathlib.Path) -> pathlib.Path:
 
 
 def build(tree: pathlib.Path, hook: str, out: pathlib.Path) -> pathlib.Path:
-    """The file that a hook of the build backend makes; without isolation, so that nothing is downloaded."""
+    """The file that a hook of the build backend makes, without isolation, so that nothing is downloaded."""
     out.mkdir(exist_ok=True)
     call = f"import sys; from setuptools import build_meta; build_meta.{hook}(sys.argv[1])"
     run([sys.executable, "-c", call, str(out)], tree)

@@ -1,14 +1,13 @@
-"""A pytest plugin for machines that must have a GPU: a test that was skipped for want of one is a failure.
+"""A pytest plugin for machines that must have a GPU: a test that was skipped because there is none is a failure.
 
     pytest -p ci.gpu_gate --gpu-gate FILE.json
 
-A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU is as good
-as any: a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At
+A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU
+is enough: a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At
 least one test marked `gpu` must have passed, or the suite proved nothing; `--gpu-gate-optional` drops that, for trying
 the plugin itself. Tests of a missing GPU skip with a reason that begins with `GPU_IS_THERE`, and do not count.
 
-Tests that need a GPU run first, and a session that is told to end (SIGTERM, as `timeout` sends it) still writes what it
-found.
+Tests that need a GPU run first, and a session that gets SIGTERM, as from `timeout`, still writes its results.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Everywhere the same order, workers of xdist included: those that need a GPU first, each group as it was."""
+    """The same order in every worker of xdist: tests that need a GPU first, each group in its old order."""
     items.sort(key=lambda item: item.get_closest_marker("gpu") is None)
 
 
 class GpuGate:
-    """Collects the reports of a session and turns its exit status."""
+    """Collects the reports of a session and sets its exit status."""
 
     def __init__(self, config):
         self.file = pathlib.Path(config.getoption("--gpu-gate"))

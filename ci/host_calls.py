@@ -1,8 +1,8 @@
-"""What a call costs on the host, beside the nearest call of CuPy or NumPy: arrays so small that moving them is next to
-nothing.
+"""The cost of a call on the host, beside the nearest call of CuPy or NumPy, with arrays so small that moving them costs
+almost nothing.
 
-`ci/real_cupy --host-calls` runs it with the real CuPy over the stand-in for CUDA, whose driver costs next to nothing:
-those figures are the Python above the driver, and no GPU's.
+`ci/real_cupy --host-calls` runs it with the real CuPy over the stand-in for CUDA, whose driver costs almost nothing:
+those figures measure the Python above the driver, not a GPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", choices=("cupy", "numpy"), required=True)
-    parser.add_argument("--rounds", type=int, default=40, help="the figures are medians of so many")
+    parser.add_argument("--rounds", type=int, default=40, help="number of rounds, whose medians are printed")
     parser.add_argument("--calls", type=int, default=300, help="of each kind in a round")
     options = parser.parse_args()
     xp, wait = _library(options.backend)
@@ -42,7 +42,8 @@ def main() -> None:
     width = max(len(row.name) for row in rows)
     near_width = max(len(row.nearest_name) for row in rows)
     print(
-        f"microseconds of a call on the host, medians of {options.rounds} rounds of {options.calls} calls, {SIDE} x {SIDE} f32"
+        f"microseconds of a call on the host, medians of {options.rounds} rounds of {options.calls} calls, "
+        f"{SIDE} x {SIDE} f32"
     )
     print(f"{'call':{width}}     us   {f'nearest of {xp.__name__}':{near_width}}     us")
     for row, (ours, nearest) in zip(rows, found):
@@ -50,7 +51,7 @@ def main() -> None:
 
 
 def _library(backend: str):
-    """The array library, and what waits for the device."""
+    """The array library, and a function that waits for the device."""
     if backend == "numpy":
         return np, lambda: None
     import cupy
@@ -95,7 +96,7 @@ def _rows(xp) -> list[Row]:
 
 
 def _medians(rows: list[Row], rounds: int, calls: int, wait: Callable[[], None]) -> list[tuple[float, float]]:
-    """Microseconds of both calls of each row; every round times all of them, so that a busy moment meets all alike."""
+    """Microseconds of both calls of each row; every round times all, so that a busy moment affects all alike."""
     times: dict[Callable, list[float]] = {call: [] for row in rows for call in (row.call, row.nearest)}
     for call in times:
         call()  # plans, and compiles

@@ -1,4 +1,4 @@
-"""A few small moves and conversions through every kernel file, checked: what compute-sanitizer watches.
+"""Checked small moves and conversions through every kernel file, for compute-sanitizer to watch.
 
 Buffers are exactly as long as they must be, begin at every kind of alignment, and are allocated one by one, without a
 memory pool, so that an access past an end is an access outside an allocation.
@@ -70,7 +70,8 @@ def main() -> int:
         used |= {_convert(xp, dtype, text) for text in INDEX_SHAPES}
     missing = set(kernel_files()) - used
     print(
-        f"{len(moves)} moves, one by one and together, {len(PACKED)} of packed elements and odd tiles, and {3 * len(INDEX_DTYPES) * len(INDEX_SHAPES)} index conversions, right everywhere; "
+        f"{len(moves)} moves, one by one and together, {len(PACKED)} of packed elements and odd tiles, "
+        f"and {3 * len(INDEX_DTYPES) * len(INDEX_SHAPES)} index conversions, right everywhere; "
         f"kernel files: {', '.join(sorted(used))}"
     )
     if missing:

@@ -20,7 +20,7 @@ from tests.support import executors, fake_cuda, fake_cupy, foreign
 from tests.support.device_arrays import ON_GPU
 from tests.support.kept import forget_transfers
 
-# only ci/real_cupy has what those need
+# these need the stand-in, which only ci/real_cupy has
 collect_ignore = [] if "tests.support.standin.plugin" in sys.modules else ["support/standin"]
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
@@ -29,7 +29,7 @@ hypothesis.settings.load_profile("default")
 
 @pytest.fixture(scope="session")
 def _executors():
-    """Executors made so far, so that each is made once."""
+    """The executors made so far: each is made once."""
     return {}
 
 
@@ -37,7 +37,7 @@ def _executors():
     params=["numpy", pytest.param("simt", marks=pytest.mark.simt), pytest.param("cupy", marks=pytest.mark.gpu)]
 )
 def executor(request, _executors):
-    """Who runs the library in this test."""
+    """The executor that runs the library in this test."""
     name = request.param
     problem = {"numpy": lambda: None, "simt": executors.simt_missing, "cupy": backends.gpu_problem}[name]()
     if problem:
@@ -54,7 +54,7 @@ def executor(request, _executors):
 
 @pytest.fixture
 def cupy(monkeypatch):
-    """The imitation of CuPy, with a backend module of its own imported over it."""
+    """The imitation of CuPy, with a backend module imported over it."""
     fake = fake_cupy.module()
     monkeypatch.setitem(sys.modules, "cupy", fake)
     path = pathlib.Path(gpulayout.__file__).parent / "gpu" / "cupy_runtime.py"
@@ -66,7 +66,7 @@ def cupy(monkeypatch):
     def forget():
         for cached in (backends.gpu_problem, backends.gpu_backend):
             cached.cache_clear()
-        forget_transfers()  # they keep what the backend prepared
+        forget_transfers()  # plans keep launches that the backend prepared
 
     forget()
     fake_cuda.calls.clear()
@@ -77,7 +77,7 @@ def cupy(monkeypatch):
 
 @pytest.fixture
 def plans_anew():
-    """Plans are made anew in this test, for what they are made of is changed, and after it."""
+    """Make plans anew in this test, which changes planning, and after it."""
     forget_transfers()
     yield
     forget_transfers()
@@ -99,13 +99,13 @@ def _cupy(request):
 
 @pytest.fixture(params=[IMITATION, ON_GPU])
 def cp(request):
-    """CuPy, or what stands for it."""
+    """CuPy or its imitation."""
     return _cupy(request)
 
 
 @pytest.fixture(params=["numpy", IMITATION, ON_GPU])
 def place(request):
-    """NumPy, CuPy, or what stands for it: whose arrays are offered as another library's."""
+    """NumPy, CuPy or its imitation, whose arrays the test offers as another library's."""
     return foreign.Place(numpy if request.param == "numpy" else _cupy(request))
 
 
@@ -113,7 +113,7 @@ _from_module = doctest.DocTestFinder._from_module
 
 
 def _documented_in(finder, module, value):
-    """Public classes say that they live in `gpulayout`: the examples of their methods are looked for there as well."""
+    """Public classes claim to live in `gpulayout`: look for the examples of their methods there, too."""
     return module is gpulayout and "." in getattr(value, "__qualname__", "") or _from_module(finder, module, value)
 
 
@@ -121,14 +121,14 @@ doctest.DocTestFinder._from_module = _documented_in
 
 
 def pytest_collection_finish():
-    """Keep the garbage collector from visiting all collected tests again and again: a fifth of the time of small moves."""
+    """Keep the garbage collector from visiting all collected tests again and again: 20% of the time of small moves."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_modifyitems(items):
-    """The examples in the docstrings of what needs protobuf are skipped without it."""
+    """Skip the examples in docstrings that need protobuf if it is missing."""
     try:
         import google.protobuf  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""The benchmarks' lists: what the 57 tensor transpositions are, which kernels they get, and what is wanted of whom."""
+"""The benchmarks' lists: the 57 tensor transpositions, the kernels they get, and the goals."""
 
 import math
 

@@ -1,5 +1,4 @@
-"""The GPU side of the benchmarks on an imitation of CuPy: every case, every peer that is installed, and the figures'
-file.
+"""The GPU side of the benchmarks on an imitation of CuPy: every case, every installed peer, and the file of figures.
 
 Kernels run on the host shim; times mean nothing here.
 """
@@ -49,7 +48,7 @@ KINDS = (
 
 @pytest.fixture
 def installed():
-    """{name: module} of the peers that are to be found."""
+    """{name: module} of the installed peers."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""The run that is judged by the CPU's goals: its list, who takes part with how many threads, and what it records."""
+"""The run that is judged by the CPU's goals: its list, its contenders and their threads, and its records."""
 
 import json
 import os

@@ -1,5 +1,6 @@
-"""The benchmarks as pytest-benchmark runs them: checked first, and recorded with what they are compared by.  ci/test
-runs them all.
+"""The benchmarks under pytest-benchmark: results are checked first, and records name the unit of comparison.
+
+ci/test runs them all.
 """
 
 import json
@@ -39,10 +40,11 @@ def run(*arguments):
     ("call", "only"), [("linearize", "linearize and rank and not convert"), ("relayout_many", "mixed")]
 )
 def test_a_wrong_result_fails_a_benchmark(call, only, tmp_path, monkeypatch):
-    """The library is one that writes zeros."""
+    """The library is replaced by one that writes zeros."""
     (tmp_path / "broken_library.py").write_text(
         f"import gpulayout as gl\nright = gl.{call}\n"
-        f"def wrong(*args, **more):\n    found = right(*args, **more)\n    (found[0] if isinstance(found, (list, tuple)) else found)[...] = 0\n"
+        f"def wrong(*args, **more):\n    found = right(*args, **more)\n"
+        f"    (found[0] if isinstance(found, (list, tuple)) else found)[...] = 0\n"
         f"    return found\ngl.{call} = wrong\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")

@@ -1,4 +1,4 @@
-"""The report of runs that were made up, on a GPU and on a CPU: what was met, what was missed, what was left out."""
+"""The report of invented runs on a GPU and on a CPU: goals met, goals missed, parts left out."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ RESULTS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 
 
 def cells(lines):
-    """The rows of all tables without the spaces that line them up."""
+    """The rows of all tables without alignment spaces."""
     return [[text.strip() for text in line.split("|")] for line in lines if "|" in line]
 
 
@@ -116,7 +116,8 @@ def test_a_gpu_s_report_says_what_was_met_and_what_was_missed(gpu):
     lines = report(gpu)
     rows = cells(lines)
     assert lines[0] == (
-        "Imaginary 2, Imaginary 1, 2 cores, 2 threads at most; Python 3, numpy 2, cupy-cuda13x 9; commit abc, 2026-01-01; "
+        "Imaginary 2, Imaginary 1, 2 cores, 2 threads at most; Python 3, numpy 2, cupy-cuda13x 9; "
+        "commit abc, 2026-01-01; "
         "median of 5 rounds, 99 s"
     )
     assert [(row[0], *row[2:]) for row in rows[2:9]] == [
@@ -337,8 +338,8 @@ def test_every_goal_is_judged_by_its_own_figures(cpu):
 def test_the_tables_name_the_machine_mark_losses_and_say_what_is_not_there(cpu):
     lines = report(cpu)
     assert (
-        lines[0]
-        == "Imaginary 1, 2 cores, 2 threads at most; Python 3, numpy 2; commit abc, 2026-01-01; 3 rounds, 9 s, at most 2.5 GB"
+        lines[0] == "Imaginary 1, 2 cores, 2 threads at most; Python 3, numpy 2; commit abc, 2026-01-01; "
+        "3 rounds, 9 s, at most 2.5 GB"
     )
     for row in (
         [

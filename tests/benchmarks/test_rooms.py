@@ -1,5 +1,6 @@
-"""Which way imports run in the benchmarks: cases, then peers, then who measures, the run and its report.  No circle,
-and small files.
+"""The direction of imports in the benchmarks: cases, then peers, then measuring, the run and its report.
+
+No circle, and small files.
 """
 
 import ast
@@ -30,7 +31,7 @@ def imported(source):
 
 
 def upwards(module, names):
-    """Imports of a room above: a case knows no peer, and a peer does not know who measures it."""
+    """Imports of a room above: a case knows no peer, and a peer does not know what measures it."""
     room = module.split(".")[1] if "." in module else ""
     return {name for name in names if name.split(".")[1] not in LOWER.get(room, {name.split(".")[1]})}
 

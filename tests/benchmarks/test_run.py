@@ -1,5 +1,5 @@
-"""What a run of the benchmarks measures and in which order, what it leaves out when time is short, and who is
-refused.
+"""What a run of the benchmarks measures and in which order, what it leaves out when time is short, and which peers
+it refuses.
 """
 
 import json
@@ -30,7 +30,7 @@ SWEEP = [permute("f32 2,3,4 order 0 2 1", "f32", (2, 3, 4), (1, 0, 2))]
 
 
 class Side:
-    """A side on a clock of its own: preparing a case takes a second, in a later stage `compiling` seconds."""
+    """A side with its own clock: preparing a case takes a second, in a later stage `compiling` seconds."""
 
     name, statistic, with_peers, notes = "numpy", "median", False, {}
     left_out, missing = {"tiles": "not yet"}, {"elsewhere": "not installed"}
@@ -218,7 +218,7 @@ def test_a_case_that_fails_gives_the_exit_status_1(monkeypatch, capsys):
     assert "- not run: f32 16x16: AssertionError: " in capsys.readouterr().out
 
 
-# ---- who agrees --------------------------------------------------------------------------------------------
+# ---- peers that agree --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/architecture.md: the files that it names are there, and no room is left out."""
+"""docs/architecture.md: the files that it names exist, and no room is left out."""
 
 import pathlib
 import re

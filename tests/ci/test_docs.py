@@ -1,4 +1,4 @@
-"""The examples of the README and of the pages in docs/ give what the pages show."""
+"""The examples of the README and of the pages in docs/ print what the pages show."""
 
 import doctest
 import pathlib

@@ -1,4 +1,4 @@
-"""The pytest plugin of ci/gpu: a test that was skipped for want of a GPU fails the run."""
+"""The pytest plugin of ci/gpu: a test that was skipped because there is no GPU fails the run."""
 
 import json
 import pathlib
@@ -31,7 +31,7 @@ def test_of_a_missing_gpu(): pass
 
 
 def run_gated(folder, text):
-    """A pytest session of its own over one test file, with the gate; the gate's JSON too."""
+    """The result and the gate's JSON of a separate pytest session over one test file."""
     (folder / "test_gated.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = gpu: needs a GPU\n")
     done = subprocess.run(

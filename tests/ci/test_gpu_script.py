@@ -1,4 +1,4 @@
-"""ci/gpu without a GPU: its parts and their limits, dry and with stand-ins for what it calls."""
+"""ci/gpu without a GPU: its parts and their limits, in a dry run and with stubs for the programs it calls."""
 
 import json
 import os

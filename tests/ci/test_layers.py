@@ -1,4 +1,4 @@
-"""The shape of the source: which way imports run, what importing costs, and how large a file and a function may be."""
+"""The shape of the source: the direction of imports, their cost, and the size of files and functions."""
 
 import ast
 import pathlib
@@ -69,9 +69,7 @@ def check_cupy(module, source):
 
 
 def check_calls(module, source):
-    """Names that run text or read foreign objects, as calls and as imports; methods such as `re.compile` are no such
-    thing.
-    """
+    """Names that run text or read foreign objects, called or imported; methods such as `re.compile` do not count."""
     tree = ast.parse(source)
     called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     return (
@@ -110,7 +108,7 @@ def check_sizes(module, source):
 
 
 def check_docstrings(module, source):
-    """A module and its public functions and classes say what they are; tests of a package's `__init__` are its own."""
+    """Modules and their public functions and classes that lack a docstring."""
     tree = ast.parse(source)
     public = [
         node

@@ -1,6 +1,4 @@
-"""docs/run-on-your-gpu.ipynb: its cells, run as they are in a folder of their own, up to the probe that finds no
-device.
-"""
+"""docs/run-on-your-gpu.ipynb: its cells, run unchanged in an empty folder, up to the probe that finds no device."""
 
 import contextlib
 import io
@@ -19,7 +17,7 @@ CELLS = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_typ
 
 
 def run_cells(cells, names):
-    """What the cells print."""
+    """The output of the cells."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         for number, cell in enumerate(cells):

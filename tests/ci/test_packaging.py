@@ -1,4 +1,4 @@
-"""What is shipped, and that the scripts in ci/ are sound; ci/check_wheel builds and installs for real."""
+"""The files that are shipped, and the scripts in ci/; ci/check_wheel builds and installs for real."""
 
 import os
 import pathlib

@@ -23,13 +23,13 @@ def arguments(words):
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="mutants whose name contains TEXT; names begin with a file"
     )
-    parser.add_argument("--list", action="store_true", help="the names alone")
+    parser.add_argument("--list", action="store_true", help="only print the names")
     parser.add_argument("--workers", type=int, default=2, help="mutants that are tried at a time (default 2)")
     return parser.parse_args(words)
 
 
 def row(outcome):
-    """A mutant, what became of it, and why or by which test."""
+    """A mutant, its outcome, and the reason or the test."""
     change, verdict = outcome.change, outcome.verdict
     if verdict == trial.EQUIVALENT:
         verdict += f": {change.equivalent}"
@@ -40,7 +40,7 @@ def row(outcome):
 
 
 def main(words=None):
-    """The exit status: 1 when a mutant survived, is not what the table says, or when there is none of such a name."""
+    """The exit status: 1 when a mutant survived or contradicts the table, or when no name matches."""
     given = arguments(words)
     changes = python_code.sample(given.seed, given.only) if given.python else list(kernels.changes(given.only))
     if given.most is not None:

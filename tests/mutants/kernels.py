@@ -1,7 +1,7 @@
 """Kernel mutants as changes of files, and which tests should notice a fault in a kernel, cheap ones first.
 
-Only tests that run kernels as they are: those that change a kernel themselves, to show that they would notice, prove
-nothing here.
+These tests run unchanged kernels.  Tests that change a kernel themselves, to show that they would notice, prove nothing
+here.
 """
 
 from gpulayout.gpu.kernel_source import kernel_files

@@ -52,7 +52,7 @@ def positions(module):
 
 
 def sample(seed, only=""):
-    """Changes in random order, of each position one.  `only` is a part of their names: a module, or a module and a
+    """Changes in random order, one for each position.  `only` is a part of their names: a module, or a module and a
     line.
     """
     rng = random.Random(seed)
@@ -87,7 +87,7 @@ def _change(name, module, operator, occurrence):
 
 
 def _changed_line(before, after):
-    """The first line that differs, as it was and as it is."""
+    """The first line that differs, before and after."""
     return next((old.strip(), new.strip()) for old, new in zip(before.splitlines(), after.splitlines()) if old != new)
 
 

@@ -1,6 +1,6 @@
 """Python mutants that came up in a sample and that no test can notice: (module, line, line of the mutant) -> why.
 
-A test of bytes does not notice which of several right plans is taken: what was measured is in the benchmarks.
+A test of bytes does not notice which of several correct plans is taken; the benchmarks measure that.
 """
 
 _CHOICE = "another of several right plans: the same bytes, perhaps slower"

@@ -9,11 +9,12 @@ def _files(*names):
 
 NUMPY, ALL = ("-m", "not simt and not gpu"), ()  # those that run on NumPy alone; all
 LAYOUT = _files(
-    "layout/errors layout/layout layout/element_types layout/padding layout/values layout/shape layout/strides layout/stride_tables "
-    "layout/tiles layout/text layout/text_errors layout/text_oracle"
+    "layout/errors layout/layout layout/element_types layout/padding layout/values layout/shape layout/strides "
+    "layout/stride_tables layout/tiles layout/text layout/text_errors layout/text_oracle"
 )
 XLA = _files(
-    "xla/bitcast xla/ignored xla/utilities xla/sizes xla/trees xla/least_padding xla/names xla/vectors xla/tiled_bitcast"
+    "xla/bitcast xla/ignored xla/utilities xla/sizes xla/trees xla/least_padding xla/names xla/vectors "
+    "xla/tiled_bitcast"
 )
 PROTO = _files("xla/protos xla/protos_oracle xla/protos_many_shapes layout/fuzz_readers")
 HLO = _files("xla/hlo cli/show_hlo xla/trees layout/text_errors")

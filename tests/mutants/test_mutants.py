@@ -1,4 +1,4 @@
-"""The mutation tool: its table fits the kernels, and it tells mutants that a test notices from those that none does."""
+"""The mutation tool: its table fits the kernels, and it knows which mutants a test notices."""
 
 import ast
 import functools
@@ -46,7 +46,7 @@ def functions(path):
 
 
 def test_the_tests_that_should_notice_are_there():
-    """And are none of those that change a kernel themselves: their names say so."""
+    """Tests that change a kernel themselves, recognised by their names, are not among them."""
     named = {test for file in (*kernel_files(), "move.cuh") for test in kernels.killers(file)}
     named |= {test for _, _, tests in python_tests.TESTS for test in tests}
     for test in named:

@@ -1,4 +1,4 @@
-"""Tries mutants: in copies of the tree, several at a time, until a time is over."""
+"""Tries mutants in copies of the tree, several at a time, until the time is up."""
 
 import concurrent.futures
 import contextlib
@@ -35,7 +35,7 @@ class Change(NamedTuple):
     """A mutant: the new text of one file, and the arguments of one or more runs of pytest with the tests that should
     notice.
 
-    `shown` is what a reader needs to see of the change.
+    `shown` is the change as the reader sees it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a change: one of the words above, and the test that noticed."""
+    """The outcome of a change: one of the words above, and the test that noticed."""
 
     change: Change
     verdict: str
@@ -57,8 +57,8 @@ class Outcome(NamedTuple):
 
 
 class Tree:
-    """A copy of the tree to be changed, with a folder for compiled kernels that begins with what is compiled
-    already.
+    """A copy of the tree to be changed, with its own folder of compiled kernels, which starts with those that are
+    compiled already.
     """
 
     def __init__(self, folder, root=ROOT, builds=None):
@@ -93,16 +93,16 @@ class Tree:
             path.write_text(before, encoding="utf-8")
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    def pytest(self, arguments, limit, environment={}):
-        """(exit status, output) of pytest here; (None, "") when it took too long, and then nothing of it is left
-        running.
+    def pytest(self, arguments, limit, environment=None):
+        """(exit status, output) of pytest here; (None, "") when it took too long; then all its processes are
+        ended.
         """
         environment = {
             **os.environ,
             "PYTHONPATH": str(self.folder),
             "PYTHONDONTWRITEBYTECODE": "1",
             "SIMT_BUILD": str(self.builds),
-            **environment,
+            **(environment or {}),
         }
         with subprocess.Popen(
             [*PYTEST, *arguments],
@@ -138,7 +138,7 @@ def _linked(source, target):
 
 
 def _unfinished(folder, names):
-    """What compilers that run right now are still writing."""
+    """Files that running compilers are still writing."""
     return [name for name in names if name.startswith("tmp") or name.endswith(".lock")]
 
 
@@ -176,7 +176,7 @@ def tried(change, tree):
 
 
 def outcomes(changes, minutes, workers=2, root=ROOT):
-    """The Outcome of each change as it is known, in any order; after so many minutes no change is begun any more."""
+    """The Outcome of each change as soon as it is known, in any order; after `minutes` no further change is tried."""
     end, waiting, done = time.monotonic() + 60 * minutes, iter(changes), queue.Queue()
     taking, stopped = threading.Lock(), threading.Event()
     builds = None if toolchain.missing() else toolchain.build_folder()

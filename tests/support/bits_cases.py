@@ -1,4 +1,4 @@
-"""Packed moves for the tests of both backends: drawn at random, at addresses of every phase, and what must come out."""
+"""Random packed moves for the tests of both backends, at addresses of every phase, with the expected result."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ WIDTHS = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class BitsCase:
-    """A move of slots between two addresses; `axes` are the loops that it was made of, minor first in the target."""
+    """A move of slots between two addresses, made from the loops `axes`, minor first in the target."""
 
     name: str
     axes: tuple
@@ -49,18 +49,18 @@ class BitsCase:
 
     @functools.cached_property
     def source(self):
-        """The source's bytes: noise, in the bits that nobody may read too."""
+        """The source's bytes: noise, also in the bits that must not be read."""
         low, high = self.span
         return np.frombuffer(random.Random(self.name).randbytes(-(-(high - low) * self.widths[0] // 8)), np.uint8)
 
     @property
     def source_offset(self):
-        """Bytes from the beginning of the source to where the move begins to count."""
+        """Bytes from the beginning of the source to slot 0 of the move."""
         return -self.span[0] * self.widths[0] // 8
 
     @functools.cached_property
     def expected(self):
-        """The target's bytes; of bytes between places, FRESH."""
+        """The target's bytes; FRESH between places."""
         source_bits, target_bits = self.widths
         low, high = self.span
         values = packed_reference.unpacked(self.source, source_bits, high - low) & (1 << min(self.widths)) - 1
@@ -108,7 +108,7 @@ def drawn(widths, number, rank=None):
     if 0 < rank < 4 and rng.random() < 0.4:
         extents[0] = rng.choice((15, 16, 17, 31, 32, 33, 64, 100, 131))
     padded = [extent + rng.choice(more) for extent in extents]
-    gap = 3 if widths[1] == 8 and rng.random() < 0.3 else 1  # an array with strides of its own
+    gap = 3 if widths[1] == 8 and rng.random() < 0.3 else 1  # an array with gaps
     runs = rng.random() < 0.5  # the same minor dimension on both sides
     source, target = (_strides(rng, padded, step, runs) for step in (1, gap))
     if widths[0] == 8:
@@ -174,7 +174,7 @@ def turns(bits):
 
 
 def rows(widths):
-    """Rows of whole words at every bit and phase, the last of which end where the source does; and a long one."""
+    """Rows of whole words at every bit and phase, some of which end where the source ends; and a long one."""
     for phase in range(0, 16, 3):
         axes = (64, 64, 1, 1), (3, 3, 65 + 2 * phase, 64)
         yield BitsCase(f"rows at {phase}", axes, 192, 0, widths, (phase, 0))

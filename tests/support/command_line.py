@@ -1,4 +1,4 @@
-"""The command line inside a test: a command run in this process, its failure, and text that nobody should type."""
+"""The command line inside a test: commands run in this process, and how they fail."""
 
 from click.testing import CliRunner, Result
 
@@ -34,14 +34,14 @@ HOSTILE = [
 
 
 def run(*args: str, code: int = 0) -> Result:
-    """A command that must leave with `code`."""
+    """Run a command that must exit with `code`."""
     result = CliRunner().invoke(commands, list(map(str, args)), prog_name="gpulayout")
     assert result.exit_code == code, result.output
     return result
 
 
 def refusal(*args: str) -> str:
-    """The message of a command that is written wrongly: one line on stderr after the usage, nothing on stdout."""
+    """The message of a wrong command: one line on stderr after the usage, nothing on stdout."""
     result = run(*args, code=2)
     usage, message = result.stderr.split("\nError: ")
     assert result.stdout == "" and usage.startswith("Usage: gpulayout ") and message.count("\n") == 1

@@ -1,4 +1,4 @@
-"""A regular expression that counts its work, so that a test can say how it grows with the text."""
+"""A regular expression that counts its work, so that a test can check how it grows with the text."""
 
 
 class CountedPattern:

@@ -1,4 +1,4 @@
-"""What the tests of launches on a device share: which CuPy they run on, and arrays compared as bytes."""
+"""For the tests of launches on a device: which CuPy they run on, and arrays compared as bytes."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ ON_GPU = pytest.param("gpu", marks=pytest.mark.gpu)
 
 
 def on_gpu_alone(test):
-    """The test runs on a real GPU, where streams run beside the host."""
+    """Run the test only on a real GPU, where streams run beside the host."""
     return pytest.mark.parametrize("cp", [ON_GPU], indirect=True)(test)
 
 
@@ -20,14 +20,14 @@ def host_buffer(shape, seed=0):
 
 
 def device_buffer(cp, values, before=0):
-    """These values in device memory that begins `before` elements past an allocation."""
+    """These values in device memory, `before` elements past the start of an allocation."""
     room = np.zeros(before + values.size, values.dtype)
     room[before:] = values
     return cp.asarray(room)[before:]
 
 
 def overwrite(cp, array, values):
-    """Put these values into a C-contiguous array, as bytes: no copy may tidy up a NaN."""
+    """Put these values into a C-contiguous array as bytes, so that no copy changes a NaN."""
     array.view(np.uint8)[...] = cp.asarray(np.ascontiguousarray(values).view(np.uint8))
 
 

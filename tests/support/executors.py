@@ -1,6 +1,6 @@
 """The three executors that run the same tests: NumPy, the CUDA sources on the CPU, and CuPy on a GPU.
 
-Each makes arrays where it computes, at any phase, with guard bytes around them, and brings bytes back.
+Each makes arrays in its own memory, at any phase and between guard bytes, and reads them back.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from tests.support.kernel_cases import FILES
 from tests.support.simt import host_module, toolchain
 
 GUARD = 64  # bytes on either side of a guarded buffer
-# around what is written, around what is read: a copy that overruns both leaves a trace
+# around targets and around sources: they differ, so that a copy that overruns both leaves a trace
 GUARD_BYTE, SOURCE_BYTE = 0x5C, 0xC3
 
 
@@ -54,7 +54,7 @@ class SimtRuntime:
 
 
 class SimtBackend(CudaBackend, NumpyBackend):
-    """The launch code of the GPU, over NumPy's memory: CudaBackend carries plans out, NumpyBackend keeps arrays."""
+    """The launch code of the GPU over NumPy's memory: CudaBackend executes plans, NumpyBackend holds arrays."""
 
     name = "simt"
     empty = NumpyBackend.empty
@@ -131,9 +131,7 @@ def guarded(executor, dtype, count, phase=0, around=GUARD_BYTE):
 
 
 def source_buffer(executor, values, phase=0):
-    """A copy of a NumPy array, `phase` bytes past a multiple of 256; around it lie other bytes than around a guarded
-    buffer.
-    """
+    """A copy of a NumPy array, `phase` bytes past a multiple of 256.  Its guard bytes differ from a target's."""
     buffer, _ = guarded(executor, values.dtype, values.size, phase, SOURCE_BYTE)
     buffer[...] = executor.array(values)
     return buffer
@@ -146,5 +144,5 @@ def guards_intact(executor, memory, phase, nbytes):
 
 
 def simt_missing():
-    """Why the host-compiled kernels cannot run here, or None."""
+    """The reason why the host-compiled kernels cannot run here, or None."""
     return toolchain.missing()

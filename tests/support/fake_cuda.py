@@ -1,7 +1,7 @@
 """The part of the imitation of CuPy that is CUDA's: devices, streams, contexts, and the launch of a kernel.
 
-What would be a fault there is an error here: launching a kernel where it was not compiled, on a stream that is not
-current, or in a thread that has not entered the device's context.
+Misuse that CUDA may leave undetected is an error here: launching a kernel where it was not compiled, on a stream that
+is not current, or in a thread that has not entered the device's context.
 
 `calls` lists what reached the device: ("launch", kernel, device, stream), ("allocate", bytes), ("copy", bytes),
 ("memset", bytes), ("synchronize",), ("set device", number).
@@ -28,7 +28,7 @@ class _Thread(threading.local):
 
 
 def note(*call):
-    """Add to the list what is about to reach the device."""
+    """Record an operation that is about to reach the device."""
     calls.append(call)
 
 
@@ -36,7 +36,7 @@ _allocations = {}  # {address: (number of bytes, device, weak reference to the a
 
 
 def allocated(array, device):
-    """Remember on which device an array's memory is, as long as somebody has the memory."""
+    """Remember which device an array's memory is on, as long as the memory lives."""
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -44,7 +44,7 @@ def allocated(array, device):
 
 
 def memory_at(address):
-    """cudaPointerGetAttributes: memory that no device has is of type 0, and its `devicePointer` is 0."""
+    """cudaPointerGetAttributes: memory that belongs to no device has type 0 and `devicePointer` 0."""
     for start, (nbytes, device, owner) in list(_allocations.items()):
         if owner() is None:
             del _allocations[start]
@@ -115,7 +115,7 @@ def current_stream(device_id=-1):
 
 
 class Function:
-    """A kernel loaded on a device; `ptr` stands for it in a launch as long as somebody keeps it."""
+    """A kernel loaded on a device; `ptr` is its handle for launches while the object lives."""
 
     loaded = weakref.WeakValueDictionary()
 
@@ -125,7 +125,7 @@ class Function:
 
 
 def launch_kernel(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, parameters, extra):
-    """cuLaunchKernel: every argument is found through the array of addresses, and copied before this returns."""
+    """cuLaunchKernel: it reads every argument through the array of addresses, and copies it before it returns."""
     function = Function.loaded[f]
     assert function.device == thread.device, "a kernel was launched on a device it was not compiled for"
     assert function.device in thread.contexts, "this thread has not entered the device's context"

@@ -1,13 +1,11 @@
 """An imitation of CuPy whose device is this machine's memory, so that gpu/cupy_runtime.py itself runs without CuPy.
 
-The real CuPy runs the tests in ci/real_cupy, over a stand-in for CUDA, and says more of everything that it has: arrays,
-memory, streams, graphs. What this imitation has beyond it: it needs no download and no x86-64; it lists every
-allocation, copy, wait and launch, so a test can say that a call was one launch and nothing else; and it can fail, or
-let another thread in, at any launch.
+ci/real_cupy runs the tests with the real CuPy over a stand-in for CUDA, which tests arrays, memory, streams and graphs
+better.  This imitation needs no download and no x86-64.  It lists every allocation, copy, wait and launch, so that a
+test can check that a call was one launch and nothing else.  And it can fail, or let another thread run, at any launch.
 
-It takes only what CuPy takes: options of the form -DNAME=NUMBER, plain integers for a launch, one upper-case letter as
-a type parameter.  Kernels run on the host shim; devices and streams are those of `fake_cuda`, which lists all that
-happens.
+It accepts only what CuPy accepts: options of the form -DNAME=NUMBER, plain integers for a launch, one upper-case letter
+as a type parameter.  Kernels run on the host shim; `fake_cuda` has the devices, the streams and the list.
 """
 
 import ctypes
@@ -51,7 +49,7 @@ class ndarray(np.ndarray):  # noqa: N801 - CuPy's name
 
     def __array_finalize__(self, origin):
         self._device = getattr(origin, "_device", thread.device)
-        if self.flags.owndata:  # made by a method such as astype: memory of its own
+        if self.flags.owndata:  # made by a method such as astype: it owns its memory
             _allocated(self)
 
     @property
@@ -128,7 +126,8 @@ class ElementwiseKernel:
             signature.append(f"{_C_TYPES[whole.dtype.name]}* p{position}")
             lines.append(f"auto {name} = p{position};" if raw else f"auto& {name} = p{position}[i];")
         code = (
-            f'{self._preamble}\nextern "C" __global__ void {self._name}({", ".join(signature)}, unsigned long long n) {{\n'
+            f"{self._preamble}\n"
+            f'extern "C" __global__ void {self._name}({", ".join(signature)}, unsigned long long n) {{\n'
             "unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;\nif (i >= n) return;\n"
             + "\n".join(lines)
             + "\n"
@@ -175,7 +174,7 @@ def _on_device(array):
 
 
 def module():
-    """A module object to put in the place of `cupy`."""
+    """A module object that replaces `cupy`."""
     fake = types.ModuleType("cupy")
     fake.__version__ = VERSION
     fake.ndarray, fake.RawKernel, fake.ElementwiseKernel = _checked_ndarray, RawKernel, ElementwiseKernel
@@ -226,7 +225,7 @@ def _as_strided(array, shape, strides):
 
 
 class UnownedMemory:
-    """Memory of somebody else, who is kept alive."""
+    """Memory that belongs to another object, which is kept alive."""
 
     def __init__(self, ptr, size, owner, device_id):
         self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, device_id
@@ -262,7 +261,7 @@ class _checked_ndarray(metaclass=_NdarrayMeta):  # noqa: N801 - stands for cupy.
 
 
 class _Placed:
-    """What NumPy makes an array of, without a look at the memory."""
+    """Something that NumPy makes an array of without reading the memory."""
 
     def __init__(self, memptr, shape, dtype, strides):
         self.memptr = memptr

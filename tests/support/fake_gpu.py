@@ -1,7 +1,6 @@
-"""What the benchmarks' GPU side asks of CuPy beside what the library asks: events, plain copies, memory, NumPy's
-functions.
+"""The parts of CuPy that only the benchmarks' GPU side uses: events, plain copies, memory, NumPy's functions.
 
-Times are wall times of this machine, and mean nothing; what it shows is that every line of the benchmarks runs.
+Times are wall times of this machine and mean nothing.  The imitation shows that every line of the benchmarks runs.
 """
 
 import ctypes
@@ -15,7 +14,7 @@ from tests.support import fake_cuda, fake_cupy
 
 
 class Stream(fake_cuda.Stream):
-    """Work is done when it is called, on whatever stream, so there is nothing to order and nothing to wait for."""
+    """Calls do their work at once on every stream, so there is nothing to order and nothing to wait for."""
 
     def use(self):
         return self
@@ -37,14 +36,14 @@ def memcpy_async(target, source, count, kind, stream):
 
 
 def geam(transa, transb, alpha, a, beta, b, out=None):
-    """As far as it is used here."""
+    """The cases of cuBLAS geam that the benchmarks use."""
     assert (transa, transb, alpha, beta) == ("T", "T", 1.0, 0.0) and a is b and a.dtype.kind == "f"
     out[...] = a.T * alpha
     return out
 
 
 def extend(fake, monkeypatch, memory=1 << 40):
-    """The imitation `fake` of the `cupy` fixture gets the rest; `memory` bytes are free."""
+    """Add the rest to the imitation `fake` of the `cupy` fixture; `memory` bytes are free."""
     runtime = fake.cuda.runtime
     enter_context = runtime.memGetInfo
     properties = {"name": b"host memory", "l2CacheSize": 1 << 15, "totalGlobalMem": memory}
@@ -63,7 +62,7 @@ def extend(fake, monkeypatch, memory=1 << 40):
 
 
 def _on_device(found):
-    """A function of NumPy whose arrays live on the imitation's device; types and constants are as they are."""
+    """A NumPy function whose arrays live on the imitation's device; types and constants are returned unchanged."""
     if isinstance(found, type) or not callable(found):
         return found
     return lambda *args, **kwargs: _moved(found(*args, **kwargs))

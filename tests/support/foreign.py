@@ -1,6 +1,6 @@
-"""Arrays of another library, made by hand: DLPack capsules and `__cuda_array_interface__` with any field as wanted.
+"""Arrays of another library, made by hand: DLPack capsules and `__cuda_array_interface__` with any field changed.
 
-The structs are written here byte by byte, from the standard; the library reads them with layouts of its own.
+The structs are written here byte by byte, from the standard; the library reads them with its own definitions.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ def _deleter(managed):
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _destructor(capsule):
-    """As every library's: a capsule that nobody renamed still owns its tensor, and the deleter is called."""
+    """As in every library: a capsule that was not renamed still owns its tensor, and calls the deleter."""
     for name, place in ((b"dltensor", 56), (b"dltensor_versioned", 16)):
         if _is_valid(capsule, name):
             managed = _pointer(capsule, name)
@@ -43,9 +43,9 @@ def _address(callback):
 
 
 class Producer:
-    """Offers DLPack over an array's memory, and nothing else; `fields` replace what is true of the array.
+    """Offers only DLPack over an array's memory; `fields` replace the array's true fields.
 
-    made, deleted   the capsules it gave, and how many of them were given up
+    made, deleted   the capsules it gave, and how many of them were deleted
     """
 
     def __init__(self, array, version=(1, 0), device=None, **fields):
@@ -104,7 +104,7 @@ class Producer:
 
 
 class OldProducer(Producer):
-    """From before versions: `__dlpack__` takes a stream alone, and its capsules have no flags."""
+    """The protocol without versions: `__dlpack__` takes only a stream, and its capsules have no flags."""
 
     def __init__(self, array, **fields):
         super().__init__(array, version=None, **fields)
@@ -115,7 +115,7 @@ class OldProducer(Producer):
 
 
 class UsedProducer(Producer):
-    """Gives a capsule that somebody took already."""
+    """Gives a capsule that was consumed already."""
 
     def __dlpack__(self, **options):
         capsule = super().__dlpack__(**options)
@@ -125,7 +125,7 @@ class UsedProducer(Producer):
 
 
 class Interface:
-    """Offers `__cuda_array_interface__` over an array's memory, and nothing else; `fields` replace what is true."""
+    """Offers only `__cuda_array_interface__` over an array's memory; `fields` replace the true ones."""
 
     def __init__(self, array, without=(), **fields):
         self.array = array
@@ -146,7 +146,7 @@ def address_of(array):
 
 
 class Place:
-    """NumPy or CuPy, and how its arrays are offered as another library's."""
+    """NumPy or CuPy, and ways to offer its arrays as another library's."""
 
     def __init__(self, library):
         self.library, self.on_host = library, library is np

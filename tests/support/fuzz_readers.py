@@ -101,12 +101,14 @@ def check_pattern(text):
 
 def check_proto(data):
     """True when the bytes are a shape in some dialect."""
-    return any([_check_proto(data, dialect) for dialect in ("xla", "2017")])
+    read = [_check_proto(data, dialect) for dialect in ("xla", "2017")]  # both, whatever the first gives
+    return any(read)
 
 
 def check_layout_proto(data):
     """True when the bytes are a layout in some dialect."""
-    return any([_check_layout_proto(data, dialect) for dialect in ("xla", "2017")])
+    read = [_check_layout_proto(data, dialect) for dialect in ("xla", "2017")]
+    return any(read)
 
 
 def _check_proto(data, dialect):

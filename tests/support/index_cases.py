@@ -1,5 +1,5 @@
-"""Index conversions for the kernels' own tests: all three directions over a padded or a tiled shape, and what must come
-out.
+"""Index conversions for the kernels' own tests: all three directions over a padded or a tiled shape, with the
+expected result.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from tests.support.simt.record import FRESH, Buffer, Record
 
 @dataclasses.dataclass(frozen=True)
 class IndexCase:
-    """One conversion of every index of a shape, and of one that must be reported: the last."""
+    """One conversion of every index of a shape, and of a last one that must be reported."""
 
     direction: str
     given: np.ndarray  # (count,) or (rank, count)
@@ -43,7 +43,7 @@ class IndexCase:
         )
 
     def is_right(self, buffers):
-        """True when the bytes after a run are the expected ones: the last index gave nothing but its position."""
+        """True when a run left the expected bytes: the last index gave only its position."""
         count = self.given.shape[-1]
         got = np.frombuffer(buffers[1], self.expected.dtype).reshape(-1, count)
         untouched = got[:, -1:].tobytes() == bytes([FRESH]) * got[:, -1:].nbytes

@@ -1,12 +1,12 @@
-"""Interrupt the threads of the CPU backend everywhere, and look who still writes.
+"""Interrupt the threads of the CPU backend everywhere, and check that no thread still writes.
 
     python -m tests.support.interruptions exceptions     an exception after every instruction of `threads.py`
-    python -m tests.support.interruptions nested         another large move after every instruction, as a signal's handler makes one
+    python -m tests.support.interruptions nested         another large move after every instruction, as from a handler
     python -m tests.support.interruptions signals 2000   real signals at random moments of real moves
-    python -m tests.support.interruptions exits 200      processes that are interrupted in their first large move, and must end
+    python -m tests.support.interruptions exits 200      processes interrupted in their first large move; they must end
 
-Each prints what it did, and exits with 1 when a thread touched an array after its call was over.  A hang is for the
-caller's time limit to find.
+Each prints what it did, and exits with 1 when a thread touched an array after its call was over.  To find a hang, run
+it under a time limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARTS = 3
 
 
 class Interrupt(BaseException):
-    """What arrives from outside."""
+    """The exception that arrives from outside."""
 
 
 class Late(Exception):
@@ -42,7 +42,7 @@ class Late(Exception):
 
 
 class Watched:
-    """Work in three parts that are done at the same time, unless the call is interrupted before; notes who comes
+    """Work in three parts that run at the same time, unless the call is interrupted before; notes threads that come
     late.
     """
 
@@ -90,8 +90,9 @@ class Quit:
 
 
 def at_instruction(number: int, act: Callable[[], None], run: Callable[[], None]) -> str | None:
-    """Run, and act once in this thread before the given instruction of `threads.py`; where that was, or None when there
-    were fewer.
+    """Run, and act once in this thread before the given instruction of `threads.py`.
+
+    Returns where that was, or None when there are fewer instructions.
     """
     left, place = number, None
 
@@ -183,7 +184,7 @@ SIZES = ((600, 700), (1024, 1024), (2048, 1536), (16, 3, 512, 128))
 
 
 class Alarm:
-    """Signals at a moment drawn at random, whose handler raises up to `times` times, but only inside of the call."""
+    """Signals at a random moment, whose handler raises up to `times` times, but only inside the call."""
 
     def __init__(self) -> None:
         self.times = 0

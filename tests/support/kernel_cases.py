@@ -1,4 +1,4 @@
-"""Moves for the kernels' own tests: every family, every element size, the awkward extents, and what must come out.
+"""Moves for the kernels' own tests: every family, every element size, awkward extents, and the expected result.
 
 A case is a `Move` with the phases of its two addresses; its kernel plan may be forced to 64-bit offsets, which real
 plans take only for huge moves.
@@ -38,9 +38,7 @@ def forced_bits(bits):
 
 
 def forced_part(low_digits):
-    """Within this context index conversion splits 64-bit indices after so many digits; after 0, it takes digits in 64
-    bits.
-    """
+    """Within this context index conversion splits 64-bit indices after this many digits; after 0, digits are 64-bit."""
     return mock.patch.object(index_table, "low_part", lambda extents: low_digits)
 
 
@@ -85,7 +83,7 @@ class Case:
         return high - low
 
     def expected(self):
-        """The target's bytes afterwards: place by place from the definition; gaps stay FRESH."""
+        """The target's bytes after the move, place by place from the definition; gaps stay FRESH."""
         move, element = self.move, f"V{self.move.itemsize}"
         result = np.full(self.target_bytes, FRESH, np.uint8)
         axes = [axis for axis in move.axes if axis.extent != 1] or move.axes[:1]  # NumPy stops at 64
@@ -225,7 +223,7 @@ def word_tiles(width):
 
 
 def to_planes(width, channels, pixels, planes=0, padded=0, **phases):
-    """Three rows of pixels of so many channels, to planes: pixels, planes, rows beyond the source's are pad."""
+    """Three rows of pixels with this number of channels, to planes; the rest of the target is pad."""
     wide, high = _up(pixels + padded, 16), channels + padded
     axes = [
         (pixels + padded, pixels, channels, 1),
@@ -238,7 +236,7 @@ def to_planes(width, channels, pixels, planes=0, padded=0, **phases):
 
 
 def to_pixels(width, channels, pixels, planes=0, padded=0, **phases):
-    """The other way round."""
+    """From planes to pixels."""
     wide, used = _up(pixels, 16), planes or channels
     axes = [
         (channels, used, wide, 1),
@@ -315,5 +313,5 @@ FAMILIES = {
 
 
 def cases(width, families=tuple(FAMILIES), bits=32):
-    """The cases of some families; their files are what the name says."""
+    """The cases of some families, each for the kernel file of that name."""
     return [dataclasses.replace(case, bits=bits) for family in families for case in FAMILIES[family](width)]

@@ -1,4 +1,4 @@
-"""Launches of the host-compiled kernels between guard bytes: what a move wrote, and that it touched nothing else."""
+"""Launches of the host-compiled kernels between guard bytes: a move must write its target and touch nothing else."""
 
 import numpy as np
 
@@ -10,18 +10,16 @@ from tests.support.simt.record import FRESH
 # Bytes around the source and around the target.  They differ from each other, from FRESH and from the garbage in shared
 # memory: a stray copy between any two of these shows up.
 AROUND_SOURCE, AROUND_TARGET = 0xC3, 0x5C
-ROOM = 2048  # bytes on either side: a store that goes astray by less does not end the process
+ROOM = 2048  # bytes on either side: a store that misses by less does not end the process
 
 
 def source_memory(values, phase):
-    """(all of it, where the values start): a copy of bytes at `phase` past a multiple of 16, with AROUND_SOURCE around
-    it.
-    """
+    """(the memory, where the values start): a copy of bytes at `phase` past a multiple of 16, between AROUND_SOURCE."""
     return _memory(values, phase, AROUND_SOURCE)
 
 
 def target_memory(nbytes, phase):
-    """The same for a target of so many FRESH bytes, with AROUND_TARGET around it."""
+    """The same for a target of `nbytes` FRESH bytes, between AROUND_TARGET."""
     return _memory(np.full(nbytes, FRESH, np.uint8), phase, AROUND_TARGET)
 
 
@@ -42,7 +40,7 @@ def content(room, start, nbytes, name):
 
 
 class Buffers:
-    """The memory of one move, at the addresses that its case asks for."""
+    """The memory of one move, at the addresses of its case."""
 
     def __init__(self, case):
         self.case = case

@@ -1,4 +1,4 @@
-"""Moves that look every place up, for the kernel's own tests: at addresses of every phase, and what must come out."""
+"""Moves that look up every place, for the kernel's own tests: at addresses of every phase, with the expected result."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ from tests.support.tiled_cases import expected_buffer
 
 @contextlib.contextmanager
 def few_pieces(most=0):
-    """Within this context moves of tiled layouts are looked up when they would be more than so many boxes."""
+    """Within this context moves of tiled layouts that need more than this number of pieces are looked up."""
     with mock.patch.multiple(pieces, LEAST_PIECES=most, MOST_PIECES=most):
         forget_transfers()
         try:

@@ -1,4 +1,4 @@
-"""Programs in a process of their own on the GPU that this process has: a real one, or the stand-in for CUDA."""
+"""Runs programs in another process, on the same GPU as this one: a real one, or the stand-in for CUDA."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(*arguments, **environment):
-    """`python ARGUMENT ...` in the checkout; what it printed.  Fails with all that it said when it fails."""
+    """The output of `python ARGUMENT ...` in the checkout.  Fails with the whole output if the program fails."""
     beneath = ["-m", "tests.support.standin"] if "tests.support.standin.plugin" in sys.modules else []
     done = subprocess.run(
         [sys.executable, *beneath, *map(str, arguments)],

@@ -1,7 +1,8 @@
-"""Real XLA as somebody to ask: jaxlib's shapes, layouts and protos on the CPU.  Without jaxlib every test that imports
-this is skipped.
+"""Real XLA to compare with: jaxlib's shapes, layouts and protos on the CPU.
 
-jaxlib has no reader of `ShapeProto` alone; a computation whose result has the shape is read and asked instead.
+Without jaxlib every test that imports this is skipped.
+
+jaxlib cannot read a bare `ShapeProto`: it reads a computation whose result has the shape.
 """
 
 import ctypes
@@ -20,8 +21,8 @@ _SHAPE, _RESULT = 4, 2  # HloModuleProto.host_program_shape, ProgramShapeProto.r
 
 
 def shape(text):
-    """XLA's own shape; ValueError where XLA refuses the text.  Some texts make XLA end the process: ask only what
-    parses here.
+    """XLA's own shape; ValueError if XLA refuses the text.  Some texts make XLA end the process: pass only texts that
+    parse here.
     """
     try:
         return _hlo.Shape(text)
@@ -68,9 +69,7 @@ def _varint(value):
 
 
 def message_fields():
-    """{message: {field: (number, repeated, type)}} of `xla_data.proto`, from the description of it that jaxlib
-    carries.
-    """
+    """{message: {field: (number, repeated, type)}} of `xla_data.proto`, from the descriptor inside jaxlib."""
     from google.protobuf import descriptor_pb2
 
     with (

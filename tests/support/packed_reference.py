@@ -1,7 +1,7 @@
 """Packed elements from their definition: a buffer is one large number, little end first, and element i is its bits from
 i * bits on.
 
-It shares no code with the library, of which it takes the fields of shapes alone, and knows no bytes inside a buffer.
+It shares no code with the library: it reads only the fields of shapes, and knows no bytes inside a buffer.
 """
 
 import itertools
@@ -24,7 +24,7 @@ def packed(values, bits):
 
 
 def moved(axes, slots, pad, values):
-    """The values of a target with so many slots, and one pad value wherever no element comes.
+    """The values of a target with this number of slots, the pad value wherever there is no element.
 
     axes      (extent, bound, source stride, target stride) each, strides in slots
     values    a function from the slot in the source to its value
@@ -37,7 +37,7 @@ def moved(axes, slots, pad, values):
 
 
 def values(count, bits):
-    """The elements of a logical array, in disorder."""
+    """The elements of a logical array, in no regular order."""
     return (np.arange(count) * 7 + np.arange(count) // 5) % (1 << bits)
 
 

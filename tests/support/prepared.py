@@ -1,4 +1,4 @@
-"""What the tests on the imitation of CuPy share: a prepared plan with its arrays, and what reached the device."""
+"""For tests on the imitation of CuPy: a prepared plan with its arrays, and the operations that reached the device."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ LAUNCH = "launch"
 
 
 def kinds():
-    """What reached the device since the list was cleared."""
+    """The kinds of operations that reached the device since the list was cleared."""
     return [call[0] for call in fake_cuda.calls]
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: shapes of which a dialect of XLA's protos can say everything."""
+"""Hypothesis strategies: shapes that a dialect of XLA's protos can express."""
 
 from hypothesis import strategies as st
 
@@ -7,7 +7,7 @@ from tests.support import strategies
 
 
 def arrays(dialect):
-    """An array shape with anything that the dialect has."""
+    """An array shape with any property of the dialect."""
     return strategies.any_shapes().map(_today if dialect == "xla" else _first)
 
 
@@ -32,7 +32,7 @@ def _today(shape):
 
 
 def _first(shape):
-    """Nothing but sizes, order and padding with a named value."""
+    """Only sizes, order and padding with a named value."""
     sizes = [3 if size is gl.UNBOUNDED else size for size in shape.dimensions]
     value = shape.layout.padding_value
     layout = gl.Layout(

@@ -1,8 +1,7 @@
 """Random index conversions: shapes of up to six dimensions in any order, padded, some of one place; arrays that end
 around what a block takes; indices out of bounds in a third of them; in 32 bits, in 64, and split after any digit.
 
-A conversion depends on nothing but its types, its number and the seed of tests/support/random_moves.py, so a failure is
-seen again with
+A conversion depends only on its types, its number and the seed of tests/support/random_moves.py.  To repeat a failure:
     random_indices.drawn("int32", "int64", 17)
 """
 
@@ -28,7 +27,7 @@ MODES = {"linearize": ("raise", "wrap", "clip"), "delinearize": ("raise", "mark"
 
 
 class Conversion(NamedTuple):
-    """A launch, and what must come out: nothing for indices that are bad."""
+    """A launch and its expected result: nothing for bad indices."""
 
     name: str
     launch: IndexLaunch
@@ -62,7 +61,8 @@ def drawn(given_type, result_type, number, seed=SEED):
     expected = np.atleast_2d(expected).astype(result_type)
     expected.view(np.uint8).reshape(*expected.shape, -1)[:, is_bad] = FRESH
     name = (
-        f"random_indices.drawn({given_type!r}, {result_type!r}, {number}, {seed}) is {direction} of {source} to {target}, mode {mode}, "
+        f"random_indices.drawn({given_type!r}, {result_type!r}, {number}, {seed}) is {direction} of {source} "
+        f"to {target}, mode {mode}, "
         f"{count} indices, {bits} bits, lower part of {low_digits} digits"
     )
     return Conversion(name, launch, given, expected, is_bad)
@@ -124,7 +124,7 @@ def _given(rng, direction, source, count, dtype, kind):
 
 
 def _reference(direction, mode, source, target, given):
-    """(result, which have none), by NumPy's own integers of 64 bits."""
+    """(result, which indices are bad), computed with NumPy's 64-bit integers."""
     given = given.astype(np.int64)
     if direction == "linearize":
         sizes = np.array(source.dimensions)[:, None]

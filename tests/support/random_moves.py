@@ -2,12 +2,12 @@
 every phase, padding, gaps, sources that run backwards or stand still along an axis, and 64-bit offsets for a fifth of
 them.
 
-`AIMS` holds one drawing function per kind of move and the file in kernels/ that most of its moves get; which kernel a
-move really gets, planning decides.  A new kernel needs a function here and a line in `AIMS`.
+`AIMS` holds one drawing function per kind of move and the file in kernels/ that most of its moves get; planning decides
+which kernel a move really gets.  A new kernel needs a function here and a line in `AIMS`.
 
-A case depends on nothing but its kind, the element's bytes, its number and the seed, so a failure is seen again with
+A case depends only on its kind, the element's bytes, its number and the seed.  To repeat a failure:
     random_moves.drawn("tile", 4, 17)            # with GPULAYOUT_TEST_SEED in the environment, where it was set
-GPULAYOUT_TEST_SEED (a number; by default 1) draws other moves, GPULAYOUT_TEST_PLANS more of each kind than 4000.
+GPULAYOUT_TEST_SEED (a number, 1 by default) draws other moves; GPULAYOUT_TEST_PLANS sets their number per kind (4000).
 """
 
 import math
@@ -28,19 +28,19 @@ MOST_BYTES = 50_000  # of a move: a few tiles
 
 
 class Aim(NamedTuple):
-    """Where a kind of move goes: the kernel's file, and how one is drawn from (random numbers, element bytes)."""
+    """A kind of move: the kernel file it is aimed at, and what draws one from (random numbers, element bytes)."""
 
     file: str
     draw: Callable[[random.Random, int], Case]
 
     @property
     def widths(self):
-        """Element sizes that its kernel moves."""
+        """The element sizes that the kernel moves."""
         return ONLY_WIDTHS.get(self.file, WIDTHS)
 
     @property
     def plans(self):
-        """How many are drawn of each element size."""
+        """The number of moves drawn for each element size."""
         return PLANS // len(self.widths)
 
 

@@ -10,6 +10,7 @@ from gpulayout import ElementType, LayoutError, PaddingValue
 
 WHOLE_TYPES = ("u8", "s16", "f32", "s64", "c128")  # one for every element size
 PAD_NAMES = [name for name in PaddingValue if name is not PaddingValue.INVALID]
+ANY_PAD_NAME = st.sampled_from(PAD_NAMES)
 
 
 @st.composite
@@ -24,7 +25,7 @@ def layouts(draw, dimensions, *, padding=True, padding_value=PaddingValue.ONE):
 
 @st.composite
 def dimensions(draw, max_rank=8, max_elements=4000, sizes=(1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 16, 31, 33, 64, 65)):
-    """Sizes of up to `max_rank` dimensions with few enough elements; now and then one is 0."""
+    """Sizes of up to `max_rank` dimensions with few enough elements; sometimes one is 0."""
     found, room = [], max_elements
     for _ in range(draw(st.integers(0, max_rank))):
         size = draw(st.sampled_from([s for s in sizes if s <= room]))
@@ -45,8 +46,8 @@ def pairs(draw, **limits):
 
 @st.composite
 def strided_arrays(draw, shape, payload):
-    """A logical array of `shape` with the given payload and any strides: transposed, sliced, reversed; ones lie
-    between.
+    """A logical array of `shape` with the given payload and any strides: transposed, sliced, reversed; the gaps hold
+    ones.
     """
     rank = shape.rank
     order = draw(st.permutations(range(rank)))
@@ -103,7 +104,7 @@ def split_configs(draw, sizes):
 
 
 @st.composite
-def any_layouts(draw, dimensions, pad_values=st.sampled_from(PAD_NAMES), element_bits=(0, 0, 4, 8, 33)):
+def any_layouts(draw, dimensions, pad_values=ANY_PAD_NAME, element_bits=(0, 0, 4, 8, 33)):
     """A layout with any of its fields set; `dimensions` may hold `UNBOUNDED`."""
     order = draw(st.permutations(range(len(dimensions))))
     bounded = gl.UNBOUNDED not in dimensions
@@ -127,7 +128,7 @@ def any_layouts(draw, dimensions, pad_values=st.sampled_from(PAD_NAMES), element
 
 @st.composite
 def any_shapes(draw):
-    """The shape of an array with anything that its text can say: every type, dynamic sizes, every field of the
+    """The shape of an array with everything that its text can express: every type, dynamic sizes, every field of the
     layout.
     """
     element_type = draw(st.sampled_from(list(ElementType)))
@@ -148,6 +149,6 @@ def all_shapes():
 
 @st.composite
 def tiled_layouts(draw, dimensions, *, tails=(1, 1, 7), padding_value=PaddingValue.ONE):
-    """A layout of these dimensions in which bytes lie one way alone: order, padding, tiles and tail."""
+    """A layout of these dimensions with only the fields that place bytes: order, padding, tiles and tail."""
     layout = draw(layouts(dimensions, padding_value=padding_value))
     return layout.replace(tiles=draw(tiles()), tail_padding_alignment=draw(st.sampled_from(tails)))

@@ -32,7 +32,7 @@ def drawn_layout(rng, dimensions):
 
 
 def drawn_pair(rng, itemsize):
-    """(source, target) of the same logical array of rank 0 to 4, now and then without elements."""
+    """(source, target) of the same logical array of rank 0 to 4, sometimes without elements."""
     while True:
         most = rng.choice((3, 6, 6, 12))
         dimensions = tuple(rng.randint(0 if rng.random() < 0.03 else 1, most) for _ in range(rng.randint(0, 4)))

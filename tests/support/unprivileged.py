@@ -1,4 +1,4 @@
-"""A folder in which permissions bind the tests, also when root runs them."""
+"""A folder in which permissions also bind tests that root runs."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ NOBODY = 65534
 
 @contextlib.contextmanager
 def unprivileged():
-    """A new folder, and inside the `with` root is a user who owns nothing else."""
+    """A new folder; inside the `with` block root becomes a user who owns nothing else."""
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     with tempfile.TemporaryDirectory() as folder:
         if root:

@@ -1,4 +1,4 @@
-"""Protobuf's wire format by hand, for looking into messages without the code under test.
+"""Protobuf's wire format by hand, to look into messages without the code under test.
 
 A message is a list of fields [number, wire type, value]: an int for a varint (wire type 0), bytes for fixed sizes (1
 and 5), for length-delimited ones (2) and for groups (3), and again a list where a field is known to hold a message.
@@ -14,7 +14,7 @@ REPEATED = {("ShapeProto", 4), ("LayoutProto", 6), ("LayoutProto", 17)}
 
 
 def decode(data, kind=None):
-    """The fields of a message; ValueError or IndexError for bytes that are none."""
+    """The fields of a message; ValueError or IndexError for other bytes."""
     fields, position = [], 0
     while position < len(data):
         tag, position = _varint(data, position)
@@ -26,7 +26,7 @@ def decode(data, kind=None):
 
 
 def encode(fields):
-    """The bytes of a message; the inverse of `decode` but for varints that were longer than they need be."""
+    """The bytes of a message; the inverse of `decode`, except for varints that were longer than needed."""
     found = b""
     for number, wire_type, value in fields:
         found += varint(number << 3 | wire_type)
@@ -43,7 +43,7 @@ def encode(fields):
 def unknown_fields(fields, kind, path=()):
     """Every field that the message `kind` does not have, with its place: [(path, number, wire type, value)], sorted.
 
-    A message that stands twice where it may stand once is one message, as protobuf has it.
+    A message that occurs twice in a field that holds one is merged, as protobuf does.
     """
     found, known, entries, once = [], MESSAGES[kind], {}, {}
     for number, wire_type, value in fields:

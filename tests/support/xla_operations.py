@@ -1,4 +1,4 @@
-"""The operations of data/xla_vectors.json: what the library answers for a row's arguments."""
+"""The operations of data/xla_vectors.json: the library's result for the arguments of a row."""
 
 import math
 
@@ -28,7 +28,7 @@ def index_of_row(given):
 
 
 def tiled_memory(given):
-    """The row-major number of what lies in every place."""
+    """The row-major number of the element in every place."""
     shape = shape_of(given)
     table, places = gl.stride_table(shape), np.arange(shape.buffer_size)
     is_element, numbers = table.is_element(places), np.full(shape.buffer_size, given["pad_shown"])
@@ -140,7 +140,7 @@ def delete_from_layout(given):
 
 
 def byte_strides(given):
-    """None where there are none."""
+    """None if the shape has none."""
     try:
         return list(shape_of(given).byte_strides)
     except LayoutError:

@@ -44,7 +44,7 @@ def commands() -> None:
       f32[2,3]{0,1:PD(3,5)PV(lowest)}    the same, with a pad value: a name or a number
       bf16[16,256]{1,0:T(8,128)(2,1)}    tiles of 8 x 128, cut into tiles of 2 x 1
       s4[2,3]{1,0:E(4)}                  elements of 4 bits, two in a byte
-    Quote it: the shell reads braces and brackets.
+    Quote it: the shell expands braces and brackets.
 
     \b
     Examples:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpulayout.cli.failures import printable
+from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
@@ -36,9 +37,7 @@ class ShapeArgument(ShapeType):
         if not isinstance(value, str):
             return value
         try:
-            return (
-                parse_layout(value) if self.or_layout and value.lstrip().startswith("{") else parse_array_shape(value)
-            )
+            return parse_layout(value) if self.or_layout and is_only_layout(value) else parse_array_shape(value)
         except LayoutError as error:
             self.fail(printable(f"{error}{_hint(value, self.or_layout)}"), param, ctx)
 

@@ -47,7 +47,7 @@ def _hint(text: str, or_layout: bool) -> str:
     if text.lstrip().startswith("{") and not or_layout:
         return "; this is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'"
     if re.fullmatch(r"[a-z0-9]+\[[0-9,]*\][0-9]+", text):
-        return "; quote SHAPE, or the shell expands its braces"
+        return "; quote SHAPE, or the shell interprets its braces"
     return "; gpulayout show --hlo FILE reads a program" if os.path.isfile(text) else ""
 
 

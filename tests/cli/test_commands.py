@@ -76,7 +76,7 @@ def test_wrong_usage_exits_with_2(args):
 @pytest.mark.parametrize(
     "args, hint",
     [
-        (["show", "f32[2,3]0", "f32[2,3]1"], "quote SHAPE, or the shell expands its braces"),
+        (["show", "f32[2,3]0", "f32[2,3]1"], "quote SHAPE, or the shell interprets its braces"),
         (["show", __file__], "gpulayout show --hlo FILE reads a program"),
         (["explain", "{1,0}", "{0,1}"], "write the whole shape, such as 'f32[2,3]{0,1}'"),
         (["index", PADDED, "1", "2"], "has 2 dimensions: write 1,2"),

@@ -65,7 +65,7 @@ SLIPS = {
     "an N-d array to relayout": (
         lambda: gl.relayout(MATRIX, SHAPE, "{0,1}"),
         "gl.pack and gl.unpack convert N-d arrays, and buffer.ravel('K') gives the memory of a dense array, in its own "
-        "it has there",
+        "order",
     ),
     "the text of a shape to shape_of": (
         lambda: gl.shape_of("f32[2,3]"),

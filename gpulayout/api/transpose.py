@@ -149,7 +149,7 @@ def _rearranged(
 def _sides(pattern: str, rank: int) -> tuple[Groups, Groups]:
     """Both sides of a pattern.  `...` becomes one name for each axis it stands for: ~0, ~1 and so on."""
     if "~" in pattern:  # reserved for the names that replace `...`
-        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has '~' in it")
+        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it contains '~'")
     sides = pattern.split("->")
     if len(sides) != 2:
         arrows = "no" if len(sides) == 1 else len(sides) - 1
@@ -212,7 +212,7 @@ def _groups(side: str, pattern: str, rank: int) -> Groups:
                 groups.append([])
         elif token != "1" and not _NAME.fullmatch(token):
             raise LayoutError(
-                f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {token!r} in it"
+                f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it contains {token!r}"
                 f"{_meant(pattern, rank)}"
             )
         elif inside:

@@ -91,7 +91,7 @@ def relayout(
     target = shape.with_layout(None) if to is None else _target_shape(shape, to)
     job = Job(source, target_path, plan(shape, target), shape.dimensions if unpack else (target.buffer_length,))
     check_output(target_path, source_path, overwrite=overwrite)
-    seconds = None if dry_run else _carry_out(job, overwrite)
+    seconds = None if dry_run else _run(job, overwrite)
     try:
         if as_json:
             print_json(_as_json(job, seconds))
@@ -106,12 +106,12 @@ def relayout(
 def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layout | None) -> Shape | None:
     """The shape of --from; a usage error for options that do not say what the files hold."""
     if unpack == (to is not None):
-        raise click.UsageError("give either --to LAYOUT or --unpack: it says what OUT.npy will hold")
+        raise click.UsageError("give either --to LAYOUT or --unpack, to say what OUT.npy will hold")
     if unpack and from_ is None:
-        raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not have the dimensions")
+        raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not store dimensions")
     if isinstance(from_, Layout):
         raise click.UsageError(
-            f"--from {clipped(str(from_), 60)!r} is only a layout: a buffer file does not have the dimensions, so "
+            f"--from {clipped(str(from_), 60)!r} is only a layout: a buffer file does not store dimensions, so "
             "write the whole shape, such as 'f32[2,3]{0,1}'"
         )
     return from_
@@ -186,7 +186,7 @@ def _check_element_type(source: NpyFile, shape: Shape) -> None:
     raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} needs {shape.dtype.name}{also}")
 
 
-def _carry_out(job: Job, overwrite: bool) -> float:
+def _run(job: Job, overwrite: bool) -> float:
     """Move the elements.  Returns seconds, with the time to write them to disk."""
     start = time.perf_counter()
     source, target = job.plan.source, job.plan.target

@@ -157,7 +157,7 @@ class StrideTable:
 
     @cached_property
     def reaches(self) -> tuple[int, ...]:
-        """As `sizes`, but a number only counts up to its largest value for an element: padded widths do not count."""
+        """Like `sizes`, but a number's range ends at its largest value for an element: padded widths are ignored."""
         found = list(self.dimensions)
         for digits in self.numbers:
             found.append(1 + sum(min(d.extent - 1, (found[d.dim] - 1) // d.step) * d.stride for d in digits))

@@ -58,6 +58,12 @@ class FoundShape:
         `text[start:end]` reads as the shape.
     line, column : int
         Position of its first character, counted from 1.  Lines end with "\\n".
+
+    Examples
+    --------
+    >>> found = next(find_shapes("%a = f32[2]{0} parameter(0)"))
+    >>> found.start, found.end, str(found.shape)
+    (5, 14, 'f32[2]{0}')
     """
 
     shape: AnyShape

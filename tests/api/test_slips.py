@@ -48,16 +48,16 @@ SLIPS = {
     ),
     "points in rows": (
         lambda: gl.linearize(np.zeros((5, 2), int), SHAPE),
-        "the first axis must be 2 (points in rows go in as index.T)",
+        "the first axis must be 2 (for points in rows, pass index.T)",
     ),
     "points in rows, as lists": (
         lambda: gl.linearize([[0, 1], [1, 2], [0, 0]], SHAPE),
-        ": points in rows go in as numpy.array(index).T",
+        ": for points in rows, pass numpy.array(index).T",
     ),
     "an N-d array to relayout": (
         lambda: gl.relayout(MATRIX, SHAPE, "{0,1}"),
         "gl.pack and gl.unpack convert N-d arrays, and buffer.ravel('K') gives the memory of a dense array, in its own "
-        "it has there",
+        "order",
     ),
     "the text of a shape to shape_of": (
         lambda: gl.shape_of("f32[2,3]"),

@@ -347,7 +347,8 @@ class Layout(Frozen):
         if position < touched:
             raise LayoutError(
                 f"tiles {''.join(map(str, self.tiles))} would cut different dimensions after {edit}{self._context}: "
-                f"they cut the {checks.counted(touched, 'most minor dimension')}; drop them first with replace(tiles=())"
+                f"they cut the {checks.counted(touched, 'most minor dimension')}; "
+                "drop them first with replace(tiles=())"
             )
 
     def _rebuild(

@@ -87,8 +87,8 @@ def relayout_many(
             PreparedJob(f"job {number}: ", prepared, job.array, target)
         )
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
-    for carry_out in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:
-        carry_out()
+    for execute in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:
+        execute()
     return [target if given is None else given for given, target in zip(outs, written)]
 
 

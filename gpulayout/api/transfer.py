@@ -54,9 +54,9 @@ class Transfer:
         prepared = self.prepared.get(backend) or self.prepared_by(backend)
         if out is None:
             result = self.empty(backend, array)
-            prepared.carry_out(array, result, is_new=True)
+            prepared.execute(array, result, is_new=True)
             return result
-        prepared.carry_out(array, self.opened_out(backend, array, out))
+        prepared.execute(array, self.opened_out(backend, array, out))
         return out
 
     def prepared_by(self, backend: Backend) -> Prepared:

@@ -1,7 +1,7 @@
 """The shapes in the text of a whole program, such as an HLO dump, a log or an error report.
 
-A shape is found wherever its text can be read; the longest text counts.  A program differs from the text of one
-shape in these ways:
+A shape is found wherever its text can be read; the longest text counts.  A program differs from the text of
+one shape in these ways:
 
   strings      "..." is skipped, so op_name="jit(f)/f32[2]" holds no shape.  A string never goes past its line
   comments     /* */ and // count as blanks, and nothing is found in them.  A /* without its */ is ordinary text

@@ -214,7 +214,7 @@ def test_sparse_memory_shows_an_index_that_wraps_at_2_to_the_32(index_bits, is_r
 
 
 def test_a_launch_takes_no_new_memory():
-    """A test run makes 100,000 tiny launches.  Each reuses the stacks of the previous one, whose pages exist already."""
+    """A test run makes 100,000 tiny launches.  Each reuses the stacks of the previous one, whose pages exist by now."""
     source, target = matrix(32, 32), matrix(32, 32)
     kernel, arguments = controls().kernel("transpose"), (source.ctypes.data, target.ctypes.data, 32, 32)
     kernel((1, 1), (32, 8), arguments)

@@ -13,7 +13,7 @@ from gpulayout.memory import mapped_files
 from gpulayout.memory.mapped_files import by_file, listed_map, overlap_in_file
 
 SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
-BYTES = 24  # of such a buffer
+BYTES = 24  # size of a buffer of SOURCE or TARGET
 REFUSAL = " and out overlap in the file that both map: out must be separate memory$"
 PLACES = (0, 4, 20, 24, 28, 4096, 8192 - BYTES)
 
@@ -46,7 +46,7 @@ DOORS = {
 
 @pytest.fixture(params=["the system's list of maps", "names"])
 def map_source(request, monkeypatch):
-    """Both ways to find the file under an array: the system's list, and the names that `np.memmap` keeps."""
+    """Both ways to find the file behind an array: the system's list, and the names that `np.memmap` keeps."""
     if request.param == "names":
         monkeypatch.setattr(mapped_files, "MAPS", os.devnull)
     elif not os.path.exists(mapped_files.MAPS):
@@ -108,7 +108,7 @@ def test_exactly_the_same_bytes_overlap(read_at, write_at, path, map_source):
 
 
 def views(memory):
-    """Arrays over the bytes from byte 8 of a map on: other types, slices, strides, reversed."""
+    """Arrays over a map from byte 8 on: other types, slices, strides, reversed."""
     plain = np.asarray(memory)
     assert type(plain) is np.ndarray
     reverse = memory[8 : 8 + BYTES][::-1]
@@ -343,7 +343,7 @@ def test_files_are_kept_apart(path, tmp_path, map_source):
     assert by_file(arrays, 5) == [] == by_file(arrays[:1], 0)
 
 
-# ---- what it costs -------------------------------------------------------------------------------------------
+# ---- cost ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

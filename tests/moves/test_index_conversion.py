@@ -204,7 +204,7 @@ def test_huge_shapes_convert_exactly(executor, dimensions):
         assert executor.host(gl.convert_linear(linear, shape, target)).tolist() == converted
 
 
-# ---- what cannot be converted; messages in full ----------------------------------------------------------
+# ---- indices that cannot be converted, with full messages ------------------------------------------------
 
 RAISING = [
     (

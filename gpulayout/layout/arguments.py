@@ -59,7 +59,9 @@ def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | Non
 def _hint(value: object, like: Shape | None) -> str:
     """What to write instead of a value that is not a shape, or nothing."""
     if isinstance(value, (tuple, list)):
-        return f": write gl.Layout({shown(value)})" if like else f": write gl.Shape('f32', {shown(value)}) or its text"
+        if like and all(isinstance(dim, int) for dim in value) and sorted(value) == list(range(len(value))):
+            return f": write gl.Layout({shown(value)})"
+        return f": write gl.Shape('f32', {shown(value)}) or its text"
     if isinstance(value, Layout):
         return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
     return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""

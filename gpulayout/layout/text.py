@@ -124,7 +124,7 @@ def _end(reader: Reader) -> None:
     """The end of the text; an error hints at a layout in the wrong place."""
     if reader.ahead("(") or reader.ahead("["):
         raise reader.error("expected the end (braces enclose a layout, as in f32[2,3]{1,0})")
-    if reader.kind == "name" and reader.value in PROPERTIES:
+    if reader.ahead(":") or (reader.kind == "name" and reader.value in PROPERTIES):
         raise reader.error("expected the end (properties are part of the layout, as in f32[2,3]{1,0:T(8,128)})")
     reader.end()
 

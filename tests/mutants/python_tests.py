@@ -95,7 +95,8 @@ TESTS = (
         ALL,
         (
             *_files(
-                "api/transfer api/backends api/many api/transpose api/explain cpu/threads moves/random moves/packed moves/tiled"
+                "api/transfer api/backends api/many api/transpose api/explain cpu/threads moves/random moves/packed "
+                "moves/tiled"
             ),
             *DOORS,
             *LAUNCHES,

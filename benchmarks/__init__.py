@@ -1,3 +1,3 @@
-"""Benchmarks: cases say what is moved, peers who moves it, sides and clocks where and how it is timed; one run and one
-report.
+"""Benchmarks: cases define what is moved, peers move it, sides and clocks time it; a run records it, a report prints
+it.
 """

@@ -18,7 +18,7 @@ SHOWN_NAMES = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 1 when a case failed, 2 for wrong usage, also when no case has the wanted name."""
+    """Returns the exit status: 1 when a case failed, 2 for wrong usage, including a name that no case has."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.plot is not None:
@@ -87,7 +87,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="instead: time over bytes, threads and numbers of indices, beside NumPy or CuPy and a plain copy",
     )
-    parser.add_argument("--tables", type=_file, metavar="FILE", help="instead: the tables of a recorded run again")
+    parser.add_argument("--tables", type=_file, metavar="FILE", help="instead: print the tables of a recorded run")
     parser.add_argument(
         "--plot",
         type=_file,
@@ -127,7 +127,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
 def _file(name: str) -> pathlib.Path:
     if name == "-":
         raise argparse.ArgumentTypeError(
-            "'-' would be standard input or output, where no figures go; a file of that name is './-'"
+            "'-' would mean standard input or output, which is not supported; write './-' for a file named '-'"
         )
     return pathlib.Path(name)
 

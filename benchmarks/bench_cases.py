@@ -1,4 +1,4 @@
-"""The CPU's list beside the plain ways: relayout, pack and unpack of whole and packed elements, and single small calls.
+"""The CPU's list beside plain code: relayout, pack and unpack of whole and packed elements, and single small calls.
 
 pytest benchmarks/bench_cases.py --benchmark-group-by=group --benchmark-columns=median,min,rounds
 """

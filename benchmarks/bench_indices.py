@@ -1,4 +1,4 @@
-"""Index conversion on a GPU against the CPU: this library and the plain way on both, in one group for each case.
+"""Index conversion on a GPU against the CPU: this library and plain code on both, in one group for each case.
 
 pytest benchmarks/bench_indices.py -k linearize --benchmark-group-by=group --benchmark-columns=median,min,rounds
 """

@@ -66,7 +66,7 @@ class Goal(NamedTuple):
 
 
 def middle(figures: Sequence[Figure], default: None = None) -> Figure | None:
-    """The geometric mean, None of nothing."""
+    """The geometric mean; None if there are no figures."""
     return Figure(mean([figure.value for figure in figures])) if figures else default
 
 

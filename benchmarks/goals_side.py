@@ -38,7 +38,7 @@ class GoalsSide(NumpySide):
     """This library, NumPy, and PyTorch and JAX if they are installed.
 
     counts   numbers of threads that are measured
-    missing  for each peer that is not there, the reason
+    missing  the reason why each missing peer is missing
     """
 
     statistic, with_peers = "median", True
@@ -57,7 +57,7 @@ class GoalsSide(NumpySide):
             "counts": list(self.counts),
             "listed": {section: len(cases) for section, cases in self.cases.items()},
         }
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a GPU would be another contest
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a GPU would be a different comparison
         self.torch, self.jax = (
             stages.optional(name, self.missing) if self.with_peers else None for name in ("torch", "jax")
         )
@@ -169,7 +169,7 @@ def _alone(peer: Contender) -> Contender:
 
 
 def _rest(contender: Contender) -> None:
-    """What precedes every sample.
+    """Prepare a sample.
 
     A hypervisor may take back memory that is free for seconds, and new memory then costs up to six times as much the
     first time.  So a contender that writes new memory makes one call first, and reuses the memory that it has just
@@ -190,7 +190,7 @@ def _blocking(peer: Contender) -> Contender:
         peer.wait(output)
         seen = np.asarray(output)  # shares the memory
         if not seen.flags.c_contiguous:
-            raise ValueError(f"the output lies in memory with the strides {seen.strides}")
+            raise ValueError(f"the output has the strides {seen.strides}")
         return seen
 
     return peer._replace(call=call, wait=None)

@@ -28,7 +28,7 @@ PEER_PACKAGES = (
 
 
 def machine(backend: str, peers: bool) -> dict[str, Any]:
-    """All of it as plain data, with the versions of the peers that take part."""
+    """Commit, processor, device and versions as plain data; with `peers`, also the versions of the peers."""
     found = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": _commit(),

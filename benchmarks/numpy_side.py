@@ -25,7 +25,7 @@ class NumpySide:
     name, statistic = "numpy", "best"
     cases: dict[str, Sequence[Case]] = {"small": SMALL_CASES, "cases": CPU_CASES, "ttc": TTC_CASES}
     with_peers = False  # other libraries take part
-    notes: dict[str, Any] = {}  # what a run's file says beside its figures
+    notes: dict[str, Any] = {}  # what a run's file records besides its figures
     left_out: dict[str, str] = {}
     missing: dict[str, str] = {}
     stages = [Stage("numpy")]
@@ -39,7 +39,7 @@ class NumpySide:
         return None if wanted < free else f"needs {wanted >> 20} MiB of memory, {free >> 20} are free"
 
     def prepare(self, section: str, case: Case, stage: int = 0) -> Prepared:
-        """All contenders, checked against each other, after the plain copy that they are measured by."""
+        """All contenders, checked against each other, after the plain copy that they are compared with."""
         given, out = input_and_output(np, case, seed=1)
         if section == "small":
             return Prepared(*agreeing(np, case, small_calls(np, case, given, out), [(given, out)]))

@@ -22,7 +22,7 @@ RECORDED = tuple(
     )
 )
 
-# Of Okabe and Ito: told apart with any kind of colour vision.  Lines differ in their markers too.
+# Okabe and Ito's colours, distinguishable with any kind of colour vision.  Lines also differ in their markers.
 BLUE, ORANGE, GREEN, GREY, SKY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#666666", "#56B4E9", "#CC79A7"
 WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # behind a number that a line crosses
 COLOURS, MARKERS = (BLUE, SKY, ORANGE, GREY, GREEN, PURPLE), "osD^vP"

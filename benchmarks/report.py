@@ -247,7 +247,7 @@ def _missed(found: Record) -> list[str]:
 
 def _absent(found: Record) -> list[str]:
     """The contenders and cases without figures, and why."""
-    lines = [f"- peer not there: {name}: {why}" for name, why in found["peers_missing"].items()]
+    lines = [f"- peer missing: {name}: {why}" for name, why in found["peers_missing"].items()]
     lines += [
         f"- peer not timed, out of time: {name}, {len(cases)} cases"
         for name, cases in found.get("peers_not_timed", {}).items()

@@ -111,7 +111,7 @@ class Run:
         if not reason:
             try:
                 self.found[section].append(self._measured(section, case))
-            except Exception as error:  # one case that fails must not take the figures of the others with it
+            except Exception as error:  # one failed case must not cost the others their figures
                 reason, failed = reason_of(error), True
             self._let_go()
         if reason:
@@ -144,7 +144,7 @@ class Run:
                 later = self._measured(section, case, stage)
                 if later:
                     add_stage(records[case.name], later)
-            except Exception as error:  # the row stands without this stage
+            except Exception as error:  # the row is kept without this stage
                 self._note(case, [Refused(name, reason_of(error))])
             self._let_go()
             slowest = max(slowest, time.monotonic() - begin)

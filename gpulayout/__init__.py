@@ -1,4 +1,4 @@
-"""Array layouts as values, and arrays moved between them: on NVIDIA GPUs with CuPy, on the CPU with NumPy.
+"""Describe array layouts and move arrays between them: on NVIDIA GPUs with CuPy, on the CPU with NumPy.
 
 >>> import numpy as np, gpulayout as gl
 >>> image = np.zeros((1080, 1920, 3), np.uint8)
@@ -8,17 +8,18 @@
 array([1., 4., 2., 5., 3., 6.])
 
 A shape is an element type, dimensions and a layout.  Every function that takes a shape also takes its text: "f32[2,3]"
-is row-major, "f32[2,3]{0,1}" lists the dimensions most minor first.  `help(gl.pack)` and the like have the details.
+is row-major; "f32[2,3]{0,1}", which lists the dimensions minor first, is column-major.  `help(gl.pack)` and the like
+have the details.
 
 Moving arrays
     transpose         reorder axes, "h w c -> c h w" or (2, 0, 1); the result is in C order
-    pack              an array to a 1-D buffer in the layout of a shape
-    unpack            such a buffer to an array
-    relayout          a buffer from one layout to another
+    pack              copy an array into a 1-D buffer in the layout of a shape
+    unpack            copy such a buffer into an array
+    relayout          copy a buffer from one layout to another
     relayout_many     the same for many buffers, in few kernel launches
-    view              the array in a buffer as strides, without a copy
-    empty             a new buffer for a shape
-    plan              a relayout prepared for many calls; it explains what it does
+    view              see a buffer as a strided array, without a copy
+    empty             make a new buffer for a shape
+    plan              prepare a relayout for many calls; the plan explains itself
 
 Shapes and layouts
     Shape             element type, dimensions and layout
@@ -28,7 +29,7 @@ Shapes and layouts
     ElementType       XLA's element types, such as f32 and bf16
     parse_shape       a shape from its text
     parse_layout      a layout from its text
-    shape_of          the shape of an array that exists
+    shape_of          the shape of an existing array
     UNBOUNDED         a dimension without a size, `?`
     MemorySpace       names for the memory spaces of a layout
     SplitConfig       where XLA splits an array across memories
@@ -40,7 +41,7 @@ Indices
     delinearize       linear indices to logical indices
     convert_linear    linear indices from one layout to another
     stride_table      where every element lies: a StrideTable of Digits
-    is_bitcast        whether two shapes are the same bytes
+    is_bitcast        whether two shapes describe the same bytes
 
 Where calls run
     use_backend       choose "auto", "numpy" or "cupy" for calls without an array
@@ -51,7 +52,7 @@ Errors
     LayoutTypeError   the same for a value of the wrong type; also a TypeError
     ShapeTextError    text that is not a shape; `position` says where
     BackendUnavailable
-                      a backend that was asked for cannot run here
+                      the requested backend cannot run here
 
 More
     Plan, StrideTable, Digit
@@ -135,9 +136,9 @@ _publish(globals(), __all__)
 
 
 def __dir__() -> list[str]:
-    """The public names; none for `help(gpulayout)`, which would print all their help, 3,000 lines.
+    """The public names, or an empty list for `help(gpulayout)`, which would otherwise print 3,000 lines.
 
-    The module's docstring is the overview.  pydoc has no setting for that, so its frame is looked for.
+    The module's docstring is the overview.  pydoc has no setting for this, so the function looks for pydoc's frame.
     """
     frame = _sys._getframe()
     for _ in range(4):  # this function, one or two of `inspect`, and pydoc's own
@@ -150,7 +151,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """Names that have moved to `gpulayout.xla`: they still work, and functions warn."""
+    """Find a name that has moved to `gpulayout.xla`.  It still works; functions warn."""
     if name not in xla.__all__:
         raise AttributeError(f"module 'gpulayout' has no attribute {name!r}")
     found = getattr(xla, name)

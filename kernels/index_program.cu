@@ -43,7 +43,7 @@ __device__ __forceinline__ unsigned gpl_load(const gpl_in* from, unsigned left, 
 // `index`.  `result`, unless it is 0, gets a row of coordinates from every instruction that stores: -1 for `padding`, and
 // nothing for indices that are `bad`.
 template <bool LOADS>
-__device__ __forceinline__ unsigned gpl_carry_out(const GplProgram& program, const gpl_in* index, const gpl_numbers& given, unsigned left,
+__device__ __forceinline__ unsigned gpl_execute(const GplProgram& program, const gpl_in* index, const gpl_numbers& given, unsigned left,
                                                   gpl_numbers& sum, gpl_out* result = 0, unsigned bad = 0, unsigned padding = 0) {
   gpl_numbers kept[GPL_REGISTERS];
   const GplTerm* term = program.list.term;
@@ -90,7 +90,7 @@ GPL_KERNEL gpl_linearize_program(const gpl_in* __restrict__ index, gpl_out* __re
   const unsigned long long first = gpl_first();
   const unsigned left = gpl_left(first, program.count);
   gpl_numbers sum = {};
-  const unsigned bad = gpl_carry_out<true>(program, index + first, sum, left, sum);
+  const unsigned bad = gpl_execute<true>(program, index + first, sum, left, sum);
   if (bad) gpl_report(bad, first, left, offender);
   if (linear) gpl_write_linear(sum, linear + first, left, bad);
 }
@@ -101,10 +101,10 @@ GPL_KERNEL gpl_delinearize_program(const gpl_in* __restrict__ linear, gpl_out* _
   const unsigned left = gpl_left(first, program.count);
   gpl_numbers given, none = {};
   unsigned bad = gpl_read_linear(linear + first, left, program, given), padding = 0;
-  if (program.padded) padding = gpl_carry_out<false>(program, 0, given, left, none);
+  if (program.padded) padding = gpl_execute<false>(program, 0, given, left, none);
   if (program.mode != GPL_MARK) bad |= padding;
   if (bad) gpl_report(bad, first, left, offender);
-  if (index) gpl_carry_out<false>(program, 0, given, left, none, index + first, bad, padding);
+  if (index) gpl_execute<false>(program, 0, given, left, none, index + first, bad, padding);
 }
 
 // Linear index in the source layout to the target layout, through as many coordinates as are needed.
@@ -114,7 +114,7 @@ GPL_KERNEL gpl_convert_linear_program(const gpl_in* __restrict__ source, gpl_out
   const unsigned left = gpl_left(first, program.count);
   gpl_numbers given, sum = {};
   unsigned bad = gpl_read_linear(source + first, left, program, given);
-  bad |= gpl_carry_out<false>(program, 0, given, left, sum);
+  bad |= gpl_execute<false>(program, 0, given, left, sum);
   if (bad) gpl_report(bad, first, left, offender);
   if (target) gpl_write_linear(sum, target + first, left, bad);
 }

@@ -1,4 +1,4 @@
-"""Short ways to write cases."""
+"""Shorthands for cases."""
 
 from __future__ import annotations
 

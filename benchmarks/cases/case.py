@@ -17,7 +17,7 @@ class MoveCase:
 
     order     the target's dimensions, most major first, as `transpose` takes them; None keeps the order
     widths    padded dimensions of the buffer in pack and unpack, in logical order
-    cut_from  "strided": dimensions of the array that the input is the first part of
+    cut_from  "strided": dimensions of the larger array of which the input is the first part
     backward  "strided": the dimensions that the input walks backwards
     tiling    "to" or "from": a relayout between a matrix and its tiles.  Whole tiles are a permutation, which
               `dimensions` and `order` state for the peers: (rows of tiles, rows, rows together, columns of tiles,
@@ -69,7 +69,7 @@ class MoveCase:
         )
 
     def _matrix(self, side: str, tiled: bool) -> Shape:
-        """The matrix of a tiled case, as it lies before or after the move."""
+        """The matrix of a tiled case, as it is stored before or after the move."""
         digits = self.dimensions if self.tiling == "to" else [self.dimensions[dim] for dim in self.order]
         above, rows, together, beside, columns = digits
         tiles = [Tile((rows * together, columns)), *([Tile((together, 1))] if together > 1 else [])]
@@ -90,7 +90,7 @@ class MoveCase:
 
     @property
     def bytes_allocated(self) -> int:
-        """One input, one output, and the memory of the plain ways for packed elements: words of two bytes, and
+        """One input, one output, and the memory of plain code for packed elements: words of two bytes, and
         elements before and after.
         """
         held = Shape(self.element_type, self.cut_from) if self.cut_from else self.source

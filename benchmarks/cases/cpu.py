@@ -1,5 +1,5 @@
-"""The cases for a CPU: the kinds of the GPU's list at about 32 MB an array (before packing), beyond the caches of a
-usual machine.
+"""The cases for a CPU: the kinds of the GPU's list at about 32 MB an array (before packing), more than the caches
+of a typical machine hold.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ GPU_SMALL_CASES: list[MoveCase] = [
     transpose("f32 512x512", "f32", 512, 512, group="small"),
 ]
 
-# No peer does these in one call, so nothing says what is right.
+# No peer does these in one call, so there is no reference to check against.
 LEFT_OUT = {
     "s8 NCHW 256x48x56x56 to tiles of 32 channels": "partial tiles with padding have no peer",
     "f16 4096x4100 to tiles of (8,128) and (2,1)": "partial tiles with padding have no peer",

@@ -1,1 +1,1 @@
-"""Who moves it: this library, the plain way with NumPy or CuPy, and the libraries beside it."""
+"""The contenders: this library, plain NumPy or CuPy code, and other libraries."""

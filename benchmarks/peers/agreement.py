@@ -22,7 +22,7 @@ def agreeing(
     AssertionError when this library gives something else, or no peer gives anything to compare with.
     """
     kept, refused, expected, reference = [], [], None, None
-    for contender in sorted(contenders, key=lambda contender: contender.is_ours):  # the peers say what is right
+    for contender in sorted(contenders, key=lambda contender: contender.is_ours):  # peers first: they are the reference
         try:
             found = _output(xp, case, contender, pairs)
         except Exception as error:
@@ -36,11 +36,11 @@ def agreeing(
             kept.append(contender)
         elif contender.is_ours:
             raise AssertionError(
-                f"{case.name}: {contender.name} ({contender.output}) gives another result than "
+                f"{case.name}: {contender.name} ({contender.output}) gives a different result from "
                 f"{reference or 'no peer at all'}"
             )
         else:
-            refused.append(Refused(contender.name, f"gives another result than {reference}"))
+            refused.append(Refused(contender.name, f"gives a different result from {reference}"))
     return [contender for contender in contenders if contender in kept], refused
 
 
@@ -59,4 +59,4 @@ def _comparable(xp: ModuleType, case: Case, output: Any) -> Any:
     if isinstance(case, IndexCase):
         return xp.stack(output) if isinstance(output, tuple) else output
     flat = xp.asarray(output).reshape(-1)
-    return flat.view(np.dtype(f"u{math.gcd(flat.nbytes, 8)}"))  # as few comparisons as there can be
+    return flat.view(np.dtype(f"u{math.gcd(flat.nbytes, 8)}"))  # as few comparisons as possible

@@ -1,4 +1,4 @@
-"""This library, and the plain way to write the same with NumPy or CuPy."""
+"""This library, and the same work in plain NumPy or CuPy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from benchmarks.cases.case import Case, IndexCase, MoveCase
 from benchmarks.peers.contender import OURS, PREPARED_CALL, UNPLANNED_CALL, Contender, in_turn
 from benchmarks.peers.packed import plain_ways
 
-# What this library does as a function of input and output, the inputs and outputs it gets, and the plain ways beside
-# it.
+# This library's work as a function of input and output, the inputs and outputs it gets, and the plain contenders.
 Ways = tuple[Callable[..., Any], Sequence[tuple], list[Contender]]
 
 
 def array_contenders(xp: ModuleType, case: Case, pairs: list[tuple]) -> list[Contender]:
-    """This library into warm memory and into fresh, then the plain ways.
+    """This library into warm memory and into fresh, then plain code.
 
     pairs   (input, output) arrays that take turns; as `input_and_output` makes them
     """

@@ -1,4 +1,4 @@
-"""Who takes part in a measurement."""
+"""The contenders in a measurement."""
 
 from __future__ import annotations
 

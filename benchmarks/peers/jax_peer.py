@@ -1,4 +1,4 @@
-"""JAX as a peer: XLA's compiled function.  It allocates its output, so it stands beside the fresh ones."""
+"""JAX as a peer: XLA's compiled function.  It allocates its output, so it is compared with fresh contenders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain ways to pack, unpack and transpose elements of 1 and 4 bits, with shifts and masks of NumPy or CuPy."""
+"""Plain code to pack, unpack and transpose elements of 1 and 4 bits, with shifts and masks of NumPy or CuPy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plain_ways(xp: ModuleType, case: MoveCase, pairs: list[tuple]) -> list[Conte
 
 
 class _Held:
-    """Memory of the plain ways of a u4 case.
+    """Memory for the plain code of a u4 case.
 
     words           two bytes for each packed one
     before, after   "both": one element per byte, before and after the transpose; an even number of them
@@ -50,7 +50,7 @@ class _Held:
 
 
 def _work(case: MoveCase, pack: Callable, unpack: Callable) -> Callable:
-    """What packs, what unpacks, or unpacking, transposing and packing again."""
+    """The function that packs, the one that unpacks, or one that unpacks, transposes and packs again."""
     if case.packed != "both":
         return pack if case.packed == "target" else unpack
     count, dimensions = math.prod(case.dimensions), case.dimensions
@@ -87,7 +87,7 @@ def _pack_words(xp: ModuleType, given: Any, out: Any, held: _Held) -> Any:
 
 
 def _unpack_words(xp: ModuleType, given: Any, out: Any, held: _Held) -> Any:
-    """0x00A3 | 0x0A30 is 0x0AB3, of which 0x0F0F leaves 0x0A03."""
+    """0x00A3 | 0x0A30 is 0x0AB3, and masking with 0x0F0F leaves 0x0A03."""
     words = out.view(xp.uint16)
     xp.copyto(words, given)
     xp.left_shift(words, 4, out=held.words)

@@ -1,4 +1,4 @@
-"""The libraries that this one is measured beside, and the order in which their figures are taken.
+"""The libraries that this one is compared with, and the order in which their figures are taken.
 
 Peers that compile something for every case come in later stages, so that a run short of time leaves them out and keeps
 its rows.
@@ -23,7 +23,7 @@ class Stage(NamedTuple):
 
 
 def load(torch: Any, jax: Any, missing: dict[str, str]) -> list[Stage]:
-    """All stages; `missing` gets a line for everything that is not there.
+    """All stages; `missing` gets a line for every library that is missing.
 
     torch, jax   the modules, or None
     """

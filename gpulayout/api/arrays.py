@@ -1,7 +1,7 @@
-"""The entrance for arrays: NumPy, CuPy, and anything with DLPack or `__cuda_array_interface__`.
+"""How arrays enter: NumPy, CuPy, and anything with DLPack or `__cuda_array_interface__`.
 
 They become NumPy or CuPy arrays over the caller's own memory; nothing is copied.  Checks between arrays are here too:
-devices and overlaps.  `sides` checks each array by itself.  All checks run before a byte is written.  `role` is the
+devices and overlaps.  `sides` checks each array separately.  All checks run before a byte is written.  `role` is the
 argument's name in messages.
 """
 
@@ -68,7 +68,7 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
     if isinstance(given, type):
         raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
     library = _IMMUTABLE.get(type(given).__module__.partition(".")[0])
-    if writing and library:  # their DLPack exports need not say so
+    if writing and library:  # their DLPack exports may not say so
         raise BufferError(f"{role} is read-only: {library} arrays never change")
     if offers(given, *DLPACK):
         return _adopted(_dlpack_backend(given, role), given, role, writing)

@@ -1,7 +1,7 @@
 """The default backend, for calls without an array: the GPU when a device really works, else NumPy.
 
 A call with arrays runs where they live and needs no default.  `import cupy` succeeds on a machine without a driver, so
-the GPU counts only after a kernel was compiled and ran on it.
+the GPU counts only after a kernel has compiled and run on it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class use_backend:  # noqa: N801 - used as a function and as a context manager
     BackendUnavailable
         For "cupy" when it cannot run here, with the reason.  It is a RuntimeError.
     ValueError
-        For another name.
+        For any other name.
 
     See Also
     --------
@@ -133,7 +133,7 @@ def is_chosen_in_code() -> bool:
 
 @functools.cache
 def gpu_problem() -> str | None:
-    """Why no GPU can be used, or None when one works.  Asked once per process."""
+    """Why no GPU can be used, or None when one works.  Checked once per process."""
     try:
         gpu_module().probe()
     except ImportError as error:

@@ -71,7 +71,7 @@ def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
     Raises
     ------
     ValueError
-        For another `mode`.
+        For any other `mode`.
 
     Examples
     --------

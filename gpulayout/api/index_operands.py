@@ -33,7 +33,7 @@ def integers(array: Array, role: str) -> Array:
 def open_operands(operands: Sequence[Any], shape: Shape) -> tuple[Backend, list[Array], tuple[int, ...]]:
     """(backend, one integer array per dimension, the shape they broadcast to).
 
-    Plain numbers and lists go to the device of the arrays.
+    Plain numbers and lists are moved to the device of the arrays.
     """
     plain = [isinstance(given, (int, np.integer, list, tuple)) for given in operands]
     opened = [

@@ -72,7 +72,7 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
         For a coordinate out of bounds, with ``mode="raise"``; for a wrong rank; and for any index into a shape without
         elements.  Nothing is written.
     ValueError
-        For another `mode`.
+        For any other `mode`.
     TypeError
         For indices that are not integers, and for an `out` that cannot hold the largest result.
     BufferError
@@ -158,7 +158,7 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
     IndexError
         For a linear index outside the buffer, and for padding with ``padding="raise"``.  Nothing is written.
     ValueError
-        For another `padding`.
+        For any other `padding`.
     TypeError
         For indices that are not integers, and for an `out` that cannot hold the largest result.
     BufferError

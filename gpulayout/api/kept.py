@@ -1,4 +1,4 @@
-"""What is kept between calls, so that a call with known shapes plans nothing."""
+"""The caches between calls: a call with known shapes plans nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ KEYS = frozenset((str, Shape, Layout))  # types of shape arguments whose values 
 
 
 class Kept(Generic[Made]):
-    """A bounded cache: a dictionary that starts again when it is full.
+    """A bounded cache: a dictionary that is cleared when it is full.
 
     It has no lock: a forked child could inherit a lock that is held, and a signal handler could wait for one.  Each
-    step is one atomic operation.  When two threads keep something at once, one entry may go uncounted until the
-    next start.
+    step is one atomic operation.  When two threads keep something at once, one entry may not be counted until
+    the next clear.
     """
 
     # Keeping a plan saves 40 us for plain layouts, 600 us with tiles, seconds for thousands of pieces.  An entry takes

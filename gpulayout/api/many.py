@@ -47,8 +47,8 @@ def relayout_many(
     jobs : iterable of (buffer, source, target)
         The arguments of `relayout`.  Shapes, element types and devices may differ between jobs.
     out : sequence of arrays, optional
-        Where to write: one entry per job, None for new memory.  An output must share memory with no input and no other
-        output.
+        Where to write: one entry per job, None for new memory.  An output must not share memory with an input or
+        another output.
 
     Returns
     -------
@@ -84,9 +84,9 @@ def relayout_many(
         groups.setdefault((job.backend, job.backend.device(job.array)), []).append(
             PreparedJob(f"job {number}: ", prepared, job.array, target)
         )
-    # All groups are prepared before one runs: what can be refused is refused before the first byte is written.
-    for carry_out in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:
-        carry_out()
+    # All groups are prepared before any of them runs, so that errors come before the first byte is written.
+    for execute in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:
+        execute()
     return [target if given is None else given for given, target in zip(outs, written)]
 
 

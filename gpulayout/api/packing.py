@@ -1,4 +1,4 @@
-"""Between logical N-d arrays and buffers in a layout: `pack`, `unpack`, and `view`, which moves nothing."""
+"""From logical N-d arrays to buffers in a layout and back: `pack`, `unpack`, and `view`, which moves nothing."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
     Parameters
     ----------
     array : array_like
-        Array of `shape.dimensions`, with any strides; it may be read-only.  Nested lists and numbers go to the
-        default backend and need a whole shape.
+        Array of shape `shape.dimensions`, with any strides; it may be read-only.  Nested lists and numbers become
+        arrays of the default backend and need a whole shape.
     shape : Shape, Layout or str
         A shape or its text; or only a layout, such as ``"{1,0:T(8,128)}"``, for the array's own element type and
         dimensions.
@@ -74,7 +74,7 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
     Notes
     -----
     ``E(1)``, ``E(2)`` and ``E(4)`` pack several elements into a byte, as XLA does.  The buffer is then uint8 and has
-    `shape.nbytes` bytes.  Element 0 goes to the lowest bits of byte 0.  Only the low bits of each element are kept, and
+    `shape.nbytes` bytes.  Element 0 takes the lowest bits of byte 0.  Only the low bits of each element are kept, and
     the spare bits of the last byte are 0.
 
     Examples
@@ -102,7 +102,7 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
 
 
 def _whole_shape(shape: TargetLike, values: Values) -> Shape:
-    """The shape for plain values; TypeError for a mere layout, because plain values have no element type."""
+    """The shape for plain values; TypeError for a layout without a shape, because plain values have no element type."""
     if is_only_layout(shape):
         raise TypeError(
             f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is "
@@ -136,15 +136,15 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     buffer : array
         1-D contiguous array of `shape.buffer_length` elements or more.
     shape : Shape or str
-        The buffer's shape, or its text.  The library cannot notice a wrong layout.
+        The buffer's shape, or its text.  The library cannot detect a wrong layout.
     out : array, optional
-        Array of `shape.dimensions` to write to, on the same device, with any strides that do not overlap.
+        Array of shape `shape.dimensions` to write to, on the same device, with any strides that do not overlap.
 
     Returns
     -------
     array
-        Array of `shape.dimensions` in C order, without padding, where `buffer` lives; or `out`.  Packed elements take
-        one byte each, as in ml_dtypes.
+        Array of shape `shape.dimensions` in C order, without padding, where `buffer` lives; or `out`.  Packed
+        elements take one byte each, as in ml_dtypes.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def view(buffer: Array, shape: ShapeLike) -> Any:
     Returns
     -------
     array
-        Array of `shape.dimensions` over the memory of `buffer`.
+        Array of shape `shape.dimensions` over the memory of `buffer`.
 
     Raises
     ------

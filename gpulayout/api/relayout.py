@@ -18,7 +18,7 @@ from gpulayout.moves.pieces import relayout_pieces
 
 
 class Plan:
-    """A relayout that is worked out once and can be run many times.  Made by `plan`; frozen and thread-safe.
+    """A relayout that is prepared once and can be run many times.  Made by `plan`; frozen and thread-safe.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Plan:
         return self.transfer(buffer, out)
 
     def explain(self) -> Explanation:
-        """Say what was merged, which kernel was chosen and why not a faster one, and how many bytes move, as text.
+        """Explain in text what was merged, which kernel was chosen and why not a faster one, and how many bytes move.
 
         The GPU part assumes buffers aligned to 16 bytes, as allocators return them.
         """
@@ -133,7 +133,7 @@ def plan(source: ShapeLike, target: TargetLike) -> Plan:
 
     See Also
     --------
-    relayout : Plan and run at once.
+    relayout : Plan and run in one call.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any =
         1-D contiguous array of `source.buffer_length` elements or more: NumPy, CuPy, or any array that offers DLPack or
         ``__cuda_array_interface__``.  For packed elements, such as ``E(4)``, it is uint8.
     source : Shape or str
-        The buffer's shape, or its text.  The library cannot notice a wrong layout.
+        The buffer's shape, or its text.  The library cannot detect a wrong layout.
     target : Shape, Layout or str
         The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
     out : array, optional

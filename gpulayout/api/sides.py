@@ -44,7 +44,7 @@ class BufferSide:
         if array.ndim != 1:
             raise BufferError(
                 f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D: gl.pack and gl.unpack "
-                f"convert N-d arrays, and {role}.ravel('K') is the memory of a dense array, in the order it has there"
+                f"convert N-d arrays, and {role}.ravel('K') gives the memory of a dense array, in its own order"
             )
         size = array.size
         if size < shape.buffer_length:

@@ -1,7 +1,7 @@
 """Transfers: what pack, unpack and relayout have in common.
 
 A side is a buffer in a layout or a logical array with strides.  The three operations differ only in their sides.  What
-can be worked out without the arrays is worked out once and kept here.
+does not depend on the arrays' contents is computed once and kept here.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Transfer:
         prepared = self.prepared.get(backend) or self.prepared_by(backend)
         if out is None:
             result = self.empty(backend, array)
-            prepared.carry_out(array, result, is_new=True)
+            prepared.execute(array, result, is_new=True)
             return result
-        prepared.carry_out(array, self.opened_out(backend, array, out))
+        prepared.execute(array, self.opened_out(backend, array, out))
         return out
 
     def prepared_by(self, backend: Backend) -> Prepared:

@@ -49,8 +49,8 @@ class Timing:
 def demo(quick: bool, as_json: bool) -> None:
     """Draw a padded layout.  Then relayout, pack and unpack real arrays, check the results and time them.
 
-    Every result is compared with plain NumPy's; the exit code is 1 if one differs.  Times are medians.  They stand
-    beside plain NumPy or CuPy code for the same work and a plain copy of the same number of bytes.
+    Every result is compared with plain NumPy's; the exit code is 1 if one differs.  Times are medians, shown
+    next to those of plain NumPy or CuPy code for the same work and of a plain copy of the same number of bytes.
 
     \b
     Examples:

@@ -79,7 +79,7 @@ def jobs(backend: Backend, xp: ModuleType, sizes: Sizes) -> Iterator[Job]:
     yield _to_padded_pitch(values, xp)
     yield _from_padded_pitch(values, xp)
     shape = Shape("u8", sizes.picture)
-    # The step is prime to the size: it visits distant places, and each once before any twice.
+    # The step is coprime to the size: it visits distant places, and each once before any twice.
     places = xp.arange(sizes.indices, dtype=xp.int64) * 1_000_003 % shape.element_count
     yield _to_indices(places, shape, xp)
     yield _to_places(places, shape, xp)

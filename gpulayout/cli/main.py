@@ -44,7 +44,7 @@ def commands() -> None:
       f32[2,3]{0,1:PD(3,5)PV(lowest)}    the same, with a pad value: a name or a number
       bf16[16,256]{1,0:T(8,128)(2,1)}    tiles of 8 x 128, cut into tiles of 2 x 1
       s4[2,3]{1,0:E(4)}                  elements of 4 bits, two in a byte
-    Quote it: the shell reads braces and brackets.
+    Quote it: the shell interprets braces and brackets.
 
     \b
     Examples:
@@ -63,7 +63,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTE
 
 
 def _leave(number: int, frame: object) -> None:
-    """End because of a signal.  Unfinished files are removed on the way out, and no later signal interrupts that.
+    """Exit on a signal.  Unfinished files are removed on the way out, and no later signal interrupts that.
 
     Later signals get a handler that does nothing, not SIG_IGN: Python reports an error if a signal that has arrived is
     then set to SIG_IGN.

@@ -60,7 +60,7 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A new file to write and read inside the `with`.  It takes its name when the block ends without an error.
 
     After an error nothing is left, and an existing file of that name stays.  Without `overwrite`, a file that took the
-    name in the meantime stays too, and the new one is given up with a `Failure`.  With it, the old file is replaced in
+    name in the meantime stays too, and the new one is discarded with a `Failure`.  With it, the old file is replaced in
     one step and its permissions are kept; a symbolic link stays, and the file behind it is replaced.
     """
     final = Path(os.path.realpath(path)) if overwrite else path

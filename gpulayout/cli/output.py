@@ -25,7 +25,7 @@ def print_json(value: object) -> None:
 
 
 def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
-    """A table without walls.  Columns named in `left` hold text, which may fold; the others hold numbers."""
+    """A table without borders.  Columns named in `left` hold text, which may fold; the others hold numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(

@@ -91,7 +91,7 @@ def relayout(
     target = shape.with_layout(None) if to is None else _target_shape(shape, to)
     job = Job(source, target_path, plan(shape, target), shape.dimensions if unpack else (target.buffer_length,))
     check_output(target_path, source_path, overwrite=overwrite)
-    seconds = None if dry_run else _carry_out(job, overwrite)
+    seconds = None if dry_run else _execute(job, overwrite)
     try:
         if as_json:
             print_json(_as_json(job, seconds))
@@ -186,7 +186,7 @@ def _check_element_type(source: NpyFile, shape: Shape) -> None:
     raise Failure(f"{source.path}: its elements are {source.dtype.name}, but {shape} needs {shape.dtype.name}{also}")
 
 
-def _carry_out(job: Job, overwrite: bool) -> float:
+def _execute(job: Job, overwrite: bool) -> float:
     """Move the elements.  Returns seconds, with the time to write them to disk."""
     start = time.perf_counter()
     source, target = job.plan.source, job.plan.target

@@ -1,8 +1,8 @@
 """Which copies are faster in cache blocks, and the sizes of the blocks.  Lists of axes are minor first in the target.
 
-When the minor axes of source and target differ, every element of a run in the target lies in another run of the source.
+When the minor axes of source and target differ, each element of a target run comes from a different run of the source.
 A CPU prefetches only a few sequential streams at a time, and waits for all other reads.  So a cache block is read along
-the source into a small scratch array, and written along the target from there.
+the source into a small scratch array, and written from there along the target.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from gpulayout.moves.move import Axis
 
-BLOCK_RUN = 256  # elements of a block along the target, and the least along the source
-LONG_RUN = 1024  # elements along the source that suffice, once the block has BLOCK_BYTES
+BLOCK_RUN = 256  # elements of a block along the target, and the fewest along the source
+LONG_RUN = 1024  # elements along the source that are enough for a block of BLOCK_BYTES
 BLOCK_BYTES = 1 << 19
 LEAST_BLOCKS = 16  # at least this many cache blocks, unless they would be smaller than BLOCK_RUN x BLOCK_RUN elements
-LEAST_BYTES = 1 << 18  # up to this size no cache blocks
+LEAST_BYTES = 1 << 18  # moves up to this size use no cache blocks
 SCRATCH_BYTES = 4 << 20  # of all threads together
 STREAMS = 12  # sequential streams that a CPU prefetches at once
-SHORT_RECORD = 16  # bytes; a cache line holds several shorter records, enough for a copy in the order of the target
+SHORT_RECORD = 16  # bytes; a cache line holds several shorter records, so a copy in the target's order is fast enough
 FEW_SETS = 512  # bytes; lines a multiple of this apart share few sets of the first-level cache
 NEAR_BYTES = 256  # neighbours less than this apart share pages and often lines
 SECOND_CACHE_BYTES = 1 << 20
@@ -33,8 +33,8 @@ def needs_cache_blocks(itemsize: int, axes: Sequence[Axis], source_order: Sequen
 
     Between two neighbours in the source, a copy reads `run` other places.  Up to a megabyte everything stays in the
     second-level cache, and only lines that evict each other from the first level are a problem.  The lines of a larger
-    source are fetched once too, if those of `run` places fit the second-level cache.  Then a scratch copy of 1 and 2
-    byte elements costs more than waiting for that cache.
+    source are also fetched only once if those of `run` places fit the second-level cache.  A scratch copy of elements
+    of 1 or 2 bytes then costs more than waiting for that cache.
     """
     size = math.prod(axis.bound for axis in axes) * itemsize
     if itemsize > 16 or not axes or source_order[0] == 0 or size <= LEAST_BYTES:
@@ -50,11 +50,12 @@ def needs_cache_blocks(itemsize: int, axes: Sequence[Axis], source_order: Sequen
 def cache_block_extents(
     itemsize: int, axes: Sequence[Axis], source_order: Sequence[int], threads: int
 ) -> tuple[int, ...]:
-    """At least BLOCK_RUN elements along the target and along the source, over several axes if need be.
+    """The sizes of a cache block: BLOCK_RUN elements along target and source, over several axes if needed.
 
-    Then more along the source, so that NumPy is called less often: between two calls threads wait for each other.
+    The block then grows along the source, so that NumPy is called less often: between calls, threads wait for each
+    other.
     """
-    most = SCRATCH_BYTES * 4 // 5 // max(threads, 2) // itemsize  # a fifth for gaps between rows
+    most = SCRATCH_BYTES * 4 // 5 // max(threads, 2) // itemsize  # leaves a fifth for gaps between rows
     wanted = min(max(math.prod(axis.bound for axis in axes) // LEAST_BLOCKS, BLOCK_RUN**2), 4 * BLOCK_RUN**2, most)
     block = [1] * len(axes)
     for order in (range(len(axes)), source_order):

@@ -1,4 +1,4 @@
-"""The plan of a move for NumPy: one table maps each kind of move to its planner."""
+"""Plans a move for NumPy: a table maps each kind of move to its planner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MovePlan(Protocol):
         """The most threads that speed the move up."""
         ...
 
-    def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
 
     def describe(self) -> str:
@@ -44,12 +44,12 @@ class MovePlan(Protocol):
 
 
 def plan_of(move: AnyMove, threads: int = 1) -> MovePlan:
-    """What NumPy does for a move, with at most `threads` threads."""
+    """NumPy's plan for a move, with at most `threads` threads."""
     return _PLANNERS[type(move)](move, threads)
 
 
 def describe(move: AnyMove) -> str:
-    """What NumPy does for a move, in words."""
+    """NumPy's plan for a move, in words."""
     if not move.place_count:
         return "nothing to do"
     if not move.element_count:
@@ -58,5 +58,5 @@ def describe(move: AnyMove) -> str:
 
 
 def as_json(move: AnyMove) -> dict[str, Any] | None:
-    """What NumPy does for a move, as plain values; None when there is nothing to do."""
+    """NumPy's plan for a move, as plain values; None if there is nothing to do."""
     return plan_of(move).as_json() if move.place_count else None

@@ -1,4 +1,4 @@
-"""Index conversion on the CPU: blocks that stay in the cache, the checks of indices, and threads.
+"""Index conversion on the CPU: it splits the work into cache-sized blocks and threads, and checks indices.
 
 `index_run` does the arithmetic.
 """
@@ -14,11 +14,11 @@ from gpulayout.cpu.index_run import Scratch, linear_of, padding_of
 from gpulayout.cpu.threads import share
 from gpulayout.moves.index_program import IndexProgram, Mode
 
-BLOCK_BYTES = 1 << 19  # of one array: half of a usual second-level cache
-SHARE = 1 << 18  # indices that are worth starting another thread
+BLOCK_BYTES = 1 << 19  # of one array: half of a typical second-level cache
+SHARE = 1 << 18  # the fewest indices that justify another thread
 
-# A second pass knows that all indices are in the buffer, and with "raise" not in padding.  Checking again would take
-# 25 % longer.
+# In a second pass, all indices are known to be in the buffer and, with "raise", not in padding.  Checking again would
+# take 25 % longer.
 _CHECKED = {"raise": "checked", "mark": "mark checked"}
 
 
@@ -56,7 +56,7 @@ class HostConversion:
         return min(offenders, default=None)
 
     def again(self, given: np.ndarray, result: np.ndarray, mode: str) -> bool:
-        """False: checking NumPy arrays takes no longer than recognising an earlier call."""
+        """Always False: checking NumPy arrays takes no longer than recognising an earlier call."""
         return False
 
 
@@ -91,7 +91,7 @@ def _from_linear(
 
 
 def _mark(index: np.ndarray, padding: np.ndarray) -> None:
-    """Write -1 to every coordinate of padding.  A list of places takes half the time of the mask."""
+    """Write -1 to every coordinate of padding.  Indexing with a list of places takes half the time of the mask."""
     places = np.flatnonzero(padding)
     for row in index:
         row[places] = -1
@@ -100,8 +100,8 @@ def _mark(index: np.ndarray, padding: np.ndarray) -> None:
 def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
     """The first position at which any array leaves 0..bound-1.
 
-    As unsigned numbers, negative ones are large, so the maximum shows whether any number is outside.  Comparing each
-    number would take 15 % longer.
+    Negative numbers are large when read as unsigned, so the maximum shows whether any number is outside.  Comparing
+    each number would take 15 % longer.
     """
     positions = []
     for values, bound in arrays:
@@ -112,11 +112,11 @@ def _first_outside(arrays: Iterable[tuple[np.ndarray, int]]) -> int | None:
 
 
 def _inside(values: np.ndarray, bound: int, mode: str) -> np.ndarray:
-    """Coordinates that the mode brings into bounds: -1 wraps to bound - 1 and clips to 0."""
+    """The coordinates, brought into bounds if the mode asks for it: -1 wraps to bound - 1 and clips to 0."""
     if mode == "wrap":
         word = np.int64 if values.dtype.kind == "i" else np.uint64
         wide = values.astype(word, copy=False)
-        whole = np.floor_divide(wide, word(bound))  # a multiplication; a remainder would divide each: +60 %
+        whole = np.floor_divide(wide, word(bound))  # done by multiplication; np.remainder divides: +60 %
         np.multiply(whole, word(bound), out=whole)
         return np.subtract(wide, whole, out=whole)
     if mode == "clip":

@@ -1,9 +1,9 @@
-"""An `IndexProgram` as operations on whole arrays, each of which is one pass of NumPy over a block.
+"""Turns an `IndexProgram` into operations on whole arrays, each one pass of NumPy over a block.
 
-On a CPU a division by a constant is a multiplication, and all operations take about as long.  So the number of
-operations counts: every sum of quotients is computed in the way that needs the fewest, and a quotient that several sums
-need is computed once.  What each technique saves, as the extra time of a conversion without it (a million 32-bit
-indices, one thread of an AMD EPYC):
+NumPy divides by a constant with a multiplication, so all operations take about the same time and only their number
+matters.  Every sum of quotients is computed with the fewest operations, and a quotient that several sums need is
+computed once.  The table shows how much longer a conversion takes without each technique (a million 32-bit indices, one
+thread of an AMD EPYC):
 
     sums written out: no coordinates between two linear indices    f32[512,300,700] to column-major       +44 %
     numbers kept whole in sums when that is shorter                from f32[256,300]{0,1:T(2,*,8)}        +18 %
@@ -43,12 +43,12 @@ def host_program(
 ) -> HostProgram:
     """The operations of an index program.
 
-    bits           what linear indices need: 32 or 64
+    bits           width of linear indices: 32 or 64
     is_checked     numbers are compared with their bounds
     given_bytes    of one given index
     result_bytes   of one resulting index; 0 computes no result, and a result as wide as a word is computed in place
     """
-    # Without a division narrow words take 17 % longer, since they are copied twice.
+    # Without a division, narrow words take 17 % longer, since they are copied twice.
     if program.is_dot_product and given_bytes == result_bytes == 8:
         bits = 64
     writer = _Writer(program, bits)
@@ -72,7 +72,7 @@ class _Addend(NamedTuple):
     weight: int
 
 
-_WeightedNode = tuple[int, Callable[[], int]]  # a weight, and what writes the node of its number
+_WeightedNode = tuple[int, Callable[[], int]]  # a weight, and a function that writes the node of its number
 
 
 class _Writer:
@@ -95,7 +95,7 @@ class _Writer:
                 self.kept[position] = self.number(position)
 
     def write(self, kind: str, left: int | None = None, right: int | None = None, number: int | None = None) -> int:
-        """The position of a node, which is added unless it exists."""
+        """The position of a node; adds it unless it exists."""
         return self.nodes.setdefault(Node(kind, left, right, number), len(self.nodes))
 
     def number(self, position: int | None) -> int:
@@ -137,7 +137,7 @@ class _Writer:
         return value if limit.mask == self.word else self.write("mask", value, number=limit.mask)
 
     def _sum(self, parts: list[_Addend]) -> int:
-        """The node of the sum, in the way that adds the fewest nodes."""
+        """The node of the sum, computed in the way that adds the fewest nodes."""
         return self._fewest(
             [
                 functools.partial(self._weighted, terms, is_cut)
@@ -177,7 +177,7 @@ class _Writer:
         return [_Addend(number, divisor, 1)]
 
     def _weighted(self, parts: list[_Addend], is_cut: bool) -> int:
-        """The node of a sum of quotients times weights; with `is_cut`, bit fields may be moved instead."""
+        """The node of a sum of quotients times weights; with `is_cut`, bit fields are moved where possible."""
         terms: list[_WeightedNode] = []
         for number in dict.fromkeys(part.number for part in parts):
             quotients = sorted(part[1:] for part in parts if part.number == number)

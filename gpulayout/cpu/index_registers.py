@@ -1,7 +1,7 @@
-"""Register allocation: the operations of a host program use few arrays, so that a block stays in the cache.
+"""Register allocation: a host program uses few arrays, so that a block stays in the cache.
 
-An operation writes into the row of the result that it computes, else over an operand that is not needed later, else
-into a free array, else into a new one.
+An operation writes into the row of the result that it computes.  If it computes none, it writes over an operand that is
+not needed later, into a free array, or into a new one, in this order.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Node(NamedTuple):
     fill                                               the number everywhere
     add, subtract                                      left and right
     divide, multiply, shift_right, shift_left, mask    left and the number
-    past                                               where left is not below the number, there is no element
-    store                                              left is the row of the result with this number
+    past                                               there is no element where left is at or above the number
+    store                                              copies left to the row of the result with this number
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Node(NamedTuple):
 
 
 class HostOp(NamedTuple):
-    """A node with registers instead of positions, and the register `into` which the result goes."""
+    """A node with registers instead of positions; its result is written to register `into`."""
 
     kind: str
     into: int
@@ -86,10 +86,10 @@ def _needed(nodes: Sequence[Node]) -> list[int]:
 
 
 def _rows_written_directly(nodes: Sequence[Node], rows: int, last_use: dict[int, int]) -> dict[int, int]:
-    """The row that each node computes in place.  Given arrays, and rows that equal another, are copied instead.
+    """The row that each node computes in place.  Given arrays, and rows equal to another row, are copied instead.
 
-    The row holds the running total from the first operation on: the total of each node is one of its operands that no
-    other node needs later.
+    The row holds the running total from the first operation on: each node continues from an operand that no other node
+    needs later.
     """
     found: dict[int, int] = {}
     for kind, left, _, number in nodes:

@@ -31,7 +31,7 @@ class Scratch:
         self.program, self.size = program, size
         self.known: dict[tuple[bool, int, int], tuple[HostProgram, np.ndarray]] = {}
 
-    def carry_out(self, given: Sequence[np.ndarray], rows: Sequence[np.ndarray], is_checked: bool) -> np.ndarray | None:
+    def execute(self, given: Sequence[np.ndarray], rows: Sequence[np.ndarray], is_checked: bool) -> np.ndarray | None:
         """Write the rows of the result, if any.
 
         Returns a mask of the indices where a number exceeds its bound; None when there are none, or without
@@ -48,12 +48,12 @@ class Scratch:
         length = len((given or rows)[0])
         numbers = [row.view(registers.dtype) for row in rows] if host.rows else []
         numbers += list(registers if length == self.size else registers[:, :length])
-        return _carry_out(host, numbers, given, rows)
+        return _execute(host, numbers, given, rows)
 
 
 def linear_of(program: IndexProgram, scratch: Scratch, inside: Iterable[np.ndarray], linear: np.ndarray) -> None:
     """Write the linear indices of coordinates that are in bounds; `inside` has one array per dimension."""
-    scratch.carry_out(list(inside), [linear], False)
+    scratch.execute(list(inside), [linear], False)
 
 
 def padding_of(
@@ -62,28 +62,26 @@ def padding_of(
     """A mask of the linear indices that point at padding; None when there are none, or without `is_checked`.
 
     linear    indices in the buffer
-    result    other memory, which gets the program's coordinates or linear indices; meaningless for padding
+    result    receives the program's coordinates or linear indices; must not overlap `linear`; meaningless at padding
     """
     is_checked = is_checked and program.has_bounds
     if result is None and not is_checked:
         return None
     rows = [] if result is None else list(result) if program.direction == "delinearize" else [result]
-    return scratch.carry_out([linear], rows, is_checked)
+    return scratch.execute([linear], rows, is_checked)
 
 
-def _carry_out(
+def _execute(
     host: HostProgram, numbers: list[np.ndarray], given: Sequence[np.ndarray], rows: Sequence[np.ndarray]
 ) -> np.ndarray | None:
-    """See `Scratch.carry_out`; `numbers` are the registers.  A given array with words of the same width becomes a
-    register itself.
-    """
+    """See `Scratch.execute`; `numbers` are the registers.  A given array of words of that width becomes a register."""
     found: np.ndarray | None = None
     word: type[np.generic] = numbers[0].dtype.type if numbers else np.uint64
     for kind, into, left, right, number in host.ops:
         if kind in FUNCTIONS:
             FUNCTIONS[kind](numbers[left], word(number) if right is None else numbers[right], out=numbers[into])
         elif kind == "past":
-            if numbers[left].max(initial=0) >= number:  # a third of the time of a comparison, which rarely finds any
+            if numbers[left].max(initial=0) >= number:  # takes a third of a comparison's time; rarely True
                 past = numbers[left] >= word(number)
                 found = past if found is None else np.logical_or(found, past, out=found)
         elif kind == "store":

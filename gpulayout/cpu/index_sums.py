@@ -1,14 +1,14 @@
 """Sums of quotients in few operations: bit fields are moved, and the other quotients are factored by their weights.
 
-A sum of value // divisor * weight, with divisors that divide each other, is a sum of digits.  The weight of a digit is
-the weight of its quotient plus what the smaller divisors leave over.  The columns of f32[4096,4096]{1,0:T(8,128)} are
+A sum of value // divisor * weight, with divisors that divide each other, is a sum of digits.  A digit's weight is its
+quotient's weight plus the weight times the extent of the digit below.  The columns of f32[4096,4096]{1,0:T(8,128)} are
 two digits of the place:
 
     place - place // 128 * 128 + place // 1024 * 128 - place // 32768 * 4096
         == place % 128 * 1 + place // 1024 % 32 * 128
 
-A digit is a bit field when its step and weight are powers of two, and the sum moves the field.  Fields that move by the
-same distance take one shift and one mask together, whatever lies between them:
+A digit is a bit field if its step and weight are powers of two, and the sum moves the field.  Fields that move by the
+same distance take one shift and one mask together, even with gaps between them:
 
     column = place & 127 | place >> 3 & 3968
 """
@@ -29,7 +29,7 @@ class WeightedDigit(NamedTuple):
 
 
 def digits_of(terms: Sequence[tuple[int, int]]) -> list[WeightedDigit]:
-    """The digits of a sum of terms (divisor, weight), smallest divisor first, up to one that the last does not divide.
+    """The digits of a sum of terms (divisor, weight), smallest divisor first, while each divisor divides the next.
 
     >>> [tuple(digit) for digit in digits_of([(128, 1), (1024, -8), (32768, 8)])]
     [(128, 8, 1), (1024, 32, 0), (32768, 0, 8)]
@@ -71,7 +71,7 @@ def _moves_bits(digit: WeightedDigit) -> bool:
 
 
 def divided(terms: Sequence[tuple[int, int]], divisor: int) -> list[tuple[int, int]] | None:
-    """The quotient of a sum of terms (divisor, weight), again as a sum of terms; None if its digits give none.
+    """The quotient of a sum of terms (divisor, weight), again as a sum of terms; None if its digits do not allow that.
 
     Rows and columns in f32[4096,4096]{1,0:T(8,128)}, divided by 8 and 128:
 
@@ -112,10 +112,10 @@ class Limit(NamedTuple):
 
 
 def limit_in_place(terms: Sequence[tuple[int, int]], bound: int, word: int) -> Limit | None:
-    """A test on the value for "the sum of terms (divisor, weight) is not below a bound"; None if there is none.
+    """A test of the value itself for "the sum of terms (divisor, weight) is not below a bound"; None if there is none.
 
-    The digits of the sum can be compared in place when they have the same order in the value; a mask clears the bits
-    between them.  3999 is 31 * 128 + 31, so a column of f32[4096,3999]{1,0:T(8,128)} is padding when
+    The digits of the sum can be compared in place if they have the same order in the value; a mask clears the bits
+    between them.  3999 is 31 * 128 + 31, so a column of f32[4096,3999]{1,0:T(8,128)} is padding if
     place & 31 * 1024 + 127 >= 31 * 1024 + 31:
 
     >>> limit_in_place([(1, 1), (128, -128), (1024, 128), (32768, -4096)], 3999, 2**32 - 1)
@@ -144,7 +144,7 @@ _Weighted = TypeVar("_Weighted", bound="tuple[Any, ...]")
 def chains(terms: Sequence[_Weighted]) -> list[list[_Weighted]]:
     """The terms (weight, ...) in lists where each weight divides the one before.
 
-    Such a list is computed as (a * (x / y) + b) * y, which is a * x + b * y.
+    Such a list, with weights x and y, is computed as (a * (x / y) + b) * y, which is a * x + b * y.
 
     >>> chains([(31744, "row // 8"), (128, "row"), (896, "column // 128"), (1, "column")])
     [[(31744, 'row // 8'), (128, 'row'), (1, 'column')], [(896, 'column // 128')]]

@@ -1,4 +1,4 @@
-"""Moves that look every place up, on the CPU: from target places to source places, a block at a time."""
+"""Look-up moves on the CPU: source places are computed from target places, one block at a time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gpulayout.cpu.views import strided_view, word_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.lookup_move import LookupMove
 
-BLOCK = 1 << 16  # places, unless the scratch arrays of all threads would exceed SCRATCH_BYTES
-SHARE = 1 << 18  # places that are worth starting another thread
+BLOCK = 1 << 16  # places; fewer if the scratch arrays of all threads would exceed SCRATCH_BYTES
+SHARE = 1 << 18  # the fewest places that justify another thread
 
 
 class LookupPlan(NamedTuple):
     """How a look-up is cut into blocks.
 
-    threads       how many share the move
+    threads       number of threads
     block         places in a block: a multiple of 8, so that no two blocks share a byte
     block_count   number of blocks
-    share         the least number of blocks for a thread
+    share         the fewest blocks for a thread
     """
 
     move: LookupMove
@@ -39,7 +39,7 @@ class LookupPlan(NamedTuple):
         """The most threads that speed the move up."""
         return max(self.move.place_count // SHARE, 1)
 
-    def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between whole arrays.  A look-up is the only piece, so both offsets are 0."""
         share(
             functools.partial(_move_blocks, self.move, source, target, self.block),
@@ -79,7 +79,7 @@ def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block
         found = places[: end - begin]
         padding = index_run.padding_of(program, scratch, np.arange(begin, end, dtype=places.dtype), found)
         if padding is not None:
-            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # a place that can be read
+            found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # any readable place
         values = _read(move, source, found, word)
         if padding is not None:
             values[padding] = pad

@@ -1,8 +1,8 @@
-"""How NumPy executes a packed move: chunks of the target that fit the cache, one element per byte of a scratch array.
+"""Plans a packed move for NumPy: chunks of the target that fit the cache, one element per byte of a scratch array.
 
 A chunk is a range of slots whose length is a multiple of 8, so that no two chunks share a byte of the target.  It is
-read in parts of one shift each; see `packed_stretches`.  Short axes of odd size give too many parts; then each slot is
-looked up by its number.
+read in parts of one shift each; see `packed_stretches`.  If short axes of odd size would give too many parts, each slot
+is looked up by its number.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gpulayout.moves.packed_turn import Turn, turned
 
 CHUNK, FAR_CHUNK, LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots
 MOST_SLOTS = 3 << 19  # of the chunks of all threads: 4 MB with temporary arrays
-LEAST_TURNED = 1 << 14  # slots; below, the calls for a cache block take longer than they save
-MOST_ROWS = 16  # of a block; more rows take more calls than they save
+LEAST_TURNED = 1 << 14  # slots; for fewer, the calls for a cache block cost more than they save
+MOST_ROWS = 16  # of a block; with more rows, the calls cost more than they save
 TURNED_RUN, TURNED_BYTES = 256, 1 << 19  # blocks along the source, and scratch bytes, of a cache block
 LEAST_PART = 2000  # elements that can be looked up in the time of one part
 
@@ -46,7 +46,7 @@ def _plan_for(move: PackedMove, threads: int) -> PackedPlan:
 
 
 def _part(chunk: int, threads: int) -> int:
-    """The slots of a chunk, so that the chunks of all threads fit: whole bytes for any width of elements."""
+    """The slots of a chunk, so that the chunks of all threads fit.  Whole bytes for any element width."""
     return max(min(chunk, MOST_SLOTS // threads) // 8, 1) * 8
 
 

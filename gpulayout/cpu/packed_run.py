@@ -1,4 +1,4 @@
-"""Packed moves on the CPU: a chunk of the target at a time is unpacked to bytes, moved, and packed again."""
+"""Packed moves on the CPU: each chunk of the target is unpacked to bytes, moved, and packed again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _BYTE = word_of(1)
 class PackedPlan(NamedTuple):
     """How a packed move is cut into chunks.
 
-    move          what is executed
-    threads       how many share it
+    move          the move to execute
+    threads       number of threads
     chunk         slots of a chunk
     looked_up     slots are looked up one by one instead of read in parts
     in_place      elements are unpacked into the target, which has a byte for each and no gaps
-    turn          the move in blocks of whole words, if it can be; then a chunk is a cache block
+    turn          the move in blocks of whole words, if possible; a chunk is then a cache block
     cache_block   blocks of a cache block along each axis of the turn
     """
 
@@ -42,7 +42,7 @@ class PackedPlan(NamedTuple):
 
     @property
     def chunk_count(self) -> int:
-        """How many chunks there are."""
+        """Number of chunks."""
         if self.turn:
             return math.prod(-(-axis.extent // size) for axis, size in zip(self.turn.axes, self.cache_block))
         return -(-self.move.slots // self.chunk)
@@ -52,7 +52,7 @@ class PackedPlan(NamedTuple):
         """The most threads that speed the move up."""
         return min(max(self.chunk_count, 1), MOST_THREADS)
 
-    def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
         if self.move.slots:
             work = functools.partial(_turn_cache_blocks, self.turn) if self.turn else _move_chunks
@@ -135,7 +135,7 @@ def _read_chunk(plan: PackedPlan, reading: Memory, begin: int, end: int, element
 
 
 def _look_up(move: PackedMove, reading: Memory, stretch: Stretch, places: np.ndarray) -> None:
-    """The elements of a stretch, each read at the number of its slot."""
+    """Read the elements of a stretch, each by the number of its slot."""
     slots = np.array(stretch.source)
     for axis, size in zip(move.axes, stretch.inside):
         slots = slots + (np.arange(size) * axis.source_stride).reshape(-1, *[1] * slots.ndim)
@@ -164,10 +164,7 @@ def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
     words = places.view(word_of(per))
     words[...] = read
     for halving in reversed(range(per.bit_length() - 1)):
-        field, width = (
-            bits << halving,
-            8 << halving,
-        )  # bits of the elements that stay together, and of the room they get
+        field, width = bits << halving, 8 << halving  # bits of elements that stay together, before and after
         words |= words << (8 - bits << halving)
         words &= words.dtype.type(((1 << field) - 1) * ((1 << 8 * per) - 1) // ((1 << width) - 1))
 
@@ -175,7 +172,7 @@ def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
 def packed(values: np.ndarray, bits: int) -> np.ndarray:
     """Pack bytes with values below 2**bits, the first into the lowest bits of a byte.  Overwrites the values.
 
-    The values of one packed byte are one word.  Its halves are moved together, first within each half, then as a whole:
+    The values of one packed byte are one word.  Its halves are moved together, first within each half, then overall:
     4 values of 2 bits, 0x03020100, or-ed with themselves >> 6 give 0x....0e04 and then, with >> 12, 0xe4.
     """
     if bits == 8:
@@ -189,7 +186,7 @@ def packed(values: np.ndarray, bits: int) -> np.ndarray:
     return words.astype(np.uint8)  # the lowest byte
 
 
-# ---- square blocks of slots: transposed as in kernels/bits_turn.cu, with rows of many blocks in place of words -------
+# ---- square blocks of slots: transposed as in kernels/bits_turn.cu, with rows of many blocks instead of words --------
 
 
 def _turn_cache_blocks(turn: Turn, plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
@@ -231,8 +228,8 @@ def _in_source_order(memory: np.ndarray, minor_first: Sequence[int]) -> np.ndarr
 
 
 def _turn(rows: list[np.ndarray], bits: int, spare: np.ndarray) -> None:
-    """Transpose blocks: element q of the word in row p becomes element p of the word in row q, at each place of the
-    rows.  Squares across the diagonal are swapped, half as large each time.
+    """Transpose blocks: in each column of words, element q of the word in row p becomes element p of the word in row q.
+    Squares across the diagonal are swapped, half as large each time.
     """
     half, word = len(rows) // 2, spare.dtype.type
     while half:

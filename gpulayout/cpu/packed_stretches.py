@@ -1,7 +1,7 @@
-"""A range of slots of a packed move as stretches along its axes, and the bytes of these stretches on both sides.
+"""Splits a range of slots of a packed move into stretches along its axes, and finds their bytes on both sides.
 
-Along the axes of a move a range of slots is a few stretches: 5 x 3 places from number 3 to 11 are 3..4 of row 0, row 1,
-and 0..1 of row 2.
+Along the axes of a move, a range of slots is a few stretches: slots 3 to 11 of 3 rows of 5 are 3..4 of row 0, all of
+row 1, and 0..1 of row 2.
 
 NumPy reads bytes, not slots.  Along an axis whose stride is not a whole number of bytes, neighbours lie at different
 bits, but every second, fourth or eighth element lies at the same bit.  So a stretch is read in parts of one shift each.
@@ -26,8 +26,8 @@ class Stretch(NamedTuple):
     first    coordinates of its first slot
     sizes    its sizes
     inside   its sizes without padding
-    place    its first slot, from the chunk's first slot
-    source   the slot of its first element, from the source's first slot
+    place    its first slot, relative to the chunk's
+    source   the slot of its first element, relative to the source's
     """
 
     first: tuple[int, ...]
@@ -41,7 +41,7 @@ class Part(NamedTuple):
     """Elements of a stretch that begin at the same bit of their bytes.
 
     shift      that bit
-    source     their bytes, at `target_offset` and `target_strides` from the first byte of the source
+    source     their bytes: `target_offset` and `target_strides` are relative to the first byte of the source
     elements   their coordinates in the stretch, minor first
     """
 

@@ -1,4 +1,4 @@
-"""The CPU backend: executes the plans with NumPy only."""
+"""The CPU backend: it executes plans with NumPy alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Planned = tuple[tuple[MovePlan, int, int], ...]  # plans, with their offsets in 
 
 
 class _Described:
-    """Foreign memory as NumPy reads it, with elements of opaque bytes.
+    """Foreign memory in the form that NumPy reads, with elements of opaque bytes.
 
     Arrays over it keep this object alive, and with it the owner of the memory.
     """
@@ -49,16 +49,16 @@ class HostMoves:
         self._shared = 1, self._alone  # the last number of threads, and the plans for it
         self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
 
-    def carry_out(
+    def execute(
         self, source: np.ndarray, target: np.ndarray, *, is_new: bool = False, threads: int | None = None
     ) -> None:
-        """See `Prepared.carry_out`.  The number of threads is read once, and only when there is work for two."""
+        """See `Prepared.execute`.  The number of threads is read once, and only if there is work for two."""
         plans = self._plans_for(thread_count() if threads is None else threads) if self._asks else self._alone
         for plan, source_offset, target_offset in plans:
-            plan.carry_out(source, source_offset, target, target_offset)
+            plan.execute(source, source_offset, target, target_offset)
 
     def again(self, source: np.ndarray, target: np.ndarray | None) -> None:
-        """None: checking NumPy arrays takes no longer than recognising an earlier call."""
+        """Always None: checking NumPy arrays takes no longer than recognising an earlier call."""
 
     def _plans_for(self, threads: int) -> Planned:
         count, plans = self._shared
@@ -69,8 +69,8 @@ class HostMoves:
 
 
 def _planned(pieces: Pieces, threads: int) -> Planned:
-    """Plans of the pieces, in the order in which NumPy executes them.  Equal moves share a plan, since tiles can cut an
-    array into thousands of pieces.
+    """Plans of the pieces, in the order of execution.  Equal moves share a plan, since tiles can cut an array into
+    thousands of pieces.
     """
     plans: dict[AnyMove, MovePlan] = {}
     found = []
@@ -131,12 +131,12 @@ class NumpyBackend:
         return HostMoves(pieces)
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
-        threads = thread_count()  # raises for a wrong number before the first job writes
+        threads = thread_count()  # raises for a bad number before any job writes
 
-        def carry_out() -> None:
+        def execute() -> None:
             for job in jobs:
-                job.prepared.carry_out(job.source, job.target, threads=threads)
+                job.prepared.execute(job.source, job.target, threads=threads)
 
-        return carry_out
+        return execute
 
     prepare_conversion = HostConversion

@@ -27,7 +27,7 @@ class Fill(NamedTuple):
     """Places that get the padding value.
 
     slab     the places, axes as in the move, major first
-    share    the least number of places along the major axis for a thread, if not filled by chunks; 0 uses no threads
+    share    the fewest places along the major axis for a thread, if not filled by chunks; 0 uses no threads
     """
 
     slab: Slab
@@ -38,17 +38,17 @@ class Fill(NamedTuple):
 class StridedPlan:
     """One copy, and fills of padding.  Threads share the work: places along one axis, or cache blocks.
 
-    move           what is executed
-    threads        how many share it
+    move           the move to execute
+    threads        number of threads
     itemsize       bytes of an element as NumPy moves it: one or more contiguous elements of the move
     slab           all elements as one strided copy, axes major first
-    by_channels    copy one place of the last axis after the other
+    by_channels    copy the places of the last axis one after the other
     cache_block    sizes of a cache block, major first; () copies without a scratch array
     scratch        strides of the scratch array in bytes, axes as in the slab
-    cut, fill_cut  the axis along which work without cache blocks is cut: its number in the slab, and in the fills
+    cut, fill_cut  the axis along which work without cache blocks is cut: its index in the slab, and in the fills
     chunk          places along it that are filled and copied together; 0 takes a thread's whole share
     count          places along it, or number of cache blocks
-    share          the least number of them for a thread; 0 uses no threads
+    share          the fewest of them for a thread; 0 uses no threads
     fills          the places that get the padding value: chunk by chunk, but all at once with cache blocks
     fills_first    fill before the copy, because the fills cover elements too; else after it, while new memory is cached
     """
@@ -79,7 +79,7 @@ class StridedPlan:
         word = word_of(self.move.itemsize)
         return word_of(self.itemsize), word, np.frombuffer(self.move.pad, word)[0]
 
-    def carry_out(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
+    def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
         word, slab = self._words[0], self.slab
         reading = strided_view(source, word, slab.shape, source_offset, slab.source_strides)
@@ -92,7 +92,7 @@ class StridedPlan:
         elif fills or self.by_channels:
             _copy_whole(reading, writing, self, fills)
         else:
-            writing[...] = reading  # np.copyto without its dispatch, which would be a tenth of a small move
+            writing[...] = reading  # np.copyto's dispatch would take a tenth of a small move
 
     def _padding(self, target: np.ndarray, offset: int) -> list[_Padding]:
         _, word, pad = self._words
@@ -186,7 +186,7 @@ def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> No
 
 
 def _copy_blocks(source: np.ndarray, target: np.ndarray, plan: StridedPlan, first: int, last: int) -> None:
-    """Copy some cache blocks: in runs of the source into a scratch array, and in runs of the target out of it."""
+    """Copy some cache blocks: into a scratch array along the source, and out of it along the target."""
     corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.cache_block)))
     memory = np.empty(scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch), np.uint8)
     scratch = np.ndarray(plan.cache_block, source.dtype, memory, 0, plan.scratch)

@@ -23,13 +23,13 @@ from gpulayout.cpu.strided_copy import Fill, StridedPlan
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.move import Axis, Move, Slab
 
-SMALL_BYTES = 1 << 16  # up to here the remedies cost more than they save
+SMALL_BYTES = 1 << 16  # for moves up to this size the remedies cost more than they save
 LONGEST_ELEMENT = 512  # the most bytes of a run that moves as one element
 FILL_WHOLE_BYTES = 1024  # with fewer bytes per run of padding, filling everything is faster than filling the runs
 RECORD_BYTES = 32  # records of up to this many bytes are written channel by channel
 CHUNK_BYTES = 3 << 19  # bytes of the target in a chunk
-SHORT_RUN = 64  # pixels; from here on a loop over pixels beats one over channels
-SHARE_BYTES = 1 << 19  # bytes read or filled that are worth starting a thread
+SHORT_RUN = 64  # pixels; from this many on, a loop over pixels beats one over channels
+SHARE_BYTES = 1 << 19  # the fewest bytes, read or filled, that justify a thread
 
 
 def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
@@ -64,8 +64,8 @@ def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
 def _goes_by_channels(move: Move) -> bool:
     """Whether the target consists of short records whose channels are far apart in the source.
 
-    Records of 3 channels are copied by channels even if they are records in the source too, of another length: as
-    elements of 3, 6 and 12 bytes they would be slow.
+    Records of 3 channels are copied by channels even if the source has records too, of another length: elements of 3, 6
+    and 12 bytes would be slow.
     """
     axes = _axes(move)
     if move.bytes_read <= SMALL_BYTES or len(axes) < 2 or axes[0].target_stride != move.itemsize:
@@ -139,7 +139,7 @@ class _Cut(NamedTuple):
 
 
 def _share(count: int, weight: int) -> int:
-    """How many of `count` parts, which together are `weight` bytes, are worth a thread."""
+    """How many of `count` parts, which together have `weight` bytes, justify a thread."""
     return math.ceil(SHARE_BYTES * count / weight)
 
 
@@ -157,7 +157,7 @@ def _fills(move: Move) -> tuple[tuple[Fill, ...], bool]:
 def host_pieces(pieces: Pieces) -> Pieces:
     """The pieces in the order in which NumPy executes them.
 
-    When the padding is many short runs, one fill of the whole target comes first and replaces all other fills.
+    If the padding is many short runs, one fill of the whole target comes first and replaces all other fills.
     """
     fills = [piece.move for piece in pieces if _is_fill(piece.move)]
     if not fills or len(pieces) == 1 or not _are_scattered(fills, pieces):
@@ -169,7 +169,7 @@ def host_pieces(pieces: Pieces) -> Pieces:
 
 
 def _is_fill(move: AnyMove) -> TypeGuard[Move]:
-    """Whether a move writes only padding, in whole bytes: in a half byte at the end, the other bits stay 0."""
+    """Whether a move writes only padding, in whole bytes.  In a partial byte, the other bits must stay 0."""
     return isinstance(move, Move) and not move.element_count
 
 

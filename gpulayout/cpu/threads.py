@@ -47,12 +47,12 @@ def wanted_threads() -> int | None:
 def share(work: Callable[[int, int], None], count: int, least: int, threads: int | None = None) -> None:
     """Call work(first, last) for parts that make up 0..count-1, in several threads.
 
-    least     the least number of items for a thread; 0 leaves all of them to the caller
-    threads   how many threads there are; None asks `thread_count`, if there is work for two
+    least     the fewest items for a thread; 0 leaves all of them to the caller
+    threads   number of threads; None asks `thread_count`, if there is work for two
 
-    Returns when everything is done.  The caller does the first part, and then every part that no thread has begun, so
-    callers never wait for each other.  After an error no further part begins.  The error is raised when no thread is at
-    work any more, as is an exception that reaches the caller from outside; later exceptions wait until then.
+    Returns when everything is done.  The caller does the first part, then every part that no thread has begun, so
+    callers never wait for each other.  After an error no further part begins.  The error is raised once no thread is
+    working, as is an exception that reaches the caller from outside; later exceptions wait until then.
     """
     parts = count // least if least else 1
     if threads is None:
@@ -80,7 +80,7 @@ def share(work: Callable[[int, int], None], count: int, least: int, threads: int
 
 
 class _Call:
-    """One call of `share`: the parts that no thread has begun, and the threads at work on other parts."""
+    """One call of `share`: the parts that no thread has begun, and the threads working on other parts."""
 
     def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]], crew: Crew) -> None:
         self.work = work
@@ -106,7 +106,7 @@ class _Call:
         self.inside.append(busy)
         try:
             self.take_parts()
-        except BaseException as error:  # the caller raises it when no thread writes any more
+        except BaseException as error:  # the caller raises it once no thread is writing
             self.error = error
             self.waiting.clear()
         finally:
@@ -162,7 +162,7 @@ class Crew:
                 self.invitations.put(call)
 
     def _start(self, size: int) -> bool:
-        """Start threads up to `size`, as far as the system allows; whether there are any.
+        """Start threads up to `size`, as far as the system allows; return whether there are any.
 
         A thread takes its seat itself.  When two callers start a thread for the same seat, the second finds it taken.
         """

@@ -38,7 +38,7 @@ def strided_view(
 
 
 class Memory(NamedTuple):
-    """An array's memory from some byte on."""
+    """An array's memory, starting at some byte."""
 
     array: np.ndarray
     start: int

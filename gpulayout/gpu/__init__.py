@@ -1,1 +1,1 @@
-"""The CUDA side: it chooses a kernel for a move, plans the launch, and launches it."""
+"""The CUDA side: chooses a kernel for a move, plans the launch, and launches it."""

@@ -1,8 +1,8 @@
 """The arguments of a launch as the CUDA driver reads them: an array with the address of each argument.
 
 Every kernel takes a few pointers, then one parameter struct.  With two pointers, a block at address 1000 is five words:
-    1024 1032 S | from to          S is the address of the struct; `from` lies at 1024, `to` at 1032
-The driver gets 1000.  It copies all arguments before the launch call returns, so the block can then be reused.
+    1024 1032 S | from to          S is the address of the struct; `from` is at 1024, `to` at 1032
+The driver is passed 1000.  It copies all arguments before the launch call returns, so the block can then be reused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ArgumentBlocks:
     """Blocks for kernels with this many pointers.  A block belongs to one launch until it is given back.
 
     One block per thread would not be enough: a signal handler or a finalizer may launch in the same thread after a
-    block was filled and before its launch.  Taking from a list is atomic.
+    block is filled and before it is launched.  Popping from a list is atomic.
     """
 
     def __init__(self, pointers: int) -> None:
@@ -38,7 +38,7 @@ class ArgumentBlocks:
 
     @property
     def free_count(self) -> int:
-        """Blocks that no launch has taken."""
+        """Number of blocks that no launch is using."""
         return len(self._free)
 
     def _new(self) -> Block:

@@ -1,4 +1,4 @@
-"""The launches of packed elements that do not move as whole bytes: kernels/bits.cu, bits_any.cu and bits_turn.cu."""
+"""Launches for packed elements that do not move as whole bytes: kernels/bits.cu, bits_any.cu and bits_turn.cu."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _turn_plan(move: PackedMove, turn: Turn) -> KernelPlan:
         0,
         0,
         (
-            f"{turn.side} x {turn.side} blocks of {move.bits}-bit elements, turned in "
+            f"{turn.side} x {turn.side} blocks of {move.bits}-bit elements, transposed in "
             "registers: the minor axes of source and target differ",
         ),
     )
@@ -98,6 +98,6 @@ def _why(move: PackedMove) -> str:
     if minor.source_stride != 1:
         return f"elements of {move.bits} bits one by one: the minor axis of the target is not contiguous in the source"
     return (
-        f"words put together from {move.bits}-bit elements: not all runs of {minor.bound} begin and end at multiples "
+        f"words assembled from {move.bits}-bit elements: not all runs of {minor.bound} begin and end at multiples "
         f"of {per} elements"
     )

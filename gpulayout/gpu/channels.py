@@ -1,4 +1,4 @@
-"""Pixels of few channels: one side stores them pixel by pixel, the other channel by channel, in planes."""
+"""Pixels of a few channels: one side stores them pixel by pixel, the other channel by channel, in planes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHANNELS = Kernel(
 
 
 def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
-    """The plan or None, and the work; pixels that this kernel cannot move add the reason to the work.
+    """The plan or None, and the work; if this kernel cannot move the pixels, the work gets the reason.
 
     The work's axes are the target's minor axis, the source's minor axis, then the others.
     """
@@ -55,7 +55,7 @@ def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
         ("GPL_CHUNKS", chunks),
         ("GPL_TO_PLANES", int(to_planes)),
     )
-    pixels, planes = vector_bytes(work.width, channels), max(work.width, 4)  # bytes of an access on either side
+    pixels, planes = vector_bytes(work.width, channels), max(work.width, 4)  # bytes of an access on each side
     plan = planned(
         work._replace(axes=axes),
         _CHANNELS,
@@ -82,7 +82,7 @@ def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> st
 
 
 def _misaligned(work: Work, channel: Axis, channels: int, to_planes: bool) -> str | None:
-    """Why the vectors of pixels or the words of planes do not lie at multiples of their size; None when they do."""
+    """Why the vectors of pixels or the words of planes are not aligned to their size; None if they are."""
     vector, word = vector_bytes(work.width, channels), max(work.width, 4)
     for side, phase, field in (
         ("source", work.source_phase, "source_stride"),

@@ -6,7 +6,7 @@ Families, fastest first:
     rows     the same minor axis on both sides: whole rows move in vectors of up to 16 bytes
     channels pixels of few channels on one side, planes on the other: a warp exchanges them between its registers
     tile     different minor axes: a tile goes through shared memory, so that both sides are accessed in runs;
-             it has two axes, or more when those are too short for runs
+             it has two axes, or more if those are too short for runs
     gather   everything else: one place at a time
     bits     packed elements that do not move as whole bytes
     lookup   tiles that cut the array into too many regions, or split bytes
@@ -84,7 +84,7 @@ _PLANNERS: dict[type, Callable[..., KernelPlan | None]] = {
 
 
 def _why_rows(work: Work) -> str:
-    """Why the rows are not one run."""
+    """Why the rows do not form a single run."""
     minor, following = work.axes[0], work.axes[1] if len(work.axes) > 1 else None
     if minor.is_padded or not following:
         return f"no single run: rows of {minor.bound * work.width} bytes are padded to {minor.extent * work.width}"

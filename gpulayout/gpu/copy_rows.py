@@ -1,4 +1,4 @@
-"""Kernels that keep runs whole: the contiguous copy, and rows with the same minor axis on both sides."""
+"""Plans the kernels that keep runs whole: the contiguous copy, and rows with the same minor axis on both sides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpulayout.gpu.element_width import VECTOR_BYTES, Work
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, common_step, planned
 from gpulayout.layout.checks import counted
 
-_LONG_ROW = 64  # bytes; rows of this length or more use full vectors even if they start inside one
+_LONG_ROW = 64  # bytes; rows of at least this length use full vectors even if they start inside one
 _COPY = Kernel("copy", "copy.cu", "gpl_copy", in_vectors=True)
 _ROWS = Kernel("rows", "rows.cu", "gpl_rows", in_vectors=True)
 
@@ -34,7 +34,9 @@ def copy_plan(work: Work) -> KernelPlan:
 
 
 def rows_plan(work: Work) -> KernelPlan:
-    """Rows, cut at multiples of the vector.  Long rows may start inside one; short rows get vectors they start with."""
+    """Rows, cut at multiples of the vector.  Long rows may start inside a vector; short rows get one that divides all
+    their starts.
+    """
     width, (minor, *others) = work.width, work.axes
     row_bytes = minor.extent * width
     vector = aligned = common_step([work.target_phase, *(axis.target_stride * width for axis in others)], VECTOR_BYTES)

@@ -51,7 +51,7 @@ _thread = _Thread()
 class CupyRuntime:
     """Compiles kernels with `cupy.RawKernel` and launches them with the driver call beneath it.
 
-    `RawKernel.__call__` would wrap every argument in an object.  Here a launch fills in its pointers and is one call.
+    `RawKernel.__call__` would wrap every argument in an object.  Here a launch writes its pointers and makes one call.
     """
 
     def prepare(self, device: int, launch: Launch) -> Start:
@@ -97,8 +97,8 @@ class CupyBackend(CudaBackend):
         super().__init__(CupyRuntime())
 
     def foreign_memory(self, given: object) -> ForeignMemory:
-        """DLPack if offered, as it orders the producer's stream before ours.  Else `__cuda_array_interface__`, whose
-        stream `adopt` waits for.
+        """DLPack if supported, because it orders the producer's stream before ours.  Otherwise
+        `__cuda_array_interface__`, whose stream `adopt` waits for.
         """
         if not offers(given, *DLPACK):
             memory = cuda_interface_memory(given)
@@ -111,7 +111,7 @@ class CupyBackend(CudaBackend):
             return memory._replace(device=_device_of(memory, number))
 
     def adopt(self, memory: ForeignMemory) -> cupy.ndarray:
-        """An array made from the address, because `cupy.asarray` would copy from a device that is not current."""
+        """An array created from the address, because `cupy.asarray` would copy from a device that is not current."""
         if memory.stream is not None and os.environ.get("CUPY_CUDA_ARRAY_INTERFACE_SYNC", "1") != "0":
             with _on_device(memory.device):
                 cupy.cuda.runtime.streamSynchronize(memory.stream)
@@ -158,7 +158,7 @@ class CupyBackend(CudaBackend):
     def linearize_broadcast(
         self, program: IndexProgram, operands: Sequence[cupy.ndarray], result: cupy.ndarray, mode: str
     ) -> int | None:
-        """Linearize one index array per dimension.  They broadcast, in one pass and without copies."""
+        """Linearize one index array per dimension.  The arrays broadcast, in one pass and without copies."""
         with result.device:
             can_raise = mode == "raise"
             # In the other modes the kernel never touches its flag, so any memory will do.
@@ -175,8 +175,8 @@ class CupyBackend(CudaBackend):
 
 
 def enter_context(device: int) -> None:
-    """Enter the context of the current device in this thread, as any runtime call that uses it does; a driver call
-    does not.
+    """Enter the context of the current device in this thread.  A runtime call that uses the context enters it; a driver
+    call does not.
     """
     cupy.cuda.runtime.memGetInfo()
     _thread.devices |= {device}
@@ -204,8 +204,8 @@ def _broadcast_kernel(rank: int) -> cupy.ElementwiseKernel:
 
 
 def _held(dtype: np.dtype) -> np.dtype:
-    """The dtype that CuPy uses for such elements: unsigned integers of the same width for types that CuPy lacks, such
-    as the 8-bit floats.
+    """The dtype that CuPy arrays use for these elements: for types that CuPy lacks, such as the 8-bit floats, the
+    unsigned integer of the same width.
     """
     try:
         cupy.ndarray((0,), dtype)
@@ -244,7 +244,7 @@ def probe() -> str:
 
 
 def versions() -> dict[str, Any]:
-    """The versions of CuPy and CUDA, and the devices, as far as they can be found out."""
+    """The versions of CuPy and CUDA, and the devices, as far as CUDA reports them."""
     found: dict[str, Any] = {"cupy": cupy.__version__}
     with contextlib.suppress(Exception):
         runtime = cupy.cuda.runtime

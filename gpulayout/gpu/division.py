@@ -13,7 +13,7 @@ For d >= 2 there is also a form without the sum: m = ceil(2^(b-1+s) / d) still f
     n // d == mulhi(n, m) >> (s - 1)              for the same n
 
 Proof: rounding up adds less than d <= 2^s to d * m, and n times that stays below 2^(b-1+s).  Example, d = 7: s = 3,
-m = ceil(2^34 / 7) = 2454267027; n = 50: mulhi = 28, 28 >> 2 = 7.  Index conversion, which is all division, uses this.
+m = ceil(2^34 / 7) = 2454267027; n = 50: mulhi = 28, 28 >> 2 = 7.  Index conversion, which is mostly division, uses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether this machine has an NVIDIA driver, and so most likely a GPU.  Asking needs no CuPy and starts no CUDA."""
+"""Checks for an NVIDIA driver, and so most likely a GPU, without CuPy and without initialising CUDA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HIDDEN = ("", "-1")  # values of CUDA_VISIBLE_DEVICES that hide every device
 
 
 def has_driver() -> bool:
-    """True when the driver's kernel module or its library is there and no environment variable hides the devices."""
+    """True if the driver's kernel module or its library is present and no environment variable hides the devices."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in _HIDDEN:
         return False
     if KERNEL_MODULE.exists():

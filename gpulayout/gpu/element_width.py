@@ -1,4 +1,4 @@
-"""How wide the elements of a launch are: bytes that stay together on both sides move as one element."""
+"""Chooses the width of a launch's elements: bytes that stay together on both sides move as one element."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Work(NamedTuple):
     reasons: tuple[str, ...]
 
     def because(self, *reasons: str) -> Work:
-        """The same work with further reasons why it is not faster."""
+        """The same work, with more reasons why it is not faster."""
         return self._replace(reasons=(*self.reasons, *reasons))
 
     @property
@@ -67,9 +67,9 @@ def check_whole_elements(width: int, side: str, phase: int, strides: Iterable[in
 
 
 def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None:
-    """Why two neighbouring elements of `width` bytes cannot move as one; None when they can.
+    """Why two neighbouring elements of `width` bytes cannot move as one; None if they can.
 
-    Empty when there are no such neighbours because the minor axis is not contiguous on both sides.
+    Empty if there are no such neighbours because the minor axis is not contiguous on both sides.
     """
     minor, wider = axes[0], 2 * width
     shown = f"elements stay {counted(width, 'byte')}: "

@@ -1,6 +1,6 @@
 """The launch of an index conversion: the kernel, its compile-time variant, the parameter struct and the grid.
 
-A program in which every coordinate is one digit goes to kernels/index.cu as a table, any other to
+Programs in which every coordinate is one digit run in kernels/index.cu as a table; all others run in
 kernels/index_program.cu as instructions.
 """
 
@@ -20,7 +20,7 @@ MODES = {"raise": 0, "wrap": 1, "clip": 2, "mark": 3}  # as GplMode in kernels/c
 
 
 class IndexLaunch(NamedTuple):
-    """The launch of a kernel that takes the given indices, the result, a flag and the parameters."""
+    """The launch of a kernel whose arguments are the given indices, the result, a flag and the parameters."""
 
     file: str
     kernel: str
@@ -32,7 +32,7 @@ class IndexLaunch(NamedTuple):
 def index_launch(
     program: IndexProgram, count: int, mode: str, given: tuple[int, bool], result_bytes: int
 ) -> IndexLaunch:
-    """The launch for `count` indices; `given` is the bytes of a given index and whether it is signed."""
+    """The launch for `count` indices; `given` is the size of a given index in bytes and whether it is signed."""
     table, scalars = index_table(program), (count, program.size, MODES[mode])
     index_bits = ("GPL_INDEX_BITS", program.index_bits)
     types = (
@@ -53,6 +53,6 @@ def index_launch(
 
 
 def _grid(count: int) -> tuple[int, int]:
-    """Blocks of 256 threads, 4 indices in a thread."""
+    """Blocks of 256 threads, 4 indices per thread."""
     blocks = math.ceil(count / (THREADS * ITEMS))
     return min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X)

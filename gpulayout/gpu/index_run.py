@@ -10,7 +10,7 @@ from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.runtime import NO_OFFENDER, Launch, Runtime, Start
 from gpulayout.moves.index_program import IndexProgram
 
-Kind = tuple[Any, ...]  # what calls that can share a prepared launch have in common
+Kind = tuple[Any, ...]  # calls of one kind share a prepared launch
 REFUSES_NONE = ("wrap", "clip")  # modes that accept every index
 _form = operator.attrgetter("dtype", "shape", "strides")
 
@@ -18,11 +18,11 @@ _form = operator.attrgetter("dtype", "shape", "strides")
 class IndexLaunches:
     """The launches of one index conversion: the GPU's `PreparedConversion`.
 
-    Calls are of one kind when mode, dtypes, shapes, strides, devices and alignments agree.  Then everything that the
-    checks and the launch depend on agrees too, except whether the arrays overlap, which every call checks.
+    Calls are of one kind if mode, dtypes, shapes, strides, devices and alignments are the same.  Then everything that
+    the checks and the launch depend on is the same too, except whether the arrays overlap, which every call checks.
     """
 
-    MOST = 16  # kinds that are kept, 1 to 5 KB each; one more, and all are dropped
+    MOST = 16  # kinds that are kept, 1 to 5 KB each; when full, all are dropped
 
     def __init__(self, program: IndexProgram, runtime: Runtime) -> None:
         self._program, self._runtime, self._place = program, runtime, runtime.place
@@ -34,7 +34,7 @@ class IndexLaunches:
         return len(self._starts)
 
     def convert(self, given: Any, result: Any | None, mode: str, checked: bool = False) -> int | None:
-        """See `PreparedConversion.convert`.  One launch; only modes that refuse indices take a flag and synchronize."""
+        """See `PreparedConversion.convert`.  One launch; only modes that reject indices use a flag and synchronize."""
         count = math.prod(given.shape[1:]) if self._program.direction == "linearize" else given.size
         if not count:
             return None
@@ -75,7 +75,7 @@ class IndexLaunches:
         )
 
     def _remember(self, kind: Kind, count: int, given: Any, result: Any | None, mode: str) -> tuple[Start, int, int]:
-        """Prepare and keep the launch for a new kind of calls."""
+        """Prepare and keep the launch for a new kind of call."""
         for role, array in (("index" if self._program.direction == "linearize" else "linear", given), ("out", result)):
             if array is None:
                 continue

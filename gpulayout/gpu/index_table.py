@@ -4,9 +4,9 @@
                             digits of 3 and 5 places, most minor first
 
 Linear indices past 2^31 need 64 bits, and a 64-bit division takes three times the instructions of a 32-bit one.  So
-the digits are cut into a lower and an upper part of fewer than 2^31 places each.  One 64-bit division splits an index
-into these two numbers, and 32 bits are enough for every digit.  With 70001 x 30000 x 70003 places the lower part is
-70001 x 30000, the upper 70003.
+the digits are divided into a lower and an upper part of fewer than 2^31 places each.  One 64-bit division splits an
+index into these two numbers, and then 32 bits are enough for every digit.  With 70001 x 30000 x 70003 places the lower
+part is 70001 x 30000 and the upper part 70003.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class IndexDigit(NamedTuple):
 class IndexTable(NamedTuple):
     """The digits, most minor first, and the width of the numbers that they are taken from.
 
-    digit_bits   32 when the linear indices, or both parts of them, fit 31 bits; else 64
-    low_digits   digits in the lower part of an index that is split in two; 0 when it is not split
+    digit_bits   32 if the linear indices, or both parts of them, fit 31 bits; else 64
+    low_digits   digits in the lower part of an index that is split in two; 0 if it is not split
     """
 
     digits: tuple[IndexDigit, ...]
@@ -51,9 +51,9 @@ def index_table(program: IndexProgram) -> IndexTable | None:
 
 
 def low_part(extents: Sequence[int]) -> int:
-    """How many digits, minor first, make the lower of two parts of fewer than 2^31 places each; 0 when that fails.
+    """How many digits, minor first, make the lower of two parts of fewer than 2^31 places each; 0 if there is no split.
 
-    The lower part is as long as possible, since a shorter one leaves more to the upper.
+    The lower part is as long as possible, since a shorter one leaves more for the upper part.
 
     >>> low_part((70001, 30000, 70003)), low_part((2**31, 2)), low_part((2**8, 2**24, 2**8))
     (2, 0, 0)
@@ -63,7 +63,7 @@ def low_part(extents: Sequence[int]) -> int:
 
 
 def _coordinates(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
-    """The given coordinates as digits of their own sizes, by which nothing is divided."""
+    """The given coordinates as digits of their own sizes; linearizing divides by none of them."""
     if not program.is_dot_product:
         return None
     digits = [
@@ -77,7 +77,7 @@ def _coordinates(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
 def _digits(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
     """The digits of the given linear index; None unless they cover it, and each is a coordinate or has one stride.
 
-    Digits of one place come last.  By then nothing is left of the index, so no division by 1 is needed.
+    Digits of one place come last.  Nothing is left of the index by then, so no division by 1 is needed.
     """
     found: list[tuple[int, IndexDigit]] = []
     ones: list[IndexDigit] = []
@@ -105,7 +105,7 @@ def _digits(program: IndexProgram) -> tuple[IndexDigit, ...] | None:
 
 
 def _place_and_extent(instruction: Instruction, size: int) -> tuple[int, int]:
-    """The digit index // place % extent that the terms of an instruction compute; extent 0 when they do not."""
+    """The digit index // place % extent that the terms of an instruction compute; extent 0 if they compute none."""
     terms = instruction.terms
     if not terms:
         return 0, 1

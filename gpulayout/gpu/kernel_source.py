@@ -7,8 +7,8 @@ import pathlib
 import re
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent.parent
-# In a wheel, then in a checkout or an editable install.  The search is for the *file*, since another project may have
-# a folder of the same name.
+# In a wheel, then in a checkout or an editable install.  The search is for the *file*, since another project may
+# install a folder of the same name.
 _PLACES = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
 
 
@@ -16,7 +16,7 @@ _PLACES = (_PACKAGE / "kernels", _PACKAGE.parent / "kernels")
 def kernel_text(file_name: str) -> str:
     """A kernel file with its own headers inlined.
 
-    CuPy keys its disk cache by the source text only, so a header on an include path could change without a recompile.
+    CuPy keys its disk cache by the source text only, so a change in a header on an include path would go unnoticed.
     """
     path = _find(file_name)
     text = path.read_text(encoding="utf-8")

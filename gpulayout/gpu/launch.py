@@ -1,4 +1,4 @@
-"""One launch: what a kernel plan holds, and how it fills the parameter struct."""
+"""One launch: the kernel plan, and how it fills the parameter struct."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from gpulayout.moves.move import Axis
 THREADS = 256
 ITEMS = 4  # per thread; copy and rows do half as many when reads are shifted
 MAX_GRID_X = 2**31 - 1
-SHARED_BYTES = 1 << 20  # most that a move in a shared launch writes: above, its bytes take far longer than a launch
-SHARED_TILE_BYTES = 1 << 16  # the same for kernels that read in runs, which the gather of a shared launch does not
+SHARED_BYTES = 1 << 20  # most that a move in a shared launch writes; moving more takes far longer than a launch
+SHARED_TILE_BYTES = 1 << 16  # the same for kernels that read in runs; the gather of a shared launch does not
 
 
 class Kernel(NamedTuple):
-    """A kernel of kernels/, and what the planner must know about its family.
+    """A kernel in kernels/, and what the planner must know about its family.
 
     shared_bytes   a move that writes at most this many bytes may share a launch with others; 0 for never
     in_tiles       lanes follow the minor axis of each side through a tile, instead of all axes in their order
     in_vectors     accesses are whole aligned vectors, even where a run begins inside one
-    wasted         cost of a partly used sector, in sectors: the cache completes about half of them, none of a gather's
+    wasted         cost of a partly used sector, in sectors: the cache makes up for half of them, for none of a gather's
     is_estimated   the memory traffic can be estimated from the plan
     tile_text      format of the sizes of a tile, minor first; "" prints them major first
     """
@@ -43,7 +43,7 @@ class Kernel(NamedTuple):
 
 
 class Access(NamedTuple):
-    """What a lane reads or writes at a time: the bytes, and the share of them that it needs."""
+    """What a lane reads or writes at once: the bytes, and the fraction of them that it needs."""
 
     nbytes: int
     useful: float = 1
@@ -56,14 +56,14 @@ class KernelPlan:
     kind           the kernel
     grid           blocks of 256 threads
     parameters     the bytes of the parameter struct
-    element_bytes  of the elements that the axes count, which may combine several of the caller's
-    vector_bytes   of one access to the target
+    element_bytes  size of the elements that the axes count; one may combine several of the caller's
+    vector_bytes   size of one access to the target
     axes           in elements of `element_bytes`; in slots if elements are packed
     tile           places along its axes, minor first; for channels, pixels first
     reasons        what kept the plan from a faster family or wider accesses, one sentence each
-    reads          of a lane at a time
+    reads          what a lane reads at once
     runs           contiguous elements in the source and in the target, if not those of the tile
-    lanes          of a warp that read, and that write, at a time
+    lanes          how many lanes of a warp read at once, and how many write
     """
 
     kind: Kernel
@@ -98,7 +98,7 @@ def tile_kernel(file: str, name: str) -> Kernel:
     return Kernel("tile", file, name, shared_bytes=SHARED_TILE_BYTES, in_tiles=True)
 
 
-# Two words of the struct have one name per kernel (the unions of `GplMove`) and a default for all other kernels.
+# Two words of the struct have a name for each kernel that uses them (the unions of `GplMove`), and a default.
 WORDS_OF_KERNELS = ((("head", "target_step"), 0), (("pitch", "first_slot", "source_step"), 1))
 
 
@@ -117,9 +117,9 @@ def planned(
 ) -> KernelPlan:
     """The plan.
 
-    total, counts, tile   fields of the parameter struct, as are `words`, named in `WORDS_OF_KERNELS`
+    total, counts, tile   fields of the parameter struct; so are `words`, named in `WORDS_OF_KERNELS`
     variant               macros of this kernel only
-    reach                 an offset beyond those that the axes reach
+    reach                 the largest offset, if it is beyond those of the axes
     """
     axes = work.axes
     bits = index_bits(*reaches(axes), reach)
@@ -145,7 +145,7 @@ def offset_bits(axes: Sequence[Axis]) -> int:
 
 
 def reaches(axes: Sequence[Axis]) -> list[int]:
-    """The number of places, and the furthest offsets on both sides, forwards and backwards."""
+    """The number of places, and the largest offsets on both sides, forwards and backwards."""
     found = [math.prod(axis.extent for axis in axes)]
     for which in (2, 3):
         found += [sum((axis.extent - 1) * axis[which] for axis in axes if axis[which] * sign > 0) for sign in (1, -1)]

@@ -1,4 +1,4 @@
-"""The launch of a move that looks up every place: kernels/lookup.cu."""
+"""Launches for moves that look up every place: kernels/lookup.cu."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpulayout.gpu.parameters import lookup_struct
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_TERMS
 from gpulayout.moves.lookup_move import LookupMove
 
-_WORD = 4  # bytes that a thread writes of a packed target
+_WORD = 4  # bytes that a thread writes to a packed target
 _LOOKUP = Kernel("lookup", "lookup.cu", "gpl_lookup", shared_bytes=0, is_estimated=False)
 
 

@@ -1,8 +1,8 @@
-"""How many small moves share few launches.  Every decision about that is made here; the kernel is kernels/many.cu.
+"""Lets many small moves share a few launches.  All decisions about that are made here; the kernel is kernels/many.cu.
 
-A move is small when any kernel moves its bytes quickly.  Small moves with elements of the same width share
-launches, as many in each as fit the 4 KB of launch parameters.  Other moves get a launch each, and so does a small move
-that has nothing to share with.
+A move is small if its bytes take little time whichever kernel moves them.  Small moves with elements of the same width
+share launches, as many in each as fit the 4 KB of launch parameters.  Other moves get a launch each, and so does a
+small move that is the only one of its width.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpulayout.layout.cached import cached_property
 from gpulayout.moves.kinds import AnyMove
 from gpulayout.moves.move import Axis
 
-JOBS = {2: 44, 4: 29}  # compiled number of axes -> jobs that fit 4 KB of parameters
+JOBS = {2: 44, 4: 29}  # compiled number of axes -> jobs that fit the 4 KB of parameters
 _MOST_AXES = max(JOBS)
 
 
@@ -78,7 +78,7 @@ class SharedLaunch:
 
 @dataclass(frozen=True)
 class ManyPlan:
-    """The launches of a list of moves; `alone` are the indices of the moves that get one each."""
+    """The launches of a list of moves; `alone` holds the indices of the moves that get one each."""
 
     shared: tuple[SharedLaunch, ...]
     alone: tuple[int, ...]
@@ -89,7 +89,7 @@ class ManyPlan:
 
 
 def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
-    """The launches for a list of moves.  BufferErrors of `kernel_plan` are raised with the move's label in front."""
+    """The launches for a list of moves.  A BufferError of `kernel_plan` gets the move's label in front."""
     groups: dict[int, list[tuple[int, SmallMove]]] = {}
     alone = []
     for number, request in enumerate(requests):
@@ -115,7 +115,7 @@ def many_plan(requests: tuple[Request, ...]) -> ManyPlan:
 
 
 def small_move(move: AnyMove, source_phase: int, target_phase: int) -> SmallMove | None:
-    """The move as a job of a shared launch; None when it needs no launch or its own."""
+    """The move as a job of a shared launch; None if it needs no launch, or one of its own."""
     plan = kernel_plan(move, source_phase, target_phase)
     if not plan or move.bytes_written > plan.kind.shared_bytes or len(plan.axes) > _MOST_AXES or plan.index_bits != 32:
         return None

@@ -26,7 +26,7 @@ from gpulayout.moves.move import span
 # 64 lists at most 13 MB.
 MOST_MOVES_KEPT = 512
 _kept_plan = functools.lru_cache(maxsize=64)(many_plan)
-Kind = tuple[Any, ...]  # what calls that can share a prepared launch have in common
+Kind = tuple[Any, ...]  # calls of one kind share a prepared launch
 
 
 class CudaBackend:
@@ -56,7 +56,7 @@ class CudaBackend:
         return self.runtime.prepare(device, Launch(plan.file, plan.kernel, plan.macros, plan.grid, plan.parameters, 2))
 
     def start_of_pieces(self, pieces: Pieces, source_phase: int, target_phase: int, device: int) -> Start:
-        """The same for several pieces; small ones share launches."""
+        """As `start_of_move`, for several pieces; small ones share launches."""
         requests = [
             Request(
                 "",
@@ -126,16 +126,16 @@ class MoveLaunches:
     """The launches of the pieces of one transfer: the GPU's `Prepared`.
 
     A call that passed every check is remembered by its kind: dtypes, shapes, strides, devices and alignments of both
-    arrays.  In later calls of that kind everything that the checks and the launch depend on agrees, except whether the
-    arrays overlap, which every call checks.
+    arrays.  In later calls of that kind everything that the checks and the launch depend on is the same, except whether
+    the arrays overlap, which every call checks.
     """
 
-    MOST = 64  # kinds that are kept, about 2 KB each, 6 KB for kernels of 64 axes; one more, and all are dropped
+    MOST = 64  # kinds that are kept, about 2 KB each, 6 KB for kernels of 64 axes; when full, all are dropped
 
     def __init__(self, backend: CudaBackend, pieces: Pieces) -> None:
         self.pieces, self._backend, self._place = pieces, backend, backend.runtime.place
         self._starts: dict[Kind, tuple[Start, int, int]] = {}
-        # by the source only: shape and dtype of the new target, and the start
+        # keyed by the source only: shape and dtype of the new target, and the start
         self._made: dict[Kind, tuple[tuple[int, ...], np.dtype, Start]] = {}
 
     @property
@@ -143,8 +143,8 @@ class MoveLaunches:
         """How many kinds of calls have a prepared launch."""
         return len(self._starts)
 
-    def carry_out(self, source: Any, target: Any, *, is_new: bool = False) -> None:
-        """See `Prepared.carry_out`.  A single piece takes one launch, none when the target has no places."""
+    def execute(self, source: Any, target: Any, *, is_new: bool = False) -> None:
+        """See `Prepared.execute`.  A single piece takes one launch, or none if the target has no places."""
         kind, from_address, to_address = self._kind(source, target)
         start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)
         if is_new and not to_address & 15:  # as allocators return it
@@ -174,7 +174,7 @@ class MoveLaunches:
         return target
 
     def _again_anew(self, source: Any) -> Any:
-        """The same into new memory, which passes every check and overlaps nothing."""
+        """As `again`, into new memory, which passes every check and overlaps nothing."""
         from_address, device = self._place(source)
         made = self._made.get((from_address & 15, device, _form(source)))
         if made is None:
@@ -183,7 +183,7 @@ class MoveLaunches:
         target = self._backend.empty(shape, dtype, source)
         to_address, _ = self._place(target)
         if to_address & 15:
-            self.carry_out(source, target)
+            self.execute(source, target)
         else:
             start(from_address, to_address)
         return target
@@ -200,7 +200,7 @@ class MoveLaunches:
     def _remember(
         self, kind: Kind, source: Any, target: Any, from_address: int, to_address: int
     ) -> tuple[Start, int, int]:
-        """Prepare and keep the launch for a new kind of calls."""
+        """Prepare and keep the launch for a new kind of call."""
         device = kind[3]
         if len(self.pieces) == 1:  # a single piece begins where the arrays begin
             move = self.pieces[0].move
@@ -215,10 +215,10 @@ class MoveLaunches:
 
 
 def _overlapping(source: Any, target: Any) -> tuple[int, int]:
-    """Bounds for the distance from the source's address to the target's, between which such arrays overlap.
+    """Such arrays overlap if the distance from the source's address to the target's is between these bounds.
 
-    Arrays span more than the bytes of their elements, and negative strides reach below the address.  8 elements of 4
-    bytes, 8 bytes apart, span 60 bytes: two such arrays overlap when their distance is between -60 and 60.
+    Strided arrays span gaps too, and negative strides reach below the address.  8 elements of 4 bytes, 8 bytes apart,
+    span 60 bytes: two such arrays overlap if their distance is between -60 and 60.
     """
     (source_low, source_high), (target_low, target_high) = (
         span(list(zip(array.shape, array.strides)), array.itemsize) for array in (source, target)
@@ -227,7 +227,7 @@ def _overlapping(source: Any, target: Any) -> tuple[int, int]:
 
 
 def _nothing(*addresses: int) -> None:
-    """Starts a move without places."""
+    """The start of a move without places."""
 
 
 _form = operator.attrgetter("dtype", "shape", "strides")

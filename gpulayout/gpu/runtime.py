@@ -1,4 +1,4 @@
-"""The interface of a runtime that launches kernels: CuPy's, or in the tests one that runs them on the CPU."""
+"""The interface of a runtime that launches kernels: CuPy, or in the tests a runtime on the CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Macros = tuple[tuple[str, int], ...]  # (name, value) of the macros that a kerne
 
 
 class Launch(NamedTuple):
-    """A planned launch.  The kernel's arguments are this many `pointers`, given at the start, then the struct."""
+    """A planned launch.  The kernel's arguments are `pointers` addresses, given at the start, and then the struct."""
 
     file: str
     kernel: str

@@ -12,7 +12,7 @@ from gpulayout.moves.move import Axis
 
 _WORD = 4  # bytes; smaller elements go through shared memory in words if possible
 _SHORT_RUN = 64  # elements; an axis of up to this extent is whole in every tile
-# With shorter runs, in bytes, or fewer than 10 elements per thread, a tile of words takes more instructions per element
+# With runs of fewer bytes, or fewer than 10 elements per thread, a tile of words takes more instructions per element
 # than a tile of any size.
 _LEAST_RUN = 64
 _LEAST_ELEMENTS = 2560
@@ -31,7 +31,7 @@ _SMALLEST = 256  # places: one per thread of a block
 
 
 def tile_plan(work: Work) -> KernelPlan | None:
-    """The work's axes are the target's minor axis b, the source's minor axis a, then the others."""
+    """The plan; None if a tile would be too small.  The work's axes are b, a, then the others."""
     b, a = work.axes[:2]
     narrow = _misaligned(work, "source", b) or _misaligned(work, "target", a)
     if narrow:
@@ -43,7 +43,7 @@ def tile_plan(work: Work) -> KernelPlan | None:
 
 
 def _words(work: Work, why: str) -> KernelPlan | None:
-    """Tiles of small elements in words of 4 bytes, at any phase; None when other tiles are better.
+    """Tiles of small elements in words of 4 bytes, at any phase; None if other tiles are better.
 
     On a side with short runs that touch, a tile of any size is a single run of words.
     """
@@ -62,7 +62,7 @@ def _words(work: Work, why: str) -> KernelPlan | None:
 
 
 def _flexible(work: Work, why: str) -> KernelPlan | None:
-    """Tiles of any size.  A side whose runs all start at words of 4 bytes moves small elements in such words."""
+    """Tiles of any size.  A side whose runs all start at 4-byte words moves small elements in words."""
     width, (b, a) = work.width, work.axes[:2]
     (dense_read, dense_write), (read, write) = _dense(work), _access_bytes(work)
     # The runs of a side are cut into its accesses: along its minor axis, or along the other axis if rows touch.
@@ -87,7 +87,7 @@ def _flexible(work: Work, why: str) -> KernelPlan | None:
 
 
 def _dense(work: Work) -> tuple[bool, bool]:
-    """(source, target): True when the side's minor axis is whole in every tile and its rows touch.
+    """(source, target): True if the side's minor axis is whole in every tile and its rows touch.
 
     A tile is then a single run on that side.
     """
@@ -96,7 +96,7 @@ def _dense(work: Work) -> tuple[bool, bool]:
 
 
 def _access_bytes(work: Work) -> tuple[int, int]:
-    """Bytes that a lane reads and writes at a time in a tile of any size."""
+    """Bytes that a lane reads and writes at once in a tile of any size."""
     b, a = work.axes[:2]
     dense_read, dense_write = _dense(work)
     return _side_access(work, "source", None if dense_read else b), _side_access(
@@ -105,9 +105,9 @@ def _access_bytes(work: Work) -> tuple[int, int]:
 
 
 def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
-    """The address and the strides, in bytes, that add up to the starts of a side's runs, by a text about each.
+    """The address and the strides, in bytes, that add up to the starts of a side's runs; the keys describe them.
 
-    `across` is the axis from run to run in a tile.
+    `across` is the axis from one run to the next in a tile.
     """
     phase, field = (work.source_phase, "source_stride") if side == "source" else (work.target_phase, "target_stride")
     strides = [getattr(axis, field) * work.width for axis in (*([across] if across else []), *work.axes[2:])]
@@ -117,7 +117,7 @@ def _starts(work: Work, side: str, across: Axis | None) -> dict[str, int]:
 
 
 def _misaligned(work: Work, side: str, across: Axis) -> str | None:
-    """Why the runs of a side do not all start at multiples of 16 bytes; None when they do."""
+    """Why the runs of a side do not all start at multiples of 16 bytes; None if they do."""
     return next((why for why, distance in _starts(work, side, across).items() if distance % VECTOR_BYTES), None)
 
 
@@ -144,7 +144,7 @@ def _tiles(
 
 
 def smallest_useful_tile() -> int:
-    """The least places that make a tile worth a block."""
+    """The fewest places that make a tile worth a block."""
     return _SMALLEST
 
 
@@ -159,12 +159,12 @@ def shared_elements(width: int) -> int:
 
 
 def pitch_of(width: int, along_a: int, along_b: int, access: int = 1) -> int:
-    """Elements between rows of shared memory: at least `along_a`, and chosen so that lanes meet different banks.
+    """Elements between rows of shared memory: at least `along_a`, and chosen to avoid bank conflicts.
 
     To write the target, lanes read `along_b` rows column by column, `access` elements at a time.
     - Many rows: lanes are `access` rows apart, which must be an odd number of banks.  A bank is a word of 4 bytes, or
       an element if that is larger.
-    - Few rows: lanes read as many columns as the banks have room for, and rows lie that many banks apart.
+    - Few rows: lanes read as many columns as the banks have room for, and rows are that many banks apart.
 
     >>> pitch_of(4, 64, 32), pitch_of(1, 3, 2720, 4), pitch_of(2, 64, 64), pitch_of(4, 512, 4)
     (65, 3, 66, 520)
@@ -188,8 +188,8 @@ def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
 def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple[int, int, int]:
     """(along a, along b, places by which the first tile may begin before b = 0) of a tile that moves words of 4 bytes.
 
-    A row of shared memory is 32 words.  If rows of the source may begin inside a word, fewer elements are sure to fit.
-    If rows of the target may, tiles begin at the word in which a row begins.
+    A row of shared memory is 32 words.  If rows of the source may begin inside a word, fewer elements fit for
+    sure.  If rows of the target may, tiles begin at the word in which a row begins.
 
     >>> word_tile(1, False, False), word_tile(2, True, False)
     ((125, 128, 3), (64, 128, 1))
@@ -235,7 +235,7 @@ def flexible_tile(
 
 
 def _longest(width: int, extent: int, step: int, shared: Callable[[int], int], most: int) -> int:
-    """The longest side of a tile: the whole extent if it fits, else as many sectors, or else steps, as fit."""
+    """The longest side of a tile: the whole extent if it fits, else as many sectors as fit, or else steps."""
     whole, cut = _up(extent, step), math.lcm(step, max(_SECTOR // width, 1))
     if whole <= most and shared(whole) <= shared_elements(width):
         return whole

@@ -1,10 +1,10 @@
-"""The memory traffic of a launch: sectors per request on both sides, and the speed to expect from them.
+"""Estimates the memory traffic of a launch: sectors per request on both sides, and the expected speed.
 
-Memory moves in sectors of 32 bytes.  The 32 lanes of a warp make one request together; the ideal request touches only
-as many sectors as its bytes fill.  A run is a stretch of memory that neighbouring lanes access in order.
+Memory is accessed in sectors of 32 bytes.  The 32 lanes of a warp make one request together; an ideal request touches
+only as many sectors as its bytes fill.  A run is a stretch of memory that neighbouring lanes access in order.
 
     32 lanes x 4 bytes, runs of 128 bytes that start anywhere: 4.9 sectors on average, 4 at best
-    32 lanes x 4 bytes, far from one another:                 32 sectors
+    32 lanes x 4 bytes, far apart:                            32 sectors
 
 These are estimates from the plan, without a GPU.  tests/gpu/test_traffic.py compares the sectors with those counted
 in the kernels' own accesses.
@@ -27,13 +27,13 @@ LANES = 32
 class Requests(NamedTuple):
     """The requests of one side, in bytes.
 
-    access   of one lane
+    access   size of one lane's access
     run      length of a run
     start    every run starts at a multiple of this, a power of two up to a sector
-    step     from the start of one run to that of the next
-    lanes    of a warp that share a request
+    step     from the start of one run to the start of the next
+    lanes    number of lanes that share a request
     span     from the sector in which the side's memory begins to its end
-    useful   the share of the requested bytes that is needed
+    useful   the fraction of the requested bytes that is needed
     """
 
     access: int
@@ -69,7 +69,7 @@ class Requests(NamedTuple):
         return max(min(apart, together, math.ceil(self.span / SECTOR), most), self.ideal)
 
     def _cut_sectors(self, asked: int) -> float:
-        """The share of requests that begin inside a sector that the request before has touched too."""
+        """The fraction of requests that begin inside a sector that the previous request also touches."""
         step = math.gcd(asked, self.run)
         places = range(0, min(self.run, 64 * step), step)
         begun = [place and (start + place) % SECTOR for start in range(0, SECTOR, self.start) for place in places]
@@ -84,7 +84,7 @@ class Requests(NamedTuple):
 def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> tuple[Requests | None, Requests]:
     """The requests of both sides, for addresses given modulo 16; None for a source that is not read.
 
-    An address that is a multiple of 16 counts as a multiple of 32, as allocators return it.
+    An address that is a multiple of 16 counts as a multiple of 32, since that is what allocators return.
     """
     reads = all(axis.bound for axis in plan.axes)
     return _side(plan, "source", source_phase) if reads else None, _side(plan, "target", target_phase)
@@ -117,8 +117,8 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
 def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> float:
     """The expected speed of a large move relative to a plain copy of as many bytes, from its memory traffic; at most 1.
 
-    This is an estimate, not a measurement.  Both sides weigh the same.  The cache serves half of the sectors beyond the
-    ideal, but none of a gather's, and none of those that are only skipped inside a run.
+    This is an estimate, not a measurement.  Both sides count equally.  The cache serves half of the sectors beyond the
+    ideal, but none for a gather, and none that are merely skipped inside a run.
     """
     source, target = requests(plan, source_phase, target_phase)
     sides = [
@@ -159,7 +159,7 @@ def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tup
 
 
 def described(plan: KernelPlan | None) -> list[str]:
-    """What a plan's launch does, its memory traffic, and why it is not faster; one fact per line."""
+    """A plan's launch, its memory traffic, and why it is not faster; one fact per line."""
     if plan is None:
         return ["  gpu      no launch: nothing to write"]
     tile = f", tile of {_tile_text(plan.kind, plan.tile)}" if plan.tile else ""
@@ -177,17 +177,15 @@ def described(plan: KernelPlan | None) -> list[str]:
         ]
         lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(sectors)}")
         if math.prod(plan.grid) == 1:
-            lines.append("    expected: the launch takes longer than the bytes")
+            lines.append("    expected: the launch takes longer than moving the bytes")
         else:
             fraction = expected_fraction(plan)
-            lines.append(
-                f"    expected: about {fraction:.2f} of the speed of a plain copy, judged by the sectors: an estimate"
-            )
+            lines.append(f"    expected: about {fraction:.2f} of the speed of a plain copy, estimated from the sectors")
     return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
 
 
 def _tile_text(kind: Kernel, tile: tuple[int, ...]) -> str:
-    """The sizes of a tile, with names where it has any."""
+    """The sizes of a tile, with names if it has any."""
     if kind.tile_text:
         return kind.tile_text.format(*tile)
     return tile_text(tile[::-1])

@@ -46,7 +46,7 @@ def corrects(slip: Slip, **accepted: str) -> Callable[[type[Made]], type[Made]]:
 
 
 def of_one_sequence(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
-    """The slip of a class that takes one sequence and gets its entries one by one.
+    """The slip of passing separate arguments to a class that takes one sequence.
 
     >>> from gpulayout import Tile
     >>> Tile(8, 128)
@@ -80,7 +80,7 @@ def numbers_in(text: str) -> str | None:
 
 
 def of_layout(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
-    """Dimension numbers one by one, other fields without their names or under other names, or text."""
+    """The slips of `Layout`: separate dimension numbers, fields without a name or with a wrong one, text."""
     if wrong := next((name for name in fields if name in _LAYOUT_NAMES), None):
         return f"a Layout has no field {wrong}: {_LAYOUT_NAMES[wrong](fields[wrong])}"
     if not values:
@@ -153,7 +153,7 @@ _LAYOUT_FIELDS = ("padded_dimensions", "padding_value", "tiles", "tail_padding_a
 
 
 def of_shape(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
-    """Text of a whole shape, sizes one by one, arguments in the wrong order, or fields of the layout."""
+    """The slips of `Shape`: text of a shape, separate sizes, arguments in the wrong order, fields of the layout."""
     first = values[0] if values else fields.get("element_type")
     if isinstance(first, str) and re.match(r"\s*[\w(][^\[]*\[", first):
         text = checks.value_text(first)
@@ -206,7 +206,7 @@ def _swapped(first: object, second: object) -> str | None:
 
 
 def _sizes(values: tuple[Any, ...]) -> str | None:
-    """Sizes one by one, or as text."""
+    """Sizes as separate arguments, or as text."""
     found = tuple(map(int, itertools.takewhile(lambda value: isinstance(value, numbers.Integral), values[1:])))
     if found and checks.are_sizes(found):
         return (

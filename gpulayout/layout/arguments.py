@@ -68,12 +68,12 @@ def _hint(value: object, like: Shape | None) -> str:
 
 
 def is_only_layout(value: object) -> bool:
-    """True for a `Layout`, and for text without brackets, which the text of every shape has."""
+    """True for a `Layout` and for text without brackets: the text of every shape has them."""
     return "[" not in value if isinstance(value, str) else isinstance(value, Layout)
 
 
 def as_any_shape(value: AnyShape | str, role: str = "shape") -> AnyShape:
-    """A shape of any kind, from itself or its text; TypeError for anything else.
+    """A shape of any kind from a shape or its text; TypeError for anything else.
 
     >>> str(as_any_shape("(f32[2], token[])"))
     '(f32[2]{0}, token[])'

@@ -8,11 +8,10 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class cached_property(Generic[T]):  # noqa: N801 - named as functools names it
-    """`functools.cached_property` as Python 3.12 and later have it.
+class cached_property(Generic[T]):  # noqa: N801 - named as in functools
+    """`functools.cached_property` as in Python 3.12 and later.
 
-    Before 3.12 it holds a lock while it computes: a process forked while another thread holds that lock would wait
-    forever.
+    Earlier versions hold a lock while computing: a process forked while another thread holds it would wait forever.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

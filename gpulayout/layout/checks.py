@@ -77,8 +77,8 @@ def whole_number(field: str, value: object, context: str = "") -> int:
 def whole_numbers(field: str, values: Iterable[Any], context: str = "", *, ordered: bool = True) -> tuple[int, ...]:
     """`values` as a tuple of ints; an error names the first one that is not an integer.
 
-    Text and mappings are refused, and sets too where the order counts: Layout({0, 1}) looks like the text form, but a
-    set does not keep the order.
+    Text and mappings are refused, and so are sets where order matters: Layout({0, 1}) looks like the text form, but
+    a set has no order.
     """
     if ordered and isinstance(values, Set):
         raise LayoutTypeError(
@@ -144,7 +144,7 @@ def count(field: str, value: object, context: str = "") -> int:
 def product(numbers: Iterable[int]) -> int:
     """The product of positive numbers, cut short when it reaches 2^256, which is too large for any buffer.
 
-    So it takes linear time for any number of factors: 9**1000000 is never computed.
+    So the time is linear in the number of factors: 9**1000000 is never computed.
 
     >>> product([4, 8, 2]), product([9] * 10**6) == 9**81
     (64, True)
@@ -233,7 +233,7 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
 
 
 def out_of_bounds_text(index: tuple[int, ...], dim: int, size: int, shape: object, place: str = "") -> str:
-    """The error for an index whose coordinate of dimension `dim` is out of bounds; `place` says which of many."""
+    """The error for an index whose coordinate of dimension `dim` is out of bounds; `place` tells which index."""
     allowed = f"not in 0..{size - 1}" if size else "impossible, the dimension is empty"
     return (
         f"index {shown(index)}{place} is out of bounds for {shape}: "

@@ -1,4 +1,4 @@
-"""Whether dimensions and a layout fit each other: the checks that need both, so that only a shape can make them."""
+"""Whether dimensions and a layout fit each other: checks that need both, so only a shape can run them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_storage(element_type: ElementType, layout: Layout, text: str) -> None:
     if bits not in allowed:
         raise LayoutError(
             f"element_size_in_bits {checks.number_text(bits)} is not a storage size of {element_type} for {text}: "
-            f"it is one of {', '.join(map(str, sorted(allowed)))}"
+            f"it must be one of {', '.join(map(str, sorted(allowed)))}"
         )
     for field in ("index_type", "pointer_type"):
         if getattr(layout, field) is not None:

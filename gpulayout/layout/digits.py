@@ -16,7 +16,7 @@ Tiles cut digits in two.  Write down one entry for every dimension, in physical 
 every tile in order:
 
   1. if the tile is longer than the list, put empty entries (size 1, index 0) in front
-  2. take as many of the most minor entries as the tile is long
+  2. take the most minor entries, one for each size of the tile
   3. `*` joins an entry with the next more minor one: sizes (a, b) and indices (i, j) become a * b and i * b + j
   4. a size t cuts an entry of size d in two: ceil(d / t) with index i // t stays, t with index i % t goes to the end
 
@@ -65,7 +65,7 @@ class Digit(NamedTuple):
     Attributes
     ----------
     dim : int
-        The logical dimension whose coordinate it is a digit of; from the rank on, one of the table's `numbers`.
+        The logical dimension whose coordinate has this digit; from `rank` on, one of the table's `numbers`.
     step, extent : int
         The digit is `index[dim] // step % extent`.
     stride : int
@@ -187,7 +187,7 @@ class StrideTable:
 
     @cached_property
     def shares(self) -> tuple[tuple[Share, ...], ...]:
-        """For every coordinate, then for every number, its digits, most major first; those always 0 are left out."""
+        """For every coordinate, then every number, its digits, most major first, without those that are always 0."""
         found: list[list[Share]] = [[] for _ in self.sizes]
         for into, digits in enumerate((*self.numbers, self.digits), len(self.dimensions)):
             for dim, *others in digits:
@@ -203,7 +203,7 @@ class StrideTable:
         Parameters
         ----------
         index : sequence of int or of integer arrays
-            One coordinate for every dimension.  Arrays have one shape, and 64 bits if places need them.
+            One coordinate for every dimension.  Arrays have the same shape, and 64 bits if places need them.
         """
         values = list(index)
         for digits in self._turning:
@@ -217,8 +217,8 @@ class StrideTable:
     def index_of(self, linear: Any) -> tuple[Any, ...]:
         """The logical index of a place or an array of places; nothing is checked.
 
-        In padding the result is meaningless; `is_element` tells.  The coordinate of a dimension of size 1 may be the
-        int 0.
+        For padding the result is meaningless; check with `is_element`.  The coordinate of a dimension of size 1 may
+        be the int 0.
         """
         return tuple(self.values_of(linear)[: len(self.dimensions)])
 

@@ -1,7 +1,7 @@
 """Dynamic sizes: dimensions whose size is known only when the program runs.
 
-`<=5` has a bound: `Shape.dimensions` holds the bound, and buffers are large enough for it.  `?` is unbounded: questions
-that need a size raise LayoutError.  Both are parsed, printed, compared and kept by edits.
+`<=5` has a bound: `Shape.dimensions` holds the bound, and buffers are large enough for it.  `?` is unbounded: whatever
+needs a size raises LayoutError.  Both are parsed, printed, compared and kept by edits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
 
 class Unbounded(enum.Enum):
-    """`UNBOUNDED`, in text `?`: the size of a dimension that is known only when the program runs, without a bound.
+    """`UNBOUNDED`, written `?` in text: a size known only when the program runs, without a bound.
 
     It is not a number, so arithmetic with it fails.
 

@@ -22,7 +22,7 @@ Parts = list[tuple[int, int]]  # (step, stride) of digits
 
 
 def join(pairs: Iterable[tuple[int, int]]) -> Loops:
-    """(extent, stride) pairs, major first, as few as possible: extents of 1 are dropped, neighbours that chain join."""
+    """The fewest (extent, stride) pairs, major first: extents of 1 are dropped, neighbours that chain are joined."""
     joined: list[tuple[int, int]] = []
     for extent, stride in pairs:
         if extent == 1:

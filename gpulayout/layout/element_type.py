@@ -97,7 +97,7 @@ class ElementType(str, enum.Enum):
         Raises
         ------
         TypeError
-            XLA has no such type: objects, text, dates, structures, big-endian numbers.
+            XLA has no counterpart: objects, text, dates, structures, big-endian numbers.
 
         Examples
         --------
@@ -173,7 +173,7 @@ class ElementType(str, enum.Enum):
 
     @cached_property
     def component(self) -> ElementType:
-        """The type of the parts of a complex number; other types give themselves.  XLA: `ComplexComponentType`.
+        """The type of a complex number's parts; any other type itself.  XLA: `ComplexComponentType`.
 
         >>> ElementType.C64.component
         ElementType('f32')
@@ -297,7 +297,7 @@ _SEVERAL = {
     "int": ("s32", "s64"),
     "uint": ("u32", "u64"),
     "complex": ("c64", "c128"),
-    "i1": ("s1", "s8"),  # MLIR counts bits, NumPy bytes; so do the next five
+    "i1": ("s1", "s8"),  # bits in MLIR, bytes in NumPy; the same in the next five
     "i2": ("s2", "s16"),
     "i4": ("s4", "s32"),
     "i8": ("s8", "s64"),

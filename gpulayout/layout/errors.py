@@ -1,7 +1,7 @@
 """The errors for layouts and shapes that cannot exist.
 
 A message is one line, in this order: the field, its value, the rule it breaks, the whole shape, the first offender.
-The line for a shape with hundreds of dimensions leaves out the middle.
+For a shape with hundreds of dimensions the line leaves out the middle.
 """
 
 _BEGINNING, _END = 1000, 400  # characters kept of a longer message
@@ -47,7 +47,7 @@ class ShapeTextError(LayoutError):
     Attributes
     ----------
     position : int
-        The first character that does not fit, from 0.
+        Index of the first character that does not fit, from 0.
 
     Examples
     --------

@@ -51,7 +51,7 @@ SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U6
 )
 @dataclass(frozen=True, eq=False, repr=False)
 class Layout(Frozen):
-    """Order, padding and tiling of an array in memory.  Immutable, hashable, checked when made.
+    """Order, padding and tiling of an array in memory.  Immutable, hashable, checked on construction.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ class Layout(Frozen):
     tiles : sequence of Tile or of sequences of int
         Cut the padded widths in physical order, one tile after the other.
     tail_padding_alignment : int
-        The number of places, in elements, is rounded up to a multiple of this.
+        The length of the buffer, in elements, is rounded up to a multiple of this.
     element_size_in_bits : int
         Bits of one element, or 0 for the whole bytes of its type.  Below 8, elements are packed.
     memory_space : int
         A label, 0..127; 0 is the main memory of the device.
     split_configs : sequence of SplitConfig
-        Where the array is split across memories.  Kept and printed, never moved.
+        Where the array is split across memories.  Kept and printed; such an array cannot be moved.
     dynamic_shape_metadata_prefix_bytes : int
         Bytes that a runtime keeps in front of the data.  Kept and printed, not compared.
     index_type, pointer_type : str or DTypeLike, optional
@@ -272,7 +272,7 @@ class Layout(Frozen):
     def insert_dimension(self, at: SupportsIndex, width: SupportsIndex, position: int | None = None) -> Layout:
         """Insert a dimension in front of dimension `at`.
 
-        In memory it lies just above dimension `at`.  At the end (`at` == rank) it becomes the most minor.
+        In memory it is placed just above dimension `at`.  At the end (`at` == rank) it becomes the most minor.
 
         Parameters
         ----------
@@ -281,12 +281,12 @@ class Layout(Frozen):
         width : int
             Its padded size in elements; used only when the layout has padded dimensions.
         position : int, optional
-            Another place for it in memory, counted from the most minor.
+            Its position in memory instead, 0 being the most minor.
 
         Raises
         ------
         LayoutError
-            The tiles would cut other dimensions than before.
+            The tiles would cut different dimensions than before.
         """
         at = checks.insertion_point(at, self.rank, self._context)
         width = checks.whole_number("width", width, self._context)
@@ -308,7 +308,7 @@ class Layout(Frozen):
         Raises
         ------
         LayoutError
-            The tiles would cut other dimensions than before.
+            The tiles would cut different dimensions than before.
         """
         gone = checks.dimension_numbers(dimensions, self.rank, self._context)
         for dim in gone:

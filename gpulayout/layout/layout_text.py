@@ -1,4 +1,4 @@
-"""Layouts as text: XLA's grammar, with two properties of this library for padding.
+"""Layouts as text: XLA's grammar, plus two properties for padding.
 
     layout     := "{" [number ("," number)*] [":" properties] "}"
     properties := each at most once, in exactly this order, with nothing between them
@@ -164,7 +164,7 @@ def _padding_value(reader: Reader, rank: int) -> dict[str, PaddingValue | Scalar
 
 
 def _dense_levels(reader: Reader, rank: int) -> dict[str, Any]:
-    """D(D,D) says that both dimensions are dense, which is always true here."""
+    """D(D,D) means that both dimensions are dense, which is always true here."""
     reader.mark("(")
     for dim in range(rank):
         if dim:

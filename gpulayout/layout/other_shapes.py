@@ -1,6 +1,6 @@
 """Shapes that are not one array: tuples of shapes, tokens, opaque values and buffers.
 
-They are parsed, printed and compared, so that whole programs can be.  Only the arrays in them can be moved.
+They are parsed, printed and compared, as whole programs need.  Only the arrays in them can be moved.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class OpaqueShape(Frozen):
 
     @property
     def nbytes(self) -> int:
-        """Always LayoutError: only the runtime knows the size."""
+        """Always raises LayoutError: only the runtime knows the size."""
         raise LayoutError("opaque[] has no size in bytes: only the runtime knows it")
 
     @property
     def element_count(self) -> int:
-        """Always LayoutError: only the runtime knows the number."""
+        """Always raises LayoutError: only the runtime knows the number."""
         raise LayoutError("opaque[] has no number of elements: only the runtime knows it")
 
     def text_without_layout(self) -> str:

@@ -74,7 +74,7 @@ NAMES = {member.text: member for member in PaddingValue if member is not Padding
 def plain_scalar(value: object) -> PaddingValue | Scalar:
     """A pad value as a `PaddingValue` or a plain Python number; LayoutTypeError for anything else.
 
-    The names in text ("lowest") are accepted; False and True become 0 and 1, as text writes them.
+    The names in text ("lowest") are accepted; False and True become 0 and 1, as in text.
     """
     if isinstance(value, str) and value in NAMES:
         return NAMES[value]
@@ -216,7 +216,7 @@ def _named(element_type: ElementType, name: PaddingValue) -> Scalar:
     return _finite_range(element_type)[0 if lowest else 1]
 
 
-# ml_dtypes is typed, but these two constructors of it are not: hence the ignores.
+# ml_dtypes is typed except for these two constructors, hence the ignores.
 def _integer_range(element_type: ElementType) -> tuple[int, int]:
     limits = ml_dtypes.iinfo(element_type.dtype)  # type: ignore[no-untyped-call]
     return int(limits.min), int(limits.max)
@@ -264,7 +264,7 @@ def _in_range(element_type: ElementType, number: int | float) -> bool:
     if lowest <= number <= highest:
         return True
     if not element_type.holds(math.inf):
-        return False  # out of range, such a type saturates or gives nan
+        return False  # a value out of range saturates or becomes nan
     try:
         with np.errstate(all="ignore"):
             return math.isfinite(element_type.dtype.type(float(number)))

@@ -1,8 +1,8 @@
 """Whether two shapes put every element at the same place, so that they describe the same bytes.
 
-Take the logical elements in row-major order and list the place of each: shapes with the same list are the same bytes.
-`element_loops` writes the list as (extent, stride) pairs, major first, as few as possible; equal lists have equal
-pairs:
+Take the logical elements in row-major order and list the place of each: shapes with the same list describe the same
+bytes.  `element_loops` writes the list as (extent, stride) pairs, major first, as few as possible; equal lists have
+equal pairs:
 
     f32[2,3,4]{2,1,0}    ((24, 1),)
     f32[2,3,4]{0,1,2}    ((2, 1), (3, 2), (4, 6))
@@ -20,7 +20,7 @@ that hold the same elements: here all 12 are one run.  Without `*` in a tile the
 dimension, so runs are compared one after the other with all other coordinates 0.  With `*` all combinations of
 coordinates are compared.
 
-If that would take more than 2^24 comparisons, about a second, only shapes written the same count as the same.
+If that would take more than 2^24 comparisons, about a second, only shapes with equal fields count as the same.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def same_buffer(source: Shape, target: Shape) -> bool:
     """True when a buffer of `source` is, byte for byte, a buffer of `target`, with elements in row-major order.
 
     False when the element counts, the buffer sizes or the pad values differ.  Two shapes without elements are the same
-    bytes if their buffers have one size.  Element types may differ.
+    bytes if their buffers have the same size.  Element types may differ.
 
     >>> from gpulayout import parse_shape
     >>> same_buffer(parse_shape("f32[16,128]{1,0:T(8,128)}"), parse_shape("s32[2048]"))

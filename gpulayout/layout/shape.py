@@ -1,6 +1,6 @@
 """A shape: element type, dimension sizes and layout.
 
-`shape_sizes` has the fields and what follows from them; here are the edits, each of which returns a new shape.
+`shape_sizes` defines the fields and what follows from them.  This module adds the edits; each returns a new shape.
 Dimension numbers are logical.  Negative numbers count from the end, except where a new dimension is inserted.
 """
 
@@ -30,18 +30,18 @@ from gpulayout.layout.shape_sizes import ShapeSizes
 )
 @dataclass(frozen=True, init=False, eq=False, repr=False)  # the base has `__init__`
 class Shape(ShapeSizes):
-    """An array in memory: element type, dimensions and layout.  Immutable, hashable, checked when made.
+    """An array in memory: element type, dimensions and layout.  Immutable, hashable, checked on construction.
 
     Parameters
     ----------
     element_type : str or DTypeLike
         An XLA name such as "f32", or anything `numpy.dtype` takes.
     dimensions : iterable of int
-        Logical sizes in elements; 0 is allowed.  A dynamic dimension gives its bound, or `UNBOUNDED`.
+        Logical sizes in elements; 0 is allowed.  For a dynamic dimension, its bound or `UNBOUNDED`.
     layout : Layout, str or None
         A layout of the same rank, or its text.  None means descending (row-major), without padding.
     dynamic_dimensions : sequence of bool, optional
-        For every dimension True when its size is dynamic.  By default only `UNBOUNDED` ones are.
+        One flag per dimension, True when its size is dynamic.  By default only `UNBOUNDED` sizes are.
 
     Raises
     ------
@@ -53,7 +53,7 @@ class Shape(ShapeSizes):
     See Also
     --------
     parse_shape : a shape from its text.
-    shape_of : the shape of an array that exists.
+    shape_of : the shape of an existing array.
 
     Notes
     -----
@@ -169,7 +169,7 @@ class Shape(ShapeSizes):
         return self.replace(dimensions=self.bounds, dynamic_dimensions=None, layout=layout)
 
     def as_host_shape(self) -> Shape:
-        """The array as a host holds it: the order and the split configurations are kept, all else is default.
+        """The array as a host stores it: the order and the split configurations stay, the rest becomes default.
 
         XLA: `DeviceShapeToHostShape`.
         """
@@ -241,16 +241,16 @@ class Shape(ShapeSizes):
     def insert_dimension(self, at: SupportsIndex, size: SupportsIndex, width: SupportsIndex | None = None) -> Shape:
         """Insert a dimension in front of dimension `at`.
 
-        In memory it lies just above dimension `at`.  At the end (`at` == rank) it becomes the most minor.
+        In memory it is placed just above dimension `at`.  At the end (`at` == rank) it becomes the most minor.
 
         Parameters
         ----------
         at : int
             0..rank.  Negative numbers are refused.
         size : int
-            Elements.
+            Its size in elements.
         width : int, optional
-            The padded size; by default `size`.  Used only when the layout has padded dimensions.
+            Its padded size in elements; by default `size`.  Used only when the layout has padded dimensions.
 
         Raises
         ------
@@ -338,7 +338,7 @@ class Shape(ShapeSizes):
         return self.delete_dimensions((dimension,))
 
     def filter_dimensions(self, keep: Callable[[int], bool]) -> Shape:
-        """Keep the dimensions for whose numbers `keep` returns True, in their order.  XLA: `FilterDimensions`.
+        """Keep every dimension `d` for which `keep(d)` is true, in their order.  XLA: `FilterDimensions`.
 
         Examples
         --------

@@ -35,7 +35,7 @@ class ShapeSizes(Frozen):
 
     element_type: ElementType
     dimensions: tuple[int, ...]
-    # `__post_init__` replaces both None, so readers never meet one.
+    # `__post_init__` replaces None in both, so readers never see it.
     layout: Layout = None  # type: ignore[assignment]
     dynamic_dimensions: tuple[bool, ...] = field(default=None, kw_only=True)  # type: ignore[arg-type]
 
@@ -163,7 +163,7 @@ class ShapeSizes(Frozen):
     def validate_layout(self) -> None:
         """Raise LayoutError unless one dense buffer can hold the shape, so that it can be moved.
 
-        Refused are an `element_size_in_bits` that the element type is not stored in, the fields of sparse layouts, and
+        It refuses an `element_size_in_bits` that the element type is not stored in, the fields of sparse layouts, and
         data split across memories.  Such shapes can still be parsed, compared and printed.
         XLA: `ValidateLayoutForShape`.
         """

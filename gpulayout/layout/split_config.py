@@ -23,7 +23,7 @@ class SplitConfig(Frozen):
     Parameters
     ----------
     dimension : int
-        *Physical* dimension number, 0 being the most major; every other field of a layout counts logical dimensions.
+        *Physical* dimension number, 0 being the most major; every other field of a layout uses logical numbers.
     split_indices : iterable of int
         The first index of every part except the first: ascending, each at least 1.
 

@@ -1,4 +1,4 @@
-"""The stride table of a shape: what `digits` makes of its order, widths, tiles and tail."""
+"""The stride table of a shape, which `digits` makes from its order, widths, tiles and tail."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def layout_from_strides(
     dimensions : iterable of int
         Logical sizes in elements.
     strides : iterable of int
-        The distance between neighbours along each dimension, in units of `1 / itemsize` elements.
+        The distance between neighbours along each dimension: in bytes, or in elements if `itemsize` is 1.
     itemsize : int
         Bytes of one element when strides are in bytes; 1 when they are in elements.
     padding : bool

@@ -35,8 +35,8 @@ def parse_shape(text: str) -> Shape:
     Raises
     ------
     ShapeTextError
-        A `LayoutError` whose `position` is the first character that does not fit, from 0.  For a shape that is well
-        written but cannot exist it is the first character of the shape or the layout.
+        A `LayoutError` whose `position` is the first character that does not fit, from 0.  For a well-formed
+        shape that cannot exist, it is the first character of the shape or the layout.
 
     See Also
     --------
@@ -45,8 +45,8 @@ def parse_shape(text: str) -> Shape:
 
     Notes
     -----
-    The grammar is XLA's, plus `PD(...)` for padded dimensions and `PV(...)` for the padding value.  Text that is not an
-    array is parsed as well and gives the type that `gpulayout.xla.parse_any_shape` gives; the annotation leaves it out.
+    The grammar is XLA's, plus `PD(...)` for padded dimensions and `PV(...)` for the padding value.  Text of any other
+    kind of shape gives what `gpulayout.xla.parse_any_shape` returns; the annotation leaves these types out.
 
     Examples
     --------

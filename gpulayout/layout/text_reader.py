@@ -1,6 +1,6 @@
 """Text as tokens, for the readers of layouts and shapes.
 
-Blanks, /* */ comments and // comments may come between tokens.  The reader steps over every character once, so time and
+Whitespace and comments, /* */ and //, may come between tokens.  The reader steps over every character once, so time and
 memory are linear in the length of the text.
 """
 

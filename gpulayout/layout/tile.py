@@ -20,7 +20,7 @@ from gpulayout.layout.frozen import Frozen
 
 
 class Combine(enum.Enum):
-    """`COMBINE`, in text `*`: a size of a tile that joins the dimension with the next more minor one before the cut.
+    """`COMBINE`, written `*` in text: a tile entry that joins a dimension with the next more minor one before the cut.
 
     It is not a number, so arithmetic with it fails.
 
@@ -73,7 +73,7 @@ class Tile(Frozen):
 
     Examples
     --------
-    3 x 5 elements in tiles of 2 x 4 are 2 x 2 tiles:
+    3 x 5 elements in tiles of 2 x 4 make 2 x 2 tiles:
 
     >>> from gpulayout import Layout, Shape
     >>> Shape("f32", (3, 5), Layout((1, 0), tiles=[Tile((2, 4))])).physical_dimensions
@@ -168,7 +168,7 @@ def _of_text(text: str) -> str:
 
 
 def reach(tiles: Iterable[Tile]) -> int:
-    """The number of most minor physical dimensions that the tiles cut; more major ones are left as they are.
+    """The number of most minor physical dimensions that the tiles cut; more major ones stay whole.
 
     T(8,128)(2,1) cuts 2.  T(2)(2,2,2) cuts 2: the first tile makes two entries of one dimension, and the second takes
     three entries.

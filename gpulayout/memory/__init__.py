@@ -1,1 +1,1 @@
-"""Where another library's array lies in memory: DLPack, the CUDA array interface, mapped files."""
+"""The memory of other libraries' arrays: DLPack, the CUDA array interface, and mapped files."""

@@ -1,4 +1,4 @@
-"""DLPack up to version 1: the memory that a capsule describes, and the flags that NumPy or CuPy would ignore.
+"""Reads DLPack capsules up to version 1, including the flags that NumPy and CuPy ignore.
 
 The capsule is never renamed, so it keeps owning the memory: its destructor calls the producer's deleter.
 """
@@ -18,7 +18,7 @@ CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # device types
 _READ_ONLY, _COPIED = 1, 2  # flags
 _MOST_DIMENSIONS = 64  # NumPy's limit, and CuPy's
 
-# The dtypes of each type code; they differ in their number of bits.
+# The dtypes of each type code; the number of bits tells them apart.
 _NAMES = {
     0: ("int8", "int16", "int32", "int64"),
     1: ("uint8", "uint16", "uint32", "uint64"),
@@ -80,34 +80,34 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 def device_of(given: Any) -> tuple[int, int]:
-    """The device that an array reports: its type and its number."""
+    """The type and the number of the device that an array reports."""
     kind, number = given.__dlpack_device__()
     return int(kind), int(number)
 
 
 def dlpack_memory(given: Any, kinds: tuple[int, ...], **options: Any) -> ForeignMemory:
-    """The memory of an array that offers DLPack, on a device of one of these types.
+    """The memory of an array that supports DLPack and is on a device of one of these types.
 
     options   arguments for `__dlpack__` besides the version
     """
     try:
         capsule = given.__dlpack__(max_version=(1, 0), **options)
-    except TypeError:  # older than DLPack 1, which added versions
+    except TypeError:  # a producer older than DLPack 1 takes no version
         capsule = given.__dlpack__(**options)
     tensor, flags = _opened(capsule)
     if flags & _COPIED:
         raise ValueError("its __dlpack__ made a copy")
     if tensor.device_type not in kinds:
         raise ValueError(
-            f"its capsule holds memory of a device of DLPack type {tensor.device_type}, unlike its __dlpack_device__"
+            f"its capsule is for a device of DLPack type {tensor.device_type}, but its __dlpack_device__ is not"
         )
     if not 0 <= tensor.ndim <= _MOST_DIMENSIONS:
-        raise ValueError(f"its capsule has {tensor.ndim} dimensions, and {_MOST_DIMENSIONS} is the limit")
+        raise ValueError(f"its capsule has {tensor.ndim} dimensions: {_MOST_DIMENSIONS} is the limit")
     dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if dtype is None:
         raise TypeError(
             f"its DLPack dtype, code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes, "
-            "is not one of NumPy's"
+            "has no NumPy equivalent"
         )
     strides = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.ndim]) if tensor.strides else None
     address = tensor.data + tensor.byte_offset if tensor.data else 0
@@ -121,7 +121,7 @@ def _opened(capsule: Any) -> tuple[_Tensor, int]:
     if _is_valid(capsule, b"dltensor"):
         return _Tensor.from_address(_pointer(capsule, b"dltensor")), 0
     if not _is_valid(capsule, b"dltensor_versioned"):
-        raise TypeError(f"its __dlpack__ gave {type_text(capsule)}, not an unused DLPack capsule")
+        raise TypeError(f"its __dlpack__ returned {type_text(capsule)}, not an unused DLPack capsule")
     managed = _Managed.from_address(_pointer(capsule, b"dltensor_versioned"))
     if managed.major != 1:
         raise ValueError(f"its DLPack version is {managed.major}.{managed.minor}: only versions below 2 are supported")

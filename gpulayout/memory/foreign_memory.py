@@ -19,7 +19,7 @@ CUDA_INTERFACE = "__cuda_array_interface__"
 
 
 class ForeignMemory(NamedTuple):
-    """Where the elements lie, and whether they may be written; strides count bytes."""
+    """Where the elements are, and whether they may be written; strides in bytes."""
 
     address: int  # of the element whose coordinates are all 0
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class ForeignMemory(NamedTuple):
 
 
 def offers(given: Any, *names: str) -> bool:
-    """True for an object with these attributes.  One that raises counts as present: using it will say why."""
+    """True if the object has all these attributes.  One that raises an error counts: using it reports that error."""
     try:
         return all(hasattr(given, name) for name in names)
     except Exception:
@@ -94,7 +94,7 @@ def _dtype(typestr: Any) -> np.dtype:
     if dtype is None or dtype.kind not in "biufc":
         raise TypeError(f"its typestr {typestr!r} is not a dtype of booleans, integers, floats or complex numbers")
     if not dtype.isnative:
-        raise TypeError(f"its typestr {typestr!r} is a big-endian dtype, and CUDA devices are little-endian")
+        raise TypeError(f"its typestr {typestr!r} is big-endian, but CUDA devices are little-endian")
     return dtype
 
 

@@ -1,7 +1,7 @@
 """Overlap that addresses do not show: two memory maps of the same file.
 
-Two arrays at different addresses can be the same bytes of one file, when each lies in its own map.  Writing through one
-map then changes what is read through the other.
+Two arrays at different addresses can share the bytes of a file, if each is in a map of its own.  Writing through one
+map then changes what the other reads.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ def overlap_in_file(read: np.ndarray, written: np.ndarray) -> bool:
 
 
 def by_file(arrays: Sequence[Any], first_written: int) -> list[tuple[list[int], list[int], list[int]]]:
-    """For every file under the arrays: the numbers of its arrays, and where their bytes in the file start and end.
+    """For each mapped file: the indices of the arrays in it, and where their bytes in the file start and end.
 
-    Arrays from number `first_written` on are written.  Those in copy-on-write maps are left out, because their writes
-    stay in memory.  An array in such a map that is only read is listed: until a page is written to, it is the page of
-    the file and changes with it.  Maps are looked up only when two arrays lie in maps and one of these is written.
+    Arrays from index `first_written` on are written to.  Of these, arrays in copy-on-write maps are left out, because
+    their writes stay in memory.  Arrays that are only read are always included: until a page of a copy-on-write map is
+    written to, it is the file's page and changes with it.  Maps are looked up only when at least two arrays are in maps
+    and one of them is written to.
     """
     owners = {number: owner for number, array in enumerate(arrays) if (owner := _owner(array))}
     files: dict[tuple[object, ...], tuple[list[int], list[int], list[int]]] = {}
@@ -62,7 +63,7 @@ def by_file(arrays: Sequence[Any], first_written: int) -> list[tuple[list[int], 
 
 
 def _owner(array: Any) -> tuple[mmap.mmap, np.memmap | None] | None:
-    """The memory map that an array lies in, and the `np.memmap` over it if there is one; None for other memory."""
+    """The memory map that holds an array, and the `np.memmap` over it if there is one; None for other memory."""
     if type(array) is not np.ndarray or array.base is None:
         return None
     owner: Any = array.base
@@ -78,13 +79,13 @@ def _owner(array: Any) -> tuple[mmap.mmap, np.memmap | None] | None:
     return owner, named
 
 
-# A map does not change while arrays lie in it (only `mmap.resize` moves one), and asking the system takes up to a
+# A map does not change while arrays use it (only `mmap.resize` moves one), and asking the system takes up to a
 # millisecond.
 _known: weakref.WeakKeyDictionary[mmap.mmap, Map] = weakref.WeakKeyDictionary()
 
 
 def _map(owner: mmap.mmap, named: np.memmap | None) -> Map | None:
-    """The part of a file that a memory map shows; None for anonymous memory or when it cannot be found out."""
+    """The part of a file that is mapped; None for anonymous memory, or if the system does not tell."""
     start = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
     found = _known.get(owner)
     if found is None or found.start != start:
@@ -95,10 +96,10 @@ def _map(owner: mmap.mmap, named: np.memmap | None) -> Map | None:
 
 
 def listed_map(start: int) -> Map | None:
-    """The map at an address, from the list that Linux keeps.
+    """The map at an address, from Linux's list of maps.
 
     The list identifies a file by device and inode.  On btrfs all subvolumes have one device number, so a file and its
-    snapshot look like the same file: such a pair is refused although it does not overlap.
+    snapshot look like the same file.  Such a pair is rejected although it does not overlap.
     """
     with contextlib.suppress(OSError), open(MAPS, "rb") as lines:
         for line in lines:
@@ -111,12 +112,12 @@ def listed_map(start: int) -> Map | None:
 
 
 def named_map(start: int, memmap: np.memmap | None) -> Map | None:
-    """The map on systems without such a list: an `np.memmap` knows the name of its file, and its offset."""
+    """The map at an address on systems without such a list, from the file name and offset of its `np.memmap`."""
     if memmap is None or memmap.filename is None:
         return None
     try:
         status = os.stat(memmap.filename)
         file: tuple[object, ...] = (status.st_dev, status.st_ino)
-    except OSError:  # removed since: only its name is left
+    except OSError:  # the file has been deleted: only its name is left
         file = (str(memmap.filename),)
     return Map(start, memmap.offset - memmap.offset % mmap.ALLOCATIONGRANULARITY, file, memmap.mode != "c")

@@ -1,1 +1,1 @@
-"""What has to move, on any machine: moves, packed moves, look-ups, index programs, and the interface of a backend."""
+"""Plans for any device (moves, packed moves, look-ups, index programs), and the interface of a backend."""

@@ -1,4 +1,4 @@
-"""The interface of a backend: it executes plans and decides nothing.  Two backends write the same bytes."""
+"""The interface of a backend: it executes plans and decides nothing.  All backends write the same bytes."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ Array = Any  # a NumPy or a CuPy array; CuPy has no types
 
 
 class Prepared(Protocol):
-    """The pieces of a transfer, ready to run: a backend prepares them once, and no call has to plan them again."""
+    """The pieces of a transfer, ready to run.  A backend prepares them once, so that no call has to plan again."""
 
     pieces: Pieces
 
-    def carry_out(self, source: Array, target: Array, *, is_new: bool = False) -> None:
-        """Execute all pieces.  Offsets count from the element of each array whose coordinates are all 0.
+    def execute(self, source: Array, target: Array, *, is_new: bool = False) -> None:
+        """Execute all pieces.  Offsets are relative to the element of each array whose coordinates are all 0.
 
-        Both arrays have passed every check; `is_new` says that the target was allocated for this call.
+        Both arrays have passed every check; `is_new` means that the target was allocated for this call.
         """
         ...
 
     def again(self, source: Array, target: Array | None) -> Array | None:
-        """Execute a call that needs no checks, because a call like it has passed them, and return its target.
+        """Execute a call without checks, if an equivalent call has passed them, and return its target.
 
-        A target of None asks for new memory.  Returns None when the call has to go through the checks.
+        A target of None asks for new memory.  Returns None if the call must go through the checks.
         """
         ...
 
 
 class PreparedJob(NamedTuple):
-    """One relayout of a list.  Its error messages start with `label`, such as `job 3: `."""
+    """One relayout in a list of jobs.  Its error messages start with `label`, such as `job 3: `."""
 
     label: str
     prepared: Any  # what `prepare` returned on the backend that gets the job
@@ -52,14 +52,14 @@ class PreparedConversion(Protocol):
         """Convert index arrays; return the flat position of the first index that cannot be converted, or None.
 
         given     (...) for linear indices, (rank, ...) for logical ones, as `Backend.contiguous` returns it
-        result    shaped likewise and C-contiguous; None checks only
+        result    of the matching shape, C-contiguous; None checks only
         mode      only "raise" and "mark" look for indices that cannot be converted
-        checked   an earlier call with a `result` of None found nothing
+        checked   True if an earlier call without a result found none
         """
         ...
 
     def again(self, given: Array, result: Array, mode: Mode) -> bool:
-        """Execute a call that needs no checks, because a call like it has passed them; False when it needs them."""
+        """Execute a call without checks, if an equivalent call has passed them; else return False."""
         ...
 
 
@@ -74,18 +74,18 @@ class Backend(Protocol):
     """What a backend must do.
 
     The two implementations are `cpu.run.NumpyBackend` and `gpu.cupy_runtime.CupyBackend`.  `gpu.run.CudaBackend` holds
-    the part of the latter that needs no CuPy.
+    the parts of the latter that do not need CuPy.
     """
 
     name: str
     max_operands: int  # the most index arrays that `linearize_broadcast` takes; 0 without it
 
     def foreign_memory(self, given: object) -> ForeignMemory:
-        """The memory of another library's array.  Raises any exception when it is not memory of this backend."""
+        """The memory of another library's array.  May raise any exception if this backend cannot use that memory."""
         ...
 
     def adopt(self, memory: ForeignMemory) -> Array:
-        """An array of this backend over foreign memory, without a copy."""
+        """Foreign memory as an array of this backend, without a copy."""
         ...
 
     def array(
@@ -95,7 +95,7 @@ class Backend(Protocol):
         ...
 
     def on_device_of(self, array: Array) -> AbstractContextManager[object]:
-        """A context in which operations of arrays run on the device of this one."""
+        """A context in which array operations run on the device of this array."""
         ...
 
     def dtype_for(self, shape: Shape) -> np.dtype:
@@ -131,7 +131,7 @@ class Backend(Protocol):
         ...
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
-        """A function that executes all these jobs between arrays of one device.  Every error is raised here."""
+        """A function that executes all these jobs, on arrays of one device.  All errors are raised here, none there."""
         ...
 
     def prepare_conversion(self, program: IndexProgram) -> PreparedConversion:

@@ -16,7 +16,7 @@ from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.index_program import IndexProgram, Instruction, Quotient, Term
 from gpulayout.moves.move import MAX_AXES, Axis, check_same_array, coalesce
 
-# The limits of 4 KB of kernel parameters; registers are local memory of a thread.
+# What fits the 4 KB of kernel parameters; registers are a thread's local memory.
 MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16
 MOST_VALUES = 256  # dimensions and numbers; most need no instruction
 
@@ -73,12 +73,11 @@ def convert_program(source: Shape, target: Shape) -> IndexProgram:
 def place_program(
     numbered: Shape, source: Shape | Sequence[int], unit: int, apart: Sequence[int], reach: int
 ) -> IndexProgram:
-    """From the number of every place of `numbered` to the place in the source, which is a buffer or an array.
+    """From the linear index of each place of `numbered` to its place in the source, a buffer or an array.
 
     source   a shape, whose places are counted in `unit`s; or the strides of an array
-    apart    strides of the array that receives the elements of `numbered`, when that array has its own strides: each
-             coordinate stores a multiple of one
-    reach    how far apart places are on any side
+    apart    strides of the target, if it is an array with its own strides; each coordinate stores its stride there
+    reach    the largest distance between two places on either side
     """
     builder = _Builder()
     coordinates = builder.taken_apart(_checked_table(numbered))
@@ -100,7 +99,7 @@ def place_program(
 
 
 def _merged(source: StrideTable, target: StrideTable) -> tuple[StrideTable, Sequence[int]]:
-    """A linear index in as few digits as possible, each as a dimension of its own, and their strides in the target.
+    """The source's linear index in as few digits as possible, one per dimension, and their strides in the target.
 
     Dimensions that are contiguous in both layouts become one digit: f32[4,6,8]{2,1,0} to {2,1,0:PD(4,6,9)} has digits
     of 8 and of 24 places.
@@ -133,14 +132,14 @@ def _checked_table(shape: Shape) -> StrideTable:
 
 
 def _check_digits(table: StrideTable, shape: Shape) -> None:
-    """LayoutError for more digits than a kernel takes.  In untiled layouts dimensions of size 1 are digits too."""
+    """LayoutError if a kernel cannot take that many digits.  In untiled layouts, dimensions of size 1 count too."""
     if len(table.digits) > MAX_AXES:
         raise LayoutError(f"{shape} has {len(table.digits)} digits: {MAX_AXES} is the limit for index conversion")
 
 
 def _checked(program: IndexProgram, shape: Shape, is_strided: bool) -> IndexProgram:
-    """The program; LayoutError when it is longer than kernel parameters hold.  Strided tables are passed as digits, not
-    as programs.
+    """The program; LayoutError if it does not fit in kernel parameters.  Kernels take strided tables as digits, not as
+    programs.
     """
     if is_strided:
         return program
@@ -162,9 +161,7 @@ def _checked(program: IndexProgram, shape: Shape, is_strided: bool) -> IndexProg
 
 @dataclass(eq=False)
 class _Value:
-    """A number of the program; `terms` maps (value, divisor) to a weight, and a value of None is the given linear
-    index.
-    """
+    """A number of the program.  `terms` maps (value, divisor) to a weight; value None is the given linear index."""
 
     size: int
     load: int | None = None
@@ -194,7 +191,7 @@ class _Builder:
         return _terms_of(table.digits, values)
 
     def taken_apart(self, table: StrideTable) -> list[_Value]:
-        """The coordinates of the given linear index.  Numbers are computed before them, the last number first."""
+        """The coordinates of the given linear index.  The table's numbers are computed first, in reverse order."""
         values = [_Value(size) for size in table.sizes]
         rank, largest = len(table.dimensions), [0] * len(values)
         numbers = [(value, value.size, digits) for value, digits in zip(values[rank:], table.numbers)]
@@ -208,7 +205,7 @@ class _Builder:
         return values[:rank]
 
     def instructions(self, sums: _Sum) -> tuple[Instruction, ...]:
-        """The instructions.  A number that later ones need gets a register, which is free again after its last use."""
+        """The instructions.  A value that later ones need gets a register, which is freed after its last use."""
         self._write_sums_out()
         places = {value: place for place, value in enumerate(self.values)}
         last_use = {of: place for value, place in places.items() for of, _ in value.terms}
@@ -245,7 +242,7 @@ class _Builder:
         return value
 
     def _write_sums_out(self) -> None:
-        """Replace each number that is never divided by its terms, so that it needs no register."""
+        """Substitute its terms for each value that is only used undivided, so that it needs no register."""
         for value in self.values:
             users = [user for user in self.values if any(of is value for of, _ in user.terms)]
             if value.load is None and all(divisor == 1 for user in users for of, divisor in user.terms if of is value):
@@ -270,7 +267,7 @@ def _terms_of(digits: Sequence[Digit], values: Sequence[_Value]) -> _Sum:
 
 
 def _add_quotients(terms: _Sum, value: tuple[_Value | None, int], step: int, extent: int, weight: int) -> None:
-    """Add value // step % extent * weight as quotients, without those whose divisor the value never reaches."""
+    """Add value // step % extent * weight as quotients, except those whose divisor the value never reaches."""
     number, size = value
     _add(terms, (number, step), weight if step < size else 0)
     _add(terms, (number, step * extent), -extent * weight if step * extent < size else 0)

@@ -19,8 +19,8 @@ f32[16,256]{1,0:T(8,128)} has the digits (dim 1, step 1, extent 128, stride 1), 
     place = row * 128 + row // 8 * 1024 + column + column // 128 * 896                      (9, 130) -> 3202
     column = place - place // 128 * 128 + place // 1024 * 128 - place // 2048 * 256         3202 -> 130
 
-At a place without an element a number can exceed its bound; every number that can is checked.  `index_builder` builds
-programs, and a backend executes them.
+At a place without an element, a number can exceed its bound; every number that can is checked.  `index_builder` builds
+the programs, and a backend executes them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gpulayout.moves.index_width import index_bits
 
 DIRECTIONS = ("linearize", "delinearize", "convert_linear")
 
-Mode = Literal["raise", "wrap", "clip", "mark"]  # what becomes of an index outside the array
+Mode = Literal["raise", "wrap", "clip", "mark"]  # what happens to an index outside the array
 
 
 class Term(NamedTuple):
@@ -56,9 +56,9 @@ class Instruction(NamedTuple):
     """Computes one number, and uses it.
 
     load       the row of the given coordinates to read it from; None computes the sum of `terms`
-    bound      a number not below it means a place without an element; None when the number is always below
-    register   where it is kept for later instructions, if anywhere
-    store      the row of the resulting coordinates it belongs to, if any; in a look-up, its stride in the target
+    bound      the place has no element unless the number is below this; None if the number always is
+    register   where the number is kept for later instructions, if at all
+    store      the row of the resulting coordinates to write it to, if any; in a look-up, its stride in the target
     adds       what it adds to the resulting linear index
     """
 
@@ -72,7 +72,7 @@ class Instruction(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexProgram(Frozen):
-    """One index conversion: instructions in the order of their execution.
+    """One index conversion, as instructions in the order of execution.
 
     size     number of places in the buffer that a given linear index points into
     reach    the largest linear index, given or resulting, plus one
@@ -93,7 +93,7 @@ class IndexProgram(Frozen):
 
     @cached_property
     def loads(self) -> tuple[tuple[int, int], ...]:
-        """Row and bound of each given coordinate that is read, in the order of the instructions."""
+        """Row and bound of each given coordinate that the program reads, in the order of the instructions."""
         return tuple(
             (each.load, each.bound) for each in self.instructions if each.load is not None and each.bound is not None
         )
@@ -117,5 +117,5 @@ class IndexProgram(Frozen):
 
     @property
     def registers(self) -> int:
-        """The most numbers that are kept at the same time."""
+        """The largest number of values that are kept at the same time."""
         return 1 + max((each.register for each in self.instructions if each.register is not None), default=-1)

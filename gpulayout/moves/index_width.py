@@ -1,4 +1,4 @@
-"""How wide the numbers of a move or an index conversion must be.  Only this file decides it."""
+"""How many bits the offsets of a move or an index conversion need.  Only this file decides that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fewer pieces: pieces that continue one another become one, and padding becomes part of the copy that it follows."""
+"""Joins pieces: those that continue one another become one, and padding becomes part of the copy before it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Offsets = tuple[int, int]
 
 
 def joined(pieces: Iterable[StridedPiece]) -> list[StridedPiece]:
-    """The same pieces, fewer where possible: two become one when the second begins, on both sides, where an axis of the
-    first ends.  None of them has padding.
+    """The pieces, joined where possible: two become one if, on both sides, the second begins where an axis of the first
+    ends.  The pieces must have no padding.
 
-    1000 elements that were cut into 7 tiles of 128 and a rest of 104 are one run again when the tiles lie in a row.
+    1000 elements cut into 7 tiles of 128 and a remainder of 104 become one run again if the tiles are contiguous.
     """
     found: list[StridedPiece] = []
     starts: dict[Offsets, list[int]] = {}
@@ -40,8 +40,8 @@ def joined(pieces: Iterable[StridedPiece]) -> list[StridedPiece]:
 
 
 def _offsets(piece: StridedPiece, direction: int) -> Iterator[Offsets]:
-    """Where a piece that continues this one would begin.  With -1: where a piece of one coordinate would begin that
-    this one continues.
+    """Where a piece that continues this one would begin.  With direction -1: where a piece with a single coordinate
+    would begin if this one continued it.
     """
     for axis in piece.move.axes:
         steps = axis.extent if direction > 0 else -1
@@ -49,9 +49,9 @@ def _offsets(piece: StridedPiece, direction: int) -> Iterator[Offsets]:
 
 
 def _continued(first: StridedPiece, second: StridedPiece) -> StridedPiece | None:
-    """Both as one piece; None when the second does not continue the first along an axis.
+    """Both as one piece; None if the second does not continue the first along an axis.
 
-    One of them may lack that axis, because it has only one coordinate along it.
+    Either piece may lack that axis, if it has only one coordinate along it.
     """
     some, others = first.move.axes, second.move.axes
     if abs(len(some) - len(others)) > 1:
@@ -74,10 +74,10 @@ def _continued(first: StridedPiece, second: StridedPiece) -> StridedPiece | None
 
 
 def absorbed(copies: Iterable[StridedPiece], fills: Iterable[StridedPiece]) -> list[StridedPiece]:
-    """The same copies and fills, fewer where possible: a fill that begins where an axis of a copy ends becomes the
-    padding of that axis.
+    """The copies and fills, joined where possible: a fill that begins where an axis of a copy ends becomes the padding
+    of that axis.
 
-    104 elements at the end of a tile of 128 take the 24 places behind them: an axis of extent 128 and bound 104.
+    104 elements in a tile of 128 absorb the 24 places after them: an axis of extent 128 and bound 104.
     """
     waiting: dict[int, list[StridedPiece]] = {}
     for fill in fills:

@@ -23,7 +23,7 @@ Pieces = tuple[Piece, ...]
 
 
 class StridedPiece(NamedTuple):
-    """A piece that is still to be joined with others, or to become whole bytes.
+    """A piece before it is joined with others and converted to whole bytes.
 
     Offsets and strides count bytes, or slots when a side is packed.
     """

@@ -1,7 +1,7 @@
-"""A move that looks every place up: for tiles that cut an array into too many regions, or cut bytes in two.
+"""A move that looks up every place, for tiles that cut an array into too many regions or split bytes.
 
-Every place of the target has a number, its linear index.  An index program turns this number into the place of the
-element in the source, or finds that the place is padding:
+An index program maps the linear index of each place in the target to the place of its element in the source, or finds
+that the place is padding:
 
     s4[4,6]{1,0:E(4)} to s4[4,6]{1,0:T(2,3)E(4)}
     place 9 of the target is element (1, 3), place 1 * 6 + 3 = 9 of the source; place 3 is element (1, 0), place 6
@@ -25,21 +25,21 @@ from gpulayout.moves.move import Axis, span
 
 
 class NotInRegions(Exception):
-    """Why a move cannot be cut into regions in which both sides are strides."""
+    """Why a move cannot be cut into regions in which both sides are strided."""
 
 
 @dataclass(frozen=True)
 class LookupMove(Frozen):
-    """A move that looks every place up.  Immutable and hashable.
+    """A move that looks up every place.  Immutable and hashable.
 
-    program        from the number of a place to the place in the source; `store` gives the place in a target that has
-                   its own strides
-    source_bits    bits of a place in the source: 1, 2 or 4 when it is packed, else those of an element; target_bits
+    program        from the linear index of a place to the place in the source; `store` gives the place in a target that
+                   has its own strides
+    source_bits    bits of a place in the source: 1, 2 or 4 if it is packed, else those of an element; target_bits
                    likewise
     pad            one padding element; in the low bits of a byte when a side is packed
     element_count  elements that are read; each is written once
     source_span    byte offsets from the first element: lowest read, and one past the highest; target_span likewise
-    why            why the move is not a few regions
+    why            why the move is not cut into regions
     """
 
     program: IndexProgram
@@ -105,20 +105,20 @@ class LookupMove(Frozen):
 
 
 def relayout_lookup(source: Shape, target: Shape, why: object) -> LookupMove:
-    """From a buffer of `source` to a buffer of `target`; LayoutError when that takes too many instructions."""
+    """The look-up from a buffer of `source` to a buffer of `target`; LayoutError if it needs too many instructions."""
     return _lookup(
         target, source, (source.bits_per_element, target.bits_per_element), (0, source.nbytes), (0, target.nbytes), why
     )
 
 
 def pack_lookup(array_strides: Sequence[int], shape: Shape, why: object) -> LookupMove:
-    """From a logical array with these byte strides to a buffer of `shape`."""
+    """The look-up from a logical array with these byte strides to a buffer of `shape`."""
     strides, reach = _array(array_strides, shape)
     return _lookup(shape, strides, (8 * shape.itemsize, shape.bits_per_element), reach, (0, shape.nbytes), why)
 
 
 def unpack_lookup(shape: Shape, array_strides: Sequence[int], why: object) -> LookupMove:
-    """From a buffer of `shape` to a logical array with these byte strides."""
+    """The look-up from a buffer of `shape` to a logical array with these byte strides."""
     dense = shape.with_layout(None)
     strides, reach = _array(array_strides, shape)
     apart = () if strides == _array(dense.byte_strides, shape)[0] else strides

@@ -73,7 +73,7 @@ class Move(Frozen):
         return self._kept_hash
 
     @cached_property
-    def _kept_hash(self) -> int:  # cached: the launches of a list are looked up by all of its moves
+    def _kept_hash(self) -> int:  # cached: the launches of a list are looked up by all its moves
         return hash((self.axes, self.itemsize, self.pad, self.dimensions))
 
     @cached_property
@@ -112,9 +112,9 @@ class Move(Frozen):
 
     @cached_property
     def padding_slabs(self) -> tuple[Slab, ...]:
-        """All padding, every place once: for each padded axis the part past its bound.
+        """All padding, each place once: for every padded axis, the part past its bound.
 
-        That part takes more major axes up to their bound and more minor axes up to their extent.  Extents 3 x 5 with
+        That part covers more major axes up to their bounds and more minor axes up to their extents.  Extents 3 x 5 with
         bounds 2 x 3 give 2 slabs: 3 - 2 places in each of the first 3 columns, and 5 - 3 columns of 3 places.
         """
         slabs = []
@@ -173,7 +173,7 @@ def coalesce(
 
 
 def relayout_move(source: Shape, target: Shape) -> Move:
-    """From a buffer of `source` to a buffer of `target`; LayoutError unless both describe the same logical array."""
+    """The move from a buffer of `source` to one of `target`; LayoutError unless both are the same logical array."""
     check_same_array(source, target)
     check_movable(source)
     check_movable(target)
@@ -181,13 +181,13 @@ def relayout_move(source: Shape, target: Shape) -> Move:
 
 
 def pack_move(array_strides: tuple[int, ...], shape: Shape) -> Move:
-    """From a logical array with these byte strides to a buffer of `shape`."""
+    """The move from a logical array with these byte strides to a buffer of `shape`."""
     check_movable(shape)
     return strided_move(shape, array_strides, shape.byte_strides, shape.buffer_dimensions)
 
 
 def unpack_move(shape: Shape, array_strides: tuple[int, ...]) -> Move:
-    """From a buffer of `shape` to a logical array with these byte strides."""
+    """The move from a buffer of `shape` to a logical array with these byte strides."""
     check_movable(shape)
     return strided_move(shape, shape.byte_strides, array_strides, shape.dimensions)
 
@@ -197,7 +197,7 @@ def strided_move(
 ) -> Move:
     """The move of the logical array `shape` between two sets of strides; `widths` are the target's padded sizes."""
     places = math.prod(widths)
-    if not shape.element_count:  # nothing to read: the target is padding only, or empty
+    if not shape.element_count:  # the target is empty or only padding
         everything = Axis(places, 0, 0, shape.itemsize)
         return Move((everything,), shape.itemsize, shape.padding_bytes, (tuple(range(shape.rank)),))
     order = sorted(range(shape.rank), key=lambda dim: (abs(target_strides[dim]), widths[dim]))

@@ -29,9 +29,10 @@ class PackedMove(Frozen):
     source_bits   bits of a slot in the source: 1, 2 or 4, or 8 with one element per byte; target_bits likewise
     pad           one padding element, in the low bits of a byte
     dimensions    the logical dimensions that each axis covers, minor first
-    start         the slot of the source's first byte where the move begins
+    start         the slot within the source's first byte where the move begins
 
-    A packed target has no gaps, or the runs of its minor axis are whole bytes.  Unused bits of its last byte become 0.
+    A packed target either has no gaps, or the runs of its minor axis are whole bytes.  Unused bits of its last byte
+    become 0.
     """
 
     axes: tuple[Axis, ...]
@@ -82,7 +83,7 @@ class PackedMove(Frozen):
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
-        """How many places apart neighbours along each axis are, in the order of the places."""
+        """For each axis, the number of places from one coordinate to the next, when places are numbered in order."""
         return tuple(math.prod(below.extent for below in self.axes[:k]) for k in range(len(self.axes)))
 
     @cached_property
@@ -114,10 +115,10 @@ def _span(loops: list[tuple[int, int]], start: int, bits: int) -> tuple[int, int
 def packed_move(
     unit: Move, source_bits: int, target_bits: int, slots: int | None = None, start: int = 0
 ) -> Move | PackedMove:
-    """The move between whole buffers that does with packed elements what `unit` does with elements of one byte.
+    """The move of packed elements between whole buffers; `unit` is the same move with one byte per element.
 
     unit    strides in slots; leaves no gaps in a packed target
-    slots   number of slots in the target, when it has more than the unit's places: the rest is padding
+    slots   number of slots in the target, if it has more than the unit's places: the rest is padding
     start   the slot where the move begins, within its first source byte
     """
     slots = unit.place_count if slots is None else slots
@@ -134,7 +135,7 @@ def packed_move(
 
 
 def packed_part(unit: Move, source_bits: int, target_bits: int, start: int) -> Move | PackedMove:
-    """The same for one of several parts of a target.  Its runs must be whole bytes of the target."""
+    """As `packed_move`, for one of several parts of a target.  Its runs must be whole bytes there."""
     in_bytes = _in_whole_bytes(unit, source_bits, target_bits) if not start or not unit.element_count else None
     return in_bytes or PackedMove(
         unit.axes or (Axis(1, 1, 1, 1),),
@@ -152,7 +153,7 @@ def _pad(unit: Move, source_bits: int, target_bits: int) -> bytes:
 
 
 def _reaching(axes: tuple[Axis, ...], slots: int) -> tuple[Axis, ...]:
-    """The axes, with the most major one long enough for all slots; at least one axis."""
+    """The axes, with the most major one extended to cover all slots; at least one axis."""
     axes = axes or (Axis(1, 1, 1, 1),)
     inner = math.prod(axis.extent for axis in axes[:-1])
     return (*axes[:-1], axes[-1]._replace(extent=max(-(-slots // max(inner, 1)), axes[-1].bound)))
@@ -172,7 +173,7 @@ def _has_whole_bytes(unit: Move, bits: int, target: bool) -> bool:
 
 
 def _in_whole_bytes(unit: Move, source_bits: int, target_bits: int) -> Move | None:
-    """The move in bytes; None when some byte of the target is not a whole byte of the source or of padding.
+    """The move in bytes; None unless every byte of the target is a whole byte of the source or of padding.
 
     s4[64,6]{1,0} to s4[64,6]{1,0:PD(64,8)}: runs of 6 slots, 6 and 8 apart, are runs of 3 bytes, 3 and 4 apart.
     """

@@ -4,7 +4,7 @@ Untiled layouts need one piece.  Tiles cut the array into several, and no two of
 holds an element or padding, and belongs to a run of one piece.  Three rules give every byte one writer:
 
     a run that begins at a byte boundary fills its last byte       s4[3]{0:T(4)E(4)}: 3 elements and a pad, 2 bytes
-    padding that begins inside a byte begins at the next byte      the elements before it write the pad
+    padding that would begin inside a byte begins at the next      the elements before it write the pad
     elements that begin inside a byte are looked up one by one     T(3) and 4 bits: a tile ends inside a byte
 
 So a byte with elements has one writer: the piece whose run covers it from its first slot.
@@ -35,7 +35,7 @@ def packed_pieces(
 ) -> list[Piece]:
     """Pieces in bytes, from pieces in slots that write every place of `target` once; `fills` are the padding.
 
-    NotInRegions when two pieces with elements would write the same byte.
+    Raises NotInRegions if two pieces with elements would write the same byte.
     """
     per_source, per_target = 8 // source_bits, 8 // target_bits
     found = []
@@ -56,7 +56,7 @@ def packed_pieces(
 
 
 def _last_part(whole: StridedPiece, source_bits: int, target_bits: int, target: Shape) -> Move | PackedMove:
-    """The move whose last run ends with the buffer, inside a byte."""
+    """The last piece of a buffer that ends inside a byte."""
     minor, *others = whole.move.axes
     if others:
         raise NotInRegions(

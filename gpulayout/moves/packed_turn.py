@@ -37,7 +37,7 @@ class Turn(NamedTuple):
 
 
 def turned(move: PackedMove, unit_bits: int) -> Turn | None:
-    """The move in blocks; None when its blocks are not whole units, or both sides have the same minor axis."""
+    """The move in blocks; None if its blocks are not whole units, or both sides have the same minor axis."""
     side = unit_bits // move.bits
     minor, *others = move.axes
     found = next((axis for axis in others if axis.source_stride == 1 and axis.bound > 1), None)
@@ -61,8 +61,8 @@ def turned(move: PackedMove, unit_bits: int) -> Turn | None:
 
 
 def tiled(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """The same loops, with the first cut in two: as many units as lanes write side by side, and, as the third loop,
-    the rest.
+    """The same loops, with the first split in two: as many units as lanes write side by side stay in it, and the loop
+    over these groups becomes the third.
     """
     minor, second, *others = axes
     size = max(size for size in range(1, TILE + 1) if minor.extent % size == 0 and minor.bound % size == 0)

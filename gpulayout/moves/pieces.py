@@ -1,11 +1,11 @@
 """A relayout, pack or unpack as pieces that together write every place of the target once.
 
-Layouts of order and padding need one piece, which begins where the buffers begin.  Tiled layouts need one when the
-tiles of both sides divide each other and the array.  Otherwise the array is cut where a tile of either side ends:
+Layouts without tiles need one piece, which begins where the buffers begin.  Tiled layouts need one if the tiles of both
+sides divide each other and the array.  Otherwise the array is cut where a tile of either side ends:
 
     f32[20,256] to T(8,128)     16 rows are 2 tiles, and 4 rows half a tile: two pieces; 4 rows of padding are a third
 
-Tiles that share no divisor give many pieces: T(7) and T(8) cut every 56 coordinates into 14.  When there would be too
+Tiles without a common divisor give many pieces: T(7) and T(8) cut every 56 coordinates into 14.  If there would be too
 many, or some would end inside a byte of a packed target, every place is looked up instead.
 """
 
@@ -36,7 +36,7 @@ PLACES_A_PIECE = 512  # NumPy looks up this many in 3 us, the cost of starting a
 
 
 def relayout_pieces(source: Shape, target: Shape) -> Pieces:
-    """From a buffer of `source` to a buffer of `target`; LayoutError unless both describe the same logical array."""
+    """The pieces from a buffer of `source` to one of `target`; LayoutError unless both are the same logical array."""
     check_same_array(source, target)
     check_storable(source)
     check_storable(target)
@@ -54,7 +54,7 @@ def relayout_pieces(source: Shape, target: Shape) -> Pieces:
 
 
 def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
-    """From a logical array with these byte strides to a buffer of `shape`."""
+    """The pieces from a logical array with these byte strides to a buffer of `shape`."""
     check_storable(shape)
     bits = 8 * shape.itemsize, shape.bits_per_element
     if shape.is_packed and not shape.is_tiled:
@@ -71,7 +71,7 @@ def pack_pieces(array_strides: tuple[int, ...], shape: Shape) -> Pieces:
 
 
 def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
-    """From a buffer of `shape` to a logical array with these byte strides."""
+    """The pieces from a buffer of `shape` to a logical array with these byte strides."""
     check_storable(shape)
     bits = shape.bits_per_element, 8 * shape.itemsize
     if shape.is_packed and not shape.is_tiled:
@@ -86,9 +86,9 @@ def unpack_pieces(shape: Shape, array_strides: tuple[int, ...]) -> Pieces:
 
 
 def _pieces(shape: Shape, parts: Iterable[tuple[Region, bool]], source_bits: int, target_bits: int) -> Pieces:
-    """The pieces that copy elements, and then those that fill padding, the largest first in each kind.
+    """The pieces that copy elements, then those that fill padding, each kind largest first.
 
-    Regions are in bytes, or in slots when a side is packed.  NotInRegions when there are too many.
+    Regions are in bytes, or in slots if a side is packed.  Raises NotInRegions if there are too many.
     """
     most = min(max(shape.buffer_size // PLACES_A_PIECE, LEAST_PIECES), MOST_PIECES)
     kinds: dict[bool, list[StridedPiece]] = {True: [], False: []}
@@ -108,7 +108,7 @@ def _pieces(shape: Shape, parts: Iterable[tuple[Region, bool]], source_bits: int
 
 
 def _piece(shape: Shape, part: Region) -> StridedPiece:
-    """The move of a region with two rows, in bytes: the place in the source, and in the target."""
+    """The move of a region whose two rows are the places in the source and in the target, in bytes."""
     (source_offset, *source_steps), (target_offset, *target_steps) = part.rows
     loops = [Axis(extent, extent, *steps) for extent, *steps in zip(part.extents, source_steps, target_steps)]
     order = sorted(range(len(loops)), key=lambda loop: (abs(target_steps[loop]), part.extents[loop]))

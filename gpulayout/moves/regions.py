@@ -1,14 +1,13 @@
 """A region: loops over a part of an array, and numbers that are linear in these loops.
 
-Such a number is called a row: an index, a digit of a linear index or a place in memory, for each coordinate of the
-region:
+Such a number is called a row.  It is a coordinate, a digit of a linear index or a place in memory:
 
     row = (start, step of loop 0, step of loop 1, ...)         start + step0 * i0 + step1 * i1 + ...,  0 <= i < extent
 
-Tiles divide rows: index `e` lies in tile `e // 8`, at `e % 8` inside it.  Neither is linear along a loop of 20, so the
-loop is split.  20 coordinates are 2 whole tiles, a region of loops (2, 8) with quotient (0, 1, 0) and remainder
-(0, 0, 1), and a rest of 4, a region of one loop with quotient (2, 0) and remainder (0, 1).  Cut at the tiles of both
-layouts, an array becomes a few regions, and in each of them both layouts are plain strides.
+Tiles divide rows: index `e` is in tile `e // 8`, at position `e % 8`.  Neither is linear along a loop of 20, so the
+loop is split into two regions: 2 whole tiles, with loops (2, 8), quotient (0, 1, 0) and remainder (0, 0, 1); and the
+last 4 coordinates, with one loop, quotient (2, 0) and remainder (0, 1).  Cutting an array at the tiles of both layouts
+gives a few regions, and in each of them both layouts are plain strides.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def fused(whole: Region) -> Region:
 
 
 def cut(whole: Region, number: int, size: int) -> Iterator[Region]:
-    """Regions that together are the whole; in each, quotient and remainder of row `number` by `size` are linear."""
+    """Regions that together make up the whole; in each, row `number` has a linear quotient and remainder by `size`."""
     waiting = [whole]
     while waiting:
         part = waiting.pop()
@@ -99,13 +98,13 @@ def cut(whole: Region, number: int, size: int) -> Iterator[Region]:
 
 
 def _cut_once(whole: Region, number: int, size: int) -> tuple[Region, ...]:
-    """One step towards regions whose row divides evenly: the region in two, or with a loop split; () when it does.
+    """One step of `cut`: the region in two, or with a loop split; () if its row divides evenly already.
 
     A row divides evenly when the steps that are not multiples of `size` never cross from one tile into the next:
     16 i + j for i < 5, j < 8 and size 8 has the quotient 2 i and the remainder j.  Otherwise the loop of the longest
     such step is split:
 
-        into whole tiles and a rest    20 coordinates and size 8: 2 x 8, and 4;  steps of 6 and size 8: 4 are 3 tiles
+        into whole tiles and the rest  20 coordinates and size 8: 2 x 8, and 4;  steps of 6 and size 8: 4 are 3 tiles
         at the end of the first tile   from 5 on and size 8: 3 coordinates come first
     """
     row = whole.rows[number]
@@ -128,8 +127,8 @@ def _cut_once(whole: Region, number: int, size: int) -> tuple[Region, ...]:
 
 
 def split_below(whole: Region, number: int, size: int) -> Iterator[tuple[Region, bool]]:
-    """Regions that together are the whole, and for each whether row `number` is below `size`, which holds everywhere in
-    it or nowhere.  No step is negative.
+    """Regions that together make up the whole, each with whether row `number` is below `size`: everywhere in the region
+    or nowhere.  Steps must not be negative.
     """
     start, *steps = whole.rows[number]
     reach = sum([step * (extent - 1) for step, extent in zip(steps, whole.extents)])
@@ -138,7 +137,7 @@ def split_below(whole: Region, number: int, size: int) -> Iterator[tuple[Region,
         return
     step, loop = max((step, loop) for loop, step in enumerate(steps) if whole.extents[loop] > 1)
     within = reach - step * (whole.extents[loop] - 1)  # reach of the other loops
-    # the coordinates that are all below, or the one that is not
+    # the coordinates that are entirely below, or the one that is partly below
     ahead = max((size - 1 - start - within) // step + 1, 1)
     yield from split_below(whole.part(loop, 0, ahead), number, size)
     yield from split_below(whole.part(loop, ahead, whole.extents[loop]), number, size)
@@ -157,7 +156,7 @@ def divided(row: Row, size: int) -> tuple[Row, Row]:
 #
 # From coordinates to a place, a table works value by value: each value is cut at the steps of its digits, and each
 # digit is added to its sum.  f32[20,256]{1,0:T(8,128)} takes the rows (i, j) of a region, cuts i by 8 and j by 128, and
-# adds i // 8 * 2048 + j // 128 * 1024 + i % 8 * 128 + j % 128: the place.  An array with strides cuts nothing.
+# adds i // 8 * 2048 + j // 128 * 1024 + i % 8 * 128 + j % 128: the place.  A strided array needs no cuts.
 #
 # From a place to coordinates, a table has a loop for every digit, and each coordinate is a sum over these loops.  The
 # loops are cut where a coordinate, or a number of the table, exceeds its size: the rest is padding, tail included.
@@ -170,7 +169,7 @@ class SideTable(NamedTuple):
     unit: int
 
     def started(self, coordinates: Sequence[Row], length: int) -> tuple[Row, ...]:
-        """Rows of all values and of the place, after every step without a division; values that are used up are 0."""
+        """Rows of all values and of the place, after all steps without a division; values that are used up are 0."""
         rows = [*coordinates, *[(0,) * length] * (len(self.table.numbers) + 1)]
         waiting = set()
         for value, shares in enumerate(self.table.shares):
@@ -210,10 +209,11 @@ def array_side(dimensions: tuple[int, ...], strides: Sequence[int]) -> SideTable
 
 
 def regions(source: SideTable, target: SideTable) -> Iterator[tuple[Region, bool]]:
-    """Regions of all places of the target, a buffer, and for each whether it holds elements.
+    """Regions of all places of the target, a buffer, each with whether it holds elements.
 
-    The two rows are the place in the source and in the target.  Loops over the target's digits need no cut for the
-    target.  But when a number of its table joins several coordinates, elements are cut from loops over the array.
+    The two rows are the places in the source and in the target.  The loops follow the target's digits, which need no
+    cuts for the target; but if a number of its table joins several coordinates, elements are cut from loops over the
+    array.
     """
     rank, is_separable = len(target.table.dimensions), target.table.is_separable
     if not is_separable:
@@ -228,7 +228,7 @@ def regions(source: SideTable, target: SideTable) -> Iterator[tuple[Region, bool
 
 
 def element_regions(source: SideTable, target: SideTable) -> Iterator[Region]:
-    """Regions of all elements of an array, each with two rows: the place in the source, and in the target."""
+    """Regions of all elements of an array, each with two rows: the places in the source and in the target."""
     if 0 in source.table.dimensions:
         return
     whole = region(source.table.dimensions)
@@ -252,7 +252,7 @@ def _taken(parts: Iterable[Region], row: int, into: int, step: int, factor: int)
 
 
 def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
-    """Regions of all places, and for each whether it holds elements; the rows are the place and all values."""
+    """Regions of all places, each with whether it holds elements; the rows are the place and all values."""
     loops = [digit for digit in table.digits if digit.extent != 1]
     rows = [
         (0, *[digit.stride for digit in loops]),
@@ -271,8 +271,8 @@ def _all_places(table: StrideTable) -> Iterator[tuple[Region, bool]]:
 
 
 def _checked_first(table: StrideTable) -> list[int]:
-    """All values in an order that gives few regions.  A value comes after the numbers that it is a part of, since
-    these are cut for it.
+    """All values in an order that gives few regions.  A value comes after the numbers that contain it, since these are
+    cut for it.
 
     Numbers that are always 0 come first, because their padding is the largest.  Then come the coordinates, the one with
     the most major digit first.
@@ -291,8 +291,8 @@ def _checked_first(table: StrideTable) -> list[int]:
 
 
 def _taken_apart(whole: Region, table: StrideTable, values: Sequence[int]) -> Iterator[tuple[Region, bool]]:
-    """The region in parts that hold either elements or padding.  Values are checked in the given order, and a number is
-    split into the values that it consists of.
+    """The region in parts that hold either elements or padding.  Values are checked in the given order; a number is
+    split into the values that it contains.
     """
     if not values:
         yield whole, True

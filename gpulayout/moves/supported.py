@@ -27,4 +27,4 @@ def check_storable(shape: Shape) -> None:
     shape.validate_layout()
     count = shape.rank + sum(map(len, shape.layout.tiles))
     if shape.is_tiled and count > MOST_SIZES:
-        raise LayoutError(f"tiles and dimensions of {shape} are {count} sizes: {MOST_SIZES} is the limit for a move")
+        raise LayoutError(f"{shape} has {count} dimensions and tile sizes: {MOST_SIZES} is the limit for a move")

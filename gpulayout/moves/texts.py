@@ -1,4 +1,4 @@
-"""Text that the explanations of several plans share."""
+"""Text shared by the explanations of several plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layouts are plain strides over the logical array, so that a buffer can be viewed without a copy."""
+"""Finds the strides of layouts that are plain strides, so that a buffer can be viewed without a copy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpulayout.moves.supported import check_storable
 
 
 def view_strides(shape: Shape) -> tuple[int, ...]:
-    """Byte strides of the logical array over a buffer of `shape`; LayoutError when no strides reach all elements.
+    """Byte strides of the logical array over a buffer of `shape`; LayoutError if no strides reach all elements.
 
     A tiled shape has strides when its tiles cut no dimension: T(1,128), or tiles as wide as the array.  The stride of a
     dimension, if it has one, is the place of the element with coordinate 1 along it and 0 elsewhere.  Then every other
@@ -20,7 +20,7 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
     if shape.is_packed:
         raise LayoutError(
             f"element_size_in_bits {shape.bits_per_element} of {shape} has no strides in bytes: "
-            f"{8 // shape.bits_per_element} elements share a byte; gl.unpack copies the array out of them"
+            f"{8 // shape.bits_per_element} elements share a byte; use gl.unpack to copy the array"
         )
     if not shape.is_tiled:
         return shape.byte_strides
@@ -36,6 +36,6 @@ def view_strides(shape: Shape) -> tuple[int, ...]:
         if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):
             raise LayoutError(
                 f"tiles {''.join(map(str, shape.layout.tiles))} of {shape} have no single stride per dimension: "
-                "neighbours lie at different distances inside and across tiles; gl.unpack copies the array out of them"
+                "neighbours are not the same distance apart inside and across tiles; use gl.unpack to copy the array"
             )
     return strides

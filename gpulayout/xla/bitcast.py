@@ -1,6 +1,6 @@
-"""When two shapes hold the same bytes, so that going from one to the other moves nothing.
+"""When two shapes describe the same bytes, so that going from one to the other moves nothing.
 
-`gpulayout.layout.same_places` states the law behind all of it.
+`gpulayout.layout.same_places` states the law behind these functions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_bitcast(
     source, target : Shape or str
         Arrays or their text.
     ignore : "element_type", optional
-        Compare only where the elements lie, counted in elements: types and their widths do not count.
+        Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
     Returns
     -------
@@ -51,8 +51,8 @@ def is_bitcast(
 
     Notes
     -----
-    Dimensions of size 1 may stand anywhere: f32[1,3]{1,0} and f32[1,3]{0,1} are the same bytes, though not equal
-    shapes.  Tiles may differ if the places do not.  The memory space does not count.  The flag `ignore_element_type`
+    Dimensions of size 1 may have any position: f32[1,3]{1,0} and f32[1,3]{0,1} are the same bytes, though not equal
+    shapes.  Tiles may differ if the places do not.  The memory space is ignored.  The flag `ignore_element_type`
     is deprecated.
 
     Examples
@@ -121,7 +121,7 @@ def reshape_is_bitcast(
     source, target : Shape or str
         Arrays or their text.
     ignore : "element_type", optional
-        Compare only where the elements lie, counted in elements: types and their widths do not count.
+        Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def transpose_is_bitcast(
     permutation : iterable of int
         Dimension i of `target` is dimension permutation[i] of `source`, as in `numpy.transpose`.
     ignore : "element_type", optional
-        Compare only where the elements lie, counted in elements: types and their widths do not count.
+        Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
     Returns
     -------
@@ -202,17 +202,17 @@ def deduce_transpose_dimensions_for_bitcast(source: Shape | str, target: Shape |
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.  Element types and their widths do not count.
+        Arrays or their text.  Element types and their widths are ignored.
 
     Returns
     -------
     tuple of int, or None
-        Dimension i of `target` is dimension permutation[i] of `source`.  None when no permutation makes it one.
+        Dimension i of `target` is dimension permutation[i] of `source`.  None when the bitcast is not a transpose.
 
     Notes
     -----
     XLA: `DeduceTransposeDimensionsForBitcast`, which finds none when a dimension of size 1 has different positions in
-    the two layouts.  Here such a dimension may stand anywhere, as in `transpose_is_bitcast`.
+    the two layouts.  Here such a dimension may have any position, as in `transpose_is_bitcast`.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def _by_place(shape: Shape) -> list[int]:
     """The dimensions in the order of their smallest step in memory.
 
     A step of 1 along a dimension leads to a place that no other dimension's step leads to.  Dimensions of size 1, and
-    those of arrays without elements, have no step.  They come last, by size: each can stand for any other of its size.
+    those of arrays without elements, have no step.  They come last, by size: those of equal size are interchangeable.
     """
     has_place = [size > 1 and not shape.is_zero_element_array for size in shape.dimensions]
     dims = range(shape.rank)
@@ -254,7 +254,7 @@ def is_reshape_or_transpose_bitcast(
     source, target : Shape or str
         Arrays or their text.
     ignore : "element_type", optional
-        Compare only where the elements lie, counted in elements: types and their widths do not count.
+        Compare only the places of the elements, counted in elements: types and their widths are ignored.
 
     Returns
     -------

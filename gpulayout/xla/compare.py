@@ -118,11 +118,11 @@ def shapes_equal(
         "layout"                        the whole layout
         "layout_except_minor_to_major"  all of the layout except the order of the dimensions
         "tiles", "memory_space", ...    one field of the layout, by its name in `Layout`
-        "element_type"                  types and their widths do not count
-        "float_precision"               all real floating-point types count as one
-        "dynamic_dimensions"            <=5 counts as 5
-        "dimensions"                    sizes do not count; the rank does
-        "buffer"                        a buffer counts as the array that it holds
+        "element_type"                  the element types and their widths
+        "float_precision"               differences between real floating-point types
+        "dynamic_dimensions"            whether a size is dynamic: <=5 equals 5
+        "dimensions"                    the sizes; the ranks are still compared
+        "buffer"                        whether an array is held by a buffer
         =============================== ==================================================================
 
     Returns
@@ -189,7 +189,7 @@ def shapes_compatible(
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.  The layout does not count, and <=5 counts as 5.
+        Shapes of any kind or their text.  Layouts are ignored, and <=5 equals 5.
     ignore : str or iterable of str, optional
         Further parts to leave out, by the names of `shapes_equal`.
 
@@ -228,9 +228,9 @@ def shapes_compatible_kind(
     Parameters
     ----------
     first, second : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
-        Shapes of any kind or their text.  Sizes, element types and layouts do not count.
+        Shapes of any kind or their text.  Sizes, element types and layouts are ignored.
     ignore : str or iterable of str, optional
-        Further parts to leave out, by the names of `shapes_equal`: "buffer" is the one that makes a difference.
+        Further parts to leave out, by the names of `shapes_equal`; only "buffer" makes a difference.
 
     Returns
     -------
@@ -360,7 +360,7 @@ def same_element_type(
     first, second : Shape or str
         Arrays or their text.
     ignore : "float_precision", optional
-        Count all real floating-point types as one.
+        Treat all real floating-point types as equal.
 
     Returns
     -------

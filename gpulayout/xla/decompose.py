@@ -51,7 +51,7 @@ def decompose_bitcast(
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text.  Element types do not count.
+        Arrays or their text.  Element types are ignored.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def bitcast_kind(source: Shape | str, target: Shape | str) -> BitcastKind:
     Parameters
     ----------
     source, target : Shape or str
-        Arrays or their text, with the same number of bytes and of elements.  Element types do not count.
+        Arrays or their text, with the same number of bytes and of elements.  Element types are ignored.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def bitcast_kind(source: Shape | str, target: Shape | str) -> BitcastKind:
     Raises
     ------
     LayoutError
-        If it has none of these forms.
+        If the bitcast has none of these forms.
 
     Notes
     -----
@@ -226,7 +226,7 @@ def _reordered(source: Shape, dimensions: Sequence[int], order: Iterable[int]) -
 def _strides_after_reshape(source: Shape, dimensions: Sequence[int]) -> list[int] | None:
     """The stride of each of `dimensions` in an untiled buffer of `source`, or None.
 
-    The loops over the elements of `source` are split at the boundaries of `dimensions`; none may straddle one.
+    The loops over the elements of `source` are split at the boundaries of `dimensions`; no loop may straddle one.
     """
     parts = list(element_loops(source) or ())
     strides: list[int] = []

@@ -1,15 +1,15 @@
 """The shapes in the text of a whole program, such as an HLO dump, a log or an error report.
 
-A shape is found where its whole text can be read, as much of it as possible.  A program differs from the text of one
+A shape is found wherever its text can be read; the longest text counts.  A program differs from the text of one
 shape in these ways:
 
-  strings      "..." is skipped, so op_name="jit(f)/f32[2]" holds no shape.  A string ends on its line at the latest
+  strings      "..." is skipped, so op_name="jit(f)/f32[2]" holds no shape.  A string never goes past its line
   comments     /* */ and // count as blanks, and nothing is found in them.  A /* without its */ is ordinary text
   words        an element type is a whole word: %f32[2], my_f32[2] and f32.1[2] hold no shape
   tuples       a tuple is found once, as a whole, and its elements are not found again.  If it cannot be read, its
                elements are found one by one
   lists        parentheses after a word hold operands or parameters and are not a tuple: in add(f32[2] %a, f32[2] %b)
-               and %main () -> f32[2] every array is found by itself.  The same holds before an arrow: (f32[2])->f32[2]
+               and %main () -> f32[2] every array is found separately.  The same holds before an arrow: (f32[2])->f32[2]
   braces       a brace after a shape begins a layout only before a number or a colon, as in XLA: f32[2] { is an array
 
 Text that only resembles a shape is skipped: f32[2]{0,0} has no valid layout, so no array is found there.
@@ -91,7 +91,7 @@ def find_shapes(text: str) -> Iterator[FoundShape]:
     Raises
     ------
     TypeError
-        If `text` is not a `str`.  No text is an error.
+        If `text` is not a `str`.  Every string is accepted.
 
     Notes
     -----
@@ -192,7 +192,7 @@ class _Open:
     spans: list[Span] = field(default_factory=list)
 
     def shape(self) -> AnyShape | None:
-        """The shape in closed parentheses; None for what is not a shape: a buffer of two arrays, a tuple too deep."""
+        """The shape in closed parentheses; None if they are not a shape: a buffer of two arrays, a tuple too deep."""
         shapes = [span.shape for span in self.spans]
         if self.is_buffer:
             return BufferShape(shapes[0]) if len(shapes) == 1 and isinstance(shapes[0], Shape) else None

@@ -29,7 +29,7 @@ ShapePart = Literal[
 TypePart = Literal["element_type"]
 PrecisionPart = Literal["float_precision"]
 
-# Flags that became names; `ignore_layout_fields` held names of fields already.
+# Flags that became names; `ignore_layout_fields` already held names of fields.
 _NAMES = {
     "ignore_layout": "layout",
     "minor_to_major_only": "layout_except_minor_to_major",

@@ -135,7 +135,7 @@ def each_index(
     -----
     XLA: `ForEachIndex`, `ForEachIndexWithStatus`, `ForEachIndexNoStatus`, `ForEachIndexParallel`.  XLA visits indices
     outside the array, and never ends on an increment below 1.  The order is that of `minor_to_major`, as in XLA; tiles
-    do not count.  `delinearize(np.arange(shape.buffer_size), shape, padding="mark")` follows them.
+    are ignored.  `delinearize(np.arange(shape.buffer_size), shape, padding="mark")` follows them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Which order of the dimensions wastes least under the same tiles.
+"""Which order of the dimensions wastes the least memory under the same tiles.
 
 A tile rounds the dimensions it covers up to its own sizes, so it matters which dimensions it covers.
 f32[16,256]{0,1:T(8,128)} has dimension 0 under the 128: 16 becomes 128, eight times what it needs.
@@ -6,8 +6,9 @@ f32[16,256]{1,0:T(8,128)} has 256 there, two tiles, and 16 under the 8: nothing 
 
 The law: tiles cover the r most minor dimensions (`tile.reach`) and leave the others alone.  The number of places is the
 product of the other widths times the places that the tiles make of the r covered ones.  It depends only on which r
-dimensions are the most minor, and in which order.  Of n dimensions there are n! / (n - r)! such choices: 30 for
-T(8,128) on 6 dimensions.  Padded widths go with their dimension.  The tail is rounded up last: no comparison changes.
+dimensions are the most minor, and in which order.  n dimensions allow n! / (n - r)! such choices: 30 for
+T(8,128) on 6 dimensions.  Padded widths stay with their dimension.  The tail is rounded up last, which changes no
+comparison.
 """
 
 from __future__ import annotations

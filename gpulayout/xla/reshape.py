@@ -75,11 +75,11 @@ def reshape_leaves_dimensions_unmodified(
     Raises
     ------
     LayoutError
-        If the products differ, or there is no such dimension.
+        If the products differ, or a dimension does not exist.
 
     Notes
     -----
-    XLA: `ReshapeLeavesDimensionsUnmodified`, which wants the dimensions sorted.
+    XLA: `ReshapeLeavesDimensionsUnmodified`, which needs the dimensions sorted.
 
     Examples
     --------

@@ -6,7 +6,7 @@ the first array and (0, 0, 1, 0) in the second, which is place 2.  Element 3 has
 
 To find the farthest place, look at the coordinates 0..c digit by digit.  Either the most major digit has its largest
 value, and the digits below it run up to the remainder; or it is smaller, and the digits below it run over their whole
-range.  So few values of each digit have to be tried.
+range.  So only a few values of each digit have to be tried.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _places(shape: Shape) -> int:
     table = stride_table(shape)
     if table.is_separable:
         return 1 + _farthest(table)
-    # Elements one period on lie further away, so the last period holds the farthest place.
+    # Elements one period later are farther away, so the last period holds the farthest place.
     last = [min(size, period(shape, [dim])) for dim, size in enumerate(shape.dimensions)]
     return 1 + max(
         int(np.max(table.linear_of([size - 1 - back for size, back in zip(shape.dimensions, index)])))
@@ -115,7 +115,7 @@ def max_split_size(shape: Shape | str, dimension: int) -> int:
     Raises
     ------
     LayoutError
-        If there is no such dimension.
+        If the dimension does not exist.
 
     Notes
     -----
@@ -169,7 +169,7 @@ def packed_factor_for_1d_interleaved_array(shape: Shape | str) -> int:
     Returns
     -------
     int
-        k: as many elements, one from each of k rows of b elements, lie side by side.
+        k: that many elements, one from each of k rows of b elements, are adjacent in memory.
 
     Raises
     ------

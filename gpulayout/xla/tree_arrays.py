@@ -1,4 +1,4 @@
-"""All arrays of a tree of shapes together.  A tree may be a single array."""
+"""Functions of all arrays in a tree of shapes.  A tree may be a single array."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def has_element_type(shape: AnyShape | str, element_type: object) -> bool:
     shape : Shape, TupleShape, TokenShape, OpaqueShape, BufferShape or str
         A shape of any kind or its text.
     element_type : str or dtype-like
-        A name of XLA's, "f32", or anything that `numpy.dtype` takes.
+        An XLA name such as "f32", or anything that `numpy.dtype` takes.
 
     Returns
     -------

@@ -58,7 +58,7 @@ def buffer_cases():
             lambda a, o: gl.relayout(a(floats(6).reshape(2, 3)), SOURCE, TARGET, out=o),
             BufferError,
             "buffer has 2 dimensions, but a buffer of f32[2,3]{1,0} is 1-D: gl.pack and gl.unpack convert N-d arrays, "
-            "and buffer.ravel('K') is the memory of a dense array, in the order it has there",
+            "and buffer.ravel('K') gives the memory of a dense array, in its own order",
         ),
         "not contiguous": (
             lambda a, o: gl.relayout(a(floats(12))[::2], SOURCE, TARGET, out=o),

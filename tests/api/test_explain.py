@@ -29,7 +29,7 @@ relayout f32[2,3]{1,0} -> f32[2,3]{0,1:PD(3,5)}
   gpu      gather (gpl_gather in gather.cu), for buffers aligned to 16 bytes
     elements of 4 bytes, accesses of 4 bytes, 32-bit offsets, 1 block of 256 threads
     sectors of 32 bytes that a warp's request touches: read 1 (at least 1), written 2 (at least 2)
-    expected: the launch takes longer than the bytes
+    expected: the launch takes longer than moving the bytes
     why not faster: no rows: neighbours in the target are 12 bytes apart in the source
     why not faster: no exchange in registers: rows of 5 pixels leave more than a fifth of all lanes idle
     why not faster: no tile: the runs of 5 and 3 elements are too short to fill 256 places of shared memory"""
@@ -95,7 +95,7 @@ def test_the_pad_is_named(value, shown):
         ("f32[2,3]", "f32[2,3]{1,0:PD(2,4)}", ["  numpy    one np.copyto over 2 axes and 1 fill of padding"]),
     ],
 )
-def test_plans_at_the_ends_of_the_scale(source, target, lines):
+def test_plans_of_tiny_and_empty_arrays(source, target, lines):
     found = explained(source, target).split("\n")
     for line in lines:
         assert line in found
@@ -126,7 +126,7 @@ def test_sizes_of_tiles_are_listed_in_a_stated_order(source, target, said):
         ("f64[5,7]", "{1,0:PD(6,8)}", "rows of 56 bytes are padded to 64"),
     ],
 )
-def test_why_rows_are_no_single_run(source, target, why):
+def test_why_rows_are_not_a_single_run(source, target, why):
     assert any(f"no single run: {why}" in reason for reason in kernel_plan(gl.plan(source, target).move).reasons)
 
 

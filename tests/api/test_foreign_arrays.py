@@ -54,14 +54,14 @@ FLOATS = np.arange(6, dtype=np.float32)
         ),
     ],
 )
-def test_a_mere_layout_takes_type_and_dimensions_from_the_array(array, layout, shape):
+def test_a_layout_without_a_shape_takes_type_and_dimensions_from_the_array(array, layout, shape):
     found, expected = gl.pack(array, layout), gl.pack(array, shape)
     assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
     out = np.empty_like(expected)
     assert gl.pack(array, layout, out=out) is out and out.tobytes() == expected.tobytes()
 
 
-def test_a_mere_layout_of_dlpack_memory():
+def test_a_layout_without_a_shape_of_dlpack_memory():
     assert gl.pack(Producer(FLOATS.reshape(2, 3)), "{0,1}").tolist() == MOVED
 
 
@@ -96,7 +96,7 @@ def test_a_mere_layout_of_dlpack_memory():
         ),
     ],
 )
-def test_a_mere_layout_that_the_array_cannot_have(array, layout, error, message):
+def test_a_layout_without_a_shape_that_the_array_cannot_have(array, layout, error, message):
     with pytest.raises(error) as caught:
         gl.pack(array, layout)
     assert str(caught.value) == message

@@ -56,7 +56,7 @@ SLIPS = {
     ),
     "an N-d array to relayout": (
         lambda: gl.relayout(MATRIX, SHAPE, "{0,1}"),
-        "gl.pack and gl.unpack convert N-d arrays, and buffer.ravel('K') is the memory of a dense array, in the order "
+        "gl.pack and gl.unpack convert N-d arrays, and buffer.ravel('K') gives the memory of a dense array, in its own "
         "it has there",
     ),
     "the text of a shape to shape_of": (

@@ -1,4 +1,4 @@
-"""What is kept between calls: found again however shapes are written, never for others, and bounded in bytes."""
+"""Caches between calls: plans are found however shapes are written, never mixed up, and bounded in bytes."""
 
 import inspect
 import tracemalloc
@@ -96,7 +96,7 @@ def test_what_is_kept_is_bounded_in_bytes(monkeypatch):
     for number in range(100):
         kept.keep((number,), number)
         assert kept.get((number,)) == number and len(kept.keys()) <= 10
-    kept.keep(("large",), "large", pieces=10**6)  # larger than the bound: kept by itself
+    kept.keep(("large",), "large", pieces=10**6)  # larger than the bound: it has the cache to itself
     assert kept.get(("large",)) == "large" and len(kept.keys()) == 1
     kept.keep(("small",), "small")
     assert kept.get(("small",)) == "small" and kept.get(("large",)) is None
@@ -173,6 +173,6 @@ def test_what_a_backend_prepares_has_every_name_of_the_protocol(backend):
     made = backend().prepare(())
     prepared = type(made)
     assert [name for name in names_of(Prepared) if not hasattr(made, name)] == []
-    for name in ("carry_out", "again"):
+    for name in ("execute", "again"):
         wanted = list(inspect.signature(getattr(Prepared, name)).parameters)
         assert list(inspect.signature(getattr(prepared, name)).parameters)[: len(wanted)] == wanted

@@ -23,7 +23,7 @@ from benchmarks.peers.contender import OURS, Contender
 from benchmarks.pictures import pictures
 from tests.support import executors, fake_gpu
 
-# Peers and their compilers warn of much that is theirs.
+# Peers and their compilers emit warnings of their own.
 pytestmark = [
     pytest.mark.simt,
     pytest.mark.skipif(executors.simt_missing() is not None, reason=str(executors.simt_missing())),

@@ -27,7 +27,7 @@ def missing(name, found):
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-    """No pauses, no peers that happen to be installed, and no setting of threads that survives."""
+    """No pauses, no peers that happen to be installed, and the number of threads restored afterwards."""
     monkeypatch.setattr(goals_side, "QUIET", 0)
     monkeypatch.setattr("benchmarks.peers.stages.optional", missing)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
@@ -82,7 +82,7 @@ def test_a_run_of_tiny_arrays_fills_every_table(tmp_path, capsys):
     assert [entry["threads"] for entry in found["relayout"][0]["scratch"]] == [1, 2]
     assert "nothing is judged" in printed and "**missed" not in printed and "|met\n" not in printed
     assert (
-        "- peer not there: torch: no torch" in printed
+        "- peer missing: torch: no torch" in printed
         and sum(line.startswith("---") for line in printed.splitlines()) == 5
     )
     assert len(progress.splitlines()) == 45 and "f32 32^5 reversed: " in progress
@@ -143,7 +143,7 @@ def test_a_result_that_differs_fails_the_case(side, only, function, wrong, who, 
     assert (
         found["finished"]
         and entry["failed"]
-        and f"{who} gives another result than numpy" in entry["reason"]
+        and f"{who} gives a different result from numpy" in entry["reason"]
         and not found["small"]
     )
 

@@ -141,7 +141,7 @@ def test_a_gpu_s_report_says_what_was_met_and_what_was_missed(gpu):
         "- f32 100000000x2: torch.compile copy_ (warm): 0.90, wanted 0.97",
         "- f32 a: of a copy: 0.70, wanted 0.75",
         "",
-        "- peer not there: xyz: not installed",
+        "- peer missing: xyz: not installed",
         "- peer not timed, out of time: torch.compile, 2 cases",
         "- peer refused: p on c: r",
         "- not run: linearize: needs 9 MiB",
@@ -356,7 +356,7 @@ def test_the_tables_name_the_machine_mark_losses_and_say_what_is_not_there(cpu):
     ):
         assert row in cells(lines)
     assert lines[-3:] == [
-        "- peer not there: xyz: not installed",
+        "- peer missing: xyz: not installed",
         "- peer refused: p on c: r",
         "- not run: linearize: needs 9 MiB",
     ]

@@ -1,6 +1,6 @@
 """The direction of imports in the benchmarks: cases, then peers, then measuring, the run and its report.
 
-No circle, and small files.
+No cycles, and small files.
 """
 
 import ast

@@ -205,11 +205,13 @@ def test_letter_case_of_a_wanted_name_does_not_matter(options, capsys):
 
 
 @pytest.mark.parametrize("option", ["--json", "--tables"])
-def test_a_dash_is_no_file(option, tmp_path, monkeypatch, capsys):
+def test_a_dash_is_not_a_file_name(option, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
         command.main(["--quick", "--only", "f16 8x8x8", option, "-"])
-    assert caught.value.code == 2 and "a file of that name is './-'" in capsys.readouterr().err and os.listdir() == []
+    assert (
+        caught.value.code == 2 and "write './-' for a file named '-'" in capsys.readouterr().err and os.listdir() == []
+    )
 
 
 def test_a_case_that_fails_gives_the_exit_status_1(monkeypatch, capsys):
@@ -236,8 +238,8 @@ def test_a_peer_that_gives_other_bytes_or_raises_is_refused(prepared):
     kept, refused = agreeing(np, case, [*contenders, wrong, lazy, broken], pairs)
     assert kept == contenders
     assert refused == [
-        Refused("wrong", "gives another result than numpy.copyto"),
-        Refused("lazy", "gives another result than numpy.copyto"),
+        Refused("wrong", "gives a different result from numpy.copyto"),
+        Refused("lazy", "gives a different result from numpy.copyto"),
         Refused("broken", "ZeroDivisionError: division by zero"),
     ]
 
@@ -251,7 +253,7 @@ def test_this_library_must_give_what_the_peers_give(prepared, call, error):
         agreeing(np, case, [*contenders, Contender(OURS, "warm", call)], pairs)
 
 
-def test_a_first_peer_that_fails_leaves_the_next_to_say_what_is_right(prepared):
+def test_when_the_first_peer_fails_the_next_one_is_the_reference(prepared):
     case, contenders, pairs = prepared
     broken = Contender("broken", "fresh", lambda i: 1 / 0)
     assert agreeing(np, case, [broken, *contenders], pairs) == (
@@ -279,7 +281,7 @@ def test_the_sweep_keeps_ours_and_the_last_peer(prepared):
 
 
 @pytest.mark.parametrize("group", ["strided", "padding", "index", "2-D", "packed"])
-def test_ours_and_the_plain_way_agree_on_every_kind(group):
+def test_ours_and_plain_code_agree_on_every_kind(group):
     for case in [case for case in quick(GPU_CASES) if case.group == group]:
         pairs = [input_and_output(np, case, seed=1)]
         kept, refused = agreeing(np, case, array_contenders(np, case, pairs), pairs)
@@ -306,7 +308,7 @@ def test_a_sample_has_as_many_calls_as_fill_its_time():
     )
 
 
-def test_events_are_recorded_after_the_lead_and_around_the_calls_alone():
+def test_events_are_recorded_after_the_lead_and_only_around_the_calls():
     happened = []
 
     class Event:

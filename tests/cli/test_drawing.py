@@ -11,7 +11,7 @@ from gpulayout.cli.drawing import ASCII, UNICODE, WIDTH, draw_grid, draw_strip, 
 
 
 def boxes(drawing: str, chars=UNICODE) -> list[list[str]]:
-    """The texts in the boxes of every line that has walls."""
+    """The texts in the boxes of every line with borders."""
     return [
         [text.strip() for text in line.split(chars.wall)[1:-1]]
         for line in drawing.splitlines()

@@ -297,7 +297,7 @@ def test_a_link_to_nothing_needs_overwrite(path, source):
     assert refusal(path, source, overwrite=True) == f"{path}: there is no folder {path.parent / 'missing'}"
 
 
-def test_links_in_a_circle_are_an_error_that_names_the_output(path, source):
+def test_links_in_a_loop_are_an_error_that_names_the_output(path, source):
     path.symlink_to(path.name)
     for overwrite in (False, True):
         with pytest.raises(OSError) as caught:

@@ -198,7 +198,7 @@ def test_every_small_move_in_tiny_cache_blocks_and_long_elements(monkeypatch, pl
             array = np.arange(math.prod(dimensions), dtype=np.int32).reshape(dimensions)
             move = strided_move(shape, array.strides, shape.byte_strides, widths)
             target = np.full(shape.buffer_size, -2, np.int32)
-            NumpyBackend().prepare((Piece(move),)).carry_out(array, target)
+            NumpyBackend().prepare((Piece(move),)).execute(array, target)
             assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
             tiled += strided_plan.strided_plan_of(move).cache_block != ()
     assert tiled > 30

@@ -82,7 +82,7 @@ def test_wide_types(source, target, expected):
     assert gl.xla.can_upcast(source, target) == expected
 
 
-def test_of_two_types_the_one_that_holds_the_other_is_higher():
+def test_a_type_that_holds_another_has_the_higher_precision():
     ties = []
     for first, second in itertools.combinations(ElementType, 2):
         try:
@@ -99,7 +99,7 @@ def test_of_two_types_the_one_that_holds_the_other_is_higher():
     assert all(gl.xla.higher_precision_element_type(member, member) is member for member in ElementType)
 
 
-def test_two_types_of_one_precision_have_no_higher_one():
+def test_types_of_equal_precision_have_no_higher_one():
     with pytest.raises(gl.LayoutError) as caught:
         gl.xla.higher_precision_element_type("pred", "u1")
     assert str(caught.value) == "element types pred and u1 have the same precision: neither is the higher one"

@@ -246,18 +246,18 @@ ERRORS = {
         "minor_to_major (0,) has 1 entry for f32[2,3]: the shape has 2 dimensions",
     ),
     # slips
-    "sizes of a tile one by one": (
+    "sizes of a tile as separate arguments": (
         lambda: gl.Tile("*", 128),
         LayoutTypeError,
         "dimensions of a Tile must be one sequence, not 2 arguments: write gl.Tile(('*', 128))",
     ),
-    "shapes of a tuple one by one": (
+    "shapes of a tuple as separate arguments": (
         lambda: gl.TupleShape(Shape("f32", ()), gl.TokenShape()),
         LayoutTypeError,
         "shapes of a TupleShape must be one sequence, not 2 arguments: write gl.TupleShape((Shape('f32', (), "
         "Layout(())), TokenShape()))",
     ),
-    "an order one by one": (
+    "an order as separate arguments": (
         lambda: Layout(0, 1),
         LayoutTypeError,
         "minor_to_major of a Layout must be one sequence, not 2 arguments: write gl.Layout((0, 1))",
@@ -274,12 +274,12 @@ ERRORS = {
         LayoutTypeError,
         "minor_to_major '{0,1}' is the text of a layout: write gl.parse_layout('{0,1}')",
     ),
-    "sizes one by one": (
+    "sizes as separate arguments": (
         lambda: Shape("f32", np.int64(2), 3),
         LayoutTypeError,
         "dimensions of a Shape must be one sequence, not 2 numbers: write (2, 3)",
     ),
-    "sizes one by one, then a layout": (
+    "sizes as separate arguments, then a layout": (
         lambda: Shape("f32", 2, 3, 4, Layout((0, 1, 2))),
         LayoutTypeError,
         "dimensions of a Shape must be one sequence, not 3 numbers: write (2, 3, 4)",
@@ -435,17 +435,17 @@ ERRORS = {
         LayoutError,
         "dimension 2 is out of range for f32[2,3]{1,0}: there are 2 dimensions",
     ),
-    "no such negative dimension": (
+    "a negative dimension out of range": (
         lambda: SHAPE.stride(-3),
         LayoutError,
         "dimension -3 is out of range for f32[2,3]{1,0}: there are 2 dimensions",
     ),
-    "no such dimension of one": (
+    "a dimension out of range at rank 1": (
         lambda: Shape("f32", (4,)).dimension(1),
         LayoutError,
         "dimension 1 is out of range for f32[4]{0}: there is 1 dimension",
     ),
-    "no dimension at all": (
+    "a dimension of a scalar": (
         lambda: Shape("f32", ()).dimension(0),
         LayoutError,
         "dimension 0 is out of range for f32[]: there are 0 dimensions",
@@ -465,12 +465,12 @@ ERRORS = {
         LayoutError,
         "physical position 2 is out of range for layout {0,1}: there are 2 dimensions",
     ),
-    "moving no such dimension": (
+    "moving a missing dimension": (
         lambda: SHAPE.move_dimension_to_major(2),
         LayoutError,
         "dimension 2 is out of range for f32[2,3]{1,0}: there are 2 dimensions",
     ),
-    "deleting no such dimension": (
+    "deleting a missing dimension": (
         lambda: SHAPE.delete_dimensions((0, 5)),
         LayoutError,
         "dimension 5 is out of range for f32[2,3]{1,0}: there are 2 dimensions",

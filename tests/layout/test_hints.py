@@ -1,4 +1,4 @@
-"""Arguments that are almost right: every error says what to write, and what it says to write works."""
+"""Arguments that are almost right: every error suggests what to write, and the suggestion works."""
 
 import re
 
@@ -252,7 +252,7 @@ def test_a_slip_is_answered_with_what_to_write(call, error, message):
     "message", [message for _, _, message in SLIPS if re.search(r"write gl\.\w+\((?!array)", message)]
 )
 def test_what_an_error_says_to_write_works(message):
-    """The hint is a whole expression, so it runs as it is."""
+    """The hint is a whole expression, so it can be evaluated."""
     hint = re.search(r"write (gl\..*?\)(\.layout)?)(, with .*)?$", message)[1]
     assert isinstance(eval(hint, {"gl": gl}), (Shape, Layout, gl.ElementType))
 

@@ -42,7 +42,7 @@ def test_physical_positions_count_from_either_end(order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_consecutive_dimensions_stand_side_by_side_in_whatever_order(order):
+def test_consecutive_dimensions_are_adjacent_in_any_order(order):
     layout, rank = Layout(order), len(order)
     runs = {frozenset(order[start:stop]) for start in range(rank + 1) for stop in range(start, rank + 1)}
     for count in range(rank + 1):
@@ -113,7 +113,7 @@ def test_move_takes_one_dimension_to_an_end(order):
             assert layout.move_dimension_to_minor(number) == layout.replace(minor_to_major=(dim, *rest))
 
 
-def test_everything_but_the_order_is_named():
+def test_fields_other_than_the_order_are_keyword_only():
     kinds = {name: parameter.kind for name, parameter in inspect.signature(Layout).parameters.items()}
     assert kinds.pop("minor_to_major") is inspect.Parameter.POSITIONAL_OR_KEYWORD
     assert len(kinds) == 10 and set(kinds.values()) == {inspect.Parameter.KEYWORD_ONLY}

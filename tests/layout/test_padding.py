@@ -231,7 +231,7 @@ def test_what_a_type_cannot_hold_is_refused_with_the_reason(name, value, reason)
         ),
     ],
 )
-def test_what_is_no_number_is_a_type_error(value, message):
+def test_a_pad_value_that_is_not_a_number_is_a_type_error(value, message):
     with pytest.raises(gl.LayoutTypeError) as caught:
         Layout((0,), padding_value=value)
     assert str(caught.value) == message

@@ -80,7 +80,7 @@ def test_index_in_bounds_looks_at_both_ends_and_the_rank():
     assert Shape("f32", ()).index_in_bounds(())
 
 
-def test_bump_walks_all_indices_in_logical_order_whatever_the_layout():
+def test_bump_visits_all_indices_in_logical_order_in_any_layout():
     for dims in SMALL:
         if 0 not in dims:
             for layout in (Layout.ascending(len(dims)), Layout.descending(len(dims))):
@@ -193,7 +193,7 @@ def test_dropping_degenerate_dimensions_keeps_padded_ones_and_every_place():
             assert dropped.nbytes == shape.nbytes
 
 
-def test_moving_a_dimension_changes_the_order_alone():
+def test_moving_a_dimension_changes_only_the_order():
     shape = Shape("f32", (2, 3, 4), Layout((2, 0, 1), padded_dimensions=(3, 4, 5)))
     assert str(shape.move_dimension_to_major(-1)) == "f32[2,3,4]{0,1,2:PD(3,4,5)}"
     assert str(shape.move_dimension_to_minor(1)) == "f32[2,3,4]{1,2,0:PD(3,4,5)}"
@@ -249,7 +249,7 @@ def test_xla_names_win_over_numpy_s_short_names():
         ),
     ],
 )
-def test_what_is_no_element_type_is_a_type_error(value, message):
+def test_an_unknown_element_type_is_a_type_error(value, message):
     with pytest.raises(TypeError) as caught:
         Shape(value, (2, 3))
     assert str(caught.value) == message
@@ -258,7 +258,7 @@ def test_what_is_no_element_type_is_a_type_error(value, message):
 # ---- from arrays ---------------------------------------------------------------------------------
 
 
-def test_the_shape_of_an_array_is_where_its_elements_lie():
+def test_shape_of_describes_where_the_elements_are():
     array = np.zeros((4, 6, 5), np.float32)
     for view in (array, array.T, array.transpose(1, 2, 0), array[:3, :4], array[:, :4, :2].transpose(2, 0, 1)):
         shape = gl.shape_of(view)

@@ -125,7 +125,7 @@ TEXT_ERRORS = [
 
 
 @pytest.mark.parametrize("text, position, problem", TEXT_ERRORS, ids=lambda value: repr(value)[:30])
-def test_text_that_does_not_read_says_where(text, position, problem):
+def test_invalid_text_says_where(text, position, problem):
     found = repr(text[position]) if position < len(text) else "the end"
     with pytest.raises(ShapeTextError) as caught:
         gl.parse_shape(text)
@@ -172,14 +172,14 @@ def test_a_padding_value_that_is_too_long_is_named_as_that():
         ),
     ],
 )
-def test_text_that_reads_but_cannot_be_says_what_and_where_it_begins(text, position, problem):
+def test_text_of_an_impossible_shape_says_why_and_where_it_begins(text, position, problem):
     with pytest.raises(ShapeTextError) as caught:
         gl.parse_shape(text)
     assert str(caught.value) == f"{problem}, at character {position} of {text!r}"
     assert caught.value.position == position
 
 
-def test_tuples_in_one_another_end_at_a_limit():
+def test_nested_tuples_have_a_limit():
     deepest = "(" * 64 + ")" * 64
     assert str(gl.parse_shape(deepest)) == deepest
     with pytest.raises(ShapeTextError) as caught:
@@ -200,7 +200,7 @@ def test_only_arrays_are_laid_out(text):
         gl.plan(gl.parse_shape(text), "f32[2]")
 
 
-def test_every_function_of_a_shape_takes_its_text_and_refuses_what_is_none():
+def test_every_function_of_a_shape_takes_its_text_and_refuses_other_types():
     parameters = {
         name: [*inspect.signature(value).parameters.values()]
         for name, value in (vars(gl) | vars(gl.xla)).items()

@@ -226,7 +226,7 @@ def test_edits_below_the_reach_of_tiles_are_refused(edit):
         edit(Shape("f32", (2, 300, 16), TILED))
 
 
-def test_a_tile_longer_than_the_rank_takes_in_whatever_comes_on_top():
+def test_a_tile_longer_than_the_rank_cuts_any_new_major_dimension():
     with pytest.raises(LayoutError, match="they cut the 2 most minor dimensions"):
         gl.parse_shape("f32[8]{0:T(2,2)}").prepend_major_dimension(3)
 
@@ -245,6 +245,6 @@ def test_a_tile_longer_than_the_rank_takes_in_whatever_comes_on_top():
 @pytest.mark.parametrize(
     "text", ["f32[3,5]{1,0:E(4)}", "f32[3,5]{1,0:SC(0:1)}", "f32[3,5]{1,0:#(u32)}", "s4[3,5]{1,0:E(2)}"]
 )
-def test_what_no_memory_holds_is_not_moved(name, call, text):
+def test_shapes_that_no_buffer_can_hold_are_not_moved(name, call, text):
     with pytest.raises(LayoutError, match="is not a storage size|across several memories|belongs to sparse"):
         call(gl.parse_shape(text))

@@ -74,7 +74,7 @@ def test_equality_is_structural():
         ("f32[2,3]", "c64[2,3]", {"ignore": "float_precision"}, False),
     ],
 )
-def test_shapes_are_equal_but_for_what_is_ignored(first, second, options, equal):
+def test_shapes_are_equal_except_for_ignored_parts(first, second, options, equal):
     first, second = gl.parse_shape(first), gl.parse_shape(second)
     assert gl.xla.shapes_equal(first, second, **options) == gl.xla.shapes_equal(second, first, **options) == equal
     assert gl.xla.shapes_compatible(first, second) == (first.with_layout(None) == second.with_layout(None))
@@ -156,7 +156,7 @@ def test_fields_cannot_be_set_or_deleted(value, field):
     assert str(value) == before
 
 
-def test_a_value_does_not_follow_the_list_it_was_made_of():
+def test_a_value_does_not_follow_the_list_it_was_made_from():
     order, widths, dims = [0, 1], [3, 5], [2, 3]
     shape = Shape("f32", dims, Layout(order, padded_dimensions=widths))
     order[:], widths[:], dims[:] = [1, 0], [9, 9], [9, 9]
@@ -172,7 +172,7 @@ def test_repr_can_be_evaluated():
         assert eval(repr(shape), names) == shape
 
 
-def test_what_takes_no_part_in_equality_is_not_mistaken_for_another():
+def test_caches_distinguish_layouts_that_compare_equal():
     """Layouts that differ only in their metadata prefix are equal, but caches must not confuse them."""
     like = Shape("f32", (2, 3))
     for text in ("{0,1}", "{0,1:M(8)}", "{0,1}", "{0,1:M(16)}"):

@@ -442,7 +442,7 @@ def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
             lambda b: gl.view(b, "s4[3,5]{1,0:E(4)}"),
             gl.LayoutError,
             "element_size_in_bits 4 of s4[3,5]{1,0:E(4)} has no strides in bytes: 2 elements share a byte; "
-            "gl.unpack copies the array out of them",
+            "use gl.unpack to copy the array",
         ),
         (
             lambda b: gl.pack(b, "s4[9]{0:E(2)}"),

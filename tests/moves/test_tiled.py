@@ -306,8 +306,8 @@ def test_a_view_of_other_tiles_is_refused_or_right(text):
         with pytest.raises(gl.LayoutError) as error:
             gl.view(buffer, shape)
         assert str(error.value) == (
-            f"tiles {tiles} of {shape} have no single stride per dimension: neighbours lie at different distances "
-            "inside and across tiles; gl.unpack copies the array out of them"
+            f"tiles {tiles} of {shape} have no single stride per dimension: neighbours are not the same distance apart "
+            "inside and across tiles; use gl.unpack to copy the array"
         )
 
 

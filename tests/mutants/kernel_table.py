@@ -277,7 +277,7 @@ MUTANTS = (
     Mutant("index_program.cu", "padding is not marked", "padding >> k & 1 ? (gpl_out)-1 : (gpl_out)number[k]", "(gpl_out)number[k]"),
     Mutant("index_program.cu", "padding is looked for where there is none", "if (program.padded) padding", "padding", NO_BOUNDS),
     Mutant("index_program.cu", "padding of the source is converted",
-           "  bad |= gpl_carry_out<false>(program, 0, given, left, sum);", "  gpl_carry_out<false>(program, 0, given, left, sum);"),
+           "  bad |= gpl_execute<false>(program, 0, given, left, sum);", "  gpl_execute<false>(program, 0, given, left, sum);"),
 
     # ---- index.cu
     Mutant("index.cu", "bound of a coordinate off by one", "(coordinate >= digit.bound) << k", "(coordinate > digit.bound) << k"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
 
     def assert_type(value, kind):
-        """The value, which must be an instance of the type; `Any` says nothing."""
+        """The value, which must be an instance of the type; `Any` matches everything."""
         kinds = {AnyArray: Any, FloatArray: np.float32, ByteArray: np.uint8, IndexArray: np.int64}
         if kind in kinds:
             assert isinstance(value, np.ndarray) and kinds[kind] in (Any, value.dtype.type), (value, kind)

@@ -104,7 +104,7 @@ def texts(text):
         ("*/ f32[2] /*", ["f32[2]"]),
     ],
 )
-def test_what_is_found(text, expected):
+def test_shapes_found_in_text(text, expected):
     assert texts(text) == expected
 
 

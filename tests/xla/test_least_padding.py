@@ -1,4 +1,4 @@
-"""The order of dimensions that wastes least under the same tiles, compared with all orders."""
+"""The order of dimensions that wastes the least memory under the same tiles, compared with all orders."""
 
 import itertools
 import math
@@ -75,7 +75,7 @@ def test_no_order_needs_fewer_bytes(shape):
 
 @given(tiled_shapes(max_rank=7), st.integers(1, 60))
 @settings(max_examples=60)
-def test_exchanges_alone_never_need_more_bytes_and_end(shape, most):
+def test_exchanges_never_need_more_bytes_and_terminate(shape, most):
     under = min(reach(shape.layout.tiles), shape.rank)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(least_padding, "MOST_SIZES", most)
@@ -110,7 +110,7 @@ def test_a_bounded_number_of_orders_is_tried_of_many_dimensions(monkeypatch):
     assert least.nbytes <= shape.nbytes and 0 < len(tried) <= least_padding.MOST_SIZES // 2
 
 
-def test_splits_go_with_their_dimension():
+def test_splits_stay_with_their_dimension():
     shape = Shape(
         "f32",
         (16, 256),

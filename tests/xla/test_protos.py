@@ -342,7 +342,7 @@ def test_the_depth_of_tuples_is_limited():
 # ---- protobuf --------------------------------------------------------------------------------------
 
 
-def test_another_library_may_bring_messages_of_the_same_name():
+def test_another_library_may_ship_messages_of_the_same_name():
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     file = descriptor_pb2.FileDescriptorProto(name="gpulayout/xla_data.proto", package="xla", syntax="proto3")

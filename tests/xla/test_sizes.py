@@ -25,7 +25,7 @@ def places(shape):
 
 
 @pytest.mark.parametrize("sizes", [(5,), (7,), (9,), (3, 5), (4, 4), (2, 3, 3)], ids=str)
-def test_the_data_end_with_the_element_that_lies_last(sizes):
+def test_the_data_ends_with_the_last_element_in_memory(sizes):
     behind = 0
     for order, tiles in itertools.product(itertools.permutations(range(len(sizes))), itertools.product(FIRST, SECOND)):
         shape = Shape("u8", sizes, Layout(order, tiles=[tile for tile in tiles if tile]))

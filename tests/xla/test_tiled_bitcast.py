@@ -128,7 +128,7 @@ def test_tilings_that_are_not_a_nest_of_loops(one, other, same):
         ("f32[3,3]{1,0:T(*,4)(3)}", "f32[9]{0:T(4)(3)}", False),
     ],
 )
-def test_past_the_limit_only_shapes_that_are_written_the_same_are_the_same(one, other, same, monkeypatch):
+def test_past_the_limit_only_shapes_with_equal_fields_are_the_same(one, other, same, monkeypatch):
     assert gl.xla.reshape_is_bitcast(one, other)
     monkeypatch.setattr(same_places, "CHUNK", 4)
     monkeypatch.setattr(same_places, "MOST", 4)

@@ -1,1 +1,1 @@
-"""The planner of tiles with more than two axes in shared memory."""
+"""Plans tiles of more than two axes in shared memory."""

@@ -1,4 +1,4 @@
-"""Where the elements of a box lie in shared memory so that lanes meet different banks, and how both sides walk it."""
+"""Places the elements of a box in shared memory without bank conflicts, and plans how both sides walk it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTE
 from gpulayout.moves.move import Axis
 
 _BANKS = 32
-_GOOD = 0.9  # share of lanes that move something from which the run of the other side is not tried
+_GOOD = 0.9  # fraction of active lanes from which on the run of the other side is not tried
 _BUDGET = 150  # most steps of single axes that `_apart` looks at
-_TRIES = 40  # sets of steps to try before lanes that share banks are accepted
-_WORD = 4  # bytes of a bank; small elements move in words of this size if they can
+_TRIES = 40  # sets of steps to try before bank conflicts are accepted
+_WORD = 4  # bytes of a bank; small elements move in words of this size if possible
 
 
 class Walks(NamedTuple):
     """How both sides walk a box.
 
-    steps     in shared memory from one coordinate of each axis to the next, in elements
+    steps     in shared memory, from one coordinate of each axis to the next, in elements
     span      elements of shared memory
-    meeting   lanes that want different words of one bank: 1 when none share
+    meeting   lanes that access different words of one bank: 1 without conflicts
     """
 
     steps: tuple[int, ...]
@@ -40,12 +40,12 @@ class Walks(NamedTuple):
 
     @property
     def is_apart(self) -> bool:
-        """True when lanes hardly ever share a bank."""
+        """True if bank conflicts are rare."""
         return self.meeting <= FEW
 
     @property
     def efficiency(self) -> float:
-        """The share of lanes that move something, on the side where it is smaller."""
+        """The fraction of active lanes, on the side where it is smaller."""
         return min(self.read.efficiency, self.write.efficiency)
 
 
@@ -68,7 +68,7 @@ class _Side(NamedTuple):
 def box_walks(
     axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, phases: tuple[int, int]
 ) -> Walks | None:
-    """The walks with the steps that make the fewest lanes share a bank; None when shared memory has no room.
+    """The walks with the steps that cause the fewest bank conflicts; None if the box does not fit in shared memory.
 
     cut     the two axes that may be cut
     phases  addresses modulo 16 of the source and of the target
@@ -86,9 +86,9 @@ def box_walks(
 
 
 def _tried(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_Side]) -> tuple[Walks | None, tuple[bool, float]]:
-    """The walks with these steps, and their cost, which first counts whether lanes share banks.
+    """The walks with these steps, and their cost; any walk without bank conflicts is cheaper than one with them.
 
-    None and an infinite cost when shared memory has no room.
+    None and an infinite cost if the box does not fit in shared memory.
     """
     width = sides[0].width
     span = 1 + sum([(size - 1) * step for size, step in zip(box.sizes, steps)])
@@ -152,9 +152,9 @@ def _steps(box: SharedBox, sides: Sequence[_Side]) -> Iterator[tuple[int, ...]]:
 
 
 def _apart(sizes: Sequence[int], order: Sequence[int], run: int, sides: Sequence[_Side]) -> tuple[int, ...]:
-    """The least step for each axis with which no two lanes of a row share a bank; if possible, no gaps in the run.
+    """The smallest step for each axis without bank conflicts in a row of lanes; if possible, without gaps in the run.
 
-    Depth first: when a later axis finds no step, an earlier one takes its next.
+    Depth first: if a later axis finds no step, an earlier one takes its next.
     """
     unit, budget = max(_WORD // sides[0].width, 1), _BUDGET
     best = [0] * len(sizes)
@@ -183,7 +183,7 @@ def _apart(sizes: Sequence[int], order: Sequence[int], run: int, sides: Sequence
 
 
 def _lost(side: _Side, sizes: Sequence[int], steps: Sequence[int]) -> int:
-    """Lanes of the first row that lose their bank to another word, counting only axes that have a step already."""
+    """Bank conflicts in the first row of lanes, counting only axes that have a step already."""
     places, missing, elements = [0], side.word, 1
     for k in side.axes:
         if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:

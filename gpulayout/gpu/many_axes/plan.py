@@ -15,15 +15,15 @@ from gpulayout.gpu.many_axes.warp_lanes import LaneDigit, Walk
 from gpulayout.gpu.parameters import BoxDigit, BoxOrder, axes_variant, box_struct, move_struct
 from gpulayout.moves.move import Axis
 
-_RUN_BYTES = 64  # two sectors; with shorter runs a tile of many axes is tried
+_RUN_BYTES = 64  # two sectors; if runs are shorter, a tile of many axes is tried
 _TRIES = 4  # boxes to try
-_WORTH = 1.1  # a box may cost this much more if its lanes then meet different banks
-_MOST_AXES = 32  # of the move, for which the struct has room; a move of more axes has at least 2^33 places
+_WORTH = 1.1  # a box may cost this much more if it has no bank conflicts
+_MOST_AXES = 32  # of the move, as many as the struct has room for; with more, a move has at least 2^33 places
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
 
 def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
-    """A tile of more axes, if that makes longer runs; else the tile of two axes that was found, or None."""
+    """A tile of more axes, if that makes longer runs; else `found`, the tile of two axes or None."""
     shortest = 0
     if found and found.tile:
         sizes = [min(size, axis.extent) for size, axis in zip(found.tile, found.axes)]
@@ -43,7 +43,7 @@ def best_box(
 ) -> tuple[SharedBox, Walks] | None:
     """The box that moves the fewest bytes, or a slightly costlier one without bank conflicts; None if none pays off.
 
-    shortest   bytes of the runs without it; its own must be longer by half
+    shortest   bytes of the runs without a box; those of the box must be longer by half
     """
     chosen: tuple[SharedBox, Walks] | None = None
     for box in itertools.islice(boxes(axes, width), _TRIES):
@@ -62,7 +62,7 @@ def best_box(
 
 
 def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
-    """The two axes that may be cut: those that are cut, else outer ones."""
+    """The two axes that may be cut: those that are cut, then outer ones."""
     sizes = box.sizes
     return sorted(
         range(len(axes)), key=lambda k: (sizes[k] == axes[k].extent, sizes[k] == 1, abs(axes[k].target_stride))

@@ -1,4 +1,4 @@
-"""Which box of axes the many-axes tile moves at a time.
+"""Chooses the box of axes that a many-axes tile moves at once.
 
 A box has one size per axis of the move, in elements of `width` bytes; an axis of size 1 is not part of it.  An order
 is a sequence of axis numbers, minor first.
@@ -16,9 +16,9 @@ from gpulayout.moves.move import Axis
 MAX_BOX_AXES = BOX_DIGITS - 3  # splitting adds two digits to one axis and one digit to another
 _ROW = 24  # elements; a row of lanes nearly always has at least as many
 _SMALLEST = 256  # elements: one per thread of a block
-_RUN_BYTES = 128  # the run to aim at: four sectors
+_RUN_BYTES = 128  # the run to aim for: four sectors
 _SECTOR = 32  # bytes that memory moves at once
-_WRITE_WEIGHT = 1.25  # writing a part of a sector reads it as well
+_WRITE_WEIGHT = 1.25  # writing part of a sector also reads it
 
 
 class SharedBox(NamedTuple):
@@ -59,7 +59,7 @@ class _Run(NamedTuple):
 
 
 def boxes(axes: Sequence[Axis], width: int) -> Iterator[SharedBox]:
-    """Boxes worth a block; those that touch the fewest needless sectors come first.
+    """Boxes large enough for a block; those that touch the fewest unneeded sectors come first.
 
     A reversal of 2^10 elements of 4 bytes fits one box, whose runs are the whole memory:
 
@@ -106,7 +106,7 @@ def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
 
 
 def _most_elements(sides: Sequence[_Side], width: int) -> int:
-    """The elements that fit shared memory beside the table of both sides' rows, such as 2880 of 4 bytes."""
+    """How many elements fit in shared memory beside the table of both sides' rows, such as 2880 of 4 bytes."""
     rows = sum([1 / side.access for side in sides]) / _ROW
     return int((BOX_SHARED_BYTES - 2 * BOX_LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
 
@@ -154,7 +154,7 @@ def _run_length(axes: Sequence[Axis], sizes: dict[int, int], order: Sequence[int
 
 
 def _runs(axes: Sequence[Axis], side: _Side, width: int, most: int) -> list[_Run]:
-    """The sizes whose runs come closest to the aim, and those that fill a box on their own."""
+    """The sizes whose runs come closest to `_RUN_BYTES`, and those that fill a box on their own."""
     found = sorted(_cuts(axes, side.order, most), key=lambda each: each[1])
     short = sum(length * width < _RUN_BYTES for _, length in found)
     kept = [*found[max(short - 4, 0) : short + 6], *found[short + 6 :][-3:]]
@@ -198,7 +198,7 @@ def _cost(
 
 
 def _sectors(axes: Sequence[Axis], sizes: dict[int, int], length: int, side: _Side) -> float:
-    """Sectors that a run touches, relative to the least: one more when runs do not begin and end at sectors."""
+    """Sectors that a run touches, relative to the fewest possible: one more if runs do not begin and end at sectors."""
     aligned = length % side.sector == 0 and starts_are_multiples(axes, sizes, side.strides, side.order, side.sector)
     return 1 + (side.sector / 8 if aligned else side.sector) / length
 

@@ -1,4 +1,4 @@
-"""How the many-axes tile walks its box on one side: which digits of an element's number are lanes, and which are rows.
+"""Plans the walk of a many-axes tile over its box on one side: which digits of an element's number are lanes or rows.
 
 Sizes, strides and steps are in elements.  `kernels/tile_nd.cu` explains lanes and rows.
 """
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from gpulayout.gpu.parameters import BOX_LANES as LANES
 
 REST = 3  # cost of a row besides its access to shared memory, in such accesses
-FEW = 1.1  # good enough an average of lanes that want different words of one bank
-_POOR = 0.75  # share of lanes at work below which other splits are tried
+FEW = 1.1  # an acceptable average of lanes that access different words of one bank
+_POOR = 0.75  # other splits are tried if a smaller fraction of lanes is active
 UNCUT = 2  # in LaneDigit.cut: neither of the two axes that may be cut
 
 
@@ -25,7 +25,7 @@ class LaneDigit(NamedTuple):
     cut      0 or 1: coordinates count from the tile's first place along that axis of the struct; UNCUT: from 0
     unit     places of the axis in one coordinate
     lanes    lanes per four places of the axis if it is split into lanes and rows, else more than a row has
-    bound    the axis is empty from this place on; None when no tile reaches it
+    bound    the axis is empty from this place on; None if no tile reaches it
     """
 
     size: int
@@ -42,7 +42,7 @@ class LaneDigit(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Rows of up to 32 lanes.  A lane moves `len(apart)` elements at a time, which lie at `apart` in shared memory.
+    """Rows of up to 32 lanes.  A lane moves `len(apart)` elements at once, at offsets `apart` in shared memory.
 
     The first `full` rows have `lane_count` lanes; the others, in which a split axis ends, have `last_lanes`.
     """
@@ -62,7 +62,7 @@ class Walk(NamedTuple):
 
     @property
     def efficiency(self) -> float:
-        """The share of lanes that move something."""
+        """The fraction of active lanes."""
         return (self.full * self.lane_count + (self.row_count - self.full) * self.last_lanes) / (self.row_count * LANES)
 
 
@@ -98,8 +98,8 @@ def walk(digits: Sequence[LaneDigit], width: int, word: int, together: bool, ali
 def _orders(digits: Sequence[LaneDigit], sectors: int) -> Iterator[Sequence[LaneDigit]]:
     """Orders of the digits to try: minor first, then others that keep runs of `sectors` lanes.
 
-    In those, another digit, or the upper half of one, follows the run; or if 32 lanes do not divide a long run, a part
-    of the run that does comes first.
+    In those, another digit, or the upper half of one, follows the run.  If 32 lanes do not divide a long run, a part of
+    it that divides the run comes first.
     """
     yield digits
     run, length = 1, digits[0].size
@@ -159,7 +159,7 @@ def _merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
 
 
 def _accesses(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple[int, ...], list[LaneDigit]]:
-    """(where the elements of a piece lie, the digits of pieces); pieces are single elements if words are impossible."""
+    """(offsets of a piece's elements, digits of the pieces); pieces are single elements if words are impossible."""
     apart, left, missing, stride = [0], list(digits), word, 1
     while missing > 1 and left:
         digit = left[0]
@@ -184,9 +184,9 @@ def _accesses(digits: list[LaneDigit], word: int, together: bool) -> tuple[tuple
 
 
 def conflicts(found: Walk, width: int) -> float:
-    """The most lanes that want different words of one bank, averaged over the parts of a row that are served together.
+    """The most lanes that access different words of one bank, averaged over the parts of a row served together.
 
-    Elements smaller than a word may start anywhere in it.  If rows do, this is the average over all of these starts.
+    Elements smaller than a word may start anywhere in it.  If rows do, this is the average over all these starts.
 
     >>> [conflicts(walk([LaneDigit(32, 1, step)], 4, 1, True, True), 4) for step in (1, 32)]
     [1.0, 32.0]

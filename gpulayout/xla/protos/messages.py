@@ -1,7 +1,7 @@
 """The messages `xla.LayoutProto` and `xla.ShapeProto`, made at run time with `protobuf` (the extra `proto`).
 
-Generated files register their messages in one pool for the whole process, so two libraries that bring the same message
-cannot be imported together, and TensorFlow and torch_xla bring these.  The messages here are made from the table below,
+Generated files register their messages in one pool for the whole process, so two libraries that ship the same message
+cannot be imported together, and TensorFlow and torch_xla ship these.  The messages here are made from the table below,
 in a pool of their own.
 
 One table serves both dialects, because XLA never used a field number twice.  A dialect is the set of fields that may be

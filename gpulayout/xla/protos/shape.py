@@ -89,7 +89,7 @@ def shape_from_proto(data: bytes | bytearray | memoryview, dialect: Dialect = "x
     Raises
     ------
     LayoutError
-        For bytes that are not such a message, and for a field that cannot be; the message names the path to it.  Fields
+        For bytes that are not such a message, and for an invalid field; the message names the path to it.  Fields
         that no dialect has are ignored.
     ImportError
         If protobuf, the extra `proto`, is missing.

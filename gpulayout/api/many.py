@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
+from gpulayout.api import array_types as types
 from gpulayout.api import arrays
+from gpulayout.api.array_types import ShapeLike, TargetLike
 from gpulayout.api.relayout import plan
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text
 from gpulayout.moves.backend import Array, Backend, PreparedJob
-
-if TYPE_CHECKING:
-    from gpulayout.api import array_types as types
-    from gpulayout.api.array_types import ShapeLike, TargetLike
 
 
 class _Opened(NamedTuple):

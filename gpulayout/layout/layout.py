@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_layout
 from gpulayout.layout.element_type import ElementType
@@ -25,10 +28,6 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, scalar_key, value_text
 from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import DTypeLike
 
 # The limits of every field that is one number.  XLA stores the memory space in a signed byte.
 _NUMBERS = {

@@ -8,15 +8,14 @@ its width is its size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import SupportsIndex
+
+from numpy.typing import DTypeLike
 
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 def layout_from_strides(

@@ -75,6 +75,20 @@ SLIPS = {
 }
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gl.transpose(MATRIX, "\u00e9 \u00fc -> \u00fc \u00e9"),  # names are ASCII
+        lambda: gl.relayout(LINE, SHAPE, (2, 3)),  # sizes are no order
+        lambda: gl.linearize((1, 2), (4, 5.0)),
+        lambda: gl.linearize((1, 2), [[4, 5]]),
+    ],
+)
+def test_no_hint_says_what_would_fail_too(call):
+    with pytest.raises((TypeError, gl.LayoutError), match="^(?!.*write)"):
+        call()
+
+
 @pytest.mark.parametrize("slip", SLIPS)
 def test_the_error_says_what_to_write(slip):
     call, hint = SLIPS[slip]

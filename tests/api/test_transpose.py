@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 
 import numpy as np
 import pytest
@@ -229,6 +230,22 @@ def test_what_does_not_fit_is_refused(axes, sizes, message):
     with pytest.raises(gl.LayoutError) as error:
         gl.transpose(np.zeros((4, 5, 6), "f4"), axes, **sizes)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    "axes, sizes",
+    [
+        (" ".join(f"a{number}" for number in range(20_000)) + " a19999 -> b", {}),
+        ("(" * 200_000 + "->", {}),
+        ("(" + "a" * 200_000 + "." * 200_000, {}),
+    ],
+    ids=["a name twice", "parentheses", "dots"],
+)
+def test_a_long_pattern_is_refused_at_once(axes, sizes):
+    start = time.process_time()
+    with pytest.raises(gl.LayoutError):
+        gl.transpose(np.zeros((2, 3)), axes, **sizes)
+    assert time.process_time() - start < 2
 
 
 def test_other_errors():

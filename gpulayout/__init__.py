@@ -80,6 +80,7 @@ from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.memory_space import MemorySpace
 from gpulayout.layout.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.padding import PaddingValue
+from gpulayout.layout.public_names import publish as _publish
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.stride_table import stride_table
@@ -131,10 +132,7 @@ __all__ = [
     "xla",
 ]
 
-# Show public names under `gpulayout` in tracebacks and pickles: a pickle outlives the file that defines a name.
-for _public in [globals()[name] for name in __all__]:
-    if hasattr(_public, "__module__"):
-        (_public if hasattr(_public, "__qualname__") else type(_public)).__module__ = __name__
+_publish(globals(), __all__)
 
 
 def __dir__() -> list[str]:

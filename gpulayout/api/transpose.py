@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpulayout.api import arrays
+from gpulayout.api.array_types import Array, Out, Scalar
 from gpulayout.api.packing import pack
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.move import MAX_AXES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gpulayout.api.array_types import Array, Out, Scalar
 
 CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}  # bytes of an element -> a type of that width
 _TOKEN = re.compile(r"\.\.\.|[A-Za-z_]\w*|~?\w+|\S")
@@ -136,12 +134,12 @@ def _rearranged(
 ) -> tuple[list[int], list[int], tuple[int, ...]]:
     """(sizes, byte strides) of the axes by name, in the order of the result, and the shape of the result."""
     before, after = _sides(pattern, len(shape))
-    named, stepped = _taken_apart(pattern, before, shape, strides, sizes)
     order = [name for group in after for name in group]
     if max(len(order), len(after)) > MAX_AXES:
         raise LayoutError(
             f"axes {checks.value_text(pattern)} has {max(len(order), len(after))} axes: {MAX_AXES} is the limit"
         )
+    named, stepped = _taken_apart(pattern, before, shape, strides, sizes)
     return (
         [named[name] for name in order],
         [stepped[name] for name in order],
@@ -152,21 +150,21 @@ def _rearranged(
 def _sides(pattern: str, rank: int) -> tuple[Groups, Groups]:
     """Both sides of a pattern.  `...` becomes one name for each axis it stands for: ~0, ~1 and so on."""
     if "~" in pattern:  # reserved for the names that replace `...`
-        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has '~' in it")
+        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it contains '~'")
     sides = pattern.split("->")
     if len(sides) != 2:
         arrows = "no" if len(sides) == 1 else len(sides) - 1
         raise LayoutError(
             f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {arrows} '->'{_meant(pattern, rank)}"
         )
-    if re.search(r"\([^)]*\.\.\.", sides[0]):
+    if re.search(r"\([^()]*\.\.\.", sides[0]):
         raise LayoutError(f"axes {pattern!r} splits ...: on the left, ... cannot be in parentheses")
     rest = " ".join(f"~{number}" for number in range(rank + 1 - len(_groups(sides[0], pattern, rank))))
     before, after = (_groups(side.replace("...", f" {rest} "), pattern, rank) for side in sides)
     left, right = ([name for group in groups for name in group] for groups in (before, after))
     for side, found in (("left", left), ("right", right)):
-        if len(set(found)) != len(found):
-            twice = next(name for name in found if found.count(name) > 1)
+        twice = next((name for name, count in Counter(found).items() if count > 1), None)
+        if twice is not None:
             raise LayoutError(f"axes {pattern!r} names {_shown(twice)} twice on the {side}")
     for one, other, side in ((left, right, "right"), (right, left, "left")):
         known = set(other)
@@ -189,7 +187,9 @@ def _meant(pattern: str, rank: int) -> str:
     if pattern.lstrip().startswith("{"):
         return "; gl.pack takes the text of a layout"
     sides = [re.sub(r"[\s,]", "", side) for side in pattern.split("->")]
-    if len(sides) != 2 or not all(len(side) == rank and side.isalpha() and len(set(side)) == rank for side in sides):
+    if len(sides) != 2 or not all(
+        len(side) == rank and side.isalpha() and side.isascii() and len(set(side)) == rank for side in sides
+    ):
         return ""
     spaced = " -> ".join(" ".join(side) for side in sides)
     return f"; spaces separate the names, write {spaced!r}" if set(sides[0]) == set(sides[1]) else ""
@@ -215,7 +215,7 @@ def _groups(side: str, pattern: str, rank: int) -> Groups:
                 groups.append([])
         elif token != "1" and not _NAME.fullmatch(token):
             raise LayoutError(
-                f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {token!r} in it"
+                f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it contains {token!r}"
                 f"{_meant(pattern, rank)}"
             )
         elif inside:

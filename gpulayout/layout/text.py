@@ -153,7 +153,7 @@ def read_leaf(reader: Reader) -> Shape | TokenShape | OpaqueShape:
 
 def _tuple(reader: Reader, depth: int) -> TupleShape:
     if depth == MAX_DEPTH:
-        raise reader.error(f"nested tuples are more than {MAX_DEPTH}, the limit")
+        raise reader.error(f"more than {MAX_DEPTH} nested tuples")
     reader.mark("(")
     shapes = []
     if not reader.ahead(")"):

@@ -56,11 +56,11 @@ SLIPS = {
     ),
     "points in rows": (
         lambda: gl.linearize(np.zeros((5, 2), int), SHAPE),
-        "the first axis must be 2 (points in rows go in as index.T)",
+        "the first axis must be 2 (for points in rows, pass index.T)",
     ),
     "points in rows, as lists": (
         lambda: gl.linearize([[0, 1], [1, 2], [0, 0]], SHAPE),
-        ": points in rows go in as numpy.array(index).T",
+        ": for points in rows, pass numpy.array(index).T",
     ),
     "an N-d array to relayout": (
         lambda: gl.relayout(MATRIX, SHAPE, "{0,1}"),
@@ -73,6 +73,20 @@ SLIPS = {
     ),
     "a list to shape_of": (lambda: gl.shape_of([1, 2]), "call gl.shape_of(numpy.asarray(array)) for the layout of"),
 }
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gl.transpose(MATRIX, "\u00e9 \u00fc -> \u00fc \u00e9"),  # names are ASCII
+        lambda: gl.relayout(LINE, SHAPE, (2, 3)),  # sizes are no order
+        lambda: gl.linearize((1, 2), (4, 5.0)),
+        lambda: gl.linearize((1, 2), [[4, 5]]),
+    ],
+)
+def test_no_hint_says_what_would_fail_too(call):
+    with pytest.raises((TypeError, gl.LayoutError), match="^(?!.*write)"):
+        call()
 
 
 @pytest.mark.parametrize("slip", SLIPS)

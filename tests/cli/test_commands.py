@@ -227,7 +227,10 @@ def test_show_draws_tiles_and_packed_elements():
         ("s8[3,5]{1,0:E(4)}", "never moved   element_size_in_bits 4 is not a storage size of s8"),
         ("f32[3,5]{1,0:T(2,4)}", "Place of every element; padding is hatched:\n"),
         ("f32[3,5]{1,0:T(2,4)}", "│░░9│"),
-        ("f32[3,5]{1,0:T(*,4)}", "Place of every element; padding is hatched, some of it only in memory below:\n"),
+        (
+            "f32[3,5]{1,0:T(*,4)}",
+            "Place of every element; padding is hatched, and some of it appears only in memory below:\n",
+        ),
     ],
 )
 def test_show_prints_labels_and_why_a_shape_cannot_be_stored(shape, line):

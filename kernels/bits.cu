@@ -1,13 +1,13 @@
 // Packed elements to a target without gaps: pack, unpack, and relayouts that do not keep whole bytes together.
 //
 // One thread makes one aligned word of the target, which is 32 / GPL_TARGET_BITS slots.  So no two threads write the same
-// byte, and none reads the target.  `total` is the number of slots, `head` the bytes from the aligned word before the target
-// to its first byte.  Partial words at both ends are written byte by byte; bits of the last byte without a slot become 0.
+// byte, and none reads the target.  `total` is the number of slots, `head` the number of bytes of the first aligned word
+// before the target.  Partial words at both ends are written byte by byte; unused bits of the last byte become 0.
 //
 // A thread decodes its first slot with one division per axis, then walks along the minor axis and decodes again where that
 // axis ends:
-//   bits 4, extents 5, 3: the word of slots 8..15 begins at (3, 1) and goes (4, 1) (0, 2) .. (4, 2) and to (0, 3), the end
-// If the source has the slots of the word in the same order, the thread reads words and shifts them.
+//   bits 4, extents 5, 3: the word of slots 8..15 begins at (3, 1), continues with (4, 1) (0, 2) .. and ends after (4, 2)
+// If the slots of the word are in the same order in the source, the thread reads words and shifts them.
 #include "bits.cuh"
 
 #define GPL_TOGETHER (GPL_WORD_SLOTS < 8 ? GPL_WORD_SLOTS : 8)          // slots that are read before the first is used

@@ -4,7 +4,7 @@
 // is not packed.  Slot 0 is in the lowest bits of byte 0:
 //   bits 4: slot 5 is byte 5 / 2 = 2, bits 4..7           bits 1: slot 13 is byte 13 / 8 = 1, bit 5
 // The strides of a GplMove count slots; the move begins at slot `first_slot` of the source; `low` and `high` bound the
-// source's memory in bytes.  Only the low bits of an element count; wider slots get zeros above them.
+// source's memory in bytes.  Only the low bits of an element are used; wider slots get zeros above them.
 //
 // Macros: GPL_SOURCE_BITS, GPL_TARGET_BITS (1 2 4 8).
 #ifndef GPL_BITS_CUH
@@ -43,7 +43,7 @@ __device__ __forceinline__ unsigned gpl_slots(const void* source, gpl_uint slot,
 }
 
 // A thread's aligned word of a target without gaps.  Its slots from `first` up to `last` are in the target; `slot` is the
-// number of its slot 0, which may lie before the target.
+// number of its slot 0, which may be before the target.
 struct GplWord32 {
   gpl_uint number, slot;
   int first, last;
@@ -73,7 +73,7 @@ __device__ __forceinline__ void gpl_store_word(void* target, const GplWord32& wo
   for (int i = word.first * GPL_TARGET_BITS / 8; i < (word.last * GPL_TARGET_BITS + 7) / 8; ++i) to[i] = (unsigned char)(value >> 8 * i);
 }
 
-// The minor coordinate of a place, and the place that the other axes give.
+// The minor coordinate of a place, and the place given by the other axes.
 struct GplWalk {
   gpl_uint minor, rest;
   GplPlace outer;
@@ -87,7 +87,7 @@ __device__ __forceinline__ GplWalk gpl_walk(gpl_uint number, const GplMove& move
   return walk;
 }
 
-// The element there, or the pad.
+// The element at a walk's position, or the pad.
 __device__ __forceinline__ unsigned gpl_value(const void* source, const GplWalk& walk, const GplMove& move) {
   if (!walk.outer.inside || walk.minor >= move.axis[0].bound) return move.pad[0] & GPL_VALUE_MASK;
   return gpl_slot(source, move.first_slot + walk.outer.source + walk.minor * move.axis[0].source_stride);

@@ -2,7 +2,7 @@
 //
 // One thread makes GPL_ITEMS bytes of the target, 256 apart, as gather.cu does.  `total` counts the bytes of the target.
 // All slots of a byte are in one run of the minor axis:
-//   bits 4, extents 6, 2: byte 4 is the places 8 and 9, which are (2, 1) and (3, 1)
+//   bits 4, extents 6, 2: byte 4 holds the places 8 and 9, which are (2, 1) and (3, 1)
 #include "bits.cuh"
 
 #define GPL_ITEMS 4

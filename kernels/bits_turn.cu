@@ -5,8 +5,8 @@
 //   bits 4: 8 words of 8 slots.  Squares swap across the diagonal, first of 4 x 4 slots, then 2 x 2, then single slots:
 //   half-words of rows p and p + 4, bytes of rows p and p + 2, nibbles of rows p and p + 1.
 //
-// The axes count blocks, and `total` is the number of blocks: first up to 8 along the target, which fill a sector of it, then
-// those along the source.  Strides count words, as do `source_step` and `target_step`, the steps between rows of a block.
+// The axes count blocks, and `total` is the number of blocks: first up to 8 along the target, which fill one of its sectors,
+// then those along the source.  Strides, and `source_step` and `target_step` from row to row of a block, count words.
 //
 // Macros: GPL_SOURCE_BITS (1 2 4), the same on both sides.
 #include "move.cuh"

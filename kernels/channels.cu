@@ -1,18 +1,18 @@
 // Channels: pixels of 2 to 16 channels, stored pixel by pixel on one side and channel by channel, in planes, on the other.
 //
-// Both sides are read and written in whole sectors; in between, lanes exchange registers, without shared memory.
-// Axis 0 is the pixel axis, axis 1 the channel axis.  Pixels touch: GPL_CHANNELS elements from one to the next.
+// Both sides are accessed in whole sectors; in between, lanes exchange registers, without shared memory.
+// Axis 0 is the pixel axis, axis 1 the channel axis.  Pixels are contiguous: GPL_CHANNELS elements from one to the next.
 //
 // A register holds a word of 4 bytes: E elements, or part of one.  A lane gets E neighbouring pixels, one word per plane, in
-// D = GPL_CHANNELS registers (twice or four times as many for elements of 8 or 16 bytes).  On the pixel side these are D * 4
-// contiguous bytes, and if each lane read its own, each would touch sectors of its own.  Instead, to planes:
+// D = GPL_CHANNELS registers (two or four times as many for elements of 8 or 16 bytes).  On the pixel side these are D * 4
+// contiguous bytes, and if each lane read its own, each would touch different sectors.  Instead, to planes:
 //   read     D = EVEN * ODD, EVEN a power of two.  Lanes read groups of EVEN registers, lane L the groups L, 32 + L, ...;
 //            if a group is more than 16 bytes, PIECES lanes together read one of their PIECES groups after the other
 //   square   those lanes exchange pieces among themselves, half of the pieces in each of log2(PIECES) steps
 //   spread   lane L has the groups 32 k + L and needs ODD * L + c, for k and c from 0 to ODD - 1.  In step c it takes one
-//            from lane (ODD * L + c) % 32.  Since ODD is odd, every lane is asked once, and each offers what is asked of it:
-//            lane s the k with (32 k + s) % ODD == c.  In the order 0, 32, 64, ... modulo ODD that is number c - s.  So the
-//            groups are rotated by s % ODD places, bit by bit, and then every step has its own register
+//            from lane (ODD * L + c) % 32.  Since ODD is odd, every lane is read exactly once, and offers the right group:
+//            lane s offers the k with (32 k + s) % ODD == c.  In the order 0, 32, 64, ... modulo ODD that is number c - s.
+//            So the groups are rotated by s % ODD places, bit by bit, and then every step has its own register
 //   transpose  E pixels of words become words of E pixels, byte by byte
 //   write    word c goes to plane c: 32 lanes write 128, 256 or 512 contiguous bytes
 // From planes to pixels, the steps run backwards; `collect` undoes `spread`.
@@ -46,8 +46,8 @@
 // With 3 channels, a thread takes 2.5 instructions per element of 1 byte, 6.8 of 4 bytes and 11 of 8 bytes; with 15, where
 // ODD is largest, 4, 9.3 and 17 (sm_90, whole spans, all instructions; a test counts them).
 //
-// Macros: those of move.cuh, GPL_CHANNELS, GPL_PLANES (the bound of the channel axis: planes that hold elements, no more
-// than GPL_CHANNELS), GPL_CHUNKS, GPL_TO_PLANES (1, or 0 to pixels).
+// Macros: those of move.cuh, GPL_CHANNELS, GPL_PLANES (the bound of the channel axis: planes that hold elements, at most
+// GPL_CHANNELS), GPL_CHUNKS, GPL_TO_PLANES (1; 0 for planes to pixels).
 #include "move.cuh"
 
 #define GPL_WORD_BYTES (GPL_ELEMENT_BYTES < 4 ? 4 : GPL_ELEMENT_BYTES)
@@ -62,7 +62,7 @@
 #define GPL_PIXELS (32 * GPL_E)                      // of a chunk
 #define GPL_ALL_LANES 0xffffffffu
 
-// A lane's part of a chunk: as exchanged, as on the pixel side, as on the plane side.
+// A lane's part of a chunk, in three views: for exchanges, on the pixel side, and on the plane side.
 union GplPixels {
   unsigned part[GPL_D];
   GplChunk<GPL_VECTOR_BYTES> vector[GPL_VECTORS];
@@ -70,7 +70,7 @@ union GplPixels {
 };
 
 // Lanes of a square: lane t has piece t of every lane's group and needs its own group, or the reverse.  Each step exchanges
-// half of the pieces, those whose lane and number differ in one bit; the squares that remain are half as large.
+// half of the pieces, those whose lane and number differ in one bit; the remaining squares are half as large.
 __device__ __forceinline__ void gpl_square(GplPixels& pixels, unsigned lane) {
   const int size = GPL_VECTOR_BYTES / 4;
 #pragma unroll
@@ -99,7 +99,7 @@ __device__ __forceinline__ void gpl_rotate(GplPixels& pixels, unsigned places) {
   }
 }
 
-// n % ODD for n <= 480, as a product.
+// n % ODD for n <= 480, by multiplication.
 __device__ __forceinline__ unsigned gpl_residue(unsigned n) { return n - n * (65536 / GPL_ODD + 1) / 65536 * GPL_ODD; }
 
 // Groups 32 k + lane to groups ODD * lane + c.  A shuffle takes the lane number modulo 32.
@@ -173,8 +173,8 @@ struct GplSpan {
   const gpl_element* from;           // at a lane's first vector, or its first word of plane 0
   gpl_element* to;
   unsigned lane, start, pixel;       // positions in the span: in elements on the pixel side, in pixels on the plane side
-  // Pixels of the row from the span's first on: those with elements, and all.  They are counted up to one span, those with
-  // elements up to one pixel more, so they fit 32 bits.
+  // Pixels of the row from the span's first on: `bound` counts those with elements, up to one more than a span, and `extent`
+  // all of them, up to a span.  So both fit 32 bits.
   unsigned bound, extent;
 };
 
@@ -203,7 +203,7 @@ __device__ __forceinline__ GplSpan gpl_span(gpl_uint number, const void* __restr
 template <bool WHOLE, int COUNT>
 __device__ __forceinline__ void gpl_move(const GplSpan& span, const GplMove& move) {
   GplPixels pixels[COUNT];
-  // Counts elements across pixels.  The source may end after the last plane of the last pixel.
+  // In elements, across pixels.  The source may end after the last plane of the last pixel.
   const unsigned bound = span.bound ? (span.bound - 1) * GPL_CHANNELS + GPL_PLANES : 0;
 #pragma unroll
   for (int h = 0; h < COUNT; ++h)

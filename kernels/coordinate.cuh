@@ -1,5 +1,5 @@
-// One coordinate of an index, checked, wrapped or clipped.  It needs no macros, so it is also the preamble of an elementwise
-// kernel.
+// One coordinate of an index, checked, wrapped or clipped.  This file needs no macros, so it is also the preamble of an
+// elementwise kernel.
 #ifndef GPL_COORDINATE_CUH
 #define GPL_COORDINATE_CUH
 
@@ -14,7 +14,7 @@ template <typename T>
 __device__ __forceinline__ unsigned long long gpl_coordinate(T value, unsigned long long bound, unsigned long long mode) {
   const unsigned long long wide = gpl_widen(value);
   if (wide < bound || mode == GPL_RAISE) return wide;
-  const bool negative = (T)-1 < (T)1 && (long long)wide < 0;       // the first half: T is signed
+  const bool negative = (T)-1 < (T)1 && (long long)wide < 0;       // the first condition: T is signed
   if (mode == GPL_CLIP) return negative ? 0 : bound - 1;
   const unsigned long long far = negative ? ~wide : wide;          // ~wide is -1 - value
   const unsigned long long rest = far < bound ? far : far % bound; // no division for -bound .. -1, the usual case of wrapping

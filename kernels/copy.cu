@@ -7,8 +7,8 @@
 // Example: 4-byte elements, target 8 past a multiple of 16, source 12 past one, total 11:
 //   head = 2 elements, then 2 chunks of 4, each cut out of two vectors, then a tail of 1.
 //
-// Each thread moves GPL_ITEMS chunks and loads all before it stores the first, so that 64 bytes are in flight.  If each is
-// cut out of two vectors, a thread moves half as many.
+// Each thread moves GPL_ITEMS chunks and loads all before it stores the first, so that 64 bytes are in flight.  If each
+// chunk is cut out of two vectors, a thread moves half as many.
 //
 // Macros: those of move.cuh, GPL_LOAD_BYTES.
 #include "shift.cuh"

@@ -1,4 +1,4 @@
-// General gather: any move, one target place after the other.  It is the last resort: writes are contiguous, but reads
+// General gather: any move, one target place after another.  It is the last resort: writes are contiguous, but reads
 // follow the strides, so a warp may fetch 32 sectors of 32 bytes for 32 elements.
 //
 // `total` is the number of places.  One thread fills GPL_ITEMS of them, 256 apart, and issues all its loads before the

@@ -1,11 +1,11 @@
-// Any move, one target place after the other: gather.cu does it for one move, many.cu for one of many.
+// Any move, one target place after another: used by gather.cu for one move and by many.cu for each of many.
 #ifndef GPL_GATHER_CUH
 #define GPL_GATHER_CUH
 #include "move.cuh"
 
 #define GPL_ITEMS 4
 
-// The share of one block: GPL_ITEMS places per thread, 256 apart.  All loads are issued before the first store.
+// The places of one block: GPL_ITEMS per thread, 256 apart.  All loads are issued before the first store.
 template <class Move>
 __device__ __forceinline__ void gpl_gather_places(const void* __restrict__ source, void* __restrict__ target, const Move& move,
                                                   gpl_uint block) {

@@ -1,27 +1,27 @@
 // Index conversion for arrays of indices: logical to linear, linear to logical, linear in one layout to linear in another.
 //
 // One digit per dimension, most minor first, as in the stride table.  A thread converts GPL_ITEMS indices, 256 apart.  It
-// takes each digit of all of them before the next digit, so that their loads overlap.
+// computes one digit of all of them before the next digit, so that their loads overlap.
 //
 // index_program.cu could do all of this, at three times the cost: an index of three digits in 32 bits takes 31, 27 and 22
 // instructions here (linearize, delinearize, convert_linear; machine code for sm_90) and 84, 85 and 98 there; delinearizing
-// in 64 bits takes 46 and 144.  There each quotient is a round of a loop that fetches its operands, and most digits are two
-// quotients.
+// in 64 bits takes 46 and 144.  There each quotient is an iteration of a loop that fetches its operands, and most digits are
+// two quotients.
 // Index arrays hold one row per dimension: coordinate d of index i is index[d * count + i].
 //
 // Example, f32[2,3]{0,1} padded to (3, 5): digits (dim 0, extent 3, bound 2, stride 1), (dim 1, extent 5, bound 3, stride 3)
 //   (1, 2) -> 1 * 1 + 2 * 3 = 7        7 -> (7 % 3, 7 / 3) = (1, 2)        5 -> (2, 1): 2 >= bound 2, padding
 //
-// An index that cannot be converted writes only its own position, into *offender; the least one wins.  The host reads it
-// only when it must raise.  With a null result (linear == 0, index == 0) the kernel only checks.
+// For an index that cannot be converted, only its position is written, to *offender; the lowest one wins.  The host reads it
+// only if it may have to raise.  With a null result (linear == 0, index == 0) the kernel only checks.
 //
-// Nearly all threads have all their indices, and all are valid: they take a path that checks them together.
+// Nearly all threads have GPL_ITEMS indices, all valid: they take a path that checks them together.
 //
 // If linear indices need 64 bits, one division splits an index into two parts of 31 bits, from which the digits are
 // taken.  Digits (3, 2^20, 2^13), low_digits 2: 10^10 -> 10^10 % (3 * 2^20) = 2876416 and 10^10 / (3 * 2^20) = 3178, the last
 // digit; 2876416 -> 2876416 % 3 = 1, 2876416 / 3 = 958805.
 //
-// Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64), GPL_DIGIT_BITS (32 when both parts of them do),
+// Macros: GPL_INDEX_BITS (32 if every linear index fits 31 bits, else 64), GPL_DIGIT_BITS (32 if both parts of them do),
 // GPL_AXES, GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
 #include "index.cuh"
 
@@ -48,14 +48,14 @@ struct GplIndexTable {
   unsigned long long size;                // one past the largest linear index
   unsigned rank;                          // digits in use
   unsigned mode;                          // a GplMode
-  unsigned padded;                        // 1 when some places hold no element
+  unsigned padded;                        // 1 if some places hold no element
   unsigned low_digits;                    // digits in the lower part of an index that is split
   unsigned long long minus_low, multiplier, shift;   // places of the lower part, as in a digit
   GplDigit digit[GPL_AXES];
 };
 
 // The loop over up to 8 digits is unrolled, with operands from the parameters; with more, it stays a loop that ends with the
-// last digit in use.  Unused digits are harmless where no row is accessed, as nothing is left of an index by then.
+// last digit in use.  Unused digits do no harm where no row is accessed, since nothing is left of the index by then.
 #define GPL_UNROLLED (GPL_AXES <= 8 ? GPL_AXES : 1)
 #define GPL_UNUSED(d) ((d) >= (int)table.rank)
 #define GPL_NO_MORE(d) (GPL_AXES > 8 && GPL_UNUSED(d))
@@ -98,7 +98,7 @@ GPL_KERNEL gpl_linearize(const gpl_in* __restrict__ index, gpl_out* __restrict__
   else gpl_write<false>(sum, linear + first, left, bad);
 }
 
-// What is left of an index: its lower part, and the part above.
+// What is left of an index: its lower part, and its upper part.
 struct GplRest {
   gpl_number low, above;
 };
@@ -114,7 +114,7 @@ __device__ __forceinline__ GplRest gpl_split(unsigned long long linear, const Gp
 #endif
 }
 
-// The next digit of all indices.  The last digit of a part is what is left of it.
+// The next digit of all indices.  The last digit of a part is whatever is left of it.
 __device__ __forceinline__ void gpl_take(GplRest (&rest)[GPL_ITEMS], const GplIndexTable& table, int d, gpl_number (&coordinate)[GPL_ITEMS]) {
   const GplDigit& digit = table.digit[d];
 #pragma unroll
@@ -139,7 +139,7 @@ __device__ __forceinline__ unsigned gpl_padding(const gpl_number (&coordinate)[G
   return found;
 }
 
-// Reads and splits linear indices and returns which of them are out of range; those may then be any number.
+// Reads and splits linear indices and returns which of them are out of range; the parts of those are meaningless.
 __device__ __forceinline__ unsigned gpl_read_linear(const gpl_in* from, unsigned left, const GplIndexTable& table, GplRest (&rest)[GPL_ITEMS]) {
   gpl_in value[GPL_ITEMS];
   if (GPL_HAS_ALL) gpl_read<true>(from, left, value);
@@ -149,7 +149,7 @@ __device__ __forceinline__ unsigned gpl_read_linear(const gpl_in* from, unsigned
   return gpl_outside(value, (gpl_uint)table.size);
 }
 
-// Which linear indices point at padding, in a pass over the digits.
+// Returns which linear indices point at padding, in a pass over the digits.
 __device__ __forceinline__ unsigned gpl_find_padding(const GplRest (&given)[GPL_ITEMS], const GplIndexTable& table) {
   GplRest rest[GPL_ITEMS];
 #pragma unroll
@@ -196,7 +196,8 @@ GPL_KERNEL gpl_delinearize(const gpl_in* __restrict__ linear, gpl_out* __restric
   else gpl_write_digits<false>(rest, index + first, left, bad, padding, table);
 }
 
-// Linear index in the source layout to the target layout.  The table holds the source's digits and the target's strides.
+// Linear index in the source layout to linear index in the target layout.  The table holds the source's digits and the
+// target's strides.
 GPL_KERNEL gpl_convert_linear(const gpl_in* __restrict__ source, gpl_out* __restrict__ target,
                               unsigned long long* __restrict__ offender, const __grid_constant__ GplIndexTable table) {
   const unsigned long long first = gpl_first();

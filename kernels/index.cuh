@@ -1,8 +1,8 @@
 // Shared by all index conversion: the types of indices, the four indices of a thread, 256 apart, their loads and stores,
 // and the report of those that cannot be converted.
 //
-// An index that cannot be converted writes only its own position, into *offender; the least one wins.  The host reads it
-// only when it must raise.
+// For an index that cannot be converted, only its position is written, to *offender; the lowest one wins.  The host reads it
+// only if it may have to raise.
 //
 // Macros: GPL_IN_BYTES and GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
 #ifndef GPL_INDEX_CUH
@@ -46,8 +46,8 @@ __device__ __forceinline__ unsigned long long gpl_first() {
   return ((unsigned long long)blockIdx.y * gridDim.x + blockIdx.x) * (GPL_THREADS * GPL_ITEMS) + threadIdx.x;
 }
 
-// How many indices there are from `first` on, up to what this thread can reach.  Its k-th index exists if they are enough
-// for it; with ALL, all exist and nothing is checked.
+// How many indices there are from `first` on, up to what this thread can reach; they tell whether its k-th index exists.
+// With ALL, all exist and nothing is checked.
 __device__ __forceinline__ unsigned gpl_left(unsigned long long first, unsigned long long count) {
   const unsigned most = GPL_THREADS * GPL_ITEMS;
   return first >= count ? 0 : count - first < most ? (unsigned)(count - first) : most;
@@ -69,7 +69,7 @@ __device__ __forceinline__ bool gpl_all_below(const gpl_in (&value)[GPL_ITEMS], 
   return all;
 }
 
-// The indices of a thread that are not below a bound, mostly none; bit k stands for the k-th.
+// The indices of a thread that are not below a bound, usually none; bit k stands for the k-th.
 template <typename Bound>
 __device__ __forceinline__ unsigned gpl_outside(const gpl_in (&value)[GPL_ITEMS], Bound bound) {
   unsigned outside = 0;

@@ -1,15 +1,15 @@
 // Index conversion of tiled layouts: a thread executes the instructions of a program for four indices.
-// Programs in which every coordinate is one digit go to index.cu, which explains why.
+// Programs in which every coordinate is one digit run in index.cu, which explains why.
 //
 // An instruction computes one number; see instructions.cuh.  Given coordinates are loaded, resulting ones are stored.
 //
 // Example, f32[16,256]{1,0:T(8,128)} to linear indices: two instructions, row and column, each loaded and added as two quotients.
 //   (9, 130): 9 * 128 + 9 / 8 * 1024 + 130 + 130 / 128 * 896 = 3202
 //
-// An index that cannot be converted writes only its own position, into *offender; the least one wins.  The host reads it
-// only when it must raise.  With a null result (linear == 0, index == 0) the kernel only checks.
+// For an index that cannot be converted, only its position is written, to *offender; the lowest one wins.  The host reads it
+// only if it may have to raise.  With a null result (linear == 0, index == 0) the kernel only checks.
 //
-// Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64), GPL_IN_BYTES, GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
+// Macros: GPL_INDEX_BITS (32 if every linear index fits 31 bits, else 64), GPL_IN_BYTES, GPL_OUT_BYTES (1 2 4 8), GPL_IN_SIGNED.
 #define GPL_AXES 1
 #include "index.cuh"
 #include "instructions.cuh"
@@ -19,7 +19,7 @@ struct GplProgram {
   unsigned long long size;                // one past the largest linear index
   unsigned instructions;
   unsigned mode;                          // a GplMode
-  unsigned padded;                        // 1 when a sum may exceed its bound
+  unsigned padded;                        // 1 if a sum may exceed its bound
   unsigned unused;
   GplInstructions list;
 };
@@ -39,12 +39,12 @@ __device__ __forceinline__ unsigned gpl_load(const gpl_in* from, unsigned left, 
   return outside;
 }
 
-// Executes all instructions and returns which indices exceed a bound of any of them.  LOADS: some instructions load from
-// `index`.  `result`, unless it is 0, gets a row of coordinates from every instruction that stores: -1 for `padding`, and
+// Executes all instructions and returns which indices exceed any instruction's bound.  LOADS: some instructions load from
+// `index`.  `result`, unless it is 0, receives a row of coordinates from every instruction that stores: -1 for `padding`, and
 // nothing for indices that are `bad`.
 template <bool LOADS>
 __device__ __forceinline__ unsigned gpl_execute(const GplProgram& program, const gpl_in* index, const gpl_numbers& given, unsigned left,
-                                                  gpl_numbers& sum, gpl_out* result = 0, unsigned bad = 0, unsigned padding = 0) {
+                                                gpl_numbers& sum, gpl_out* result = 0, unsigned bad = 0, unsigned padding = 0) {
   gpl_numbers kept[GPL_REGISTERS];
   const GplTerm* term = program.list.term;
   unsigned outside = 0;
@@ -70,7 +70,7 @@ __device__ __forceinline__ unsigned gpl_execute(const GplProgram& program, const
   return outside;
 }
 
-// Reads linear indices and returns which of them are out of range; those may then be any number.
+// Reads linear indices and returns which of them are out of range; the values of those are meaningless.
 __device__ __forceinline__ unsigned gpl_read_linear(const gpl_in* from, unsigned left, const GplProgram& program, gpl_numbers& given) {
   gpl_in value[GPL_ITEMS];
   if (GPL_HAS_ALL) gpl_read<true>(from, left, value);
@@ -107,7 +107,7 @@ GPL_KERNEL gpl_delinearize_program(const gpl_in* __restrict__ linear, gpl_out* _
   if (index) gpl_execute<false>(program, 0, given, left, none, index + first, bad, padding);
 }
 
-// Linear index in the source layout to the target layout, through as many coordinates as are needed.
+// Linear index in the source layout to linear index in the target layout, through the coordinates.
 GPL_KERNEL gpl_convert_linear_program(const gpl_in* __restrict__ source, gpl_out* __restrict__ target,
                                       unsigned long long* __restrict__ offender, const __grid_constant__ GplProgram program) {
   const unsigned long long first = gpl_first();

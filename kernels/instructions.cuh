@@ -8,7 +8,7 @@
 // The registers of a program are an array per thread, in local memory.  Sums wrap: weights may be negative, and the result
 // for a place of the buffer fits the word.
 //
-// Macros: GPL_INDEX_BITS (32 when every linear index fits 31 bits, else 64).
+// Macros: GPL_INDEX_BITS (32 if every linear index fits 31 bits, else 64).
 #ifndef GPL_INSTRUCTIONS_CUH
 #define GPL_INSTRUCTIONS_CUH
 #include "move.cuh"
@@ -27,9 +27,9 @@ struct GplTerm {
 struct GplInstruction {
   unsigned long long bound;               // all ones: the number never exceeds it
   unsigned long long row;                 // start of its coordinates in the array of logical indices, or their stride
-  unsigned short terms, adds;             // how many follow those of the instruction before
-  unsigned short keep;                    // 0 when it is not kept, else 1 + its register
-  unsigned char loads, stores;            // 1 when the number is loaded; 1 when it is a result
+  unsigned short terms, adds;             // counts; they follow those of the previous instruction
+  unsigned short keep;                    // 0 if the number is not kept, else 1 + its register
+  unsigned char loads, stores;            // 1 if the number is loaded; 1 if it is a result
 };
 
 struct GplInstructions {

@@ -1,12 +1,12 @@
-// Moves that look up every place: tiles that cut an array into too many boxes, or that split bytes of a packed target.
+// Moves that look up every place, for tiles that cut an array into too many regions or split bytes of a packed target.
 //
 // From the number of a place, the instructions of a program compute where its element is in the source.  If one of their
 // numbers exceeds its bound, the place is padding.  Places are numbered by their linear index in the target.  If that is an
 // array with its own strides, its elements are numbered row-major, and every stored coordinate adds to the offset.
-//   s4[4,6]{1,0:T(2,3)E(4)} from s4[4,6]{1,0:E(4)}: place 3 is element (1, 0), slot 6, the low bits of byte 3
+//   s4[4,6]{1,0:E(4)} to s4[4,6]{1,0:T(2,3)E(4)}: place 3 is element (1, 0), slot 6, the low bits of byte 3
 //
-// For unpacked targets a thread makes four places, 256 apart; for packed ones an aligned word as in bits.cu, four slots at
-// a time.  Offsets in the source count slots if it is packed, else bytes.
+// A thread makes four places, 256 apart; if the target is packed, an aligned word as in bits.cu, four slots at a time.
+// Offsets in the source count slots if it is packed, else bytes.
 //
 // Macros: those of bits.cuh; GPL_SOURCE_BITS and GPL_TARGET_BITS are 8 on a side that is not packed, whatever the element.
 #define GPL_AXES 1
@@ -17,12 +17,12 @@ struct GplLookup {
   unsigned int pad[4];                    // the pad's bytes, repeated to 16
   unsigned long long total;               // places
   unsigned int head;                      // bytes before a packed target in its first aligned word
-  unsigned int apart;                     // 1 when the target has its own strides
+  unsigned int apart;                     // 1 if the target has its own strides
   unsigned int instructions, unused;
   GplInstructions list;
 };
 
-// Computes where four places are in the source, and in a target with strides; returns which of them are padding.
+// Computes the offsets of four places in the source, and in a target with strides; returns which of them are padding.
 __device__ __forceinline__ unsigned gpl_look_up(const GplLookup& lookup, const gpl_numbers& given, gpl_numbers& source, gpl_numbers& target) {
   gpl_numbers kept[GPL_REGISTERS];
   const GplTerm* term = lookup.list.term;

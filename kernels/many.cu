@@ -1,8 +1,8 @@
-// Many small moves in one launch: each is a job, and each block works for one of them.
+// Many small moves in one launch: each move is a job, and each block works on one of them.
 //
 // A launch costs more than moving a few KB, so small moves share one.  Everything is passed by value in the parameters,
-// which hold 4 KB: per job two pointers, a pad and up to GPL_AXES loops.  All jobs of a launch have the same element width,
-// the widest in which each can move; offsets have 32 bits.
+// which hold 4 KB: per job two pointers, a pad and up to GPL_AXES loops.  A job uses the widest element that it can move in,
+// and all jobs of a launch have the same width; offsets have 32 bits.
 //
 // first[j] is the first block of job j, first[0] is 0, and unused jobs begin after the last block.  A block finds its job
 // in log2(GPL_JOBS) steps, the same for all its threads, and then works like a block of gather.cu:

@@ -1,8 +1,8 @@
-// Shared by all moving kernels: the parameter struct, division by known numbers, elements and vectors.
+// Shared by all kernels that move data: the parameter struct, division by known numbers, elements and vectors.
 //
 // The host fills GplMove (gpu/parameters.py packs it; a test compares both sides).  It is passed by value, so a launch
-// needs no table in device memory and can be captured in a graph.  Strides and extents count elements of
-// GPL_ELEMENT_BYTES bytes, which have no type.
+// needs no table in device memory and can be captured in a graph.  Strides and extents count opaque elements of
+// GPL_ELEMENT_BYTES bytes.
 //
 // Macros of every build: GPL_ELEMENT_BYTES (1 2 4 8 16), GPL_INDEX_BITS (32 64), GPL_AXES (loops in the struct).
 #ifndef GPL_MOVE_CUH
@@ -13,7 +13,7 @@
 // All kernels run in blocks of 256 threads and use at most 64 registers, so that 4 blocks fit a multiprocessor.
 #define GPL_KERNEL extern "C" __global__ void __launch_bounds__(GPL_THREADS, 4)
 
-// The host chooses 32-bit indices only when every offset and every place fits 31 bits.
+// The host chooses 32-bit indices only if every offset and every place fits 31 bits.
 #if GPL_INDEX_BITS == 32
 typedef unsigned int gpl_uint;
 typedef int gpl_int;
@@ -32,7 +32,7 @@ template <> struct GplWord<8> { typedef unsigned long long type; };
 template <> struct GplWord<16> { typedef uint4 type; };
 typedef GplWord<GPL_ELEMENT_BYTES>::type gpl_element;
 
-// n / value for 0 <= n < 2^(bits-1): one high product, one sum, one shift.
+// n / value for 0 <= n < 2^(bits-1): one high multiplication, one addition, one shift.
 struct GplDivisor {
   gpl_uint value, multiplier, shift;
 };
@@ -57,7 +57,7 @@ struct __align__(16) GplMove {
   unsigned int pad[4];     // the pad's bytes, repeated to 16
   gpl_uint total;          // work items of the launch; each kernel defines its items
   union {
-    gpl_uint head;         // copy: elements before the first aligned vector; bits: bytes of the first aligned word before the target
+    gpl_uint head;         // copy: elements before the first aligned vector; bits: bytes before the target in its first aligned word
     gpl_uint target_step;  // bits_turn: words from one row of a block to the next in the target
   };
   union {
@@ -65,7 +65,7 @@ struct __align__(16) GplMove {
     gpl_uint first_slot;   // bits, bits_any: the slot of the source at which the move begins
     gpl_uint source_step;  // bits_turn: words from one row of a block to the next in the source
   };
-  gpl_uint low, high;      // the source's memory in elements from its first: the lowest, and one past the highest
+  gpl_uint low, high;      // the source's memory, in elements relative to its first: the lowest, and one past the highest
   GplDivisor count[2];     // items along the first two axes, for kernels that cut them into pieces
   GplDivisor tile[2];      // extents of a tile along the first two axes, for gpl_divide_small, unless they are fixed
   GplAxis axis[GPL_AXES];  // minor first; unused ones have extent 1
@@ -87,8 +87,8 @@ __device__ __forceinline__ void gpl_pad(const Move& move, uint4& value) {
   value = make_uint4(move.pad[0], move.pad[1], move.pad[2], move.pad[3]);
 }
 
-// The number of this block.  The grid is 2-D only when one dimension (2^31 - 1 blocks) is too small; its last row may then
-// reach past the work.
+// The number of this block.  The grid is 2-D only if one dimension (2^31 - 1 blocks) is too small; its last row may then
+// extend past the work.
 __device__ __forceinline__ gpl_uint gpl_block() {
 #if GPL_INDEX_BITS == 32
   return blockIdx.x;
@@ -97,14 +97,14 @@ __device__ __forceinline__ gpl_uint gpl_block() {
 #endif
 }
 
-// Where one combination of coordinates lies on both sides, and whether it holds an element or padding.
+// The offsets of one combination of coordinates on both sides, and whether it is an element or padding.
 struct GplPlace {
   gpl_uint source, target;
   bool inside;
 };
 
-// Up to 8 axes the loop is unrolled, and an axis costs a division and two products with operands from the parameters.  With
-// more, that would be thousands of instructions, so it stays a loop, which ends when all remaining coordinates are 0.
+// For up to 8 axes the loop is unrolled, and an axis costs a division and two products with operands from the parameters.
+// For more, that would be thousands of instructions, so it stays a loop, which ends when all remaining coordinates are 0.
 // (A coordinate of 0 is never padding: a move with an axis of bound 0 has no other axis.)
 #define GPL_WRITTEN_OUT (GPL_AXES <= 8)
 
@@ -132,7 +132,7 @@ __device__ __forceinline__ gpl_element* gpl_at(void* base, gpl_uint offset) {
   return (gpl_element*)base + (gpl_int)offset;
 }
 
-// A chunk: neighbouring elements that travel as one word of BYTES bytes.
+// A chunk: neighbouring elements that move as one word of BYTES bytes.
 template <int BYTES>
 union GplChunk {
   typename GplWord<BYTES>::type word;
@@ -141,7 +141,7 @@ union GplChunk {
 
 // The chunk that starts `start` elements into a row; `from` points there.  Elements outside 0 <= number < bound become pad
 // and are not read.  `start` may be negative: as an unsigned number it exceeds any bound.
-// The source need only be aligned to LOAD bytes; a chunk is assembled from pieces of that size.
+// The source only needs to be aligned to LOAD bytes; a chunk is assembled from pieces of that size.
 template <int BYTES, int LOAD>
 __device__ __forceinline__ GplChunk<BYTES> gpl_load(const gpl_element* from, gpl_uint start, gpl_uint bound, const GplMove& move) {
   const int elements = BYTES / GPL_ELEMENT_BYTES, piece = LOAD / GPL_ELEMENT_BYTES;

@@ -1,10 +1,10 @@
-// Chunks of a source that is aligned to less than a chunk: each is cut out of the two aligned vectors that hold it.
+// Chunks of a source that is not aligned to whole chunks: each is cut out of the two aligned vectors that hold it.
 //
 // Neighbouring lanes then read neighbouring vectors.  Reads as narrow as the alignment would leave gaps between lanes, and a
 // warp would touch the same sectors once for every piece of a chunk.  The second vector is another lane's first, so it
 // comes from the cache.
 //
-// Vectors may hold bytes beside a row, but none outside the source's memory: there, chunks are assembled from pieces.
+// Vectors may include bytes outside a row, but none outside the source's memory: there, chunks are assembled from pieces.
 // Reading and shifting are two steps, so that a thread issues all its reads before it uses the first.
 #ifndef GPL_SHIFT_CUH
 #define GPL_SHIFT_CUH
@@ -57,7 +57,7 @@ __device__ __forceinline__ GplChunk<BYTES> gpl_shifted(const GplRead<BYTES>& rea
     };
     vector[0].word = read.vector[0].word, vector[1].word = read.vector[1].word;
 #pragma unroll
-    for (int half = words / 2; half; half /= 2) {        // bit by bit of the phase, as far as LOAD leaves any
+    for (int half = words / 2; half; half /= 2) {        // bit by bit of the phase, for the bits that LOAD leaves open
 #pragma unroll
       for (int i = 0; i < words + half; ++i)
         if (LOAD <= 4 * half) word[i] = read.phase & (4 * half) ? word[i + half] : word[i];

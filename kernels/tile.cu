@@ -8,20 +8,20 @@
 //   shared memory holds row b as GPL_CHUNKS chunks; chunk c of row b lies at position  c ^ (b / N % GPL_CHUNKS)
 //   writing:  8 neighbouring lanes store 8 chunks of one row: 128 bytes, all 32 banks once
 //   reading:  a thread takes one word (4 bytes, or one larger element) from each of N rows, b = N * column + i.
-//             In step i, 8 lanes with different columns read chunk c of rows that differ in b / N: the xor sends them
-//             to 8 different 16-byte positions.  The other lanes of the phase read the other words of those chunks.
-// Without the xor, those 8 lanes would have bank conflicts, because rows are a multiple of 128 bytes long.
+//             In step i, 8 lanes with different columns read chunk c of rows that differ in b / N: the xor swizzle puts
+//             them at 8 different 16-byte positions.  The other lanes of the phase read the other words of those chunks.
+// Without the swizzle, those 8 lanes would have bank conflicts, because rows are a multiple of 128 bytes long.
 //
 // A word of small elements holds P = 4 / element bytes columns of the tile, so N words are P chunks of the target,
-// one under the other; gpl_words_to_chunks exchanges rows and columns in registers.
+// one below the other; gpl_words_to_chunks transposes them in registers.
 //
-// Example, 2-byte elements: tile 64 x 64, N = 8, P = 2, 8 chunks a row, 8 KB.  A thread loads 2 chunks; later it reads 8
+// Example, 2-byte elements: tile 64 x 64, N = 8, P = 2, 8 chunks per row, 8 KB.  A thread loads 2 chunks; later it reads 8
 // words of 2 elements and transposes them into 2 chunks of 8 elements.
 //
 // count[0], count[1] are the tiles along b and a, `total` the number of all tiles.  The block number runs fastest along b,
 // so that neighbouring blocks complete the sectors of the same target rows in the cache.
-// Padding costs no extra pass: places outside the bounds enter shared memory as pad and are not read.  Most tiles lie wholly
-// inside the bounds and take a path without checks.
+// Padding takes no extra pass: places outside the bounds enter shared memory as pad and are not read.  Most tiles are
+// entirely inside the bounds and take a path without checks.
 #include "move.cuh"
 
 #define GPL_N (16 / GPL_ELEMENT_BYTES)
@@ -49,7 +49,7 @@ typedef GplWord<GPL_WORD_BYTES>::type gpl_word;
 
 struct GplTile {
   gpl_uint a, b;           // first coordinates
-  GplPlace place;          // where the tile's other axes put it, a = b = 0
+  GplPlace place;          // of a = b = 0 in the tile's other axes
 };
 
 __device__ __forceinline__ GplTile gpl_tile(gpl_uint number, const GplMove& move) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N
 }
 
 // A thread's k-th chunk or word is a fixed step away from its first.  The step and the first position have no bit in
-// common, so an xor advances the xored position too:  (c ^ row) becomes (c ^ row) ^ step.
+// common, so an xor advances the swizzled position too:  (c ^ row) becomes (c ^ row) ^ step.
 #define GPL_ROWS_PER_LOAD (GPL_THREADS / GPL_CHUNKS)
 #define GPL_WORD_STEP(k) ((k) * (GPL_THREADS / 8) % GPL_WORDS)
 #define GPL_COLUMN_STEP(k) ((k) * (GPL_THREADS / 8) / GPL_WORDS * 8)

@@ -3,9 +3,9 @@
 // As in tile.cu, the target's minor axis b (axis 0) differs from the source's minor axis a (axis 1).  Here the host chooses
 // the extents of the tile: tile[1] along a, tile[0] along b.  A thread reads pieces of GPL_READ_BYTES along a and writes
 // pieces of GPL_WRITE_BYTES along b: single elements, or words of 4 bytes if elements are smaller.
-// Lanes run across row ends, so that a short a such as 3 colour channels still reads whole sectors: with a = 3 and a
+// Lanes continue across row ends, so that even a short a, such as 3 colour channels, reads whole sectors: with a = 3 and a
 // source stride of 3 along b, the tile is one contiguous run of the source.  Pieces may then cross row ends too; the host
-// makes sure that they do so only if the rows touch.
+// ensures that they do so only if the rows are contiguous.
 //
 // Shared memory holds row b at b * pitch.  While writing, neighbouring lanes read places E rows apart, where E is the
 // number of elements in a piece.  The host chooses the pitch so that E rows are an odd number of 4-byte words, or of
@@ -27,7 +27,7 @@
 #define GPL_SHARED_ELEMENTS (GPL_TILE_ELEMENTS / 16 * 17)
 #define GPL_BATCH 4                  // pieces of a thread that are loaded before the first is stored
 
-// A tile, in 32 bits: its extents, and how many elements of the source and places of the target lie inside it.
+// A tile, in 32 bits: its extents, and how many elements of the source and places of the target are inside it.
 struct GplFlexible {
   GplPlace first;                    // of its first element
   unsigned a, b, bound_a, bound_b, extent_a, extent_b;
@@ -76,8 +76,8 @@ struct GplWalk {
   }
 };
 
-// True when the `count` elements from `spot` on lie inside minor < minor_end, major < major_end.  It is enough to check the
-// first and the last: within a row the others lie between them, and if rows touch, minor_end is the width.
+// True if the `count` elements from `spot` on are inside minor < minor_end, major < major_end.  It is enough to check the
+// first and the last: within a row the others are between them, and if rows touch, minor_end is the width.
 template <bool WHOLE>
 __device__ __forceinline__ bool gpl_inside(GplSpot spot, unsigned count, unsigned width, unsigned minor_end, unsigned major_end) {
   if (WHOLE) return true;

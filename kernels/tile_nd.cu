@@ -5,18 +5,18 @@
 // tile[i] places, or single places if nothing is cut and they are outer axes.  The rest of `axis` are the outer axes, which
 // only move the box.
 //
-// A box is walked twice, in the order of the source while reading and in that of the target while writing, so that
-// neighbouring lanes access neighbouring addresses.  On each side, a walk is rows of up to 32 lanes.  The digits of a lane's
-// number are the most minor digits of the order, those of a row's number the other digits, and an axis may be split between
-// both.  Example, f32 2^22 reversed, a box of 5 axes of the source and 6 of the target: axes that are contiguous both in
-// memory and in shared memory are one digit, of 32 on the source's side and of 64 on the target's:
+// A box is walked twice, in the order of the source to read and in the order of the target to write, so that neighbouring
+// lanes access neighbouring addresses.  On each side, a walk consists of rows of up to 32 lanes.  The most minor digits of
+// the order make a lane's number, the other digits a row's number, and an axis may be split between the two.  Example, f32
+// 2^22 reversed, a box of 5 axes of the source and 6 of the target: axes that are contiguous both in memory and in shared
+// memory are one digit, of 32 on the source's side and of 64 on the target's:
 //
 //   reading   lane = digit of 32; row = digits of 2 2 2 2 2 2              64 rows of 32 lanes
 //   writing   lane = half of the digit of 64; row = its 2, then 2 2 2 2 2   64 rows of 32 lanes
 //
-// A table in shared memory says where every lane and every row lies; a block fills it once, an entry or two per thread.  A
-// thread keeps its lane and takes every eighth row.  So an element costs no division, however many axes there are: on
-// each side one look-up of a row, which all lanes of a warp share, two sums, one access to the box, one to memory.
+// A table in shared memory holds the offsets of every lane and every row; a block fills it once, an entry or two per thread.
+// A thread keeps its lane and takes every eighth row.  So an element costs no division, however many axes there are: on each
+// side one look-up of a row, which all lanes of a warp share, two additions, one access to the box, one to memory.
 //
 // If neighbours in the source are neighbours in shared memory, small elements enter it in words of 4 bytes.  If all runs of
 // the target are whole words, they leave it as words, assembled from 4 bytes or 2 halves.
@@ -25,19 +25,19 @@
 // different banks.  In the box above, the steps are 1 2 4 8 16 elements along the source's axes and 33 66 132 264 528 1056
 // along the target's: lanes that write are 33 words apart, so their banks are 1 apart.
 //
-// An element of 4 bytes costs 12 instructions, 6 a side; 24 including everything that a thread with 8 rows a side does once,
-// without the table.  tests/kernels/test_nvrtc.py counts them.
+// An element of 4 bytes costs 12 instructions, 6 per side; 24 with everything that a thread with 8 rows per side does once,
+// except for the table.  tests/kernels/test_nvrtc.py counts them.
 //
-// Macros: those of move.cuh; GPL_READ_BYTES, GPL_WRITE_BYTES: of one access to the source, to the target.
+// Macros: those of move.cuh; GPL_READ_BYTES, GPL_WRITE_BYTES: of one access to the source, and to the target.
 #include "move.cuh"
 
 #define GPL_LANES 32
 #define GPL_WARPS (GPL_THREADS / GPL_LANES)
-#define GPL_DIGITS 16                // of an order; gpu/parameters.py has this number and the next too
+#define GPL_DIGITS 16                // of an order; the same number as in gpu/parameters.py, like the next
 #define GPL_SHARED_BYTES 16384       // of a table and a box
 #define GPL_BATCH (GPL_ELEMENT_BYTES == 16 ? 4 : 8)    // rows that a thread loads before it stores the first
-typedef GplWord<GPL_READ_BYTES>::type gpl_piece;       // what is read at a time
-typedef GplChunk<GPL_WRITE_BYTES> gpl_written;         // what is written at a time
+typedef GplWord<GPL_READ_BYTES>::type gpl_piece;       // read at once
+typedef GplChunk<GPL_WRITE_BYTES> gpl_written;         // written at once
 
 // GplDivisor for numbers inside a tile: 32 bits in every build.
 struct GplSmallDivisor {
@@ -49,7 +49,7 @@ __device__ __forceinline__ unsigned gpl_divide(unsigned n, const GplSmallDivisor
 }
 
 // A piece of an axis.  Its coordinate c is place c * unit along the axis, counted from the tile's first place along axis
-// `cut`, or from 0 if that is not 0 or 1.  Places from `bound` on are outside.  If the axis is split into lanes and rows,
+// `cut`, or from 0 if `cut` is not 0 or 1.  Places from `bound` on are outside.  If the axis is split into lanes and rows,
 // `lanes` is the number of lanes per four places (a word of 4 bytes may hold four), and a row has fewer at the bound.  Then
 // the bound, the tile and `unit` are whole words of the axis, so places * lanes / 4 has no remainder.
 struct GplDigit {
@@ -74,8 +74,8 @@ struct GplBoxMove {
   unsigned entries, box;             // of the table; bytes from it to the box
 };
 
-// Where a lane or a row lies: x is its offset in elements; the upper bits of y are its place in shared memory, in bytes, and
-// the lower 16 count how many of its lanes are inside.
+// The place of a lane or a row: x is its offset in elements; the upper bits of y are its offset in shared memory, in bytes,
+// and the lower 16 bits count how many of its lanes are inside.
 #if GPL_INDEX_BITS == 32
 typedef uint2 GplEntry;
 #else
@@ -95,8 +95,8 @@ __device__ __forceinline__ GplCorner gpl_corner(gpl_uint number, const GplMove& 
           others};
 }
 
-// One entry of the table: 32 lanes of reading, 32 of writing, the rows of reading, those of writing.  The offsets of lanes
-// include that of the box.
+// One entry of the table: 32 lanes for reading, 32 for writing, the rows for reading, the rows for writing.  The offsets of
+// lanes include the box's.
 __device__ __forceinline__ GplEntry gpl_entry(unsigned entry, const GplCorner& corner, const GplBoxMove& nd) {
   const bool is_lane = entry < 2 * GPL_LANES, writes = is_lane ? entry >= GPL_LANES : entry >= nd.order[1].first;
   const GplOrder& order = nd.order[writes];
@@ -132,7 +132,7 @@ __device__ __forceinline__ GplEntry gpl_entry(unsigned entry, const GplCorner& c
   return result;
 }
 
-// One thread on one side: its lane, or one outside every row; its place in memory and in the box.
+// One thread on one side: its lane (GPL_LANES for none), and its place in memory and in the box.
 template <bool WHOLE>
 struct GplReader {
   const void* source;
@@ -181,8 +181,8 @@ struct GplWriter {
   }
 };
 
-// The rows of a thread, every eighth: first the full ones, then those in which a split axis ends.  It loads as many rows at
-// a time as are left, up to GPL_BATCH.
+// The rows of a thread, every eighth: first the full ones, then those in which a split axis ends.  It loads up to GPL_BATCH
+// rows at once.
 template <class Side>
 __device__ __forceinline__ void gpl_walk(const Side& side, const GplEntry* table, const GplOrder& order) {
   const unsigned lane = threadIdx.x % GPL_LANES, warp = threadIdx.x / GPL_LANES;

@@ -5,7 +5,7 @@
 // E = 4 / element bytes elements.  The phase of a row is the number of elements between the start of a word and the row:
 // q(b) for rows of the source, p(a) for rows of the target.  Both come from the addresses.
 //
-// Reading, u8: the elements a0, a1, ... of a row in memory, with q = 3, and where they go:
+// Reading, u8: the elements a0, a1, ... of a row in memory, with q = 3, and in shared memory:
 //
 //   memory               | .  .  .  a0 | a1 a2 a3 a4 | a5 a6 a7 a8 |  ...  | a121 .. a124 |       32 aligned words
 //                          lane 0        lane 1        lane 2                lane 31
@@ -15,18 +15,18 @@
 //          row 4           1             2             3             ...     0                    one further every E rows
 //
 //   reading:  row b enters shared memory as the 32 words from the tile's first element on, unchanged: element a is q(b)
-//             elements further on.  So 32 words hold 32 E - (E - 1) elements at any q, and a tile is 125 elements of 1 byte
-//             along a, or 63 of 2 bytes; 128 or 64 if the host knows that all q are 0.
+//             elements further along.  So 32 words hold 32 E - (E - 1) elements at any q, and a tile is 125 elements of 1
+//             byte along a, or 63 of 2 bytes; 128 or 64 if the host knows that all q are 0.
 //   writing:  lane l assembles word l of row a from E single elements, of the rows E l - p(a) + i for i = 0 .. E - 1.
 //             Words are whole in the target, so a tile covers b - p(a) to b - p(a) + 128 of row a: neighbouring tiles
-//             share no word, and a tile reads E - 1 rows more than 128, those in front.
-//   ends:     a word that is partly outside its row is still read whole if it lies in the source's memory, and the
+//             share no word, and a tile reads E - 1 rows before its 128.
+//   ends:     a word that is partly outside its row is still read whole if it is in the source's memory, and the
 //             elements outside become pad; it is written element by element.
 // The rows of a warp are 8 apart, and 8 rows are whole words, so all have the same phase: a thread computes it once, and
 // all its addresses are its first ones plus known steps.
 //
-// Shared memory holds row r at 32 r + r / E words.  Reading stores 32 neighbouring words.  Writing, the rows of the lanes
-// are E apart and have the same phase, so each lane reads the same word of its row, in bank (r / E + word) % 32, all different.
+// Shared memory holds row r at 32 r + r / E words.  A read stores 32 neighbouring words.  For a write, the rows of the lanes
+// are E apart and have the same phase, so each lane takes the same word of its row, in bank (r / E + word) % 32, all different.
 //
 // Example, u8 with pitches 8191 and 32749, source and target at multiples of 4: row 5 of the source begins at byte 40955,
 // 3 past a word: q = 3.  The warp loads the words from byte 40952 on, and element a = 7 of the row is byte 10 of those.
@@ -52,7 +52,7 @@
 
 struct GplWords {
   gpl_uint a, b;                                     // first coordinates; rows are read from b - (E - 1) on
-  GplPlace place;                                    // where the tile's other axes put it, a = b = 0
+  GplPlace place;                                    // of a = b = 0 in the tile's other axes
   const gpl_element* first;                          // of the first row that is read
   unsigned lane, warp;
 };
@@ -75,7 +75,7 @@ __device__ __forceinline__ unsigned gpl_low(const void* address) { return (unsig
 
 __device__ __forceinline__ unsigned gpl_least(gpl_uint left, unsigned most) { return left < most ? (unsigned)left : most; }
 
-// The bits that a lane keeps of its words, which begin with element `a` of rows of `bound` elements, and what fills the rest.
+// The bits that a lane keeps of its words, which begin with element `a` of rows of `bound` elements; `rest` fills the others.
 struct GplMask {
   unsigned keep, rest;
 };
@@ -90,8 +90,8 @@ __device__ __forceinline__ GplMask gpl_mask(gpl_uint a, gpl_uint bound, const Gp
   return mask;
 }
 
-// True when a lane's words of all rows from `b` to the tile's last lie in the source's memory, so that they may be read even
-// if they reach past the ends of rows.  `word` is the offset of its word of row 0.
+// True if a lane's words of all rows from `b` to the tile's last are in the source's memory, so that they may be read even
+// if they extend past the ends of rows.  `word` is the offset of its word in row 0.
 __device__ __forceinline__ bool gpl_in_memory(gpl_uint word, gpl_uint b, const GplMove& move) {
   const gpl_uint bound = move.axis[0].bound, stride = move.axis[0].source_stride;
   const gpl_uint first = word + ((gpl_int)b < 0 ? 0 : b) * stride, last = word + (b + GPL_TILE_B < bound ? b + GPL_TILE_B : bound - 1) * stride;

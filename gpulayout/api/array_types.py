@@ -29,7 +29,7 @@ class SupportsCudaArrayInterface(Protocol):
     def __cuda_array_interface__(self) -> Any: ...
 
 
-# What is moved to and from.
+# Arrays and values that can be moved.
 HostArray: TypeAlias = NDArray[Any]
 WritableArray: TypeAlias = HostArray | SupportsDLPack | SupportsCudaArrayInterface  # for `out`
 Array: TypeAlias = WritableArray | np.generic

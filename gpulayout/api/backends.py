@@ -28,7 +28,14 @@ _scoped: ContextVar[str | None] = ContextVar("gpulayout_backend", default=None) 
 
 
 class BackendUnavailable(RuntimeError):
-    """A backend was chosen by name and cannot run here."""
+    """A backend was chosen by name and cannot run here.  It is a `RuntimeError`.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> issubclass(gl.BackendUnavailable, RuntimeError)
+    True
+    """
 
 
 class use_backend:  # noqa: N801 - used as a function and as a context manager

@@ -118,7 +118,7 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
 def _wrong_rank(index: Sequence[Any], shape: Shape) -> str:
     text = f"index has {counted(len(index), 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}"
     if index and all(isinstance(point, (tuple, list)) and len(point) == shape.rank for point in index):
-        text += ": points in rows go in as numpy.array(index).T"
+        text += ": for points in rows, pass numpy.array(index).T"
     return text
 
 

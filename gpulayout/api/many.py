@@ -113,7 +113,7 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         backend, array = arrays.open_array(buffer, "buffer")
         transfer.sides[0].check(array, "buffer")
         return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out))
-    except Exception as error:  # the type stays the one that `relayout` raises
+    except Exception as error:  # keep the type that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise
 

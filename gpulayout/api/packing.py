@@ -113,7 +113,7 @@ def _whole_shape(shape: TargetLike, values: Values) -> Shape:
 
 def _pack_transfer(array: Any, shape: TargetLike) -> Transfer:
     """From an array with these dimensions and strides to a buffer of `shape`."""
-    if is_only_layout(shape):
+    if is_only_layout(shape) or isinstance(shape, (tuple, list)):  # as_shape refuses these and says what to write
         shape = as_shape(shape, like=Shape(array.dtype, array.shape))
     else:
         shape = as_shape(shape)

@@ -24,6 +24,7 @@ from gpulayout.api.array_types import Array, Out, Scalar
 from gpulayout.api.packing import pack
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.move import MAX_AXES
 
@@ -95,6 +96,8 @@ def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Any
                 f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but axes is "
                 f"{checks.value_text(axes)}"
             )
+        if isinstance(axes, (Layout, Shape)):
+            raise TypeError(f"axes is {checks.type_text(axes)}: gl.pack takes layouts and shapes")
         given = range(source.ndim - 1, -1, -1) if axes is None else axes
         order = checks.permutation(
             "axes", given, source.ndim, f" for an array of shape {tuple(source.shape)}", from_end=True
@@ -147,7 +150,7 @@ def _rearranged(
 def _sides(pattern: str, rank: int) -> tuple[Groups, Groups]:
     """Both sides of a pattern.  `...` becomes one name for each axis it stands for: ~0, ~1 and so on."""
     if "~" in pattern:  # reserved for the names that replace `...`
-        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has '~' in it")
+        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it contains '~'")
     sides = pattern.split("->")
     if len(sides) != 2:
         arrows = "no" if len(sides) == 1 else len(sides) - 1
@@ -212,7 +215,7 @@ def _groups(side: str, pattern: str, rank: int) -> Groups:
                 groups.append([])
         elif token != "1" and not _NAME.fullmatch(token):
             raise LayoutError(
-                f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {token!r} in it"
+                f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it contains {token!r}"
                 f"{_meant(pattern, rank)}"
             )
         elif inside:
@@ -228,6 +231,10 @@ def _taken_apart(
     pattern: str, groups: Groups, shape: Sequence[int], strides: Sequence[int], sizes: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Sizes and byte strides by name.  One size of each group may be unknown."""
+    names = {name for group in groups for name in group}
+    unused = next((name for name in sizes if name not in names), None)
+    if unused:
+        raise LayoutError(f"size {unused} belongs to no axis of {pattern!r}")
     sizes = {name: checks.count(f"size {name}", size) for name, size in sizes.items()}  # NumPy's own ints would wrap
     named: dict[str, int] = {}
     stepped: dict[str, int] = {}
@@ -249,7 +256,4 @@ def _taken_apart(
             named[name] = sizes[name] if name in sizes else size // product if product else 0
         for place, name in enumerate(group):
             stepped[name] = stride * math.prod(named[below] for below in group[place + 1 :])
-    unused = next((name for name in sizes if name not in named), None)
-    if unused:
-        raise LayoutError(f"size {unused} belongs to no axis of {pattern!r}")
     return named, stepped

@@ -135,7 +135,7 @@ def _read_chunk(plan: PackedPlan, reading: Memory, begin: int, end: int, element
 
 
 def _look_up(move: PackedMove, reading: Memory, stretch: Stretch, places: np.ndarray) -> None:
-    """Read the elements of a stretch, each by the number of its slot."""
+    """Read the elements of a stretch one by one, by slot number."""
     slots = np.array(stretch.source)
     for axis, size in zip(move.axes, stretch.inside):
         slots = slots + (np.arange(size) * axis.source_stride).reshape(-1, *[1] * slots.ndim)

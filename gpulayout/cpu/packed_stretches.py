@@ -3,8 +3,8 @@
 Along the axes of a move, a range of slots is a few stretches: slots 3 to 11 of 3 rows of 5 are 3..4 of row 0, all of
 row 1, and 0..1 of row 2.
 
-NumPy reads bytes, not slots.  Along an axis whose stride is not a whole number of bytes, neighbours lie at different
-bits, but every second, fourth or eighth element lies at the same bit.  So a stretch is read in parts of one shift each.
+NumPy reads bytes, not slots.  Along an axis whose stride is not a whole number of bytes, neighbours begin at different
+bits, but every second, fourth or eighth element at the same bit.  So a stretch is read in parts of one shift each.
 s4 rows of 3 slots: elements 0, 2 of rows 0, 2, 4, ... are bytes 0, 1, 3, 4, ... without a shift; element 1 is byte 0
 shifted by 4 bits.
 """

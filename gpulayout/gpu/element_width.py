@@ -78,7 +78,7 @@ def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None
     if minor.is_padded:
         return shown + "the minor axis is padded"
     if minor.extent % 2:
-        return shown + f"the contiguous run of {minor.extent} is odd"
+        return shown + f"the length of the contiguous run, {minor.extent}, is odd"
     if phases % wider:
         return shown + f"an address is not a multiple of {wider}"
     for axis in axes[1:]:

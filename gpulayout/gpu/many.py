@@ -2,7 +2,7 @@
 
 A move is small if its bytes take little time whichever kernel moves them.  Small moves with elements of the same width
 share launches, as many in each as fit the 4 KB of launch parameters.  Other moves get a launch each, and so does a
-small move that is the only one of its width.
+small move that has no other to share with.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def index_table_struct(
 
     bits         of the numbers that digits are taken from: 32 or 64
     scalars      count, size, mode
-    low_digits   digits in the lower part of an index that is split; 0 when it is not
+    low_digits   digits in the lower part of an index that is split; 0 if it is not
     digits       (extent, bound, stride, row), most minor first
     """
     count, size, mode = scalars

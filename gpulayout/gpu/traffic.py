@@ -56,7 +56,7 @@ class Requests(NamedTuple):
         >>> Requests(4, 128, 4, 1000).sectors, Requests(16, 4096, 16, 8000).sectors, Requests(4, 4, 4, 1000).sectors
         (4.875, 16.5, 32.0)
 
-        Runs that lie close together share sectors.  12 bytes in every 16:
+        Runs that are close together share sectors.  12 bytes in every 16:
         >>> Requests(4, 12, 4, 16).sectors
         6.333333333333333
         """

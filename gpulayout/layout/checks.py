@@ -220,7 +220,9 @@ def insertion_point(value: object, rank: int, context: str = "") -> int:
     """
     at = whole_number("at", value, context)
     if not 0 <= at <= rank:
-        raise LayoutError(f"at {number_text(at)} is out of range{context}: a new dimension goes at 0..{rank}")
+        raise LayoutError(
+            f"at {number_text(at)} is out of range{context}: a new dimension can be inserted at 0..{rank}"
+        )
     return at
 
 

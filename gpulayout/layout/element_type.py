@@ -123,7 +123,7 @@ class ElementType(str, enum.Enum):
 
     @cached_property
     def bits(self) -> int:
-        """Bits of one element that carry its value: 1 for pred, 4 for s4, otherwise `8 * itemsize`.  XLA: `BitWidth`.
+        """Bits of one element that carry its value: 1 for pred, 4 for s4, 32 for f32.  XLA: `BitWidth`.
 
         The types of six bits count as eight, as in XLA.
         """

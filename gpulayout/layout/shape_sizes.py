@@ -178,7 +178,7 @@ class ShapeSizes(Frozen):
         if self.is_tiled:
             raise LayoutError(
                 f"tiles {''.join(map(str, self.layout.tiles))} of {self} have no single stride per dimension: "
-                "a tiled shape has no strides; gl.view finds them if neighbours are always the same distance apart"
+                "strides are for untiled shapes; gl.view finds them if neighbours are always the same distance apart"
             )
         strides, step = [0] * self.rank, 1
         for dim in self.layout.minor_to_major:

@@ -33,10 +33,10 @@ def layout_from_strides(
         Logical sizes in elements.
     strides : iterable of int
         The distance between neighbours along each dimension: in bytes, or in elements if `itemsize` is 1.
-    itemsize : int
-        Bytes of one element when strides are in bytes; 1 when they are in elements.
-    padding : bool
-        True turns gaps between strides into padded dimensions; False refuses them.
+    itemsize : int, optional
+        Bytes of one element when strides are in bytes; 1 (the default) when they are in elements.
+    padding : bool, optional
+        True (the default) turns gaps between strides into padded dimensions; False refuses them.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def byte_strides_is_major_to_minor(
 
     Notes
     -----
-    XLA: `ByteStridesIsMajorToMinor`.  It also checks the strides of dimensions of size 1, which do not count here.
+    XLA: `ByteStridesIsMajorToMinor`.  It also checks the strides of dimensions of size 1, which are ignored here.
 
     Examples
     --------

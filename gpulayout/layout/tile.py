@@ -152,7 +152,7 @@ def as_tiles(value: object) -> tuple[Tile, ...]:
         raise LayoutTypeError(f"tiles {checks.value_text(value)} is not a sequence of tiles{hint}")
     if value and all(isinstance(size, int) for size in value):
         raise LayoutTypeError(
-            f"tiles {checks.shown(value)} is a sequence of sizes, not of tiles: one tile of them is "
+            f"tiles {checks.shown(value)} is a sequence of sizes, not of tiles: for one tile, write "
             f"[{checks.shown(tuple(value))}]"
         )
     return tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in value)

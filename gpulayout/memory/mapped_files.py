@@ -85,7 +85,7 @@ _known: weakref.WeakKeyDictionary[mmap.mmap, Map] = weakref.WeakKeyDictionary()
 
 
 def _map(owner: mmap.mmap, named: np.memmap | None) -> Map | None:
-    """The part of a file that is mapped; None for anonymous memory, or if the system does not tell."""
+    """The part of a file that is mapped; None for anonymous memory, or if it cannot be determined."""
     start = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
     found = _known.get(owner)
     if found is None or found.start != start:

@@ -131,7 +131,7 @@ class Backend(Protocol):
         ...
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
-        """A function that executes all these jobs, on arrays of one device.  All errors are raised here, none there."""
+        """A function that executes all these jobs, on arrays of one device.  Errors are raised here, before it runs."""
         ...
 
     def prepare_conversion(self, program: IndexProgram) -> PreparedConversion:

@@ -242,7 +242,7 @@ class _Builder:
         return value
 
     def _write_sums_out(self) -> None:
-        """Substitute its terms for each value that is only used undivided, so that it needs no register."""
+        """Inline the terms of each value that is never divided by more than 1, so that it needs no register."""
         for value in self.values:
             users = [user for user in self.values if any(of is value for of, _ in user.terms)]
             if value.load is None and all(divisor == 1 for user in users for of, divisor in user.terms if of is value):

@@ -56,7 +56,7 @@ def packed_pieces(
 
 
 def _last_part(whole: StridedPiece, source_bits: int, target_bits: int, target: Shape) -> Move | PackedMove:
-    """The last piece of a buffer that ends inside a byte."""
+    """The move of the piece that ends with the buffer, inside a byte."""
     minor, *others = whole.move.axes
     if others:
         raise NotInRegions(

@@ -1,7 +1,8 @@
 """A relayout, pack or unpack as pieces that together write every place of the target once.
 
-Layouts without tiles need one piece, which begins where the buffers begin.  Tiled layouts need one if the tiles of both
-sides divide each other and the array.  Otherwise the array is cut where a tile of either side ends:
+Layouts with only an order and padded dimensions need one piece, which begins where the buffers begin.  Tiled layouts
+need one if the tiles of both sides divide each other and the array.  Otherwise the array is cut where a tile of either
+side ends:
 
     f32[20,256] to T(8,128)     16 rows are 2 tiles, and 4 rows half a tile: two pieces; 4 rows of padding are a third
 

@@ -162,8 +162,8 @@ def test_sizes_of_0_and_1():
         ("h w) c -> c h w", {}, "axes 'h w) c -> c h w' has ')' without '('"),
         ("(h (w c)) -> c h w", {}, "axes '(h (w c)) -> c h w' has '(' inside parentheses"),
         ("h (...) -> (...) h", {}, "axes 'h (...) -> (...) h' splits ...: on the left, ... cannot be in parentheses"),
-        ("h ~0 c -> c ~0 h", {}, "axes 'h ~0 c -> c ~0 h' is not a pattern such as 'h w c -> c h w': it has '~' in it"),
-        ("h 2 c -> c 2 h", {}, "axes 'h 2 c -> c 2 h' is not a pattern such as 'h w c -> c h w': it has '2' in it"),
+        ("h ~0 c -> c ~0 h", {}, "axes 'h ~0 c -> c ~0 h' is not a pattern such as 'h w c -> c h w': it contains '~'"),
+        ("h 2 c -> c 2 h", {}, "axes 'h 2 c -> c 2 h' is not a pattern such as 'h w c -> c h w': it contains '2'"),
         ("... ... -> ...", {}, "axes '... ... -> ...' names ... twice on the left"),
         (
             "h w c -> c ...",
@@ -174,7 +174,7 @@ def test_sizes_of_0_and_1():
         (
             "h, w, c -> c h w",
             {},
-            "axes 'h, w, c -> c h w' is not a pattern such as 'h w c -> c h w': it has ',' in it; spaces separate the "
+            "axes 'h, w, c -> c h w' is not a pattern such as 'h w c -> c h w': it contains ','; spaces separate the "
             "names, write 'h w c -> c h w'",
         ),
         (

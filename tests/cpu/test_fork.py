@@ -50,7 +50,7 @@ release.set()
 @pytest.mark.parametrize("leave", ("return", "raise SystemExit(3)"))
 @pytest.mark.parametrize("waits", (False, True))
 def test_a_child_that_a_handler_forks_in_the_middle_of_a_move_ends_that_move_alone(leave, waits):
-    """The fork comes while other threads are at work: in the caller's own part, or while it waits for the others."""
+    """The fork happens while other threads work: in the caller's own part, or while it waits for the others."""
     assert printed_by(f"""
 import os, signal, sys, threading, time
 from gpulayout.cpu import threads

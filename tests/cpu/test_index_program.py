@@ -24,7 +24,7 @@ VALUES = range(0, 5000, 7)
 
 @st.composite
 def sums(draw):
-    """Terms (step, weight) of a sum of digits, as for the coordinates of a place: between its digits lie others."""
+    """Terms (step, weight) of a sum of digits, like a coordinate of a place: other digits are in between."""
     terms, step, weight = {}, draw(st.sampled_from((1, 1, 2, 8, 3))), draw(st.sampled_from((1, 1, 1, 2, 3)))
     for _ in range(draw(st.integers(1, 4))):
         extent, counts, is_last = (

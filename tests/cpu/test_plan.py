@@ -1,4 +1,4 @@
-"""How NumPy executes moves: every plan gives the bytes of the definition."""
+"""Every plan that NumPy executes gives the bytes of the definition."""
 
 import itertools
 import math

@@ -173,7 +173,7 @@ def test_moves_from_many_threads_at_once_are_right(three_threads):
 
 
 def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads):
-    """When no thread can be started, an invitation waits until a busy thread reads it."""
+    """If no thread can be started, an invitation waits until a busy thread reads it."""
     crew = threads.Crew()
     monkeypatch.setattr(threads, "process_crew", crew)
     busy, release = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Which kernel the benchmark cases get.  Planning needs no memory, so they have their full size."""
+"""Which kernels the benchmark cases get.  Planning needs no memory, so the cases have their full size."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """gpu/cupy_runtime.py on a fake CuPy, whose kernels run on the host shim: launches, devices, dtypes and flags.
 
-On a GPU all other tests run with the real CuPy; these show without one that the backend's own code works.
+On a GPU, all other tests use the real CuPy; these tests show without a GPU that the backend's own code works.
 """
 
 import numpy as np

@@ -24,7 +24,7 @@ def _anew():
 
 
 def indices(cupy, count=35, seed=0):
-    """Coordinates, most of them out of bounds."""
+    """Coordinates, mostly out of bounds."""
     return cupy.asarray(np.random.default_rng(seed).integers(-20, 20, (2, count)))
 
 

@@ -26,7 +26,7 @@ def shapes(dims):
 
 
 def run_digits(digits, linear):
-    """(sum of coordinate * stride, coordinates by row, is it padding?) of a linear index, digit by digit."""
+    """(sum of coordinate * stride, coordinates by row, whether it is padding) of a linear index, digit by digit."""
     total, rows, padding = 0, {}, False
     for digit in digits:
         linear, rows[digit.row] = divmod(linear, digit.extent)

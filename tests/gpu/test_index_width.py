@@ -39,7 +39,7 @@ def bits_of(move):
 
 @pytest.mark.parametrize("reach, bits", AT_THE_EDGE)
 def test_six_elements_far_apart_in_the_source_need_64_bits(reach, bits):
-    """u8[2,3] in rows `pitch` apart: the last element lies at pitch + 2."""
+    """u8[2,3] in rows `pitch` apart: the last element is at pitch + 2."""
     pitch = reach - 2
     source, target = Shape("u8", (2, 3), Layout((1, 0), padded_dimensions=(2, pitch))), Shape("u8", (2, 3))
     assert bits_of(relayout_move(source, target)) == bits

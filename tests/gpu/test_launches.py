@@ -1,4 +1,4 @@
-"""What one call sends to the device, seen by a fake CuPy that lists every allocation, copy, wait and launch.
+"""What one call sends to the device, recorded by a fake CuPy that lists every allocation, copy, wait and launch.
 
 A prepared plan with `out` is one launch and nothing else, so it can be captured in a CUDA graph, and many threads can
 share it.

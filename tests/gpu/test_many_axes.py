@@ -43,7 +43,7 @@ ALL_MOVES = list(moves())
 
 
 def numbers(digits):
-    """(offset in memory, place in shared memory) of every number of these digits."""
+    """(offset in memory, place in shared memory) for every number that these digits represent."""
     offsets, places = np.zeros(1, int), np.zeros(1, int)
     for digit in digits:
         coordinates = np.arange(digit.size)[:, None]

@@ -61,7 +61,7 @@ class Program:
         return work() if self.random.random() < 0.7 else self.threads.submit(work).result()
 
     def wait(self, place, other):
-        """Let one stream wait for the work that is in the other now."""
+        """Let one stream wait for the work that is now in the other."""
         event = self.on(other, other[1].record)
         self.on(place, place[1].wait_event, event)
 

@@ -1,4 +1,4 @@
-"""The sectors that a plan predicts are those counted in the kernels' own accesses."""
+"""The sectors that a plan predicts match those counted in the kernels' own accesses."""
 
 import json
 

@@ -238,9 +238,9 @@ def test_whole_tiles_move_16_bytes_at_a_time_in_few_instructions(width, architec
 
 
 def whole_box(width, pieces, architecture, bits=32, *changes):
-    """The instructions for reading and for writing a whole box, for the rows that a thread loads at a time.
+    """The instructions for reading and for writing a whole box, for the rows that a thread loads at once.
 
-    They reach from barrier to barrier and include what a thread does once, and the loop.
+    They extend from barrier to barrier, so they include what a thread does once, and the loop.
     """
     text = kernel_text("tile_nd.cu")
     for right, wrong in changes:
@@ -271,7 +271,7 @@ def whole_box(width, pieces, architecture, bits=32, *changes):
     return kinds[first:second], [kind for kind in kinds[second:] if kind not in ("NOP", "BRA")]
 
 
-# Instructions of a thread per element on both sides, with 8 elements or words a side (4 of 16 bytes): 12 for the
+# Instructions of a thread per element on both sides, with 8 elements or words per side (4 of 16 bytes): 12 for the
 # element, a share of what a thread does once, and the loops.  At 15 instructions per byte, elements of 4 bytes or more
 # and small elements in words are as fast as a copy; single small elements are slower.
 MOST_IN_A_BOX = {(1, 1): 26, (2, 2): 24, (1, 4): 8.5, (2, 4): 14, (4, 4): 24, (8, 8): 24, (16, 16): 36}

@@ -81,7 +81,7 @@ def test_no_byte_around_a_buffer_can_be_taken_for_another():
         ("odd tile", "if (++spot.minor == width)", "if (++spot.minor > width)"),
         ("odd tile", "% (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0;", ">= 0;"),
         ("words", "  __syncthreads();", ""),
-        ("words", "const unsigned p = gpl_phase(gpl_low(row));", "const unsigned p = 0;"),  # right, but for alignment
+        ("words", "const unsigned p = gpl_phase(gpl_low(row));", "const unsigned p = 0;"),  # right except for alignment
         ("words", "above = GPL_E - 1 - p + i", "above = GPL_E - 1 + i"),
         ("words", "q = gpl_phase(gpl_low(row))", "q = 0"),
         ("words", "tile.place.inside ? move.axis[1].bound : 0", "move.axis[1].bound"),

@@ -76,7 +76,7 @@ def test_random_moves_are_right(kind, width):
 
 
 def test_there_are_20_000_moves_and_many_of_each_kernel():
-    """Judged by what the test above asserts for its own share."""
+    """Follows from what the test above asserts for its share of the moves."""
     drawn_for = collections.Counter()
     for aim in AIMS.values():
         drawn_for[aim.file] += aim.plans * len(aim.widths)

@@ -26,7 +26,7 @@ GLOBAL, SHARED = ("global read", "global write"), ("shared read", "shared write"
 
 
 def aligned_cases(width):
-    """Moves with both sides accessible in whole sectors; the sizes give every block a full tile."""
+    """Moves whose two sides can be accessed in whole sectors; the sizes give every block a full tile."""
     a, b = 256, 256
     yield Case("copy", move_of(width, [(20000, 20000, 1, 1)]))
     yield Case("rows", move_of(width, [(1024, 1024, 1, 1), (5, 5, 7 * 1024, 3 * 1024), (3, 3, 1024, 1024)]))
@@ -58,7 +58,7 @@ def awkward_cases(width):
 
 
 def three_channels(width, name, phase):
-    """Planes of 16384 pixels and `phase` bytes more, the first at `phase`: up to 8 bytes, none begins at a sector."""
+    """Planes of 16384 pixels plus `phase` bytes, the first at `phase`; for up to 8 bytes, none begins at a sector."""
     pixels = 16384 + phase // width
     to_planes = move_of(width, [(pixels, pixels, 3, 1), (3, 3, 1, pixels)])
     to_pixels = move_of(width, [(3, 3, pixels, 1), (pixels, pixels, 1, 3)])

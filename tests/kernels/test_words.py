@@ -145,7 +145,7 @@ def test_no_word_is_read_or_written_that_a_buffer_holds_in_part(width):
 @needs_host
 @pytest.mark.parametrize("width", SMALL)
 def test_all_sectors_of_a_large_move_are_few_too(width):
-    """In total, not per request: bytes that tiles read twice count, and so do single elements at the ends of rows."""
+    """In total, not per request: this counts bytes that tiles read twice, and single elements at the ends of rows."""
     case = Case("large", move_of(width, [(1021, 1021, 1531, 1), (1531, 1531, 1, 1021)]))
     (seen,) = traced([case])
     for access, nbytes in (("global read", case.move.bytes_read), ("global write", case.move.bytes_written)):

@@ -209,6 +209,28 @@ SLIPS = [
         "expected a dimension number (a colon comes before properties, as in {1,0:T(8,128)}), "
         "at character 5 ('T') of '{1,0,T(8,128)}'",
     ),
+    (
+        lambda: gl.parse_layout("{1,0 T(8,128)}"),
+        ShapeTextError,
+        "expected ':' (a colon comes before properties, as in {1,0:T(8,128)}), "
+        "at character 5 ('T') of '{1,0 T(8,128)}'",
+    ),
+    (
+        lambda: gl.parse_shape("f32[4,5]{1,0}:T(8,128)"),
+        ShapeTextError,
+        "expected the end (properties are part of the layout, as in f32[2,3]{1,0:T(8,128)}), "
+        "at character 13 (':') of 'f32[4,5]{1,0}:T(8,128)'",
+    ),
+    (
+        lambda: gl.parse_layout("T(8,128)"),
+        ShapeTextError,
+        "'T(8,128)' is not a layout: properties follow the order and a colon, as in '{1,0:T(8,128)}'",
+    ),
+    (
+        lambda: gl.parse_layout("u8(4,5)"),
+        ShapeTextError,
+        "'u8(4,5)' is not a layout: a shape has its sizes in brackets, as in 'u8[2,3]'",
+    ),
     (lambda: gl.parse_layout("1,0"), ShapeTextError, "'1,0' is not a layout: write '{1,0}'"),
     (lambda: gl.parse_layout("(0,)"), ShapeTextError, "'(0,)' is not a layout: write '{0}'"),
     (

@@ -1,7 +1,7 @@
 """Memory of other libraries is shared, never copied, and its flags are obeyed.
 
-Hand-made DLPack capsules and `__cuda_array_interface__`.  The same tests run over NumPy's memory, over the imitation of
-CuPy, and on a GPU.
+The tests use hand-made DLPack capsules and `__cuda_array_interface__`, with NumPy's memory, on the fake CuPy, and on a
+GPU.
 """
 
 import gc
@@ -28,12 +28,12 @@ def refused(call, text, error=BufferError):
 
 
 def offers(place):
-    """The ways to offer an array of this place."""
+    """The producers that can export an array of this place."""
     return [Producer, OldProducer] if place.on_host else [Producer, OldProducer, Interface]
 
 
 def all_deleted(producer):
-    """Whether every capsule that a producer made was deleted once."""
+    """Whether every capsule that a producer made was deleted exactly once."""
     gc.collect()
     return producer.made > 0 and producer.deleted == producer.made
 

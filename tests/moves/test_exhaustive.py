@@ -1,7 +1,7 @@
 """pack, unpack and relayout on every order of every small shape, against the reference, on every executor.
 
 Shapes have ranks 0 to 4 and sizes from {0, 1, 2, 3, 5}.  Element types, padding, pad values and address phases change
-from case to case in a fixed pattern, so that each of them meets each order.
+from case to case in a fixed pattern, so that each is combined with every order.
 """
 
 import functools
@@ -69,7 +69,7 @@ def expected_buffer(shape):
 
 
 def phase_of(number, itemsize):
-    """An address modulo 16: a multiple of the element, most often 0."""
+    """An address modulo 16: a multiple of the element size, usually 0."""
     return (0, 0, itemsize, 0, 3 * itemsize % 16)[number % 5]
 
 

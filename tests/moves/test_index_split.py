@@ -1,7 +1,7 @@
 """Linear indices of 64 bits: one division splits them into two numbers of 31 bits, which give all digits.
 
-Checked as a law of the planner, on the kernels with any cut at small sizes, and against Python's integers around the
-powers of two where a number changes its width.
+This is checked as a law of the planner, on the kernels with every cut of small shapes, and against Python's integers
+around the powers of two where widths change.
 """
 
 import itertools
@@ -137,7 +137,7 @@ def test_digits_are_taken_in_32_bits_where_a_cut_allows(sizes, bits):
 
 
 def wrong_ones(change=lambda text: text, **forced):
-    """The directions whose results are not the expected ones."""
+    """The directions with wrong results."""
     found = set()
     for case in index_cases(np.int64, np.int64, **forced):
         record = case.record(change(kernel_text("index.cu")))

@@ -1,4 +1,4 @@
-"""Index conversion of tiled layouts: every place of many of them against the reference model, on every executor."""
+"""Index conversion of tiled layouts: every place of many layouts against the reference model, on every executor."""
 
 import functools
 import itertools
@@ -339,7 +339,7 @@ def test_the_widest_numbers_work_for_small_shapes_too(executor):
             check_all_places(executor, shape)
 
 
-# ---- what cannot be converted -------------------------------------------------------------------------------------
+# ---- indices that cannot be converted -----------------------------------------------------------------------------
 
 CHAIN, SCALAR = "f32[6]{0:T(3)(2)}", "u32[]{:T(4)}"
 RAISING = [

@@ -1,4 +1,4 @@
-"""Moves that look every place up, on every executor, against the reference."""
+"""Moves that look up every place, on every executor, against the reference."""
 
 import random
 import tracemalloc
@@ -29,7 +29,7 @@ def is_looked_up(pieces):
 
 
 def drawn(executor, rng):
-    """A random pair; of 4-byte elements when kernels are compiled on the host."""
+    """A random pair; of 4-byte elements if kernels are compiled on the host."""
     return drawn_pair(rng, 4 if executor.name == "simt" else rng.choice(tuple(TYPES)))
 
 

@@ -28,7 +28,7 @@ def places(axes):
 
 
 def as_places(move):
-    """The move as a dictionary; fails when a place is written twice."""
+    """The move as a dictionary; fails if a place is written twice."""
     walked = places(move.axes)
     assert len(walked) == len(dict(walked)) == move.place_count
     return dict(walked)
@@ -227,7 +227,7 @@ def test_many_dimensions_that_merge_are_one_axis():
 
 
 def test_no_move_has_more_axes_than_a_kernel_takes():
-    """The most dimensions of two places that a shape can have, kept from merging by strides, and by padding."""
+    """As many dimensions of two places as a shape can have, kept from merging by strides or by padding."""
     strides = tuple(-(2**k) if k % 2 else 2**k for k in range(62))
     assert len(pack_move(strides, Shape("u8", (2,) * 62)).axes) == 62 <= MAX_AXES
     shape = Shape("u8", (1,) * 100, Layout.descending(100).replace(padded_dimensions=(1,) * 38 + (2,) * 62))

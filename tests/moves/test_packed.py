@@ -322,7 +322,7 @@ def test_chunks_of_large_moves():
 
 
 def test_a_broken_twin_is_caught():
-    """The twin puts the first element into the high bits, writing and reading, which a round trip does not show."""
+    """The twin puts the first element into the high bits in both directions, which a round trip does not reveal."""
     shape, array = gl.parse_shape("s4[5]{0:E(4)}"), logical("s4", (5,))
     real = packed_run.packed, packed_run.parts
     swapped = mock.patch.object(
@@ -447,7 +447,7 @@ def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
         (
             lambda b: gl.pack(b, "s4[9]{0:E(2)}"),
             gl.LayoutError,
-            "element_size_in_bits 2 is not a storage size of s4 for s4[9]{0:E(2)}: it is one of 0, 4, 8",
+            "element_size_in_bits 2 is not a storage size of s4 for s4[9]{0:E(2)}: it must be one of 0, 4, 8",
         ),
     ],
 )

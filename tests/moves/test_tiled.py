@@ -232,7 +232,7 @@ def test_arrays_of_more_than_two_to_the_32_elements_are_cut_at_their_tiles():
 
 
 def test_a_partial_tile_is_a_piece_with_its_padding():
-    """1000 columns are 7 tiles of 128, and 104 columns of an eighth whose 24 places of padding join them."""
+    """1000 columns are 7 tiles of 128 and 104 columns of an eighth tile, whose 24 places of padding join them."""
     pieces = relayout_pieces(gl.parse_shape("f32[1000,1000]"), gl.parse_shape("f32[1000,1000]{1,0:T(8,128)}"))
     assert [piece.move.axes[0][:2] for piece in pieces] == [(128, 128), (128, 104)]
     assert sum(piece.move.place_count for piece in pieces) == 1000 * 1024

@@ -40,8 +40,8 @@ EQUIVALENTS = {
      'return any(digit.bound is not None or digit.cut == UNCUT for digit in self.rows)'):
         "rows are checked that need not be",
     ("gpulayout/cpu/strided_plan.py",
-     'SMALL_BYTES = 1 << 16  # up to here the remedies cost more than they save',
-     'SMALL_BYTES = 1 << 15  # up to here the remedies cost more than they save'):
+     'SMALL_BYTES = 1 << 16  # for moves up to this size the remedies cost more than they save',
+     'SMALL_BYTES = 1 << 15  # for moves up to this size the remedies cost more than they save'):
         _CHOICE,
     ("gpulayout/cpu/packed_plan.py",
      'return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), True, in_place)',
@@ -56,12 +56,12 @@ EQUIVALENTS = {
      '*minor, major = piece.move.axes or (Axis(1, 1, 1, piece.move.itemsize),)'):
         "no coordinate of an axis of one place is multiplied by its stride",
     ("gpulayout/cpu/lookup.py",
-     'found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # a place that can be read',
-     'found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)  # a place that can be read'):
+     'found[padding] = move.source_span[0] * 8 // min(move.source_bits, 8)  # any readable place',
+     'found[padding] = move.source_span[0] * 9 // min(move.source_bits, 8)  # any readable place'):
         "any place of the source will do, and the number of one before the first counts from the end",
     ("gpulayout/cpu/index.py",
-     'SHARE = 1 << 18  # indices that are worth starting another thread',
-     'SHARE = 1 << 19  # indices that are worth starting another thread'):
+     'SHARE = 1 << 18  # the fewest indices that justify another thread',
+     'SHARE = 1 << 19  # the fewest indices that justify another thread'):
         _CHOICE,
     ("gpulayout/cpu/index_operations.py",
      'if (weight < 0) == is_negated:',

@@ -57,7 +57,7 @@ class Walk(NamedTuple):
 
     @property
     def checked(self) -> bool:
-        """True when rows may lie outside even in tiles that do not reach past the two axes that may be cut."""
+        """True if rows may be outside even in tiles that do not extend past the two axes that may be cut."""
         return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)
 
     @property

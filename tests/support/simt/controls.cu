@@ -23,7 +23,7 @@ transpose(const unsigned* __restrict__ source, unsigned* __restrict__ target, lo
     if (x < rows && y + j < columns) target[(y + j) * rows + x] = tile[threadIdx.x][threadIdx.y + j];
 }
 
-// The same with any number of blocks: a block walks over tiles and needs a second barrier, or its next tile would overwrite
+// The same with any number of blocks: a block loops over tiles and needs a second barrier, or its next tile would overwrite
 // values that slower threads have yet to read.
 extern "C" __global__ void __launch_bounds__(256)
 transpose_loop(const unsigned* source, unsigned* target, long long rows, long long columns) {
@@ -42,7 +42,7 @@ transpose_loop(const unsigned* source, unsigned* target, long long rows, long lo
   }
 }
 
-// No tile: neighbouring threads write 4 * rows bytes apart, one sector each.
+// No tile: neighbouring threads write 4 * rows bytes apart, each to its own sector.
 extern "C" __global__ void
 transpose_naive(const unsigned* source, unsigned* target, long long rows, long long columns) {
   const long long x = (long long)blockIdx.x * 32 + threadIdx.x, y = (long long)blockIdx.y * 8 + threadIdx.y;

@@ -15,8 +15,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 
-// All __shared__ objects live in one ELF section, so that the scheduler can poison them before each block.  The anchor keeps
-// the section alive for kernels without shared memory.
+// All __shared__ objects are in one ELF section, so that the scheduler can poison them before each block.  The anchor keeps
+// the section for kernels without shared memory.
 #define __shared__ static __attribute__((section("simt_shared")))
 extern "C" char __start_simt_shared[] __attribute__((visibility("hidden")));
 extern "C" char __stop_simt_shared[] __attribute__((visibility("hidden")));

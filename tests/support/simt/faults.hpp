@@ -9,7 +9,7 @@
 #include <sys/time.h>
 
 // A caller can keep memory closed until a kernel touches it.  At a fault, this function opens the memory and returns true; it
-// returns false for a wild access.  Its default visibility makes it one for all kernels of a process, like the stacks in
+// returns false for a wild access.  Because of its default visibility, all kernels of a process share it, like the stacks in
 // fibers.hpp.
 extern "C" {
 __attribute__((visibility("default"))) inline bool (*simt_open_memory)(void* address);
@@ -47,7 +47,7 @@ class FaultHandlers {
     if (now.ss_flags & SS_DISABLE) sigaltstack(&wanted, nullptr);
     struct sigaction action = {};
     action.sa_sigaction = on_fault;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;   // NODEFER: the jump out needs no mask restored
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;   // NODEFER: the jump out need not restore the mask
     for (int i = 0; i < FAULT_COUNT; ++i) sigaction(FAULT_SIGNALS[i], &action, &before_[i]);
     set_timer(SIMT_SECONDS);
   }
@@ -73,7 +73,7 @@ inline void describe_fault(char* text, size_t bytes) {
   else if (fault_signal == SIGILL)             // from the address checks that host_module.py compiles in
     snprintf(text, bytes, "misaligned access");
   else
-    snprintf(text, bytes, "access to memory that is not there: address %p", fault_address);
+    snprintf(text, bytes, "invalid memory access: address %p", fault_address);
 }
 
 }  // namespace simt

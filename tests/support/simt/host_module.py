@@ -10,7 +10,7 @@ ASCENDING, DESCENDING, RANDOM = ORDERS = (0, 1, 2)
 
 _HEADER = "6I2iQ2q8x"  # struct Launch in launch.hpp
 _ARGUMENT_ALIGN = 16
-# For every kernel.  A GPU refuses the misaligned accesses that x86 only slows down for.
+# For every kernel.  A GPU rejects misaligned accesses; x86 only executes them more slowly.
 FLAGS = ("-DSIMT_CATCH_FAULTS", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 
 

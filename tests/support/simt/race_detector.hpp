@@ -3,8 +3,8 @@
 // Without -fsanitize=thread, everything here is empty.  A tag is an address; acquiring a tag orders a fiber after all that
 // released it.
 //
-//   BLOCK  every thread of a block is a TSan fiber.  Blocks are ordered one after the other, because they reuse the storage
-//          of shared memory.  Finds races between the threads of a block.
+//   BLOCK  every thread of a block is a TSan fiber.  Blocks are ordered one after another, because they reuse the storage of
+//          shared memory.  Finds races between the threads of a block.
 //   GRID   every block is one new TSan fiber; shared memory and stacks are ignored.  Finds races between blocks, in global
 //          memory.
 #pragma once

@@ -16,7 +16,7 @@ class Buffer:
 
     nbytes    its exact length: one byte more is out of bounds
     phase     its address modulo 256
-    content   initial bytes; the rest is filled with FRESH, as fresh memory would hold garbage
+    content   initial bytes; the rest is filled with FRESH, since fresh memory holds garbage
     writable  if False, a run whose kernel changes it is not clean
     offset    bytes from its beginning to where the argument points
     """

@@ -8,8 +8,8 @@ class Traffic:
     """The accesses of one class (global or shared, read or write) of one launch.
 
     requests        warp instructions
-    sectors         32-byte pieces of global memory that they touched
-    ideal_sectors   the fewest that could hold the requested bytes
+    sectors         sectors of 32 bytes of global memory that they touched
+    ideal_sectors   the fewest sectors that could hold the requested bytes
     phases          steps in which shared memory serves a request: 1, 2 (8 bytes), 4 (16 bytes)
     degrees         sum over phases of the most words requested from one bank
     """

@@ -1,8 +1,8 @@
 // Runs one block: its threads as fibers, in a chosen order between barriers.
 //
-// A phase lies between two barriers.  In a phase, every thread that can run does so, one after the other in the order of the
-// phase, until it waits or returns.  A waiting thread hands over to the next directly; after the last one, the main context
-// decides which threads may continue.
+// A phase is the time between two barriers.  In a phase, every thread that can run does so, one after another in the order of
+// the phase, until it waits or returns.  A waiting thread hands over to the next directly; after the last one, the main
+// context decides which threads may continue.
 #pragma once
 #include <stdarg.h>
 #include <stdint.h>

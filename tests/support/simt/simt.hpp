@@ -1,6 +1,6 @@
 // Runs an unmodified CUDA C++ kernel on the CPU, one fiber per CUDA thread.  A test tool, not a backend.
 //
-// One OS thread runs one block after the other.  A thread of the block runs until it reaches a barrier or returns; then the
+// One OS thread runs one block after another.  A thread of the block runs until it reaches a barrier or returns; then the
 // next one runs, in an order that the test chooses: ascending, descending, or random by seed.  A kernel whose result depends
 // on that order, or on the previous contents of shared memory, is wrong, and here it gives a wrong answer at once.
 //

@@ -156,7 +156,7 @@ def test_a_configuration_no_device_takes_is_refused(grid, block):
 
 def test_a_wild_access_ends_the_launch_and_not_the_process():
     for _ in range(3):
-        with pytest.raises(LaunchError, match="memory that is not there: address 0x40,"):
+        with pytest.raises(LaunchError, match="invalid memory access: address 0x40,"):
             controls().kernel("copy_bytes")(1, 32, (64, 64, 32), order=ASCENDING)
     test_a_struct_by_value_reaches_every_thread()
 
@@ -214,7 +214,7 @@ def test_sparse_memory_shows_an_index_that_wraps_at_2_to_the_32(index_bits, is_r
 
 
 def test_a_launch_takes_no_new_memory():
-    """A test run makes 100,000 tiny launches.  Each uses the stacks of the one before, whose pages exist already."""
+    """A test run makes 100,000 tiny launches.  Each reuses the stacks of the previous one, whose pages exist by now."""
     source, target = matrix(32, 32), matrix(32, 32)
     kernel, arguments = controls().kernel("transpose"), (source.ctypes.data, target.ctypes.data, 32, 32)
     kernel((1, 1), (32, 8), arguments)

@@ -1,7 +1,7 @@
 """Compiles kernel text with g++ into a cache shared by all test runs and workers.
 
 A product is named after a hash of everything it is made from: text, headers, flags and compiler
-version.  So it never goes stale, and there is no decision whether to rebuild.
+version.  So it never goes stale.
 """
 
 import concurrent.futures
@@ -35,7 +35,7 @@ _LIBRARY_LINKING = ("-shared", "-nodefaultlibs", "-lgcc", "-lc")
 
 
 class BuildError(Exception):
-    """The compiler refused the text; the message is its output."""
+    """The compiler rejected the text; the message is its output."""
 
 
 def missing():

@@ -7,8 +7,8 @@
 #define SIMT_TSAN 0
 #endif
 
-// The scheduler is not under test, so the race detector, ASan and the trace must ignore it.  Every function of it has the
-// attribute, because one without is watched even when called from a function that has it.
+// The scheduler is not under test, so the race detector, ASan and the trace must ignore it.  All its functions have the
+// attribute, because a function without it is watched even when called from one that has it.
 #if defined(__SANITIZE_THREAD__)
 #define SIMT_UNWATCHED_ENTRY __attribute__((no_sanitize_thread, noinline))
 #elif defined(__SANITIZE_ADDRESS__)

@@ -33,7 +33,7 @@ DIRECTIVES = {
 
 
 class Finder:
-    """Imports only these modules, from a folder; stands first in `sys.meta_path`."""
+    """Imports only these modules, from a folder; comes first in `sys.meta_path`."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -1,6 +1,6 @@
 """Two devices for the real CuPy on a machine without any: call `install()` before CuPy is imported.
 
-No file of CuPy's wheel and no code in memory is changed.  The stand-in replaces what lies beneath CuPy: the driver and
+No file of CuPy's wheel and no code in memory is changed.  The stand-in replaces the layers beneath CuPy: the driver and
 NVRTC, which CuPy looks up by name and finds already loaded, and the three modules that contain NVIDIA's runtime, which
 are imported from another folder.
 """

@@ -62,7 +62,7 @@ TWINS = {
         ILLEGAL,
         (
             "memory.cpp",
-            "  range.used += bytes + PAGE;                      // a page without access behind each\n",
+            "  range.used += bytes + PAGE;                      // a page without access after each\n",
             "  range.used += bytes;\n",
         ),
         "wrong",

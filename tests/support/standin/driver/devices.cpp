@@ -20,7 +20,7 @@ API int cudaRuntimeGetVersion(int* version) { return *version = STANDIN_CUDA_VER
 API int cudaGetDeviceCount(int* count) { return *count = DEVICES, 0; }
 API int cudaGetDevice(int* device) { return *device = self.device, 0; }
 API int cudaSetDevice(int device) {
-  if (!is_device(device)) return result(refused(cudaErrorInvalidDevice, "device %d is set, there are %d", device, DEVICES));
+  if (!is_device(device)) return result(refused(cudaErrorInvalidDevice, "device %d is set, but there are only %d", device, DEVICES));
   self.device = device;
   enter_context();                               // since CUDA 12 this establishes the context at once
   return 0;

@@ -1,4 +1,4 @@
-// Events: recorded in a stream, waited for, and timed by this machine's clock, which tells nothing about a device.
+// Events: recorded in a stream, waited for, and timed by this machine's clock, not by a device's.
 #include "events.hpp"
 
 #include <time.h>

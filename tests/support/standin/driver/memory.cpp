@@ -41,7 +41,7 @@ char* fresh_pages(Range& range, size_t bytes) {
   }
   if (range.used + bytes + PAGE > ADDRESSES) return nullptr;
   char* pages = range.begin + range.used;
-  range.used += bytes + PAGE;                      // a page without access behind each
+  range.used += bytes + PAGE;                      // a page without access after each
   return pages;
 }
 
@@ -121,7 +121,7 @@ bool release(Kind kind, void* address) {
   const Allocation gone = found->second;
   if (kind == Kind::DEVICE) protect(gone, PROT_READ);
   if (!gaps_are_untouched(gone)) {
-    fprintf(stderr, "stand-in: something was written just outside of an allocation of %zu bytes\n", gone.bytes);
+    fprintf(stderr, "stand-in: bytes just outside an allocation of %zu bytes were written\n", gone.bytes);
     context_error = cudaErrorIllegalAddress;
   }
   allocations.erase(found);
@@ -204,9 +204,9 @@ API int cudaFree(void* address) {
   Lock lock(everything);
   if (!address) return 0;
   const Allocation found = allocation_of(address);
-  if (found.kind != Kind::DEVICE && found.kind != Kind::MANAGED) return result(refused(cudaErrorInvalidValue, "a free of what was not allocated"));
+  if (found.kind != Kind::DEVICE && found.kind != Kind::MANAGED) return result(refused(cudaErrorInvalidValue, "a free of memory that was not allocated"));
   run_device(found.device);                        // waits for the device
-  if (!release(found.kind, address)) return result(refused(cudaErrorInvalidValue, "a free of what is within an allocation"));
+  if (!release(found.kind, address)) return result(refused(cudaErrorInvalidValue, "a free of an address inside an allocation"));
   return result(context_error);
 }
 API int cudaFreeHost(void* address) {

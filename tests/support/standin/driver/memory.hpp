@@ -20,7 +20,7 @@ struct Allocation {
   size_t page_bytes = 0;
 };
 
-// The allocation that an address lies in.  One past the end belongs to none.
+// The allocation that contains an address.  An address one past the end belongs to none.
 Allocation allocation_of(const void* address);
 
 // True when the address is in a device's range, allocated or not: the host must not access it.

@@ -1,7 +1,7 @@
-// A library with NVRTC's name in front of the real one: it passes on every call, and keeps each program's source and options.
+// A library with NVRTC's name in front of the real one: it forwards every call, and keeps each program's source and options.
 //
-// So NVRTC compiles every kernel, with CuPy's own options, and CuPy reports what NVRTC refuses.  Only the machine code is
-// replaced, by an image that the stand-in's modules understand.
+// So NVRTC compiles every kernel, with CuPy's own options, and CuPy reports its errors.  Only the machine code is replaced,
+// by an image that the stand-in's modules understand.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

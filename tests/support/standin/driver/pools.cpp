@@ -45,7 +45,7 @@ API int cudaMallocFromPoolAsync(void** address, size_t bytes, void* pool, const 
 API int cudaFreeAsync(void* address, const void* handle) {
   Lock lock(everything);
   const Allocation found = allocation_of(address);
-  if (found.kind != Kind::DEVICE || found.begin != address) return result(refused(cudaErrorInvalidValue, "a free of what was not allocated"));
+  if (found.kind != Kind::DEVICE || found.begin != address) return result(refused(cudaErrorInvalidValue, "a free of memory that was not allocated"));
   Pool* pool = current[found.device];
   return result(add(handle, [=] {
     pool->used -= found.bytes < pool->used ? found.bytes : pool->used;

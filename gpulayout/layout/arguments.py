@@ -59,9 +59,12 @@ def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | Non
 def _hint(value: object, like: Shape | None) -> str:
     """What to write instead of a value that is not a shape, or nothing."""
     if isinstance(value, (tuple, list)) and are_sizes(value):
-        if like is None:
-            return f": write gl.Shape('f32', {shown(value)}) or its text"
-        return f": write gl.Layout({shown(value)})" if set(value) == set(range(like.rank)) else ""
+        if like is not None and sorted(value) == list(range(like.rank)):
+            return f": write gl.Layout({shown(value)})"
+        if like is not None and tuple(value) != like.dimensions:
+            return ""
+        name = "f32" if like is None else like.element_type.value
+        return f": write gl.Shape({name!r}, {shown(value)}) or its text"
     if isinstance(value, Layout):
         return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
     return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""

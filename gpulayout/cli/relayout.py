@@ -152,8 +152,8 @@ def _array_shape(source: NpyFile, to: Shape | Layout | None) -> Shape:
         return Shape(to.element_type, source.dimensions, layout)
     if isinstance(to, Layout) and len(source.dimensions) == 1 < to.rank:
         raise Failure(
-            f"{source.path}: it holds an array of dimensions {source.dimensions}, but --to orders {to.rank} dimensions"
-            "; if it is a buffer, give its shape with --from"
+            f"{source.path}: it holds an array of dimensions {source.dimensions}, but --to orders {to.rank} "
+            "dimensions; if it is a buffer, give its shape with --from"
         )
     if source.dtype.kind == "V":
         sizes = ",".join(map(str, source.dimensions))

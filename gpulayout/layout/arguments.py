@@ -61,10 +61,8 @@ def _hint(value: object, like: Shape | None) -> str:
     if isinstance(value, (tuple, list)) and are_sizes(value):
         if like is not None and sorted(value) == list(range(like.rank)):
             return f": write gl.Layout({shown(value)})"
-        if like is not None and tuple(value) != like.dimensions:
-            return ""
-        name = "f32" if like is None else like.element_type.value
-        return f": write gl.Shape({name!r}, {shown(value)}) or its text"
+        if like is None or tuple(value) == like.dimensions:
+            return f": write gl.Shape('{like.element_type if like else 'f32'}', {shown(value)}) or its text"
     if isinstance(value, Layout):
         return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
     return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""

@@ -447,7 +447,7 @@ def test_offsets_are_as_wide_as_both_sides_reach(source, target, bits):
         (
             lambda b: gl.pack(b, "s4[9]{0:E(2)}"),
             gl.LayoutError,
-            "element_size_in_bits 2 is not a storage size of s4 for s4[9]{0:E(2)}: it is one of 0, 4, 8",
+            "element_size_in_bits 2 is not a storage size of s4 for s4[9]{0:E(2)}: it must be one of 0, 4, 8",
         ),
     ],
 )

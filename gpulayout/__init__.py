@@ -63,6 +63,7 @@ More
 import sys as _sys
 import warnings as _warnings
 
+import gpulayout.layout.public_names as _public_names
 from gpulayout import xla
 from gpulayout.api.backends import BackendUnavailable, use_backend
 from gpulayout.api.config import show_config
@@ -80,7 +81,6 @@ from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.memory_space import MemorySpace
 from gpulayout.layout.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.padding import PaddingValue
-from gpulayout.layout.public_names import publish as _publish
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.stride_table import stride_table
@@ -132,7 +132,7 @@ __all__ = [
     "xla",
 ]
 
-_publish(globals(), __all__)
+_public_names.publish(globals(), __all__)
 
 
 def __dir__() -> list[str]:

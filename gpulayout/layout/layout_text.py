@@ -102,7 +102,8 @@ def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
         return parse_layout(value)
     if isinstance(value, Layout):
         return value
-    hint = f", write gl.Layout({checks.shown(value)})" if isinstance(value, (tuple, list)) else ""
+    is_order = isinstance(value, (tuple, list)) and checks.are_sizes(value) and sorted(value) == list(range(rank))
+    hint = f", write gl.Layout({checks.shown(value)})" if is_order else ""
     raise LayoutTypeError(
         f"layout {checks.value_text(value)} is not a Layout for {text}: it is {checks.type_text(value)}{hint}"
     )

@@ -81,6 +81,7 @@ SLIPS = {
     [
         lambda: gl.transpose(MATRIX, "\u00e9 \u00fc -> \u00fc \u00e9"),  # names are ASCII
         lambda: gl.relayout(LINE, SHAPE, (2, 4)),  # neither an order nor the sizes
+        lambda: gl.Shape("f32", (4, 5), (8, 128)),
         lambda: gl.linearize((1, 2), (4, 5.0)),
         lambda: gl.linearize((1, 2), [[4, 5]]),
     ],

@@ -119,7 +119,7 @@ def _indices(kind: str, peer: str, warm: float, fresh: float) -> list[Wanted]:
 _COPYTO = "`np.copyto(dst, src.transpose(p))`, {cases}"
 _TORCH = "torch `dst.copy_(src.permute(p))`, {cases}"
 _JAX = "jax `jnp.transpose` jitted, new output on both sides, {cases}"
-_PLAIN = "a plain copy of as many bytes in as many threads"
+_PLAIN = "a plain copy of the same size with as many threads"
 _NAIVE = _over(NAIVE, peer_threads=1)
 _CALLS = "small arrays (1 KB), µs above `np.copyto`"
 

@@ -105,7 +105,7 @@ class Run:
         self._saved = time.monotonic()
 
     def _first(self, section: str, case: Case) -> None:
-        """Record a case.  One that cannot run is listed with its reason, and the others go on."""
+        """Record a case.  A case that cannot run is listed with its reason, and the run goes on."""
         begin = time.monotonic()
         reason, failed = self._out_of_time() or self.side.why_not(case), False
         if not reason:

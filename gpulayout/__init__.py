@@ -63,6 +63,7 @@ More
 import sys as _sys
 import warnings as _warnings
 
+import gpulayout.layout.public_names as _public_names
 from gpulayout import xla
 from gpulayout.api.backends import BackendUnavailable, use_backend
 from gpulayout.api.config import show_config
@@ -131,10 +132,7 @@ __all__ = [
     "xla",
 ]
 
-# Show public names under `gpulayout` in tracebacks and pickles: a pickle outlives the file that defines a name.
-for _public in [globals()[name] for name in __all__]:
-    if hasattr(_public, "__module__"):
-        (_public if hasattr(_public, "__qualname__") else type(_public)).__module__ = __name__
+_public_names.publish(globals(), __all__)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The cases with goals for the CPU: relayouts of 64 MB an array and more (one of 51 MB), padding, ten million indices."""
+"""The cases with goals for the CPU: relayouts of 64 MB an array and more (one of 51), padding, ten million indices."""
 
 from __future__ import annotations
 

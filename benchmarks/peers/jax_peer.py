@@ -40,7 +40,7 @@ def _work(jnp: Any, case: MoveCase, given: Any) -> Any:
 
 
 def _packed(jax: Any, case: MoveCase, given: Any) -> Any:
-    """XLA packs u4 with element 0 in the low bits, as E(4) says; bits have functions of their own."""
+    """XLA packs u4 with element 0 in the low bits, as E(4) does; bits have their own functions."""
     jnp, bitcast = jax.numpy, jax.lax.bitcast_convert_type
     if case.bits == 1:
         return (jnp.packbits if case.packed == "target" else jnp.unpackbits)(given, bitorder="little")

@@ -1,4 +1,4 @@
-"""Types for the public functions' signatures.  Only type checkers import this module.
+"""Types for the public functions' signatures, for type checkers and `typing.get_type_hints`.
 
 A NumPy array in gives a NumPy array out.  For arrays of other libraries the result depends on the device, which no
 checker can see: a NumPy array for memory of the host, a CuPy array for memory of a GPU.  It is typed `Any`, as CuPy is.
@@ -29,7 +29,7 @@ class SupportsCudaArrayInterface(Protocol):
     def __cuda_array_interface__(self) -> Any: ...
 
 
-# What is moved to and from.
+# Arrays and values that can be moved.
 HostArray: TypeAlias = NDArray[Any]
 WritableArray: TypeAlias = HostArray | SupportsDLPack | SupportsCudaArrayInterface  # for `out`
 Array: TypeAlias = WritableArray | np.generic

@@ -168,7 +168,7 @@ def check_no_overlap(backend: Backend, a: Array, b: Array, roles: tuple[str, str
     """BufferError when the memory of two arrays may overlap."""
     if may_overlap(backend, a, b):
         where = "in the file that both map" if type(a) is np.ndarray and not np.may_share_memory(a, b) else "in memory"
-        raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be other memory")
+        raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be separate memory")
 
 
 def may_overlap(backend: Backend, a: Array, b: Array) -> bool:
@@ -198,7 +198,7 @@ def check_none_overlap(
         if clash:
             jobs = [everything[numbers[k]][2] for k in clash]
             roles = [f"{'out' if numbers[k] >= len(inputs) else 'buffer'} of job {job}" for k, job in zip(clash, jobs)]
-            raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be other memory")
+            raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be separate memory")
 
 
 def _clash(low: HostArray, high: HostArray, writes: HostArray) -> tuple[int, int] | None:

@@ -12,14 +12,13 @@ import logging
 import os
 from contextvars import ContextVar, Token
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpulayout.api.array_types import BackendName
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.gpu import driver
+from gpulayout.layout.checks import value_text
 from gpulayout.moves.backend import Backend
-
-if TYPE_CHECKING:
-    from gpulayout.api.array_types import BackendName
 
 CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")
@@ -29,7 +28,14 @@ _scoped: ContextVar[str | None] = ContextVar("gpulayout_backend", default=None) 
 
 
 class BackendUnavailable(RuntimeError):
-    """A backend was chosen by name and cannot run here."""
+    """A backend was chosen by name and cannot run here.  It is a `RuntimeError`.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> issubclass(gl.BackendUnavailable, RuntimeError)
+    True
+    """
 
 
 class use_backend:  # noqa: N801 - used as a function and as a context manager
@@ -162,7 +168,7 @@ def gpu_versions() -> dict[str, Any]:
 
 def _checked(name: str, where: str) -> str:
     if name not in CHOICES:
-        raise ValueError(f"{where} {name!r} is not one of {', '.join(map(repr, CHOICES))}")
+        raise ValueError(f"{where} {value_text(name)} is not one of {', '.join(map(repr, CHOICES))}")
     return name
 
 

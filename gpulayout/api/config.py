@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import ml_dtypes
 import numpy as np
 
 from gpulayout.api import backends
+from gpulayout.api.array_types import ConfigMode
 from gpulayout.cpu.threads import thread_count
+from gpulayout.layout.checks import value_text
 from gpulayout.version import __version__
-
-if TYPE_CHECKING:
-    from gpulayout.api.array_types import ConfigMode
 
 
 def configuration() -> dict[str, Any]:
@@ -83,7 +82,7 @@ def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
     if mode == "dicts":
         return found
     if mode != "stdout":
-        raise ValueError(f"mode {mode!r} is not one of 'stdout', 'dicts'")
+        raise ValueError(f"mode {value_text(mode)} is not one of 'stdout', 'dicts'")
     width = max(map(len, found))
     for name, value in found.items():
         if value is not None:

@@ -49,7 +49,7 @@ class IndexConversion:
             rank = self.program.rank
             raise IndexError(
                 f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(rank, 'dimension')}: the first "
-                f"axis must be {rank} (points in rows go in as index.T)"
+                f"axis must be {rank} (for points in rows, pass index.T)"
             )
         return self.run(backend, array, mode, out)
 

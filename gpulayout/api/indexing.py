@@ -8,34 +8,31 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard, overload
+from typing import Any, TypeGuard, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
+from gpulayout.api.array_types import (
+    ArrayLike,
+    HostArray,
+    HostIndex,
+    IndexLike,
+    IndexMode,
+    Integer,
+    Out,
+    PaddingMode,
+    ShapeLike,
+    TargetLike,
+    Undecided,
+)
 from gpulayout.api.index_conversion import conversion, linear_message
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, out_of_bounds_text, type_text, value_text
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gpulayout.api.array_types import (
-        ArrayLike,
-        HostArray,
-        HostIndex,
-        IndexLike,
-        IndexMode,
-        Integer,
-        Out,
-        PaddingMode,
-        ShapeLike,
-        TargetLike,
-        Undecided,
-    )
-
-    Int64Array = NDArray[np.int64]
+Int64Array = NDArray[np.int64]
 
 
 @overload
@@ -100,9 +97,11 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
     >>> linearize((9, 130), "bf16[16,256]{1,0:T(8,128)(2,1)}")
     3077
     """
+    if isinstance(index, str) and isinstance(shape, (tuple, list)):
+        raise TypeError(f"index is a str and shape a {type(shape).__name__}: the index comes first")
     shape = as_shape(shape)
     if mode not in ("raise", "wrap", "clip"):
-        raise ValueError(f"mode {mode!r} is not one of 'raise', 'wrap', 'clip'")
+        raise ValueError(f"mode {value_text(mode)} is not one of 'raise', 'wrap', 'clip'")
     if isinstance(index, (tuple, list)):
         if len(index) != shape.rank:
             raise IndexError(_wrong_rank(index, shape))
@@ -121,7 +120,7 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
 def _wrong_rank(index: Sequence[Any], shape: Shape) -> str:
     text = f"index has {counted(len(index), 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}"
     if index and all(isinstance(point, (tuple, list)) and len(point) == shape.rank for point in index):
-        text += ": points in rows go in as numpy.array(index).T"
+        text += ": for points in rows, pass numpy.array(index).T"
     return text
 
 
@@ -185,7 +184,7 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
     """
     shape = as_shape(shape)
     if padding not in ("raise", "mark"):
-        raise ValueError(f"padding {padding!r} is not one of 'raise', 'mark'")
+        raise ValueError(f"padding {value_text(padding)} is not one of 'raise', 'mark'")
     if _is_int(linear) and out is None:
         return _delinearize_one(operator.index(linear), shape, padding)
     return conversion("delinearize", shape)(linear, padding, out)

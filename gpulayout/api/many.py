@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
+from gpulayout.api import array_types as types
 from gpulayout.api import arrays
+from gpulayout.api.array_types import ShapeLike, TargetLike
 from gpulayout.api.relayout import plan
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text
 from gpulayout.moves.backend import Array, Backend, PreparedJob
-
-if TYPE_CHECKING:
-    from gpulayout.api import array_types as types
-    from gpulayout.api.array_types import ShapeLike, TargetLike
 
 
 class _Opened(NamedTuple):
@@ -115,7 +113,7 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         backend, array = arrays.open_array(buffer, "buffer")
         transfer.sides[0].check(array, "buffer")
         return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out))
-    except Exception as error:  # the type stays the one that `relayout` raises
+    except Exception as error:  # keep the type that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise
 

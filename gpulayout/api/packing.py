@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpulayout.api import arrays
+from gpulayout.api.array_types import Array, ArrayLike, HostArray, Out, Scalar, ShapeLike, TargetLike, Values
 from gpulayout.api.backends import default_backend
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
@@ -21,11 +23,6 @@ from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.pieces import pack_pieces, unpack_pieces
 from gpulayout.moves.supported import check_storable
 from gpulayout.moves.view_strides import view_strides
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gpulayout.api.array_types import Array, ArrayLike, HostArray, Out, Scalar, ShapeLike, TargetLike, Values
 
 # By the shape as it was given, and the dtype, shape and strides of the array.
 kept_packs: Kept[Transfer] = Kept()
@@ -116,7 +113,7 @@ def _whole_shape(shape: TargetLike, values: Values) -> Shape:
 
 def _pack_transfer(array: Any, shape: TargetLike) -> Transfer:
     """From an array with these dimensions and strides to a buffer of `shape`."""
-    if is_only_layout(shape):
+    if is_only_layout(shape) or isinstance(shape, (tuple, list)):  # as_shape refuses these and says what to write
         shape = as_shape(shape, like=Shape(array.dtype, array.shape))
     else:
         shape = as_shape(shape)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
+from gpulayout.api.array_types import Array, HostArray, Out, ShapeLike, TargetLike
 from gpulayout.api.explain import Explanation, explain
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import BufferSide
@@ -14,9 +15,6 @@ from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.pieces import relayout_pieces
-
-if TYPE_CHECKING:
-    from gpulayout.api.array_types import Array, HostArray, Out, ShapeLike, TargetLike
 
 
 class Plan:

@@ -1,7 +1,7 @@
 """Transfers: what pack, unpack and relayout have in common.
 
 A side is a buffer in a layout or a logical array with strides.  The three operations differ only in their sides.  What
-does not depend on the arrays' contents is computed once and kept here.
+does not need the arrays themselves is computed once and kept here.
 """
 
 from __future__ import annotations

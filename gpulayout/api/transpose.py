@@ -12,22 +12,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpulayout.api import arrays
+from gpulayout.api.array_types import Array, Out, Scalar
 from gpulayout.api.packing import pack
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.move import MAX_AXES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gpulayout.api.array_types import Array, Out, Scalar
 
 CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}  # bytes of an element -> a type of that width
 _TOKEN = re.compile(r"\.\.\.|[A-Za-z_]\w*|~?\w+|\S")
@@ -97,6 +96,8 @@ def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Any
                 f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but axes is "
                 f"{checks.value_text(axes)}"
             )
+        if isinstance(axes, (Layout, Shape)):
+            raise TypeError(f"axes is {checks.type_text(axes)}: gl.pack takes layouts and shapes")
         given = range(source.ndim - 1, -1, -1) if axes is None else axes
         order = checks.permutation(
             "axes", given, source.ndim, f" for an array of shape {tuple(source.shape)}", from_end=True
@@ -133,12 +134,12 @@ def _rearranged(
 ) -> tuple[list[int], list[int], tuple[int, ...]]:
     """(sizes, byte strides) of the axes by name, in the order of the result, and the shape of the result."""
     before, after = _sides(pattern, len(shape))
-    named, stepped = _taken_apart(pattern, before, shape, strides, sizes)
     order = [name for group in after for name in group]
     if max(len(order), len(after)) > MAX_AXES:
         raise LayoutError(
             f"axes {checks.value_text(pattern)} has {max(len(order), len(after))} axes: {MAX_AXES} is the limit"
         )
+    named, stepped = _taken_apart(pattern, before, shape, strides, sizes)
     return (
         [named[name] for name in order],
         [stepped[name] for name in order],
@@ -149,21 +150,21 @@ def _rearranged(
 def _sides(pattern: str, rank: int) -> tuple[Groups, Groups]:
     """Both sides of a pattern.  `...` becomes one name for each axis it stands for: ~0, ~1 and so on."""
     if "~" in pattern:  # reserved for the names that replace `...`
-        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has '~' in it")
+        raise LayoutError(f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it contains '~'")
     sides = pattern.split("->")
     if len(sides) != 2:
         arrows = "no" if len(sides) == 1 else len(sides) - 1
         raise LayoutError(
             f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {arrows} '->'{_meant(pattern, rank)}"
         )
-    if re.search(r"\([^)]*\.\.\.", sides[0]):
+    if re.search(r"\([^()]*\.\.\.", sides[0]):
         raise LayoutError(f"axes {pattern!r} splits ...: on the left, ... cannot be in parentheses")
     rest = " ".join(f"~{number}" for number in range(rank + 1 - len(_groups(sides[0], pattern, rank))))
     before, after = (_groups(side.replace("...", f" {rest} "), pattern, rank) for side in sides)
     left, right = ([name for group in groups for name in group] for groups in (before, after))
     for side, found in (("left", left), ("right", right)):
-        if len(set(found)) != len(found):
-            twice = next(name for name in found if found.count(name) > 1)
+        twice = next((name for name, count in Counter(found).items() if count > 1), None)
+        if twice is not None:
             raise LayoutError(f"axes {pattern!r} names {_shown(twice)} twice on the {side}")
     for one, other, side in ((left, right, "right"), (right, left, "left")):
         known = set(other)
@@ -186,7 +187,9 @@ def _meant(pattern: str, rank: int) -> str:
     if pattern.lstrip().startswith("{"):
         return "; gl.pack takes the text of a layout"
     sides = [re.sub(r"[\s,]", "", side) for side in pattern.split("->")]
-    if len(sides) != 2 or not all(len(side) == rank and side.isalpha() and len(set(side)) == rank for side in sides):
+    if len(sides) != 2 or not all(
+        len(side) == rank and side.isalpha() and side.isascii() and len(set(side)) == rank for side in sides
+    ):
         return ""
     spaced = " -> ".join(" ".join(side) for side in sides)
     return f"; spaces separate the names, write {spaced!r}" if set(sides[0]) == set(sides[1]) else ""
@@ -212,7 +215,7 @@ def _groups(side: str, pattern: str, rank: int) -> Groups:
                 groups.append([])
         elif token != "1" and not _NAME.fullmatch(token):
             raise LayoutError(
-                f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it has {token!r} in it"
+                f"axes {pattern!r} is not a pattern such as 'h w c -> c h w': it contains {token!r}"
                 f"{_meant(pattern, rank)}"
             )
         elif inside:
@@ -228,6 +231,10 @@ def _taken_apart(
     pattern: str, groups: Groups, shape: Sequence[int], strides: Sequence[int], sizes: dict[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Sizes and byte strides by name.  One size of each group may be unknown."""
+    names = {name for group in groups for name in group}
+    unused = next((name for name in sizes if name not in names), None)
+    if unused:
+        raise LayoutError(f"size {unused} belongs to no axis of {pattern!r}")
     sizes = {name: checks.count(f"size {name}", size) for name, size in sizes.items()}  # NumPy's own ints would wrap
     named: dict[str, int] = {}
     stepped: dict[str, int] = {}
@@ -249,7 +256,4 @@ def _taken_apart(
             named[name] = sizes[name] if name in sizes else size // product if product else 0
         for place, name in enumerate(group):
             stepped[name] = stride * math.prod(named[below] for below in group[place + 1 :])
-    unused = next((name for name in sizes if name not in named), None)
-    if unused:
-        raise LayoutError(f"size {unused} belongs to no axis of {pattern!r}")
     return named, stepped

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from gpulayout.layout.checks import type_text
+from gpulayout.layout.checks import type_text, value_text
 
 if TYPE_CHECKING:
     from gpulayout.api.array_types import HostArray
@@ -39,12 +39,12 @@ def _whole(given: Any, dtype: np.dtype[Any]) -> HostArray:
             or not hasattr(leaf, "__index__")
             and dtype.kind != "b"
         ):
-            raise TypeError(f"it holds {leaf!r}, {type_text(leaf)}, which {dtype} cannot hold without loss")
+            raise TypeError(f"it holds {value_text(leaf)}, {type_text(leaf)}, which {dtype} cannot hold without loss")
     limits = _limits(dtype)
     if limits is not None:
         for leaf in map(operator.index, leaves.flat):
             if not limits.min <= leaf <= limits.max:
-                raise TypeError(f"it holds {leaf}, and the range of {dtype} is {limits.min}..{limits.max}")
+                raise TypeError(f"it holds {value_text(leaf)}, and the range of {dtype} is {limits.min}..{limits.max}")
     # NumPy converts objects to its own integers only; int8 holds every value of ml_dtypes' narrow ones
     return leaves.astype(np.int8 if dtype.kind == "V" else dtype).astype(dtype)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpulayout.cli.failures import printable
+from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
@@ -35,11 +37,18 @@ class ShapeArgument(ShapeType):
         if not isinstance(value, str):
             return value
         try:
-            return (
-                parse_layout(value) if self.or_layout and value.lstrip().startswith("{") else parse_array_shape(value)
-            )
+            return parse_layout(value) if self.or_layout and is_only_layout(value) else parse_array_shape(value)
         except LayoutError as error:
-            self.fail(printable(str(error)), param, ctx)
+            self.fail(printable(f"{error}{_hint(value, self.or_layout)}"), param, ctx)
+
+
+def _hint(text: str, or_layout: bool) -> str:
+    """What to write instead of text that a shell has changed, or that is something other than a shape; or nothing."""
+    if text.lstrip().startswith("{") and not or_layout:
+        return "; this is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'"
+    if re.fullmatch(r"[a-z0-9]+\[[0-9,]*\][0-9]+", text):
+        return "; quote SHAPE, or the shell interprets its braces"
+    return "; gpulayout show --hlo FILE reads a program" if os.path.isfile(text) else ""
 
 
 class NamedFile(click.Path):

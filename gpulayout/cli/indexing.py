@@ -53,6 +53,8 @@ def index(shape: Shape, numbers: tuple[str, ...], from_linear: bool, as_json: bo
     if from_linear:
         found = [_from_linear(_parse_linear(text), shape) for text in numbers]
     else:
+        if len(numbers) == shape.rank > 1 and all(re.fullmatch(_NUMBER, text) for text in numbers):
+            raise click.UsageError(f"{shape} has {shape.rank} dimensions: write {','.join(numbers)}")
         found = [_from_logical(_parse_logical(text), shape) for text in numbers]
     if as_json:
         print_json([_as_json(conversion, shape) for conversion in found])

@@ -29,7 +29,7 @@ def info(as_json: bool) -> None:
 
 
 def chosen_backend() -> str:
-    """The backend that the environment asks for; a `Failure` if it has no such name."""
+    """The backend that the environment asks for; a `Failure` if that is not a backend's name."""
     try:
         return selected()
     except ValueError as error:

@@ -106,12 +106,12 @@ def relayout(
 def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layout | None) -> Shape | None:
     """The shape of --from; a usage error for options that do not say what the files hold."""
     if unpack == (to is not None):
-        raise click.UsageError("give either --to LAYOUT or --unpack: it says what OUT.npy will hold")
+        raise click.UsageError("give either --to LAYOUT or --unpack, to say what OUT.npy will hold")
     if unpack and from_ is None:
-        raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not have the dimensions")
+        raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not store dimensions")
     if isinstance(from_, Layout):
         raise click.UsageError(
-            f"--from {clipped(str(from_), 60)!r} is only a layout: a buffer file does not have the dimensions, so "
+            f"--from {clipped(str(from_), 60)!r} is only a layout: a buffer file does not store dimensions, so "
             "write the whole shape, such as 'f32[2,3]{0,1}'"
         )
     return from_
@@ -150,6 +150,11 @@ def _array_shape(source: NpyFile, to: Shape | Layout | None) -> Shape:
             )
         _check_element_type(source, to)
         return Shape(to.element_type, source.dimensions, layout)
+    if isinstance(to, Layout) and len(source.dimensions) == 1 < to.rank:
+        raise Failure(
+            f"{source.path}: it holds an array of dimensions {source.dimensions}, but --to orders {to.rank} "
+            "dimensions; if it is a buffer, give its shape with --from"
+        )
     if source.dtype.kind == "V":
         sizes = ",".join(map(str, source.dimensions))
         raise Failure(

@@ -66,7 +66,7 @@ def _show_shape(shape: Shape, as_json: bool) -> None:
         return
     print_table(_dimension_table(shape))
     if is_small(shape):
-        below = "" if is_all_in_grid(shape) else ", some of it only in memory below"
+        below = "" if is_all_in_grid(shape) else ", and some of it appears only in memory below"
         click.echo(f"Place of every element; padding is hatched{below}:\n")
     else:
         click.echo(f"Place of the first elements ({counted(shape.buffer_size, 'place')} are too many to draw):\n")
@@ -131,7 +131,7 @@ def _facts(shape: Shape) -> list[tuple[str, str]]:
 
 
 def _labels(shape: Shape) -> list[tuple[str, str]]:
-    """What the shape says besides the places of its elements, and why no buffer can hold it, if none can."""
+    """Properties other than the places of the elements, and why no buffer can hold it, if none can."""
     names = dimension_labels(shape.rank)
     facts = [
         (

@@ -57,10 +57,12 @@ def of_one_sequence(made: type, values: tuple[Any, ...], fields: dict[str, Any])
     if len(values) < 2:
         return None
     field = next(iter(dataclasses.fields(made))).name
-    return (
-        f"{field} of a {made.__name__} must be one sequence, not {len(values)} arguments: "
-        f"write gl.{made.__name__}({checks.shown(values)})"
-    )
+    problem = f"{field} of a {made.__name__} must be one sequence, not {len(values)} arguments"
+    try:
+        made(values)
+    except (LayoutError, TypeError):  # arguments of another kind, such as whole tiles
+        return problem
+    return f"{problem}: write gl.{made.__name__}({checks.shown(values)})"
 
 
 def numbers_in(text: str) -> str | None:
@@ -100,6 +102,8 @@ def _layout_text(text: str) -> str | None:
         return f"minor_to_major {shown} is the name of an order: {_of_order(text)}"
     if "," in text and (found := numbers_in(text)) and "{" not in text:
         return f"minor_to_major {shown} is text: write gl.Layout({found})"
+    if "[" in text.partition("{")[0]:
+        return f"minor_to_major {shown} is the text of a shape: write gl.parse_shape({shown}).layout"
     if "{" in text:
         return f"minor_to_major {shown} is the text of a layout: write gl.parse_layout({shown})"
     return None
@@ -151,7 +155,7 @@ _LAYOUT_FIELDS = ("padded_dimensions", "padding_value", "tiles", "tail_padding_a
 def of_shape(made: type, values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
     """The slips of `Shape`: text of a shape, separate sizes, arguments in the wrong order, fields of the layout."""
     first = values[0] if values else fields.get("element_type")
-    if isinstance(first, str) and "[" in first:
+    if isinstance(first, str) and re.match(r"\s*[\w(][^\[]*\[", first):
         text = checks.value_text(first)
         return f"element_type {text} is the text of a shape: write gl.parse_shape({text})"
     for name, value in fields.items():
@@ -182,7 +186,7 @@ def _only_one(value: object) -> str | None:
     """A constructor called with one argument."""
     if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, type):
         return f"element_type is {checks.type_text(value)}: write gl.shape_of(array) for the shape of an array"
-    if isinstance(value, (tuple, list)) and all(isinstance(size, numbers.Integral) for size in value):
+    if isinstance(value, (tuple, list)) and checks.are_sizes(value):
         return f"a Shape needs an element type before its dimensions: write gl.Shape('f32', {checks.shown(value)})"
     return "a Shape needs dimensions after its element type: write gl.Shape('f32', (2, 3)), with () for a scalar"
 
@@ -194,10 +198,8 @@ def _swapped(first: object, second: object) -> str | None:
             name = ElementType.of(second).value
         except TypeError:
             return None
-        return (
-            f"dimensions {checks.shown(first)} come before element_type {checks.value_text(second)}: "
-            f"write gl.Shape({name!r}, {checks.shown(first)})"
-        )
+        written = f": write gl.Shape({name!r}, {checks.shown(first)})" if checks.are_sizes(first) else ""
+        return f"dimensions {checks.shown(first)} come before element_type {checks.value_text(second)}{written}"
     if type(second).__name__ == "Layout":
         return f"dimensions {checks.value_text(second)} is a Layout: write the dimensions before it"
     return None
@@ -206,7 +208,7 @@ def _swapped(first: object, second: object) -> str | None:
 def _sizes(values: tuple[Any, ...]) -> str | None:
     """Sizes as separate arguments, or as text."""
     found = tuple(map(int, itertools.takewhile(lambda value: isinstance(value, numbers.Integral), values[1:])))
-    if found:
+    if found and checks.are_sizes(found):
         return (
             f"dimensions of a Shape must be one sequence, not {checks.counted(len(found), 'number')}: "
             f"write {checks.shown(found)}"

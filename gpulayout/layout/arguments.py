@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TypeVar
 
-from gpulayout.layout.checks import shown, value_text
+from gpulayout.layout.checks import are_sizes, shown, value_text
 from gpulayout.layout.errors import ShapeTextError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
@@ -58,8 +58,11 @@ def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | Non
 
 def _hint(value: object, like: Shape | None) -> str:
     """What to write instead of a value that is not a shape, or nothing."""
-    if isinstance(value, (tuple, list)):
-        return f": write gl.Layout({shown(value)})" if like else f": write gl.Shape('f32', {shown(value)}) or its text"
+    if isinstance(value, (tuple, list)) and are_sizes(value):
+        if like is not None and sorted(value) == list(range(like.rank)):
+            return f": write gl.Layout({shown(value)})"
+        if like is None or tuple(value) == like.dimensions:
+            return f": write gl.Shape('{like.element_type if like else 'f32'}', {shown(value)}) or its text"
     if isinstance(value, Layout):
         return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
     return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""

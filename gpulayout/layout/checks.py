@@ -49,12 +49,17 @@ def dimension_range(rank: int) -> str:
 def type_text(value: object) -> str:
     """`an int`, `a float`."""
     name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' or name == 'ndarray' else 'a'} {name}"
+    return f"{'an' if name[:1] in 'aeiouAEIOU' or name == 'ndarray' else 'a'} {name}"
 
 
 def value_text(value: object) -> str:
-    """A value for an error message, cut off when it is long."""
-    text = number_text(value) if type(value) is int else repr(value)
+    """A value for an error message: on one line, and cut off when it is long."""
+    try:
+        text = number_text(value) if type(value) is int else repr(value)
+    except Exception:  # a number of thousands of digits in a list, a list that is nested thousands of times
+        text = f"<{type(value).__name__}>"
+    if "\n" in text:  # arrays
+        text = " ".join(text.split())
     return text if len(text) <= 100 else text[:97] + "..."
 
 
@@ -120,6 +125,12 @@ def sizes(field: str, values: Iterable[Any], context: str = "") -> tuple[int, ..
                 f"{field} {shown(found)} has a size past 2^63-1{context}: dimension {dim} is {number_text(size)}"
             )
     return found
+
+
+def are_sizes(values: Sequence[object]) -> bool:
+    """True when all values are sizes as they are, so that an error may suggest them."""
+    found = [_index(value) for value in values]
+    return all(size is not None and 0 <= size <= INT64_MAX for size in found)
 
 
 def count(field: str, value: object, context: str = "") -> int:
@@ -209,7 +220,9 @@ def insertion_point(value: object, rank: int, context: str = "") -> int:
     """
     at = whole_number("at", value, context)
     if not 0 <= at <= rank:
-        raise LayoutError(f"at {number_text(at)} is out of range{context}: a new dimension goes at 0..{rank}")
+        raise LayoutError(
+            f"at {number_text(at)} is out of range{context}: a new dimension can be inserted at 0..{rank}"
+        )
     return at
 
 

@@ -28,8 +28,9 @@ bf16[4,8]{1,0:T(2,4)(2,1)}, as (dim, step, extent):
 
 The extents, read as row-major sizes, give the strides.  The product of all extents is the number of places.
 
-Some cuts are not digits of a coordinate.  They are digits of another number, which is first composed from digits as
-the linear index is.  `numbers` lists these numbers; in a digit, `dim` is `rank` for the first, `rank + 1` for the next:
+Some cuts do not give digits of a coordinate.  They give digits of another number, which is itself composed of digits,
+as the linear index is.  `numbers` lists these numbers; in a digit, `dim` is `rank` for the first, `rank + 1` for the
+next:
 
 - a cut that does not divide: T(3)(2) cuts c % 3 by 2, and c % 3 // 2 is not of the form c // step % extent
 - a `*` whose cut falls inside a joined digit: T(*,4) on rows of 6 cuts the number i * 6 + j
@@ -157,7 +158,7 @@ class StrideTable:
 
     @cached_property
     def reaches(self) -> tuple[int, ...]:
-        """As `sizes`, but a number only counts up to its largest value for an element: padded widths do not count."""
+        """Like `sizes`, but a number's range ends at its largest value for an element: padded widths are ignored."""
         found = list(self.dimensions)
         for digits in self.numbers:
             found.append(1 + sum(min(d.extent - 1, (found[d.dim] - 1) // d.step) * d.stride for d in digits))

@@ -58,7 +58,7 @@ def checked_flags(flags: Iterable[bool] | None, dimensions: Sequence[int]) -> tu
     if flags is None:
         return unbounded
     if not isinstance(flags, (tuple, list)) or not all(isinstance(flag, bool) for flag in flags):
-        raise LayoutTypeError(f"dynamic_dimensions {flags!r} is not a sequence of True and False")
+        raise LayoutTypeError(f"dynamic_dimensions {checks.value_text(flags)} is not a sequence of True and False")
     if len(flags) != len(dimensions):
         raise LayoutError(
             f"dynamic_dimensions {checks.shown(flags)} has {checks.counted(len(flags), 'entry')} for "

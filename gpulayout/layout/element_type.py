@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import ml_dtypes
 import numpy as np
 
+from gpulayout.layout import checks
 from gpulayout.layout.cached import cached_property
 
 
@@ -122,7 +123,7 @@ class ElementType(str, enum.Enum):
 
     @cached_property
     def bits(self) -> int:
-        """Bits of one element that carry its value: 1 for pred, 4 for s4, otherwise `8 * itemsize`.  XLA: `BitWidth`.
+        """Bits of one element that carry its value: 1 for pred, 4 for s4, 32 for f32.  XLA: `BitWidth`.
 
         The types of six bits count as eight, as in XLA.
         """
@@ -270,7 +271,7 @@ def _of_dtype(value: Any) -> ElementType:
         raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
     try:
         dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError, OverflowError):  # NumPy raises all four on hostile text
+    except (TypeError, ValueError, SyntaxError, OverflowError, RecursionError):  # NumPy raises all five
         hint = did_you_mean(value) if isinstance(value, str) else ""
         raise TypeError(f"element type {_short(value)} is neither an XLA name nor a NumPy dtype{hint}") from None
     if not dtype.isnative:
@@ -285,7 +286,7 @@ def _of_dtype(value: Any) -> ElementType:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = checks.value_text(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

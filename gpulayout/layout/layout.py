@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_layout
 from gpulayout.layout.element_type import ElementType
@@ -25,10 +28,6 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, scalar_key, value_text
 from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import DTypeLike
 
 # The limits of every field that is one number.  XLA stores the memory space in a signed byte.
 _NUMBERS = {
@@ -62,18 +61,18 @@ class Layout(Frozen):
         Width of every dimension in memory, in elements and in logical order.  The padding is at the high end.
     padding_value : PaddingValue, str or number, optional
         What fills padding: a `PaddingValue`, its name in text ("lowest"), or a number.  None fills zeros.
-    tiles : sequence of Tile or of sequences of int
+    tiles : sequence of Tile or of sequences of int, optional
         Cut the padded widths in physical order, one tile after the other.
-    tail_padding_alignment : int
-        The length of the buffer, in elements, is rounded up to a multiple of this.
-    element_size_in_bits : int
-        Bits of one element, or 0 for the whole bytes of its type.  Below 8, elements are packed.
-    memory_space : int
-        A label, 0..127; 0 is the main memory of the device.
-    split_configs : sequence of SplitConfig
+    tail_padding_alignment : int, optional
+        The length of the buffer, in elements, is rounded up to a multiple of this; 1 by default.
+    element_size_in_bits : int, optional
+        Bits of one element, or 0 (the default) for the whole bytes of its type.  Below 8, elements are packed.
+    memory_space : int, optional
+        A label, 0..127; 0, the default, is the main memory of the device.
+    split_configs : sequence of SplitConfig, optional
         Where the array is split across memories.  Kept and printed; such an array cannot be moved.
-    dynamic_shape_metadata_prefix_bytes : int
-        Bytes that a runtime keeps in front of the data.  Kept and printed, not compared.
+    dynamic_shape_metadata_prefix_bytes : int, optional
+        Bytes that a runtime keeps in front of the data, 0 by default.  Kept and printed, not compared.
     index_type, pointer_type : str or DTypeLike, optional
         Unsigned types, left over from sparse layouts.  Kept and printed.
 
@@ -346,8 +345,9 @@ class Layout(Frozen):
         touched = reach(self.tiles)
         if position < touched:
             raise LayoutError(
-                f"tiles {''.join(map(str, self.tiles))} would change their meaning by {edit}{self._context}: they "
-                f"cut the {checks.counted(touched, 'most minor dimension')}; drop them first with replace(tiles=())"
+                f"tiles {''.join(map(str, self.tiles))} would cut different dimensions after {edit}{self._context}: "
+                f"they cut the {checks.counted(touched, 'most minor dimension')}; "
+                "drop them first with replace(tiles=())"
             )
 
     def _rebuild(
@@ -426,7 +426,7 @@ def _padding_value(value: object, widths: tuple[int, ...] | None) -> PaddingValu
         return found
     if widths is not None:
         raise LayoutError(
-            f"padding_value INVALID says nothing about padded_dimensions {checks.shown(widths)}: "
+            f"padding_value INVALID cannot fill padded_dimensions {checks.shown(widths)}: "
             "use None for zeros, or a named value"
         )
     return None

@@ -86,6 +86,11 @@ def _not_a_layout(text: str) -> str | None:
         return f"write gl.Layout.{'descending' if text == 'C' else 'ascending'}(rank), or its text such as '{{1,0}}'"
     if "[" in text:
         return f"it is the text of a shape; write gl.parse_shape({checks.value_text(text)}).layout"
+    name = text.partition("(")[0]
+    if name in PROPERTIES and name != text:
+        return "properties follow the order and a colon, as in '{1,0:T(8,128)}'"
+    if name in ElementType.__members__.values() and name != text:
+        return f"a shape has its sizes in brackets, as in '{name}[2,3]'"
     return "a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> c h w') reorders axes by name"
 
 
@@ -97,7 +102,8 @@ def as_layout(value: Layout | str | None, rank: int, text: str) -> Layout:
         return parse_layout(value)
     if isinstance(value, Layout):
         return value
-    hint = f", write gl.Layout({checks.shown(value)})" if isinstance(value, (tuple, list)) else ""
+    is_order = isinstance(value, (tuple, list)) and checks.are_sizes(value) and sorted(value) == list(range(rank))
+    hint = f", write gl.Layout({checks.shown(value)})" if is_order else ""
     raise LayoutTypeError(
         f"layout {checks.value_text(value)} is not a Layout for {text}: it is {checks.type_text(value)}{hint}"
     )
@@ -117,6 +123,8 @@ def read_layout(reader: Reader, may_be_empty: bool = False) -> Layout:
                 fields |= read(reader, len(order))
         if reader.kind == "name" or reader.value in ("#", "*"):
             raise reader.error(_misplaced(reader.value))
+    elif reader.kind == "name" and reader.value in PROPERTIES:
+        raise reader.error("expected ':' (a colon comes before properties, as in {1,0:T(8,128)})")
     reader.mark("}")
     return reader.built(start, lambda: Layout(order, **fields))
 

@@ -93,7 +93,8 @@ class BufferShape(Frozen):
     def __post_init__(self) -> None:
         if not isinstance(self.shape, Shape):
             raise LayoutTypeError(
-                f"shape {self.shape!r} cannot be held by a buffer: it is {checks.type_text(self.shape)}, not a Shape"
+                f"shape {checks.value_text(self.shape)} cannot be held by a buffer: it is "
+                f"{checks.type_text(self.shape)}, not a Shape"
             )
 
     @property
@@ -153,11 +154,16 @@ class TupleShape(Frozen):
     def __post_init__(self) -> None:
         if not isinstance(self.shapes, (tuple, list)):
             raise LayoutTypeError(
-                f"shapes {self.shapes!r} is not a sequence of shapes: it is {checks.type_text(self.shapes)}"
+                f"shapes {checks.value_text(self.shapes)} is not a sequence of shapes: it is "
+                f"{checks.type_text(self.shapes)}"
             )
         for entry, shape in enumerate(self.shapes):
             if not isinstance(shape, AnyShape):
-                hint = f", write gl.parse_shape({checks.value_text(shape)})" if isinstance(shape, str) else ""
+                hint = (
+                    f", write gl.parse_shape({checks.value_text(shape)})"
+                    if isinstance(shape, str) and "[" in shape
+                    else ""
+                )
                 raise LayoutTypeError(f"shapes entry {entry} is not a shape: it is {checks.type_text(shape)}{hint}")
         self._set("shapes", tuple(self.shapes))
         if self.depth > MAX_DEPTH:

@@ -15,6 +15,7 @@ from typing import NoReturn
 import ml_dtypes
 import numpy as np
 
+from gpulayout.layout import checks
 from gpulayout.layout.checks import number_text, type_text
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -57,7 +58,7 @@ class PaddingValue(enum.Enum):
     def _missing_(cls, value: object) -> NoReturn:
         name = value.upper() if isinstance(value, str) else ""
         hint = f": write gl.PaddingValue.{name}" if name in cls.__members__ else ""
-        raise ValueError(f"{value!r} is not a valid PaddingValue{hint}")
+        raise ValueError(f"{checks.value_text(value)} is not a valid PaddingValue{hint}")
 
     @property
     def text(self) -> str:
@@ -99,7 +100,7 @@ def plain_scalar(value: object) -> PaddingValue | Scalar:
     if isinstance(item, (int, float, complex)) and not isinstance(item, np.generic):
         return int(item) if isinstance(item, int) else float(item) if isinstance(item, float) else complex(item)
     hint = f"the names are {', '.join(NAMES)}" if isinstance(value, str) else f"it is {type_text(value)}"
-    raise LayoutTypeError(f"padding_value {value!r} is not a PaddingValue or a number: {hint}")
+    raise LayoutTypeError(f"padding_value {checks.value_text(value)} is not a PaddingValue or a number: {hint}")
 
 
 def scalar_key(value: PaddingValue | Scalar | None) -> object:

@@ -20,7 +20,8 @@ that hold the same elements: here all 12 are one run.  Without `*` in a tile the
 dimension, so runs are compared one after the other with all other coordinates 0.  With `*` all combinations of
 coordinates are compared.
 
-If that would take more than 2^24 comparisons, about a second, only shapes with equal fields count as the same.
+If that would take more than 2^24 comparisons, about a second, only shapes of equal dimensions, order, widths and
+tiles count as the same.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def same_places(source: Shape, target: Shape) -> bool:
 
 
 def _same_law(source: Shape, target: Shape) -> bool:
-    """True when every field that decides places is equal."""
+    """True when every field that determines places is equal."""
     return (
         source.dimensions == target.dimensions
         and source.layout.minor_to_major == target.layout.minor_to_major

@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
+
+from numpy.typing import DTypeLike
 
 from gpulayout.layout import checks
 from gpulayout.layout.argument_hints import corrects, of_shape
@@ -17,9 +19,6 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape_sizes import ShapeSizes
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 @corrects(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpulayout.layout import checks
 from gpulayout.layout.cached import cached_property
@@ -24,9 +25,6 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import as_layout
 from gpulayout.layout.padding import canonical_scalar, pad_bytes
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 
@@ -180,7 +178,7 @@ class ShapeSizes(Frozen):
         if self.is_tiled:
             raise LayoutError(
                 f"tiles {''.join(map(str, self.layout.tiles))} of {self} have no single stride per dimension: "
-                "a tiled shape has no strides; gl.view finds them if neighbours are always the same distance apart"
+                "strides are for untiled shapes; gl.view finds them if neighbours are always the same distance apart"
             )
         strides, step = [0] * self.rank, 1
         for dim in self.layout.minor_to_major:

@@ -74,7 +74,7 @@ class SplitConfig(Frozen):
 def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
     """A tuple of split configurations of distinct dimensions below `rank`; (dimension, indices) pairs are accepted."""
     if not isinstance(value, (tuple, list)):
-        raise LayoutTypeError(f"split_configs {value!r} is not a sequence of split configurations")
+        raise LayoutTypeError(f"split_configs {checks.value_text(value)} is not a sequence of split configurations")
     found = tuple(entry if isinstance(entry, SplitConfig) else _of_pair(entry) for entry in value)
     seen = set()
     for config in found:
@@ -98,6 +98,7 @@ def texts(configs: Iterable[SplitConfig]) -> str:
 def _of_pair(entry: object) -> SplitConfig:
     if not isinstance(entry, (tuple, list)) or len(entry) != 2:
         raise LayoutTypeError(
-            f"split_configs entry {entry!r} is neither a SplitConfig nor a pair (dimension, split_indices)"
+            f"split_configs entry {checks.value_text(entry)} is neither a SplitConfig nor a pair "
+            "(dimension, split_indices)"
         )
     return SplitConfig(*entry)

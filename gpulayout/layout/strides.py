@@ -8,15 +8,14 @@ its width is its size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import SupportsIndex
+
+from numpy.typing import DTypeLike
 
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 def layout_from_strides(
@@ -34,10 +33,10 @@ def layout_from_strides(
         Logical sizes in elements.
     strides : iterable of int
         The distance between neighbours along each dimension: in bytes, or in elements if `itemsize` is 1.
-    itemsize : int
-        Bytes of one element when strides are in bytes; 1 when they are in elements.
-    padding : bool
-        True turns gaps between strides into padded dimensions; False refuses them.
+    itemsize : int, optional
+        Bytes of one element when strides are in bytes; 1 (the default) when they are in elements.
+    padding : bool, optional
+        True (the default) turns gaps between strides into padded dimensions; False refuses them.
 
     Returns
     -------
@@ -162,7 +161,7 @@ def byte_strides_is_major_to_minor(
 
     Notes
     -----
-    XLA: `ByteStridesIsMajorToMinor`.  It also checks the strides of dimensions of size 1, which do not count here.
+    XLA: `ByteStridesIsMajorToMinor`.  It also checks the strides of dimensions of size 1, which are ignored here.
 
     Examples
     --------

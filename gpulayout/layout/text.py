@@ -124,7 +124,7 @@ def _end(reader: Reader) -> None:
     """The end of the text; an error hints at a layout in the wrong place."""
     if reader.ahead("(") or reader.ahead("["):
         raise reader.error("expected the end (braces enclose a layout, as in f32[2,3]{1,0})")
-    if reader.kind == "name" and reader.value in PROPERTIES:
+    if reader.ahead(":") or (reader.kind == "name" and reader.value in PROPERTIES):
         raise reader.error("expected the end (properties are part of the layout, as in f32[2,3]{1,0:T(8,128)})")
     reader.end()
 
@@ -153,7 +153,7 @@ def read_leaf(reader: Reader) -> Shape | TokenShape | OpaqueShape:
 
 def _tuple(reader: Reader, depth: int) -> TupleShape:
     if depth == MAX_DEPTH:
-        raise reader.error(f"nested tuples are more than {MAX_DEPTH}, the limit")
+        raise reader.error(f"more than {MAX_DEPTH} nested tuples")
     reader.mark("(")
     shapes = []
     if not reader.ahead(")"):

@@ -90,7 +90,7 @@ class Reader:
             raise self.error(f"{what} cannot be negative", position)
         digits = digits.lstrip("0")  # int() refuses thousands of digits, zeros included
         if len(digits) > MAX_DIGITS or int(digits or "0") >= 2**63:
-            raise self.error(f"{what} of {len(digits)} digits does not fit 63 bits", position)
+            raise self.error(f"{what} of {len(digits)} digits does not fit in 63 bits", position)
         value = int(digits or "0")
         if value < least or (most is not None and value > most):
             raise self.error(

@@ -92,8 +92,9 @@ class Tile(Frozen):
 
     def __post_init__(self) -> None:
         given = self.dimensions
-        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-            found = f"({given},)" if isinstance(given, int) else None
+        is_scalar = getattr(given, "shape", None) == ()  # of NumPy, which can be iterated over only by its type
+        if isinstance(given, (str, bytes)) or is_scalar or not isinstance(given, Iterable):
+            found = checks.shown((given,)) if checks.are_sizes((given,)) else None
             if isinstance(given, str):
                 found = numbers_in(given.removeprefix("T"))
             hint = f", write {found}" if found else ""
@@ -148,10 +149,10 @@ def as_tiles(value: object) -> tuple[Tile, ...]:
     """A tuple of tiles from a sequence of tiles or of sequences of sizes."""
     if not isinstance(value, (tuple, list)):
         hint = f": write [{value}]" if isinstance(value, Tile) else _of_text(value) if isinstance(value, str) else ""
-        raise LayoutTypeError(f"tiles {value!r} is not a sequence of tiles{hint}")
+        raise LayoutTypeError(f"tiles {checks.value_text(value)} is not a sequence of tiles{hint}")
     if value and all(isinstance(size, int) for size in value):
         raise LayoutTypeError(
-            f"tiles {checks.shown(value)} is a sequence of sizes, not of tiles: one tile of them is "
+            f"tiles {checks.shown(value)} is a sequence of sizes, not of tiles: for one tile, write "
             f"[{checks.shown(tuple(value))}]"
         )
     return tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in value)

@@ -12,6 +12,7 @@
     each_index, bump_indices, compare_indices                   logical indices
 """
 
+from gpulayout.layout.public_names import publish as _publish
 from gpulayout.layout.strides import byte_strides_is_major_to_minor, layout_from_strides
 from gpulayout.layout.text import parse_any_shape, parse_array_shape
 from gpulayout.xla.bitcast import (
@@ -138,8 +139,7 @@ __all__ = [
     "with_subshape",
 ]
 
-for _public in [globals()[name] for name in __all__]:
-    _public.__module__ = __name__
+_publish(globals(), __all__)
 
 
 def __dir__() -> list[str]:

@@ -47,7 +47,7 @@ def is_bitcast(
     --------
     gpulayout.xla.reshape_is_bitcast : For arrays of different dimensions.
     gpulayout.xla.transpose_is_bitcast : For arrays whose dimensions are permuted.
-    gpulayout.xla.shapes_equal : Whether two shapes are written the same.
+    gpulayout.xla.shapes_equal : Whether two shapes have equal fields.
 
     Notes
     -----

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from typing import get_args
 
 from gpulayout.layout.arguments import as_any_shape, as_shape
+from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.dynamic import UNBOUNDED
+from gpulayout.layout.errors import LayoutTypeError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
@@ -77,8 +79,16 @@ def layouts_equal(
     >>> layouts_equal("{0,1:T(8,128)S(1)}", "{0,1:T(8,128)}", ignore="memory_space")
     True
     """
-    one, other = (parse_layout(value) if isinstance(value, str) else value for value in (first, second))
+    one, other = _as_layout(first, "first"), _as_layout(second, "second")
     return _layouts_equal(one, other, _LAYOUTS_EQUAL.read(ignore, deprecated))
+
+
+def _as_layout(value: Layout | str, role: str) -> Layout:
+    if isinstance(value, str):
+        return parse_layout(value)
+    if isinstance(value, Layout):
+        return value
+    raise LayoutTypeError(f"{role} {value_text(value)} is not a Layout or its text: it is {type_text(value)}")
 
 
 def _layouts_equal(first: Layout, second: Layout, ignored: frozenset[str]) -> bool:

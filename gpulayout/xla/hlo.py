@@ -1,7 +1,7 @@
 """The shapes in the text of a whole program, such as an HLO dump, a log or an error report.
 
-A shape is found wherever its text can be read; the longest text counts.  A program differs from the text of one
-shape in these ways:
+A shape is found wherever its text can be read; the longest text counts.  A program differs from the text of
+one shape in these ways:
 
   strings      "..." is skipped, so op_name="jit(f)/f32[2]" holds no shape.  A string never goes past its line
   comments     /* */ and // count as blanks, and nothing is found in them.  A /* without its */ is ordinary text
@@ -58,6 +58,12 @@ class FoundShape:
         `text[start:end]` reads as the shape.
     line, column : int
         Position of its first character, counted from 1.  Lines end with "\\n".
+
+    Examples
+    --------
+    >>> found = next(find_shapes("%a = f32[2]{0} parameter(0)"))
+    >>> found.start, found.end, str(found.shape)
+    (5, 14, 'f32[2]{0}')
     """
 
     shape: AnyShape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
@@ -81,7 +81,11 @@ class Ignorable(NamedTuple):
             if flag not in self.flags:
                 raise TypeError(f"{self.function}() got an unexpected keyword argument {flag!r}")
             if flag == _FIELDS:
-                found += [value] if isinstance(value, str) else list(cast("Iterable[str]", value))
+                if not isinstance(value, Iterable):
+                    raise LayoutTypeError(
+                        f"{_FIELDS} {value_text(value)} is not an iterable of names: it is {type_text(value)}"
+                    )
+                found += [value] if isinstance(value, str) else list(value)
             elif value:
                 found.append(_NAMES[flag])
         return found

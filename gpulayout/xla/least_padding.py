@@ -17,16 +17,13 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.digits import cuts
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
 from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.tile import reach
-
-if TYPE_CHECKING:
-    from gpulayout.layout.layout import Layout
-    from gpulayout.layout.shape import Shape
 
 MOST_SIZES = 20_000  # covered sizes in all orders that are tried: less than a tenth of a second
 

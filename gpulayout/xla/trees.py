@@ -286,6 +286,6 @@ def maybe_tuple_shape(shapes: Iterable[AnyShape | str]) -> AnyShape:
     ('f32[2]{0}', '()')
     """
     if isinstance(shapes, str):
-        raise LayoutTypeError(f"shapes {shapes!r} is one text: give a sequence of shapes")
+        raise LayoutTypeError(f"shapes {checks.value_text(shapes)} is one text: give a sequence of shapes")
     found = tuple(as_any_shape(shape, f"shapes entry {entry}") for entry, shape in enumerate(shapes))
     return found[0] if len(found) == 1 else TupleShape(found)

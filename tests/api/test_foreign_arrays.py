@@ -79,7 +79,7 @@ def test_a_layout_without_a_shape_of_dlpack_memory():
             FLOATS,
             "{0:E(4)}",
             gl.LayoutError,
-            "element_size_in_bits 4 is not a storage size of f32 for f32[6]{0:E(4)}: it is one of 0, 32",
+            "element_size_in_bits 4 is not a storage size of f32 for f32[6]{0:E(4)}: it must be one of 0, 32",
         ),
         (
             FLOATS.astype(">f4"),

@@ -277,7 +277,7 @@ def test_a_read_only_out_and_its_own_buffer_are_refused(executor):
         with pytest.raises(BufferError, match="^job 1: out is read-only: it cannot be written to$"):
             gl.relayout_many([good(executor)] * 2, out=[None, locked])
     buffer = executor.array(buffer)
-    with pytest.raises(BufferError, match="^job 1: buffer and out overlap in memory: out must be other memory$"):
+    with pytest.raises(BufferError, match="^job 1: buffer and out overlap in memory: out must be separate memory$"):
         gl.relayout_many([good(executor), (buffer, "f32[2,3]", "{0,1}")], out=[None, buffer])
 
 
@@ -311,7 +311,7 @@ def test_malformed_lists_of_outputs_are_refused(executor, out, kind, message):
 @pytest.mark.parametrize("first, second", [(0, 0), (0, 5), (5, 0), (2, 4)])
 def test_outputs_that_overlap_each_other_are_refused(executor, first, second):
     memory = executor.array(np.full(30, 7, np.float32))
-    message = "^out of job [02] and out of job [02] overlap in memory: out of job [02] must be other memory$"
+    message = "^out of job [02] and out of job [02] overlap in memory: out of job [02] must be separate memory$"
     with pytest.raises(BufferError, match=message):
         gl.relayout_many([good(executor)] * 3, out=[memory[first : first + 6], None, memory[second : second + 6]])
     assert executor.host(memory).tolist() == [7] * 30
@@ -321,7 +321,7 @@ def test_outputs_that_overlap_each_other_are_refused(executor, first, second):
 def test_an_output_over_another_jobs_buffer_is_refused(executor, start):
     memory = executor.array(np.full(30, 7, np.float32))
     job = (memory[7:13], "f32[2,3]", "{0,1}")
-    message = "^buffer of job 1 and out of job 0 overlap in memory: out of job 0 must be other memory$"
+    message = "^buffer of job 1 and out of job 0 overlap in memory: out of job 0 must be separate memory$"
     with pytest.raises(BufferError, match=message):
         gl.relayout_many([good(executor), job], out=[memory[start : start + 8], None])
     assert executor.host(memory).tolist() == [7] * 30

@@ -16,6 +16,12 @@ SLIPS = {
     "a pattern without spaces": (lambda: gl.transpose(IMAGE, "hwc->chw"), SPACED),
     "a pattern with commas": (lambda: gl.transpose(IMAGE, "h,w,c -> c,h,w"), SPACED),
     "a layout as a pattern": (lambda: gl.transpose(IMAGE, "{2,0,1}"), "; gl.pack takes the text of a layout"),
+    "a Layout as a pattern": (lambda: gl.transpose(IMAGE, gl.Layout((1, 0, 2))), ": gl.pack takes layouts and shapes"),
+    "a size under another name": (
+        lambda: gl.transpose(MATRIX, "(h w) c -> c h w", height=2),
+        "size height belongs to no axis of '(h w) c -> c h w'",
+    ),
+    "an argument of numpy": (lambda: gl.transpose(MATRIX, "h w -> w h", order="F"), "size order belongs to no axis"),
     "a pattern to pack": (
         lambda: gl.pack(IMAGE, "CHW"),
         "gl.transpose(array, 'h w c -> c h w') reorders axes by name",
@@ -28,6 +34,7 @@ SLIPS = {
     "view swapped": (lambda: gl.view("f32[2,3]", LINE), BEFORE),
     "relayout swapped": (lambda: gl.relayout("f32[2,3]", LINE, "{0,1}"), BEFORE),
     "linearize swapped": (lambda: gl.linearize("f32[2,3]", np.array([[1], [2]])), BEFORE),
+    "linearize swapped, with a tuple": (lambda: gl.linearize("f32[2,3]", (1, 2)), ": the index comes first"),
     "a plan of an array": (lambda: gl.plan(LINE, "f32[2,3]"), BEFORE),
     "a plan that is called with a shape": (lambda: gl.plan("f32[6]", "{0}")("f32[6]"), FIRST.format("buffer")),
     "a layout is missing": (lambda: gl.relayout(LINE, "f32[2,3]"), "missing 1 required positional argument: 'target'"),
@@ -37,6 +44,8 @@ SLIPS = {
     "a list without an element type": (lambda: gl.pack([[1, 2]], "{0,1}"), "is only a layout: write the whole shape"),
     "sizes as a shape": (lambda: gl.linearize((1, 2), (4, 5)), ": write gl.Shape('f32', (4, 5)) or its text"),
     "sizes to empty": (lambda: gl.empty([2, 3]), ": write gl.Shape('f32', (2, 3)) or its text"),
+    "an order to pack": (lambda: gl.pack(MATRIX, (0, 1)), ": write gl.Layout((0, 1))"),
+    "sizes to pack": (lambda: gl.pack(MATRIX, (2, 3)), ": write gl.Shape('f32', (2, 3)) or its text"),
     "an order as a target": (lambda: gl.relayout(LINE, SHAPE, [0, 1]), ": write gl.Layout((0, 1))"),
     "a layout where a shape belongs": (
         lambda: gl.unpack(LINE, LAYOUT),
@@ -48,16 +57,16 @@ SLIPS = {
     ),
     "points in rows": (
         lambda: gl.linearize(np.zeros((5, 2), int), SHAPE),
-        "the first axis must be 2 (points in rows go in as index.T)",
+        "the first axis must be 2 (for points in rows, pass index.T)",
     ),
     "points in rows, as lists": (
         lambda: gl.linearize([[0, 1], [1, 2], [0, 0]], SHAPE),
-        ": points in rows go in as numpy.array(index).T",
+        ": for points in rows, pass numpy.array(index).T",
     ),
     "an N-d array to relayout": (
         lambda: gl.relayout(MATRIX, SHAPE, "{0,1}"),
         "gl.pack and gl.unpack convert N-d arrays, and buffer.ravel('K') gives the memory of a dense array, in its own "
-        "it has there",
+        "order",
     ),
     "the text of a shape to shape_of": (
         lambda: gl.shape_of("f32[2,3]"),
@@ -65,6 +74,21 @@ SLIPS = {
     ),
     "a list to shape_of": (lambda: gl.shape_of([1, 2]), "call gl.shape_of(numpy.asarray(array)) for the layout of"),
 }
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gl.transpose(MATRIX, "\u00e9 \u00fc -> \u00fc \u00e9"),  # names are ASCII
+        lambda: gl.relayout(LINE, SHAPE, (2, 4)),  # neither an order nor the sizes
+        lambda: gl.Shape("f32", (4, 5), (8, 128)),
+        lambda: gl.linearize((1, 2), (4, 5.0)),
+        lambda: gl.linearize((1, 2), [[4, 5]]),
+    ],
+)
+def test_no_hint_says_what_would_fail_too(call):
+    with pytest.raises((TypeError, gl.LayoutError), match="^(?!.*write)"):
+        call()
 
 
 @pytest.mark.parametrize("slip", SLIPS)

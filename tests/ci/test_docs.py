@@ -74,5 +74,21 @@ def test_the_pages_show_commands_and_name_files_that_exist():
             )
 
 
+def anchors(text):
+    """The anchors of a page's headings, as forges and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), flags=re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_into_a_page_name_a_heading_of_it():
+    links = [
+        (name, page or name, anchor)
+        for name, text in PAGES.items()
+        for page, anchor in re.findall(r"\]\((?:docs/)?([\w.-]*)#([\w-]+)\)", text)
+    ]
+    assert len(links) >= 3
+    assert [link for link in links if link[2] not in anchors(PAGES[link[1]])] == []
+
+
 def test_the_readme_is_short():
     assert len(PAGES["README.md"].splitlines()) <= 140

@@ -73,6 +73,19 @@ def test_wrong_usage_exits_with_2(args):
     assert run(*args, code=2).stderr.startswith("Usage: gpulayout")
 
 
+@pytest.mark.parametrize(
+    "args, hint",
+    [
+        (["show", "f32[2,3]0", "f32[2,3]1"], "quote SHAPE, or the shell interprets its braces"),
+        (["show", __file__], "gpulayout show --hlo FILE reads a program"),
+        (["explain", "{1,0}", "{0,1}"], "write the whole shape, such as 'f32[2,3]{0,1}'"),
+        (["index", PADDED, "1", "2"], "has 2 dimensions: write 1,2"),
+    ],
+)
+def test_a_slip_is_answered_with_what_to_write(args, hint):
+    assert run(*args, code=2).stderr.endswith(f"{hint}\n")
+
+
 def test_the_module_runs_as_the_command():
     result = process("show", PADDED)
     assert (result.returncode, result.stderr) == (0, "") and result.stdout.startswith(PADDED)
@@ -214,7 +227,10 @@ def test_show_draws_tiles_and_packed_elements():
         ("s8[3,5]{1,0:E(4)}", "never moved   element_size_in_bits 4 is not a storage size of s8"),
         ("f32[3,5]{1,0:T(2,4)}", "Place of every element; padding is hatched:\n"),
         ("f32[3,5]{1,0:T(2,4)}", "│░░9│"),
-        ("f32[3,5]{1,0:T(*,4)}", "Place of every element; padding is hatched, some of it only in memory below:\n"),
+        (
+            "f32[3,5]{1,0:T(*,4)}",
+            "Place of every element; padding is hatched, and some of it appears only in memory below:\n",
+        ),
     ],
 )
 def test_show_prints_labels_and_why_a_shape_cannot_be_stored(shape, line):

@@ -222,6 +222,15 @@ def test_text_that_is_not_a_layout_is_a_usage_error(folder):
     )
 
 
+def test_letters_for_a_layout_and_a_buffer_without_its_shape_are_answered_with_what_to_write(folder):
+    assert "'chw' is not a layout: a layout begins with '{'" in refusal(
+        "relayout", "array.npy", "out.npy", "--to", "chw"
+    )
+    np.save("buffer.npy", np.zeros(6, np.float32))
+    failed = failure("relayout", "buffer.npy", "out.npy", "--to", "{0,1}")
+    assert failed.endswith("--to orders 2 dimensions; if it is a buffer, give its shape with --from")
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
 def test_hostile_layouts_leave_no_file(text, folder):
     for options in (["--to", text], ["--to", "{" + text], ["--from", text, "--unpack"]):

@@ -212,7 +212,7 @@ ERRORS = {
     "INVALID by hand": (
         lambda: Layout((0, 1), padded_dimensions=(3, 5), padding_value=PaddingValue.INVALID),
         LayoutError,
-        "padding_value INVALID says nothing about padded_dimensions (3, 5): use None for zeros, or a named value",
+        "padding_value INVALID cannot fill padded_dimensions (3, 5): use None for zeros, or a named value",
     ),
     "a pad value the type cannot hold": (
         lambda: Shape("u8", (2,), Layout((0,), padding_value=300)),
@@ -314,10 +314,10 @@ ERRORS = {
         LayoutError,
         "tile (8, COMBINE) ends with '*': there is no more minor dimension to combine with",
     ),
-    "one tile alone": (
+    "a single tile": (
         lambda: Layout((0, 1), tiles=(8, 128)),
         LayoutTypeError,
-        "tiles (8, 128) is a sequence of sizes, not of tiles: one tile of them is [(8, 128)]",
+        "tiles (8, 128) is a sequence of sizes, not of tiles: for one tile, write [(8, 128)]",
     ),
     "a size among tiles": (
         lambda: Layout((0, 1), tiles=((8, 128), 2)),
@@ -392,7 +392,7 @@ ERRORS = {
     "strides of tiles": (
         lambda: Shape("f32", (2, 3), Layout((1, 0), tiles=((2, 2),))).strides,
         LayoutError,
-        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} have no single stride per dimension: a tiled shape has no strides; "
+        "tiles (2,2) of f32[2,3]{1,0:T(2,2)} have no single stride per dimension: strides are for untiled shapes; "
         "gl.view finds them if "
         "neighbours are always the same distance apart",
     ),
@@ -404,7 +404,7 @@ ERRORS = {
     "an element size of another type": (
         Shape("f32", (2,), Layout((0,), element_size_in_bits=4)).validate_layout,
         LayoutError,
-        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it is one of 0, 32",
+        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it must be one of 0, 32",
     ),
     "a sparse leftover": (
         Shape("f32", (2,), Layout((0,), index_type="u32")).validate_layout,
@@ -414,15 +414,15 @@ ERRORS = {
     "inserting under tiles": (
         lambda: Layout((1, 0), tiles=((8, 128), (2, 1))).insert_dimension(1, 4),
         LayoutError,
-        "tiles (8,128)(2,1) would change their meaning by inserting a dimension for layout {1,0:T(8,128)(2,1)}: "
+        "tiles (8,128)(2,1) would cut different dimensions after inserting a dimension for layout {1,0:T(8,128)(2,1)}: "
         "they cut the "
         "2 most minor dimensions; drop them first with replace(tiles=())",
     ),
     "deleting under tiles": (
         lambda: Layout((2, 1, 0), tiles=((8, 128),)).delete_dimensions((0, 1)),
         LayoutError,
-        "tiles (8,128) would change their meaning by deleting dimension 1 for layout {2,1,0:T(8,128)}: they cut the "
-        "2 most minor dimensions; drop them first with replace(tiles=())",
+        "tiles (8,128) would cut different dimensions after deleting dimension 1 for layout {2,1,0:T(8,128)}: they "
+        "cut the 2 most minor dimensions; drop them first with replace(tiles=())",
     ),
     "tiles as text": (
         lambda: Layout((0, 1), tiles="T(8,128)"),
@@ -430,7 +430,7 @@ ERRORS = {
         "tiles 'T(8,128)' is not a sequence of tiles: write ((8, 128),)",
     ),
     # dimension numbers
-    "no such dimension": (
+    "a dimension out of range": (
         lambda: SHAPE.dimension(2),
         LayoutError,
         "dimension 2 is out of range for f32[2,3]{1,0}: there are 2 dimensions",
@@ -460,7 +460,7 @@ ERRORS = {
         LayoutTypeError,
         "dimension True is not an integer for f32[2,3]{1,0}: it is a bool",
     ),
-    "no such position": (
+    "a position out of range": (
         lambda: Layout((0, 1)).minor(2),
         LayoutError,
         "physical position 2 is out of range for layout {0,1}: there are 2 dimensions",
@@ -524,12 +524,12 @@ ERRORS = {
     "inserting in front of -1": (
         lambda: SHAPE.insert_dimension(-1, 4),
         LayoutError,
-        "at -1 is out of range for f32[2,3]{1,0}: a new dimension goes at 0..2",
+        "at -1 is out of range for f32[2,3]{1,0}: a new dimension can be inserted at 0..2",
     ),
     "inserting past the end": (
         lambda: SHAPE.insert_dimension(3, 4),
         LayoutError,
-        "at 3 is out of range for f32[2,3]{1,0}: a new dimension goes at 0..2",
+        "at 3 is out of range for f32[2,3]{1,0}: a new dimension can be inserted at 0..2",
     ),
     "inserting a negative size": (
         lambda: SHAPE.insert_dimension(1, -4),

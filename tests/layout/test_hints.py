@@ -209,6 +209,28 @@ SLIPS = [
         "expected a dimension number (a colon comes before properties, as in {1,0:T(8,128)}), "
         "at character 5 ('T') of '{1,0,T(8,128)}'",
     ),
+    (
+        lambda: gl.parse_layout("{1,0 T(8,128)}"),
+        ShapeTextError,
+        "expected ':' (a colon comes before properties, as in {1,0:T(8,128)}), "
+        "at character 5 ('T') of '{1,0 T(8,128)}'",
+    ),
+    (
+        lambda: gl.parse_shape("f32[4,5]{1,0}:T(8,128)"),
+        ShapeTextError,
+        "expected the end (properties are part of the layout, as in f32[2,3]{1,0:T(8,128)}), "
+        "at character 13 (':') of 'f32[4,5]{1,0}:T(8,128)'",
+    ),
+    (
+        lambda: gl.parse_layout("T(8,128)"),
+        ShapeTextError,
+        "'T(8,128)' is not a layout: properties follow the order and a colon, as in '{1,0:T(8,128)}'",
+    ),
+    (
+        lambda: gl.parse_layout("u8(4,5)"),
+        ShapeTextError,
+        "'u8(4,5)' is not a layout: a shape has its sizes in brackets, as in 'u8[2,3]'",
+    ),
     (lambda: gl.parse_layout("1,0"), ShapeTextError, "'1,0' is not a layout: write '{1,0}'"),
     (lambda: gl.parse_layout("(0,)"), ShapeTextError, "'(0,)' is not a layout: write '{0}'"),
     (
@@ -220,6 +242,21 @@ SLIPS = [
         lambda: gl.parse_layout("f32[2]{0}"),
         ShapeTextError,
         "'f32[2]{0}' is not a layout: it is the text of a shape; write gl.parse_shape('f32[2]{0}').layout",
+    ),
+    (
+        lambda: Layout("f32[2]{0}"),
+        LayoutTypeError,
+        "minor_to_major 'f32[2]{0}' is the text of a shape: write gl.parse_shape('f32[2]{0}').layout",
+    ),
+    (
+        lambda: Tile((8, 128), (2, 1)),
+        LayoutTypeError,
+        "dimensions of a Tile must be one sequence, not 2 arguments",
+    ),
+    (
+        lambda: Shape((4, 5.0), "f32"),
+        LayoutTypeError,
+        "dimensions (4, 5.0) come before element_type 'f32'",
     ),
     (lambda: gl.parse_layout((1, 0)), TypeError, "layout text must be a str, not tuple"),
 ]
@@ -240,6 +277,22 @@ def test_what_an_error_says_to_write_works(message):
     """The hint is a whole expression, so it can be evaluated."""
     hint = re.search(r"write (gl\..*?\)(\.layout)?)(, with .*)?$", message)[1]
     assert isinstance(eval(hint, {"gl": gl}), (Shape, Layout, gl.ElementType))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Shape("f32", -1),
+        lambda: Shape("f32", 2**63),
+        lambda: Shape("[4,5]"),
+        lambda: Tile(-8),
+        lambda: Tile(True),
+        lambda: gl.TupleShape(("*",)),
+    ],
+)
+def test_no_hint_says_what_would_fail_too(call):
+    with pytest.raises((LayoutTypeError, TypeError), match="^(?!.*write (?!gl.Shape..f32., .2, 3)|.*parse)"):
+        call()
 
 
 @pytest.mark.parametrize("text, found", [("1,0", (1, 0)), ("[1, 0]", (1, 0)), ("{7}", (7,)), ("(2,)", (2,))])
@@ -292,3 +345,45 @@ def test_a_constructor_that_works_asks_for_no_hint():
     with pytest.raises(gl.LayoutError, match="^negative$"):  # no hint: the error itself
         Made(-1)
     assert asked == [(-1,)]
+
+
+class Lines:
+    def __repr__(self):
+        return "one\n    two"
+
+
+def deep():
+    """A list inside lists, too many for `repr`."""
+    found = []
+    for _ in range(100_000):
+        found = [found]
+    return found
+
+
+HOSTILE = [Lines(), np.zeros((2, 3)), 10**5000, [10**5000], deep(), "x" * 10**6, b"x" * 10**6, type("", (), {})()]
+READERS = {
+    "Shape": lambda value: Shape(value, (2,)),
+    "dimensions": lambda value: Shape("f32", (value,)),
+    "layout": lambda value: Shape("f32", (2,), value),
+    "dynamic_dimensions": lambda value: Shape("f32", (2,), dynamic_dimensions=value),
+    "Layout": lambda value: Layout((value, 0)),
+    "tiles": lambda value: Layout((0,), tiles=value),
+    "padding_value": lambda value: Layout((0,), padding_value=value),
+    "split_configs": lambda value: Layout((0,), split_configs=value),
+    "split_configs entry": lambda value: Layout((0,), split_configs=(value,)),
+    "Tile": Tile,
+    "TupleShape": gl.TupleShape,
+    "BufferShape": gl.BufferShape,
+    "use_backend": lambda value: gl.use_backend((value,)),
+    "mode": lambda value: gl.linearize((np.array([1]),), "f32[2]", mode=[value]),
+    "array": lambda value: gl.pack([value], "s32[1]"),
+}
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("read", READERS)
+def test_an_error_is_one_short_line_whatever_the_value(read, value):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        READERS[read](value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+    assert "sys.set_int_max_str_digits" not in str(caught.value)

@@ -58,8 +58,8 @@ TEXT_ERRORS = [
     ("b(b(f32[2]))", 2, "'b' is not one of XLA's element types"),
     ("b((f32[2]))", 2, "expected an element type"),
     ("b(f32[2]", 8, "expected ')'"),
-    ("f32[9223372036854775808]", 4, "a dimension size of 19 digits does not fit 63 bits"),
-    ("f32[000099999999999999999999]", 4, "a dimension size of 20 digits does not fit 63 bits"),
+    ("f32[9223372036854775808]", 4, "a dimension size of 19 digits does not fit in 63 bits"),
+    ("f32[000099999999999999999999]", 4, "a dimension size of 20 digits does not fit in 63 bits"),
     ("f32[2]\0", 6, "expected the end"),
     ("f32[2]]", 6, "expected the end"),
     ("f32[2]{0}x", 9, "expected the end"),
@@ -185,7 +185,7 @@ def test_nested_tuples_have_a_limit():
     with pytest.raises(ShapeTextError) as caught:
         gl.parse_shape("(" * 5000)
     assert caught.value.position == 64
-    assert str(caught.value).startswith("nested tuples are more than 64, the limit, at character 64 ('(') of ")
+    assert str(caught.value).startswith("more than 64 nested tuples, at character 64 ('(') of ")
     with pytest.raises(LayoutError) as caught:
         gl.TupleShape((gl.parse_shape(deepest),))
     assert str(caught.value) == "shapes are 65 nested tuples: the limit is 64"

@@ -221,7 +221,7 @@ def test_edits_above_the_tiles_keep_them_and_renumber_splits():
 )
 def test_edits_below_the_reach_of_tiles_are_refused(edit):
     with pytest.raises(
-        LayoutError, match=r"tiles \(8,128\)\(2,1\) would change their meaning by (inserting|deleting) "
+        LayoutError, match=r"tiles \(8,128\)\(2,1\) would cut different dimensions after (inserting|deleting) "
     ):
         edit(Shape("f32", (2, 300, 16), TILED))
 

@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind: a container that is none, flags that do not fit.  The message names the argument."""
+"""Arguments of the wrong kind: not a container, or flags that do not fit.  The message names the argument."""
 
 import math
 
@@ -23,13 +23,13 @@ CASES = {
         gl.LayoutError,
         "dynamic_dimensions (True,) has 1 entry",
     ),
-    "a tuple's parts that are no sequence": (lambda: gl.TupleShape(3), TypeError, "shapes 3 is"),
-    "split configurations that are no sequence": (
+    "a tuple's parts that are not a sequence": (lambda: gl.TupleShape(3), TypeError, "shapes 3 is"),
+    "split configurations that are not a sequence": (
         lambda: gl.Layout((1, 0), split_configs=3),
         TypeError,
         "split_configs 3 is not a sequence of split configurations",
     ),
-    "a split configuration that is no pair": (
+    "a split configuration that is not a pair": (
         lambda: gl.Layout((1, 0), split_configs=((0, (1,), 2),)),
         TypeError,
         "split_configs",

@@ -14,7 +14,7 @@ from gpulayout.memory.mapped_files import by_file, listed_map, overlap_in_file
 
 SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
 BYTES = 24  # size of a buffer of SOURCE or TARGET
-REFUSAL = " and out overlap in the file that both map: out must be other memory$"
+REFUSAL = " and out overlap in the file that both map: out must be separate memory$"
 PLACES = (0, 4, 20, 24, 28, 4096, 8192 - BYTES)
 
 # Every public function with an `out` that is checked against an input: the dtype and shape of both, and the call.
@@ -284,23 +284,25 @@ def test_empty_arrays_overlap_with_nothing(path, map_source):
 @pytest.mark.parametrize(
     "given, outs, message",
     [
-        ([0, 24], [48, 16], "^job 1: buffer and out overlap in the file that both map: out must be other memory$"),
+        ([0, 24], [48, 16], "^job 1: buffer and out overlap in the file that both map: out must be separate memory$"),
         ([0, 24], [72, 4], "^job 1: buffer and out overlap in the file"),
         (
             [0, 24],
             [48, 0],
-            "^buffer of job 0 and out of job 1 overlap in the file that both map: out of job 1 must be other memory$",
+            "^buffer of job 0 and out of job 1 overlap in the file that both map: "
+            "out of job 1 must be separate memory$",
         ),
         (
             [0, 24],
             [28, 96],
-            "^buffer of job 1 and out of job 0 overlap in the file that both map: out of job 0 must be other memory$",
+            "^buffer of job 1 and out of job 0 overlap in the file that both map: "
+            "out of job 0 must be separate memory$",
         ),
         (
             [0, 24],
             [48, 68],
             "^out of job [01] and out of job [01] overlap in the file that both map: "
-            "out of job [01] must be other memory$",
+            "out of job [01] must be separate memory$",
         ),
         ([0, 0], [48, 72], None),
         ([0, 12], [36, 4096], None),

@@ -229,7 +229,7 @@ RAISING = [
     (
         lambda a: gl.linearize(a([[0], [0], [0]]), PADDED),
         "index has shape (3, 1), but f32[2,3]{0,1:PD(3,5)} has 2 dimensions: "
-        "the first axis must be 2 (points in rows go in as index.T)",
+        "the first axis must be 2 (for points in rows, pass index.T)",
     ),
     (
         lambda a: gl.linearize((a([0, 1]), a([0, 1, 2])), PADDED),
@@ -394,7 +394,7 @@ def test_wrong_arguments_are_refused(executor, number):
 
 def test_overlapping_index_arrays_are_refused(executor):
     lines = executor.array(np.array([0, 3, 6, 1, 4, 7]))
-    with pytest.raises(BufferError, match="^linear and out overlap in memory: out must be other memory$"):
+    with pytest.raises(BufferError, match="^linear and out overlap in memory: out must be separate memory$"):
         gl.convert_linear(lines, PADDED, "f32[2,3]", out=lines)
 
 

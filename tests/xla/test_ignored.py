@@ -146,7 +146,12 @@ def test_old_flags_and_names_together():
             LayoutTypeError,
             "ignore True is neither a name nor an iterable of names: it is a bool",
         ),
-        (gl.xla.shapes_equal, {"ignore_layout_fields": 3}, TypeError, "'int' object is not iterable"),
+        (
+            gl.xla.shapes_equal,
+            {"ignore_layout_fields": 3},
+            LayoutTypeError,
+            "ignore_layout_fields 3 is not an iterable of names: it is an int",
+        ),
         (gl.is_bitcast, {"ignored": "x"}, TypeError, "is_bitcast() got an unexpected keyword argument 'ignored'"),
         (
             gl.xla.same_element_type,
@@ -168,3 +173,9 @@ def test_an_unknown_part_of_a_layout_is_refused_with_all_names():
     ) as caught:
         gl.xla.layouts_equal("{0}", "{0}", ignore="minor_to_major")
     assert all(repr(name) in str(caught.value) for name in CHANGED)
+
+
+@pytest.mark.parametrize("value", [1, None, gl.parse_shape("f32[2]")])
+def test_only_layouts_are_compared_as_layouts(value):
+    with pytest.raises(LayoutTypeError, match="^first .* is not a Layout or its text: it is an? "):
+        gl.xla.layouts_equal(value, value)

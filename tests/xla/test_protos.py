@@ -257,7 +257,7 @@ def test_bytes_that_are_not_a_shape(hexadecimal):
             "f32[2]{0:PD(3)PV(2.5)}",
             FIRST,
             "padding_value of layout {0:PD(3)PV(2.5)} cannot be expressed in protos: "
-            "they have names of values but no numbers",
+            "they have named values but no numbers",
         ),
         (
             "f32[2,3]{1,0:T(*,4)}",

@@ -247,7 +247,7 @@ def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dimen
     [
         ("f32[16,128]{1,0:T(8,128)}", "f32[16,128]", True),
         ("f32[16,256]{1,0:T(8,128)}", "f32[16,256]", False),
-        ("f32[16,128]{1,0:T(8,128)S(1)}", "f32[16,128]", True),  # the memory space does not count
+        ("f32[16,128]{1,0:T(8,128)S(1)}", "f32[16,128]", True),  # the memory space is ignored
         ("f32[10]{0:T(1024)}", "f32[10]{0:L(1024)}", True),
         ("f32[10]{0:T(1024)}", "f32[10]{0:PD(1024)}", True),
         ("f32[10]{0:T(1024)}", "f32[10]", False),

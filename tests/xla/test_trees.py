@@ -177,12 +177,12 @@ def test_layouts_of_a_tree_are_checked_and_the_bad_one_is_named():
     with pytest.raises(LayoutError) as caught:
         gl.xla.validate_layouts("(f32[2], (token[], b(f32[2]{0:E(4)})))")
     assert str(caught.value) == (
-        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it is one of 0, 32; "
+        "element_size_in_bits 4 is not a storage size of f32 for f32[2]{0:E(4)}: it must be one of 0, 32; "
         "it is at (1, 1) of (f32[2]{0}, (token[], b(f32[2]{0:E(4)})))"
     )
     with pytest.raises(LayoutError) as caught:
         gl.xla.validate_layouts("f32[2]{0:E(4)}")
-    assert str(caught.value).endswith("it is one of 0, 32")
+    assert str(caught.value).endswith("it must be one of 0, 32")
 
 
 def test_layouts_are_copied_to_a_tree_of_the_same_structure():

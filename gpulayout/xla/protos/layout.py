@@ -214,7 +214,7 @@ def _padding_number(layout: Layout) -> int:
     value = layout.padding_value
     if value is not None and not isinstance(value, PaddingValue):
         raise LayoutError(
-            f"padding_value of {_shown(layout)} cannot be expressed in protos: they have names of values but no numbers"
+            f"padding_value of {_shown(layout)} cannot be expressed in protos: they have named values but no numbers"
         )
     return value.value if value else 0
 

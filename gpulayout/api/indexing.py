@@ -97,6 +97,8 @@ def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", 
     >>> linearize((9, 130), "bf16[16,256]{1,0:T(8,128)(2,1)}")
     3077
     """
+    if isinstance(index, str) and isinstance(shape, (tuple, list)):
+        raise TypeError(f"index is a str and shape a {type(shape).__name__}: the index comes first")
     shape = as_shape(shape)
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"mode {value_text(mode)} is not one of 'raise', 'wrap', 'clip'")

@@ -1,10 +1,10 @@
-"""Which CUDA kernel executes a move, and with which parameters.  Every decision about a launch is made here.
+"""Chooses the CUDA kernel for a move, and its parameters.  Every decision about a launch is made here.
 
 Families, fastest first:
 
     copy     one contiguous run on both sides
     rows     the same minor axis on both sides: whole rows move in vectors of up to 16 bytes
-    channels pixels of few channels on one side, planes on the other: a warp exchanges them between its registers
+    channels pixels of a few channels on one side, planes on the other: a warp exchanges them between its registers
     tile     different minor axes: a tile goes through shared memory, so that both sides are accessed in runs;
              it has two axes, or more if those are too short for runs
     gather   everything else: one place at a time

@@ -56,7 +56,7 @@ def rows_plan(work: Work) -> KernelPlan:
     ]
     load = common_step(apart, vector) if work.reads else vector
     if load < vector:
-        work = work.because(f"reads are shifted: both sides are not always a multiple of {2 * load} bytes apart")
+        work = work.because(f"reads are shifted: the two sides are not always a multiple of {2 * load} bytes apart")
     chunks = math.ceil((row_bytes + max(vector - aligned, 0)) / vector)
     total = chunks * math.prod(axis.extent for axis in others)
     return planned(

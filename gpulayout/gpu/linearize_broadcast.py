@@ -1,6 +1,6 @@
 """The source of the elementwise kernel that linearizes broadcast index arrays, written and tested without CuPy.
 
-It takes one operand per dimension, of any integer types and any shapes that broadcast, and makes one pass, no copies.
+It takes one operand per dimension, of any integer types and any shapes that broadcast, in one pass and without copies.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class MoveLaunches:
         """See `Prepared.execute`.  A single piece takes one launch, or none if the target has no places."""
         kind, from_address, to_address = self._kind(source, target)
         start, _, _ = self._starts.get(kind) or self._remember(kind, source, target, from_address, to_address)
-        if is_new and not to_address & 15:  # as allocators return it
+        if is_new and not to_address & 15:  # aligned, as allocators return it
             self._made[from_address & 15, kind[2], _form(source)] = target.shape, target.dtype, start
         start(from_address, to_address)
 

@@ -34,6 +34,7 @@ SLIPS = {
     "view swapped": (lambda: gl.view("f32[2,3]", LINE), BEFORE),
     "relayout swapped": (lambda: gl.relayout("f32[2,3]", LINE, "{0,1}"), BEFORE),
     "linearize swapped": (lambda: gl.linearize("f32[2,3]", np.array([[1], [2]])), BEFORE),
+    "linearize swapped, with a tuple": (lambda: gl.linearize("f32[2,3]", (1, 2)), ": the index comes first"),
     "a plan of an array": (lambda: gl.plan(LINE, "f32[2,3]"), BEFORE),
     "a plan that is called with a shape": (lambda: gl.plan("f32[6]", "{0}")("f32[6]"), FIRST.format("buffer")),
     "a layout is missing": (lambda: gl.relayout(LINE, "f32[2,3]"), "missing 1 required positional argument: 'target'"),

@@ -109,7 +109,7 @@ OPERATIONS = {
 }
 
 
-def carried_out(host, given, rank, bits):
+def executed(host, given, rank, bits):
     """(the result of one index, whether a number exceeds its bound).  Asserts that only loads write the registers of
     given values.
     """
@@ -166,13 +166,13 @@ def test_every_place_and_every_element_is_converted(text, is_direct):
         )
         for place in range(shape.buffer_size):
             is_padding = table.is_padding(place)
-            index, padded = carried_out(tells, [place], shape.rank, bits)
-            assert carried_out(checks, [place], shape.rank, bits)[1] == padded == is_padding, place
+            index, padded = executed(tells, [place], shape.rank, bits)
+            assert executed(checks, [place], shape.rank, bits)[1] == padded == is_padding, place
             if not is_padding:
                 assert tuple(index) == table.index_of(place)
                 linear = dense.linear_of(index)
-                assert carried_out(converts, [place], 1, bits) == ([linear], False)
-                assert carried_out(finds, index, 1, bits)[0] == [place] == carried_out(fills, [linear], 1, bits)[0]
+                assert executed(converts, [place], 1, bits) == ([linear], False)
+                assert executed(finds, index, 1, bits)[0] == [place] == executed(fills, [linear], 1, bits)[0]
 
 
 def count(program):

@@ -107,8 +107,8 @@ def test_the_plan_of_a_box_describes_it():
     plan = kernel_plan(relayout_pieces(source, target)[0].move)
     assert plan.tile == (8, 8, 4, 8)
     assert plan.reasons[-1:] == (
-        "accesses of 4 bytes: two axes fill no tile; one of 4 axes has runs of 128 bytes in the source, of 256 in "
-        "the target",
+        "accesses of 4 bytes: two axes do not fill a tile; one of 4 axes has runs of 128 bytes in the source, of 256 "
+        "in the target",
     )
     text = explain(relayout_pieces(source, target), source, target)
     assert "  gpu      tile (gpl_tile_nd in tile_nd.cu), for buffers aligned to 16 bytes\n" in text

@@ -34,7 +34,9 @@ def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
     if not chosen:
         return found
     return _box_plan(
-        work, *chosen, f"a tile of two axes would have runs of {shortest} bytes" if found else "two axes fill no tile"
+        work,
+        *chosen,
+        f"a tile of two axes would have runs of {shortest} bytes" if found else "two axes do not fill a tile",
     )
 
 

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plot(parser: argparse.ArgumentParser, files: Sequence[pathlib.Path]) -> int:
-    """Draw the pictures and name their files; a usage error without matplotlib."""
+    """Draw the pictures and name their files; a usage error without matplotlib and without figures."""
     from benchmarks import plot
 
     try:
@@ -48,6 +48,10 @@ def _plot(parser: argparse.ArgumentParser, files: Sequence[pathlib.Path]) -> int
         if error.name != "matplotlib":
             raise
         parser.error("--plot needs matplotlib: pip install '.[plot]'")
+    except (OSError, ValueError) as error:  # of a file, or of the JSON in it
+        parser.error(f"--plot: {error}")
+    if not written:
+        parser.error("--plot: these files have no figures that a picture shows")
     print("\n".join(map(str, written)))
     return 0
 

@@ -73,6 +73,8 @@ def relayout_many(
     >>> relayout_many([(square, "f32[2,2]", "{0,1}"), (line, "u8[3]", "{0:PD(4)}")])
     [array([0., 2., 1., 3.], dtype=float32), array([0, 1, 2, 0], dtype=uint8)]
     """
+    if not isinstance(jobs, Iterable):
+        raise TypeError(f"jobs is {type_text(jobs)}: it must be a list of (buffer, source, target)")
     jobs = list(jobs)
     outs = _checked_outs(out, len(jobs))
     opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]

@@ -290,6 +290,8 @@ def test_a_read_only_out_and_its_own_buffer_are_refused(executor):
     ],
 )
 def test_malformed_jobs_are_refused(executor, job, message):
+    with pytest.raises(TypeError, match=r"^jobs is an int: it must be a list of \(buffer, source, target\)$"):
+        gl.relayout_many(5)
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         gl.relayout_many([good(executor), job])
 

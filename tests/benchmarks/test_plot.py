@@ -118,6 +118,16 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, capsys
     assert capsys.readouterr().err.endswith("--plot needs matplotlib: pip install '.[plot]'\n")
 
 
+@pytest.mark.parametrize("text, message", [(None, "No such file"), ("{", "Expecting"), ("{}", "have no figures")])
+def test_files_without_figures_are_a_usage_error(matplotlib, tmp_path, capsys, text, message):
+    file = tmp_path / "run.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SystemExit) as left:
+        command.main(["--plot", str(file)])
+    assert left.value.code == 2 and message in capsys.readouterr().err
+
+
 def test_nothing_but_drawing_imports_matplotlib():
     script = "import sys, benchmarks.__main__, benchmarks.plot; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -6,6 +6,7 @@ the same kernel files on the CPU.  This module does not know which.
 
 from __future__ import annotations
 
+import abc
 import functools
 import operator
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ _kept_plan = functools.lru_cache(maxsize=64)(many_plan)
 Kind = tuple[Any, ...]  # calls of one kind share a prepared launch
 
 
-class CudaBackend:
+class CudaBackend(abc.ABC):
     """Executes moves and index conversions by launching kernels; a subclass handles arrays and memory.
 
     The launches prepared for a transfer are kept by its `MoveLaunches`.
@@ -38,9 +39,9 @@ class CudaBackend:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
 
+    @abc.abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: Any, like: Any = None) -> Any:
         """See `Backend.empty`."""
-        raise NotImplementedError
 
     def address(self, array: Any) -> int:
         return self.runtime.place(array)[0]

@@ -59,7 +59,7 @@ def demo(quick: bool, as_json: bool) -> None:
       gpulayout demo --json
     """
     backends, missing = _backends()
-    strips = {text: _strip(text) for text in EXAMPLE}
+    strips = {text: strip_of(text) for text in EXAMPLE}
     if not as_json:
         _print_example(strips)
     timings = [timing for backend in backends for timing in _timings(backend, QUICK if quick else FULL)]
@@ -83,7 +83,7 @@ def _backends() -> tuple[list[Backend], str | None]:
     return ([host_backend()], problem) if problem else ([host_backend(), gpu_backend()], None)
 
 
-def _strip(text: str) -> str:
+def strip_of(text: str) -> str:
     """The example packed in one layout; a zero byte prints as 0."""
     array = np.frombuffer(NAMES.encode(), np.uint8).reshape(2, 3)
     return "".join(chr(byte) if byte else "0" for byte in pack(array, text))

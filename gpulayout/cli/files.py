@@ -112,7 +112,7 @@ def new_npy(path: Path, dtype: Dtype, dimensions: tuple[int, ...], *, overwrite:
         )
         offset = stream.tell()
         stream.flush()
-        _reserve(stream, offset + math.prod(dimensions) * dtype.itemsize)
+        reserve_space(stream, offset + math.prod(dimensions) * dtype.itemsize)
         elements = _mapped(stream, "r+", dtype, offset, math.prod(dimensions))
         yield elements
         if isinstance(elements, np.memmap):
@@ -128,7 +128,7 @@ def _mapped(stream: BinaryIO, mode: Literal["r", "r+"], dtype: Dtype, offset: in
     return mapped
 
 
-def _reserve(stream: BinaryIO, size: int) -> None:
+def reserve_space(stream: BinaryIO, size: int) -> None:
     """Take the space now: a full disk is an OSError here, but kills a process that writes to mapped memory."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(stream.fileno(), 0, size)

@@ -100,7 +100,7 @@ def _take_free_name(temporary: Path, path: Path) -> None:
             raise _exists(path) from None
         except OSError:
             continue
-    _claim_and_replace(temporary, path)
+    claim_and_replace(temporary, path)
 
 
 def _link(temporary: Path, path: Path) -> None:
@@ -119,7 +119,7 @@ def _rename_to_free_name(temporary: Path, path: Path) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
 
 
-def _claim_and_replace(temporary: Path, path: Path) -> None:
+def claim_and_replace(temporary: Path, path: Path) -> None:
     """Take the name with an empty file, then replace that file.
 
     This is not atomic, and a note says so.  In between, others see an empty file.  What they write into it is lost, and

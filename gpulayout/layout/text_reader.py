@@ -15,12 +15,12 @@ from gpulayout.layout.errors import LayoutError, ShapeTextError
 MAX_DIGITS = 19
 Made = TypeVar("Made")
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"(?P<skip>[ \t\r\n]+|/\*.*?\*/|//[^\n]*)|(?P<number>-?[0-9]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|"
     r"(?P<mark><=|[\[\](){},:#*?])",
     re.DOTALL,
 )
-_NO_PARENTHESES = re.compile(r"[^()]*")
+NO_PARENTHESES = re.compile(r"[^()]*")
 
 
 class Reader:
@@ -45,7 +45,7 @@ class Reader:
             if self._next >= len(self.text):
                 self.kind, self.value = "end", ""
                 return taken
-            match = _TOKEN.match(self.text, self._next)
+            match = TOKEN.match(self.text, self._next)
             if not match:
                 if self.text.startswith("/*", self._next):
                     raise self.error("a comment is not closed")
@@ -115,7 +115,7 @@ class Reader:
         """The raw text in parentheses, which has none inside, and its position."""
         if not self.ahead("("):
             raise self.error("expected '('")
-        start, found = self._next, _NO_PARENTHESES.match(self.text, self._next)
+        start, found = self._next, NO_PARENTHESES.match(self.text, self._next)
         close = found.end() if found else start  # it matches empty text too
         if not self.text.startswith(")", close):
             raise self.error("expected ')'", close)

@@ -35,7 +35,7 @@ from gpulayout.layout.text_reader import Reader
 _BLANKS = r"[ \t\r\n]*"
 _NO_WORD_BEFORE = r"(?<![\w.%\-])"
 _TYPES = "|".join([*(element_type.value for element_type in ElementType), "token", "opaque"])
-_START = re.compile(
+START = re.compile(
     rf"{_NO_WORD_BEFORE}(?:(?:{_TYPES}){_BLANKS}\[|b{_BLANKS}\(|(?P<list>[\w.%\-]+{_BLANKS}\()|\((?={_BLANKS}[()a-z]))"
 )
 _LAYOUT_GOES_ON = re.compile(rf"{_BLANKS}[-:0-9]")
@@ -43,7 +43,7 @@ _LAYOUT_GOES_ON = re.compile(rf"{_BLANKS}[-:0-9]")
 _PLAIN = re.compile(
     rf"[a-z][a-z0-9]*\[[0-9,<=?]*\](?:\{{[0-9,]+(?::[A-Z0-9(),:*]*)?\}}|(?!{_BLANKS}\{{{_BLANKS}[-:0-9]))"
 )
-_HIDES = re.compile(r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|//[^\n]*|/\*')
+HIDES = re.compile(r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|//[^\n]*|/\*')
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def visible(text: str) -> str:
     last_close = text.rfind("*/")
     pieces: list[str] = []
     done = position = 0
-    while match := _HIDES.search(text, position):
+    while match := HIDES.search(text, position):
         start, position = match.span()
         hidden = " " * (position - start)
         if match.group() == "/*":
@@ -158,7 +158,7 @@ def visible(text: str) -> str:
 def scan(text: str) -> Iterator[Span]:
     """The span of every shape in a text without strings and comments."""
     reader, position = _ProgramReader(text), 0
-    while match := _START.search(text, position):
+    while match := START.search(text, position):
         if match["list"]:
             position = match.end()
         else:

@@ -89,7 +89,7 @@ def _exchanged(
 ) -> Sequence[int]:
     """The covered dimensions after exchanges that help, each the best one possible; at most `most` are tried."""
     current = order[:touched]
-    while tried := list(itertools.islice(_exchanges(current, order), most)):
+    while tried := list(itertools.islice(exchanges(current, order), most)):
         most -= len(tried)
         best = min(tried, key=cost)
         if cost(best)[0] >= cost(current)[0]:
@@ -98,7 +98,7 @@ def _exchanged(
     return current
 
 
-def _exchanges(minor: Sequence[int], order: Sequence[int]) -> Iterator[Sequence[int]]:
+def exchanges(minor: Sequence[int], order: Sequence[int]) -> Iterator[Sequence[int]]:
     """The covered dimensions after every exchange of one of them with another dimension."""
     for first, before in enumerate(minor):
         for second in range(first + 1, len(minor)):

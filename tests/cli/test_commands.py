@@ -414,6 +414,6 @@ def test_demo_exits_with_1_when_a_result_differs(monkeypatch):
 
 
 def test_demo_exits_with_1_when_the_example_is_wrong(monkeypatch):
-    monkeypatch.setattr(demo_command, "_strip", lambda text: "abcdef")
+    monkeypatch.setattr(demo_command, "strip_of", lambda text: "abcdef")
     assert not json.loads(run("demo", "--quick", "--json", code=1).stdout)["ok"]
     assert "WRONG: a d b e c f" in run("demo", "--quick", code=1).stdout

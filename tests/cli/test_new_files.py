@@ -38,7 +38,7 @@ def way(request, monkeypatch):
     if request.param != "rename":
         monkeypatch.setattr(new_file_module, "RENAME_NOREPLACE", 1 << 30)  # a flag unknown to the kernel
     if request.param != "claim":
-        monkeypatch.setattr(new_file_module, "_claim_and_replace", None)
+        monkeypatch.setattr(new_file_module, "claim_and_replace", None)
     return request.param
 
 

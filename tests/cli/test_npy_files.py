@@ -211,7 +211,7 @@ def test_a_full_disk_is_an_error_that_names_the_output_and_leaves_nothing(path, 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files, "_reserve", full)
+    monkeypatch.setattr(files, "reserve_space", full)
     with pytest.raises(OSError) as caught, new_npy(path, np.dtype("f4"), (3,), overwrite=False):
         pass
     assert caught.value.errno == errno.ENOSPC and caught.value.filename == str(path) and os.listdir(path.parent) == []

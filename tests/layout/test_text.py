@@ -180,9 +180,9 @@ def test_hostile_text_is_refused_in_one_short_line(name):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_reading_takes_a_number_of_steps_linear_in_the_text(name, monkeypatch):
     """The reader steps over every character once.  A match that fails ends it, so that match may scan the rest."""
-    counted = [CountedPattern(getattr(text_reader, pattern)) for pattern in ("_TOKEN", "_NO_PARENTHESES")]
-    monkeypatch.setattr(text_reader, "_TOKEN", counted[0])
-    monkeypatch.setattr(text_reader, "_NO_PARENTHESES", counted[1])
+    counted = [CountedPattern(getattr(text_reader, pattern)) for pattern in ("TOKEN", "NO_PARENTHESES")]
+    monkeypatch.setattr(text_reader, "TOKEN", counted[0])
+    monkeypatch.setattr(text_reader, "NO_PARENTHESES", counted[1])
     with pytest.raises(ShapeTextError):
         gl.parse_shape(HOSTILE[name])
     assert (

@@ -325,10 +325,10 @@ def test_hostile_text_takes_steps_linear_in_its_length(piece, monkeypatch):
     counted = {
         name: CountedPattern(getattr(module, name))
         for module, name in (
-            (text_reader, "_TOKEN"),
-            (text_reader, "_NO_PARENTHESES"),
-            (hlo, "_START"),
-            (hlo, "_HIDES"),
+            (text_reader, "TOKEN"),
+            (text_reader, "NO_PARENTHESES"),
+            (hlo, "START"),
+            (hlo, "HIDES"),
         )
     }
     for name, pattern in counted.items():

@@ -38,7 +38,7 @@ def test_the_least_wasteful_order(text, expected, nbytes):
     assert (str(least), least.nbytes) == (expected, nbytes)
 
 
-exchanges = least_padding._exchanges
+exchanges = least_padding.exchanges
 
 
 def in_every_order(shape):
@@ -102,7 +102,7 @@ def test_a_bounded_number_of_orders_is_tried_of_many_dimensions(monkeypatch):
     tried = []
     monkeypatch.setattr(
         least_padding,
-        "_exchanges",
+        "exchanges",
         lambda minor, order: (tried.append(found) or found for found in exchanges(minor, order)),
     )
     shape = Shape("u8", [1] * 6000 + [2, 200], Layout(range(6002), tiles=((8, 128),)))

@@ -348,7 +348,7 @@ def test_another_library_may_ship_messages_of_the_same_name():
     file = descriptor_pb2.FileDescriptorProto(name="gpulayout/xla_data.proto", package="xla", syntax="proto3")
     file.message_type.add(name="LayoutProto").field.add(name="something_else", number=1, type=9, label=1)
     descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
-    messages._factory.cache_clear()
+    messages.message_factory.cache_clear()
     assert gl.xla.layout_from_proto(data("0a020001")) == gl.parse_layout("{0,1}")
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("xla.ShapeProto")

@@ -86,7 +86,7 @@ def parse(name: str, data: bytes | bytearray | memoryview) -> Message:
     data = bytes(data)
     if len(data) > MAX_BYTES:
         raise LayoutError(f"{name} of {len(data)} bytes is longer than {MAX_BYTES}")
-    make, decode_error = _factory()
+    make, decode_error = message_factory()
     message = make(name)
     try:
         message.ParseFromString(data)
@@ -121,7 +121,7 @@ def check_fields(message: Message, dialect: str, path: str) -> None:
 
 
 @functools.cache
-def _factory() -> tuple[Callable[[str], Message], type[Exception]]:
+def message_factory() -> tuple[Callable[[str], Message], type[Exception]]:
     """A function from a message's name to a new message, and the error of protobuf for bytes that it cannot read."""
     try:
         from google.protobuf import (  # type: ignore[import-untyped, unused-ignore]

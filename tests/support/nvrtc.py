@@ -123,9 +123,15 @@ def _instructions(cubin, kernel):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
-        done = subprocess.run([_tool("nvdisasm"), "-c", "-ndf", path], capture_output=True, text=True, check=True)
-    body = re.search(rf"^\.text\.{re.escape(kernel)}:\n(.*?)(?=^//-----|\Z)", done.stdout, re.DOTALL | re.MULTILINE)[1]
+        text = disassembled(path)
+    body = re.search(rf"^\.text\.{re.escape(kernel)}:\n(.*?)(?=^//-----|\Z)", text, re.DOTALL | re.MULTILINE)[1]
     return tuple(re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][^;]*?)\s*;", body, re.MULTILINE))
+
+
+def disassembled(path):
+    """The disassembler's text of a file of machine code."""
+    command = [_tool("nvdisasm"), "-c", "-ndf", path]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _kept(make, *made_from):

@@ -1,0 +1,1 @@
+"""Executes the machine code of the kernels, sm_80 to sm_100, on the CPU, and counts its instructions."""

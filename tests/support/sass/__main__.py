@@ -1,0 +1,44 @@
+"""Prints what moves take in machine code, for one or more architectures:
+
+    python -m tests.support.sass                              the budgets' moves, for sm_90
+    python -m tests.support.sass --architectures sm_80 sm_90 sm_100
+    python -m tests.support.sass --only odd --widths 1 2      moves whose name contains a word, for some element sizes
+
+Columns: executed instructions per element, as a device issues them (32 for each that a warp executes), and those of active
+lanes alone; registers; bytes of a thread that are under way at once; instructions of a warp before its first read; sectors
+that requests touch on both sides, and cycles of shared memory, relative to the fewest.
+"""
+
+import argparse
+
+from tests.support.kernel_cases import WIDTHS
+from tests.support.sass.budgets import moves
+from tests.support.sass.launches import taken
+
+_HEAD = f"{'move':34} {'kernel':14} {'arch':7} {'instr':>6} {'lanes':>6} regs {'flight':>6} {'before':>6} {'read':>6} {'write':>6} {'banks':>6}"
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.support.sass", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--architectures", nargs="+", default=["sm_90"])
+    parser.add_argument("--widths", nargs="+", type=int, default=list(WIDTHS), help="bytes of the elements")
+    parser.add_argument("--only", default="", help="moves whose name contains this")
+    given = parser.parse_args()
+    print(_HEAD)
+    for width in given.widths:
+        for case in moves(width):
+            for architecture in given.architectures if given.only in case.name else ():
+                print(_row(case, architecture), flush=True)
+
+
+def _row(case, architecture):
+    found = taken(case, architecture)
+    return (
+        f"{case.name:34} {case.plan.file:14} {architecture:7} {found.per_element:6.2f} {found.by_lanes:6.2f} "
+        f"{found.registers:4} {found.counted.in_flight:6} {found.counted.before_read:6.0f} "
+        f"{found.sectors('read'):6.3f} {found.sectors('write'):6.3f} {found.conflicts:6.3f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""A launch of decoded machine code: registers, memory, divergence and barriers of many blocks at once.
+
+All threads that are at the same instruction execute it together, those of other warps and blocks too: a register is a row
+of an array with an element for each thread.  The group at the lowest instruction goes first, so that lanes of a warp that
+took different ways meet again where the ways meet.  An instruction counts once for each warp that has a lane in the group,
+whatever its guard says, as a device issues it.
+
+    if (lane < 16) a; else b; c;       a: 1, b: 1, c: 1 instruction of the warp, not 2 for c
+
+A barrier holds the threads of a block until all that have not ended are there.
+"""
+
+import dataclasses
+import heapq
+
+import numpy as np
+
+from tests.support.sass.operands import Fault, Unknown
+from tests.support.sass.operations import OPERATIONS
+
+LANES = 32
+SHARED_WINDOW = 1024  # from sm_90 on, a block's arrays begin behind 1 KB of the system's
+# The constant bank 0: where the parameters of a kernel begin, and the sizes of the grid.
+_PARAMETERS = {
+    "sm_75": 0x160,
+    "sm_80": 0x160,
+    "sm_86": 0x160,
+    "sm_89": 0x160,
+    "sm_90": 0x210,
+    "sm_100": 0x380,
+    "sm_120": 0x380,
+}
+_GRID = {"sm_100": 0x370, "sm_120": 0x370}
+_BLOCK = {"sm_100": 0x360, "sm_120": 0x360}
+_UNSET = 0xA5A5A5A5  # registers and shared memory before they are written
+_AHEAD = 1 << 20  # instructions of one thread before it is taken to loop forever
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """A buffer of the launch: addresses from `address` up to `end`; `data` begins at a multiple of 16, at or before it."""
+
+    address: int
+    end: int
+    data: np.ndarray  # of bytes
+    writable: bool
+
+    @property
+    def origin(self):
+        return self.address & ~15
+
+
+@dataclasses.dataclass
+class Requests:
+    """The accesses to one kind of memory in one direction: warp instructions, bytes, and what they touched.
+
+    parts   sectors of 32 bytes for global memory, cycles of 128 bytes for shared memory
+    least   the fewest parts that the bytes of each request could take
+    """
+
+    requests: int = 0
+    nbytes: int = 0
+    parts: int = 0
+    least: int = 0
+
+    def add(self, requests, nbytes, parts, least):
+        self.requests += int(requests)
+        self.nbytes += int(nbytes)
+        self.parts += int(parts)
+        self.least += int(least)
+
+
+@dataclasses.dataclass
+class Counted:
+    """What a launch took.
+
+    issued         instructions, of warps
+    by_lanes       the same, of lanes that were active
+    opcodes        issued, by name
+    before_read    instructions of a warp before its first read of global memory, on average
+    in_flight      bytes of a thread that are under way at once, the most of any thread
+    traffic        {"global read": Requests, ...}
+    """
+
+    issued: int = 0
+    by_lanes: int = 0
+    opcodes: dict = dataclasses.field(default_factory=dict)
+    before_read: float = 0
+    in_flight: int = 0
+    traffic: dict = dataclasses.field(default_factory=dict)
+
+    def plus(self, other):
+        """Both together; the larger of what is not a sum."""
+        traffic = {
+            name: Requests(
+                *(a + b for a, b in zip(dataclasses.astuple(found), dataclasses.astuple(other.traffic[name])))
+            )
+            for name, found in self.traffic.items()
+        }
+        opcodes = {
+            name: self.opcodes.get(name, 0) + other.opcodes.get(name, 0) for name in {*self.opcodes, *other.opcodes}
+        }
+        return Counted(
+            self.issued + other.issued,
+            self.by_lanes + other.by_lanes,
+            opcodes,
+            max(self.before_read, other.before_read),
+            max(self.in_flight, other.in_flight),
+            traffic,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """Blocks of 256 threads in a grid of two dimensions, with the bytes of all parameters."""
+
+    architecture: str
+    grid: tuple
+    threads: int
+    parameters: bytes
+    shared_bytes: int
+    memories: tuple
+
+
+class Machine:
+    """Some blocks of a launch."""
+
+    def __init__(self, launch, blocks):
+        self.launch = launch
+        self.threads = launch.threads * len(blocks)
+        self.warps = self.threads // LANES
+        self.warp_of = np.arange(self.threads) // LANES
+        self.thread = (np.arange(self.threads) % launch.threads).astype(np.uint32)
+        self.block_of = np.arange(self.threads) // launch.threads
+        numbers = np.asarray(blocks)
+        self.block_x = (numbers % launch.grid[0]).astype(np.uint32)
+        self.block_y = (numbers // launch.grid[0]).astype(np.uint32)
+        self.registers = np.full((256, self.threads), _UNSET, np.uint32)
+        self.uniform = np.full((64, self.warps), _UNSET, np.uint32)
+        self.predicates = np.zeros((8, self.threads), bool)
+        self.uniform_predicates = np.zeros((8, self.warps), bool)
+        self.predicates[7] = self.uniform_predicates[7] = True
+        self.shared_size = SHARED_WINDOW + launch.shared_bytes + 15 & ~15
+        self.shared = np.full(self.shared_size * len(blocks), 0xA5, np.uint8)
+        self.constants = _constants(launch)
+        self.counted = Counted(
+            traffic={f"{space} {way}": Requests() for space in ("global", "shared") for way in ("read", "write")}
+        )
+        self.pending = {}  # register -> bytes of the load that will fill it, for each thread
+        self.under_way = np.zeros(self.threads, np.int64)
+        self.steps = np.zeros(self.warps, np.int64)  # instructions of each warp so far
+        self.first_read = np.full(self.warps, -1, np.int64)
+
+    def run(self, instructions):
+        """Execute the blocks to their ends."""
+        waiting, queue, groups = [], [0], {0: np.arange(self.threads)}
+        with np.errstate(over="ignore"):
+            while queue or waiting:
+                if not queue:  # every thread that is left waits at a barrier
+                    for number, lanes in waiting:
+                        _join(queue, groups, number + 1, lanes)
+                    waiting = []
+                number = heapq.heappop(queue)
+                lanes = groups.pop(number)
+                self._run_group(instructions, number, lanes, queue, groups, waiting)
+        read = self.first_read >= 0
+        self.counted.before_read = float(self.first_read[read].mean()) if read.any() else 0.0
+        return self.counted
+
+    def _run_group(self, instructions, number, lanes, queue, groups, waiting):
+        """Execute instructions in order until the group branches apart, waits, ends or meets another group."""
+        group = Group(self, lanes)
+        for _ in range(_AHEAD):
+            instruction = instructions[number]
+            self._count(instruction, group)
+            try:
+                operation = OPERATIONS[instruction.opcode]
+                after = operation(self, instruction, group)
+            except (KeyError, Unknown) as error:
+                raise Fault(f"not known: {instruction.text} ({error})") from error
+            if after is None:
+                number += 1
+                if number in groups:
+                    _join(queue, groups, number, group.lanes)
+                    return
+                continue
+            if isinstance(after, str):  # at a barrier
+                waiting.append((number, group.lanes))
+                return
+            taken = after  # a mask over the group's lanes; the others go on, or end
+            others = group.lanes[~taken]
+            if instruction.opcode == "EXIT":
+                if others.size:
+                    _join(queue, groups, number + 1, others)
+                return
+            if others.size:
+                _join(queue, groups, number + 1, others)
+            if taken.any():
+                _join(queue, groups, instruction.target, group.lanes[taken])
+            return
+        raise Fault("threads do not end")
+
+    def _count(self, instruction, group):
+        counted = self.counted
+        counted.issued += group.warp_count
+        counted.by_lanes += group.lanes.size
+        counted.opcodes[instruction.opcode] = counted.opcodes.get(instruction.opcode, 0) + group.warp_count
+        self.steps[group.own_warps] += 1
+        if self.pending:
+            self._settle(instruction, group)
+
+    # ---- loads under way ----
+
+    def _settle(self, instruction, group):
+        """The loads whose results the instruction uses have arrived."""
+        for number in instruction.touched:
+            found = self.pending.get(number)
+            if found is not None:
+                self.under_way[group.index] -= found[group.index]
+                found[group.index] = 0
+
+    def loads(self, number, count, lanes, nbytes):
+        """A load into `count` registers from `number` on is under way."""
+        for k in range(count):
+            found = self.pending.setdefault(number + k, np.zeros(self.threads, np.int64))
+            self.under_way[lanes] += nbytes // count - found[lanes]
+            found[lanes] = nbytes // count
+        if lanes.size:
+            self.counted.in_flight = max(self.counted.in_flight, int(self.under_way[lanes].max()))
+            warps = np.unique(lanes // LANES)
+            new = warps[self.first_read[warps] < 0]
+            self.first_read[new] = self.steps[new]
+
+
+class Group:
+    """Threads that are at the same instruction."""
+
+    def __init__(self, machine, lanes):
+        self.lanes = lanes
+        is_all = lanes.size == machine.threads
+        self.index = slice(None) if is_all else lanes
+        self.warp_index = machine.warp_of if is_all else machine.warp_of[lanes]  # of each lane
+        self.own_warps = slice(None) if is_all else np.unique(self.warp_index)
+        self.warp_count = machine.warps if is_all else self.own_warps.size
+
+
+def _join(queue, groups, number, lanes):
+    if number in groups:
+        groups[number] = np.sort(np.concatenate([groups[number], lanes]))
+    else:
+        groups[number] = lanes
+        heapq.heappush(queue, number)
+
+
+def _constants(launch):
+    start = _PARAMETERS[launch.architecture]
+    bank = np.full(start + len(launch.parameters) + 64, 0xA5, np.uint8)
+    bank[start : start + len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)
+    for place, values in (
+        (_GRID.get(launch.architecture, 0xC), (*launch.grid, 1)),
+        (_BLOCK.get(launch.architecture, 0), (launch.threads, 1, 1)),
+    ):
+        bank[place : place + 12] = np.array(values, np.uint32).view(np.uint8)
+    return bank

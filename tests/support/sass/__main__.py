@@ -4,9 +4,9 @@
     python -m tests.support.sass --architectures sm_80 sm_90 sm_100
     python -m tests.support.sass --only odd --widths 1 2      moves whose name contains a word, for some element sizes
 
-Columns: executed instructions per element, as a device issues them (32 for each that a warp executes), and those of active
-lanes alone; registers; bytes of a thread that are under way at once; instructions of a warp before its first read; sectors
-that requests touch on both sides, and cycles of shared memory, relative to the fewest.
+Columns: executed instructions per element, as a device issues them (32 for each that a warp executes), and those of
+active lanes alone; registers; bytes of a thread that are under way at once; instructions of a warp before its first
+read; sectors that requests touch on both sides, and cycles of shared memory, relative to the fewest.
 """
 
 import argparse
@@ -15,7 +15,9 @@ from tests.support.kernel_cases import WIDTHS
 from tests.support.sass.budgets import moves
 from tests.support.sass.launches import taken
 
-_HEAD = f"{'move':34} {'kernel':14} {'arch':7} {'instr':>6} {'lanes':>6} regs {'flight':>6} {'before':>6} {'read':>6} {'write':>6} {'banks':>6}"
+_HEAD = (
+    "move                               kernel         arch     instr  lanes regs flight before   read  write  banks"
+)
 
 
 def main():

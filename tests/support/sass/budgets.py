@@ -4,7 +4,7 @@ from tests.support.kernel_cases import Case, backwards, move_of, transposed
 
 
 def moves(width):
-    """The moves of one element size, about half a million elements each; small ones where planning has a case for them."""
+    """The moves of one element size, of about half a million elements each, and a small one."""
     name = {1: "u8", 2: "f16", 4: "f32", 8: "f64", 16: "c128"}[width]
     for case in [*tiles(width), *boxes(width), *rows(width), *others(width)]:
         yield Case(f"{name} {case.name}", case.move, case.source_phase, case.target_phase)

@@ -7,7 +7,8 @@ import dataclasses
 import functools
 import math
 import pathlib
-import subprocess
+import re
+import struct
 import tempfile
 
 import numpy as np
@@ -55,14 +56,15 @@ class Taken:
 
 
 def taken(case, architecture="sm_90", text=None):
-    """Run a case of `kernel_cases` in machine code; AssertionError if it writes other bytes than the definition says."""
+    """Run a case of `kernel_cases` in machine code; AssertionError if it writes wrong bytes."""
     plan = case.plan
     text = text or kernel_text(plan.file)
     compiled = nvrtc.compiled(text, architecture, dict(plan.macros), plan.file)
     usage = compiled.usage[plan.kernel]
     source, target, pointers = _memories(case)
     parameters = np.array(pointers, np.uint64).tobytes() + plan.parameters
-    launch = Launch(architecture, plan.grid, BLOCK, parameters, usage.shared_bytes, (source, target))
+    literals = sections(compiled.cubin, rf"\.nv\.constant([1-9])\.{plan.kernel}")
+    launch = Launch(architecture, plan.grid, BLOCK, parameters, usage.shared_bytes, (source, target), literals)
     counted = executed(launch, code(compiled.cubin, plan.kernel))
     written = target.data[target.address - target.origin :][: case.target_bytes]
     assert written.tobytes() == case.expected(), f"{case.name}: wrong bytes from {architecture} machine code"
@@ -77,6 +79,22 @@ def executed(launch, instructions):
         counted = Machine(launch, blocks[first : first + _AT_ONCE]).run(instructions)
         total = counted if total is None else total.plus(counted)
     return total
+
+
+def sections(cubin, pattern):
+    """The sections of machine code, an ELF file, whose names match: {the number in the name: array of bytes}."""
+    table, entry, count, names = (
+        *struct.unpack_from("<Q", cubin, 0x28),
+        *struct.unpack_from("<HHH", cubin, 0x3A),
+    )
+    rows = [struct.unpack_from("<IIQQQQ", cubin, table + k * entry) for k in range(count)]
+    found = {}
+    for name, _, _, _, offset, size in rows:
+        start = rows[names][4] + name
+        match = re.fullmatch(pattern, cubin[start : cubin.index(b"\0", start)].decode())
+        if match:
+            found[int(match[1])] = np.frombuffer(cubin, np.uint8, size, offset)
+    return found
 
 
 @functools.lru_cache(maxsize=64)

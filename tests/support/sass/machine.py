@@ -1,9 +1,9 @@
 """A launch of decoded machine code: registers, memory, divergence and barriers of many blocks at once.
 
-All threads that are at the same instruction execute it together, those of other warps and blocks too: a register is a row
-of an array with an element for each thread.  The group at the lowest instruction goes first, so that lanes of a warp that
-took different ways meet again where the ways meet.  An instruction counts once for each warp that has a lane in the group,
-whatever its guard says, as a device issues it.
+All threads that are at the same instruction execute it together, those of other warps and blocks too: a register is a
+row of an array with an element for each thread.  The group at the lowest instruction goes first, so that lanes of a
+warp that took different ways meet again where the ways meet.  An instruction counts once for each warp that has a lane
+in the group, whatever its guard says, as a device issues it.
 
     if (lane < 16) a; else b; c;       a: 1, b: 1, c: 1 instruction of the warp, not 2 for c
 
@@ -38,7 +38,7 @@ _AHEAD = 1 << 20  # instructions of one thread before it is taken to loop foreve
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """A buffer of the launch: addresses from `address` up to `end`; `data` begins at a multiple of 16, at or before it."""
+    """A buffer of the launch, from `address` up to `end`; `data` begins at a multiple of 16, at or before it."""
 
     address: int
     end: int
@@ -120,6 +120,7 @@ class Launch:
     parameters: bytes
     shared_bytes: int
     memories: tuple
+    literals: dict = dataclasses.field(default_factory=dict)  # other constant banks, as arrays of bytes
 
 
 class Machine:
@@ -142,7 +143,7 @@ class Machine:
         self.predicates[7] = self.uniform_predicates[7] = True
         self.shared_size = SHARED_WINDOW + launch.shared_bytes + 15 & ~15
         self.shared = np.full(self.shared_size * len(blocks), 0xA5, np.uint8)
-        self.constants = _constants(launch)
+        self.constants = {0: _parameters(launch), **launch.literals}  # banks
         self.counted = Counted(
             traffic={f"{space} {way}": Requests() for space in ("global", "shared") for way in ("read", "write")}
         )
@@ -252,7 +253,8 @@ def _join(queue, groups, number, lanes):
         heapq.heappush(queue, number)
 
 
-def _constants(launch):
+def _parameters(launch):
+    """The constant bank 0."""
     start = _PARAMETERS[launch.architecture]
     bank = np.full(start + len(launch.parameters) + 64, 0xA5, np.uint8)
     bank[start : start + len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)

@@ -20,7 +20,7 @@ class Unknown(Exception):
 
 
 def read(machine, operand, group, uniform=False):
-    """The value of an operand: an array over the group's lanes, over its warps for uniform instructions, or a number."""
+    """The value of an operand."""
     if isinstance(operand, Immediate):
         return np.asarray(operand.value & MASK, U32)
     if isinstance(operand, Constant):
@@ -105,13 +105,14 @@ def halves(value):
 
 def constant(machine, operand, group, nbytes, uniform):
     """The words of a constant of `nbytes` bytes; a shorter one fills the lower part of a word."""
-    if operand.bank:
+    bank = machine.constants.get(operand.bank)
+    if bank is None:
         raise Unknown(f"constant bank {operand.bank}")
     place = np.asarray(operand.offset)
     if operand.register is not None:
         place = place + read(machine, operand.register, group, uniform).view(np.int32).astype(I64)
-    if place.min() < 0 or place.max() + nbytes > machine.constants.size:
-        raise Fault(f"constants {place.min():#x} to {place.max():#x} are outside the parameters")
+    if place.min() < 0 or place.max() + nbytes > bank.size:
+        raise Fault(f"constants {place.min():#x} to {place.max():#x} are outside bank {operand.bank}")
     data = np.zeros((*place.shape, max(nbytes, 4)), np.uint8)
-    data[..., :nbytes] = machine.constants[place[..., None] + np.arange(nbytes)]
+    data[..., :nbytes] = bank[place[..., None] + np.arange(nbytes)]
     return [data.view(U32)[..., k] for k in range(data.shape[-1] // 4)]

@@ -6,7 +6,7 @@ exits, which of the group's lanes take them.  Registers hold unsigned numbers of
 Meanings that are easy to get wrong, each with the place in the kernels' code where it matters:
 
     IMAD.HI.U32 d, a, b, c     c is a pair of registers: (a * b + c) >> 32, a division in one instruction
-    IADD3 d, P, Q, a, b, c     P is the first carry and Q the second; -a is ~a + 1, so that a - b carries unless it borrows
+    IADD3 d, P, Q, a, b, c     P is the first carry, Q the second; -a is ~a + 1, so that a - b carries unless it borrows
     ISETP.GT.EX P, Q, a, b, R, S   a > b, or a == b and S: the upper half of a comparison of 64 bits
     LEA.HI d, a, b, c, s       the upper half of (c, a) << s, plus b
     SHF.R.U32.HI d, a, s, b    b >> s;  SHF.R.W.U32 d, a, s, b: the lower half of (b, a) >> s % 32
@@ -320,6 +320,8 @@ def _shuffle(machine, instruction, group):
 
 
 def _branch(machine, instruction, group):
+    if instruction.target is None:
+        raise Unknown("a branch to somewhere else")
     taken = np.ones(group.lanes.size, bool)
     if "DIV" in instruction.modifiers or "CONV" in instruction.modifiers:
         if group.lanes.size != _LANES * group.warp_count:
@@ -368,15 +370,16 @@ OPERATIONS = {
     **{f"{prefix}LOP3": _lop3 for prefix in ("", "U")},
     **{f"{prefix}PLOP3": _plop3 for prefix in ("", "U")},
     **{f"{prefix}ISETP": _isetp for prefix in ("", "U")},
-    **{name: _special for name in ("S2R", "S2UR", "CS2R")},
-    **{name: _nothing for name in ("BSSY", "BSYNC", "BREAK", "WARPSYNC", "NOP", "ENDCOLLECTIVE")},
-    **{name: memory.load_constant for name in ("LDC", "ULDC", "LDCU")},
-    **{name: memory.access for name in ("LDG", "STG", "LDS", "STS")},
+    **dict.fromkeys(("S2R", "S2UR", "CS2R"), _special),
+    **dict.fromkeys(("BSSY", "BSYNC", "BREAK", "WARPSYNC", "YIELD", "NOP", "ENDCOLLECTIVE"), _nothing),
+    **dict.fromkeys(("LDC", "ULDC", "LDCU"), memory.load_constant),
+    **dict.fromkeys(("LDG", "STG", "LDS", "STS"), memory.access),
     "HFMA2": _halves_of_float,
     "P2R": _p2r,
     "R2P": _r2p,
     "SHFL": _shuffle,
     "BRA": _branch,
+    "CALL": _branch,  # without a return address
     "EXIT": _exit,
     "BAR": _barrier,
 }

@@ -37,7 +37,7 @@ def _row(case, architecture):
     found = taken(case, architecture)
     return (
         f"{case.name:34} {case.plan.file:14} {architecture:7} {found.per_element:6.2f} {found.by_lanes:6.2f} "
-        f"{found.registers:4} {found.counted.in_flight:6} {found.counted.before_read:6.0f} "
+        f"{found.run.registers:4} {found.counted.in_flight:6} {found.counted.before_read:6.0f} "
         f"{found.sectors('read'):6.3f} {found.sectors('write'):6.3f} {found.conflicts:6.3f}"
     )
 

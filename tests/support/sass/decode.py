@@ -115,7 +115,7 @@ def _instruction(number, match, labels):
 def _touched(opcode, modifiers, operands):
     """The numbers of the registers of lanes that an instruction names, all words of those that are stored."""
     named = [(int(number), 2 if wide else 1) for number, wide in re.findall(r"\bR(\d+)\b(\.64)?", operands)]
-    if named and opcode in ("STS", "STG"):
+    if named and opcode in ("STS", "STG", "STL"):
         named[-1] = named[-1][0], 4 if "128" in modifiers else 2 if "64" in modifiers else 1
     return tuple({first + k for first, count in named for k in range(count)})
 

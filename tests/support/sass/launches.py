@@ -1,6 +1,7 @@
-"""Runs kernel plans in machine code, checks the bytes they write, and counts what they take.
+"""Runs recorded launches in machine code, and counts what they take.
 
-python -m tests.support.sass        prints a table of moves
+A `Record` of the host shim (tests/support/simt/record.py) runs here as it runs there: the same text, macros and
+buffers, but compiled by NVRTC for a device and executed instruction by instruction.
 """
 
 import dataclasses
@@ -13,26 +14,37 @@ import tempfile
 
 import numpy as np
 
-from gpulayout.gpu.kernel_source import kernel_text
 from tests.support import nvrtc
-from tests.support.kernel_cases import BLOCK
 from tests.support.sass.decode import decoded
 from tests.support.sass.machine import Counted, Launch, Machine, Memory
-from tests.support.simt.record import FRESH
+from tests.support.simt.record import Buffer
+from tests.support.simt.source_text import three
 
-_SOURCE, _TARGET = 0x7F0000000000, 0x7F8000000000  # multiples of the alignment that allocators give
+_FIRST, _APART = 0x7F0000000000, 1 << 36  # address of the first buffer, and from one to the next
 _AT_ONCE = 64  # blocks
+_PARAMETER = 0x17  # the attribute of a parameter's place in `.nv.info`
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a launch wrote, as a `Result` of the host shim has it, and what it took."""
+
+    buffers: list
+    registers: int
+    shared_bytes: int
+    counted: Counted
 
 
 @dataclasses.dataclass(frozen=True)
 class Taken:
-    """What a launch took, in total; `per_element` counts instructions as a device issues them, for 32 lanes each."""
+    """What a move took, in total; `per_element` counts instructions as a device issues them, for 32 lanes each."""
 
     elements: int
-    warps: int
-    registers: int
-    shared_bytes: int
-    counted: Counted
+    run: Run
+
+    @property
+    def counted(self):
+        return self.run.counted
 
     @property
     def per_element(self):
@@ -57,19 +69,28 @@ class Taken:
 
 def taken(case, architecture="sm_90", text=None):
     """Run a case of `kernel_cases` in machine code; AssertionError if it writes wrong bytes."""
-    plan = case.plan
-    text = text or kernel_text(plan.file)
-    compiled = nvrtc.compiled(text, architecture, dict(plan.macros), plan.file)
-    usage = compiled.usage[plan.kernel]
-    source, target, pointers = _memories(case)
-    parameters = np.array(pointers, np.uint64).tobytes() + plan.parameters
-    literals = sections(compiled.cubin, rf"\.nv\.constant([1-9])\.{plan.kernel}")
-    launch = Launch(architecture, plan.grid, BLOCK, parameters, usage.shared_bytes, (source, target), literals)
-    counted = executed(launch, code(compiled.cubin, plan.kernel))
-    written = target.data[target.address - target.origin :][: case.target_bytes]
-    assert written.tobytes() == case.expected(), f"{case.name}: wrong bytes from {architecture} machine code"
-    elements = math.prod(axis.extent for axis in case.move.axes)
-    return Taken(elements, math.prod(plan.grid) * BLOCK // 32, usage.registers, usage.shared_bytes, counted)
+    found = run(case.record(text), architecture)
+    assert found.buffers[1] == case.expected(), f"{case.name}: wrong bytes from {architecture} machine code"
+    return Taken(math.prod(axis.extent for axis in case.move.axes), found)
+
+
+def run(record, architecture="sm_90"):
+    """Execute a record; Fault if it accesses memory outside its buffers, or does what the interpreter does not know."""
+    compiled = nvrtc.compiled(record.text, architecture, record.macros)
+    cubin, usage, memories = compiled.cubin, compiled.usage[record.kernel], []
+    values = [_passed(argument, memories) for argument in record.arguments]
+    launch = Launch(
+        architecture,
+        three(record.grid),
+        math.prod(three(record.block)),
+        _placed(values, parameter_places(cubin, record.kernel)),
+        usage.shared_bytes,
+        tuple(memories),
+        {int(name[1]): data for name, data in sections(cubin, rf"\.nv\.constant([1-9])\.{record.kernel}")},
+    )
+    counted = executed(launch, code(cubin, record.kernel))
+    buffers = [memory.data[memory.address - memory.origin :][: memory.end - memory.address] for memory in memories]
+    return Run([buffer.tobytes() for buffer in buffers], usage.registers, usage.shared_bytes, counted)
 
 
 def executed(launch, instructions):
@@ -81,22 +102,6 @@ def executed(launch, instructions):
     return total
 
 
-def sections(cubin, pattern):
-    """The sections of machine code, an ELF file, whose names match: {the number in the name: array of bytes}."""
-    table, entry, count, names = (
-        *struct.unpack_from("<Q", cubin, 0x28),
-        *struct.unpack_from("<HHH", cubin, 0x3A),
-    )
-    rows = [struct.unpack_from("<IIQQQQ", cubin, table + k * entry) for k in range(count)]
-    found = {}
-    for name, _, _, _, offset, size in rows:
-        start = rows[names][4] + name
-        match = re.fullmatch(pattern, cubin[start : cubin.index(b"\0", start)].decode())
-        if match:
-            found[int(match[1])] = np.frombuffer(cubin, np.uint8, size, offset)
-    return found
-
-
 @functools.lru_cache(maxsize=64)
 def code(cubin, kernel):
     """The decoded instructions of one kernel."""
@@ -106,19 +111,52 @@ def code(cubin, kernel):
         return decoded(nvrtc.disassembled(path), kernel)
 
 
-def _memories(case):
-    """Source and target of a case, and the addresses that the kernel gets."""
-    found, pointers = [], []
-    for base, phase, span, content in (
-        (_SOURCE, case.source_phase, case.move.source_span, case.source),
-        (_TARGET, case.target_phase, case.move.target_span, None),
-    ):
-        low, high = span
-        pointer = base + 2**36 + phase
-        address, end = pointer + low, pointer + high
-        data = np.full(-(-end // 16) * 16 - (address & ~15), FRESH, np.uint8)
-        if content is not None:
-            data[address & 15 : (address & 15) + high - low] = content
-        found.append(Memory(address, end, data, content is None))
-        pointers.append(pointer)
-    return *found, pointers
+def _passed(argument, memories):
+    """The bytes of an argument; a buffer's memory joins `memories`."""
+    if isinstance(argument, bytes):
+        return argument
+    if not isinstance(argument, Buffer):
+        return struct.pack("<q" if argument < 0 else "<Q", argument)
+    address = _FIRST + _APART * len(memories) + argument.phase
+    end = address + argument.nbytes
+    data = np.zeros(-(-end // 16) * 16 - (address & ~15), np.uint8)
+    data[address & 15 : (address & 15) + argument.nbytes] = np.frombuffer(argument.initial(), np.uint8)
+    memories.append(Memory(address, end, data, argument.writable))
+    return struct.pack("<Q", address + argument.offset)
+
+
+def _placed(values, places):
+    """The parameters of a launch, each at its place."""
+    result = bytearray(max(place + size for place, size in places))
+    for value, (place, size) in zip(values, places, strict=True):
+        assert len(value) in (size, 8), "a parameter of another size"  # a number may be narrower than 8 bytes
+        result[place : place + size] = value[:size]
+    return bytes(result)
+
+
+# ---- machine code as a file in ELF format ---------------------------------------------------------------------------
+
+
+def sections(cubin, pattern):
+    """The sections of machine code whose names match, as (match, array of bytes)."""
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    entry, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
+    rows = [struct.unpack_from("<IIQQQQ", cubin, table + k * entry) for k in range(count)]
+    for name, _, _, _, offset, size in rows:
+        start = rows[names][4] + name
+        match = re.fullmatch(pattern, cubin[start : cubin.index(b"\0", start)].decode())
+        if match:
+            yield match, np.frombuffer(cubin, np.uint8, size, offset)
+
+
+def parameter_places(cubin, kernel):
+    """(offset, bytes) of each parameter of a kernel, in order."""
+    ((_, data),) = sections(cubin, rf"\.nv\.info\.{kernel}")
+    data, place, found = data.tobytes(), 0, {}
+    while place < len(data):
+        form, attribute, size = struct.unpack_from("<BBH", data, place)
+        if attribute == _PARAMETER:
+            _, number, offset, flags = struct.unpack_from("<IHHI", data, place + 4)
+            found[number] = offset, flags >> 18
+        place += 4 + (size if form == 4 else 0)
+    return [found[number] for number in range(len(found))]

@@ -20,7 +20,8 @@ from tests.support.sass.operations import OPERATIONS
 
 LANES = 32
 SHARED_WINDOW = 1024  # from sm_90 on, a block's arrays begin behind 1 KB of the system's
-# The constant bank 0: where the parameters of a kernel begin, and the sizes of the grid.
+# The constant bank 0: where the parameters of a kernel begin, the sizes of the grid, the
+# sizes of a block and the end of a thread's local memory.
 _PARAMETERS = {
     "sm_75": 0x160,
     "sm_80": 0x160,
@@ -32,6 +33,8 @@ _PARAMETERS = {
 }
 _GRID = {"sm_100": 0x370, "sm_120": 0x370}
 _BLOCK = {"sm_100": 0x360, "sm_120": 0x360}
+_STACK = {"sm_100": 0x37C, "sm_120": 0x37C}
+_LOCAL = 2048  # bytes of a thread; its stack grows downwards from there
 _UNSET = 0xA5A5A5A5  # registers and shared memory before they are written
 _AHEAD = 1 << 20  # instructions of one thread before it is taken to loop forever
 
@@ -112,7 +115,7 @@ class Counted:
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """Blocks of 256 threads in a grid of two dimensions, with the bytes of all parameters."""
+    """Blocks of 256 threads in a grid of three dimensions, with the bytes of all parameters."""
 
     architecture: str
     grid: tuple
@@ -141,6 +144,7 @@ class Machine:
         self.predicates = np.zeros((8, self.threads), bool)
         self.uniform_predicates = np.zeros((8, self.warps), bool)
         self.predicates[7] = self.uniform_predicates[7] = True
+        self.local = None  # made when it is used, as most kernels do not
         self.shared_size = SHARED_WINDOW + launch.shared_bytes + 15 & ~15
         self.shared = np.full(self.shared_size * len(blocks), 0xA5, np.uint8)
         self.constants = {0: _parameters(launch), **launch.literals}  # banks
@@ -210,6 +214,14 @@ class Machine:
         if self.pending:
             self._settle(instruction, group)
 
+    def own_memory(self, space):
+        """(bytes, bytes of each owner, owners of all threads) of shared memory, S, and of local memory, L."""
+        if space == "S":
+            return self.shared, self.shared_size, self.block_of
+        if self.local is None:
+            self.local = np.full(self.threads * _LOCAL, 0xA5, np.uint8)
+        return self.local, _LOCAL, np.arange(self.threads)
+
     # ---- loads under way ----
 
     def _settle(self, instruction, group):
@@ -259,8 +271,9 @@ def _parameters(launch):
     bank = np.full(start + len(launch.parameters) + 64, 0xA5, np.uint8)
     bank[start : start + len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)
     for place, values in (
-        (_GRID.get(launch.architecture, 0xC), (*launch.grid, 1)),
+        (_GRID.get(launch.architecture, 0xC), launch.grid),
         (_BLOCK.get(launch.architecture, 0), (launch.threads, 1, 1)),
+        (_STACK.get(launch.architecture, 0x28), (_LOCAL,)),
     ):
-        bank[place : place + 12] = np.array(values, np.uint32).view(np.uint8)
+        bank[place : place + 4 * len(values)] = np.array(values, np.uint32).view(np.uint8)
     return bank

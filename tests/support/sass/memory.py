@@ -30,41 +30,59 @@ def load_constant(machine, instruction, group):
     for name, (kind, _) in _NARROW.items():
         if name in instruction.modifiers:
             nbytes = np.dtype(kind).itemsize
-    words = operands.constant(machine, source, group, nbytes, uniform)
+    allowed = operands.guarded(machine, instruction, group, uniform)
+    words = operands.constant(machine, source, group, nbytes, uniform, allowed)
     operands.write(machine, target, words, instruction, group, uniform)
 
 
 def access(machine, instruction, group):
-    """LDG, STG, LDS and STS."""
+    """Loads and stores of global (G), shared (S) and local (L) memory: LDG, STS, ..."""
     allowed = operands.guarded(machine, instruction, group)
     lanes = group.lanes if allowed is None else group.lanes[allowed]
-    is_store, is_global = instruction.opcode[:2] == "ST", instruction.opcode[2] == "G"
+    is_store, space = instruction.opcode[:2] == "ST", instruction.opcode[2]
+    is_global = space == "G"
     where, other = instruction.operands if is_store else instruction.operands[::-1]
     words = next((_WORDS[each] for each in instruction.modifiers if each in _WORDS), 1)
     narrow = next((_NARROW[each] for each in instruction.modifiers if each in _NARROW), None)
     if not lanes.size:
         return
     nbytes = np.dtype(narrow[0]).itemsize if narrow else 4 * words
-    address = _address(machine, where, group, is_global)
-    address = (address + np.zeros(group.lanes.size, address.dtype))[... if allowed is None else allowed]
+    address = _addresses(machine, where, group, is_global, allowed)
     if (address % nbytes).any():
         raise Fault(f"an address is no multiple of {nbytes}: {instruction.text}")
-    count = _sectors if is_global else _cycles
-    machine.counted.traffic[f"{'global' if is_global else 'shared'} {'write' if is_store else 'read'}"].add(
-        *count(lanes, address, nbytes)
-    )
+    if space != "L":
+        count, name = (_sectors, "global") if is_global else (_cycles, "shared")
+        machine.counted.traffic[f"{name} {'write' if is_store else 'read'}"].add(*count(lanes, address, nbytes))
     if is_global:
         data, place = _global(machine, address, nbytes, is_store, instruction)
     else:
-        if address.max() + nbytes > machine.shared_size:
-            raise Fault(f"shared memory ends before {address.max():#x}: {instruction.text}")
-        data, place = machine.shared, machine.block_of[lanes] * machine.shared_size + address
+        data, size, owner = machine.own_memory(space)
+        if address.min() < 0 or address.max() + nbytes > size:
+            raise Fault(f"memory of {size} bytes ends before {address.max():#x}: {instruction.text}")
+        place = owner[lanes] * size + address
     if is_store:
         _store(machine, data, place, other, lanes, nbytes, words, narrow)
     else:
         _load(machine, data, place, other, lanes, nbytes, words, narrow)
         if is_global and other.number is not None:
             machine.loads(other.number, words, lanes, nbytes)
+
+
+def reduce(machine, instruction, group):
+    """RED: the smaller of the number in global memory and the lane's, both of 64 bits."""
+    if instruction.modifiers[1:3] != ("MIN", "64"):
+        raise operands.Unknown("a reduction")
+    allowed = operands.guarded(machine, instruction, group)
+    address = _addresses(machine, instruction.operands[0], group, True, allowed)
+    if address.size:
+        data, place = _global(machine, address, 8, True, instruction)
+        values = operands.pair(machine, instruction.operands[1], group) + np.zeros(group.lanes.size, np.uint64)
+        np.minimum.at(data.view(np.uint64), place // 8, values[... if allowed is None else allowed])
+
+
+def _addresses(machine, operand, group, is_global, allowed):
+    address = _address(machine, operand, group, is_global)
+    return (address + np.zeros(group.lanes.size, address.dtype))[... if allowed is None else allowed]
 
 
 def _load(machine, data, place, target, lanes, nbytes, words, narrow):

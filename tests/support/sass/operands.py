@@ -103,14 +103,19 @@ def halves(value):
 # ---- constants ------------------------------------------------------------------------------------------------------
 
 
-def constant(machine, operand, group, nbytes, uniform):
-    """The words of a constant of `nbytes` bytes; a shorter one fills the lower part of a word."""
+def constant(machine, operand, group, nbytes, uniform, allowed=None):
+    """The words of a constant of `nbytes` bytes; a shorter one fills the lower part of a word.
+
+    allowed   which lanes read it; the others get anything
+    """
     bank = machine.constants.get(operand.bank)
     if bank is None:
         raise Unknown(f"constant bank {operand.bank}")
     place = np.asarray(operand.offset)
     if operand.register is not None:
         place = place + read(machine, operand.register, group, uniform).view(np.int32).astype(I64)
+    if allowed is not None:
+        place = np.where(allowed, place, 0)
     if place.min() < 0 or place.max() + nbytes > bank.size:
         raise Fault(f"constants {place.min():#x} to {place.max():#x} are outside bank {operand.bank}")
     data = np.zeros((*place.shape, max(nbytes, 4)), np.uint8)

@@ -148,6 +148,10 @@ def _imnmx(fetch, modifiers, ins):
     return [_minmax((fetch(0), fetch(1)), modifiers, ins[-1])], []
 
 
+def _vimnmx3(fetch, modifiers, ins):
+    return [_minmax((_minmax((fetch(0), fetch(1)), modifiers, ins[-1]), fetch(2)), modifiers, ins[-1])], []
+
+
 def _viaddmnmx(fetch, modifiers, ins):
     return [_minmax((fetch(0) + fetch(1), fetch(2)), modifiers, ins[-1])], []
 
@@ -281,6 +285,13 @@ def _r2p(machine, instruction, group):
             decide(machine, Predicate(k), (bits >> U32(k) & U32(1)).astype(bool), instruction, group)
 
 
+def _to_uniform(machine, instruction, group):
+    """A register of lanes that all have the same value, into a uniform one."""
+    values = read(machine, instruction.operands[-1], group)
+    _, first = np.unique(group.warp_index, return_index=True)
+    write(machine, instruction.operands[0], [values[first]], instruction, group, True)
+
+
 # ---- special registers, lanes, ways ---------------------------------------------------------------------------------
 
 
@@ -361,6 +372,7 @@ _ARITHMETIC = {
     "MOV": _move,
     "IMNMX": _imnmx,
     "VIMNMX": _imnmx,
+    "VIMNMX3": _vimnmx3,
     "VIADDMNMX": _viaddmnmx,
     "VIADD": lambda fetch, modifiers, ins: ([fetch(0) + fetch(1)], []),
 }
@@ -373,10 +385,12 @@ OPERATIONS = {
     **dict.fromkeys(("S2R", "S2UR", "CS2R"), _special),
     **dict.fromkeys(("BSSY", "BSYNC", "BREAK", "WARPSYNC", "YIELD", "NOP", "ENDCOLLECTIVE"), _nothing),
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), memory.load_constant),
-    **dict.fromkeys(("LDG", "STG", "LDS", "STS"), memory.access),
+    **dict.fromkeys(("LDG", "STG", "LDS", "STS", "LDL", "STL"), memory.access),
+    **dict.fromkeys(("RED", "REDG"), memory.reduce),
     "HFMA2": _halves_of_float,
     "P2R": _p2r,
     "R2P": _r2p,
+    "R2UR": _to_uniform,
     "SHFL": _shuffle,
     "BRA": _branch,
     "CALL": _branch,  # without a return address

@@ -17,7 +17,7 @@ THREADS, SOURCE, TARGET = 256, 0x10000000000, 0x20000000000
 rng = np.random.default_rng(5)
 
 
-def launched(body, architecture, source, target, grid=(1, 1)):
+def launched(body, architecture, source, target, grid=(1, 1, 1)):
     """Run the body of a kernel of two pointers to 32-bit numbers; (target, counts)."""
     text = f"""
 extern "C" __global__ void __launch_bounds__({THREADS}) control(
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) control(
         np.array([SOURCE, TARGET], np.uint64).tobytes(),
         compiled.usage["control"].shared_bytes,
         memories,
-        launches.sections(compiled.cubin, r"\.nv\.constant([1-9])\.control"),
+        {int(name[1]): data for name, data in launches.sections(compiled.cubin, r"\.nv\.constant([1-9])\.control")},
     )
     counted = launches.executed(launch, launches.code(compiled.cubin, "control"))
     return memories[1].data.view(np.uint32), counted
@@ -154,7 +154,7 @@ def test_barriers_order_what_threads_of_a_block_write_and_read(architecture):
   __syncthreads();
   target[i] = box[threadIdx.x];"""
     values = rng.integers(0, 2**32, 3 * THREADS, np.uint32)
-    found, counted = launched(body, architecture, values, np.zeros(3 * THREADS, np.uint32), grid=(3, 1))
+    found, counted = launched(body, architecture, values, np.zeros(3 * THREADS, np.uint32), grid=(3, 1, 1))
     expected = np.zeros((3, THREADS), np.uint32)
     expected[:, np.arange(THREADS) * 7 % THREADS] = values.reshape(3, -1)[:, ::-1]
     assert np.array_equal(found, expected.ravel())

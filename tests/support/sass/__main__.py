@@ -5,8 +5,9 @@
     python -m tests.support.sass --only odd --widths 1 2      moves whose name contains a word, for some element sizes
 
 Columns: executed instructions per element, as a device issues them (32 for each that a warp executes), and those of
-active lanes alone; registers; bytes of a thread that are under way at once; instructions of a warp before its first
-read; sectors that requests touch on both sides, and cycles of shared memory, relative to the fewest.
+active lanes alone; registers; bytes of a thread that are under way at once, and KB of all blocks that fit on a
+multiprocessor with 64 warps and 164 KB of shared memory; instructions of a warp before its first read; sectors that
+requests touch on both sides, and cycles of shared memory, relative to the fewest.
 """
 
 import argparse
@@ -15,9 +16,7 @@ from tests.support.kernel_cases import WIDTHS
 from tests.support.sass.budgets import moves
 from tests.support.sass.launches import taken
 
-_HEAD = (
-    "move                               kernel         arch     instr  lanes regs flight before   read  write  banks"
-)
+_HEAD = "move                               kernel         arch     instr  lanes regs flight  KB/SM before   read  write  banks"
 
 
 def main():
@@ -37,7 +36,8 @@ def _row(case, architecture):
     found = taken(case, architecture)
     return (
         f"{case.name:34} {case.plan.file:14} {architecture:7} {found.per_element:6.2f} {found.by_lanes:6.2f} "
-        f"{found.run.registers:4} {found.counted.in_flight:6} {found.counted.before_read:6.0f} "
+        f"{found.run.registers:4} {found.counted.in_flight:6} {found.run.resident_blocks * found.counted.in_flight / 4:6.0f} "
+        f"{found.counted.before_read:6.0f} "
         f"{found.sectors('read'):6.3f} {found.sectors('write'):6.3f} {found.conflicts:6.3f}"
     )
 

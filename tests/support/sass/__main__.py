@@ -16,7 +16,7 @@ from tests.support.kernel_cases import WIDTHS
 from tests.support.sass.budgets import moves
 from tests.support.sass.launches import taken
 
-_HEAD = "move                               kernel         arch     instr  lanes regs flight  KB/SM before   read  write  banks"
+_HEAD = f"{'move':34} {'kernel':14} {'arch':7}  instr  lanes regs flight  KB/SM before   read  write  banks"
 
 
 def main():
@@ -34,9 +34,10 @@ def main():
 
 def _row(case, architecture):
     found = taken(case, architecture)
+    under_way = found.run.resident_blocks * found.counted.in_flight / 4  # of 256 threads, in KB
     return (
         f"{case.name:34} {case.plan.file:14} {architecture:7} {found.per_element:6.2f} {found.by_lanes:6.2f} "
-        f"{found.run.registers:4} {found.counted.in_flight:6} {found.run.resident_blocks * found.counted.in_flight / 4:6.0f} "
+        f"{found.run.registers:4} {found.counted.in_flight:6} {under_way:6.0f} "
         f"{found.counted.before_read:6.0f} "
         f"{found.sectors('read'):6.3f} {found.sectors('write'):6.3f} {found.conflicts:6.3f}"
     )

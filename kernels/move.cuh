@@ -53,11 +53,20 @@ struct GplAxis {
   gpl_uint bound, source_stride, target_stride;
 };
 
+// How the chunks of a thread in rows.cu lie: along one axis, a fixed step apart.
+struct GplSteps {
+  gpl_uint along;                     // the axis; 0 for the chunks of a row
+  gpl_uint places, bound;             // how many places it has, and how many inside the bound; chunks for axis 0
+  gpl_uint apart;                     // places in a step
+  gpl_uint source_step, target_step;  // elements in a step
+};
+
 struct __align__(16) GplMove {
   unsigned int pad[4];     // the pad's bytes, repeated to 16
   gpl_uint total;          // work items of the launch; each kernel defines its items
   union {
     gpl_uint head;         // copy: elements before the first aligned vector; bits: bytes before the target in its first aligned word
+    gpl_uint ragged;       // tile: 1 if places are padded, or a bound or an extent may lie inside a chunk; else 0
     gpl_uint target_step;  // bits_turn: words from one row of a block to the next in the target
   };
   union {
@@ -67,7 +76,10 @@ struct __align__(16) GplMove {
   };
   gpl_uint low, high;      // the source's memory, in elements relative to its first: the lowest, and one past the highest
   GplDivisor count[2];     // items along the first two axes, for kernels that cut them into pieces
-  GplDivisor tile[2];      // extents of a tile along the first two axes, for gpl_divide_small, unless they are fixed
+  union {
+    GplDivisor tile[2];    // extents of a tile along the first two axes, for gpl_divide_small, unless they are fixed
+    GplSteps steps;        // rows
+  };
   GplAxis axis[GPL_AXES];  // minor first; unused ones have extent 1
 };
 
@@ -108,20 +120,28 @@ struct GplPlace {
 // (A coordinate of 0 is never padding: a move with an axis of bound 0 has no other axis.)
 #define GPL_WRITTEN_OUT (GPL_AXES <= 8)
 
-template <int FIRST, class Move>
-__device__ __forceinline__ GplPlace gpl_place(gpl_uint number, const Move& move) {
+// Axes from DIVIDED on take what is left of the number as their coordinate: right for the last one if the number is that of
+// a place.  `each` is called with the number of every axis and its coordinate.
+template <int FIRST, int DIVIDED, class Move, class Each>
+__device__ __forceinline__ GplPlace gpl_place(gpl_uint number, const Move& move, Each each) {
   GplPlace place = {0, 0, true};
 #pragma unroll GPL_WRITTEN_OUT ? GPL_AXES : 1
   for (int i = FIRST; i < GPL_AXES; ++i) {
     if (!GPL_WRITTEN_OUT && number == 0) break;
-    const gpl_uint rest = gpl_divide(number, move.axis[i].extent);
+    const gpl_uint rest = i < DIVIDED ? gpl_divide(number, move.axis[i].extent) : 0;
     const gpl_uint coordinate = number - rest * move.axis[i].extent.value;
     number = rest;
+    each(i, coordinate);
     place.inside = place.inside && coordinate < move.axis[i].bound;
     place.source += coordinate * move.axis[i].source_stride;
     place.target += coordinate * move.axis[i].target_stride;
   }
   return place;
+}
+
+template <int FIRST, int DIVIDED = GPL_AXES, class Move>
+__device__ __forceinline__ GplPlace gpl_place(gpl_uint number, const Move& move) {
+  return gpl_place<FIRST, DIVIDED>(number, move, [](int, gpl_uint) {});
 }
 
 // The element at a signed offset.

@@ -20,8 +20,12 @@
 //
 // count[0], count[1] are the tiles along b and a, `total` the number of all tiles.  The block number runs fastest along b,
 // so that neighbouring blocks complete the sectors of the same target rows in the cache.
-// Padding takes no extra pass: places outside the bounds enter shared memory as pad and are not read.  Most tiles are
-// entirely inside the bounds and take a path without checks.
+// Padding takes no extra pass: places outside the bounds enter shared memory as pad and are not read.
+//
+// Most tiles are entirely inside the bounds and take a path without checks.  A partial tile moves whole chunks too: a thread
+// loads as many as lie inside the bounds, all before it stores the first, and leaves out those that begin beyond an extent.
+//   f32, tile 64 x 64, extent 48 of b: threads load 3 chunks instead of 4, of rows 0..15, 16..31 and 32..47
+// Only in a `ragged` move may a chunk be pad, or be cut by a bound or an extent; such chunks take a path of their own.
 #include "move.cuh"
 
 #define GPL_N (16 / GPL_ELEMENT_BYTES)
@@ -58,15 +62,15 @@ __device__ __forceinline__ GplTile gpl_tile(gpl_uint number, const GplMove& move
   GplTile tile;
   tile.b = (number - above * move.count[0].value) * GPL_TILE_B;
   tile.a = (above - others * move.count[1].value) * GPL_TILE_A;
-  tile.place = gpl_place<2>(others, move);
+  tile.place = gpl_place<2, GPL_AXES - 1>(others, move);
   return tile;
 }
 
 // N words of P elements to P chunks of N elements: element p of word n becomes element n of chunk p.
 // __byte_perm picks 4 of the 8 bytes of two words: 0x5410 the lower halves, 0x7632 the upper halves.
-__device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N], GplChunk<16> (&chunk)[GPL_P]) {
+__device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N], uint4 (&chunk)[GPL_P]) {
 #if GPL_ELEMENT_BYTES == 1
-  unsigned(*out)[4] = (unsigned(*)[4])chunk;
+  unsigned out[4][4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {      // a square of 4 x 4 bytes: pairs first, then pairs of pairs
     const unsigned w0 = word[4 * i], w1 = word[4 * i + 1], w2 = word[4 * i + 2], w3 = word[4 * i + 3];
@@ -75,16 +79,23 @@ __device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N
     out[0][i] = __byte_perm(low01, low23, 0x5410), out[1][i] = __byte_perm(low01, low23, 0x7632);
     out[2][i] = __byte_perm(high01, high23, 0x5410), out[3][i] = __byte_perm(high01, high23, 0x7632);
   }
+#pragma unroll
+  for (int p = 0; p < 4; ++p) chunk[p] = make_uint4(out[p][0], out[p][1], out[p][2], out[p][3]);
 #elif GPL_ELEMENT_BYTES == 2
-  unsigned(*out)[4] = (unsigned(*)[4])chunk;
+  unsigned out[2][4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     out[0][i] = __byte_perm(word[2 * i], word[2 * i + 1], 0x5410);
     out[1][i] = __byte_perm(word[2 * i], word[2 * i + 1], 0x7632);
   }
-#else
 #pragma unroll
-  for (int i = 0; i < GPL_N; ++i) chunk[0].element[i] = word[i];
+  for (int p = 0; p < 2; ++p) chunk[p] = make_uint4(out[p][0], out[p][1], out[p][2], out[p][3]);
+#elif GPL_ELEMENT_BYTES == 4
+  chunk[0] = make_uint4(word[0], word[1], word[2], word[3]);
+#elif GPL_ELEMENT_BYTES == 8
+  chunk[0] = make_uint4((unsigned)word[0], (unsigned)(word[0] >> 32), (unsigned)word[1], (unsigned)(word[1] >> 32));
+#else
+  chunk[0] = word[0];
 #endif
 }
 
@@ -94,20 +105,90 @@ __device__ __forceinline__ void gpl_words_to_chunks(const gpl_word (&word)[GPL_N
 #define GPL_WORD_STEP(k) ((k) * (GPL_THREADS / 8) % GPL_WORDS)
 #define GPL_COLUMN_STEP(k) ((k) * (GPL_THREADS / 8) / GPL_WORDS * 8)
 
+// Where chunk c of row b lies in shared memory.
+__device__ __forceinline__ unsigned gpl_position(unsigned b, unsigned c) {
+  return b * GPL_CHUNKS + (c ^ (b / GPL_N & (GPL_CHUNKS - 1)));
+}
+
+// The first COUNT chunks of a thread.  All loads are issued before the first arrives.
+template <int COUNT>
+__device__ __forceinline__ void gpl_load_chunks(const gpl_element* from, gpl_int step, uint4* shared, unsigned position) {
+  uint4 chunk[COUNT];
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k, from += step) chunk[k] = *(const uint4*)from;
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k)
+    shared[(position ^ (k * GPL_ROWS_PER_LOAD / GPL_N & (GPL_CHUNKS - 1))) + k * GPL_ROWS_PER_LOAD * GPL_CHUNKS] = chunk[k];
+}
+
+// Those of a thread's chunks that lie in the next `rows` rows.
+template <int COUNT>
+__device__ __forceinline__ void gpl_load_rows(const gpl_element* from, gpl_int step, uint4* shared, unsigned position,
+                                              gpl_int rows) {
+  if (rows > (COUNT - 1) * GPL_ROWS_PER_LOAD) gpl_load_chunks<COUNT>(from, step, shared, position);
+  else if constexpr (COUNT > 1) gpl_load_rows<COUNT - 1>(from, step, shared, position, rows);
+}
+
+// Chunks that are not inside the bounds as a whole: pad, and one by one the elements in front of a bound.
+__device__ __forceinline__ void gpl_load_rest(const void* __restrict__ source, const GplTile& tile, uint4* shared,
+                                              const GplMove& move) {
+#pragma unroll 1
+  for (unsigned number = threadIdx.x & (GPL_THREADS - 1); number < GPL_TILE_B * GPL_CHUNKS; number += GPL_THREADS) {
+    const unsigned c = number % GPL_CHUNKS, row = number / GPL_CHUNKS;
+    const gpl_uint a = tile.a + c * GPL_N, b = tile.b + row;
+    const gpl_uint bound = tile.place.inside && b < move.axis[0].bound ? move.axis[1].bound : 0;
+    if (a + GPL_N <= bound) continue;
+    GplChunk<16>* to = (GplChunk<16>*)shared + gpl_position(row, c);
+    gpl_pad(move, to->word);
+    const gpl_element* from = gpl_at(source, tile.place.source + a + b * move.axis[0].source_stride);
+#pragma unroll 1
+    for (unsigned i = 0; a + i < bound; ++i) to->element[i] = from[i];
+  }
+}
+
 template <bool WHOLE>
 __device__ __forceinline__ void gpl_load_tile(const void* __restrict__ source, const GplTile& tile, uint4* shared,
                                               const GplMove& move) {
   const unsigned thread = threadIdx.x & (GPL_THREADS - 1), c = thread % GPL_CHUNKS, row = thread / GPL_CHUNKS;
   const gpl_uint a = tile.a + c * GPL_N, b = tile.b + row, stride = move.axis[0].source_stride;
   const gpl_element* from = gpl_at(source, tile.place.source + a + b * stride);
-  const unsigned position = row * GPL_CHUNKS + (c ^ (row / GPL_N & (GPL_CHUNKS - 1)));
-  // Unrolled, so that all loads of a whole tile are issued before the first arrives.
-#pragma unroll WHOLE ? GPL_LOADS : 1
-  for (int k = 0; k < GPL_LOADS; ++k, from += (gpl_int)(GPL_ROWS_PER_LOAD * stride)) {
-    const bool inside = tile.place.inside && b + k * GPL_ROWS_PER_LOAD < move.axis[0].bound;
-    const GplChunk<16> chunk = gpl_load<16, 16>(from, WHOLE ? 0 : a, WHOLE ? GPL_N : inside ? move.axis[1].bound : 0, move);
-    shared[(position ^ (k * GPL_ROWS_PER_LOAD / GPL_N & (GPL_CHUNKS - 1))) + k * GPL_ROWS_PER_LOAD * GPL_CHUNKS] = chunk.word;
+  const gpl_int step = GPL_ROWS_PER_LOAD * stride;
+  const unsigned position = gpl_position(row, c);
+  if (WHOLE) return gpl_load_chunks<GPL_LOADS>(from, step, shared, position);
+  if (tile.place.inside && a + GPL_N <= move.axis[1].bound)
+    gpl_load_rows<GPL_LOADS>(from, step, shared, position, move.axis[0].bound - b);
+  if (move.ragged) gpl_load_rest(source, tile, shared, move);
+}
+
+// The chunks in which the extent of b ends: their elements are stored one by one, P from each word.
+__device__ __forceinline__ void gpl_store_rest(void* __restrict__ target, const GplTile& tile, const uint4* shared,
+                                               const GplMove& move) {
+  const gpl_uint first = move.axis[0].extent.value / GPL_N * GPL_N, stride = move.axis[1].target_stride;
+  if (first - tile.b >= GPL_TILE_B) return;
+#pragma unroll 1
+  for (unsigned item = threadIdx.x & (GPL_THREADS - 1); item < GPL_WORDS * GPL_N; item += GPL_THREADS) {
+    const unsigned number = item / GPL_N;
+    const gpl_uint a = tile.a + number * GPL_P, b = first + item % GPL_N;
+    const uint4* chunk = shared + gpl_position(b - tile.b, number * GPL_WORD_BYTES / 16);
+    union {
+      gpl_word word;
+      gpl_element element[GPL_P];
+    };
+    word = ((const gpl_word*)chunk)[number % (16 / GPL_WORD_BYTES)];
+#pragma unroll
+    for (int p = 0; p < GPL_P; ++p)
+      if (b < move.axis[0].extent.value && a + p < move.axis[1].extent.value)
+        *gpl_at(target, tile.place.target + b + (a + p) * stride) = element[p];
   }
+}
+
+// 16 bytes in one store.  With 64-bit offsets, compilers make four stores of an assignment.
+__device__ __forceinline__ void gpl_store_chunk(gpl_element* to, uint4 chunk) {
+#if GPL_INDEX_BITS == 64
+  __stwb((uint4*)to, chunk);
+#else
+  *(uint4*)to = chunk;
+#endif
 }
 
 template <bool WHOLE>
@@ -117,28 +198,30 @@ __device__ __forceinline__ void gpl_store_tile(void* __restrict__ target, const 
   const unsigned number = line % GPL_WORDS, column = thread % 8 + line / GPL_WORDS * 8;
   const gpl_uint a = tile.a + number * GPL_P, b = tile.b + column * GPL_N, stride = move.axis[1].target_stride;
   gpl_element* first = gpl_at(target, tile.place.target + b + a * stride);
+  const gpl_int below = move.axis[1].extent.value - a, beside = move.axis[0].extent.value - b;
   const unsigned position = column * GPL_N * GPL_CHUNKS + (number * GPL_WORD_BYTES / 16 ^ (column & (GPL_CHUNKS - 1)));
-#pragma unroll WHOLE ? GPL_TURNS : 1
+#pragma unroll
   for (int k = 0; k < GPL_TURNS; ++k) {
     const unsigned step = GPL_WORD_STEP(k) * GPL_WORD_BYTES / 16 ^ (GPL_COLUMN_STEP(k) & (GPL_CHUNKS - 1));
     const uint4* chunks = shared + (position ^ step) + GPL_COLUMN_STEP(k) * GPL_N * GPL_CHUNKS;
     gpl_word word[GPL_N];
 #pragma unroll
     for (int i = 0; i < GPL_N; ++i) word[i] = ((const gpl_word*)(chunks + i * GPL_CHUNKS))[number % (16 / GPL_WORD_BYTES)];
-    GplChunk<16> chunk[GPL_P];
+    uint4 chunk[GPL_P];
     gpl_words_to_chunks(word, chunk);
 #pragma unroll
     for (int p = 0; p < GPL_P; ++p) {
-      const unsigned down = GPL_WORD_STEP(k) * GPL_P + p, right = GPL_COLUMN_STEP(k) * GPL_N;
-      const gpl_uint extent = a + down < move.axis[1].extent.value ? move.axis[0].extent.value : 0;
-      gpl_store<16>(first + (gpl_int)(down * stride) + right, WHOLE ? 0 : b + right, WHOLE ? GPL_N : extent, chunk[p]);
+      const int down = GPL_WORD_STEP(k) * GPL_P + p, right = GPL_COLUMN_STEP(k) * GPL_N;
+      if (WHOLE || (down < below && right + GPL_N <= beside))
+        gpl_store_chunk(first + (gpl_int)(down * stride) + right, chunk[p]);
     }
   }
+  if (!WHOLE && move.ragged) gpl_store_rest(target, tile, shared, move);
 }
 
 GPL_KERNEL gpl_tile_vector(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
   __shared__ uint4 shared_tile[GPL_TILE_B * GPL_CHUNKS];
-  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
+  if (GPL_INDEX_BITS == 64 && gpl_block() >= move.total) return;  // the whole block, before any barrier; only 2-D grids have such
   const GplTile tile = gpl_tile(gpl_block(), move);
   const bool whole = tile.place.inside && tile.b + GPL_TILE_B <= move.axis[0].bound && tile.a + GPL_TILE_A <= move.axis[1].bound;
   if (whole) gpl_load_tile<true>(source, tile, shared_tile, move);

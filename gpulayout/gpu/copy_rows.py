@@ -6,9 +6,13 @@ import math
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, common_step, planned
+from gpulayout.gpu.parameters import Steps
 from gpulayout.layout.checks import counted
 
 _LONG_ROW = 64  # bytes; rows of at least this length use full vectors even if they start inside one
+_LONG_ROW_CHUNKS = 512  # a warp in a part of such a row rarely meets the end of the row
+_SECTOR = 32  # bytes that memory moves at once
+_CUT_REQUESTS = 1.15  # their cost, where they begin inside a sector
 _COPY = Kernel("copy", "copy.cu", "gpl_copy", in_vectors=True)
 _ROWS = Kernel("rows", "rows.cu", "gpl_rows", in_vectors=True)
 
@@ -57,17 +61,56 @@ def rows_plan(work: Work) -> KernelPlan:
     load = common_step(apart, vector) if work.reads else vector
     if load < vector:
         work = work.because(f"reads are shifted: the two sides are not always a multiple of {2 * load} bytes apart")
-    chunks = math.ceil((row_bytes + max(vector - aligned, 0)) / vector)
-    total = chunks * math.prod(axis.extent for axis in others)
+    chunks, items = math.ceil((row_bytes + max(vector - aligned, 0)) / vector), _items(load, vector)
+    steps = _steps(work, chunks, vector, items)
+    extents, looped = [chunks, *(axis.extent for axis in others)], [*work.axes]
+    extents[steps.along] = math.ceil(extents[steps.along] / items) if steps.apart == 1 else steps.apart
+    looped[1:] = [axis._replace(extent=extent) for axis, extent in zip(others, extents[1:])]
+    if steps.along and steps.apart == 1:  # a thread begins at every `items`-th place
+        axis = looped[steps.along]
+        looped[steps.along] = axis._replace(
+            source_stride=items * axis.source_stride, target_stride=items * axis.target_stride
+        )
+    total = math.prod(extents)
     return planned(
         work,
         _ROWS,
         vector,
-        math.ceil(total / (THREADS * _items(load, vector))),
+        math.ceil(total / THREADS),
         total=total,
-        counts=(chunks, 1),
+        counts=(extents[0], 1),
         variant=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)),
+        looped=looped,
+        steps=steps,
     )
+
+
+def _steps(work: Work, chunks: int, vector: int, items: int) -> Steps:
+    """How the chunks of a thread lie: far apart in a long row, else in different rows.
+
+    Those are neighbours, which are often neighbours in the source too, so that short rows fill more of a page of
+    memory; or a part of an axis apart, so that neighbours in the target go to neighbouring lanes.
+    """
+    others = work.axes[1:]
+    if chunks >= _LONG_ROW_CHUNKS or not others:
+        apart = math.ceil(chunks / items)
+        return Steps(0, chunks, chunks, apart, apart * vector // work.width, apart * vector // work.width)
+    starts = [axis.target_stride * work.width % _SECTOR for axis in work.axes]
+
+    def cost(along: int, apart: int) -> tuple[float, bool, int]:
+        """What counts most: threads without work, and requests that begin inside a sector."""
+        axis = work.axes[along]
+        threads = math.ceil(axis.extent / items) if apart == 1 else apart
+        is_cut = apart * starts[along] % _SECTOR or any(starts[along + 1 :])
+        return threads * items / axis.extent * (_CUT_REQUESTS if is_cut else 1), apart > 1, abs(axis.source_stride)
+
+    found = [(along, 1) for along in range(2, len(work.axes))]
+    for along, axis in enumerate(others, 1):
+        part, sectors = math.ceil(axis.extent / items), _SECTOR // math.gcd(_SECTOR, starts[along])
+        found += [(along, part), (along, math.ceil(part / sectors) * sectors)]
+    along, apart = min(found, key=lambda choice: cost(*choice))
+    axis = work.axes[along]
+    return Steps(along, axis.extent, axis.bound, apart, apart * axis.source_stride, apart * axis.target_stride)
 
 
 def _items(load: int, vector: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpulayout.gpu.element_width import Work
-from gpulayout.gpu.parameters import axes_variant, move_struct
+from gpulayout.gpu.parameters import Steps, axes_variant, move_struct
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.index_width import index_bits
 from gpulayout.moves.move import Axis
@@ -99,7 +99,7 @@ def tile_kernel(file: str, name: str) -> Kernel:
 
 
 # Two words of the struct have a name for each kernel that uses them (the unions of `GplMove`), and a default.
-WORDS_OF_KERNELS = ((("head", "target_step"), 0), (("pitch", "first_slot", "source_step"), 1))
+WORDS_OF_KERNELS = ((("head", "ragged", "target_step"), 0), (("pitch", "first_slot", "source_step"), 1))
 
 
 def planned(
@@ -112,12 +112,16 @@ def planned(
     variant: Macros = (),
     tile: tuple[int, int] | None = None,
     counts: tuple[int, int] = (1, 1),
+    steps: Steps | None = None,
+    looped: Sequence[Axis] = (),
     reach: int = 0,
     **words: int,
 ) -> KernelPlan:
     """The plan.
 
     total, counts, tile   fields of the parameter struct; so are `words`, named in `WORDS_OF_KERNELS`
+    steps                 the field that takes the place of the tile
+    looped                the axes of the parameter struct, if not those of the work
     variant               macros of this kernel only
     reach                 the largest offset, if it is beyond those of the axes
     """
@@ -132,7 +136,7 @@ def planned(
     low, high = work.move.source_span
     own = [next((words[name] for name in names if name in words), default) for names, default in WORDS_OF_KERNELS]
     scalars = (total, *own, low // work.width, high // work.width)
-    parameters = move_struct(bits, work.move.pad, scalars, counts, tile or (1, 1), axes)
+    parameters = move_struct(bits, work.move.pad, scalars, counts, steps or tile or (1, 1), looped or axes)
     grid = (min(blocks, MAX_GRID_X), math.ceil(blocks / MAX_GRID_X))
     return KernelPlan(
         kernel, macros, grid, parameters, work.width, vector, bits, axes, tile, work.reasons, Access(vector)

@@ -25,6 +25,17 @@ BoxDigit = tuple[int, int, int, int, int, int, int | None]  # size, step in byte
 _Row = TypeVar("_Row")
 
 
+class Steps(NamedTuple):
+    """A `GplSteps`."""
+
+    along: int
+    places: int
+    bound: int
+    apart: int
+    source_step: int
+    target_step: int
+
+
 class BoxOrder(NamedTuple):
     """A `GplOrder`; `digits` are those of the lanes and those of the rows."""
 
@@ -46,20 +57,23 @@ def move_struct(
     pad: bytes,
     scalars: Sequence[int],
     counts: Sequence[int],
-    tile: Sequence[int],
+    tile: Sequence[int] | Steps,
     axes: Sequence[tuple[int, int, int, int]],
 ) -> bytes:
     """The bytes of a `GplMove`.
 
     scalars        total, the two words of `WORDS_OF_KERNELS`, low, high
-    counts, tile   two extents each
+    counts, tile   two extents each; or the steps of a thread instead of a tile
     axes           (extent, bound, source_stride, target_stride) in elements, minor first; padded to a variant
     """
     words = [*scalars]
     for value in counts:
         words += divisor(value, bits)
-    for value in tile:
-        words += divisor(value, 32)  # numbers inside a tile are small even in 64-bit builds
+    if isinstance(tile, Steps):
+        words += tile
+    else:
+        for value in tile:
+            words += divisor(value, 32)  # numbers inside a tile are small even in 64-bit builds
     for extent, bound, source_stride, target_stride in _filled(axes, (1, 1, 0, 0)):
         words += [*divisor(extent, bits), bound, source_stride, target_stride]
     return _aligned(_pattern(pad) + _words(words, bits), 16)

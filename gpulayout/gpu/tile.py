@@ -39,7 +39,14 @@ def tile_plan(work: Work) -> KernelPlan | None:
     if not fixed_tile_fits(work.width, a.extent, b.extent):
         return _flexible(work, f"extents {a.extent} and {b.extent} fill too little of the fixed tile")
     tile_a, tile_b = FIXED_TILES[work.width]
-    return _tiles(work, _TILE, VECTOR_BYTES, (tile_b, tile_a), tile_a)
+    return _tiles(work, _TILE, VECTOR_BYTES, (tile_b, tile_a), tile_a, ragged=_ragged(work))
+
+
+def _ragged(work: Work) -> bool:
+    """True if a tile may have places of pad, or chunks of 16 bytes that are cut by a bound or an extent."""
+    b, a = work.axes[:2]
+    per_chunk = VECTOR_BYTES // work.width
+    return any(axis.is_padded for axis in work.axes) or bool(a.bound % per_chunk or b.extent % per_chunk)
 
 
 def _words(work: Work, why: str) -> KernelPlan | None:
@@ -134,10 +141,13 @@ def _tiles(
     pitch: int,
     variant: tuple[tuple[str, int], ...] = (),
     lead: int = 0,
+    ragged: bool = False,
 ) -> KernelPlan:
     counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
-    return planned(work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, variant=variant)
+    return planned(
+        work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, variant=variant, ragged=ragged
+    )
 
 
 # ---- sizes of tiles: a is the source's minor axis, b the target's; sizes in elements of `width` bytes ----

@@ -74,7 +74,10 @@ def test_no_byte_around_a_buffer_can_be_taken_for_another():
     [
         ("copy", "if (first < head)", "if (first + 1 < head)"),
         ("copy", "if (tail < move.total) ", ""),
-        ("rows", "row.inside ? move.axis[0].bound : 0", "move.axis[0].bound"),
+        ("rows", "inside ? move.axis[0].bound : 0", "move.axis[0].bound"),
+        ("rows", "gpl_below(first, k, move.steps.bound, move)", "true"),
+        ("tile", "if (move.ragged) gpl_load_rest(source, tile, shared, move);", ""),
+        ("tile", "if (!WHOLE && move.ragged) gpl_store_rest(target, tile, shared, move);", ""),
         ("tile", "  __syncthreads();", ""),
         ("tile", "0x5140", "0x5410"),
         ("odd tile", "  __syncthreads();", ""),

@@ -29,7 +29,7 @@ BIG = 2**32
 CASES = {
     "copy": Case("copy", move_of(1, [(BIG + 5001, BIG + 5001, 1, 1)])),
     "copy, phases differ": Case("copy", move_of(1, [(BIG + 5001, BIG + 5001, 1, 1)]), 1, 2),
-    "rows": Case("rows", move_of(1, [(4097, 4097, 1, 1), (2**20 + 3, 2**20 + 3, 4099, 4101)])),
+    "rows": Case("rows", move_of(1, [(4097, 4097, 1, 1), (2**20 + 128, 2**20 + 128, 4099, 4101)])),
     "rows, padded": Case("rows", move_of(1, [(4096, 4000, 1, 1), (2**20 + 3, 2**20 + 2, 4096, 4096)])),
     "rows, longer than 2^32": Case(
         "rows", move_of(1, [(BIG + 5001, BIG + 5000, 1, 1), (3, 3, BIG + 5003, BIG + 5007)])

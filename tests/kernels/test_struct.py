@@ -15,6 +15,7 @@ from gpulayout.gpu.parameters import (
     AXES_VARIANTS,
     BOX_DIGITS,
     BoxOrder,
+    Steps,
     axes_variant,
     box_struct,
     index_table_struct,
@@ -131,6 +132,18 @@ def test_a_move_arrives_field_by_field(axes, bits):
 
 
 @pytest.mark.parametrize("bits", (32, 64))
+def test_the_steps_of_a_thread_take_the_place_of_a_tile(bits):
+    steps, names = Steps(2, 37, 35, 1, -7, 2 ** (bits - 2)), ", ".join(f"move.steps.{name}" for name in Steps._fields)
+    parameters = move_struct(bits, b"\0", (1, 0, 1, 0, 1), (1001, 7), steps, [(2, 2, 3, 4)] * 3)
+    text = kernel_text("move.cuh") + ECHO_MOVE
+    echo = "".join(f"put(to, {name}), " for name in names.split(", "))
+    text = text.replace("put(to, move.tile[0]), put(to, move.tile[1]);", f"{echo[:-2]};")
+    fields = echoed(text, {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": bits, "GPL_AXES": 3}, parameters, 22 + 6 * 3)
+    assert fields[:1] + fields[16:22] == [len(parameters), *(step & 2**bits - 1 for step in steps)]
+    assert fields[22:] == [*divisor(2, bits), 2, 3, 4] * 3
+
+
+@pytest.mark.parametrize("bits", (32, 64))
 @pytest.mark.parametrize("axes", (1, 2, 8, 32))
 def test_a_box_arrives_field_by_field(axes, bits):
     digits = [(2 + i, 10 - i, i % 3, 1 + i, 30 - i, -7 - i, None if i == 1 else 2 ** (bits - 2) + i) for i in range(5)]
@@ -218,7 +231,7 @@ def test_unused_axes_are_loops_of_one_with_stride_0(count):
     "right, wrong",
     [
         ("gpl_uint bound, source_stride, target_stride;", "gpl_uint source_stride, bound, target_stride;"),
-        ("  GplDivisor tile[2];", "  gpl_uint forgotten; GplDivisor tile[2];"),
+        ("  GplDivisor count[2];", "  gpl_uint forgotten; GplDivisor count[2];"),
         ("unsigned int pad[4];", "unsigned int pad[5];"),
     ],
 )

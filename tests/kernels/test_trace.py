@@ -173,7 +173,7 @@ def test_odd_tiles_touch_a_sector_more_per_run_and_have_no_bank_conflicts(width,
 @pytest.mark.parametrize("width", WIDTHS)
 def test_without_the_xor_lanes_meet_in_one_bank(width):
     changes = (
-        ("(c ^ (row / GPL_N & (GPL_CHUNKS - 1)))", "c"),
+        ("(c ^ (b / GPL_N & (GPL_CHUNKS - 1)))", "c"),
         ("[(position ^ (k *", "[(position + 0 * (k *"),
         ("(position ^ step)", "position + step"),
         ("(number * GPL_WORD_BYTES / 16 ^ (column & (GPL_CHUNKS - 1)))", "(number * GPL_WORD_BYTES / 16)"),

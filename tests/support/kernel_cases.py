@@ -163,6 +163,18 @@ def rows(width):
     )
     yield Case("rows of one source", move_of(width, [(6 * n, 6 * n, 1, 1), (7, 7, 0, 6 * n)]))
     yield Case("rows of pad", move_of(width, [(100, 0, 0, 1)]), target_phase=width % 16)
+    # The chunks of a thread along a long row, along the second axis, and along the last.
+    yield Case("one long row, padded", move_of(width, [(2100 * n, 2050 * n + n // 2, 1, 1)]))
+    yield Case(
+        "rows, the second axis",
+        move_of(width, [(4 * n, 4 * n, 1, 1), (101, 99, 5 * n, 4 * n), (2, 2, -505 * n, 404 * n)]),
+    )
+    yield Case(
+        "rows, the last axis", move_of(width, [(4 * n, 4 * n, 1, 1), (6, 6, 148 * n, 4 * n), (37, 35, 4 * n, 24 * n)])
+    )
+    yield Case(
+        "rows, the last axis, odd", move_of(width, [(odd, odd, 1, 1), (6, 6, 38 * odd, odd), (37, 35, odd, 6 * odd)])
+    )
 
 
 def tiles(width):

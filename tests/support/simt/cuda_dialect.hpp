@@ -40,6 +40,7 @@ template <class A, class B> __forceinline__ auto max(A a, B b) -> decltype(a + b
 
 // Always inlined, because the access trace identifies instructions by their place in the kernel.
 template <class V> __forceinline__ V __ldg(const V* p) { return *p; }
+template <class V> __forceinline__ void __stwb(V* p, V value) { *p = value; }
 template <class V> __forceinline__ V __ldcs(const V* p) { return *p; }
 template <class V> __forceinline__ V __ldcg(const V* p) { return *p; }
 template <class V> __forceinline__ void __stcs(V* p, V v) { *p = v; }

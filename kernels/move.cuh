@@ -68,6 +68,7 @@ struct __align__(16) GplMove {
     gpl_uint head;         // copy: elements before the first aligned vector; bits: bytes before the target in its first aligned word
     gpl_uint ragged;       // tile: 1 if places are padded, or a bound or an extent may lie inside a chunk; else 0
     gpl_uint target_step;  // bits_turn: words from one row of a block to the next in the target
+    gpl_uint depth;        // tile_any: matrices of a stack in one tile, or 0
   };
   union {
     gpl_uint pitch;        // tile_any: elements between rows of a tile in shared memory

@@ -3,9 +3,25 @@
 // As in tile.cu, the target's minor axis b (axis 0) differs from the source's minor axis a (axis 1).  Here the host chooses
 // the extents of the tile: tile[1] along a, tile[0] along b.  A thread reads pieces of GPL_READ_BYTES along a and writes
 // pieces of GPL_WRITE_BYTES along b: single elements, or words of 4 bytes if elements are smaller.
-// Lanes continue across row ends, so that even a short a, such as 3 colour channels, reads whole sectors: with a = 3 and a
-// source stride of 3 along b, the tile is one contiguous run of the source.  Pieces may then cross row ends too; the host
-// ensures that they do so only if the rows are contiguous.
+//
+// Full tiles: if both axes are long and elements have 4 bytes or more, a tile is 64 x 64 elements of 4 bytes (32 x 64 of 8,
+// 16 x 64 of 16).  Lanes keep their columns, and rows advance by a fixed step:
+//   4-byte elements: lane l of warp w reads columns l and l + 32 of the rows w, w + 8, .. w + 56: 16 loads, all under way
+//   before the first is stored.  Shared memory holds row b at word 65 b, so that all its addresses are one register plus
+//   constants, and the two columns of a row share an address in memory: 9.1 instructions per element, 146 for 16.
+//   Tiles that reach past the array take the same path, and ask before each row: 16 per element of a tile.
+//
+// Tiles of any other size: each side has one of three orders, in which a thread's pieces are a fixed step apart in memory:
+//   rows    lanes take the columns of a row, a power of two of them: with 20 columns, 32 lanes, and the next piece is 8 rows on
+//   run     the tile is one run of memory, and so is shared memory; or rows are longer than 256 pieces, and each is a run
+//   turns   the tile is one run of memory, but rows of shared memory are further apart: pieces turn at the ends of rows
+// Example, f32[1000,17] transposed: a tile is 17 x 240, a run of 4080 elements of the source; pitch 17.  Thread t reads the
+// elements t, t + 256, ..., and puts them to the same places in shared memory.  It writes places t % 256 of 17 rows.
+//
+// A place in shared memory is a `spot`: the offset in bytes, and in the upper half the minor coordinate, for turns.
+//   3 columns, pitch 5, 4-byte elements: spots 0:0, 1:4, 2:8, 0:20, 1:24, ...  One step is 1:4; a turn adds -3:8, so that
+//   3:12 becomes 0:20.  Before a row ends, 2:8 would become -1:16, and negative numbers are large: the smaller of both is
+//   the right one.  An addition and a minimum take the place of a division.
 //
 // Shared memory holds row b at b * pitch.  While writing, neighbouring lanes read places E rows apart, where E is the
 // number of elements in a piece.  The host chooses the pitch so that E rows are an odd number of 4-byte words, or of
@@ -13,148 +29,326 @@
 //   4-byte elements, E = 1, pitch 65: row b of column a is word 65 b + a, bank (b + a) % 32
 //   1-byte elements, E = 4, pitch 3:  4 rows are 12 bytes, 3 words
 //
-// Example, u8 with 3 channels, pixels in rows of 1000: a tile is 3 x 2720.  A thread reads 4 bytes, which are the 3
-// channels of one pixel and 1 of the next, and later writes 4 pixels of one channel.
+// Stacks: if whole matrices are small and follow each other without gaps on both sides, a tile is `depth` of them.  200
+// matrices of 33 x 31: a tile reads a run of 4 * 1023 elements and writes one; where a matrix ends, the spot steps to the
+// first row of the next.
 //
 // count[0], count[1] are the tiles along b and a, `total` the number of all tiles.
-// Places outside the bounds enter shared memory as pad and are not read.
+// Where a tile is padded, all its shared memory is filled with the pad first; places outside the bounds are not read.
 //
 // Macros: those of move.cuh, GPL_READ_BYTES, GPL_WRITE_BYTES.
 #include "move.cuh"
 
-// Elements of a tile, 8 KB, and of shared memory with the pitch; the same numbers as in gpu/tile.py.
-#define GPL_TILE_ELEMENTS (8192 / GPL_ELEMENT_BYTES)
-#define GPL_SHARED_ELEMENTS (GPL_TILE_ELEMENTS / 16 * 17)
-#define GPL_BATCH 4                  // pieces of a thread that are loaded before the first is stored
+#define GPL_SHARED_BYTES 17408                       // 17 / 16 of the largest tile; the same number as in gpu/tile.py
+// Pieces that a thread loads before it stores the first: 16 to 64 bytes.
+#define GPL_BATCH(bytes) ((bytes) == 16 ? 4 : (bytes) >= 4 ? 8 : 16)
 
-// A tile, in 32 bits: its extents, and how many elements of the source and places of the target are inside it.
 struct GplFlexible {
   GplPlace first;                    // of its first element
-  unsigned a, b, bound_a, bound_b, extent_a, extent_b;
+  gpl_uint a, b;                     // first coordinates
 };
 
-__device__ __forceinline__ unsigned gpl_left(gpl_uint whole, gpl_uint first, unsigned most) {
-  return first >= whole ? 0 : whole - first < most ? (unsigned)(whole - first) : most;
-}
-
 __device__ __forceinline__ GplFlexible gpl_flexible(gpl_uint number, const GplMove& move) {
-  const gpl_uint above = gpl_divide(number, move.count[0]), others = gpl_divide(above, move.count[1]);
-  const gpl_uint first_b = (number - above * move.count[0].value) * move.tile[0].value;
-  const gpl_uint first_a = (above - others * move.count[1].value) * move.tile[1].value;
+  const gpl_uint above = gpl_divide(number, move.count[0]), others = GPL_AXES > 2 ? gpl_divide(above, move.count[1]) : 0;
   GplFlexible tile;
+  tile.b = (number - above * move.count[0].value) * move.tile[0].value;
+  tile.a = (above - others * move.count[1].value) * move.tile[1].value;
   tile.first = gpl_place<2>(others, move);
-  tile.first.source += first_a + first_b * move.axis[0].source_stride;
-  tile.first.target += first_b + first_a * move.axis[1].target_stride;
-  tile.a = (unsigned)move.tile[1].value, tile.b = (unsigned)move.tile[0].value;
-  tile.bound_a = gpl_left(move.axis[1].bound, first_a, tile.a), tile.bound_b = gpl_left(move.axis[0].bound, first_b, tile.b);
-  tile.extent_a = gpl_left(move.axis[1].extent.value, first_a, tile.a);
-  tile.extent_b = gpl_left(move.axis[0].extent.value, first_b, tile.b);
-  if (!tile.first.inside) tile.bound_a = tile.bound_b = 0;
+  tile.first.source += tile.a + tile.b * move.axis[0].source_stride;
+  tile.first.target += tile.b + tile.a * move.axis[1].target_stride;
   return tile;
 }
 
-// An element of a tile in the order of one side: `minor` runs up to `width`, then `major` steps.
-struct GplSpot {
-  unsigned minor, major;
+// How many elements of the source and places of the target are inside a tile.
+struct GplInside {
+  unsigned bound_a, bound_b, extent_a, extent_b;
 };
 
-__device__ __forceinline__ GplSpot gpl_spot(unsigned number, const GplDivisor& width) {
-  const unsigned major = gpl_divide_small(number, width);
-  return {number - major * (unsigned)width.value, major};
+// The part of `most` elements from `first` on that is below `bound`.
+__device__ __forceinline__ unsigned gpl_below(gpl_uint bound, gpl_uint first, const GplDivisor& most) {
+  return (unsigned)min(bound - min(bound, first), most.value);
 }
 
-__device__ __forceinline__ void gpl_next(GplSpot& spot, unsigned width) {
-  if (++spot.minor == width) spot.minor = 0, ++spot.major;
+__device__ __forceinline__ GplInside gpl_inside(const GplFlexible& tile, const GplMove& move) {
+  return {tile.first.inside ? gpl_below(move.axis[1].bound, tile.a, move.tile[1]) : 0,
+          tile.first.inside ? gpl_below(move.axis[0].bound, tile.b, move.tile[0]) : 0,
+          gpl_below(move.axis[1].extent.value, tile.a, move.tile[1]),
+          gpl_below(move.axis[0].extent.value, tile.b, move.tile[0])};
 }
 
-// Walks the places of a piece in shared memory: `step` apart, and `turn` more at the end of a row of `width` elements.
-struct GplWalk {
-  unsigned place, left;              // left: elements of this row from here on
-  __device__ __forceinline__ void next(unsigned step, unsigned width, unsigned turn) {
-    place += step;
-    if (--left == 0) left = width, place += turn;
-  }
-};
+// ---- full tiles ----
 
-// True if the `count` elements from `spot` on are inside minor < minor_end, major < major_end.  It is enough to check the
-// first and the last: within a row the others are between them, and if rows touch, minor_end is the width.
-template <bool WHOLE>
-__device__ __forceinline__ bool gpl_inside(GplSpot spot, unsigned count, unsigned width, unsigned minor_end, unsigned major_end) {
-  if (WHOLE) return true;
-  if (spot.minor >= minor_end || spot.major >= major_end) return false;
-  for (unsigned i = 1; i < count; ++i) gpl_next(spot, width);
-  return spot.minor < minor_end && spot.major < major_end;
-}
+#if GPL_ELEMENT_BYTES >= 4 && GPL_READ_BYTES == GPL_ELEMENT_BYTES && GPL_WRITE_BYTES == GPL_ELEMENT_BYTES
+#define GPL_HAS_FULL 1
+#else
+#define GPL_HAS_FULL 0
+#endif
+#define GPL_FULL_B 64
+#define GPL_FULL_A (GPL_ELEMENT_BYTES > 4 ? 256 / GPL_ELEMENT_BYTES : 64)
+#define GPL_FULL_PITCH (GPL_FULL_A + 1)
+#define GPL_FULL_PIECES (GPL_FULL_A * GPL_FULL_B / GPL_THREADS)
 
-template <bool WHOLE>
-__device__ __forceinline__ void gpl_read_tile(const void* __restrict__ source, const GplFlexible& tile, gpl_element* shared,
-                                              const GplMove& move) {
-  const unsigned elements = GPL_READ_BYTES / GPL_ELEMENT_BYTES, count = (tile.a * tile.b + elements - 1) / elements;
-  const unsigned pitch = (unsigned)move.pitch;
-  for (unsigned first = threadIdx.x; first < count; first += GPL_BATCH * GPL_THREADS) {
-    GplChunk<GPL_READ_BYTES> piece[GPL_BATCH];
+// Reads a tile in rows of WIDE elements, or writes it.  In shared memory, columns are RIGHT elements apart and rows DOWN.
+// Unless it is WHOLE, `wide` columns of `high` rows are inside.
+template <bool READS, bool WHOLE, unsigned WIDE, unsigned RIGHT, unsigned DOWN, class Element>
+__device__ __forceinline__ void gpl_full_side(Element* base, gpl_uint offset, gpl_uint stride, unsigned wide, unsigned high,
+                                              gpl_element* shared) {
+  constexpr unsigned LANES = WIDE < 32 ? WIDE : 32, ROWS = GPL_THREADS / LANES;
+  constexpr unsigned PARTS = WIDE / LANES, PASSES = GPL_FULL_PIECES / PARTS;
+  const unsigned column = threadIdx.x % LANES, row = threadIdx.x / LANES;
+  const gpl_int step = (gpl_int)(ROWS * stride);
+  Element* const memory = base + (gpl_int)(offset + column + row * stride);
+  gpl_element* const spot = shared + column * RIGHT + row * DOWN;
+  gpl_element value[GPL_FULL_PIECES];
+  unsigned left[PARTS];
 #pragma unroll
-    for (int k = 0; k < GPL_BATCH; ++k) {
-      if (first + k * GPL_THREADS >= count) break;
-      GplSpot spot = gpl_spot((first + k * GPL_THREADS) * elements, move.tile[1]);
-      const gpl_element* from = gpl_at(source, tile.first.source + spot.minor + spot.major * move.axis[0].source_stride);
-      if (gpl_inside<WHOLE>(spot, elements, tile.a, tile.bound_a, tile.bound_b)) {
-        piece[k].word = *(const GplWord<GPL_READ_BYTES>::type*)from;
-        continue;
-      }
-      gpl_pad(move, piece[k].word);
+  for (unsigned part = 0; part < PARTS; ++part)
+    left[part] = !WHOLE && row < high && column + part * LANES < wide ? high - row : 0;
 #pragma unroll
-      for (unsigned i = 0; i < elements; ++i, gpl_next(spot, tile.a))
-        if (spot.minor < tile.bound_a && spot.major < tile.bound_b) piece[k].element[i] = from[i];
-    }
+  for (unsigned pass = 0; pass < 2; ++pass) {
 #pragma unroll
-    for (int k = 0; k < GPL_BATCH; ++k) {
-      if (first + k * GPL_THREADS >= count) break;
-      const unsigned number = (first + k * GPL_THREADS) * elements;
-      const GplSpot spot = gpl_spot(number, move.tile[1]);
-      GplWalk walk = {spot.major * pitch + spot.minor, tile.a - spot.minor};
-#pragma unroll
-      for (unsigned i = 0; i < elements; ++i, walk.next(1, tile.a, pitch - tile.a))
-        if (WHOLE || number + i < tile.a * tile.b) shared[walk.place] = piece[k].element[i];
+    for (unsigned i = 0; i < GPL_FULL_PIECES; ++i) {
+      const unsigned k = WHOLE ? i / PARTS : i % PASSES, part = WHOLE ? i % PARTS : i / PASSES;
+      if (!WHOLE && left[part] <= k * ROWS) continue;
+      Element* const at = memory + (long long)step * k + part * LANES;
+      gpl_element* const in = spot + k * ROWS * DOWN + part * LANES * RIGHT;
+      if (pass == 0) value[i] = READS ? *at : *in;
+      else if constexpr (READS) *in = value[i];
+      else *at = value[i];
     }
   }
 }
 
-template <bool WHOLE>
-__device__ __forceinline__ void gpl_write_tile(void* __restrict__ target, const GplFlexible& tile, const gpl_element* shared,
-                                               const GplMove& move) {
-  const unsigned elements = GPL_WRITE_BYTES / GPL_ELEMENT_BYTES, count = (tile.a * tile.b + elements - 1) / elements;
-  const unsigned pitch = (unsigned)move.pitch;
+// ---- tiles of any size ----
+
+// One side of a tile: `high` rows of `wide` elements, `stride` apart in memory.  In shared memory, neighbours of a row are
+// `right` bytes apart and rows `down` bytes.
+struct GplSide {
+  unsigned wide, high;
+  gpl_uint stride;
+  unsigned right, down;
+};
+
+enum GplOrder { GPL_ROWS, GPL_RUN, GPL_TURNS };
+
+// The pieces of a thread.
+struct GplShare {
+  gpl_uint offset, step;             // of the first in memory, and from one to the next in the order of rows
+  unsigned spot, spot_step;          // of the first in shared memory, and from one to the next
+  unsigned next, turn;               // from an element to its neighbour, and from the end of a row to the next
+  unsigned count;
+};
+
+// `items` in turns of 2^bits threads: those of thread `number`.
+__device__ __forceinline__ unsigned gpl_part(unsigned items, unsigned number, unsigned bits) {
+  return (items + (1u << bits) - 1 - number) >> bits;
+}
+
+__device__ __forceinline__ unsigned gpl_spot(unsigned minor, unsigned major, const GplSide& side) {
+  return (minor << 16) + minor * side.right + major * side.down;
+}
+
+template <unsigned E>
+__device__ __forceinline__ GplShare gpl_share_of_turns(const GplSide& side, const GplDivisor& width) {
+  const unsigned thread = threadIdx.x, wide = side.wide;
+  const unsigned major = gpl_divide_small(thread * E, width), more = gpl_divide_small(GPL_THREADS * E, width);
+  return {thread * E, 0, gpl_spot(thread * E - major * wide, major, side), gpl_spot(GPL_THREADS * E - more * wide, more, side),
+          gpl_spot(1, 0, side), side.down - gpl_spot(wide, 0, side), gpl_part(wide * side.high / E, thread, 8)};
+}
+
+template <unsigned E>
+__device__ __forceinline__ GplShare gpl_share_of_run(const GplSide& side, unsigned elements) {
+  const unsigned thread = threadIdx.x;
+  return {thread * E, 0, thread * E * side.right, GPL_THREADS * E * side.right, side.right, 0,
+          gpl_part(elements / E, thread, 8)};
+}
+
+// As many lanes to a row as the next power of two; the others of a turn take the next rows.
+template <unsigned E>
+__device__ __forceinline__ GplShare gpl_share_of_rows(const GplSide& side) {
+  const unsigned thread = threadIdx.x, pieces = side.wide / E;
+  const unsigned turns = __clz((pieces - 1) & (GPL_THREADS - 1)) - 24, lanes = 8 - turns;
+  const unsigned row = thread >> lanes, column = thread & ((1u << lanes) - 1);
+  return {column * E + row * side.stride, side.stride << turns, column * E * side.right + row * side.down, side.down << turns,
+          side.right, 0, column < pieces ? gpl_part(side.high, row, turns) : 0};
+}
+
+// A spot `step` further on, in the next row if this one ends.
+template <GplOrder ORDER>
+__device__ __forceinline__ unsigned gpl_onward(unsigned spot, unsigned step, unsigned turn) {
+  return ORDER == GPL_TURNS ? min(spot + step, spot + step + turn) : spot + step;
+}
+
+template <GplOrder ORDER>
+__device__ __forceinline__ gpl_element* gpl_shared(unsigned char* shared, unsigned spot) {
+  return (gpl_element*)(shared + (ORDER == GPL_TURNS ? spot & 0xffff : spot));
+}
+
+// A piece into shared memory, as a WORD or element by element, or out of it.
+template <bool READS, GplOrder ORDER, bool WORDS, int BYTES>
+__device__ __forceinline__ void gpl_exchange(GplChunk<BYTES>& piece, unsigned char* shared, unsigned spot,
+                                             const GplShare& share) {
+  if constexpr (WORDS) *(typename GplWord<BYTES>::type*)gpl_shared<ORDER>(shared, spot) = piece.word;
+  else {
+#pragma unroll
+    for (unsigned i = 0; i < BYTES / GPL_ELEMENT_BYTES; ++i, spot = gpl_onward<ORDER>(spot, share.next, share.turn)) {
+      gpl_element* const at = gpl_shared<ORDER>(shared, spot);
+      if constexpr (READS) *at = piece.element[i];
+      else piece.element[i] = *at;
+    }
+  }
+}
+
+// The next N pieces of a thread, or the first `left` of them.
+template <bool READS, GplOrder ORDER, bool WORDS, bool ALL, unsigned N, class Element>
+__device__ __forceinline__ void gpl_some(Element*& memory, unsigned& spot, unsigned left, unsigned char* shared,
+                                         const GplShare& share) {
+  constexpr int BYTES = READS ? GPL_READ_BYTES : GPL_WRITE_BYTES;
+  typedef typename GplWord<BYTES>::type gpl_piece;
+  const unsigned spot_step = READS && ORDER == GPL_RUN ? GPL_THREADS * BYTES : share.spot_step;
+  const gpl_int step = ORDER == GPL_ROWS ? (gpl_int)share.step : GPL_THREADS * (BYTES / GPL_ELEMENT_BYTES);
+  GplChunk<BYTES> piece[N];
+  if constexpr (READS) {
+#pragma unroll
+    for (unsigned k = 0; k < N; ++k)
+      if (ALL || k < left) piece[k].word = *(const gpl_piece*)(memory + k * (long long)step);
+  }
+#pragma unroll
+  for (unsigned k = 0; k < N; ++k, spot = gpl_onward<ORDER>(spot, spot_step, share.turn))
+    if (ALL || k < left) gpl_exchange<READS, ORDER, WORDS>(piece[k], shared, spot, share);
+  if constexpr (!READS) {
+#pragma unroll
+    for (unsigned k = 0; k < N; ++k)
+      if (ALL || k < left) *(gpl_piece*)(memory + k * (long long)step) = piece[k].word;
+  }
+  memory += N * (long long)step;
+}
+
+template <bool READS, GplOrder ORDER, bool WORDS, class Element>
+__device__ __forceinline__ void gpl_row(Element* memory, unsigned spot, unsigned char* shared, const GplShare& share) {
+  constexpr unsigned batch = GPL_BATCH(READS ? GPL_READ_BYTES : GPL_WRITE_BYTES);
+  unsigned left = share.count;
+#pragma unroll 1
+  for (; left >= batch; left -= batch) gpl_some<READS, ORDER, WORDS, true, batch>(memory, spot, left, shared, share);
+#pragma unroll 1
+  for (; (int)left > 0; left -= 4) gpl_some<READS, ORDER, WORDS, false, 4>(memory, spot, left, shared, share);
+}
+
+// All whole pieces of a thread.
+template <bool READS, bool WORDS, unsigned E, class Element>
+__device__ __forceinline__ void gpl_rows(Element* base, gpl_uint first, unsigned char* shared, const GplSide& side,
+                                         const GplDivisor& width, bool touches) {
+  if (!touches && side.wide / E <= GPL_THREADS) {
+    const GplShare share = gpl_share_of_rows<E>(side);
+    gpl_row<READS, GPL_ROWS, WORDS>(base + (gpl_int)(first + share.offset), share.spot, shared, share);
+  } else if (!touches || side.down == side.wide * side.right) {
+    const GplShare share = gpl_share_of_run<E>(side, touches ? side.wide * side.high : side.wide);
+    Element* memory = base + (gpl_int)(first + share.offset);
+    unsigned spot = share.spot;
+#pragma unroll 1
+    for (unsigned row = touches ? side.high - 1 : 0; row < side.high; ++row, memory += (gpl_int)side.stride, spot += side.down)
+      gpl_row<READS, GPL_RUN, WORDS>(memory, spot, shared, share);
+  } else {
+    const GplShare share = gpl_share_of_turns<E>(side, width);
+    gpl_row<READS, GPL_TURNS, false>(base + (gpl_int)(first + share.offset), share.spot, shared, share);
+  }
+}
+
+template <bool READS, class Element>
+__device__ __forceinline__ void gpl_side(Element* base, gpl_uint first, unsigned char* shared, const GplSide& side,
+                                         const GplDivisor& width) {
+  constexpr unsigned E = (READS ? GPL_READ_BYTES : GPL_WRITE_BYTES) / GPL_ELEMENT_BYTES;
+  const bool touches = side.wide == width.value && side.stride == width.value;
+  // Whole words into shared memory, if all begin at words there.
+  if (READS && E > 1 && (touches || side.down % (E * side.right) == 0))
+    gpl_rows<READS, READS && (E > 1), E>(base, first, shared, side, width, touches);
+  else gpl_rows<READS, false, E>(base, first, shared, side, width, touches);
+  if constexpr (E > 1) {             // what is left of a row, or of the run, is less than a piece: element by element
+    const unsigned all = touches ? side.wide * side.high : side.wide, rest = all % E, rows = touches ? 1 : side.high;
+#pragma unroll 1
+    for (unsigned k = threadIdx.x; rest && k < rows * E; k += GPL_THREADS) {
+      if (k % E >= rest) continue;
+      unsigned minor = all - rest + k % E, major = k / E;
+      if (touches) major = gpl_divide_small(minor, width), minor -= major * side.wide;
+      gpl_element* const at = (gpl_element*)(shared + minor * side.right + major * side.down);
+      Element* const in = base + (gpl_int)(first + minor + major * side.stride);
+      if constexpr (READS) *at = *in;
+      else *in = *at;
+    }
+  }
+}
+
+// ---- stacks of small matrices ----
+
+#define GPL_HAS_STACKS (GPL_AXES > 2 && GPL_READ_BYTES == GPL_ELEMENT_BYTES && GPL_WRITE_BYTES == GPL_ELEMENT_BYTES)
+
+// The matrices of a stack from `others` on that are in this tile.
+__device__ __forceinline__ unsigned gpl_stacked(gpl_uint others, const GplMove& move) {
+  const gpl_uint row = others - gpl_divide(others, move.axis[2].extent) * move.axis[2].extent.value;
+  return (unsigned)min(move.axis[2].bound - row * move.depth, move.depth);
+}
+
+__device__ __forceinline__ void gpl_write_stack(gpl_element* to, unsigned char* shared, const GplSide& side, const GplDivisor& width,
+                                                unsigned stacked) {
+  const unsigned area = side.wide * side.high, above = side.wide * side.right - side.high * side.down;
+  const GplShare share = gpl_share_of_turns<1>(side, width);
+  unsigned spot = share.spot, left = area - threadIdx.x;              // left: elements of the matrix from here on
+  to += threadIdx.x;
 #pragma unroll 4
-  for (unsigned item = threadIdx.x; item < count; item += GPL_THREADS) {
-    const GplSpot spot = gpl_spot(item * elements, move.tile[0]);
-    gpl_element* to = gpl_at(target, tile.first.target + spot.minor + spot.major * move.axis[1].target_stride);
-    GplChunk<GPL_WRITE_BYTES> piece;
-    GplWalk walk = {spot.minor * pitch + spot.major, tile.b - spot.minor};
-#pragma unroll
-    for (unsigned i = 0; i < elements; ++i, walk.next(pitch, tile.b, 1 - tile.b * pitch)) piece.element[i] = shared[walk.place];
-    if (gpl_inside<WHOLE>(spot, elements, tile.b, tile.extent_b, tile.extent_a)) {
-      *(GplWord<GPL_WRITE_BYTES>::type*)to = piece.word;
-      continue;
-    }
-    GplSpot at = spot;
-#pragma unroll
-    for (unsigned i = 0; i < elements; ++i, gpl_next(at, tile.b))
-      if (at.minor < tile.extent_b && at.major < tile.extent_a) to[i] = piece.element[i];
+  for (unsigned n = threadIdx.x; n < area * stacked; n += GPL_THREADS, to += GPL_THREADS) {
+    *to = *gpl_shared<GPL_TURNS>(shared, spot);
+    spot = gpl_onward<GPL_TURNS>(spot, share.spot_step, share.turn);
+    if (left <= GPL_THREADS) left += area, spot += above;
+    left -= GPL_THREADS;
   }
 }
 
 GPL_KERNEL gpl_tile_any(const void* __restrict__ source, void* __restrict__ target, const __grid_constant__ GplMove move) {
-  __shared__ gpl_element shared_any[GPL_SHARED_ELEMENTS];
+  __shared__ uint4 shared_any[GPL_SHARED_BYTES / 16];
   if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
   const GplFlexible tile = gpl_flexible(gpl_block(), move);
-  // A complete tile of whole pieces takes the path without checks.
-  const unsigned count = tile.a * tile.b;
-  const bool read_whole = tile.bound_a == tile.a && tile.bound_b == tile.b && count % (GPL_READ_BYTES / GPL_ELEMENT_BYTES) == 0;
-  const bool write_whole = tile.extent_a == tile.a && tile.extent_b == tile.b && count % (GPL_WRITE_BYTES / GPL_ELEMENT_BYTES) == 0;
-  if (read_whole) gpl_read_tile<true>(source, tile, shared_any, move);
-  else gpl_read_tile<false>(source, tile, shared_any, move);
+  const gpl_element* const from = (const gpl_element*)source;
+  gpl_element* const to = (gpl_element*)target;
+  const gpl_uint down = move.axis[0].source_stride, right = move.axis[1].target_stride;
+#if GPL_HAS_FULL
+  gpl_element* const shared = (gpl_element*)shared_any;
+  const bool full = move.tile[1].value == GPL_FULL_A && move.tile[0].value == GPL_FULL_B;
+  if (full && tile.first.inside && tile.a + GPL_FULL_A <= move.axis[1].bound && tile.b + GPL_FULL_B <= move.axis[0].bound) {
+    gpl_full_side<true, true, GPL_FULL_A, 1, GPL_FULL_PITCH>(from, tile.first.source, down, 0, 0, shared);
+    __syncthreads();
+    gpl_full_side<false, true, GPL_FULL_B, GPL_FULL_PITCH, 1>(to, tile.first.target, right, 0, 0, shared);
+    return;
+  }
+#endif
+  const GplInside in = gpl_inside(tile, move);
+  if (in.bound_a < in.extent_a || in.bound_b < in.extent_b) {
+#pragma unroll 1
+    for (unsigned k = threadIdx.x; k < GPL_SHARED_BYTES / 16; k += GPL_THREADS) gpl_pad(move, shared_any[k]);
+    __syncthreads();
+  }
+#if GPL_HAS_FULL
+  if (full) {
+    gpl_full_side<true, false, GPL_FULL_A, 1, GPL_FULL_PITCH>(from, tile.first.source, down, in.bound_a, in.bound_b, shared);
+    __syncthreads();
+    gpl_full_side<false, false, GPL_FULL_B, GPL_FULL_PITCH, 1>(to, tile.first.target, right, in.extent_b, in.extent_a, shared);
+    return;
+  }
+#endif
+  const unsigned pitch = (unsigned)move.pitch * GPL_ELEMENT_BYTES;
+#if GPL_HAS_STACKS
+  const unsigned stacked = move.depth ? gpl_stacked(gpl_block(), move) : 1;
+#else
+  const unsigned stacked = 1;
+#endif
+  const GplSide read = {in.bound_a, in.bound_b * stacked, down, GPL_ELEMENT_BYTES, pitch};
+  gpl_side<true>(from, tile.first.source, (unsigned char*)shared_any, read, move.tile[1]);
   __syncthreads();
-  if (write_whole) gpl_write_tile<true>(target, tile, shared_any, move);
-  else gpl_write_tile<false>(target, tile, shared_any, move);
+  const GplSide write = {in.extent_b, in.extent_a, right, pitch, GPL_ELEMENT_BYTES};
+#if GPL_HAS_STACKS
+  if (move.depth) {
+    gpl_write_stack(to + (gpl_int)tile.first.target, (unsigned char*)shared_any, write, move.tile[0], stacked);
+    return;
+  }
+#endif
+  gpl_side<false>(to, tile.first.target, (unsigned char*)shared_any, write, move.tile[0]);
 }

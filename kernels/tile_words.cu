@@ -20,8 +20,9 @@
 //   writing:  lane l assembles word l of row a from E single elements, of the rows E l - p(a) + i for i = 0 .. E - 1.
 //             Words are whole in the target, so a tile covers b - p(a) to b - p(a) + 128 of row a: neighbouring tiles
 //             share no word, and a tile reads E - 1 rows before its 128.
-//   ends:     a word that is partly outside its row is still read whole if it is in the source's memory, and the
-//             elements outside become pad; it is written element by element.
+//   ends:     a word that is partly outside its row is still read whole if it is in the source's memory; what it holds
+//             of other rows is never written, and becomes pad only in padded tiles.  Elements of the target in words that
+//             are not whole are left to a second loop, in which all threads take such elements of all rows.
 // The rows of a warp are 8 apart, and 8 rows are whole words, so all have the same phase: a thread computes it once, and
 // all its addresses are its first ones plus known steps.
 //
@@ -34,8 +35,9 @@
 // 229240 + 128, the places b = 125 to 128 of the row.
 //
 // 128 bytes from any word on touch 4.9 sectors on average, 4 at best, on both sides; single elements at any phase, 32 bytes
-// per warp, touch 2, 1 at best.  A whole tile takes a thread about 350 instructions for 62 elements of 1 byte, or 240 for
-// 31 of 2.
+// per warp, touch 2, 1 at best.  Fewer need longer runs: L bytes from any byte on touch 1 + (L - 1) / 32 sectors, 1.24 times
+// the least for 128 and 1.15 for 207, and a square of 207 bytes is more shared memory than four blocks have.
+// Whole arrays, ends included, take 7.2 instructions per element for u8[1021,1019] and 10.6 for f16[639,833]; a tile inside takes 5.7 and 8.0.
 // tile[1] is the tile along a; count[0], count[1] are the tiles along b and a, `total` the number of all tiles.
 #include "move.cuh"
 
@@ -47,7 +49,7 @@
 #define GPL_WORD_AT(row) ((row) * GPL_LANES + (row) / GPL_E)
 #define GPL_READ_PASSES ((GPL_ROWS + GPL_WARPS - 1) / GPL_WARPS)
 #define GPL_WRITE_PASSES (GPL_LANES * GPL_E / GPL_WARPS)
-#define GPL_BATCH 4                                  // words that a thread loads before it stores the first, at ends
+#define GPL_BATCH 9                                  // words that a thread loads before it stores the first, at ends
 #define GPL_PARTS (GPL_TILE_B / (GPL_LANES * GPL_E)) // words of a lane in a row of the target
 
 struct GplWords {
@@ -75,7 +77,8 @@ __device__ __forceinline__ unsigned gpl_low(const void* address) { return (unsig
 
 __device__ __forceinline__ unsigned gpl_least(gpl_uint left, unsigned most) { return left < most ? (unsigned)left : most; }
 
-// The bits that a lane keeps of its words, which begin with element `a` of rows of `bound` elements; `rest` fills the others.
+// In padded tiles, the bits that a lane keeps of its words, which begin with element `a` of rows of `bound` elements; `rest`
+// fills the others.
 struct GplMask {
   unsigned keep, rest;
 };
@@ -99,36 +102,57 @@ __device__ __forceinline__ bool gpl_in_memory(gpl_uint word, gpl_uint b, const G
          (gpl_int)(move.high - last) >= GPL_E;
 }
 
-template <bool WHOLE>
+// The words of a thread: one in every eighth row.
+struct GplColumn {
+  const gpl_element* from;
+  unsigned* to;
+  unsigned rows;                                     // from its first one on; every eighth is the thread's
+  gpl_uint a;                                        // first element of its words, perhaps in front of the row
+  bool reads, slow;                                  // it reads whole words; it reads single elements
+};
+
+// INNER: all words of all rows are inside.
+template <bool INNER>
+__device__ __forceinline__ GplColumn gpl_column(const GplWords& tile, unsigned* shared, const GplMove& move) {
+  const gpl_uint stride = move.axis[0].source_stride, bound = tile.place.inside ? move.axis[1].bound : 0;
+  // In front of the first row of the source there is none; the warps that would read there begin with their next row.
+  const unsigned front = !INNER && tile.b < GPL_E - 1 && tile.warp < GPL_E - 1 ? GPL_WARPS : 0, row = tile.warp + front;
+  const gpl_element* first = tile.first + (gpl_int)(row * stride);
+  const gpl_uint below = move.axis[0].bound + (GPL_E - 1);           // rows from b = -(E - 1) on
+  const unsigned q = gpl_phase(gpl_low(first)), end = INNER ? GPL_ROWS : gpl_least(below - min(tile.b, below), GPL_ROWS);
+  GplColumn column = {first - q + tile.lane * GPL_E, shared + GPL_WORD_AT(row) + tile.lane, end > row ? end - row : 0,
+                      tile.a - q + tile.lane * GPL_E};
+  const bool all = INNER || (column.a < bound && bound - column.a >= GPL_E), some = (gpl_int)(column.a - bound) < 0 && bound;
+  column.reads = all || (some && gpl_in_memory(tile.place.source + column.a, tile.b - (GPL_E - 1) + tile.warp, move));
+  column.slow = some && !column.reads;
+  return column;
+}
+
+template <bool WHOLE, bool PADDED, bool INNER>
 __device__ __forceinline__ void gpl_read_words(const GplWords& tile, unsigned* shared, const GplMove& move) {
-  const gpl_uint stride = move.axis[0].source_stride, b = tile.b - (GPL_E - 1) + tile.warp;
-  const gpl_element* row = tile.first + (gpl_int)(tile.warp * stride);
-  const unsigned q = gpl_phase(gpl_low(row));
-  const gpl_uint a = tile.a - q + tile.lane * GPL_E, bound = tile.place.inside ? move.axis[1].bound : 0;
-  const gpl_element *const first = row - q + tile.lane * GPL_E, *from = first;
-  unsigned* to = shared + GPL_WORD_AT(tile.warp) + tile.lane;
-  const unsigned rows = WHOLE ? GPL_ROWS : gpl_least(move.axis[0].extent.value + (GPL_E - 1) - tile.b, GPL_ROWS);
-  const GplMask mask = WHOLE ? GplMask{~0u, 0} : gpl_mask(a, bound, move);
-  const bool reads = mask.keep == ~0u || (mask.keep && gpl_in_memory(tile.place.source + a, b, move));
-  const unsigned batch = WHOLE ? GPL_READ_PASSES : GPL_BATCH;
+  const gpl_int step = (gpl_int)(GPL_WARPS * move.axis[0].source_stride);
+  const GplColumn column = gpl_column<INNER>(tile, shared, move);
+  const GplMask mask = PADDED ? gpl_mask(column.a, move.axis[1].bound, move) : GplMask{~0u, 0};
+  constexpr unsigned batch = WHOLE ? GPL_READ_PASSES : GPL_BATCH;
+  const gpl_element* from = column.from;
+  unsigned* to = column.to;
 #pragma unroll 1
-  for (unsigned begin = 0; begin < rows; begin += batch * GPL_WARPS) {
+  for (unsigned left = column.reads ? column.rows : 0; (int)left > 0; left -= batch * GPL_WARPS) {
     unsigned value[batch];
 #pragma unroll
-    for (unsigned k = 0; k < batch; ++k, from += (gpl_int)(GPL_WARPS * stride)) {
-      const unsigned down = begin + k * GPL_WARPS;
-      if (!WHOLE) gpl_pad(move, value[k]);
-      if (down + tile.warp < GPL_ROWS && reads && (WHOLE || b + down < move.axis[0].bound)) value[k] = *(const unsigned*)from;
-    }
+    for (unsigned k = 0; k < batch; ++k)
+      if ((WHOLE && k + 1 < batch) || k * GPL_WARPS < left) value[k] = *(const unsigned*)(from + k * (long long)step);
 #pragma unroll
     for (unsigned k = 0; k < batch; ++k)
-      if (begin + k * GPL_WARPS + tile.warp < GPL_ROWS) to[GPL_WORD_AT(begin + k * GPL_WARPS)] = (value[k] & mask.keep) | mask.rest;
+      if ((WHOLE && k + 1 < batch) || k * GPL_WARPS < left) to[GPL_WORD_AT(k * GPL_WARPS)] = (value[k] & mask.keep) | mask.rest;
+    if (WHOLE) break;
+    from += batch * (long long)step, to += GPL_WORD_AT(batch * GPL_WARPS);
   }
   // The first and the last words of the source's memory: element by element.
-  from = first;
 #pragma unroll 1
-  for (unsigned down = 0; !reads && mask.keep && down + tile.warp < rows; down += GPL_WARPS, from += (gpl_int)(GPL_WARPS * stride))
-    to[GPL_WORD_AT(down)] = gpl_load<4, 4>(from, a, b + down < move.axis[0].bound ? bound : 0, move).word;
+  for (unsigned row = 0; !INNER && column.slow && row < column.rows; row += GPL_WARPS)
+    column.to[GPL_WORD_AT(row)] =
+        gpl_load<4, 4>(column.from + row / GPL_WARPS * (long long)step, column.a, move.axis[1].bound, move).word;
 }
 
 // A word of E elements, each in the low bytes of its own register.
@@ -140,15 +164,16 @@ __device__ __forceinline__ unsigned gpl_joined(const unsigned (&element)[GPL_E])
 #endif
 }
 
-template <bool WHOLE>
+template <bool WHOLE, bool INNER>
 __device__ __forceinline__ void gpl_write_words(const GplWords& tile, void* __restrict__ target, const unsigned* shared,
                                                 const GplMove& move) {
-  const gpl_uint stride = move.axis[1].target_stride;
+  const gpl_uint stride = move.axis[1].target_stride, extent = move.axis[0].extent.value;
   const unsigned down = gpl_least(move.axis[1].extent.value - tile.a, (unsigned)move.tile[1].value);     // rows of the target
   gpl_element* row = gpl_at(target, tile.place.target + tile.b + (tile.a + tile.warp) * stride);
   const unsigned p = gpl_phase(gpl_low(row));
   const gpl_uint b = tile.b - p + tile.lane * GPL_E;
-  gpl_element* to = row - p + tile.lane * GPL_E;
+  gpl_element* const to = row - p + tile.lane * GPL_E;
+  const gpl_int step = (gpl_int)(GPL_WARPS * stride);
   const gpl_element* from[GPL_E];
 #pragma unroll
   for (unsigned i = 0; i < GPL_E; ++i) {
@@ -156,27 +181,45 @@ __device__ __forceinline__ void gpl_write_words(const GplWords& tile, void* __re
     const unsigned q = gpl_phase(gpl_low(tile.first) + above * (unsigned)move.axis[0].source_stride * GPL_ELEMENT_BYTES);
     from[i] = (const gpl_element*)(shared + GPL_WORD_AT(above + tile.lane * GPL_E)) + q + tile.warp;
   }
-  bool full[GPL_PARTS], single[GPL_PARTS][GPL_E];    // which words are whole, and which elements of the others exist
+  bool full[GPL_PARTS];                              // the lane's word is whole
 #pragma unroll
   for (unsigned part = 0; part < GPL_PARTS; ++part) {
-    const gpl_uint start = b + part * GPL_LANES * GPL_E, extent = move.axis[0].extent.value;
+    const gpl_uint start = b + part * GPL_LANES * GPL_E;
     full[part] = start < extent && extent - start >= GPL_E;
-#pragma unroll
-    for (unsigned i = 0; i < GPL_E; ++i) single[part][i] = !full[part] && start + i < extent;
   }
 #pragma unroll WHOLE ? GPL_WRITE_PASSES : 4
-  for (unsigned pass = 0; pass < GPL_WRITE_PASSES; ++pass, to += (gpl_int)(GPL_WARPS * stride)) {
+  for (unsigned pass = 0; pass < GPL_WRITE_PASSES; ++pass) {
     if ((!WHOLE || pass + 1 == GPL_WRITE_PASSES) && pass * GPL_WARPS + tile.warp >= down) break;
 #pragma unroll
     for (unsigned part = 0; part < GPL_PARTS; ++part) {
       const unsigned right = part * GPL_LANES * GPL_E;
+      if (!INNER && GPL_PARTS == 1 && !full[part]) continue;
       unsigned element[GPL_E];
 #pragma unroll
       for (unsigned i = 0; i < GPL_E; ++i) element[i] = from[i][pass * GPL_WARPS + GPL_WORD_AT(right) * GPL_E];
-      if (WHOLE || full[part]) *(unsigned*)(to + right) = gpl_joined(element);
+      if (INNER || full[part]) *(unsigned*)(to + pass * (long long)step + right) = gpl_joined(element);
+    }
+  }
+}
+
+// The elements of words that are not whole, in front of the first one of each row and behind the last: E for each row and end.
+__device__ __forceinline__ void gpl_write_ends(const GplWords& tile, void* __restrict__ target, const unsigned* shared,
+                                               const GplMove& move) {
+  const gpl_uint extent = move.axis[0].extent.value;
+  const unsigned down = gpl_least(move.axis[1].extent.value - tile.a, (unsigned)move.tile[1].value);
+#pragma unroll 1
+  for (unsigned k = threadIdx.x; k < down * GPL_E; k += GPL_THREADS) {
+    const unsigned a = k / GPL_E, i = k % GPL_E;
+    gpl_element* row = gpl_at(target, tile.place.target + (tile.a + a) * move.axis[1].target_stride);
+    const unsigned p = gpl_phase(gpl_low(row));
+    const gpl_uint last = (extent + p) / GPL_E * GPL_E, word[2] = {0, last};
 #pragma unroll
-      for (unsigned i = 0; i < GPL_E; ++i)
-        if (!WHOLE && single[part][i]) to[right + i] = (gpl_element)element[i];
+    for (unsigned end = 0; end < 2; ++end) {
+      const gpl_uint b = word[end] + i - p;
+      if (word[end] - tile.b >= GPL_TILE_B || b >= extent || (end == 0 && p == 0)) continue;
+      const unsigned line = (unsigned)(b - tile.b) + GPL_E - 1;
+      const unsigned q = gpl_phase(gpl_low(tile.first) + line * (unsigned)move.axis[0].source_stride * GPL_ELEMENT_BYTES);
+      row[(gpl_int)b] = ((const gpl_element*)(shared + GPL_WORD_AT(line)))[q + a];
     }
   }
 }
@@ -185,17 +228,29 @@ GPL_KERNEL gpl_tile_words(const void* __restrict__ source, void* __restrict__ ta
   __shared__ unsigned shared_words[GPL_WORD_AT(GPL_ROWS - 1) + GPL_LANES];
   if (gpl_block() >= move.total) return;                          // the whole block, before any barrier
   const GplWords tile = gpl_words(gpl_block(), source, move);
-  // Complete tiles take paths without checks: the rows in front exist, and so do 32 words of every row at any phase.  (The
-  // tile is shorter than those by the largest q.)  Writing checks the last pass anyway.
-  const unsigned words = GPL_LANES * GPL_E;
-  const gpl_uint end = tile.b >= GPL_E - 1 ? tile.b + GPL_TILE_B : ~(gpl_uint)0;
-  const bool read_whole = tile.place.inside && end <= move.axis[0].bound && tile.a >= words - move.tile[1].value &&
-                          tile.a + words <= move.axis[1].bound;
-  const bool write_whole = end <= move.axis[0].extent.value &&
-                           tile.a + (GPL_WRITE_PASSES - 1) * GPL_WARPS <= move.axis[1].extent.value;
-  if (read_whole) gpl_read_words<true>(tile, shared_words, move);
-  else gpl_read_words<false>(tile, shared_words, move);
+  // Tiles with neighbours on all sides.  The tile is shorter than 32 words by the largest q.
+  if (tile.place.inside && tile.b >= GPL_E - 1 && tile.b + GPL_TILE_B <= move.axis[0].bound && tile.a >= GPL_E &&
+      tile.a + GPL_LANES * GPL_E <= move.axis[1].bound) {
+    gpl_read_words<true, false, true>(tile, shared_words, move);
+    __syncthreads();
+    gpl_write_words<true, true>(tile, target, shared_words, move);
+    if (tile.b + GPL_TILE_B == move.axis[0].extent.value) gpl_write_ends(tile, target, shared_words, move);
+    return;
+  }
+  const gpl_uint end_a = min(tile.a + move.tile[1].value, move.axis[1].extent.value);
+  const gpl_uint end_b = min(tile.b + GPL_TILE_B, move.axis[0].extent.value);
+  const bool padded = !tile.place.inside || move.axis[1].bound < end_a || move.axis[0].bound < end_b;
+  if (padded) {
+#pragma unroll 1
+    for (unsigned k = threadIdx.x; k < sizeof(shared_words) / 4; k += GPL_THREADS) gpl_pad(move, shared_words[k]);
+    __syncthreads();
+  }
+  if (padded) gpl_read_words<false, true, false>(tile, shared_words, move);
+  else if (tile.b + GPL_TILE_B <= move.axis[0].bound) gpl_read_words<true, false, false>(tile, shared_words, move);
+  else gpl_read_words<false, false, false>(tile, shared_words, move);
   __syncthreads();
-  if (write_whole) gpl_write_words<true>(tile, target, shared_words, move);
-  else gpl_write_words<false>(tile, target, shared_words, move);
+  const bool all_rows = tile.a + (GPL_WRITE_PASSES - 1) * GPL_WARPS <= move.axis[1].extent.value;  // the last pass asks anyway
+  if (all_rows) gpl_write_words<true, false>(tile, target, shared_words, move);
+  else gpl_write_words<false, false>(tile, target, shared_words, move);
+  if (tile.b == 0 || tile.b + GPL_TILE_B >= move.axis[0].extent.value) gpl_write_ends(tile, target, shared_words, move);
 }

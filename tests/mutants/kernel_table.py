@@ -37,10 +37,6 @@ NO_REST = (
     "where an axis is split, `lanes` are 4 * n / unit, and the bound, the tile's first place and the places before a lane are multiples of "
     "the unit: left * lanes is a multiple of 4 (tests/gpu/test_many_axes.py shows it of the plans)"
 )
-UNUSED_PLACE = (
-    "the place behind the last row of shared memory is never read, and there is one: tiles that end inside a word do not fill shared "
-    "memory (tests/gpu/test_many_axes.py)"
-)
 LEFT_OUT_LATER = "the steps read nothing but parameters, and such slots are left out before the source is read"
 SAME_REST = "below the bound the rest of a division by it is the number itself"
 ZERO_IS_FIRST = (
@@ -81,39 +77,42 @@ MUTANTS = (
            "  gpl_uint a, b;           // first coordinates", "  unsigned a, b;           // first coordinates"),
 
     # ---- tile_any.cu
-    Mutant("tile_any.cu", "barrier removed", "  __syncthreads();\n", ""),
+    Mutant("tile_any.cu", "barrier removed",
+           "read, move.tile[1]);\n  __syncthreads();\n", "read, move.tile[1]);\n"),
+    Mutant("tile_any.cu", "barrier of full tiles removed",
+           "tile.first.source, down, 0, 0, shared);\n    __syncthreads();\n", "tile.first.source, down, 0, 0, shared);\n"),
     Mutant("tile_any.cu", "pitch of one side plus 1",
-           "GplWalk walk = {spot.major * pitch + spot.minor, tile.a - spot.minor};",
-           "GplWalk walk = {spot.major * (pitch + 1) + spot.minor, tile.a - spot.minor};"),
-    Mutant("tile_any.cu", "shared memory without room for the pitch", "(GPL_TILE_ELEMENTS / 16 * 17)", "(GPL_TILE_ELEMENTS)"),
+           "{in.extent_b, in.extent_a, right, pitch, GPL_ELEMENT_BYTES};",
+           "{in.extent_b, in.extent_a, right, pitch + GPL_ELEMENT_BYTES, GPL_ELEMENT_BYTES};"),
+    Mutant("tile_any.cu", "shared memory without room for the pitch", "#define GPL_SHARED_BYTES 17408", "#define GPL_SHARED_BYTES 16384"),
     Mutant("tile_any.cu", "guard of the last row of a 2-D grid dropped",
            "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
-    Mutant("tile_any.cu", "edge off by one", "if (WHOLE || number + i < tile.a * tile.b)", "if (WHOLE || number + i <= tile.a * tile.b)", UNUSED_PLACE),
-    Mutant("tile_any.cu", "edge of a not asked", "if (at.minor < tile.extent_b && at.major < tile.extent_a)", "if (at.minor < tile.extent_b)"),
-    Mutant("tile_any.cu", "end of a row in the source in 32 bits", "const gpl_uint first_a =", "const unsigned first_a ="),
-    Mutant("tile_any.cu", "first row of a tile in 32 bits", "const gpl_uint first_b =", "const unsigned first_b ="),
-    Mutant("tile_any.cu", "last piece of a tile dropped",
-           "count = (tile.a * tile.b + elements - 1) / elements;\n  const unsigned pitch = (unsigned)move.pitch;\n  for",
-           "count = tile.a * tile.b / elements;\n  const unsigned pitch = (unsigned)move.pitch;\n  for"),
+    Mutant("tile_any.cu", "edge of a not asked", "tile.first.inside && tile.a + GPL_FULL_A <= move.axis[1].bound &&", "tile.first.inside &&"),
+    Mutant("tile_any.cu", "row behind the last of a full tile", "left[part] <= k * ROWS) continue;", "left[part] < k * ROWS) continue;"),
+    Mutant("tile_any.cu", "first coordinates of a tile in 32 bits",
+           "  gpl_uint a, b;                     // first coordinates", "  unsigned a, b;                     // first coordinates"),
+    Mutant("tile_any.cu", "rest of a row dropped", "rest = all % E,", "rest = 0 * all,"),
+    Mutant("tile_any.cu", "rows do not turn", "min(spot + step, spot + step + turn)", "spot + step"),
+    Mutant("tile_any.cu", "shared memory of padded tiles not filled", "if (in.bound_a < in.extent_a || in.bound_b < in.extent_b) {", "if (false) {"),
+    Mutant("tile_any.cu", "matrices behind the last of a stack are written",
+           "(unsigned)min(move.axis[2].bound - row * move.depth, move.depth);", "(unsigned)move.depth;"),
 
     # ---- tile_words.cu
-    Mutant("tile_words.cu", "barrier removed", "  __syncthreads();\n", ""),
+    Mutant("tile_words.cu", "barrier removed", "  __syncthreads();\n  const bool all_rows", "  const bool all_rows"),
     Mutant("tile_words.cu", "guard of the last row of a 2-D grid dropped",
            "  if (gpl_block() >= move.total) return;                          // the whole block, before any barrier\n", "", AGAIN),
     Mutant("tile_words.cu", "words past the source's memory are read",
-           "const bool reads = mask.keep == ~0u || (mask.keep && gpl_in_memory(tile.place.source + a, b, move));",
-           "const bool reads = mask.keep != 0;"),
-    Mutant("tile_words.cu", "words in front of a row are read", "tile.a >= words - move.tile[1].value &&", "true &&"),
-    Mutant("tile_words.cu", "element by element loop dropped",
-           "  for (unsigned down = 0; !reads && mask.keep && down", "  for (unsigned down = 0; false && down"),
+           "column.reads = all || (some && gpl_in_memory(", "column.reads = all || (some || gpl_in_memory("),
+    Mutant("tile_words.cu", "element by element loop dropped", "column.slow && row < column.rows;", "false && row < column.rows;"),
     Mutant("tile_words.cu", "last word of the source in 32 bits",
            "const gpl_uint first = word + ((gpl_int)b < 0 ? 0 : b) * stride, last",
            "const unsigned first = word + ((gpl_int)b < 0 ? 0 : b) * stride; const gpl_uint last"),
     Mutant("tile_words.cu", "rows of the target that do not exist are written",
-           "const unsigned down = gpl_least(move.axis[1].extent.value - tile.a, (unsigned)move.tile[1].value);",
+           "const unsigned down = gpl_least(move.axis[1].extent.value - tile.a, (unsigned)move.tile[1].value);     // rows of the target",
            "const unsigned down = (unsigned)move.tile[1].value;"),
-    Mutant("tile_words.cu", "rows in front of the first are read",
-           "const gpl_uint end = tile.b >= GPL_E - 1 ? tile.b + GPL_TILE_B : ~(gpl_uint)0;", "const gpl_uint end = tile.b + GPL_TILE_B;"),
+    Mutant("tile_words.cu", "rows in front of the first are read", "tile.warp < GPL_E - 1 ? GPL_WARPS : 0,", "tile.warp < GPL_E - 1 ? 0 : 0,"),
+    Mutant("tile_words.cu", "shared memory of padded tiles not filled", "  if (padded) {\n", "  if (false) {\n"),
+    Mutant("tile_words.cu", "ends of rows not written", "word[2] = {0, last};", "word[2] = {0, 0};"),
 
     # ---- tile_nd.cu
     Mutant("tile_nd.cu", "barrier after the table removed",

@@ -197,12 +197,14 @@ def odd_tiles(width):
         yield Case(f"odd {a} x {b}", move_of(width, axes), width % 16, 0)
     yield Case("odd padded", move_of(width, [(40, 37, 71, 1), (70, 67, 1, 41), (3, 2, 0, 41 * 70)]))
     for short in (17, 20, 33):  # dense on one side, then on the other
-        many = 4 * (8192 // width // short // 4) + 100  # a tile and a piece
+        many = 4 * (16384 // width // short // 4) + 100  # a tile and a piece
         two = (2, 2, short * many, short * many)
         yield Case(f"dense read {short}", move_of(width, [(many, many, short, 1), (short, short, 1, many), two]))
         yield Case(f"dense write {short}", move_of(width, [(short, short, many, 1), (many, many, 1, short), two]))
     yield Case("dense read padded", move_of(width, [(205, 201, 19, 1), (20, 19, 1, 208)]))
     yield Case("dense write padded", move_of(width, [(20, 19, 208, 1), (205, 201, 1, 20)]))
+    many = 16384 // width // 375 * 2 + 3  # two tiles of whole matrices and a part of one
+    yield Case("stack", move_of(width, [(15, 15, 25, 1), (25, 25, 1, 15), (many, many, 375, 375)]))
     both = move_of(width, [(15, 15, 25, 1), (25, 25, 1, 15), (3, 3, 376, 376)])
     yield Case("dense both", both)
     yield Case("dense both, odd phase", both, width % 16, width % 16)

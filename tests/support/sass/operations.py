@@ -218,6 +218,15 @@ def _prmt(fetch, modifiers, ins):
     return [result], []
 
 
+def _first_one(fetch, modifiers, ins):
+    """FLO.U32: the place of the highest bit that is set, or all ones for 0."""
+    if modifiers != ("U32",):
+        raise Unknown("FLO of signed numbers, or from above")
+    value = np.asarray(fetch(0))
+    place = np.frexp(value.astype(np.float64))[1] - 1
+    return [np.where(value == 0, U32(MASK), place.astype(U32))], [value != 0]
+
+
 def _select(fetch, modifiers, ins):
     return [np.where(ins[0], fetch(0), fetch(1))], []
 
@@ -287,9 +296,10 @@ def _r2p(machine, instruction, group):
 
 def _to_uniform(machine, instruction, group):
     """A register of lanes that all have the same value, into a uniform one."""
-    values = read(machine, instruction.operands[-1], group)
-    _, first = np.unique(group.warp_index, return_index=True)
-    write(machine, instruction.operands[0], [values[first]], instruction, group, True)
+    values = read(machine, instruction.operands[-1], group) + np.zeros(group.lanes.size, U32)
+    warps, first = np.unique(group.warp_index, return_index=True)
+    row, allowed = machine.uniform[instruction.operands[0].number], guarded(machine, instruction, group)
+    row[warps] = values[first] if allowed is None else np.where(allowed[first], values[first], row[warps])
 
 
 # ---- special registers, lanes, ways ---------------------------------------------------------------------------------
@@ -310,6 +320,17 @@ def _special(machine, instruction, group):
         raise Unknown(name)
     words = [value, value] if instruction.opcode == "CS2R" and "32" not in instruction.modifiers else [value]
     write(machine, instruction.operands[0], words, instruction, group, uniform)
+
+
+def _vote(machine, instruction, group):
+    """VOTEU.ANY P, Q: whether Q holds in any lane of the warp; ALL in all of them."""
+    target, source = instruction.operands
+    if not target.uniform or instruction.guard is not None:
+        raise Unknown("a vote into a register, or of some lanes")
+    first = np.flatnonzero(np.diff(group.warp_index, prepend=-1))  # of each warp, its first lane in the group
+    join = {"ANY": np.logical_or, "ALL": np.logical_and}[instruction.modifiers[0]]
+    holds = truth(machine, source, group) & np.ones(group.lanes.size, bool)
+    machine.uniform_predicates[target.number][group.warp_index[first]] = join.reduceat(holds, first)
 
 
 def _shuffle(machine, instruction, group):
@@ -349,7 +370,11 @@ def _branch(machine, instruction, group):
 
 def _exit(machine, instruction, group):
     taken = np.ones(group.lanes.size, bool)
-    return taken if instruction.guard is None else taken & guarded(machine, instruction, group)
+    if instruction.guard is not None:
+        taken = taken & guarded(machine, instruction, group)
+    for operand in instruction.operands:  # @P EXIT Q: where both hold
+        taken = taken & truth(machine, operand, group)
+    return taken
 
 
 def _barrier(machine, instruction, group):
@@ -368,6 +393,7 @@ _ARITHMETIC = {
     "LEA": _lea,
     "SHF": _shf,
     "PRMT": _prmt,
+    "FLO": _first_one,
     "SEL": _select,
     "MOV": _move,
     "IMNMX": _imnmx,
@@ -391,6 +417,7 @@ OPERATIONS = {
     "P2R": _p2r,
     "R2P": _r2p,
     "R2UR": _to_uniform,
+    "VOTEU": _vote,
     "SHFL": _shuffle,
     "BRA": _branch,
     "CALL": _branch,  # without a return address

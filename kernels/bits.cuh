@@ -1,4 +1,4 @@
-// Elements of 1, 2 or 4 bits in packed buffers, for bits.cu, bits_any.cu and lookup.cu.
+// Elements of 1, 2 or 4 bits in packed buffers, for bits.cu, bits_any.cu, bits_turn_any.cu and lookup.cu.
 //
 // A slot is the place of one element: GPL_SOURCE_BITS wide in the source and GPL_TARGET_BITS in the target, 8 on a side that
 // is not packed.  Slot 0 is in the lowest bits of byte 0:
@@ -36,7 +36,7 @@ __device__ __forceinline__ unsigned gpl_slots(const void* source, gpl_uint slot,
   if (word >= low && word + 8 <= high)
     return __funnelshift_r(((const unsigned*)word)[0], ((const unsigned*)word)[1], 8 * phase + shift);
   unsigned long long bits = 0;
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < 5; ++i)
     if (from + i < high) bits |= (unsigned long long)from[i] << 8 * i;
   return (unsigned)(bits >> shift);

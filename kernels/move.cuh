@@ -69,10 +69,11 @@ struct __align__(16) GplMove {
     gpl_uint ragged;       // tile: 1 if places are padded, or a bound or an extent may lie inside a chunk; else 0
     gpl_uint target_step;  // bits_turn: words from one row of a block to the next in the target
     gpl_uint depth;        // tile_any: matrices of a stack in one tile, or 0
+    gpl_uint lower;        // bits_turn_any: rows of the target from one coordinate of axis 1 to the next; 0 if there are gaps
   };
   union {
     gpl_uint pitch;        // tile_any: elements between rows of a tile in shared memory
-    gpl_uint first_slot;   // bits, bits_any: the slot of the source at which the move begins
+    gpl_uint first_slot;   // bits, bits_any, bits_turn_any: the slot of the source at which the move begins
     gpl_uint source_step;  // bits_turn: words from one row of a block to the next in the source
   };
   gpl_uint low, high;      // the source's memory, in elements relative to its first: the lowest, and one past the highest

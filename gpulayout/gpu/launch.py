@@ -99,7 +99,10 @@ def tile_kernel(file: str, name: str) -> Kernel:
 
 
 # Two words of the struct have a name for each kernel that uses them (the unions of `GplMove`), and a default.
-WORDS_OF_KERNELS = ((("head", "ragged", "target_step", "depth"), 0), (("pitch", "first_slot", "source_step"), 1))
+WORDS_OF_KERNELS = (
+    (("head", "ragged", "target_step", "depth", "lower"), 0),
+    (("pitch", "first_slot", "source_step"), 1),
+)
 
 
 def planned(
@@ -126,7 +129,7 @@ def planned(
     reach                 the largest offset, if it is beyond those of the axes
     """
     axes = work.axes
-    bits = index_bits(*reaches(axes), reach)
+    bits = offset_bits(axes, reach)
     macros = (
         ("GPL_ELEMENT_BYTES", work.width),
         ("GPL_INDEX_BITS", bits),
@@ -143,9 +146,9 @@ def planned(
     )
 
 
-def offset_bits(axes: Sequence[Axis]) -> int:
-    """Bits of the offsets and places of a launch over these axes."""
-    return index_bits(*reaches(axes))
+def offset_bits(axes: Sequence[Axis], reach: int = 0) -> int:
+    """Bits of the offsets and places of a launch over these axes, and of the offset `reach`."""
+    return index_bits(*reaches(axes), reach)
 
 
 def reaches(axes: Sequence[Axis]) -> list[int]:

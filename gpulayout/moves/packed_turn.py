@@ -36,19 +36,27 @@ class Turn(NamedTuple):
     target_step: int
 
 
+def source_minor(move: PackedMove) -> Axis | None:
+    """The minor axis of the source, if blocks can be turned: another axis than the minor one of the target, both sides
+    packed, no tail padding.
+    """
+    minor, *others = move.axes
+    if (
+        move.source_bits != move.target_bits
+        or minor.target_stride != 1
+        or move.slots != math.prod(axis.extent for axis in move.axes)
+    ):
+        return None
+    return next((axis for axis in others if axis.source_stride == 1 and axis.bound > 1), None)
+
+
 def turned(move: PackedMove, unit_bits: int) -> Turn | None:
     """The move in blocks; None if its blocks are not whole units, or both sides have the same minor axis."""
     side = unit_bits // move.bits
-    minor, *others = move.axes
-    found = next((axis for axis in others if axis.source_stride == 1 and axis.bound > 1), None)
-    if (
-        move.source_bits != move.target_bits
-        or found is None
-        or minor.target_stride != 1
-        or move.slots != math.prod(a.extent for a in move.axes)
-    ):
+    found = source_minor(move)
+    if not found:
         return None
-    others.remove(found)
+    minor, others = move.axes[0], [axis for axis in move.axes[1:] if axis is not found]
     sizes = (*minor[:2], *found[:2], minor.source_stride, found.target_stride, move.start)
     if any(number % side for axis in others for number in axis[2:]) or any(number % side for number in sizes):
         return None

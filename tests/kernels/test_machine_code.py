@@ -37,7 +37,7 @@ def test_moves_are_right(family, architecture):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_packed_moves_are_right(architecture):
     found = [*itertools.chain(*(bits_cases.packed_cases(pair, 3) for pair in ((4, 4), (1, 8), (8, 2))))]
-    found += [*bits_cases.turns(2), *bits_cases.rows((4, 4))]
+    found += [*bits_cases.turns(2), *bits_cases.odd_turns(4), *bits_cases.rows((4, 4))]
     for case in some(found, architecture, 0):
         assert run(case.record(), architecture).buffers[1] == case.expected.tobytes(), case
 

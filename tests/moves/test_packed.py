@@ -239,13 +239,16 @@ TURNED = [
     ("[5,64,32,3]{3,2,1,0:%s}", "{3,1,2,0:%s}"),
     ("[520,40]{1,0:%s}", "{0,1:%s}"),
     ("[64,32]{1,0:%s}", "{0,1:PV(highest)L(3000)%s}"),
+    ("[67,101]{1,0:%s}", "{0,1:%s}"),
+    ("[43,3,67]{2,1,0:%s}", "{0,1,2:PD(44,3,70)PV(highest)%s}"),
+    ("[75,161]{1,0:%s}", "{0,1:T(8,64)%s}"),
 ]
 
 
 @pytest.mark.parametrize("name", ("u4", "s2", "u1"))
 @pytest.mark.parametrize("dimensions, target_text", TURNED)
 def test_other_minor_dimensions(executor, monkeypatch, plans_anew, name, dimensions, target_text):
-    """Sizes of whole bytes, some of whole words: square blocks are transposed, cache block by cache block."""
+    """Sizes of whole bytes, some of whole words, and odd ones: blocks are transposed, cache block by cache block."""
     monkeypatch.setattr(packed_plan, "LEAST_TURNED", 0)
     monkeypatch.setattr(packed_plan, "TURNED_BYTES", 2000)
     monkeypatch.setattr(packed_plan, "TURNED_RUN", 4)
@@ -296,7 +299,7 @@ def test_which_moves_are_transposed_in_blocks():
             else None
         )
         assert kernel is None or kernel_plan(move).file == kernel
-    assert kernel_plan(gl.plan("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}").move).file == "bits.cu"
+    assert kernel_plan(gl.plan("u2[132,516]{1,0:E(2)}", "{0,1:E(2)}").move).file == "bits_turn_any.cu"
 
 
 def test_chunks_of_large_moves():

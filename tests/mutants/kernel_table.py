@@ -176,12 +176,33 @@ MUTANTS = (
 
     # ---- bits_turn.cu
     Mutant("bits_turn.cu", "guard dropped", "  if (number >= move.total) return;\n", ""),
-    Mutant("bits_turn.cu", "single slots not swapped", "half > 0; half", "half > 1; half"),
     Mutant("bits_turn.cu", "padding is read", "  if (block.inside) {\n", "  {\n"),
     Mutant("bits_turn.cu", "rows of the source by the target's step", "p * move.source_step", "p * move.target_step"),
     Mutant("bits_turn.cu", "row of a block in 32 bits",
            "*gpl_at(source, block.source + p * move.source_step)", "*gpl_at(source, (unsigned)(block.source + p * move.source_step))"),
     Mutant("bits_turn.cu", "number of a block in 32 bits", "const gpl_uint number = gpl_block()", "const unsigned number = gpl_block()"),
+
+    # ---- bits_turn.cuh
+    Mutant("bits_turn.cuh", "single slots not swapped", "half > 0; half", "half > 1; half"),
+
+    # ---- bits_turn_any.cu
+    Mutant("bits_turn_any.cu", "neighbouring block not taken",
+           "__funnelshift_l(word[-1], word[0], (unsigned)(to", "__funnelshift_l(word[0], word[0], (unsigned)(to"),
+    Mutant("bits_turn_any.cu", "words of two rows left out", "start < limit) *(unsigned*)", "start < limit - GPL_SIDE) *(unsigned*)"),
+    Mutant("bits_turn_any.cu", "row after the last one along the axes between", "gpl_place<2>(others + 1 - move.lower, move)", "place"),
+    Mutant("bits_turn_any.cu", "row after the last one of a not read", "  if (left < GPL_WIDE && after.inside) block", "  if (false) block"),
+    Mutant("bits_turn_any.cu", "padding after the last row of a is read", "left < GPL_WIDE && after.inside", "left < GPL_WIDE"),
+    Mutant("bits_turn_any.cu", "next row of the same column", "move), a + 1, move);", "move), a, move);"),
+    Mutant("bits_turn_any.cu", "padding of b is read", "begin + rows <= move.axis[0].bound && ", ""),
+    Mutant("bits_turn_any.cu", "words before the source are read", "GPL_OFFSET(slot) >= phase && ", ""),
+    Mutant("bits_turn_any.cu", "words past the source are read", "4 * GPL_WORDS + 4 <=", "4 * GPL_WORDS <="),
+    Mutant("bits_turn_any.cu", "first word of the target not kept to its slots", "const int first = b < 0 ? (int)-b : 0,", "const int first = 0,"),
+    Mutant("bits_turn_any.cu", "bits after the last slot not 0", "  if (last < GPL_SIDE) word &=", "  if (false) word &="),
+    Mutant("bits_turn_any.cu", "word of two rows written by both", "(b < 0 && move.lower && slot != 0)", "false"),
+    Mutant("bits_turn_any.cu", "whole words past the end of the target", "move.lower && !rows.last ? extent", "move.lower ? extent"),
+    Mutant("bits_turn_any.cu", "row of the target in 32 bits", "  gpl_uint slot;\n  unsigned count;\n  bool last;", "  unsigned slot;\n  unsigned count;\n  bool last;"),
+    Mutant("bits_turn_any.cu", "row of the source in 32 bits",
+           "const gpl_uint slot = (p < rows ? from : onward) + p * stride;", "const unsigned slot = (p < rows ? from : onward) + p * stride;"),
 
     # ---- bits.cuh
     Mutant("bits.cuh", "upper end of the source's memory not asked", "if (word >= low && word + 8 <= high)", "if (word >= low)"),

@@ -11,7 +11,8 @@ from tests.mutants.kernel_table import MUTANTS
 HEADERS = {
     "shift.cuh": ("copy.cu", "rows.cu"),
     "gather.cuh": ("gather.cu", "many.cu"),
-    "bits.cuh": ("bits.cu", "bits_any.cu", "lookup.cu"),
+    "bits.cuh": ("bits.cu", "bits_any.cu", "bits_turn_any.cu", "lookup.cu"),
+    "bits_turn.cuh": ("bits_turn.cu", "bits_turn_any.cu"),
     "instructions.cuh": ("lookup.cu", "index_program.cu"),
     "index.cuh": ("index.cu", "index_program.cu"),
     "coordinate.cuh": ("index.cu", "index_program.cu"),
@@ -79,6 +80,13 @@ TESTS = {
     "bits.cu": (*PACKED, *CLEAN_BITS),
     "bits_any.cu": (*PACKED, *CLEAN_BITS),
     "bits_turn.cu": ("tests/kernels/test_bits.py::test_blocks_are_turned_right", *HUGE, *CLEAN_BITS),
+    "bits_turn_any.cu": (
+        "tests/kernels/test_bits_turn.py::test_rows_that_begin_anywhere_are_right",
+        *HUGE,
+        "tests/kernels/test_bits_turn.py::test_random_arrays_are_right",
+        "tests/kernels/test_bits_turn.py::test_no_word_is_read_or_written_that_a_buffer_holds_in_part",
+        "tests/kernels/test_bits_turn.py::test_the_kernel_is_clean",
+    ),
     "lookup.cu": (
         "tests/kernels/test_lookup.py::test_packed_and_unpacked_are_right",
         "tests/kernels/test_lookup.py::test_elements_of_all_widths_are_right",

@@ -2,15 +2,17 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import random
+from unittest import mock
 
 import numpy as np
 
-from gpulayout.gpu import choose_kernel
+from gpulayout.gpu import bits_turn, choose_kernel
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.moves.move import Axis, Move, coalesce
-from gpulayout.moves.packed_move import PackedMove, packed_move
+from gpulayout.moves.packed_move import PackedMove, packed_move, packed_part
 from tests.support import packed_reference
 from tests.support.kernel_cases import BLOCK, forced_bits
 from tests.support.simt.record import FRESH, Buffer, Record
@@ -25,7 +27,9 @@ WIDTHS = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class BitsCase:
-    """A move of slots between two addresses, made from the loops `axes`, minor first in the target."""
+    """A move of slots between two addresses, made from the loops `axes`, minor first in the target.  It begins `start`
+    slots into the source; the runs of a packed target with gaps are whole bytes.
+    """
 
     name: str
     axes: tuple
@@ -34,12 +38,27 @@ class BitsCase:
     widths: tuple
     phases: tuple = (0, 0)
     index_bits: int = 32
+    start: int = 0
+    in_blocks: bool = False  # even if most of the slots of its blocks stay empty
+
+    @property
+    def has_gaps(self):
+        """Whether the target is packed and has more slots than are written."""
+        return self.widths[1] < 8 and self.slots < self._far
+
+    @property
+    def _far(self):
+        """One past the highest slot of the target."""
+        return sum((extent - 1) * stride for extent, _, _, stride in self.axes) + 1
 
     @functools.cached_property
     def move(self):
         """A PackedMove, or the Move of bytes that does the same."""
         joined, made_of = coalesce([Axis(*axis) for axis in self.axes], [(number,) for number in range(len(self.axes))])
-        return packed_move(Move(joined, 1, bytes([self.pad]), made_of), *self.widths, self.slots)
+        unit = Move(joined, 1, bytes([self.pad]), made_of)
+        if self.has_gaps:
+            return packed_part(unit, *self.widths, self.start)
+        return packed_move(unit, *self.widths, self.slots, self.start)
 
     @functools.cached_property
     def span(self):
@@ -51,7 +70,8 @@ class BitsCase:
     def source(self):
         """The source's bytes: noise, also in the bits that must not be read."""
         low, high = self.span
-        return np.frombuffer(random.Random(self.name).randbytes(-(-(high - low) * self.widths[0] // 8)), np.uint8)
+        slots = self.start + high - low
+        return np.frombuffer(random.Random(self.name).randbytes(-(-slots * self.widths[0] // 8)), np.uint8)
 
     @property
     def source_offset(self):
@@ -63,22 +83,23 @@ class BitsCase:
         """The target's bytes; FRESH between places."""
         source_bits, target_bits = self.widths
         low, high = self.span
-        values = packed_reference.unpacked(self.source, source_bits, high - low) & (1 << min(self.widths)) - 1
+        slots = self.start + high - low
+        values = packed_reference.unpacked(self.source, source_bits, slots)[self.start :] & (1 << min(self.widths)) - 1
         pad = self.pad & (1 << min(self.widths)) - 1
-        if target_bits < 8:
-            return packed_reference.packed(
-                packed_reference.moved(self.axes, self.slots, pad, lambda slot: values[slot - low]), target_bits
-            )
-        far = sum((extent - 1) * stride for extent, _, _, stride in self.axes) + 1
-        result = np.full(far, FRESH, np.uint8)
+        slots = self.slots if target_bits < 8 and not self.has_gaps else self._far
         places = [(extent, extent, 0, stride) for extent, _, _, stride in self.axes]
-        written = packed_reference.moved(places, far, 0, lambda _: 1).astype(bool)
-        result[written] = packed_reference.moved(self.axes, far, pad, lambda slot: values[slot - low])[written]
+        moved = packed_reference.moved(self.axes, slots, pad, lambda slot: values[slot - low])
+        if target_bits < 8 and not self.has_gaps:
+            return packed_reference.packed(moved, target_bits)
+        written = packed_reference.moved(places, slots, 0, lambda _: 1)
+        result = packed_reference.packed(moved * written, target_bits).copy()
+        result[packed_reference.packed(written, target_bits) == 0] = FRESH
         return result
 
     @functools.cached_property
     def plan(self):
-        with forced_bits(self.index_bits):
+        most = mock.patch.object(bits_turn, "MOST_UNFILLED", 10**9 if self.in_blocks else bits_turn.MOST_UNFILLED)
+        with forced_bits(self.index_bits), most:
             return choose_kernel.kernel_plan.__wrapped__(self.move, *self.phases)
 
     def record(self, text=None, **changes):
@@ -171,6 +192,44 @@ def turns(bits):
         (3, 2, 6 * side * side, 8 * side * side),
     )
     yield BitsCase(f"turn of {bits} bits, padded", padded, 24 * side * side, 0xFF, (bits, bits))
+
+
+def transposed(bits, sizes, order, pads=(), phases=(0, 0), **more):
+    """A row-major array with the dimensions in another order, the most minor of the target first; `pads` are places of
+    padding behind each dimension, in the target.
+    """
+    wide = [size + pad for size, pad in itertools.zip_longest(sizes, pads, fillvalue=0)]
+    source = {dim: math.prod(sizes[dim + 1 :]) for dim in order}
+    target = {dim: math.prod(wide[below] for below in order[:number]) for number, dim in enumerate(order)}
+    axes = tuple((wide[dim], sizes[dim], source[dim], target[dim]) for dim in order)
+    name = f"{bits} bits {sizes} {order} {pads} {phases} {more}"
+    return BitsCase(name, axes, math.prod(wide), 0x5A, (bits, bits), phases, **{"in_blocks": True, **more})
+
+
+def odd_turns(bits):
+    """Arrays whose rows begin inside words, with sizes around those of blocks and tiles, at every byte address."""
+    side = 32 // bits
+    number = 0
+    for rows, columns in itertools.product((side, side + 1, 2 * side - 1, 2 * side + 1), (2, side - 1, side, side + 3)):
+        number += 1
+        yield transposed(bits, (rows, columns), (0, 1), (), (number % 4, number // 4 % 4))
+        yield transposed(bits, (rows, columns), (0, 1), (number % 3, number % 2), (0, 5 * number % 16), index_bits=64)
+    yield transposed(bits, (3, side + 3, side + 1), (1, 2, 0), (1, 0, 2), (1, 3))  # the row after the last column
+    yield transposed(bits, (3, side + 3, side + 1), (1, 2, 0), (0, 1, 1), (0, 1))
+    yield transposed(bits, (side + 1, 3, 2, side + 1), (0, 1, 3, 2), (), (3, 2))  # and after those of axes between
+    yield transposed(bits, (side + 1, 3, 2, side + 1), (0, 2, 3, 1), (1, 1, 0, 0), (7, 1))
+    yield transposed(bits, (side + 1, 3, 5), (0, 1, 2), (3 * side, 0, 0), (2, 2))
+    yield transposed(bits, (33 * side + 5, side + 2), (0, 1), (), (2, 3), start=8 // bits - 1)
+    yield transposed(bits, (side + 1, 40 * side + 3), (0, 1), (), (0, 1))
+    yield transposed(bits, (66 * side + 1, 11), (0, 1), (), (1, 0))  # and warps without an end of b
+    yield transposed(bits, (5, 33 * side + 5, 2), (1, 2, 0), (), (0, 2))  # two tiles
+    yield transposed(bits, (2, side + 5, 67), (1, 2, 0), (0, 2, 0), (1, 1))  # padding inside the source
+    yield transposed(bits, (5, 2 * side + 1, 2 * side), (1, 2, 0), (0, 0, 1), (3, 3))
+    wide = 2 * side + 8 // bits
+    for number, (pad, gap) in enumerate(((1, side), (0, 8 // bits), (1, 24 // bits))):
+        axes = ((wide, wide - pad, side + 3, 1), (side + 3, side + 3, 1, wide + gap))
+        name, slots = f"{bits} bits, {pad} padded, to gaps of {gap}", wide * (side + 3)
+        yield BitsCase(name, axes, slots, 0x5A, (bits, bits), (number, 3 - number), start=number % 2, in_blocks=True)
 
 
 def rows(widths):

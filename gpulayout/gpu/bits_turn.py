@@ -1,0 +1,132 @@
+"""Launches for packed elements with different minor axes, in blocks: kernels/bits_turn.cu and bits_turn_any.cu."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpulayout.gpu.element_width import Work
+from gpulayout.gpu.launch import THREADS, Kernel, KernelPlan, offset_bits, planned
+from gpulayout.moves.move import Axis
+from gpulayout.moves.packed_move import PackedMove
+from gpulayout.moves.packed_turn import source_minor, tiled, turned
+
+AXES = (4, 8, 64)  # compiled numbers of axes: few, since each is compiled for nine pairs of widths
+TURN_AXES = (2, 4, 8)  # those of bits_turn_any.cu, which is compiled for three; more axes are too short for blocks
+WORD = 4  # bytes that a thread writes
+_WHOLE = Kernel("bits", "bits_turn.cu", "gpl_bits_turn", shared_bytes=0, is_estimated=False)
+_ANY = Kernel("bits", "bits_turn_any.cu", "gpl_bits_turn_any", shared_bytes=0, is_estimated=False)
+# Of a tile along the target, and how much work a tile then takes: runs of up to 32 bytes take more sectors.  A tile has
+# 256 blocks.
+_BLOCKS_ALONG = ((32, 10), (64, 10), (16, 11), (8, 12), (128, 13), (256, 16))
+MOST_UNFILLED = 10  # slots of the blocks for each of the move; from there on, slot by slot is as fast
+
+
+class _Tiles(NamedTuple):
+    """Tiles of a move in blocks: blocks of a tile along the target, tiles along it, and rows of blocks in all tiles."""
+
+    blocks: int
+    along: int
+    rows: int
+
+
+def turn_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelPlan | None:
+    """The launch; None if the elements do not move in blocks."""
+    found = source_minor(move)
+    if not found:
+        return None
+    if not (source_phase | target_phase) % WORD and (plan := _whole_words(move)):
+        return plan
+    others = (axis for axis in move.axes[1:] if axis is not found)
+    return _any_rows(move, (move.axes[0], found, *others), target_phase)
+
+
+def filled(axes: tuple[Axis, ...], counts: tuple[int, ...] = AXES) -> tuple[Axis, ...]:
+    """The axes, with loops of extent 1 up to a compiled number."""
+    count = next(count for count in counts if count >= len(axes))
+    return (*axes, *[Axis(1, 1, 0, 0)] * (count - len(axes)))
+
+
+def _reason(move: PackedMove, rows: str) -> str:
+    side = 8 * WORD // move.bits
+    return (
+        f"{side} x {side} blocks of {move.bits}-bit elements, transposed in registers: the minor axes of source and "
+        f"target differ{rows}"
+    )
+
+
+def _pad(move: PackedMove) -> bytes:
+    """The padding element repeated through a byte."""
+    return bytes([move.pad[0] * (255 // ((1 << move.bits) - 1))])
+
+
+def _whole_words(move: PackedMove) -> KernelPlan | None:
+    """The launch of a move whose blocks are whole words on both sides; None if they are not."""
+    turn = turned(move, 8 * WORD)
+    if not turn:
+        return None
+    axes = tiled(turn.axes)
+    blocks = math.prod(axis.extent for axis in axes)
+    plan = planned(
+        Work(replace(move, pad=_pad(move)), WORD, filled(axes), 0, 0, (_reason(move, ""),)),
+        _WHOLE,
+        WORD,
+        math.ceil(blocks / THREADS),
+        total=blocks,
+        source_step=turn.source_step,
+        target_step=turn.target_step,
+        reach=max(move.source_span[1], move.target_span[1]) // WORD,
+        variant=(("GPL_SOURCE_BITS", move.bits),),
+    )
+    return replace(plan, axes=axes)
+
+
+def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> KernelPlan | None:
+    """The launch of a move whose rows begin anywhere; None if they are shorter than a word, or fill too little of the
+    blocks.
+
+    axes   of the move: the minor axis of the target, that of the source, the others
+    """
+    minor, found, *others = axes
+    side, reach = 8 * WORD // move.bits, move.slots + THREADS * 8 * WORD
+    # Of a block, along the source: two words, if the registers of a thread are enough for them.
+    wide = side * (2 if move.bits == 4 or (move.bits == 2 and offset_bits(axes, reach) == 32) else 1)
+    # The last slot of a word at which a row begins; a row that begins inside its first word takes up to one more.
+    latest = side - math.gcd(side, target_phase * 8 // move.bits, *(axis.target_stride for axis in axes[1:]))
+    words, across = math.ceil((minor.extent + latest) / side), math.ceil(found.extent / wide)
+    rows = across * math.prod(axis.extent for axis in others)
+    tiles = _tiles(words, rows)
+    if (
+        minor.extent < side
+        or len(axes) > max(TURN_AXES)
+        or move.slots * MOST_UNFILLED < (words + tiles.along) * tiles.rows * side * wide
+    ):
+        return None
+    work = Work(replace(move, pad=_pad(move)), 1, filled(axes, TURN_AXES), 0, 0, ())
+    plan = planned(
+        work.because(_reason(move, ", rows begin inside words")),
+        _ANY,
+        WORD,
+        tiles.along * tiles.rows * tiles.blocks // THREADS,
+        total=rows,
+        lower=found.target_stride // minor.extent if move.is_dense else 0,
+        first_slot=move.start,
+        counts=(tiles.along, across),
+        tile=(THREADS // tiles.blocks, tiles.blocks),
+        reach=reach,
+        variant=(("GPL_SOURCE_BITS", move.bits), ("GPL_TARGET_BITS", move.bits)),
+    )
+    return replace(plan, axes=move.axes, tile=None)
+
+
+def _tiles(words: int, rows: int) -> _Tiles:
+    """The tiles for rows of `words` words, with the least work.  The blocks of a tile make one word less than they are.
+
+    126 words, 64 rows of blocks: 5 tiles of 32 blocks, 8 rows, make 40 in all; 2 of 64 blocks, 4 rows, make 32.
+    """
+    choices = []
+    for blocks, work in _BLOCKS_ALONG:
+        along, down = math.ceil(words / (blocks - 1)), THREADS // blocks
+        choices.append((along * math.ceil(rows / down) * work, _Tiles(blocks, along, math.ceil(rows / down) * down)))
+    return min(choices)[1]

@@ -1,0 +1,26 @@
+// A square block of packed elements, transposed in registers, for bits_turn.cu and bits_turn_any.cu.
+//
+// A word has GPL_SIDE slots, and a block as many words: slot q of word p becomes slot p of word q.
+//   bits 4: 8 words of 8 slots.  Squares swap across the diagonal, first of 4 x 4 slots, then 2 x 2, then single slots:
+//   half-words of rows p and p + 4, bytes of rows p and p + 2, nibbles of rows p and p + 1.
+#ifndef GPL_BITS_TURN_CUH
+#define GPL_BITS_TURN_CUH
+
+#define GPL_SIDE (32 / GPL_SOURCE_BITS)
+
+__device__ __forceinline__ void gpl_transpose_bits(unsigned (&row)[GPL_SIDE]) {
+#pragma unroll
+  for (int half = GPL_SIDE / 2; half > 0; half /= 2) {
+    const int shift = half * GPL_SOURCE_BITS;
+    const unsigned lower = ~0u / ((1u << shift) + 1);              // shift 8: 0x00ff00ff
+#pragma unroll
+    for (int p = 0; p < GPL_SIDE; ++p) {
+      if (p & half) continue;
+      const unsigned swapped = (row[p] >> shift ^ row[p + half]) & lower;
+      row[p] ^= swapped << shift;
+      row[p + half] ^= swapped;
+    }
+  }
+}
+
+#endif

@@ -18,10 +18,9 @@ from gpulayout.gpu.division import divisor, reciprocal
 from gpulayout.moves.index_program import Instruction
 
 AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)  # one compiled kernel each; unused axes have extent 1
-BOX_LANES, BOX_DIGITS = 32, 16  # of kernels/tile_nd.cu
-BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16  # its table and box; one entry of the table, 8 with 32-bit offsets
+BOX_LANES, BOX_FACTORS, BOX_STEPS = 32, 128, 4  # of kernels/tile_nd.cu
+BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16  # its table and box; one entry of the table
 _LARGEST, _MASK64 = 2**31 - 1, 2**64 - 1
-BoxDigit = tuple[int, int, int, int, int, int, int | None]  # size, step in bytes, cut, unit, lanes, stride, bound
 _Row = TypeVar("_Row")
 
 
@@ -36,15 +35,32 @@ class Steps(NamedTuple):
     target_step: int
 
 
-class BoxOrder(NamedTuple):
-    """A `GplOrder`; `digits` are those of the lanes and those of the rows."""
+class BoxSide(NamedTuple):
+    """A `GplSide`, except for `first`."""
 
     lanes: int
     last_lanes: int
     full: int
     rows: int
     checked: bool
-    digits: tuple[Sequence[BoxDigit], Sequence[BoxDigit]]
+    limits: int
+    guards: int
+    scales: tuple[int, int]
+
+
+class BoxFactor(NamedTuple):
+    """A `GplEntry`."""
+
+    offset: int
+    shared: int
+    check: int
+
+
+class BoxPart(NamedTuple):
+    """A `GplPart`; its factors are the `low` ones, then the high ones."""
+
+    low: int
+    factors: tuple[BoxFactor, ...]
 
 
 def axes_variant(count: int) -> int:
@@ -105,21 +121,35 @@ def with_pointers(many: bytes, capacity: int, pointers: Sequence[tuple[int, int]
     return words.tobytes()
 
 
-def box_struct(bits: int, orders: Sequence[BoxOrder], apart: Sequence[int]) -> bytes:
-    """The bytes after the `GplMove` in a `GplBoxMove`: both orders of a box, the source's first, and shared fields.
+def box_struct(
+    bits: int,
+    sides: Sequence[tuple[BoxSide, BoxPart, BoxPart]],
+    apart: Sequence[int],
+    steps: Sequence[tuple[int, int]],
+    kind: int,
+) -> bytes:
+    """The bytes after the `GplMove` in a `GplBoxMove`; `sides` are reading and writing, each with its lanes and rows.
 
-    apart   offsets in bytes of the elements of a written piece from its first
+    apart     offsets in bytes of the elements of a written piece from its first
+    steps     offsets of a block's boxes from its first, in the source and in the target
+    kind      0: every thread has one batch of rows on both sides; 1: all rows of a side have the same lanes; 2: others
     """
-    first, data = 2 * BOX_LANES, b""
-    for lanes, last_lanes, full, rows, checked, digits in orders:
-        count = sum(map(len, digits))
-        data += struct.pack("<8I", lanes, last_lanes, full, rows, len(digits[0]), count, first, checked)
-        first += rows
-        unused: list[BoxDigit] = [(1, 0, 2, 1, 4 * BOX_LANES, 0, None)] * (BOX_DIGITS - count)
-        for size, step, cut, unit, per, stride, bound in [*digits[0], *digits[1], *unused]:
-            data += struct.pack("<3I4H", *divisor(size, 32), step, cut, unit, per) + bytes(bits // 16 - 2 << 1)
-            data += _words((stride, -1 if bound is None else bound), bits)
-    return _aligned(data + struct.pack("<6I", *apart, *[0] * (4 - len(apart)), first, first * BOX_ENTRY_BYTES), 16)
+    firsts = [0, BOX_LANES, 2 * BOX_LANES, 2 * BOX_LANES + sides[0][0].rows]
+    data, factors = b"", b""
+    for (side, _, _), first in zip(sides, firsts[2:]):
+        counts, ends = side[:4], (side.checked, side.limits, side.guards, *side.scales)
+        data += struct.pack("<10I", *counts, first, *ends)
+    for first, (low, own) in zip(firsts, [*(lanes for _, lanes, _ in sides), *(rows for _, _, rows in sides)]):
+        data += struct.pack("<5I", first, *divisor(low, 32), len(factors) // BOX_ENTRY_BYTES)
+        for offset, shared, check in own:
+            factors += _words((offset,), bits) + struct.pack("<2I", shared, check) + bytes(12 - bits // 8 - 4)
+    entries = firsts[-1] + sides[1][0].rows
+    data += struct.pack("<4I", *apart, *[0] * (4 - len(apart)))
+    data += struct.pack("<4I", entries, entries * BOX_ENTRY_BYTES, len(steps), kind)
+    moved = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(steps, steps[1:])]
+    between = [(0, 0), *moved, *[(0, 0)] * (BOX_STEPS - len(moved))]
+    data = _aligned(data + _words([offset for step in between for offset in step], bits), BOX_ENTRY_BYTES)
+    return data + factors.ljust(BOX_FACTORS * BOX_ENTRY_BYTES, b"\0")
 
 
 def index_table_struct(

@@ -6,10 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from gpulayout.gpu.many_axes.plan import best_box, cut_axes
+from gpulayout.gpu.many_axes.place_tables import MAX_CHECK_BITS, box_side, check_bits, factor_count
+from gpulayout.gpu.many_axes.plan import best_box, boxes_of_a_block, cut_axes
 from gpulayout.gpu.many_axes.shared_box import MAX_BOX_AXES, boxes, runs
-from gpulayout.gpu.parameters import BOX_DIGITS, BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
+from gpulayout.gpu.many_axes.warp_lanes import UNCUT
+from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.gpu.tile import flexible_tile, shared_elements
+from gpulayout.moves.move import Axis
 from tests.support.kernel_cases import Case, backwards, many_axes, move_of, transposed
 from tests.support.random_moves import drawn
 
@@ -75,8 +78,9 @@ def test_a_box_fits_the_limits_of_the_kernel(axes, width):
     assert (box.source_run, box.target_run) == runs(axes, box.sizes)
     assert min(box.source_run, box.target_run) * width >= 45 and box.elements >= 256
     assert walks.entries * BOX_ENTRY_BYTES + walks.span * width <= BOX_SHARED_BYTES
+    assert factor_count(walks.read) + factor_count(walks.write) <= BOX_FACTORS
     for walk in (walks.read, walks.write):
-        assert len(walk.lanes) + len(walk.rows) <= BOX_DIGITS
+        assert check_bits(walk) <= MAX_CHECK_BITS
         assert 0 < walk.last_lanes <= walk.lane_count <= BOX_LANES and 0 < walk.full <= walk.row_count
 
 
@@ -134,30 +138,82 @@ def test_small_elements_are_moved_in_words_where_runs_are_whole_words():
         assert (len(walks.read.apart), len(walks.write.apart)) == pieces, (width, dimensions, phases)
 
 
-def bounded_digits(case):
-    """(digit with a bound, size of the tile along its axis) of both walks."""
+def walks_of(case):
+    """(walk, places of the tile along the two axes that may be cut) of both sides; nothing if the case has no box."""
     axes, width = case.plan.axes, case.plan.element_bytes
     found = best_box(axes, width, (case.source_phase, case.target_phase))
     if found:
-        box, walks = found
-        sizes = [box.sizes[k] for k in cut_axes(axes, box)]
-        for digit in itertools.chain(*(side for walk in (walks.read, walks.write) for side in (walk.lanes, walk.rows))):
-            if digit.bound is not None:
-                yield digit, sizes[digit.cut] if digit.cut in (0, 1) else 0
+        tile = [found[0].sizes[k] for k in cut_axes(axes, found[0])]
+        yield from ((walk, tile) for walk in (found[1].read, found[1].write))
 
 
-def test_lanes_up_to_a_bound_are_a_whole_number():
-    """The kernel computes left * lanes / 4 from the places left after the tile's first place and whole units."""
+def summed(part, number):
+    """The place of a lane or row, as the kernel adds it up."""
+    high, low = divmod(number, part.low)
+    return tuple(a + b for a, b in zip(part.factors[low], part.factors[part.low + high]))
+
+
+def digits_of(digits, number):
+    for digit in digits:
+        number, coordinate = divmod(number, digit.size)
+        yield digit, coordinate
+
+
+BOUNDED = [
+    *many_axes(1),
+    *many_axes(4),
+    *(drawn("many axes", width, number) for width in (1, 2, 4, 16) for number in range(30)),
+]
+
+
+def test_the_sum_of_two_factors_is_the_place_of_a_lane_or_row():
+    for walk, tile in itertools.chain.from_iterable(map(walks_of, BOUNDED)):
+        _, *parts = box_side(walk, tile, 4)
+        for part, digits in zip(parts, (walk.lanes, walk.rows)):
+            offsets, places = numbers(digits)
+            found = [summed(part, number)[:2] for number in range(len(offsets))]
+            assert found == list(zip(offsets.tolist(), (4 * places).tolist())), (walk, part)
+
+
+def test_a_lane_of_a_row_is_inside_if_it_is_below_all_bounds():
+    """For boxes that end anywhere along the two axes that may be cut, every lane of every 7th row."""
     seen = set()
-    chosen = [
-        *many_axes(1),
-        *many_axes(2),
-        *(drawn("many axes", width, number) for width in (1, 2) for number in range(100)),
-    ]
-    for digit, tile in itertools.chain.from_iterable(map(bounded_digits, chosen)):
-        assert [places * digit.lanes % 4 for places in (digit.bound, digit.unit, tile)] == [0, 0, 0], digit
-        seen.add((digit.lanes < 4 * BOX_LANES, digit.unit > 1, tile > 0))
-    assert {(True, True, True), (True, True, False), (False, False, True), (False, False, False)} <= seen
+    for walk, tile in itertools.chain.from_iterable(map(walks_of, BOUNDED)):
+        side, *parts = box_side(walk, tile, 4)
+        for left in ((tile[0], tile[1]), (max(tile[0] // 2, 1), tile[1]), (1, max(tile[1] - 4, 1))):
+            limits = side.limits + sum((min(a, b) - 1) * scale for a, b, scale in zip(left, tile, side.scales))
+            for row, lane in itertools.product(range(0, walk.row_count, 7), range(walk.lane_count)):
+                own = limits - summed(parts[0], lane)[2]
+                inside = (
+                    own & side.guards == side.guards and own - summed(parts[1], row)[2] & side.guards == side.guards
+                )
+                places = {}
+                for digit, coordinate in (*digits_of(walk.lanes, lane), *digits_of(walk.rows, row)):
+                    if digit.bound is not None:
+                        end = digit.bound if digit.cut == UNCUT else min(left[digit.cut], tile[digit.cut])
+                        place, _ = places.get(digit.axis, (0, 0))
+                        places[digit.axis] = place + coordinate * digit.unit, end
+                wanted = all(place < end for place, end in places.values())
+                assert inside == wanted, (walk, left, row, lane)
+                seen.add((inside, len(places)))
+    assert {(True, 0), (True, 1), (False, 1), (True, 2), (False, 2)} <= seen
+
+
+def test_a_block_moves_several_boxes_only_if_many_blocks_remain():
+    """Their offsets are those of the outer axes' first coordinates; what is left counts the blocks."""
+    axes = [Axis(2, 2, 64, 3), Axis(6, 5, 7, 9), Axis(3, 3, -100, 50), Axis(640, 640, 1000, 600)]
+    left, steps = boxes_of_a_block(axes, 2 * 6 * 3 * 640)
+    assert steps == [(0, 0), (64, 3), (1000, 600), (1064, 603)]
+    assert left == [axes[1], axes[2], Axis(320, 320, 2000, 1200)]
+    assert boxes_of_a_block(axes[2:], 3 * 640) == ([axes[3]], [(0, 0), (-100, 50), (-200, 100)])
+    assert boxes_of_a_block(axes[2:], 2 * 640 - 1) == (axes[2:], [(0, 0)])
+
+
+@pytest.mark.parametrize("width, boxes_of_each", ((1, 2), (4, 4), (16, 4)))
+def test_blocks_of_a_large_move_have_several_boxes(width, boxes_of_each):
+    """2^24 elements reversed, in boxes of 8 KB."""
+    plan = Case("boxes", transposed(width, (2,) * 24, backwards(24))).plan
+    assert math.prod(plan.grid) * boxes_of_each * math.prod(plan.tile) == 2**24
 
 
 @pytest.mark.parametrize("width", (1, 2))

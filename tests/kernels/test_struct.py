@@ -13,8 +13,10 @@ from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.many import JOBS
 from gpulayout.gpu.parameters import (
     AXES_VARIANTS,
-    BOX_DIGITS,
-    BoxOrder,
+    BOX_FACTORS,
+    BoxFactor,
+    BoxPart,
+    BoxSide,
     Steps,
     axes_variant,
     box_struct,
@@ -77,21 +79,23 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
 }
 """
 ECHO_BOX = """
-__device__ void put(unsigned long long*& to, const GplOrder& order) {
-  *to++ = order.lanes, *to++ = order.last_lanes, *to++ = order.full, *to++ = order.rows;
-  *to++ = order.lane_digits, *to++ = order.digits, *to++ = order.first, *to++ = order.checked;
-  for (int i = 0; i < GPL_DIGITS; ++i) {
-    const GplDigit& digit = order.digit[i];
-    *to++ = digit.size.value, *to++ = digit.size.multiplier, *to++ = digit.size.shift;
-    *to++ = digit.step, *to++ = digit.cut, *to++ = digit.unit, *to++ = digit.lanes;
-    *to++ = digit.stride, *to++ = digit.bound;
-  }
+__device__ void put(unsigned long long*& to, const GplEntry& entry) {
+  *to++ = entry.offset, *to++ = entry.shared, *to++ = entry.check;
 }
 extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplBoxMove nd) {
   *to++ = sizeof nd, *to++ = nd.move.total;
-  put(to, nd.order[0]), put(to, nd.order[1]);
+  for (const GplSide& side : nd.side) {
+    *to++ = side.lanes, *to++ = side.last_lanes, *to++ = side.full, *to++ = side.rows, *to++ = side.first;
+    *to++ = side.checked;
+    *to++ = side.limits, *to++ = side.guards, *to++ = side.scale[0], *to++ = side.scale[1];
+  }
+  for (const GplPart& part : nd.part) {
+    *to++ = part.first, *to++ = part.low.value, *to++ = part.low.multiplier, *to++ = part.low.shift, *to++ = part.from;
+  }
   for (int i = 0; i < 4; ++i) *to++ = nd.apart[i];
-  *to++ = nd.entries, *to++ = nd.box;
+  *to++ = nd.entries, *to++ = nd.box, *to++ = nd.boxes, *to++ = nd.walk;
+  for (const GplStep& step : nd.step) *to++ = step.source, *to++ = step.target;
+  for (const GplEntry& entry : nd.factor) put(to, entry);
 }
 """
 
@@ -146,23 +150,27 @@ def test_the_steps_of_a_thread_take_the_place_of_a_tile(bits):
 @pytest.mark.parametrize("bits", (32, 64))
 @pytest.mark.parametrize("axes", (1, 2, 8, 32))
 def test_a_box_arrives_field_by_field(axes, bits):
-    digits = [(2 + i, 10 - i, i % 3, 1 + i, 30 - i, -7 - i, None if i == 1 else 2 ** (bits - 2) + i) for i in range(5)]
-    orders = [
-        BoxOrder(30, 20, 50, 60, True, (digits[:2], digits[2:])),
-        BoxOrder(32, 32, 77, 77, False, (digits[4:], digits[:4])),
+    counts = iter(range(1, 1000))
+    parts = [
+        BoxPart(low, tuple(BoxFactor(-next(counts), next(counts), next(counts)) for _ in range(low + 2)))
+        for low in (4, 7, 8, 3)
     ]
+    sides = [BoxSide(30, 20, 50, 60, True, 2**31 + 7, 5, (1, 64)), BoxSide(32, 32, 77, 77, False, 2**31, 0, (0, 8))]
+    steps = [(0, 0), (5, -6), (-10, 2 ** (bits - 2))]
     parameters = move_struct(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
-    parameters += box_struct(bits, orders, (0, 40, 80, 120))
-    expected, mask = [len(parameters), 77], 2**bits - 1
-    for first, order in zip((64, 64 + 60), orders):
-        expected += [*order[:4], len(order.digits[0]), 5, first, order.checked]
-        for size, *numbers, stride, bound in [
-            *order.digits[0],
-            *order.digits[1],
-            *[(1, 0, 2, 1, 128, 0, None)] * (BOX_DIGITS - 5),
-        ]:
-            expected += [*divisor(size, 32), *numbers, stride & mask, mask if bound is None else bound]
-    expected += [0, 40, 80, 120, 64 + 60 + 77, (64 + 60 + 77) * 16]
+    parameters += box_struct(
+        bits, [(sides[0], parts[0], parts[2]), (sides[1], parts[1], parts[3])], (0, 40, 80, 120), steps, 2
+    )
+    expected, mask, factors = [len(parameters), 77], 2**bits - 1, []
+    for first, (*numbers, limits, guards, scales) in zip((64, 64 + 60), sides):
+        expected += [*numbers[:4], first, numbers[4], limits, guards, *scales]
+    for first, part in zip((0, 32, 64, 64 + 60), parts):
+        expected += [first, *divisor(part.low, 32), len(factors) // 3]
+        for offset, *rest in part.factors:
+            factors += [offset & mask, *rest]
+    expected += [0, 40, 80, 120, 64 + 60 + 77, (64 + 60 + 77) * 16, 3, 2]
+    expected += [0, 0, 5, -6 & mask, -15 & mask, 2 ** (bits - 2) + 6, 0, 0, 0, 0]
+    expected += factors + [0] * (3 * BOX_FACTORS - len(factors))
     macros = {
         "GPL_ELEMENT_BYTES": 1,
         "GPL_INDEX_BITS": bits,

@@ -35,10 +35,6 @@ EQUIVALENTS = {
      'if length % size == 0:',
      'if length % size == -1:'):
         _CHOICE,
-    ("gpulayout/gpu/many_axes/warp_lanes.py",
-     'return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)',
-     'return any(digit.bound is not None or digit.cut == UNCUT for digit in self.rows)'):
-        "rows are checked that need not be",
     ("gpulayout/cpu/strided_plan.py",
      'SMALL_BYTES = 1 << 16  # for moves up to this size the remedies cost more than they save',
      'SMALL_BYTES = 1 << 15  # for moves up to this size the remedies cost more than they save'):

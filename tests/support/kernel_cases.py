@@ -15,6 +15,7 @@ import numpy as np
 from gpulayout.gpu import choose_kernel, index_table, launch
 from gpulayout.gpu.channels import chunk_pixels
 from gpulayout.gpu.kernel_source import kernel_files, kernel_text
+from gpulayout.gpu.many_axes import plan as many_axes_plan
 from gpulayout.gpu.tile import FIXED_TILES
 from gpulayout.moves import index_program
 from gpulayout.moves.move import Axis, Move, coalesce
@@ -60,17 +61,22 @@ class _Both:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A move between two addresses that are `source_phase` and `target_phase` bytes past a multiple of 16."""
+    """A move between two addresses that are `source_phase` and `target_phase` bytes past a multiple of 16.
+
+    blocks   blocks of a many-axes tile that must remain if each moves several boxes; None: as many as in real plans
+    """
 
     name: str
     move: Move
     source_phase: int = 0
     target_phase: int = 0
     bits: int = 32
+    blocks: int | None = None
 
     @functools.cached_property
     def plan(self):
-        with forced_bits(self.bits):
+        blocks = many_axes_plan.BLOCKS if self.blocks is None else self.blocks
+        with forced_bits(self.bits), mock.patch.object(many_axes_plan, "BLOCKS", blocks):
             return choose_kernel.kernel_plan.__wrapped__(self.move, self.source_phase, self.target_phase)
 
     @functools.cached_property
@@ -305,6 +311,12 @@ def many_axes(width):
     padded = [(5, 4, 343, 1), (9, 7, 1, 5), (7, 7, 7, 45), (9, 7, 49, 316)]
     yield Case("padded", move_of(width, [*padded, (3, 2, -1372, 2850), (3, 2, 0, 8552)]))
     yield Case("padded, cut", move_of(width, [(5, 3, 2100, 1), (30, 27, 70, 5), (70, 69, 1, 150), (3, 1, 0, 10500)]))
+    # Several boxes in a block, one after another: whole ones with few or many rows, padded ones, with a split axis.
+    for extent, rank in ((2, 16), (3, 10)):
+        yield Case(f"{extent}^{rank}, boxes", transposed(width, (extent,) * rank, backwards(rank)), blocks=1)
+    outer = [*((2, 1, 0, 2850 << k) for k in range(4)), (2, 2, -1372, 2850 << 4)]
+    yield Case("padded, boxes", move_of(width, [*padded, *outer]), blocks=1)
+    yield Case("images, boxes", transposed(width, (12, 40, 5, 7, 7), (1, 0, 3, 4, 2)), blocks=1)
     # Small elements in words that are inside or outside as a whole, in an axis that is lanes and rows.
     yield Case("padded words", move_of(width, [(6, 6, 264, 1), (2, 2, 132, 6), (136, 132, 1, 16)]))
     yield Case("padded words, cut", move_of(width, [(6, 6, 1992, 1), (2, 2, 996, 6), (1004, 996, 1, 12)]))

@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gpulayout.gpu.many_axes.place_tables import MAX_CHECK_BITS, check_bits, factor_count
 from gpulayout.gpu.many_axes.shared_box import SharedBox
 from gpulayout.gpu.many_axes.warp_lanes import FEW, REST, UNCUT, LaneDigit, Walk, conflicts, walk
-from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
+from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.moves.move import Axis
 
 _BANKS = 32
@@ -37,6 +38,15 @@ class Walks(NamedTuple):
     def entries(self) -> int:
         """Entries of the table: 32 lanes and all rows, for both sides."""
         return 2 * BOX_LANES + self.read.row_count + self.write.row_count
+
+    def fits(self, width: int) -> bool:
+        """True if the kernel has room for the box and its table, the factors of their sums, and the checks of rows."""
+        sides = self.read, self.write
+        return (
+            BOX_ENTRY_BYTES * self.entries + self.span * width <= BOX_SHARED_BYTES
+            and sum(map(factor_count, sides)) <= BOX_FACTORS
+            and max(map(check_bits, sides)) <= MAX_CHECK_BITS
+        )
 
     @property
     def is_apart(self) -> bool:
@@ -97,7 +107,7 @@ def _tried(box: SharedBox, steps: tuple[int, ...], sides: Sequence[_Side]) -> tu
     read, write = (side.walked(steps) for side in sides)
     meeting = conflicts(read, width), conflicts(write, width)
     found = Walks(steps, span, read, write, max(meeting))
-    if BOX_ENTRY_BYTES * found.entries + span * width > BOX_SHARED_BYTES:
+    if not found.fits(width):
         return None, (True, math.inf)
     # A piece enters shared memory in one access, but leaves it element by element.
     cost = read.row_count * (REST + meeting[0]) + write.row_count * (REST + meeting[1] * len(write.apart))
@@ -114,7 +124,9 @@ def _side(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int], width: int, 
         is_cut = size < axis.extent
         plain = bound == axis.extent and axis.extent % size == 0
         digits.append(
-            LaneDigit(size, strides[k], 0, list(cut).index(k) if is_cut else UNCUT, bound=None if plain else bound)
+            LaneDigit(
+                size, strides[k], 0, list(cut).index(k) if is_cut else UNCUT, bound=None if plain else bound, axis=k
+            )
         )
     # Steps between tiles: of axes outside the box, and of pieces of cut axes.
     between = [stride * size for stride, size, axis in zip(strides, box.sizes, axes) if size < axis.extent]

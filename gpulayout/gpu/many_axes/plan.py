@@ -10,25 +10,29 @@ from dataclasses import replace
 from gpulayout.gpu.element_width import Work
 from gpulayout.gpu.launch import Access, KernelPlan, planned, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
+from gpulayout.gpu.many_axes.place_tables import box_side
 from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, runs
-from gpulayout.gpu.many_axes.warp_lanes import LaneDigit, Walk
-from gpulayout.gpu.parameters import BoxDigit, BoxOrder, axes_variant, box_struct, move_struct
+from gpulayout.gpu.parameters import BOX_STEPS, axes_variant, box_struct, move_struct
 from gpulayout.moves.move import Axis
 
 _RUN_BYTES = 64  # two sectors; if runs are shorter, a tile of many axes is tried
+_FEW_PLACES = 512  # or if a tile has fewer, not two per thread: what a thread does once then costs more than its places
+_FEW_BYTES = 4096  # unless they are this large
 _TRIES = 4  # boxes to try
 _WORTH = 1.1  # a box may cost this much more if it has no bank conflicts
+BLOCKS = 640  # a block moves several boxes if at least this many remain, more than 148 multiprocessors hold at once
 _MOST_AXES = 32  # of the move, as many as the struct has room for; with more, a move has at least 2^33 places
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
 
 def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
     """A tile of more axes, if that makes longer runs; else `found`, the tile of two axes or None."""
-    shortest = 0
+    shortest, fills = 0, True
     if found and found.tile:
         sizes = [min(size, axis.extent) for size, axis in zip(found.tile, found.axes)]
         shortest = min(runs(found.axes, [*sizes, *[1] * (len(found.axes) - 2)])) * work.width
-    if shortest >= _RUN_BYTES or len(work.axes) > _MOST_AXES:
+        fills = math.prod(sizes) >= _FEW_PLACES or math.prod(sizes) * work.width >= _FEW_BYTES
+    if shortest >= _RUN_BYTES and fills or len(work.axes) > _MOST_AXES:
         return found
     chosen = best_box(work.axes, work.width, (work.source_phase, work.target_phase), shortest)
     if not chosen:
@@ -36,7 +40,7 @@ def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
     return _box_plan(
         work,
         *chosen,
-        f"a tile of two axes would have runs of {shortest} bytes" if found else "two axes do not fill a tile",
+        f"a tile of two axes would have runs of {shortest} bytes" if found and fills else "two axes do not fill a tile",
     )
 
 
@@ -77,17 +81,25 @@ def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     cut = cut_axes(axes, box)
     outer = [k for k in range(len(axes)) if k not in cut and sizes[k] == 1 < axes[k].extent]
     counts = tuple(math.ceil(axes[k].extent / sizes[k]) for k in cut)
-    total = math.prod(counts) * math.prod(axes[k].extent for k in outer)
+    boxes = math.prod(counts) * math.prod(axes[k].extent for k in outer)
+    left, steps = boxes_of_a_block([axes[k] for k in outer], boxes)
+    total = boxes // len(steps)
     reads, writes = (len(walk.apart) * work.width for walk in (walks.read, walks.write))
     run_bytes = f"{box.source_run * work.width} bytes in the source, of {box.target_run * work.width} in the target"
     accesses = f"accesses of {writes} bytes" if reads == writes else f"reads of {reads} bytes, writes of {writes} bytes"
     work = work.because(f"{accesses}: {why}; one of {len(box.write)} axes has runs of {run_bytes}")
     plan = planned(work, _TILE_ND, writes, total, total=total)
-    loops = [axes[k] if sizes[k] < axes[k].extent else Axis(1, 1, 0, 0) for k in [*cut, *outer]]
+    loops = [*(axes[k] if sizes[k] < axes[k].extent else Axis(1, 1, 0, 0) for k in cut), *left]
     tile = [sizes[k] if sizes[k] < axes[k].extent else 1 for k in cut]
     parameters = move_struct(plan.index_bits, work.move.pad, (total, 0, 1, 0, 0), counts, tile, loops)
-    orders = [_order(walk, work.width) for walk in (walks.read, walks.write)]
-    parameters += box_struct(plan.index_bits, orders, [place * work.width for place in walks.write.apart])
+    sides = [box_side(walk, tile, work.width) for walk in (walks.read, walks.write)]
+    parameters += box_struct(
+        plan.index_bits,
+        sides,
+        [place * work.width for place in walks.write.apart],
+        steps,
+        max(walk.kind(_batch(work.width)) for walk in (walks.read, walks.write)),
+    )
     macros = {
         **dict(plan.macros),
         "GPL_AXES": axes_variant(len(loops)),
@@ -105,13 +117,29 @@ def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     )
 
 
-def _order(walk: Walk, width: int) -> BoxOrder:
-    lanes, rows = _box_digits(walk.lanes, width), _box_digits(walk.rows, width)
-    return BoxOrder(walk.lane_count, walk.last_lanes, walk.full, walk.row_count, walk.checked, (lanes, rows))
+def _batch(width: int) -> int:
+    """Rows that a thread loads at once, `GPL_BATCH` in the kernel."""
+    return {8: 4, 16: 2}.get(width, 8)
 
 
-def _box_digits(digits: Sequence[LaneDigit], width: int) -> list[BoxDigit]:
-    return [
-        (digit.size, digit.step * width, digit.cut, digit.unit, digit.lanes, digit.stride, digit.bound)
-        for digit in digits
-    ]
+def boxes_of_a_block(outer: Sequence[Axis], total: int) -> tuple[list[Axis], list[tuple[int, int]]]:
+    """The outer axes that are left when a block moves several boxes, and the offsets of these from the first.
+
+    A block builds its table once, and reads a box while it writes the one before.  Their offsets are those of the first
+    coordinates of some outer axes without padding.
+    """
+    left, steps = [], [(0, 0)]
+    for axis in outer:
+        count = next(
+            (
+                count
+                for count in range(BOX_STEPS // len(steps), 1, -1)
+                if not axis.is_padded and axis.extent % count == 0 and total >= count * len(steps) * BLOCKS
+            ),
+            1,
+        )
+        _, _, source, target = axis
+        steps = [(a + i * source, b + i * target) for i in range(count) for a, b in steps]
+        if count < axis.extent:
+            left.append(Axis(axis.extent // count, axis.bound // count, count * source, count * target))
+    return left, steps

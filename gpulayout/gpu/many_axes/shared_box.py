@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.parameters import BOX_DIGITS, BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
+from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.moves.move import Axis
 
-MAX_BOX_AXES = BOX_DIGITS - 3  # splitting adds two digits to one axis and one digit to another
+MAX_BOX_AXES = 13  # 2^14 elements do not fit beside a table
 _ROW = 24  # elements; a row of lanes nearly always has at least as many
 _SMALLEST = 256  # elements: one per thread of a block
 _RUN_BYTES = 128  # the run to aim for: four sectors

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gpulayout.gpu.launch import THREADS
 from gpulayout.gpu.parameters import BOX_LANES as LANES
 
 REST = 3  # cost of a row besides its access to shared memory, in such accesses
@@ -24,8 +25,8 @@ class LaneDigit(NamedTuple):
     step     of one coordinate in shared memory
     cut      0 or 1: coordinates count from the tile's first place along that axis of the struct; UNCUT: from 0
     unit     places of the axis in one coordinate
-    lanes    lanes per four places of the axis if it is split into lanes and rows, else more than a row has
     bound    the axis is empty from this place on; None if no tile reaches it
+    axis     digits with a bound and the same number are pieces of the same axis
     """
 
     size: int
@@ -33,8 +34,8 @@ class LaneDigit(NamedTuple):
     step: int
     cut: int = UNCUT
     unit: int = 1
-    lanes: int = 4 * LANES
     bound: int | None = None
+    axis: int = 0
 
     def part(self, size: int, by: int) -> LaneDigit:
         """Every `by`-th coordinate, `size` of them."""
@@ -55,10 +56,11 @@ class Walk(NamedTuple):
     row_count: int
     apart: tuple[int, ...]
 
-    @property
-    def checked(self) -> bool:
-        """True if rows may be outside even in tiles that do not extend past the two axes that may be cut."""
-        return any(digit.bound is not None and digit.cut == UNCUT for digit in self.rows)
+    def kind(self, batch: int) -> int:
+        """0 if all threads have this many rows, 1 if all rows have the same lanes, else 2: a `GplWalkKind`."""
+        if self.full < self.row_count:
+            return 2
+        return 0 if self.row_count * self.lane_count == batch * THREADS else 1
 
     @property
     def efficiency(self) -> float:
@@ -134,9 +136,7 @@ def _laid_out(left: Sequence[LaneDigit], apart: tuple[int, ...], aligned: bool) 
         most = LANES // lane_count
         parted = -(-split.size // most)
         size = most if aligned else -(-split.size // parted)
-        inner, outer = split.part(size, 1)._replace(bound=None, cut=UNCUT), split.part(parted, size)
-        if split.bound is not None:
-            outer = outer._replace(lanes=4 * lane_count // split.unit)
+        inner, outer = split.part(size, 1), split.part(parted, size)
         last = lane_count * (split.size - size * (parted - 1))
         lanes, lane_count = (*lanes, inner), lane_count * size
         rows = (outer, *rows) if last == lane_count else (*rows, outer)  # so that partial rows come last
@@ -150,8 +150,8 @@ def _merged(digits: Sequence[LaneDigit]) -> list[LaneDigit]:
     found: list[LaneDigit] = []
     for digit in digits:
         if found:
-            size, stride, step, _, _, _, bound = found[-1]
-            if digit.stride == size * stride and digit.step == size * step and digit.bound is None is bound:
+            size, stride, step, *_ = last = found[-1]
+            if digit.stride == size * stride and digit.step == size * step and digit.bound is None is last.bound:
                 found[-1] = LaneDigit(size * digit.size, stride, step)
                 continue
         found.append(digit)

@@ -21,6 +21,8 @@ AXES_VARIANTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)  # one compiled kernel each; 
 BOX_LANES, BOX_FACTORS, BOX_STEPS = 32, 128, 4  # of kernels/tile_nd.cu
 BOX_SHARED_BYTES, BOX_ENTRY_BYTES = 16384, 16  # its table and box; one entry of the table
 _LARGEST, _MASK64 = 2**31 - 1, 2**64 - 1
+RUN_DIGITS, WORD_SHARED_BYTES = 12, 24064  # of kernels/box_words.cu
+RunDigit = tuple[int, int, int]  # size, step in bytes, stride
 _Row = TypeVar("_Row")
 
 
@@ -150,6 +152,23 @@ def box_struct(
     between = [(0, 0), *moved, *[(0, 0)] * (BOX_STEPS - len(moved))]
     data = _aligned(data + _words([offset for step in between for offset in step], bits), BOX_ENTRY_BYTES)
     return data + factors.ljust(BOX_FACTORS * BOX_ENTRY_BYTES, b"\0")
+
+
+def words_struct(
+    bits: int, numbers: Sequence[tuple[int, Sequence[RunDigit]]], reach: Sequence[int], scalars: Sequence[int]
+) -> bytes:
+    """The bytes after the `GplMove` in a `GplWordsMove`.
+
+    numbers   count and digits of the source's runs, of the target's runs, and of the elements of one of these
+    reach     `below` and `after`
+    scalars   the 16 numbers from `length` on
+    """
+    data = b""
+    for count, digits in numbers:
+        data += struct.pack("<2I", count, len(digits))
+        for size, step, stride in [*digits, *[(1, 0, 0)] * (RUN_DIGITS - len(digits))]:
+            data += _words(divisor(size, 32), bits) + struct.pack("<2I", step, 0) + _words([stride], bits)
+    return _aligned(data + _words(reach, bits) + struct.pack("<16I", *scalars), 16)
 
 
 def index_table_struct(

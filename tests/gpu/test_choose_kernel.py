@@ -1,5 +1,7 @@
 """Which kernels the benchmark cases get.  Planning needs no memory, so the cases have their full size."""
 
+import itertools
+
 import pytest
 
 from gpulayout import Layout, Shape
@@ -8,11 +10,12 @@ from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.moves.pieces import relayout_pieces
 from tests.support.kernel_cases import backwards, move_of, transposed
 
-VECTOR, WORDS, ANY, ND, ROWS, COPY = (
+VECTOR, WORDS, ANY, ND, BOX_WORDS, ROWS, COPY = (
     "gpl_tile_vector",
     "gpl_tile_words",
     "gpl_tile_any",
     "gpl_tile_nd",
+    "gpl_box_words",
     "gpl_rows",
     "gpl_copy",
 )
@@ -56,7 +59,8 @@ INSTANCES = {
     "22-D reversed, u8": (transposed(1, (2,) * 22, backwards(22)), ND),
     "3^18 reversed": (transposed(8, (3,) * 18, backwards(18)), ND),
     "3^18 reversed, f32": (transposed(4, (3,) * 18, backwards(18)), ND),
-    "3^18 reversed, u8": (transposed(1, (3,) * 18, backwards(18)), ND),
+    "3^18 reversed, bf16": (transposed(2, (3,) * 18, backwards(18)), BOX_WORDS),
+    "3^18 reversed, u8": (transposed(1, (3,) * 18, backwards(18)), BOX_WORDS),
     "3^18 cyclic": (transposed(8, (3,) * 18, (*range(1, 18), 0)), CHANNELS),
     "8^6 reversed": (transposed(4, (8,) * 6, backwards(6)), ND),
     "8^6 mixed": (transposed(4, (8,) * 6, (5, 0, 4, 1, 3, 2)), ND),
@@ -65,6 +69,7 @@ INSTANCES = {
     "NCHW to NHWC, 7 x 7": (transposed(2, (256, 2048, 7, 7), (0, 2, 3, 1)), ANY),
     "images to planes": (transposed(1, (64, 1024, 1024, 3), (0, 3, 1, 2)), CHANNELS),
     "few channels, 7 x 7": (transposed(4, (1000, 5, 7, 7), (0, 2, 3, 1)), ND),
+    "few channels, 7 x 7, u8": (transposed(1, (1000, 5, 7, 7), (0, 2, 3, 1)), BOX_WORDS),
     "attention heads": (transposed(2, (8, 4096, 32, 128), (0, 2, 1, 3)), ROWS),
     "attention keys": (transposed(2, (8, 32, 4096, 128), (0, 1, 3, 2)), VECTOR),
     "packed bf16": (transposed(2, (65536, 100, 6), (2, 1, 0)), ND),
@@ -96,10 +101,11 @@ def test_no_known_instance_is_gathered(name):
 
 def test_offsets_of_any_size_have_a_box():
     moves = (
-        move_of(1, [(3, 3, 15, 1), (5, 5, 3, 3), (3, 3, 1, 15), (100, 100, 45, 45), (2, 2, 10**4, step)])
-        for step in (2**31, 2**47, -(2**47))
+        move_of(width, [(3, 3, 15, 1), (5, 5, 3, 3), (3, 3, 1, 15), (100, 100, 45, 45), (2, 2, 10**4, step)])
+        for width, step in itertools.product((1, 4), (2**31, 2**45, -(2**45)))
     )
-    assert [(plan.kernel, plan.index_bits) for plan in map(kernel_plan, moves)] == [(ND, 64)] * 3
+    kernels = [BOX_WORDS] * 3 + [ND] * 3
+    assert [(plan.kernel, plan.index_bits) for plan in map(kernel_plan, moves)] == [(kernel, 64) for kernel in kernels]
 
 
 def test_the_plan_of_a_box_describes_it():

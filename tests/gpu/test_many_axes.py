@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gpulayout.gpu.many_axes.place_tables import MAX_CHECK_BITS, box_side, check_bits, factor_count
-from gpulayout.gpu.many_axes.plan import best_box, boxes_of_a_block, cut_axes
-from gpulayout.gpu.many_axes.shared_box import MAX_BOX_AXES, boxes, runs
+from gpulayout.gpu.many_axes.plan import best_box, boxes_of_a_block
+from gpulayout.gpu.many_axes.shared_box import MAX_BOX_AXES, boxes, cut_axes, runs
 from gpulayout.gpu.many_axes.warp_lanes import UNCUT
 from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.gpu.tile import flexible_tile, shared_elements

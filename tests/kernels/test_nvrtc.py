@@ -96,7 +96,7 @@ def check_budget(file, architecture, macros):
         where = (kernel, architecture, macros, usage)
         assert usage.spill_bytes == 0 and usage.stack_bytes == 0, where
         assert usage.registers <= MOST_REGISTERS, where
-        assert usage.shared_bytes <= 17408, where  # four blocks fit the 100 KB of the smallest of them, and more
+        assert usage.shared_bytes <= 24576, where  # four blocks, and the 1 KB that each reserves, fit 100 KB
     return {kernel: usage.registers for kernel, usage in found.items()}
 
 

@@ -73,6 +73,12 @@ CASES = {
             [(3, 2, 11 * 2**20, 1), (11, 11, 2**20, 3), (2**20, 2**20, 1, 33), (130, 129, 22 * 2**20, 33 * 2**20 + 3)],
         ),
     ),
+    "word boxes": Case("word boxes", transposed(1, (3,) * 21, backwards(21))),
+    "word boxes, padded": Case(
+        "word boxes",
+        move_of(1, [(5, 5, 49, 1), (49, 49, 1, 5), (20, 20, 245, 245), (BIG // 4900, BIG // 4900 - 1, -4903, 4900)]),
+        target_phase=3,
+    ),
     "many axes, one of them up to 2^32": Case(
         "many axes", move_of(1, [(5, 4, 5, 1), (30, 29, 25, 5), (5, 4, 1, 150), (BIG + 3, BIG, 0, 750)])
     ),
@@ -98,6 +104,12 @@ CASES = {
     ),
     "many axes, more than 2^32": Case(
         "many axes",
+        move_of(
+            1, [(5, 4, 35, 1), (7, 7, 5, 5), (5, 5, 1, 35), (BIG + 3, BIG + 3, 0, 175), (20, 20, 0, 175 * (BIG + 3))]
+        ),
+    ),
+    "word boxes, more than 2^32": Case(
+        "word boxes",
         move_of(
             1, [(5, 5, 35, 1), (7, 7, 5, 5), (5, 5, 1, 35), (BIG + 3, BIG + 3, 0, 175), (20, 20, 0, 175 * (BIG + 3))]
         ),
@@ -182,6 +194,7 @@ def test_the_ends_of_a_huge_move_are_right(name, far):
         "tile": "tile.cu",
         "words": "tile_words.cu",
         "many axes": "tile_nd.cu",
+        "word boxes": "box_words.cu",
         "gather": "gather.cu",
     }
     assert plan.file == files.get(name.split(",")[0], "tile_any.cu")
@@ -243,6 +256,9 @@ def test_32_bit_offsets_fail_there(name):
         text = text.replace(f"+ (gpl_int){offset}", f"+ (int){offset}")
     text = text.replace("(long long)(gpl_int)offset", "(long long)(int)offset")
     text = text.replace("from + number * GPL_PER_CHUNK", "from + (unsigned)(number * GPL_PER_CHUNK)")
+    text = text.replace("target + to[i]", "target + (unsigned)to[i]").replace(
+        "source + word", "source + (unsigned)word"
+    )
     try:
         assert not corner_is_right(case, True, text)
     except host_module.LaunchError as error:

@@ -14,6 +14,7 @@ from gpulayout.gpu.many import JOBS
 from gpulayout.gpu.parameters import (
     AXES_VARIANTS,
     BOX_FACTORS,
+    RUN_DIGITS,
     BoxFactor,
     BoxPart,
     BoxSide,
@@ -25,6 +26,7 @@ from gpulayout.gpu.parameters import (
     many_struct,
     move_struct,
     with_pointers,
+    words_struct,
 )
 from tests.support.simt import host_module, toolchain
 
@@ -96,6 +98,25 @@ extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ 
   *to++ = nd.entries, *to++ = nd.box, *to++ = nd.boxes, *to++ = nd.walk;
   for (const GplStep& step : nd.step) *to++ = step.source, *to++ = step.target;
   for (const GplEntry& entry : nd.factor) put(to, entry);
+}
+"""
+ECHO_WORDS = """
+__device__ void put(unsigned long long*& to, const GplNumber& number) {
+  *to++ = number.count, *to++ = number.digits;
+  for (int i = 0; i < GPL_RUN_DIGITS; ++i) {
+    const GplRunDigit& digit = number.digit[i];
+    *to++ = digit.size.value, *to++ = digit.size.multiplier, *to++ = digit.size.shift;
+    *to++ = digit.step, *to++ = digit.stride;
+  }
+}
+extern "C" __global__ void echo(unsigned long long* to, const __grid_constant__ GplWordsMove nd) {
+  *to++ = sizeof nd, *to++ = nd.move.total;
+  for (int i = 0; i < 3; ++i) put(to, nd.number[i]);
+  *to++ = nd.below[0], *to++ = nd.below[1], *to++ = nd.after;
+  *to++ = nd.length, *to++ = nd.parts, *to++ = nd.turn, *to++ = nd.boxes;
+  *to++ = nd.lanes, *to++ = nd.table, *to++ = nd.places, *to++ = nd.box;
+  for (int side = 0; side < 2; ++side)
+    for (int i = 0; i < 2; ++i) *to++ = nd.per_place[side][i].elements, *to++ = nd.per_place[side][i].runs;
 }
 """
 
@@ -179,6 +200,24 @@ def test_a_box_arrives_field_by_field(axes, bits):
         "GPL_WRITE_BYTES": 1,
     }
     assert echoed(kernel_text("tile_nd.cu") + ECHO_BOX, macros, parameters, len(expected)) == expected
+    assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
+
+
+@pytest.mark.parametrize("bits", (32, 64))
+@pytest.mark.parametrize("axes", [axes for axes in AXES if axes <= 32])
+def test_a_box_of_words_arrives_field_by_field(axes, bits):
+    digits = [(2 + i, 10 - i, -7 - i) for i in range(5)]
+    numbers = [(81, digits), (90, digits[:2]), (245, digits[3:])]
+    parameters = move_struct(bits, b"\x01", (77, 0, 1, 0, 9), (1, 1), (1, 1), [(2, 2, 3, 4)] * axes)
+    parameters += words_struct(bits, numbers, (8, 12, 2 ** (bits - 2)), range(100, 116))
+    expected, mask = [len(parameters), 77], 2**bits - 1
+    for count, chosen in numbers:
+        expected += [count, len(chosen)]
+        for size, step, stride in [*chosen, *[(1, 0, 0)] * (RUN_DIGITS - len(chosen))]:
+            expected += [*divisor(size, 32), step, stride & mask]
+    expected += [8, 12, 2 ** (bits - 2), *range(100, 116)]
+    macros = {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": bits, "GPL_AXES": axes}
+    assert echoed(kernel_text("box_words.cu") + ECHO_WORDS, macros, parameters, len(expected)) == expected
     assert len(parameters) + 16 <= MOST_PARAMETER_BYTES
 
 

@@ -145,6 +145,24 @@ MUTANTS = (
     Mutant("tile_nd.cu", "the next box is read from the first", "reader.from = gpl_at(reader.from, nd.step[number].source);\n    gpl_held", "gpl_held"),
     Mutant("tile_nd.cu", "the next box is written over the first", "    writer.to = gpl_at(writer.to, nd.step[number].target);\n    __sync", "    __sync"),
 
+    # ---- box_words.cu
+    Mutant("box_words.cu", "barrier after the runs removed",
+           "  __syncthreads();                                                // the table of runs and the places are complete\n", ""),
+    Mutant("box_words.cu", "barrier after the box removed",
+           "    __syncthreads();                                              // the box and all tables are complete\n", ""),
+    Mutant("box_words.cu", "barrier between boxes removed",
+           "    __syncthreads();                                              // the box is written, and the next one known\n", ""),
+    Mutant("box_words.cu", "tables of lanes kept for a shorter run", "    if (length != extent.length) gpl_fill", "    if (!length) gpl_fill"),
+    Mutant("box_words.cu", "words are read past the source's memory", "    } else if (in_memory) gpl_read_box", "    } else if (true) gpl_read_box"),
+    Mutant("box_words.cu", "a word is read that the source holds in part",
+           "(gpl_int)(move.high - offset) >= GPL_E)", "(gpl_int)(move.high - offset) > 0)"),
+    Mutant("box_words.cu", "single elements at the end shifted", "length - GPL_ENDS + number;", "length - GPL_ENDS + number - 1;"),
+    Mutant("box_words.cu", "boxes of pad are read", "    if (!which.inside) {\n", "    if (false) {\n"),
+    Mutant("box_words.cu", "a box past an axis has all runs", "    else runs = (unsigned)box.left[i] * per[i].runs;\n", "    else runs = runs;\n"),
+    Mutant("box_words.cu", "a box past an axis has whole runs",
+           "    if (per[i].elements) length = (unsigned)box.left[i] * per[i].elements;\n", "    if (per[i].elements) length = length;\n"),
+    Mutant("box_words.cu", "offset of a run in 32 bits", "run.x += coordinate * digit.stride;", "run.x += coordinate * (unsigned)digit.stride;"),
+
     # ---- copy.cu
     Mutant("copy.cu", "read guard dropped", "    if (number < chunks)\n", ""),
     Mutant("copy.cu", "write guard dropped", "    if (first + k * GPL_THREADS < chunks)\n", ""),

@@ -25,6 +25,7 @@ KINDS = {
     "tile_words.cu": "words",
     "channels.cu": "channels",
     "tile_nd.cu": "many axes",
+    "box_words.cu": "word boxes",
     "gather.cu": "gather",
 }
 
@@ -44,6 +45,10 @@ WORDS = (
     "tests/kernels/test_sparse.py::test_words_at_both_ends_of_a_huge_source_are_known",
 )
 TRACED = ("tests/kernels/test_words.py::test_no_word_is_read_or_written_that_a_buffer_holds_in_part",)
+WORD_BOXES = (
+    "tests/kernels/test_word_boxes.py::test_a_block_moves_several_boxes",
+    "tests/kernels/test_word_boxes.py::test_no_word_is_read_or_written_that_a_buffer_holds_in_part",
+)
 CHANNELS = ("tests/kernels/test_channels.py::TestBytes",)
 HUGE = ("tests/kernels/test_sparse_bits.py::test_the_ends_of_a_huge_packed_move_are_right",)
 PACKED = (
@@ -70,9 +75,9 @@ TESTS = {
         file: (
             *(
                 f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
-                for width in ((1, 2) if kind == "words" else (1, 4))
+                for width in ((1, 2) if kind in ("words", "word boxes") else (1, 4))
             ),
-            *((*WORDS, *TRACED) if kind == "words" else CHANNELS if kind == "channels" else ()),
+            *({"words": (*WORDS, *TRACED), "channels": CHANNELS, "word boxes": WORD_BOXES}.get(kind, ())),
             *MOVES,
         )
         for file, kind in KINDS.items()

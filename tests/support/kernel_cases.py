@@ -31,7 +31,7 @@ MOVE_FILES = tuple(
         - {"bits_turn.cu", "bits_turn_any.cu", "index.cu", "index_program.cu", "lookup.cu", "many.cu", *BITS_FILES}
     )
 )
-ONLY_WIDTHS = {"tile_words.cu": (1, 2)}  # the element sizes of files that are not for all
+ONLY_WIDTHS = {"tile_words.cu": (1, 2), "box_words.cu": (1, 2)}  # the element sizes of files that are not for all
 BLOCK = 256
 
 
@@ -322,6 +322,22 @@ def many_axes(width):
     yield Case("padded words, cut", move_of(width, [(6, 6, 1992, 1), (2, 2, 996, 6), (1004, 996, 1, 12)]))
 
 
+def word_boxes(width):
+    """Boxes of small elements in words: short odd axes on both sides, at all phases of words."""
+    reversed_9 = transposed(width, (3,) * 9, backwards(9))
+    for phase in range(4):
+        yield Case(f"3^9 reversed, phase {phase}", reversed_9, phase * width, (3 * phase + 1) % 4 * width)
+    yield Case("images, the last box smaller", transposed(width, (53, 5, 7, 7), (0, 2, 3, 1)), width, 0)
+    yield Case("an uneven axis in the target's run", transposed(width, (7,) * 5, backwards(5)), 0, 3 * width)
+    yield Case("long runs", transposed(width, (5,) * 6, backwards(6)))
+    yield Case("both runs end in one axis", transposed(width, (31, 7, 9, 5, 3), (4, 2, 0, 3, 1)), 3 * width, width)
+    # Padding and gaps, and runs of the source that go backwards or that all boxes share.
+    gaps = [(5, 5, 53, 1), (49, 49, 1, 5), (20, 20, 269, 250), (3, 2, -5409, 5040), (2, 1, 0, 15200)]
+    yield Case("gaps and pad", move_of(width, gaps), width, 2 * width)
+    yield Case("runs backwards", move_of(width, [(5, 5, -51, 1), (49, 49, 1, 5), (20, 20, 269, 245)]), 0, width)
+    yield Case("runs from one place", move_of(width, [(5, 5, 49, 1), (49, 49, 1, 5), (20, 20, 0, 245)]), width, 0)
+
+
 def gathers(width):
     yield Case("gather every second", move_of(width, [(1200, 1200, 2, 1)]), width % 16, 0)
     yield Case("gather backwards", move_of(width, [(700, 700, -1, 1), (2, 2, 0, 700)]))
@@ -337,6 +353,7 @@ FAMILIES = {
     "odd tile": odd_tiles,
     "words": word_tiles,
     "many axes": many_axes,
+    "word boxes": word_boxes,
     "gather": gathers,
 }
 

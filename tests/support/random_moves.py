@@ -219,6 +219,18 @@ def many_axes(rng, width):
     return placed(rng, width, laid_out(rng, width, extents, source_order, target_order))
 
 
+def word_boxes(rng, width):
+    """Three to six short odd axes in two orders, at any phase, and few of them padded or with gaps."""
+    count = rng.choice((4, 5, 6))
+    sizes = {4: (7, 9, 11, 13), 5: (5, 5, 7, 9), 6: (3, 5, 5)}[count]
+    extents = [rng.choice(sizes) for _ in range(count)]
+    extents[rng.randrange(count)] += rng.choice((0, 0, 0, 1, 2))
+    target_order = shuffled(rng, *range(count))
+    source_order = shuffled(rng, *(axis for axis in range(count) if axis != target_order[0]))
+    source_order.insert(rng.randint(1, count - 1), target_order[0])
+    return placed(rng, width, laid_out(rng, width, extents, source_order, target_order, tight=rng.random() < 0.85))
+
+
 def gathers(rng, width):
     """Steps on one side or both, a minor axis backwards, or too few places for a tile; around what a block fills."""
     kind = rng.choice(("few", "source steps", "target steps", "both step", "backwards"))
@@ -243,5 +255,6 @@ AIMS = {
     "words": Aim("tile_words.cu", words),
     "channels": Aim("channels.cu", channels),
     "many axes": Aim("tile_nd.cu", many_axes),
+    "word boxes": Aim("box_words.cu", word_boxes),
     "gather": Aim("gather.cu", gathers),
 }

@@ -11,7 +11,8 @@ from gpulayout.gpu.element_width import Work
 from gpulayout.gpu.launch import Access, KernelPlan, planned, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
 from gpulayout.gpu.many_axes.place_tables import box_side
-from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, runs
+from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, cut_axes, runs
+from gpulayout.gpu.many_axes.word_plan import words_plan
 from gpulayout.gpu.parameters import BOX_STEPS, axes_variant, box_struct, move_struct
 from gpulayout.moves.move import Axis
 
@@ -21,6 +22,7 @@ _FEW_BYTES = 4096  # unless they are this large
 _TRIES = 4  # boxes to try
 _WORTH = 1.1  # a box may cost this much more if it has no bank conflicts
 BLOCKS = 640  # a block moves several boxes if at least this many remain, more than 148 multiprocessors hold at once
+_MOST_INSTRUCTIONS = 50  # for an element; a box of words that takes more is not worth it
 _MOST_AXES = 32  # of the move, as many as the struct has room for; with more, a move has at least 2^33 places
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
@@ -37,11 +39,11 @@ def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
     chosen = best_box(work.axes, work.width, (work.source_phase, work.target_phase), shortest)
     if not chosen:
         return found
-    return _box_plan(
-        work,
-        *chosen,
-        f"a tile of two axes would have runs of {shortest} bytes" if found and fills else "two axes do not fill a tile",
+    why = (
+        f"a tile of two axes would have runs of {shortest} bytes" if found and fills else "two axes do not fill a tile"
     )
+    single = 1 in (len(chosen[1].read.apart), len(chosen[1].write.apart))
+    return single and words_plan(work, why, _MOST_INSTRUCTIONS) or _box_plan(work, *chosen, why)
 
 
 def best_box(
@@ -65,14 +67,6 @@ def best_box(
         if walks and walks.is_apart:
             break
     return chosen
-
-
-def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
-    """The two axes that may be cut: those that are cut, then outer ones."""
-    sizes = box.sizes
-    return sorted(
-        range(len(axes)), key=lambda k: (sizes[k] == axes[k].extent, sizes[k] == 1, abs(axes[k].target_stride))
-    )[:2]
 
 
 def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:

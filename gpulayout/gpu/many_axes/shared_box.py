@@ -58,8 +58,10 @@ class _Run(NamedTuple):
     cost: float
 
 
-def boxes(axes: Sequence[Axis], width: int) -> Iterator[SharedBox]:
+def boxes(axes: Sequence[Axis], width: int, most: int = 0) -> Iterator[SharedBox]:
     """Boxes large enough for a block; those that touch the fewest unneeded sectors come first.
+
+    most   elements of a box; by default as many as kernels/tile_nd.cu has room for
 
     A reversal of 2^10 elements of 4 bytes fits one box, whose runs are the whole memory:
 
@@ -70,7 +72,7 @@ def boxes(axes: Sequence[Axis], width: int) -> Iterator[SharedBox]:
     sides = [_side(axes, side, width) for side in ("source", "target")]
     if not all(side.order for side in sides):
         return
-    most = _most_elements(sides, width)
+    most = most or _most_elements(sides, width)
     reads, writes = (_runs(axes, side, width, most) for side in sides)
     found: dict[tuple[tuple[int, int], ...], float] = {}
     for read in reads:
@@ -103,6 +105,14 @@ def runs(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[int, int]:
     found = dict(enumerate(sizes))
     source, target = (_run_length(axes, found, _side(axes, side, 1).order) for side in ("source", "target"))
     return source, target
+
+
+def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
+    """The two axes that may be cut: those that are cut, then outer ones."""
+    sizes = box.sizes
+    return sorted(
+        range(len(axes)), key=lambda k: (sizes[k] == axes[k].extent, sizes[k] == 1, abs(axes[k].target_stride))
+    )[:2]
 
 
 def _most_elements(sides: Sequence[_Side], width: int) -> int:

@@ -1,0 +1,284 @@
+"""Plans a box of small elements that moves in aligned words of 4 elements, whatever the phases of its runs.
+
+`kernels/box_words.cu` explains runs, words, joints and the places in shared memory.  Sizes, strides and steps are in
+elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulayout.gpu.many_axes.shared_box import SharedBox
+from gpulayout.gpu.many_axes.warp_lanes import FEW, UNCUT
+from gpulayout.gpu.parameters import BOX_LANES as LANES
+from gpulayout.gpu.parameters import RUN_DIGITS, WORD_SHARED_BYTES
+from gpulayout.moves.move import Axis
+
+WORD = 4  # elements
+_ENDS = 2 * (WORD - 1)  # lanes for single elements
+_RUNS = 16, 500  # elements of a run
+_WARPS, _BANKS = 8, 32
+_READ, _WRITE = 12, 30  # instructions of a row of lanes
+_BLOCK, _ENTRY, _JOINTS = 1000, 80, 60  # of all warps at the start; of a warp for entries of the table, and for joints
+_WALKS = 16  # pairs of runs to try
+_TRIES = 16  # sets of steps to try for each
+_MEETING = (
+    1.2  # an acceptable average of lanes that read different words of one bank; half of all accesses meet no other
+)
+
+
+class Piece(NamedTuple):
+    """`size` coordinates of an axis of the box.
+
+    uneven    0 or 1: that axis of the struct, cut so that a box may have fewer coordinates; UNCUT: no box has
+    strides   in the source and in the target
+    """
+
+    axis: int
+    size: int
+    uneven: int
+    strides: tuple[int, int]
+
+
+class WordBox(NamedTuple):
+    """How both sides walk a box in words.
+
+    pieces   those of the source's run, then others; `steps` are their distances in shared memory
+    runs     numbers of the pieces of the source's run and of the target's, minor first
+    span     elements from the first place in shared memory to the end of the last word
+    words    of a source run, the most at any phase
+    parts    rows of lanes for a target run
+    turn     lanes l take the element of number l >> turn of their word first
+    idle     places in all boxes relative to those that exist
+    meeting  lanes that access different words of one bank, on average
+    """
+
+    pieces: tuple[Piece, ...]
+    steps: tuple[int, ...]
+    runs: tuple[tuple[int, ...], tuple[int, ...]]
+    span: int
+    words: int
+    parts: int
+    turn: int
+    idle: float
+    meeting: float
+
+    def length(self, side: int) -> int:
+        """Elements of a run."""
+        return math.prod([self.pieces[k].size for k in self.runs[side]])
+
+    def others(self, side: int) -> list[int]:
+        """The pieces that number the runs, the smallest stride first, and an uneven one last: a box without some of
+        its coordinates has fewer runs, with the same numbers.
+        """
+        found = [k for k in range(len(self.pieces)) if k not in self.runs[side]]
+        return sorted(found, key=lambda k: (self.pieces[k].uneven != UNCUT, abs(self.pieces[k].strides[side])))
+
+    @property
+    def elements(self) -> int:
+        return math.prod([piece.size for piece in self.pieces])
+
+    @property
+    def instructions(self) -> float:
+        """Roughly, of a warp for each 32 elements, with the tables."""
+        reads, writes = (self.elements // self.length(side) for side in (0, 1))
+        rows = reads * -(-self.words // LANES) * _READ + writes * self.parts * _WRITE
+        tables = _BLOCK + (reads + writes + self.length(1)) / LANES * _ENTRY + WORD * self.parts * _JOINTS
+        return (rows + tables * self.idle) * LANES / self.elements
+
+
+def best_walk(found: Iterable[WordBox], width: int, entry: int) -> WordBox | None:
+    """The walk with the fewest instructions that has few bank conflicts and fits shared memory; None if none does.
+
+    entry   bytes of the table for a run
+    """
+    failed: set[tuple[int, int]] = (
+        set()
+    )  # lengths of runs; other sizes of the box hardly change what banks they meet in
+    for each in sorted(found, key=lambda each: each.instructions):
+        lengths = each.length(0), each.length(1)
+        if lengths in failed:
+            continue
+        placed = _placed(each, width, entry)
+        if placed and placed.meeting <= _MEETING:
+            return placed
+        if placed:
+            failed.add(lengths)
+        if len(failed) == _WALKS:
+            break
+    return None
+
+
+def walks(axes: Sequence[Axis], box: SharedBox, cut: Sequence[int]) -> Iterator[WordBox]:
+    """The walks over a box, without steps: all pairs of runs.
+
+    cut   the two axes that may be cut
+    """
+    if any(axes[k].bound < axes[k].extent for k in box.read):
+        return
+    uneven = {k: number for number, k in enumerate(cut) if axes[k].extent % box.sizes[k]}
+    for source in _run_sizes(axes, box, box.read, "source_stride"):
+        for target in _run_sizes(axes, box, box.write, "target_stride"):
+            if any(source[k] != target[k] for k in source.keys() & target.keys()):
+                continue
+            if len(uneven) == 2 and any(uneven.keys().isdisjoint(run) for run in (source, target)):
+                continue
+            found = _unplaced(axes, box, uneven, source, target)
+            if len(found.pieces) <= RUN_DIGITS:
+                yield found
+
+
+def _run_sizes(axes: Sequence[Axis], box: SharedBox, order: Sequence[int], field: str) -> Iterator[dict[int, int]]:
+    """Runs of a side: its minor axes whole, and perhaps a part of the next one that divides it."""
+    sizes: dict[int, int] = {}
+    length = 1
+    for k in order:
+        if getattr(axes[k], field) != length:
+            return
+        for part in range(2, box.sizes[k]):
+            even = axes[k].extent % box.sizes[k] == 0 == box.sizes[k] % part
+            if even and _RUNS[0] <= length * part <= _RUNS[1]:
+                yield {**sizes, k: part}
+        sizes[k] = box.sizes[k]
+        length *= box.sizes[k]
+        if _RUNS[0] <= length <= _RUNS[1]:
+            yield dict(sizes)
+
+
+def _unplaced(
+    axes: Sequence[Axis], box: SharedBox, uneven: dict[int, int], source: dict[int, int], target: dict[int, int]
+) -> WordBox:
+    """The walk with these runs, still without steps."""
+    pieces: list[Piece] = []
+    runs: tuple[list[int], list[int]] = [], []
+    rest: dict[int, int] = {}
+    for side, sizes in enumerate((source, target)):
+        for k, size in sizes.items():
+            if k not in rest:
+                rest[k] = size
+                pieces.append(_piece(axes[k], k, size, 1, uneven))
+            runs[side].append(next(number for number, piece in enumerate(pieces) if piece.axis == k))
+    for k in box.write:
+        size = rest.get(k, 1)
+        if size < box.sizes[k]:
+            pieces.append(_piece(axes[k], k, box.sizes[k] // size, size, uneven))
+    read, written = (math.prod(sizes.values()) for sizes in (source, target))
+    parts = -(-(written // WORD + _ENDS) // LANES)
+    idle = math.prod(-(-axis.extent // size) * size / axis.extent for axis, size in zip(axes, box.sizes))
+    return WordBox(tuple(pieces), (), (tuple(runs[0]), tuple(runs[1])), 0, (read + 6) // WORD, parts, 5, idle, math.inf)
+
+
+def _piece(axis: Axis, k: int, size: int, unit: int, uneven: dict[int, int]) -> Piece:
+    return Piece(k, size, uneven.get(k, UNCUT), (axis.source_stride * unit, axis.target_stride * unit))
+
+
+# ---- places in shared memory -----------------------------------------------------------------------------
+
+
+def _placed(box: WordBox, width: int, entry: int) -> WordBox | None:
+    """The walk with the steps that cause the fewest bank conflicts; None if it does not fit shared memory without them.
+
+    The smallest steps come first, then gaps before one axis of the target's run after the other.
+    """
+    lanes = _lanes(box.length(1))
+    spread = [k for k in box.runs[1] if k not in box.runs[0]]
+    gaps = [0] * len(box.pieces)
+    tried = _turned(box, gaps, lanes, width, range(5, -1, -1))
+    best, tries, turns = tried[0], 0, {5, tried[0].turn}
+    if not _fits(best, width, entry):
+        return None
+    for k in spread:
+        for gap in range(1, 128 // width // WORD):
+            if best.meeting <= _MEETING or tries >= _TRIES:
+                return best
+            tries += 1
+            wider = [*gaps[:k], gap, *gaps[k + 1 :]]
+            found = _turned(box, wider, lanes, width, turns)[0]
+            if not _fits(found, width, entry):
+                return None
+            if found.meeting < best.meeting:
+                best, gaps = found, wider
+    return best
+
+
+def _fits(box: WordBox, width: int, entry: int) -> bool:
+    return sum(table_sizes(box, entry)) + box.span * width <= WORD_SHARED_BYTES
+
+
+def table_sizes(box: WordBox, entry: int) -> tuple[int, int, int, int]:
+    """Bytes of shared memory for the joints, the lanes, the runs of both sides, and the places of a target run's
+    elements.
+    """
+    runs = sum(box.elements // box.length(side) for side in (0, 1)) * entry
+    return (
+        16 * WORD * LANES * box.parts,
+        16 * LANES * box.parts,
+        runs,
+        2 * box.length(1) + -(runs + 2 * box.length(1)) % 16,
+    )
+
+
+def _turned(
+    box: WordBox, gaps: Sequence[int], lanes: npt.NDArray[np.int64], width: int, turns: Iterable[int]
+) -> list[WordBox]:
+    """The walk with these gaps and each turn, the one with the fewest bank conflicts first."""
+    steps, span = _steps(box, gaps)
+    found: list[WordBox] = []
+    for turn in turns:
+        each = box._replace(steps=steps, span=span, turn=turn)
+        found.append(each._replace(meeting=conflicts(each, lanes, width)))
+        if found[-1].meeting <= FEW:
+            break
+    return sorted(found, key=lambda each: each.meeting)
+
+
+def _steps(box: WordBox, gaps: Sequence[int]) -> tuple[tuple[int, ...], int]:
+    """(steps, span): contiguous in the source's run; others equal the source's strides modulo a word, and keep words
+    of different runs apart.
+    """
+    steps: list[int] = []
+    room = box.words * WORD
+    for k, (piece, gap) in enumerate(zip(box.pieces, gaps)):
+        stride = piece.strides[0]
+        if k in box.runs[0]:
+            steps.append(stride)
+            continue
+        steps.append(room + (stride - room) % WORD + gap * WORD)
+        room += (piece.size - 1) * steps[k]
+    return tuple(steps), room + WORD - 1
+
+
+def _lanes(length: int) -> npt.NDArray[np.int64]:
+    """The elements of a run that lanes take in its first row: by phase, lane and number in the word; -1 for none."""
+    units = np.arange(LANES).reshape(LANES, 1)
+    heads = np.arange(WORD).reshape(WORD, 1, 1)
+    elements = heads + WORD * units + np.arange(WORD)
+    last = heads + (length - heads) // WORD * WORD
+    return np.where(elements < last, elements, -1)
+
+
+def conflicts(box: WordBox, lanes: npt.NDArray[np.int64], width: int) -> float:
+    """The most lanes that read different words of one bank, averaged over the rows that write, and over all starts."""
+    places = np.zeros(1, np.int64)
+    for k in box.runs[1]:
+        places = (places + np.arange(box.pieces[k].size)[:, None] * box.steps[k]).ravel()
+    turned = (np.arange(LANES) >> box.turn) * width % WORD
+    order = np.arange(WORD) ^ turned[:, None]
+    taken = np.take_along_axis(lanes, np.broadcast_to(order, lanes.shape), 2)
+    total = count = 0
+    for start in range(WORD // width):
+        words = np.where(taken < 0, -1, (places[taken] + start) * width // 4)
+        words = np.sort(words.swapaxes(1, 2).reshape(-1, LANES), axis=1)
+        words = words[words[:, -1] >= 0]
+        first = np.ones(words.shape, bool)
+        first[:, 1:] = words[:, 1:] != words[:, :-1]
+        row, column = np.nonzero(first & (words >= 0))
+        met = np.bincount(row * _BANKS + words[row, column] % _BANKS, minlength=len(words) * _BANKS)
+        total += met.reshape(-1, _BANKS).max(1).sum()
+        count += len(words)
+    return float(total / count)

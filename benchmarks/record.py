@@ -11,8 +11,8 @@ from benchmarks.clock import Samples
 from benchmarks.peers.contender import OURS, Contender
 from gpulayout import Shape
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.estimate import estimate
 from gpulayout.gpu.launch import KernelPlan
-from gpulayout.gpu.traffic import expected_fraction
 from gpulayout.moves.pieces import pack_pieces, relayout_pieces, unpack_pieces
 
 SCHEMA = 3
@@ -55,7 +55,7 @@ def case_record(case: Case, backend: str, contenders: Sequence[Contender], sampl
         "backend": backend,
         "family": plan.family if plan else "index",
         "kernel": plan.kernel if plan else None,
-        "expected_fraction": round(expected_fraction(plan), 3) if plan else None,
+        "model": modelled(plan),
         "goal": case.goal,
         "bytes_moved": case.bytes_moved,
         "itemsize": case.source.itemsize,
@@ -79,6 +79,12 @@ def _work(case: Case) -> str:
     if case.kind in ("pack", "unpack", "linearize", "delinearize"):
         return f"{case.kind} {case.target}"
     return f"{'relayout' if case.kind == 'packed' else case.kind} {case.source} -> {case.target}"
+
+
+def modelled(plan: KernelPlan | None) -> Record | None:
+    """The expected speed on the device at hand, from the model; None for kernels that it does not know."""
+    found = estimate(plan) if plan else None
+    return found.as_json() if found else None
 
 
 def kernel_of(case: Case) -> KernelPlan | None:

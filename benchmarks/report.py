@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.goals import JAX, MEGABYTE, NAIVE, TORCH, Figure, Goal, case_goals, goals, middle
+from benchmarks.model import far_off_lines, model_text
 from benchmarks.peers.contender import COPY, OURS
 from benchmarks.record import Record, above_first, best_peer, fraction_of, ratio, seconds_of, time_of
 
@@ -24,14 +25,14 @@ def report(found: Record) -> list[str]:
     lines += [
         "",
         "A ratio is the peer's time over ours, bold where the peer is faster; "
-        "copy is our fraction of a plain copy's speed.",
+        "copy is our fraction of a plain copy's speed, model the range expected, in percent.",
     ]
     sections = [
         _table([_goal(found, goal) for goal in goals(found)]),
         *(_table([row(found, record) for record in found.get(section, ())]) for section, row in _ROWS.items()),
         _sweep(found),
     ]
-    for section in (*sections, _missed(found), _absent(found)):
+    for section in (*sections, _missed(found), _far_off(found), _absent(found)):
         lines += ["", *section] if section else []
     return lines
 
@@ -86,6 +87,11 @@ def _case(found: Record, record: Record) -> Cells:
         ("case", record["case"]),
         ("µs", _number(seconds, digits, 1e6)),
         ("copy", _number(fraction)),
+        *(
+            [("model", model_text(record))]
+            if _is_judged(found) and any(each.get("model") for each in found["cases"])
+            else []
+        ),
         ("goal", _number(goal) + mark),
         *((output, _bold(_against(record, output))) for output in ("warm", "fresh")),
         ("best peer", peer["contender"] if peer else ""),
@@ -245,6 +251,12 @@ def _missed(found: Record) -> list[str]:
     ]
 
 
+def _far_off(found: Record) -> list[str]:
+    """On a GPU: the cases whose speed is far from the model's."""
+    first, *far = (far_off_lines(found) if _is_judged(found) else []) or [""]
+    return [first, *_listed(far, 3)] if first else []
+
+
 def _absent(found: Record) -> list[str]:
     """The contenders and cases without figures, and why."""
     lines = [f"- peer missing: {name}: {why}" for name, why in found["peers_missing"].items()]
@@ -262,8 +274,8 @@ def _absent(found: Record) -> list[str]:
     ]
 
 
-def _listed(lines: list[str]) -> list[str]:
-    return lines if len(lines) <= LISTED else [*lines[:LISTED], f"- and {len(lines) - LISTED} more"]
+def _listed(lines: list[str], most: int = LISTED) -> list[str]:
+    return lines if len(lines) <= most else [*lines[:most], f"- and {len(lines) - most} more"]
 
 
 # ---- cells -----------------------------------------------------------------------------------------------------

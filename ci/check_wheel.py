@@ -123,9 +123,10 @@ def check_sdist(path: pathlib.Path) -> None:
 
 
 def check_wheel(path: pathlib.Path) -> None:
-    """Exactly the modules of gpulayout/, py.typed, and the .cu and .cuh files of kernels/."""
+    """Exactly the modules of gpulayout/, py.typed, the table of kernel costs, and the sources in kernels/."""
     names = {name for name in zipfile.ZipFile(path).namelist() if ".dist-info/" not in name}
-    wanted = {str(file.relative_to(ROOT)) for file in (ROOT / "gpulayout").rglob("*.py")} | {"gpulayout/py.typed"}
+    wanted = {str(file.relative_to(ROOT)) for file in (ROOT / "gpulayout").rglob("*.py")}
+    wanted |= {"gpulayout/py.typed", "gpulayout/gpu/kernel_costs.json"}
     wanted |= {
         f"gpulayout/kernels/{file.name}" for pattern in ("*.cu", "*.cuh") for file in (ROOT / "kernels").glob(pattern)
     }

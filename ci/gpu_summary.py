@@ -6,6 +6,7 @@ import json
 import pathlib
 import sys
 
+from benchmarks.model import far_off
 from benchmarks.report import report
 
 
@@ -16,7 +17,13 @@ def main(folder: pathlib.Path) -> int:
     ran = any(part["name"] == "benchmarks" for part in parts)
     figures = report(found) if found else ["no benchmark figures were written"] if ran else []
     passed = bool(parts) and all(part["status"] == 0 for part in parts)
-    summary = {"passed": passed, "parts": parts, "machine": found and found["machine"], "benchmarks": figures}
+    summary = {
+        "passed": passed,
+        "parts": parts,
+        "machine": found and found["machine"],
+        "model_far_off": far_off(found) if found else [],
+        "benchmarks": figures,
+    }
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     print("", *figures, "", f"{'part':12} {'result':14} {'seconds':>7}  remark", sep="\n")
     for part in parts:

@@ -258,6 +258,7 @@ struct GplWriter {
     gpl_written value[ROWS];
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
+      if (ASK != GPL_NOTHING && row + i * GPL_WARPS >= end) continue;         // such places may be behind shared memory
 #pragma unroll
       for (int j = 0; j < GPL_WRITE_BYTES / GPL_ELEMENT_BYTES; ++j)
         value[i].element[j] = *(const gpl_element*)(from + row[i * GPL_WARPS].shared + (j ? nd.apart[j] : 0));

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.describe import described
+from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
-from gpulayout.gpu.traffic import described
 from gpulayout.layout.checks import counted
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
@@ -32,8 +33,11 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
     return tuple(_LETTERS.get(rank, "")) if rank in _LETTERS else tuple(f"d{dim}" for dim in range(rank))
 
 
-def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
-    """What a relayout from `source` to `target` does, one fact per line; details are those of the first piece."""
+def explain(pieces: Pieces, source: Shape, target: Shape, device: Device | None = None) -> Explanation:
+    """What a relayout from `source` to `target` does, one fact per line; details are those of the first piece.
+
+    The expected speed is that on the device, without one on the GPU that this process uses.
+    """
     move = pieces[0].move
     read, written, elements, places = (
         sum(getattr(piece.move, name) for piece in pieces)
@@ -61,7 +65,7 @@ def explain(pieces: Pieces, source: Shape, target: Shape) -> Explanation:
     if same_buffer(source, target):
         lines.append("  bitcast  both are the same bytes: no move is needed")
     lines.append(f"  numpy    {choose_plan.describe(move)}")
-    lines += described(kernel_plan(move))
+    lines += described(kernel_plan(move), device)
     return Explanation("\n".join(lines))
 
 

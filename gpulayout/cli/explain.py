@@ -6,13 +6,16 @@ from typing import Any
 
 import click
 
+from gpulayout.api.explain import explain as explained
 from gpulayout.api.relayout import Plan, plan
 from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
+from gpulayout.gpu.estimate import estimate
 from gpulayout.gpu.launch import KernelPlan
-from gpulayout.gpu.traffic import expected_fraction, requests
+from gpulayout.gpu.traffic import requests, sector_fraction
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
@@ -20,13 +23,20 @@ from gpulayout.layout.shape import Shape
 @click.command(short_help="Say what a relayout would do, without doing it.")
 @click.argument("source", metavar="SOURCE", type=SHAPE)
 @click.argument("target", metavar="TARGET", type=SHAPE_OR_LAYOUT)
+@click.option(
+    "--device",
+    type=click.Choice(list(DEVICES)),
+    default=REFERENCE,
+    show_default=True,
+    help="The GPU that the expected speed is for.",
+)
 @json_option
-def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
+def explain(source: Shape, target: Shape | Layout, device: str, as_json: bool) -> None:
     """Explain how a buffer of SOURCE would become a buffer of TARGET.
 
     SOURCE is a SHAPE.  TARGET is a SHAPE, or a LAYOUT for the same array, such as {0,1}.  The answer names the merged
     dimensions, what is copied and what is filled, the kernel that a GPU would run and why not a faster one, and the
-    bytes read and written.  Nothing is moved, and no GPU is needed.
+    bytes read and written.  Nothing is moved, and no GPU is needed: the expected speed comes from a model.
 
     \b
     Examples:
@@ -35,12 +45,12 @@ def explain(source: Shape, target: Shape | Layout, as_json: bool) -> None:
     """
     found = plan(source, target)
     if as_json:
-        print_json(plan_as_json(found))
+        print_json(plan_as_json(found, DEVICES[device]))
     else:
-        click.echo(found.explain())
+        click.echo(explained(found.pieces, found.source, found.target, DEVICES[device]))
 
 
-def plan_as_json(found: Plan) -> dict[str, Any]:
+def plan_as_json(found: Plan, device: Device | None = None) -> dict[str, Any]:
     """A plan as plain values.
 
     Axes, kernel and NumPy's work are those of the largest piece.  Axes and tile sizes come in the target's order, minor
@@ -60,20 +70,22 @@ def plan_as_json(found: Plan) -> dict[str, Any]:
         "pieces": len(found.pieces),
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
         "numpy": choose_plan.as_json(move),
-        "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel),
-        "text": str(found.explain()),
+        "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel, device),
+        "text": str(explained(found.pieces, found.source, found.target, device)),
     }
 
 
-def _traffic(kernel: KernelPlan) -> dict[str, Any]:
-    """Sectors per request on both sides, and the fraction of a copy's speed that they predict.
+def _traffic(kernel: KernelPlan, device: Device | None) -> dict[str, Any]:
+    """Sectors per request on both sides, and the expected speed.
 
     Nothing is measured.  Kernels for single bits and look-ups have no estimate.
     """
     if not kernel.kind.is_estimated:
         return {}
+    expected = estimate(kernel, device=device)
     sides = zip(("read", "written"), requests(kernel))
     return {
         "sectors_per_request": {name: side and {"touched": side.sectors, "ideal": side.ideal} for name, side in sides},
-        "expected_fraction_of_copy": expected_fraction(kernel),
+        "expected_fraction_of_copy": expected.middle if expected else sector_fraction(kernel),
+        "model": expected.as_json() if expected else None,
     }

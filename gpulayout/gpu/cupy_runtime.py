@@ -243,6 +243,14 @@ def probe() -> str:
     return str(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode())
 
 
+def current_attributes() -> tuple[str, dict[str, Any]] | None:
+    """The name and the attributes of the current device, or None if CUDA does not report them."""
+    with contextlib.suppress(Exception):
+        device = cupy.cuda.Device()
+        return str(cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()), dict(device.attributes)
+    return None
+
+
 def versions() -> dict[str, Any]:
     """The versions of CuPy and CUDA, and the devices, as far as CUDA reports them."""
     found: dict[str, Any] = {"cupy": cupy.__version__}

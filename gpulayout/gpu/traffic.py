@@ -1,4 +1,4 @@
-"""Estimates the memory traffic of a launch: sectors per request on both sides, and the expected speed.
+"""Estimates the memory traffic of a launch: sectors per request on both sides, and what they allow.
 
 Memory is accessed in sectors of 32 bytes.  The 32 lanes of a warp make one request together; an ideal request touches
 only as many sectors as its bytes fill.  A run is a stretch of memory that neighbouring lanes access in order.
@@ -6,8 +6,8 @@ only as many sectors as its bytes fill.  A run is a stretch of memory that neigh
     32 lanes x 4 bytes, runs of 128 bytes that start anywhere: 4.9 sectors on average, 4 at best
     32 lanes x 4 bytes, far apart:                            32 sectors
 
-These are estimates from the plan, without a GPU.  tests/gpu/test_traffic.py compares the sectors with those counted
-in the kernels' own accesses.
+These are estimates from the plan, without a GPU; cost_model.py makes times of them.  tests/gpu/test_traffic.py compares
+the sectors with those counted in the kernels' own accesses.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.launch import Access, Kernel, KernelPlan
-from gpulayout.layout.checks import counted
-from gpulayout.moves.texts import tile_text
+from gpulayout.gpu.launch import Access, KernelPlan
 
 SECTOR = 32  # bytes
 LANES = 32
@@ -80,6 +78,13 @@ class Requests(NamedTuple):
         """Sectors touched, relative to the ideal; 1 is best."""
         return self.sectors / self.ideal
 
+    def cost(self, wasted: float) -> float:
+        """The bytes that memory moves for each byte that is needed: with a part `wasted` of the others in its sectors.
+
+        The cache makes up for the rest, but not for sectors that are merely skipped inside a run.
+        """
+        return (1 + wasted * (self.excess * self.useful - 1)) / self.useful
+
 
 def requests(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> tuple[Requests | None, Requests]:
     """The requests of both sides, for addresses given modulo 16; None for a source that is not read.
@@ -114,16 +119,12 @@ def _side(plan: KernelPlan, side: str, phase: int) -> Requests:
     return Requests(access, run_bytes, start, following, lanes, span, useful)
 
 
-def expected_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> float:
-    """The expected speed of a large move relative to a plain copy of as many bytes, from its memory traffic; at most 1.
+def sector_fraction(plan: KernelPlan, source_phase: int = 0, target_phase: int = 0) -> float:
+    """The speed relative to a plain copy of as many bytes that the memory sectors alone allow; at most 1.
 
-    This is an estimate, not a measurement.  Both sides count equally.  The cache serves half of the sectors beyond the
-    ideal, but none for a gather, and none that are merely skipped inside a run.
+    Both sides count equally.
     """
-    source, target = requests(plan, source_phase, target_phase)
-    sides = [
-        (1 + plan.kind.wasted * (side.excess * side.useful - 1)) / side.useful for side in (source, target) if side
-    ]
+    sides = [side.cost(plan.kind.wasted) for side in requests(plan, source_phase, target_phase) if side]
     return len(sides) / sum(sides)
 
 
@@ -153,39 +154,3 @@ def _run(plan: KernelPlan, sizes: Sequence[int], number: int, field: str) -> tup
             break
     others = [k for k in (*orders[number], *range(len(plan.axes))) if k not in inside]
     return run, [*(getattr(plan.axes[k], field) for k in dict.fromkeys(others)), *steps]
-
-
-# ---- a launch in words --------------------------------------------------------------------------------
-
-
-def described(plan: KernelPlan | None) -> list[str]:
-    """A plan's launch, its memory traffic, and why it is not faster; one fact per line."""
-    if plan is None:
-        return ["  gpu      no launch: nothing to write"]
-    tile = f", tile of {_tile_text(plan.kind, plan.tile)}" if plan.tile else ""
-    lines = [
-        f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
-        f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}"
-        f", {plan.index_bits}-bit offsets, {counted(math.prod(plan.grid), 'block')} of 256 threads",
-    ]
-    if plan.kind.is_estimated:
-        source, target = requests(plan)
-        sectors = [
-            f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})"
-            for side, name in ((source, "read"), (target, "written"))
-            if side
-        ]
-        lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(sectors)}")
-        if math.prod(plan.grid) == 1:
-            lines.append("    expected: the launch takes longer than moving the bytes")
-        else:
-            fraction = expected_fraction(plan)
-            lines.append(f"    expected: about {fraction:.2f} of the speed of a plain copy, estimated from the sectors")
-    return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
-
-
-def _tile_text(kind: Kernel, tile: tuple[int, ...]) -> str:
-    """The sizes of a tile, with names if it has any."""
-    if kind.tile_text:
-        return kind.tile_text.format(*tile)
-    return tile_text(tile[::-1])

@@ -9,6 +9,7 @@ from benchmarks.cases.cpu_goals import REVERSAL
 from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES
 from benchmarks.cases.ttc import TTC_CASES
 from benchmarks.goals import JAX, NAIVE, TORCH, goals
+from benchmarks.model import far_off
 from benchmarks.peers.contender import COPY, OURS, PREPARED_CALL, UNPLANNED_CALL
 from benchmarks.report import WIDTH, report
 from ci import gpu_summary
@@ -52,7 +53,7 @@ MACHINE = {
 # ---- a GPU -----------------------------------------------------------------------------------------------------
 
 
-def record_of(name, fraction, goal=None, peers=(("torch copy_", "warm", 2.0),), group="2-D"):
+def record_of(name, fraction, goal=None, peers=(("torch copy_", "warm", 2.0),), group="2-D", model=None):
     ours = 1e-3 / fraction
     return {
         "case": name,
@@ -61,6 +62,7 @@ def record_of(name, fraction, goal=None, peers=(("torch copy_", "warm", 2.0),), 
         "bytes_moved": 4.3e9,
         "copy_s": 1e-3,
         "statistic": "median",
+        "model": model and {"fraction_of_copy": model[::2], "middle": model[1], "binds": ["memory"]},
         "runs": [
             run_of("cudaMemcpyAsync", "copy", 1e-3),
             *(
@@ -168,9 +170,10 @@ def test_without_a_gpu_or_with_tiny_arrays_nothing_is_judged(gpu):
 
 def test_the_report_of_a_run_in_which_everything_falls_short_is_short(gpu):
     gpu["cases"] = [
-        record_of(case.name, 0.1, case.goal, (("triton 128x128, 8 warps", "warm", 0.2),)) for case in GPU_CASES
+        record_of(case.name, 0.1, case.goal, (("triton 128x128, 8 warps", "warm", 0.2),), model=(0.83, 0.9, 0.99))
+        for case in GPU_CASES
     ]
-    gpu["ttc"] = [record_of(case.name, 0.1, case.goal) for case in TTC_CASES]
+    gpu["ttc"] = [record_of(case.name, 0.1, case.goal, model=(0.83, 0.9, 0.99)) for case in TTC_CASES]
     calls = ("cupy.copyto", PREPARED_CALL, UNPLANNED_CALL, f"{OURS} relayout with texts", "torch copy_")
     gpu["small"] = [
         {"case": case.name, "statistic": "best", "runs": [run_of(call, "call", 1e-5) for call in calls]}
@@ -180,10 +183,33 @@ def test_the_report_of_a_run_in_which_everything_falls_short_is_short(gpu):
     gpu["peers_refused"] = 200 * gpu["peers_refused"]
     lines = report(gpu)
     assert (
-        len("\n".join(lines)) < 11_500
+        len("\n".join(lines)) < 12_300
         and max(len(line) for line in lines[1:] if "|" not in line and not line.startswith("A ratio")) <= WIDTH
     )
     assert sum(line.startswith("- not run: ") for line in lines) == 6 and lines.count("- and 194 more") == 2
+
+
+def test_the_model_s_range_stands_beside_each_measured_speed(gpu):
+    gpu["cases"] = [
+        record_of("right", 0.70, 0.6, model=(0.62, 0.67, 0.72)),
+        record_of("outside, but near", 0.78, model=(0.62, 0.67, 0.72)),
+        record_of("too high", 0.40, model=(0.55, 0.67, 0.80)),
+        record_of("too low", 0.95, model=(0.3, 0.5, 0.7)),
+        record_of("unknown", 0.2),
+    ]
+    gpu["ttc"] = [record_of("f32 a", 1.02, model=(0.8, 0.9, 1.0))]
+    lines = report(gpu)
+    table = {row[0]: row for row in cells(lines)}
+    assert table["case"][2:4] == ["copy", "model"]
+    assert [table[name][3] for name in ("right", "too low", "unknown")] == ["62-72", "30-70", ""]
+    first = lines.index("The model's range holds 2 of 5 cases; 2 are off by more than 0.15:")
+    assert lines[first + 1 : first + 3] == [
+        "- too low: 0.95, model 0.50 (memory)",
+        "- too high: 0.40, model 0.67 (memory)",
+    ]
+    assert [one["case"] for one in far_off(gpu)] == ["too low", "too high"]
+    for change in ({"quick": True}, {"machine": MACHINE}):
+        assert "model's range" not in "\n".join(report(gpu | change))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +227,8 @@ def test_the_summary_counts_every_part(tmp_path, gpu, capsys, status, result):
     assert gpu_summary.main(tmp_path) == (0 if status == "0" else 1)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert [part["result"] for part in summary["parts"]] == ["passed", result, "passed"]
-    assert summary["machine"]["gpu"] == "Imaginary 2" and summary["benchmarks"] == report(gpu)
+    assert summary["machine"]["gpu"] == "Imaginary 2" and summary["model_far_off"] == []
+    assert summary["benchmarks"] == report(gpu)
     printed = capsys.readouterr().out
     assert "5 passed, 1 skipped; 3 of the passed need a GPU" in printed and ("ERROR SUMMARY" in printed) == (
         status != "0"

@@ -11,10 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 import gpulayout as gl
+from gpulayout.api.explain import explain
 from gpulayout.cli import demo as demo_command
 from gpulayout.cli.failures import printable
 from gpulayout.cli.main import commands
 from gpulayout.cli.output import clipped
+from gpulayout.gpu.devices import DEVICES, REFERENCE
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
 
 COMMANDS = sorted(commands.commands)
@@ -315,7 +317,9 @@ def test_index_refuses_indices_out_of_bounds(args):
 
 
 def test_explain_prints_the_plan():
-    assert run("explain", "f32[2,3]", PADDED).stdout == f"{gl.plan('f32[2,3]', PADDED).explain()}\n"
+    plan = gl.plan("f32[2,3]", PADDED)
+    wanted = explain(plan.pieces, plan.source, plan.target, DEVICES[REFERENCE])
+    assert run("explain", "f32[2,3]", PADDED).stdout == f"{wanted}\n"
     found = json.loads(run("explain", "f32[2,3]", PADDED, "--json").stdout)
     assert (found["bytes_read"], found["bytes_written"], found["gpu"]["family"]) == (24, 60, "gather")
     assert found["axes"][0] == {"dimensions": [0], "extent": 3, "bound": 2, "source_stride": 12, "target_stride": 4}
@@ -332,8 +336,23 @@ def test_explain_prints_the_plan():
         "fills": [15],
         "fills_first": True,
     }
+    model = found["gpu"]["model"]
+    assert (model["measured"], model["device"], model["binds"][0]) == (False, REFERENCE, "the launch")
     nothing = json.loads(run("explain", "f32[0]", "f32[0]", "--json").stdout)
     assert nothing["gpu"] is nothing["numpy"] is None
+
+
+def test_explain_takes_a_device():
+    slow, fast = (
+        json.loads(run("explain", "f32[8191,8193]", "{0,1}", "--device", name, "--json").stdout)["gpu"]["model"]
+        for name in ("T4", "H200")
+    )
+    assert (slow["device"], fast["device"]) == ("T4", "H200")
+    assert (
+        slow["microseconds"][0] > 5 * fast["microseconds"][1] and slow["fraction_of_copy"] != fast["fraction_of_copy"]
+    )
+    assert "T4" in run("explain", "f32[2]", "f32[2]", "--device", "T5", code=2).stderr
+    assert "model, not measured, for T4: " in run("explain", "f32[999,999]", "{0,1}", "--device", "T4").stdout
 
 
 @pytest.mark.parametrize(

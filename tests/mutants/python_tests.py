@@ -73,6 +73,10 @@ TESTS = (
         ALL,
         (*INDICES, *_files("gpu/index_table gpu/index_run kernels/index_program kernels/struct kernels/sparse")),
     ),
+    *(
+        (f"gpu/{name}.py", ALL, _files("gpu/cost_model gpu/kernel_costs api/explain cli/commands"))
+        for name in ("cost_model", "devices", "estimate", "launch_work", "kernel_costs", "describe")
+    ),
     ("gpu/traffic.py", ALL, (*PLANNING, *_files("kernels/trace cpu/plan"))),
     (
         "gpu/parameters.py",

@@ -304,6 +304,7 @@ def many_axes(width):
     for extent, rank in ((2, 14), (3, 9), (8, 4)):
         yield Case(f"{extent}^{rank} reversed", transposed(width, (extent,) * rank, backwards(rank)))
     yield Case("mixed", transposed(width, (7, 5, 6, 3, 9), (4, 0, 2, 3, 1)), width % 16, 0)
+    yield Case("uneven rows in a full box", transposed(width, (4, 5, 6, 7, 8, 3), backwards(6)))
     yield Case("same axes on both sides", transposed(width, (130, 3, 5), (0, 2, 1)), 0, width % 16)
     yield Case("cut unevenly", transposed(width, (2311, 3, 3), (0, 2, 1)))
     yield Case("all but the outer axis", transposed(width, (9, 5, 7, 7), (0, 2, 3, 1)))

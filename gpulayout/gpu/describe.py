@@ -1,0 +1,46 @@
+"""A launch in words: its kernel, its memory traffic, its expected speed, and why it is not faster."""
+
+from __future__ import annotations
+
+import math
+
+from gpulayout.gpu.devices import Device
+from gpulayout.gpu.estimate import estimate, estimate_text
+from gpulayout.gpu.launch import Kernel, KernelPlan
+from gpulayout.gpu.traffic import requests
+from gpulayout.layout.checks import counted
+from gpulayout.moves.texts import tile_text
+
+
+def described(plan: KernelPlan | None, device: Device | None = None) -> list[str]:
+    """A plan's launch, its memory traffic, and why it is not faster; one fact per line.
+
+    Without a device, its speed is that on the one at hand.
+    """
+    if plan is None:
+        return ["  gpu      no launch: nothing to write"]
+    tile = f", tile of {_tile_text(plan.kind, plan.tile)}" if plan.tile else ""
+    lines = [
+        f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
+        f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}"
+        f", {plan.index_bits}-bit offsets, {counted(math.prod(plan.grid), 'block')} of 256 threads",
+    ]
+    if plan.kind.is_estimated:
+        source, target = requests(plan)
+        sectors = [
+            f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})"
+            for side, name in ((source, "read"), (target, "written"))
+            if side
+        ]
+        lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(sectors)}")
+    found = estimate(plan, device=device)
+    if found:
+        lines.append(f"    {estimate_text(found)}")
+    return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
+
+
+def _tile_text(kind: Kernel, tile: tuple[int, ...]) -> str:
+    """The sizes of a tile, with names if it has any."""
+    if kind.tile_text:
+        return kind.tile_text.format(*tile)
+    return tile_text(tile[::-1])

@@ -1,0 +1,102 @@
+"""What a kernel's machine code takes: registers, shared memory, loads under way, and executed instructions.
+
+The numbers are counted in the code for sm_90 by `python -m tests.support.kernel_cost_table --write`, which runs it on
+a few small moves and fits a row of kernel_costs.json to each variant.  They are those of 32-bit offsets.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import pathlib
+from typing import NamedTuple
+
+from gpulayout.gpu.launch import KernelPlan
+from gpulayout.gpu.traffic import requests
+
+TABLE = pathlib.Path(__file__).with_name("kernel_costs.json")
+_NOT_IN_A_KEY = ("GPL_INDEX_BITS", "GPL_AXES")
+Key = tuple[str, tuple[tuple[str, int], ...]]
+
+
+class Cost(NamedTuple):
+    """One variant of a kernel.
+
+    registers      of a thread
+    shared_bytes   of a block
+    in_flight      bytes that a thread loads before it waits for them
+    whole          instructions of a warp of a whole block: fixed, and for an access on each side
+    partial        the same, of a block at the end of an axis
+    axis           more of them for each axis of the struct
+    """
+
+    registers: int
+    shared_bytes: int
+    in_flight: int
+    whole: tuple[float, float]
+    partial: tuple[float, float]
+    axis: float
+
+    def instructions(self, warps: int, whole: float, axes: int, accesses: float) -> float:
+        """Warp instructions of a launch.
+
+        >>> cost = Cost(32, 0, 16, (100, 2.0), (150, 4.0), 5)
+        >>> cost.instructions(8, 1, 2, 64), cost.instructions(8, 0.5, 2, 64)
+        (1008.0, 1272.0)
+        """
+        fixed = whole * self.whole[0] + (1 - whole) * self.partial[0] + axes * self.axis
+        return warps * fixed + accesses * (whole * self.whole[1] + (1 - whole) * self.partial[1])
+
+
+def cost_of(plan: KernelPlan) -> Cost | None:
+    """The row of a plan's variant, or of the one that is most like it: with the smallest ratios of its macros.
+
+    None for a kernel that the table does not know.
+    """
+    file, macros = key_of(plan)
+    found = {key: cost for key, cost in _table().items() if key[0] == file}
+    return found[min(found, key=lambda key: _apart(dict(key[1]), dict(macros)))] if found else None
+
+
+def copy_cost() -> Cost:
+    """The row of the plain copy: aligned, 16 bytes at a time."""
+    return _table()["copy.cu", (("ELEMENT_BYTES", 16), ("LOAD_BYTES", 16), ("PADDED", 0))]
+
+
+def key_of(plan: KernelPlan) -> Key:
+    """What a row is for: the file, the macros except those that every kernel has in many values, and the path.
+
+    Kernels take other paths for padding, and tiles also where all rows of a tile touch, in the source or in the target.
+    """
+    words = {name.removeprefix("GPL_"): value for name, value in plan.macros if name not in _NOT_IN_A_KEY}
+    words["PADDED"] = int(any(axis.is_padded for axis in plan.axes))
+    if plan.kind.in_tiles:
+        minor = (plan.axes[1].extent * plan.element_bytes, plan.axes[0].extent * plan.element_bytes)
+        touch = [side is not None and side.run > row for side, row in zip(requests(plan), minor)]
+        words["TOUCH"] = touch[0] + 2 * touch[1]
+    return plan.file, tuple(sorted(words.items()))
+
+
+def key_text(key: Key) -> str:
+    """A key as the table writes it.
+
+    >>> key_text(("rows.cu", (("ELEMENT_BYTES", 4), ("VECTOR_BYTES", 16))))
+    'rows.cu ELEMENT_BYTES=4 VECTOR_BYTES=16'
+    """
+    return " ".join([key[0], *(f"{name}={value}" for name, value in key[1])])
+
+
+def _apart(one: dict[str, int], other: dict[str, int]) -> float:
+    return sum(abs(math.log2((one.get(name, 0) + 1) / (other.get(name, 0) + 1))) for name in {*one, *other})
+
+
+@functools.cache
+def _table() -> dict[Key, Cost]:
+    found: dict[Key, Cost] = {}
+    for text, (*numbers, whole, partial, axis) in json.loads(TABLE.read_text(encoding="utf-8")).items():
+        file, *words = text.split()
+        macros = tuple((name, int(value)) for name, value in (word.split("=") for word in words))
+        registers, shared_bytes, in_flight = numbers
+        found[file, macros] = Cost(registers, shared_bytes, in_flight, tuple(whole), tuple(partial), axis)
+    return found

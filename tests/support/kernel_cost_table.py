@@ -1,0 +1,156 @@
+"""Writes gpulayout/gpu/kernel_costs.json: what the kernels take, counted in their machine code.
+
+    python -m tests.support.kernel_cost_table             prints how far the table is from each count
+    python -m tests.support.kernel_cost_table --budgets   the same, for the moves of tests/support/sass/budgets.py
+    python -m tests.support.kernel_cost_table --write     counts again and writes the table: some minutes
+
+Each variant of a kernel is run on a few small moves, and five numbers are fitted to the counts, none of them negative:
+
+    warp instructions = all:             warps x a + accesses x b + warps x axes x e
+                        partial blocks:  warps x c + accesses x d in addition
+"""
+
+import collections
+import itertools
+import json
+import math
+import sys
+
+import numpy as np
+
+from gpulayout.gpu.kernel_costs import TABLE, Cost, key_of, key_text
+from gpulayout.gpu.kernel_source import kernel_text
+from gpulayout.gpu.launch_work import launch_work, work_items
+from tests.support import nvrtc
+from tests.support.kernel_cases import WIDTHS, Case, move_of
+from tests.support.sass import budgets
+from tests.support.sass.launches import taken
+
+ARCHITECTURE = "sm_90"
+DEARER = 0.02  # the part of the error that one more number must remove
+
+
+def transposed(width, rows, columns, batch=1):
+    """`batch` matrices of `rows` x `columns` elements, turned."""
+    last = [(batch, batch, rows * columns, rows * columns)] if batch > 1 else []
+    return move_of(width, [(rows, rows, columns, 1), (columns, columns, 1, rows), *last])
+
+
+def permuted(width, sizes, order):
+    """An array of these sizes, major first, whose dimensions come in this order afterwards."""
+    strides = np.cumprod([1, *sizes[:0:-1]])[::-1]
+    axes, step = [], 1
+    for dim in reversed(order):
+        axes.append((sizes[dim], sizes[dim], int(strides[dim]), step))
+        step *= sizes[dim]
+    return move_of(width, axes)
+
+
+def rows(width, count, length, gap, outer=1):
+    """Rows that are `gap` elements further apart in the source than in the target."""
+    axes = [(length, length, 1, 1), (count, count, length + gap, length)]
+    return move_of(width, axes + ([(outer, outer, count * (length + gap) + gap, count * length)] if outer > 1 else []))
+
+
+def samples():
+    """Small cases of every variant that is worth a row: (case), in the order of the kernels' names."""
+    moves = []
+    for width in (1, 2, 4, 8, 16):
+        unit = max(256, 512 // width)
+        moves += [transposed(width, unit, unit), transposed(width, unit, 2 * unit, 2)]
+        moves += [transposed(width, unit - 2, unit + 6), transposed(width, unit // 2 + 16 // width, 3 * unit + 16)]
+        moves += [transposed(width, unit - 3, unit + 5), transposed(width, unit // 2 + 13, unit // 2 - 7, 2)]
+        moves += [transposed(width, 1001, 5 + width % 3, 1), transposed(width, 21, 997, 2)]
+        moves += [transposed(width, unit // 2 - 9, 2 * unit + 1), transposed(width, 3 * unit // 2 - 1, unit // 2 - 31)]
+        moves += [transposed(width, 37, 1501), transposed(width, 701, 29), transposed(width, 333, 41, 3)]
+        moves += [transposed(width, 20000, 3), transposed(width, 3, 20000), transposed(width, 4, 15000)]
+        moves += [transposed(width, 1200, 49, 1), transposed(width, 49, 1200, 1)]
+        moves += [permuted(width, sizes, range(len(sizes))[::-1]) for sizes in _SHORT]
+        moves += [
+            rows(width, 64, 512, 16),
+            rows(width, 50, 1024, 48, 4),
+            rows(width, 200, 33, 7, 3),
+            rows(width, 90, 501, 3),
+        ]
+        moves += [move_of(width, [(50000, 50000, 1, 1)]), move_of(width, [(8192, 8192, 1, 1)])]
+        moves += [
+            move_of(width, [(9000, 9000, 64, 1)]),
+            move_of(width, [(70, 70, 7, 1), (50, 50, 600, 70), (9, 9, 31000, 3500)]),
+        ]
+        moves += [move_of(width, [(300, 290, 1, 1), (60, 57, 290, 300)])]
+    cases = [Case(f"sample {number}", move) for number, move in enumerate(moves)]
+    cases += [Case(f"{case.name}, shifted", case.move, 0, case.move.itemsize % 16) for case in cases[-2::-7]]
+    return cases + [case for width in WIDTHS for case in budgets.moves(width)]
+
+
+_SHORT = [(8, 16, 16, 16), (16, 8, 8, 32), (2, 8, 8, 8, 8), (3,) * 9, (7, 7, 7, 7, 9), (4, 5, 6, 7, 8, 3), (2,) * 15]
+
+
+def counted(cases):
+    """{key: [(items of work, usage of the compiled kernel, what was counted)]} of some cases."""
+    found = collections.defaultdict(list)
+    for case in cases:
+        found[key_of(case.plan)].append((work_items(case.plan), usage_of(case.plan), taken(case, ARCHITECTURE).counted))
+    return found
+
+
+def usage_of(plan):
+    """The resources of a plan's kernel."""
+    return nvrtc.compiled(kernel_text(plan.file), ARCHITECTURE, dict(plan.macros), plan.file).usage[plan.kernel]
+
+
+def fitted(runs):
+    """The cost of one variant."""
+    rows_of = [features(*items) for items, _, _ in runs]
+    issued = [count.issued for _, _, count in runs]
+    fixed, each_access, fixed_edge, each_edge, axis = map(
+        float, least_squares(np.array(rows_of), np.array(issued, float))
+    )
+    return Cost(
+        max(usage.registers for _, usage, _ in runs),
+        max(usage.shared_bytes for _, usage, _ in runs),
+        max(count.in_flight for _, _, count in runs),
+        (round(fixed, 1), round(each_access, 2)),
+        (round(fixed + fixed_edge, 1), round(each_access + each_edge, 2)),
+        round(axis, 1),
+    )
+
+
+def features(warps, whole, axes, accesses):
+    """What the five numbers are multiplied by."""
+    return warps, accesses, warps * (1 - whole), accesses * (1 - whole), warps * axes
+
+
+def least_squares(rows_of, issued):
+    """The numbers, none negative, with small relative errors; as few of them as will do, and the others 0."""
+    weighted, best, least = rows_of / issued[:, None], None, math.inf
+    heavy = rows_of[:, 0] ** 0.25  # launches of many warps matter more
+    for count in range(1, rows_of.shape[1] + 1):
+        for chosen in map(list, itertools.combinations(range(rows_of.shape[1]), count)):
+            found = np.linalg.lstsq(weighted[:, chosen] * heavy[:, None], heavy, rcond=1e-9)[0]
+            worth = np.sqrt(np.average((weighted[:, chosen] @ found - 1) ** 2, weights=heavy**2)) + DEARER * count
+            if (found >= 0).all() and worth < least:
+                best, least = np.zeros(rows_of.shape[1]), worth
+                best[chosen] = found
+    return best
+
+
+def main(arguments):
+    if "--budgets" in arguments:
+        for width in WIDTHS:
+            for case in budgets.moves(width):
+                issued, guess = taken(case, ARCHITECTURE).counted.issued, launch_work(case.plan).instructions
+                print(f"{case.name:36} {key_text(key_of(case.plan)):64} {guess / issued:5.2f}", flush=True)
+        return
+    if "--write" in arguments:
+        found = {key_text(key): fitted(runs)._asdict() for key, runs in sorted(counted(samples()).items())}
+        lines = [f'  "{key}": {json.dumps(list(cost.values()))}' for key, cost in found.items()]
+        TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        return
+    for key, runs in counted(samples()).items():
+        for items, _, count in runs:
+            print(f"{key_text(key):64} {fitted(runs).instructions(*items) / count.issued:5.2f}  {items}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -79,8 +79,18 @@ def taken(case, architecture="sm_90", text=None):
     return Taken(math.prod(axis.extent for axis in case.move.axes), found)
 
 
-def run(record, architecture="sm_90"):
-    """Execute a record; Fault if it accesses memory outside its buffers, or does what the interpreter does not know."""
+def per_element(case, architecture="sm_90", every=1):
+    """Executed instructions per element of a case, from every so many blocks; they write, but nothing compares it."""
+    blocks = math.prod(case.plan.grid)
+    issued = run(case.record(), architecture, every).counted.issued / len(range(0, blocks, every)) * blocks
+    return 32 * issued / math.prod(axis.extent for axis in case.move.axes)
+
+
+def run(record, architecture="sm_90", every=1):
+    """Execute a record, or every so many of its blocks.
+
+    Fault if it accesses memory outside its buffers, or does what the interpreter does not know.
+    """
     compiled = nvrtc.compiled(record.text, architecture, record.macros)
     cubin, usage, memories = compiled.cubin, compiled.usage[record.kernel], []
     values = [_passed(argument, memories) for argument in record.arguments]
@@ -93,14 +103,14 @@ def run(record, architecture="sm_90"):
         tuple(memories),
         {int(name[1]): data for name, data in sections(cubin, rf"\.nv\.constant([1-9])\.{record.kernel}")},
     )
-    counted = executed(launch, code(cubin, record.kernel))
+    counted = executed(launch, code(cubin, record.kernel), every)
     buffers = [memory.data[memory.address - memory.origin :][: memory.end - memory.address] for memory in memories]
     return Run([buffer.tobytes() for buffer in buffers], usage.registers, usage.shared_bytes, counted)
 
 
-def executed(launch, instructions):
-    """Execute all blocks of a launch; the counts of all of them."""
-    blocks, total = range(math.prod(launch.grid)), None
+def executed(launch, instructions, every=1):
+    """Execute all blocks of a launch, or every so many; the counts of all of them."""
+    blocks, total = range(0, math.prod(launch.grid), every), None
     for first in range(0, len(blocks), _AT_ONCE):
         counted = Machine(launch, blocks[first : first + _AT_ONCE]).run(instructions)
         total = counted if total is None else total.plus(counted)

@@ -1,0 +1,67 @@
+"""Executed instructions per element of whole arrays, everything included: the limits that the kernels keep.
+
+A device that moves 16 bytes per cycle and multiprocessor issues at most 15 instructions per byte of an element in that
+time, and about 10 in practice: 40 for elements of 4 bytes.  `python -m tests.support.sass` prints these and more moves.
+"""
+
+import pytest
+
+from gpulayout.gpu.kernel_source import kernel_text
+from tests.support import nvrtc
+from tests.support.kernel_cases import Case, backwards, transposed
+from tests.support.sass.launches import per_element, taken
+
+pytestmark = pytest.mark.skipif(nvrtc.disassembler_missing() is not None, reason=str(nvrtc.disassembler_missing()))
+
+
+def turned(width, *sizes):
+    """Matrices of the last two sizes, each turned."""
+    rank = len(sizes)
+    return Case(f"{width} bytes, {sizes} turned", transposed(width, sizes, (*range(rank - 2), rank - 1, rank - 2)))
+
+
+def reversed_axes(width, *sizes):
+    return Case(f"{width} bytes, {sizes} reversed", transposed(width, sizes, backwards(len(sizes))))
+
+
+def swapped_rows(width, nbytes):
+    return Case(f"rows of {nbytes} bytes", transposed(width, (128, 64, nbytes // width), (1, 0, 2)))
+
+
+# kernel, move, limit, and one block of how many is executed
+BUDGETS = [
+    ("tile.cu", turned(4, 768, 768), 8, 1),
+    ("tile.cu", turned(4, 16, 48, 704), 12, 1),  # every tile is partial
+    ("tile_any.cu", turned(4, 639, 833), 18, 1),
+    ("tile_any.cu", turned(8, 401, 403), 22, 1),
+    ("tile_words.cu", turned(1, 1021, 1019), 12, 1),
+    ("tile_words.cu", turned(1, 10, 300, 301), 12, 1),
+    ("tile_words.cu", turned(2, 639, 833), 12, 1),
+    ("tile_nd.cu", reversed_axes(4, *[16] * 4), 24, 1),
+    ("tile_nd.cu", reversed_axes(4, 8, *[16] * 4), 24, 1),
+    ("tile_nd.cu", reversed_axes(4, *[8] * 6), 24, 1),
+    ("tile_nd.cu", reversed_axes(4, *[2] * 22), 24, 16),
+    ("tile_nd.cu", reversed_axes(4, *[3] * 14), 24, 27),
+    ("tile_nd.cu", reversed_axes(1, *[8] * 6), 8, 1),
+    ("tile_nd.cu", reversed_axes(8, *[8] * 6), 36, 1),
+    ("box_words.cu", reversed_axes(1, *[3] * 14), 30, 27),
+    ("rows.cu", swapped_rows(4, 64), 6, 1),
+    ("rows.cu", swapped_rows(4, 256), 6, 1),
+    ("copy.cu", Case("copy", transposed(4, (1 << 18,), (0,))), 5, 1),
+]
+
+
+@pytest.mark.parametrize("architecture", ("sm_80", "sm_90", "sm_100"))
+@pytest.mark.parametrize("file, case, limit, every", BUDGETS, ids=[case.name for _, case, _, _ in BUDGETS])
+def test_a_move_takes_no_more_instructions_than_its_budget(file, case, limit, every, architecture):
+    assert case.plan.file == file
+    # the limits are those of sm_90; compilers for the others differ a little
+    assert per_element(case, architecture, every) <= (limit if architecture == "sm_90" else 1.15 * limit)
+
+
+def test_a_division_for_every_element_is_seen():
+    case, right = reversed_axes(4, *[16] * 4), "*(const gpl_piece*)gpl_at(from, entry.offset);"
+    divided = "gpl_divide(gpl_divide((unsigned)entry.offset, nd.part[0].low), nd.part[1].low)"
+    wrong = right.replace("entry.offset", f"entry.offset + ({divided} & nd.boxes >> 8)")  # + 0
+    assert right in kernel_text("tile_nd.cu")
+    assert taken(case, text=kernel_text("tile_nd.cu").replace(right, wrong)).per_element > 24

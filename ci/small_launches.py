@@ -44,6 +44,7 @@ PACKED = [
     ("s4[1001]{0}", "{0:PD(1011)E(4)}", 2),  # packed
     ("s4[13,19]{1,0:T(8,8)(8,1)E(4)}", "{1,0:PD(14,19)PV(highest)E(4)}", 3),  # tiles to rows that end inside of bytes
     ("s4[16,20]{1,0:E(4)}", "{1,0:T(8,8)(8,1)E(4)}", 1),  # tiles of whole bytes, one of them cut
+    ("s4[16,20]{1,0:T(8,8)E(4)}", "{1,0}", 1),  # tiles to bytes: runs with gaps between them
     ("s4[64,72]{1,0:E(4)}", "{0,1:PD(80,72)PV(highest)E(4)}", 4),  # blocks of whole words, turned
     ("u1[96,64]{0,1:E(1)}", "{1,0:E(1)}", 8),
     ("u8[60,70]{1,0:T(7,11)}", "{1,0:PV(3)T(8,13)}", 3),  # boxes without number: places looked up

@@ -7,8 +7,8 @@
 // One thread moves GPL_ITEMS chunks, a fixed step apart along one axis (move.steps; gpu/copy_rows.py chooses it), so it
 // decodes its number once.  A chunk that is an element needs nothing else; one in a row that begins inside a vector needs
 // the phase of its own row.  With 4 steps:
-//   f32[128,256,16] with its first two dimensions swapped: rows of 4 chunks, 256 of them along axis 2; the thread's rows
-//   are 4g .. 4g + 3 along axis 2, neighbours in the source; a warp writes 8 rows along axis 1, neighbours in the target
+//   f32[128,256,16] with its first two dimensions swapped: rows of 4 chunks, 128 of them along axis 1; the thread's rows
+//   are g, g + 32, g + 64, g + 96 along axis 1; a warp writes 8 neighbouring rows, a block 16 KB in one piece
 //   101 rows of 4 chunks, 36 elements apart: apart = 26, so rows g, g + 26, g + 52, g + 78; the last is there if g < 23
 // count[0] is how many threads share a row, `total` the number of all threads with work; along the axis of the steps,
 // the struct counts threads instead of places.

@@ -51,12 +51,17 @@ BUDGETS = [
 ]
 
 
-@pytest.mark.parametrize("architecture", ("sm_80", "sm_90", "sm_100"))
 @pytest.mark.parametrize("file, case, limit, every", BUDGETS, ids=[case.name for _, case, _, _ in BUDGETS])
-def test_a_move_takes_no_more_instructions_than_its_budget(file, case, limit, every, architecture):
+def test_a_move_takes_no_more_instructions_than_its_budget(file, case, limit, every):
     assert case.plan.file == file
-    # the limits are those of sm_90; compilers for the others differ a little
-    assert per_element(case, architecture, every) <= (limit if architecture == "sm_90" else 1.15 * limit)
+    assert per_element(case, "sm_90", every) <= limit
+
+
+@pytest.mark.parametrize("architecture", ("sm_80", "sm_100"))
+def test_other_architectures_take_about_as_many(architecture):
+    """One move of each kernel, and a sample of its blocks."""
+    for file, case, limit, every in {row[0]: row for row in BUDGETS}.values():
+        assert per_element(case, architecture, max(every, 8)) <= 1.15 * limit, (file, case.name)
 
 
 def test_a_division_for_every_element_is_seen():

@@ -184,6 +184,8 @@ def rows(width):
     yield Case(
         "rows, the last axis, odd", move_of(width, [(odd, odd, 1, 1), (6, 6, 38 * odd, odd), (37, 35, odd, 6 * odd)])
     )
+    # More axes than the kernel writes out, and rows of several chunks.
+    yield Case("rows of 3, ten axes", transposed(width, (*(2,) * 9, 3), (*backwards(9), 9)))
 
 
 def tiles(width):

@@ -44,7 +44,8 @@ struct GplFirst {
 __device__ __forceinline__ GplFirst gpl_first(gpl_uint item, const GplMove& move) {
   const gpl_uint number = gpl_divide(item, move.count[0]);
   GplFirst first;
-  first.chunk = first.place = item - number * move.count[0].value;
+  first.chunk = item - number * move.count[0].value;
+  first.place = GPL_WRITTEN_OUT || !gpl_along(move) ? first.chunk : 0;  // a loop over many axes may end before this one
   first.row = gpl_place<1, GPL_AXES - 1>(number, move, [&](unsigned i, gpl_uint coordinate) {
     if (i == gpl_along(move)) first.place = coordinate;
   });

@@ -113,7 +113,7 @@ def device_of(name: str, attributes: dict[str, Any]) -> Device:
     memory = attributes.get("MemoryClockRate", 0) * 1e3 * attributes.get("GlobalMemoryBusWidth", 0) / 8 * 2
     return alike._replace(
         name=name.removeprefix("NVIDIA "),
-        multiprocessors=attributes.get("MultiProcessorCount", alike.multiprocessors),
+        multiprocessors=attributes.get("MultiProcessorCount", 0) or alike.multiprocessors,
         clock=attributes.get("ClockRate", 0) * 1e3 or alike.clock,
         bandwidth=memory or alike.bandwidth,
         l2_bytes=attributes.get("L2CacheSize", alike.l2_bytes),

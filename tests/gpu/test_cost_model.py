@@ -275,6 +275,7 @@ def test_a_device_is_described_by_its_attributes():
     )
     assert device_of("NVIDIA GeForce RTX 4090", {}).threads == 1536
     assert device_of("something new", {})[1:] == H100[1:]
+    assert device_of("something new", {"MultiProcessorCount": 0, "ClockRate": 0})[1:] == H100[1:]  # not reported
 
 
 @pytest.mark.parametrize("found, name", [(("NVIDIA H100 80GB HBM3", ATTRIBUTES), "H100 80GB HBM3"), (None, REFERENCE)])

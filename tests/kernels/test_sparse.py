@@ -5,6 +5,7 @@ Pages exist only once they are touched, so a launch of a few chosen blocks needs
 
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -218,6 +219,30 @@ def test_nothing_is_read_past_a_huge_source(name):
     case = dataclasses.replace(CASES[name], source_phase=source.ctypes.data % 16, bits=64)
     assert case.plan.file == dataclasses.replace(CASES[name], bits=64).plan.file
     assert _corner_is_right(case, True, source, 0)
+
+
+@pytest.mark.parametrize("minor", ["word boxes, padded", "words", "odd tile", "rows", "gather"])
+def test_a_source_may_reach_2_to_the_31_both_ways(minor):
+    """Every offset fits 31 bits, but the two ends of the source are nearly 2^32 apart."""
+    small = {
+        "word boxes, padded": [(5, 5, 49, 1), (49, 49, 1, 5), (20, 20, 245, 245)],
+        "words": [(67, 67, 69, 1), (67, 67, 1, 67)],
+        "odd tile": [(33, 33, 35, 1), (35, 35, 1, 33)],
+        "rows": [(67, 67, 1, 1), (5, 5, 67, 67)],
+        "gather": [(5, 5, 2, 1), (7, 7, 10, 5)],
+    }[minor]
+    places, far = math.prod(axis[0] for axis in small), 2**31 - 10_000
+    move = move_of(1, [*small, (2, 2, -far, places), (2, 2, far, 2 * places)])
+    plan = kernel_plan(move)
+    assert plan.file == CASES[minor].plan.file
+    source, target = sparse_bytes(move.source_span[1] - move.source_span[0] + 16), np.zeros(4 * places + 16, np.uint8)
+    begin = (move.source_span[0] - source.ctypes.data) % 16 - move.source_span[0]
+    read, written = np.array([place_of(move, number) for number in range(4 * places)]).T
+    source[begin + read] = read * 7 % 251 + 1
+    kernel = host_module.load(kernel_text(plan.file), FILES[plan.file], dict(plan.macros)).kernel(plan.kernel)
+    origin = -target.ctypes.data % 16
+    kernel(plan.grid, BLOCK, (source.ctypes.data + begin, target.ctypes.data + origin, plan.parameters))
+    assert np.array_equal(target[origin + written], read * 7 % 251 + 1)
 
 
 IN_MEMORY = """

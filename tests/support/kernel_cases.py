@@ -184,6 +184,8 @@ def rows(width):
     yield Case(
         "rows, the last axis, odd", move_of(width, [(odd, odd, 1, 1), (6, 6, 38 * odd, odd), (37, 35, odd, 6 * odd)])
     )
+    # More axes than the kernel writes out, and rows of several chunks.
+    yield Case("rows of 3, ten axes", transposed(width, (*(2,) * 9, 3), (*backwards(9), 9)))
 
 
 def tiles(width):
@@ -212,8 +214,9 @@ def odd_tiles(width):
         yield Case(f"dense write {short}", move_of(width, [(short, short, many, 1), (many, many, 1, short), two]))
     yield Case("dense read padded", move_of(width, [(205, 201, 19, 1), (20, 19, 1, 208)]))
     yield Case("dense write padded", move_of(width, [(20, 19, 208, 1), (205, 201, 1, 20)]))
-    many = 16384 // width // 375 * 2 + 3  # two tiles of whole matrices and a part of one
-    yield Case("stack", move_of(width, [(15, 15, 25, 1), (25, 25, 1, 15), (many, many, 375, 375)]))
+    for b, a in ((15, 25), (23, 25)):  # small matrices of small elements move in boxes
+        many = 16384 // width // (a * b) * 2 + 3  # two tiles of whole matrices and a part of one
+        yield Case(f"stack of {b}", move_of(width, [(b, b, a, 1), (a, a, 1, b), (many, many, a * b, a * b)]))
     both = move_of(width, [(15, 15, 25, 1), (25, 25, 1, 15), (3, 3, 376, 376)])
     yield Case("dense both", both)
     yield Case("dense both, odd phase", both, width % 16, width % 16)

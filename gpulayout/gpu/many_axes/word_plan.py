@@ -23,7 +23,9 @@ _BOX_WORDS = tile_kernel("box_words.cu", "gpl_box_words")
 
 def words_plan(work: Work, why: str, most: float) -> KernelPlan | None:
     """The plan; None if no box fits, or if all take more than `most` instructions for an element."""
-    bits = offset_bits(work.axes)
+    low, high = (place // work.width for place in work.move.source_span)
+    # the kernel compares places with both ends of the source, which may be further apart than any offset is long
+    bits = offset_bits(work.axes, high - low)
     chosen = best_words(work.axes, work.width, bits)
     if not chosen or chosen[1].instructions > most:
         return None
@@ -36,12 +38,10 @@ def words_plan(work: Work, why: str, most: float) -> KernelPlan | None:
     together = max(min(total // ENOUGH_BLOCKS, _MOST_BOXES), 1)
     runs = f"{walk.length(0) * work.width} bytes in the source, of {walk.length(1) * work.width} in the target"
     work = work.because(f"accesses of {access} bytes: {why}; a box over {len(box.write)} axes has runs of {runs}")
-    plan = planned(work, _BOX_WORDS, access, -(-total // together), total=total)
+    plan = planned(work, _BOX_WORDS, access, -(-total // together), total=total, reach=high - low)
     loops = [axes[k] if sizes[k] < axes[k].extent else Axis(1, 1, 0, 0) for k in [*cut, *outer]]
     tile = [sizes[k] if sizes[k] < axes[k].extent else 1 for k in cut]
-    low, high = work.move.source_span
-    scalars = (total, 0, 1, low // work.width, high // work.width)
-    parameters = move_struct(plan.index_bits, work.move.pad, scalars, counts, tile, loops)
+    parameters = move_struct(plan.index_bits, work.move.pad, (total, 0, 1, low, high), counts, tile, loops)
     parameters += _walk_struct(walk, work.width, plan.index_bits, together)
     macros = {**dict(plan.macros), "GPL_AXES": axes_variant(len(loops))}
     lanes = [-(-words // -(-words // BOX_LANES)) for words in (walk.words, walk.length(1) // WORD)]

@@ -129,20 +129,28 @@ __device__ __forceinline__ void gpl_load_rows(const gpl_element* from, gpl_int s
   else if constexpr (COUNT > 1) gpl_load_rows<COUNT - 1>(from, step, shared, position, rows);
 }
 
-// Chunks that are not inside the bounds as a whole: pad, and one by one the elements in front of a bound.
+// Chunks that are not inside the bounds as a whole: pad behind the bounds, and the chunks that the bound of a cuts, one element
+// per lane.  The rows of a warp are N apart, so that their chunks lie in different banks.
 __device__ __forceinline__ void gpl_load_rest(const void* __restrict__ source, const GplTile& tile, uint4* shared,
                                               const GplMove& move) {
+  const unsigned thread = threadIdx.x & (GPL_THREADS - 1);
+  const gpl_uint bound = tile.place.inside ? move.axis[1].bound : 0, cut = bound / GPL_N * GPL_N;
 #pragma unroll 1
-  for (unsigned number = threadIdx.x & (GPL_THREADS - 1); number < GPL_TILE_B * GPL_CHUNKS; number += GPL_THREADS) {
+  for (unsigned number = thread; number < GPL_TILE_B * GPL_CHUNKS; number += GPL_THREADS) {
     const unsigned c = number % GPL_CHUNKS, row = number / GPL_CHUNKS;
-    const gpl_uint a = tile.a + c * GPL_N, b = tile.b + row;
-    const gpl_uint bound = tile.place.inside && b < move.axis[0].bound ? move.axis[1].bound : 0;
-    if (a + GPL_N <= bound) continue;
-    GplChunk<16>* to = (GplChunk<16>*)shared + gpl_position(row, c);
-    gpl_pad(move, to->word);
-    const gpl_element* from = gpl_at(source, tile.place.source + a + b * move.axis[0].source_stride);
-#pragma unroll 1
-    for (unsigned i = 0; a + i < bound; ++i) to->element[i] = from[i];
+    if (tile.b + row < move.axis[0].bound && tile.a + c * GPL_N < bound) continue;
+    gpl_pad(move, shared[gpl_position(row, c)]);
+  }
+  if (cut == bound || cut - tile.a >= GPL_TILE_A) return;
+#pragma unroll 4
+  for (unsigned item = thread; item < GPL_TILE_B * GPL_N; item += GPL_THREADS) {
+    const unsigned i = item % GPL_N, row = item / GPL_N % GPL_COLUMNS * GPL_N + item / (GPL_N * GPL_COLUMNS);
+    const gpl_uint a = cut + i, b = tile.b + row;
+    if (b >= move.axis[0].bound) continue;
+    gpl_element element;
+    gpl_pad(move, element);
+    if (a < bound) element = *gpl_at(source, tile.place.source + a + b * move.axis[0].source_stride);
+    ((GplChunk<16>*)shared + gpl_position(row, (unsigned)(cut - tile.a) / GPL_N))->element[i] = element;
   }
 }
 

@@ -199,14 +199,14 @@ __device__ __forceinline__ void gpl_held_rows(const Side& side, const GplEntry* 
 // Rows in registers, on their way from the source to the box.
 struct GplHeld {
   gpl_piece value[GPL_HELD];
-  unsigned shared[GPL_BATCH];        // places in the box of the first batch
+  unsigned shared[GPL_BATCH];        // places in the box of a batch, if these are kept too
 };
 
 // What is asked about a lane of a row: nothing; whether the row has so many lanes; or also, whether it is inside.
 enum GplAsk { GPL_NOTHING, GPL_LANES_ONLY, GPL_INSIDE };
 
-// Lanes that are outside become pad.
-template <GplAsk ASK>
+// Lanes that are outside become pad.  KEEPS: places in the box stay in registers from reading to putting.
+template <GplAsk ASK, bool KEEPS>
 struct GplReader {
   const gpl_element* from;           // of the thread's lane
   const GplEntry* end;               // of its rows
@@ -220,7 +220,7 @@ struct GplReader {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       const GplEntry& entry = row[i * GPL_WARPS];
-      if (SLOT == 0) held.shared[i] = entry.shared;
+      if (KEEPS && SLOT == 0) held.shared[i] = entry.shared;
       if (ASK == GPL_INSIDE) gpl_pad(nd.move, held.value[SLOT + i]);
       if ((ASK == GPL_NOTHING || row + i * GPL_WARPS < end) &&
           (ASK != GPL_INSIDE || (check && ((check - entry.check) & guards) == guards)))
@@ -229,7 +229,7 @@ struct GplReader {
   }
 };
 
-template <GplAsk ASK>
+template <GplAsk ASK, bool KEEPS>
 struct GplPutter {
   unsigned char* to;
   const GplEntry* end;
@@ -240,7 +240,7 @@ struct GplPutter {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i)
       if (ASK == GPL_NOTHING || row + i * GPL_WARPS < end)
-        *(gpl_piece*)(to + (SLOT == 0 ? held.shared[i] : row[i * GPL_WARPS].shared)) = held.value[SLOT + i];
+        *(gpl_piece*)(to + (KEEPS && SLOT == 0 ? held.shared[i] : row[i * GPL_WARPS].shared)) = held.value[SLOT + i];
   }
 };
 
@@ -275,8 +275,8 @@ struct GplWriter {
 
 // Puts into the box what is held, then the other rows.
 template <bool EVEN>
-__device__ __forceinline__ void gpl_put(const GplReader<GPL_NOTHING>& reader, const GplPutter<GPL_NOTHING>& putter, const GplEntry* row,
-                                        unsigned count) {
+__device__ __forceinline__ void gpl_put(const GplReader<GPL_NOTHING, true>& reader, const GplPutter<GPL_NOTHING, true>& putter,
+                                        const GplEntry* row, unsigned count) {
   gpl_held_rows<EVEN>(putter, row, count);
   if (EVEN || count < 2 * GPL_BATCH) return;
   row += (GPL_BATCH + count % GPL_BATCH) * GPL_WARPS;
@@ -302,7 +302,7 @@ struct GplWalk {
 
 // Whole boxes.  The rows of the next one are under way while one is written.
 template <bool EVEN>
-__device__ __forceinline__ void gpl_whole_boxes(GplReader<GPL_NOTHING> reader, const GplPutter<GPL_NOTHING>& putter,
+__device__ __forceinline__ void gpl_whole_boxes(GplReader<GPL_NOTHING, true> reader, const GplPutter<GPL_NOTHING, true>& putter,
                                                 GplWriter<GPL_NOTHING> writer, const GplWalk& walk) {
   const GplBoxMove& nd = reader.nd;
   gpl_held_rows<EVEN>(reader, walk.in, walk.in_count);
@@ -337,7 +337,7 @@ struct GplNoNext {
 };
 
 template <int BATCH, GplAsk ASK>
-__device__ __forceinline__ void gpl_checked_boxes(GplReader<ASK> reader, const GplPutter<ASK>& putter, GplWriter<ASK> writer,
+__device__ __forceinline__ void gpl_checked_boxes(GplReader<ASK, false> reader, const GplPutter<ASK, false>& putter, GplWriter<ASK> writer,
                                                   const GplWalk& walk) {
   const GplBoxMove& nd = reader.nd;
 #pragma unroll 1
@@ -368,8 +368,8 @@ GPL_KERNEL gpl_tile_nd(const void* __restrict__ source, void* __restrict__ targe
   // The same for all threads: as long as nothing ends inside the block's boxes, every lane is whole.
   if (in.check == GPL_WHOLE && out.check == GPL_WHOLE && nd.walk != GPL_UNEVEN) {
     const GplWalk walk = {in_row + warp, out_row + warp, gpl_count(gpl_rows(in)), gpl_count(gpl_rows(out))};
-    const GplReader<GPL_NOTHING> reader{from, in_end, in.check, nd, held};
-    const GplPutter<GPL_NOTHING> putter{put_to, in_end, held};
+    const GplReader<GPL_NOTHING, true> reader{from, in_end, in.check, nd, held};
+    const GplPutter<GPL_NOTHING, true> putter{put_to, in_end, held};
     const GplWriter<GPL_NOTHING> writer{to, write_from, out_end, out.check, nd};
     if (nd.walk == GPL_EVEN) gpl_whole_boxes<true>(reader, putter, writer, walk);
     else gpl_whole_boxes<false>(reader, putter, writer, walk);

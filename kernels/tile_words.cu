@@ -234,7 +234,6 @@ GPL_KERNEL gpl_tile_words(const void* __restrict__ source, void* __restrict__ ta
     gpl_read_words<true, false, true>(tile, shared_words, move);
     __syncthreads();
     gpl_write_words<true, true>(tile, target, shared_words, move);
-    if (tile.b + GPL_TILE_B == move.axis[0].extent.value) gpl_write_ends(tile, target, shared_words, move);
     return;
   }
   const gpl_uint end_a = min(tile.a + move.tile[1].value, move.axis[1].extent.value);
@@ -252,5 +251,5 @@ GPL_KERNEL gpl_tile_words(const void* __restrict__ source, void* __restrict__ ta
   const bool all_rows = tile.a + (GPL_WRITE_PASSES - 1) * GPL_WARPS <= move.axis[1].extent.value;  // the last pass asks anyway
   if (all_rows) gpl_write_words<true, false>(tile, target, shared_words, move);
   else gpl_write_words<false, false>(tile, target, shared_words, move);
-  if (tile.b == 0 || tile.b + GPL_TILE_B >= move.axis[0].extent.value) gpl_write_ends(tile, target, shared_words, move);
+  if (tile.b == 0 || tile.b + GPL_TILE_B > move.axis[0].extent.value) gpl_write_ends(tile, target, shared_words, move);
 }

@@ -141,3 +141,13 @@ def test_chunks_cut_by_a_bound_or_an_extent_are_right_in_machine_code(width):
     padded = move_of(width, [(b + n + 1, b, wide_a, 1), (a + 3, a, 1, wide_b), (3, 2, wide_a * b, wide_b * (a + 3))])
     for move in (cut, padded):
         assert taken(Case("cut", move)).per_element < 200
+
+
+@pytest.mark.parametrize("width", (1, 2, 4, 8))
+def test_chunks_that_a_bound_cuts_are_read_without_bank_conflicts(width):
+    """A warp reads the cut chunks of rows that are N apart, all elements of a chunk in neighbouring lanes."""
+    (tile_a, tile_b), n = FIXED_TILES[width], 16 // width
+    a, b = 3 * tile_a + n // 2 + 1, 3 * tile_b
+    found = taken(Case("cut", move_of(width, [(b, b, -(-a // n) * n, 1), (a, a, 1, b)])))
+    traffic = found.counted.traffic
+    assert found.conflicts == 1 and traffic["global read"].parts <= 1.2 * traffic["global read"].least

@@ -12,6 +12,7 @@ import pytest
 from gpulayout.gpu.kernel_source import kernel_text
 from tests.support.index_cases import index_cases
 from tests.support.kernel_cases import FAMILIES, WIDTHS, cases, move_files
+from tests.support.random_moves import AIMS
 from tests.support.simt import runner, toolchain
 
 REASON = toolchain.sanitizers_missing()
@@ -105,7 +106,7 @@ TWINS = [
     ("asan_ubsan", "tile", "right + GPL_N <= beside", "right < beside", "heap-buffer-overflow"),
     ("asan_ubsan", "tile", "&& a + GPL_N <= move.axis[1].bound", "", "heap-buffer-overflow"),
     ("asan_ubsan", "tile", "if (rows > (COUNT - 1) * GPL_ROWS_PER_LOAD)", "if (rows > 0)", "heap-buffer-overflow"),
-    ("asan_ubsan", "tile", "a + i < bound; ++i", "i < GPL_N; ++i", "heap-buffer-overflow"),
+    ("asan_ubsan", "tile", "if (a < bound) element", "if (a < bound + GPL_N) element", "heap-buffer-overflow"),
     ("asan_ubsan", "tile", "[GPL_TILE_B * GPL_CHUNKS]", "[GPL_TILE_B * GPL_CHUNKS - 1]", ""),
     (
         "asan_ubsan",
@@ -226,6 +227,8 @@ TWINS = [
 @pytest.mark.parametrize("mode, family, right, wrong, finding", TWINS)
 def test_a_broken_twin_is_caught(mode, family, right, wrong, finding):
     chosen = [case for case in cases(1, (family,)) if case.plan.element_bytes == 1]
+    if family in AIMS:  # not those that another kernel moves
+        chosen = [case for case in chosen if case.plan.file == AIMS[family].file]
     assert any(right in kernel_text(case.plan.file) for case in chosen), f"{right!r} is in none of the files"
     twins = (case.record(kernel_text(case.plan.file).replace(right, wrong)) for case in reversed(chosen))
     found = (runner.run(twin, mode).reports for twin in twins)

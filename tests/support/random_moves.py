@@ -32,6 +32,7 @@ class Aim(NamedTuple):
 
     file: str
     draw: Callable[[random.Random, int], Case]
+    share: int = 1  # one of so many moves is drawn, where planning takes milliseconds
 
     @property
     def widths(self):
@@ -41,7 +42,7 @@ class Aim(NamedTuple):
     @property
     def plans(self):
         """The number of moves drawn for each element size."""
-        return PLANS // len(self.widths)
+        return PLANS // len(self.widths) // self.share
 
 
 def drawn(kind, width, number, seed=SEED):
@@ -255,6 +256,6 @@ AIMS = {
     "words": Aim("tile_words.cu", words),
     "channels": Aim("channels.cu", channels),
     "many axes": Aim("tile_nd.cu", many_axes),
-    "word boxes": Aim("box_words.cu", word_boxes),
+    "word boxes": Aim("box_words.cu", word_boxes, 5),
     "gather": Aim("gather.cu", gathers),
 }

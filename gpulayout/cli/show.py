@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 import numpy as np
 from rich.table import Table
 
+from gpulayout.api.code import Language, code
 from gpulayout.api.explain import dimension_labels
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.drawing import draw_grid, draw_strip, is_all_in_grid, is_small
@@ -26,8 +27,12 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 @click.argument("shape", metavar="[SHAPE]", type=SHAPE, required=False)
 @click.option("--hlo", "path", metavar="FILE", help="List the arrays in a program's text; - is standard input.")
 @click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
+@click.option("--code", "language", type=click.Choice(get_args(Language)), help="Print functions that find elements.")
+@click.option("--name", metavar="NAME", help="With --code: what the code is called (layout).")
 @json_option
-def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool) -> None:
+def show(
+    shape: Shape | None, path: str | None, most: int | None, language: Language | None, name: str | None, as_json: bool
+) -> None:
     """Show what SHAPE means: order, strides, bytes, padding, and a picture.
 
     The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
@@ -37,21 +42,39 @@ def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool)
     occurs, how much is padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count,
     though they may never be in memory.
 
+    With --code, print source text for kernels: offset(i0, i1, ...), index(linear, ...) and the sizes.
+
     \b
     Examples:
       gpulayout show 'f32[2,3]{0,1:PD(3,5)PV(lowest)}'
       gpulayout show 'bf16[8,224,224,3]{3,2,1,0}'
       gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
       gpulayout show --hlo compiled.txt
+      gpulayout show 'f32[16,256]{1,0:T(8,128)}' --code cuda --name tiles
     """
     if (shape is None) == (path is None):
         raise click.UsageError("give either a SHAPE or --hlo FILE")
     if most and path is None:
         raise click.UsageError("--top needs --hlo FILE")
+    if name and language is None:
+        raise click.UsageError("--name needs --code")
+    if language and (path is not None or as_json):
+        raise click.UsageError("--code needs a SHAPE, and prints no JSON")
     if path is not None:
         show_hlo(path, most or 20, as_json)
+    elif shape is not None and language:
+        click.echo(_code(shape, language, name), nl=False)
     elif shape is not None:
         _show_shape(shape, as_json)
+
+
+def _code(shape: Shape, language: Language, name: str | None) -> str:
+    try:
+        return code(shape, language, name=name or "layout")
+    except LayoutError:
+        raise
+    except ValueError as error:  # of the name
+        raise click.UsageError(str(error)) from None
 
 
 def _show_shape(shape: Shape, as_json: bool) -> None:

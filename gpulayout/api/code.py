@@ -10,7 +10,7 @@ from gpulayout.api.array_types import ShapeLike
 from gpulayout.api.code_c import c_text, cuda_text
 from gpulayout.api.code_python import python_text
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.checks import counted, value_text
+from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
@@ -130,7 +130,7 @@ def _check_name(name: object) -> None:
     """ValueError unless the name can be that of a struct and the beginning of other names, in all languages."""
     problem = f"name {value_text(name)} cannot name generated code: "
     if not isinstance(name, str):
-        raise TypeError(f"{problem}it is not a str")
+        raise TypeError(f"{problem}it is {type_text(name)}, not a str")
     if not re.fullmatch(r"[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?", name) or len(name) > LONGEST_NAME or "__" in name:
         raise ValueError(
             f"{problem}write a letter, then letters, digits and single underscores, {LONGEST_NAME} at most"

@@ -10,7 +10,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.index_builder import delinearize_program, linearize_program
 
-WIDTH = 116  # columns; what is longer goes on in the next line
+WIDTH = 112  # columns before indentation; what is longer goes on in the next line
 
 
 def coordinates(shape: Shape) -> list[str]:

@@ -227,6 +227,18 @@ def test_the_most_dimensions_compile(compiler, tmp_path):
     assert truth.tolist() == [True, False] and back[:, 0].tolist() == index
 
 
+def test_the_program_of_the_documentation_runs(tmp_path):
+    if problem := generated_code.missing("C99"):
+        pytest.skip(problem)
+    page = (ROOT / "docs" / "code.md").read_text(encoding="utf-8")
+    (tmp_path / "main.c").write_text(re.search(r"```c\n(.*?)```", page, flags=re.DOTALL)[1])
+    (tmp_path / "padded.h").write_text(gl.code("f32[2,3]{0,1:PD(3,5)}", "c", name="padded"))
+    subprocess.run(["gcc", "-std=c99", *generated_code.WARNINGS, "main.c", "-o", "main"], cwd=tmp_path, check=True)
+    printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines()[:3] == ["0: (0,0) 0", "1: (1,0) 10", "3: (0,1) 1"]
+    assert len(printed.splitlines()) == 6
+
+
 # ---- broken generators -------------------------------------------------------------------------------------------
 
 # A fault in code_body.py, and the shapes that show it: random ones in Python, or large ones in C.

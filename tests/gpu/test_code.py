@@ -1,5 +1,8 @@
 """Generated code in kernels of CuPy: as part of a RawKernel's text, and as the preamble of an ElementwiseKernel."""
 
+import pathlib
+import re
+
 import numpy as np
 import pytest
 
@@ -73,3 +76,16 @@ extern "C" __global__ void untile(const float* in, float* out) {
     out = cp.zeros(shape.dimensions, cp.float32)
     cp.RawKernel(text, "untile")((71,), (128,), (cp.asarray(gl.pack(values, shape)), out))
     assert np.array_equal(cp.asnumpy(out), values)
+
+
+@on_gpu_alone
+def test_the_kernels_of_the_documentation_run(cp):
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "code.md").read_text(encoding="utf-8")
+    examples = [each for each in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if ">>>" not in each]
+    names = {}
+    for example in examples:
+        exec(example, names)
+    values = np.arange(9000, dtype=np.float32).reshape(30, 300) % 7
+    assert np.array_equal(cp.asnumpy(names["sums"]), values.sum(1))
+    assert np.array_equal(cp.asnumpy(names["doubled"]), 2 * values)
+    assert np.array_equal(cp.asnumpy(names["converted"]), gl.pack(values, names["between"]))

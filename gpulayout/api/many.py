@@ -20,21 +20,15 @@ from gpulayout.moves.backend import Array, Backend, PreparedJob
 class _Opened(NamedTuple):
     """A job whose arguments were checked.
 
-    out       None asks for new memory
-    library   of the buffer, if its arrays come back as their own kind
-    buffer    as it was given
+    out      None asks for new memory
+    result   makes it for a buffer whose library gets its own kind back; None makes it on the backend
     """
 
     transfer: Transfer
     backend: Backend
     array: Array
     out: Array | None
-    library: Library | None
-    buffer: Any
-
-    def running(self) -> AbstractContextManager[object]:
-        """The context that the buffer's library asks for."""
-        return nullcontext() if self.library is None else self.library.running_on(self.buffer)
+    result: Result | None
 
 
 @overload
@@ -93,34 +87,44 @@ def relayout_many(
     outs = _checked_outs(out, len(jobs))
     opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
     _check_no_overlap(opened)
-    results = [None if job.library is None else Result(job.library, job.buffer, job.backend) for job in opened]
-    written = [_written(job, result) for job, result in zip(opened, results)]
+    written = [_written(job) for job in opened]
     groups: dict[tuple[Backend, str, Library | None], list[int]] = {}
     for number, job in enumerate(opened):
-        groups.setdefault((job.backend, job.backend.device(job.array), job.library), []).append(number)
+        library = None if job.result is None else job.result.library
+        groups.setdefault((job.backend, job.backend.device(job.array), library), []).append(number)
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
     prepared = [_prepared([(number, opened[number], written[number]) for number in group]) for group in groups.values()]
     for group, execute in zip(groups.values(), prepared):
-        with opened[group[0]].running():
+        with _running(opened[group[0]].result):
             execute()
     return [
-        given if given is not None else target if result is None else result.given_back()
-        for given, target, result in zip(outs, written, results)
+        given if given is not None else target if job.result is None else job.result.given_back()
+        for given, target, job in zip(outs, written, opened)
     ]
 
 
-def _written(job: _Opened, result: Result | None) -> Array:
+def _running(result: Result | None) -> AbstractContextManager[object]:
+    """The context in which work for a result runs."""
+    return _ANY if result is None else result.running()
+
+
+_ANY = nullcontext()
+
+
+def _written(job: _Opened) -> Array:
     """The array that a job writes."""
     if job.out is not None:
         return job.out
-    with job.running():
-        return job.transfer.empty(job.backend, job.array, None if result is None else result.empty)
+    if job.result is None:
+        return job.transfer.empty(job.backend, job.array, job.backend.empty)
+    with job.result.running():
+        return job.transfer.empty(job.backend, job.array, job.result.empty)
 
 
 def _prepared(jobs: Sequence[tuple[int, _Opened, Array]]) -> Callable[[], None]:
     """What executes these jobs, (number, job, target), which share a backend, a device and a library."""
     first = jobs[0][1]
-    with first.running():
+    with _running(first.result):
         return first.backend.prepare_jobs(
             [
                 PreparedJob(f"job {number}: ", job.transfer.prepared_by(job.backend), job.array, target)
@@ -149,11 +153,13 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
     buffer, source, target = job
     try:
         transfer, library = plan(source, target).transfer, library_of(buffer)
-        with nullcontext() if library is None else library.running_on(buffer):
-            backend, array = arrays.open_array(buffer, "buffer")
+        result = None if library is None else Result(library, buffer)
+        with _running(result):
+            backend, array = arrays.open_array(buffer, "buffer") if result is None else result.opened("buffer")
             transfer.sides[0].check(array, "buffer")
-            result = None if out is None else transfer.opened_out(backend, array, out)
-        return _Opened(transfer, backend, array, result, library, buffer)
+            return _Opened(
+                transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out), result
+            )
     except Exception as error:  # keep the type that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -16,31 +17,39 @@ Empty = Callable[[tuple[int, ...], Any, Array], Array]
 
 
 class Result:
-    """The result of one call, in memory made for the library of the array that the call is about."""
+    """The result of one call on an array of PyTorch or JAX, in memory that its library gets back."""
 
-    __slots__ = ("_library", "_given", "_backend", "_made")
+    __slots__ = ("library", "_given", "_backend", "_made")
 
-    def __init__(self, library: Library, given: Any, backend: Backend):
-        self._library, self._given, self._backend = library, given, backend
+    def __init__(self, library: Library, given: Any):
+        self.library, self._given = library, given
+
+    def running(self) -> AbstractContextManager[object]:
+        """The context of all work for this call."""
+        return self.library.running_on(self._given)
+
+    def opened(self, role: str) -> tuple[Backend, Array]:
+        """The given array, as `open_array` opens it."""
+        self._backend, array = arrays.open_array(self._given, role)
+        return self._backend, array
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Array:
         """The memory, as an array of the backend; called once."""
-        self._made = made = self._library.empty(self._given, self._backend, shape, dtype, like)
+        self._made = made = self.library.empty(self._given, self._backend, shape, dtype, like)
         array = arrays.open_array(made, "the result", writing=True)[1]
         return array if array.dtype.itemsize != np.dtype(dtype).itemsize else array.view(dtype)
 
     def given_back(self) -> Any:
         """The same memory as an array of the library."""
-        return self._library.give_back(self._made, self._given)
+        return self.library.give_back(self._made, self._given)
 
 
 def same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[[Backend, Array, Empty], Any]) -> Any:
     """`out`, or the result of `work` as an array of the library of `given`.
 
-    work   gets the backend, the array as one of NumPy's or CuPy's, and how to make the result; returns it, or `out`
+    work   gets the backend, the array as one of NumPy's or CuPy's, and what makes the result; returns it, or `out`
     """
-    with library.running_on(given):
-        backend, array = arrays.open_array(given, role)
-        result = Result(library, given, backend)
-        found = work(backend, array, result.empty)
+    result = Result(library, given)
+    with result.running():
+        found = work(*result.opened(role), result.empty)
         return found if out is not None else result.given_back()

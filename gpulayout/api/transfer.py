@@ -60,7 +60,7 @@ class Transfer:
         source.check(array, source.role)
         prepared = self.prepared.get(backend) or self.prepared_by(backend)
         if out is None:
-            result = self.empty(backend, array, empty)
+            result = self.empty(backend, array, empty or backend.empty)
             prepared.execute(array, result, is_new=True)
             return result
         prepared.execute(array, self.opened_out(backend, array, out))
@@ -70,11 +70,10 @@ class Transfer:
         """The pieces, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare(self.pieces))
 
-    def empty(self, backend: Backend, array: Array, empty: Empty | None = None) -> Array:
+    def empty(self, backend: Backend, array: Array, empty: Empty) -> Array:
         """New memory for the target, on the device of `array`."""
         target = self.sides[1]
-        dtype = array.dtype if self._keeps_dtype else target.dtype_on(backend)
-        return (empty or backend.empty)(target.dimensions, dtype, array)
+        return empty(target.dimensions, array.dtype if self._keeps_dtype else target.dtype_on(backend), array)
 
     def opened_out(self, backend: Backend, array: Array, out: Any) -> Array:
         """`out` as an array of its backend, with every check."""

@@ -8,7 +8,6 @@ import click
 import numpy as np
 from rich.table import Table
 
-from gpulayout.api.explain import dimension_labels
 from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE
 from gpulayout.cli.drawing import draw_grid, draw_strip, is_all_in_grid, is_small
 from gpulayout.cli.files import NpyHeader
@@ -17,6 +16,7 @@ from gpulayout.cli.show_file import header_as_json, header_text, read_shape
 from gpulayout.cli.show_hlo import SORTS, show_hlo
 from gpulayout.cli.streams import File
 from gpulayout.layout.checks import counted
+from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape

@@ -88,8 +88,11 @@ def named_layout(text: str) -> str | None:
     letters = re.sub("[^A-Za-z]", "", name[1])
     if len({*letters.lower()}) < len(letters) or not (name[2] or letters.isupper() or letters.islower()):
         return None
-    images = "NCDHW"  # the order of image batches in most libraries; for other letters the name itself is the example
-    logical = "".join(sorted(letters, key=images.index)) if {*letters} <= {*images} else letters
+    logical = letters
+    if {*letters} <= {*"NCDHW"}:  # images: an example in which the name changes the order
+        logical = "".join(sorted(letters, key="NCDHW".index))
+        if logical == letters and not name[2]:
+            logical = "".join(sorted(letters, key="NDHWC".index))
     listed = f"{', '.join(logical[:-1])} and {logical[-1]}"
     return f"write gl.Layout.named({text!r}, logical={logical!r}) if the array's dimensions are {listed}"
 

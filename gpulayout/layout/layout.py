@@ -29,6 +29,9 @@ from gpulayout.layout.padding import PaddingValue, Scalar, scalar_key, value_tex
 from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
 
+if TYPE_CHECKING:
+    from gpulayout.pictures.picture import Picture
+
 
 @corrects(
     of_layout,
@@ -426,6 +429,21 @@ class Layout(Frozen):
     @property
     def _context(self) -> str:
         return f" for layout {self}"
+
+    # ---- picture --------------------------------------------------------------------------------------
+
+    def draw(self, dimensions: Iterable[SupportsIndex] | None = None) -> Picture:
+        """A picture of an array in this layout, as `Shape.draw` makes it; without dimensions, of a small example."""
+        from gpulayout.pictures.example import example
+
+        return example(self, dimensions).draw()
+
+    def _repr_svg_(self) -> str | None:
+        """What a notebook shows: an example, if there is one."""
+        try:
+            return self.draw().svg
+        except LayoutError:
+            return None
 
     # ---- value ----------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ def _not_a_layout(text: str) -> str | None:
     if "[" in text:
         return f"it is the text of a shape; write gl.parse_shape({checks.value_text(text)}).layout"
     if named := named_layout(text):
-        return named
+        return f"{named}; gl.transpose(array, 'h w c -> c h w') reorders axes by name"
     name = text.partition("(")[0]
     if name in PROPERTIES and name != text:
         return "properties follow the order and a colon, as in '{1,0:T(8,128)}'"

@@ -311,13 +311,22 @@ def test_the_order_of_the_array_has_to_be_given():
 
 
 @pytest.mark.parametrize("make", [Layout, gl.parse_layout, gl.Shape("f32", (1, 2, 3, 4)).with_layout])
-def test_a_name_in_place_of_a_layout_is_recognised(make):
+@pytest.mark.parametrize(
+    "name, logical", [("NHWC8c", "NCHW"), ("NCHW", "NHWC"), ("CHW", "HWC"), ("BTHD", "BTHD"), ("nchw16c", "nchw")]
+)
+def test_a_name_in_place_of_a_layout_is_recognised(make, name, logical):
     with pytest.raises(LayoutError) as caught:
-        make("NHWC8c")
-    written = "gl.Layout.named('NHWC8c', logical='NCHW')"
-    assert str(caught.value).endswith(f": write {written} if the array's dimensions are N, C, H and W")
-    assert str(eval(written)) == "{1,3,2,0:T(8)}"
-    for other in ("Fortran", "NNN", "channels_last"):
-        with pytest.raises(LayoutError) as caught:
-            make(other)
-        assert "named" not in str(caught.value)
+        make(name)
+    written = f"gl.Layout.named({name!r}, logical={logical!r})"
+    assert f": write {written} if the array's dimensions are {', '.join(logical[:-1])} and {logical[-1]}" in str(
+        caught.value
+    )
+    assert eval(written) == Layout.named(name, logical=logical)
+
+
+@pytest.mark.parametrize("make", [Layout, gl.parse_layout])
+@pytest.mark.parametrize("text", ["Fortran", "NNN", "channels_last", "PD", "HW T"])
+def test_other_words_are_not_taken_for_names(make, text):
+    with pytest.raises(LayoutError) as caught:
+        make(text)
+    assert "named" not in str(caught.value)

@@ -263,7 +263,7 @@ def test_only_text_is_read(value, name):
         (
             lambda: gl.pack(np.zeros((2, 3), "f4"), "NHWC"),
             "'NHWC' is not a layout: write gl.Layout.named('NHWC', logical='NCHW') if the array's dimensions are "
-            "N, C, H and W",
+            "N, C, H and W; gl.transpose(array, 'h w c -> c h w') reorders axes by name",
         ),
         (
             lambda: gl.pack(np.zeros((2, 3), "f4"), "c h w"),

@@ -19,7 +19,7 @@ MODULES = {
 ROOMS = {
     "layout": (),
     "xla": ("layout",),
-    "pictures": ("layout",),
+    "pictures": ("version", "layout", "memory", "moves", "gpu"),
     "memory": ("layout",),
     "moves": ("layout", "memory"),
     "cpu": ("layout", "memory", "moves"),

@@ -7,7 +7,7 @@ Dimension numbers are logical.  Negative numbers count from the end, except wher
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
@@ -18,6 +18,7 @@ from gpulayout.layout.argument_hints import corrects, of_shape
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape_sizes import ShapeSizes
 
 
@@ -27,6 +28,7 @@ from gpulayout.layout.shape_sizes import ShapeSizes
     dimensions="Iterable[int]",
     layout="Layout | str | None",
     dynamic_dimensions="Sequence[bool] | None",
+    pitch="int | None",
 )
 @dataclass(frozen=True, init=False, eq=False, repr=False)  # the base has `__init__`
 class Shape(ShapeSizes):
@@ -42,6 +44,8 @@ class Shape(ShapeSizes):
         A layout of the same rank, or its text.  None means descending (row-major), without padding.
     dynamic_dimensions : sequence of bool, optional
         One flag per dimension, True when its size is dynamic.  By default only `UNBOUNDED` sizes are.
+    pitch : int, optional
+        Bytes.  The width of the most minor dimension is rounded up to a multiple of them; see `with_pitch`.
 
     Raises
     ------
@@ -75,7 +79,7 @@ class Shape(ShapeSizes):
         Parameters
         ----------
         **fields
-            `element_type`, `dimensions`, `layout` and `dynamic_dimensions`, as `Shape` takes them.
+            `element_type`, `dimensions`, `layout`, `dynamic_dimensions` and `pitch`, as `Shape` takes them.
 
         Examples
         --------
@@ -107,6 +111,37 @@ class Shape(ShapeSizes):
         'f32[2,3]{0,1:T(2,2)}'
         """
         return self.replace(layout=layout)
+
+    def with_pitch(self, pitch: SupportsIndex) -> Shape:
+        """The same logical array with rows that begin every multiple of `pitch` bytes.
+
+        Parameters
+        ----------
+        pitch : int
+            Bytes, a multiple of the element's size.  The width of the most minor dimension is rounded up to a multiple
+            of them.
+
+        Raises
+        ------
+        LayoutError
+            The pitch is not a multiple of the element's size, the layout has tiles, or there is no dimension.
+
+        See Also
+        --------
+        empty : its `align` aligns the first row.
+
+        Notes
+        -----
+        The result is `padded_dimensions`, and these are in the text; the pitch itself is not kept.  A width that is
+        already padded is rounded up from there, and a size of 0 stays 0.
+
+        Examples
+        --------
+        >>> shape = Shape("f32", (3, 1000)).with_pitch(256)
+        >>> str(shape), shape.byte_strides
+        ('f32[3,1000]{1,0:PD(3,1024)}', (4096, 4))
+        """
+        return self.replace(pitch=checks.whole_number("pitch", pitch, f" for {self}"))
 
     def with_default_order(self) -> Shape:
         """The same logical array in descending order; the layout keeps its other fields.  XLA: `SetToDefaultLayout`."""
@@ -357,6 +392,60 @@ class Shape(ShapeSizes):
                 if size == width == 1
             ]
         )
+
+    # ---- picture --------------------------------------------------------------------------------------
+
+    def draw(self, *, names: Sequence[object] = ()) -> Picture:
+        """A picture of the layout: the logical array with the place of every element, and memory under it.
+
+        Parameters
+        ----------
+        names : sequence, optional
+            A name for every element, in row-major order, such as `"abcdef"`; without it, elements are named by their
+            indices.
+
+        Returns
+        -------
+        Picture
+            A notebook shows it, `print` draws it with characters, `.svg` is its SVG, and `.save(path)` writes that.
+
+        Raises
+        ------
+        LayoutError
+            `names` does not have a name for every element.
+
+        Notes
+        -----
+        Numbers in the grid are linear indices, in elements.  Padding is hatched, tiles have heavy borders, and an arrow
+        marks the dimension along which neighbours in memory lie.  Large arrays are cut to corners and edges of tiles.
+
+        Examples
+        --------
+        >>> print(Shape("f32", (2, 3), "{0,1}").draw(names="abcdef"))
+        f32[2,3]{0,1}
+        6 elements in 6 places, 24 bytes
+        <BLANKLINE>
+        y ↓ 2, fastest
+        x → 3
+        <BLANKLINE>
+          x  0   1   2
+           ┌───┬───┬───┐
+        y 0│a 0│b 2│c 4│
+          1│d 1│e 3│f 5│
+           └───┴───┴───┘
+        <BLANKLINE>
+        place 0 1 2 3 4 5
+             ┌─┬─┬─┬─┬─┬─┐
+             │a│d│b│e│c│f│
+             └─┴─┴─┴─┴─┴─┘
+        """
+        from gpulayout.pictures.picture import ShapePicture
+
+        return ShapePicture(self, names)
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.draw().svg
 
     # ---- value ----------------------------------------------------------------------------------------
 

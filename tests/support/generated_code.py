@@ -110,16 +110,26 @@ def in_python(shapes, **options):
     return found
 
 
+@functools.cache
+def expected(shape):
+    """(logical indices of all elements, their places, the number of the element in every place or -1).
+
+    Places are the library's, numbers the reference's.
+    """
+    numbers = numbers_of(shape)
+    logical = np.indices(shape.bounds).reshape(shape.rank, shape.element_count)
+    places = gl.linearize(logical, shape) if shape.element_count else np.empty(0, np.int64)
+    assert np.array_equal(numbers[places], np.arange(shape.element_count)), shape
+    return logical, places, numbers
+
+
 def check(shape, code, beyond):
     """Compare with the library and with the reference, in every place; `beyond` are places past the end.
 
     Returns the number of elements found.
     """
-    numbers = numbers_of(shape)
-    logical = np.indices(shape.bounds).reshape(shape.rank, shape.element_count)
+    logical, places, numbers = expected(shape)
     if shape.element_count:
-        places = gl.linearize(logical, shape)
-        assert np.array_equal(numbers[places], np.arange(shape.element_count)), shape
         assert np.array_equal(np.broadcast_to(code.offset(logical), places.shape), places), shape
     truth, index = code.index(np.arange(shape.buffer_size))
     assert np.array_equal(truth, numbers >= 0), shape

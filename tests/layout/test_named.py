@@ -90,6 +90,15 @@ def test_every_small_name_is_pad_reshape_and_transpose_and_comes_back(letters, m
         assert again == re.sub("1[a-z]", "", name) and Layout.named(again, logical=letters) == layout
 
 
+def test_buffers_go_from_name_to_name_on_every_executor(executor):
+    array = numbered((2, 19, 3, 4)).astype(np.float16)
+    buffers = {name: by_hand(array, name, "nchw") for name in ("NCHW", "NHWC", "NCHW16c", "NHWC8c", "NCHW4c2w2c")}
+    for source, target in itertools.permutations(buffers, 2):
+        shapes = [gl.Shape("f16", array.shape, Layout.named(name, logical="NCHW")) for name in (source, target)]
+        found = gl.relayout(executor.array(buffers[source]), *shapes)
+        assert np.array_equal(executor.host(found), buffers[target]), (source, target)
+
+
 def test_padding_in_blocks_takes_the_padding_value():
     layout = Layout.named("NCHW4c", logical="NCHW", padding_value="lowest")
     array = numbered((1, 5, 2, 2)).astype(np.float32)
@@ -243,7 +252,7 @@ def test_layouts_without_a_name_say_why(text, logical, message):
     "name, logical, message",
     [
         ("HWC", "NCHW", "name 'HWC' has no dimension N, which logical 'NCHW' has"),
-        ("NTHWC", "NCHW", "name 'NTHWC' has dimension T, which logical 'NCHW' has not"),
+        ("NTHWC", "NCHW", "name 'NTHWC' has dimension T, which logical 'NCHW' lacks"),
         ("NCHWc", "NCHW", "name 'NCHWc' has dimension c twice: a block needs its size, such as 16c"),
         ("N-HWC", "NCHW", "name 'N-HWC' is not letters and blocks, as NHWC and NCHW16c are: character 1 is '-'"),
         ("NHWC ", "NCHW", "name 'NHWC ' is not letters and blocks, as NHWC and NCHW16c are: character 4 is ' '"),

@@ -26,11 +26,9 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.padding import PaddingValue, Scalar, scalar_key, value_text
+from gpulayout.layout.picture import Picture
 from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
-
-if TYPE_CHECKING:
-    from gpulayout.pictures.picture import Picture
 
 
 @corrects(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 from numpy.typing import DTypeLike
 
@@ -18,10 +18,8 @@ from gpulayout.layout.argument_hints import corrects, of_shape
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape_sizes import ShapeSizes
-
-if TYPE_CHECKING:
-    from gpulayout.pictures.picture import Picture
 
 
 @corrects(

@@ -19,16 +19,23 @@ MODULES = {
 ROOMS = {
     "layout": (),
     "xla": ("layout",),
+    "pictures": ("layout",),
     "interop": ("layout",),
     "memory": ("layout",),
     "moves": ("layout", "memory"),
     "cpu": ("layout", "memory", "moves"),
     "gpu": ("layout", "memory", "moves"),
-    "api": ("version", "layout", "interop", "memory", "moves", "cpu", "gpu"),
-    "cli": ("version", "layout", "xla", "interop", "memory", "moves", "cpu", "gpu", "api"),
+    "api": ("version", "layout", "interop", "pictures", "memory", "moves", "cpu", "gpu"),
+    "cli": ("version", "layout", "xla", "interop", "pictures", "memory", "moves", "cpu", "gpu", "api"),
     "version": (),
     "__main__": ("cli",),
     "": ("version", "layout", "xla", "interop", "api"),
+}
+# The imports against the order: `shape.draw()` is where users look for a picture, and only that call loads pictures.
+UPWARD = {
+    ("gpulayout.layout.shape", "gpulayout.pictures.picture"),
+    ("gpulayout.layout.layout", "gpulayout.pictures.picture"),
+    ("gpulayout.layout.layout", "gpulayout.pictures.example"),
 }
 FILE_LINES = 500
 FUNCTION_LINES = 45
@@ -60,7 +67,9 @@ def check_imports(module, source):
     return [
         imported
         for imported in imports(ast.parse(source), module)
-        if imported.split(".")[0] == "gpulayout" and room(imported) not in (room(module), *ROOMS[room(module)])
+        if imported.split(".")[0] == "gpulayout"
+        and room(imported) not in (room(module), *ROOMS[room(module)])
+        and (module, imported) not in UPWARD
     ]
 
 
@@ -160,7 +169,11 @@ def circles(graph):
 
 def test_no_module_imports_itself_through_others():
     graph = {
-        module: {name for name in imports(ast.parse(path.read_text()), module) if name in MODULES}
+        module: {
+            name
+            for name in imports(ast.parse(path.read_text()), module)
+            if name in MODULES and (module, name) not in UPWARD
+        }
         for module, path in MODULES.items()
     }
     assert circles(graph) == []
@@ -248,6 +261,17 @@ def test_importing_the_library_loads_numpy_and_ml_dtypes_alone():
     expected = loaded_by("import numpy, ml_dtypes") - set(sys.stdlib_module_names)
     assert foreign - expected == {"gpulayout"}
     assert not foreign & {"cupy", "cupyx", "click", "rich", "torch", "jax"}
+
+
+def test_pictures_are_loaded_when_one_is_drawn():
+    script = (
+        "import sys, gpulayout; before = 'gpulayout.pictures' in sys.modules; "
+        "gpulayout.Shape('f32', (2, 3)).draw(); print(before, 'gpulayout.pictures' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True, cwd=PACKAGE.parent
+    )
+    assert done.stdout.split() == ["False", "True"]
 
 
 def test_using_the_library_on_numpy_arrays_loads_nothing_else():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpulayout.cli.failures import printable
+from gpulayout.interop.layout_names import LayoutName, layout_name
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -18,13 +19,19 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 
 if TYPE_CHECKING:  # generic since click 8.2
-    ShapeType = click.ParamType[Shape | Layout]
+    ShapeType = click.ParamType[Shape | Layout | LayoutName]
 else:
     ShapeType = click.ParamType
 
 
+_NAME = re.compile(r"[A-Za-z]\w*(:.*)?", re.DOTALL)
+
+
 class ShapeArgument(ShapeType):
-    """The text of a shape.  With `or_layout`, the text of a layout without a shape gives a `Layout`."""
+    """The text of a shape.
+
+    With `or_layout`, the text of a layout without a shape gives a `Layout`, and its name a `LayoutName`.
+    """
 
     name = "shape"
 
@@ -32,14 +39,28 @@ class ShapeArgument(ShapeType):
         self.or_layout = or_layout
 
     def convert(
-        self, value: str | Shape | Layout, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Shape | Layout:
+        self, value: str | Shape | Layout | LayoutName, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shape | Layout | LayoutName:
         if not isinstance(value, str):
             return value
         try:
-            return parse_layout(value) if self.or_layout and is_only_layout(value) else parse_array_shape(value)
+            if not (self.or_layout and is_only_layout(value)):
+                return parse_array_shape(value)
+            return layout_name(value) if _NAME.fullmatch(value) else parse_layout(value)
         except LayoutError as error:
             self.fail(printable(f"{error}{_hint(value, self.or_layout)}"), param, ctx)
+
+
+class ShapeOrFile(ShapeArgument):
+    """The text of a shape, or a .npy file as a `streams.File`: a name that ends in .npy, or `-`.
+
+    What is in the folder makes no difference.  No text of a shape ends in .npy, except in a comment.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-" or (isinstance(value, str) and value.lower().endswith(".npy")):
+            return FILE_NAME.convert(value, param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def _hint(text: str, or_layout: bool) -> str:
@@ -48,25 +69,22 @@ def _hint(text: str, or_layout: bool) -> str:
         return "; this is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'"
     if re.fullmatch(r"[a-z0-9]+\[[0-9,]*\][0-9]+", text):
         return "; quote SHAPE, or the shell interprets its braces"
-    return "; gpulayout show --hlo FILE reads a program" if os.path.isfile(text) else ""
+    if os.path.isfile(text):
+        return "; gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file"
+    return ""
 
 
-class NamedFile(click.Path):
-    """A file to memory-map.  `-` is refused: standard input and output cannot be mapped."""
+class FileName(click.Path):
+    """A file's name as a path; `-` stays text and means standard input or output, see `streams.File`."""
 
     def __init__(self) -> None:
-        super().__init__(path_type=Path)
+        super().__init__(path_type=Path, allow_dash=True)
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "-":
-            self.fail(
-                "'-' means standard input or output, which cannot be memory-mapped; write './-' for a file named '-'",
-                param,
-                ctx,
-            )
-        return super().convert(value, param, ctx)
+        return value if value == "-" else Path(value)
 
 
 SHAPE = ShapeArgument()
 SHAPE_OR_LAYOUT = ShapeArgument(or_layout=True)
-NAMED_FILE = NamedFile()
+FILE_NAME = FileName()
+SHAPE_OR_FILE = ShapeOrFile()

@@ -154,10 +154,10 @@ def _reason(shape: Shape) -> str:
     return "" if shape.buffer_size else "no places"
 
 
-class _Places:
+class Places:
     """The cells of a shape's places."""
 
-    def __init__(self, shape: Shape, names: Sequence[object]):
+    def __init__(self, shape: Shape, names: Sequence[object] = ()):
         self.shape, self.names = shape, names
         self.table = stride_table(shape)
         self.blocks = tile_blocks(shape)
@@ -184,7 +184,7 @@ class _Places:
 
 
 def _figure(shape: Shape, labels: tuple[str, ...], names: Sequence[object], room: Room) -> Figure:
-    places = _Places(shape, names)
+    places = Places(shape, names)
     table, blocks, rank = places.table, places.blocks, shape.rank
     widths = widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
     edges = {dim: tile_edges(table, dim, size, blocks) for dim, size in enumerate(widths)}

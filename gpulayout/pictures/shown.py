@@ -78,7 +78,7 @@ def chosen(width: int, wanted: Sequence[int], room: int, cell: int, gap: int) ->
     for point in wanted:
         if 0 <= point < width and _length(kept | {point}, width, cell, gap) <= room:
             kept.add(point)
-    return list(_with_gaps(sorted(kept), width))
+    return list(with_gaps(sorted(kept), width))
 
 
 def wanted_coordinates(width: int, size: int, edges: Sequence[int]) -> list[int]:
@@ -169,10 +169,10 @@ def _digit_ends(table: StrideTable) -> list[list[int]]:
 
 def _length(points: set[int], width: int, cell: int, gap: int) -> int:
     """What a list takes when drawn, with its gaps."""
-    return sum(gap if point is None else cell for point in _with_gaps(sorted(points), width))
+    return sum(gap if point is None else cell for point in with_gaps(sorted(points), width))
 
 
-def _with_gaps(points: list[int], width: int) -> Iterator[int | None]:
+def with_gaps(points: list[int], width: int) -> Iterator[int | None]:
     """The points, with None where one or more are left out."""
     expected = 0
     for point in points:

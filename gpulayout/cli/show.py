@@ -94,7 +94,7 @@ def _draw(shape: Shape) -> None:
     below = "" if figure.is_all_in_grid else ", and some of it appears only in memory below"
     what = "every element" if figure.is_whole else "elements at corners and edges"
     click.echo(f"Place of {what}; padding is hatched{below}:\n")
-    click.echo(draw_grid(figure, glyphs=chars))
+    click.echo(draw_grid(figure, glyphs=chars, width=width))
     click.echo("\nMemory, with the index of the element in every place:\n")
     click.echo(draw_strip(figure, glyphs=chars, width=width))
 

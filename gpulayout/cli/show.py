@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 import numpy as np
 from rich.table import Table
 
+from gpulayout.api.code import Language, code
 from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE
 from gpulayout.cli.files import NpyHeader
 from gpulayout.cli.output import clipped, drawing_width, glyphs, json_option, new_table, print_json, print_table
@@ -36,8 +37,18 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
     help="With --hlo: bytes (the default), waste, saving, times, line.",
 )
 @click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
+@click.option("--code", "language", type=click.Choice(get_args(Language)), help="Print functions that find elements.")
+@click.option("--name", metavar="NAME", help="With --code: what the code is called (layout).")
 @json_option
-def show(given: Shape | File | None, program: File | None, sort: str | None, most: int | None, as_json: bool) -> None:
+def show(
+    given: Shape | File | None,
+    program: File | None,
+    sort: str | None,
+    most: int | None,
+    language: Language | None,
+    name: str | None,
+    as_json: bool,
+) -> None:
     """Show what SHAPE means: order, strides, bytes, padding, and a picture.
 
     The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
@@ -50,25 +61,46 @@ def show(given: Shape | File | None, program: File | None, sort: str | None, mos
     padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count, though they may
     never be in memory.  --sort waste begins with the most padding in all, --sort saving with what better orders save.
 
+    With --code, print source text for kernels: offset(i0, i1, ...), index(linear, ...) and the sizes.
+
     \b
     Examples:
       gpulayout show 'f32[2,3]{0,1:PD(3,5)PV(lowest)}'
       gpulayout show 'bf16[8,224,224,3]{3,2,1,0}'
       gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
       gpulayout show picture.npy
+      gpulayout show 'f32[16,256]{1,0:T(8,128)}' --code cuda --name tiles
       gpulayout show --hlo compiled.txt --sort waste
     """
     if (given is None) == (program is None):
         raise click.UsageError("give either a SHAPE, a FILE.npy or --hlo FILE")
-    for option, value in (("--top", most), ("--sort", sort)):
-        if value is not None and program is None:
-            raise click.UsageError(f"{option} needs --hlo FILE")
+    for option, value, needed, found in (
+        ("--top", most, "--hlo FILE", program),
+        ("--sort", sort, "--hlo FILE", program),
+        ("--name", name, "--code", language),
+        ("--code", language, "a SHAPE or a FILE.npy", given),
+    ):
+        if value is not None and found is None:
+            raise click.UsageError(f"{option} needs {needed}")
+    if language and as_json:
+        raise click.UsageError("--code prints no JSON")
     if program is not None:
         show_hlo(program, sort or "bytes", most or 20, as_json)
-    elif isinstance(given, Shape):
-        _show_shape(given, None, as_json)
     elif given is not None:
-        _show_shape(*read_shape(given), as_json)
+        shape, header = (given, None) if isinstance(given, Shape) else read_shape(given)
+        if language:
+            click.echo(_code(shape, language, name), nl=False)
+        else:
+            _show_shape(shape, header, as_json)
+
+
+def _code(shape: Shape, language: Language, name: str | None) -> str:
+    try:
+        return code(shape, language, name=name or "layout")
+    except LayoutError:
+        raise
+    except ValueError as error:  # of the name
+        raise click.UsageError(str(error)) from None
 
 
 def _show_shape(shape: Shape, header: NpyHeader | None, as_json: bool) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 import numpy as np
 from rich.table import Table
 
-from gpulayout.api.code import Language
+from gpulayout.api.code import Language, code
 from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE
 from gpulayout.cli.files import NpyHeader
 from gpulayout.cli.output import clipped, drawing_width, glyphs, json_option, new_table, print_json, print_table
-from gpulayout.cli.show_code import LANGUAGES, show_code
 from gpulayout.cli.show_file import header_as_json, header_text, read_shape
 from gpulayout.cli.show_hlo import SORTS, show_hlo
 from gpulayout.cli.streams import File
@@ -38,7 +37,7 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
     help="With --hlo: bytes (the default), waste, saving, times, line.",
 )
 @click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
-@click.option("--code", "language", type=click.Choice(LANGUAGES), help="Print functions that find elements.")
+@click.option("--code", "language", type=click.Choice(get_args(Language)), help="Print functions that find elements.")
 @click.option("--name", metavar="NAME", help="With --code: what the code is called (layout).")
 @json_option
 def show(
@@ -62,7 +61,7 @@ def show(
     padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count, though they may
     never be in memory.  --sort waste begins with the most padding in all, --sort saving with what better orders save.
 
-    With --code, print offset(i0, i1, ...), index(linear, ...) and the sizes as source text for kernels.
+    With --code, print source text for kernels: offset(i0, i1, ...), index(linear, ...) and the sizes.
 
     \b
     Examples:
@@ -70,26 +69,38 @@ def show(
       gpulayout show 'bf16[8,224,224,3]{3,2,1,0}'
       gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
       gpulayout show picture.npy
-      gpulayout show --hlo compiled.txt --sort waste
       gpulayout show 'f32[16,256]{1,0:T(8,128)}' --code cuda --name tiles
+      gpulayout show --hlo compiled.txt --sort waste
     """
     if (given is None) == (program is None):
         raise click.UsageError("give either a SHAPE, a FILE.npy or --hlo FILE")
-    for option, value in (("--top", most), ("--sort", sort)):
-        if value is not None and program is None:
-            raise click.UsageError(f"{option} needs --hlo FILE")
-    if name is not None and language is None:
-        raise click.UsageError("--name needs --code")
-    if language is not None and (given is None or as_json):
-        raise click.UsageError("--code needs a SHAPE or a FILE.npy, and prints no JSON")
+    for option, value, needed, found in (
+        ("--top", most, "--hlo FILE", program),
+        ("--sort", sort, "--hlo FILE", program),
+        ("--name", name, "--code", language),
+        ("--code", language, "a SHAPE or a FILE.npy", given),
+    ):
+        if value is not None and found is None:
+            raise click.UsageError(f"{option} needs {needed}")
+    if language and as_json:
+        raise click.UsageError("--code prints no JSON")
     if program is not None:
         show_hlo(program, sort or "bytes", most or 20, as_json)
     elif given is not None:
         shape, header = (given, None) if isinstance(given, Shape) else read_shape(given)
-        if language is not None:
-            show_code(shape, language, "layout" if name is None else name)
+        if language:
+            click.echo(_code(shape, language, name), nl=False)
         else:
             _show_shape(shape, header, as_json)
+
+
+def _code(shape: Shape, language: Language, name: str | None) -> str:
+    try:
+        return code(shape, language, name=name or "layout")
+    except LayoutError:
+        raise
+    except ValueError as error:  # of the name
+        raise click.UsageError(str(error)) from None
 
 
 def _show_shape(shape: Shape, header: NpyHeader | None, as_json: bool) -> None:
@@ -115,7 +126,7 @@ def _draw(shape: Shape) -> None:
     below = "" if figure.is_all_in_grid else ", and some of it appears only in memory below"
     what = "every element" if figure.is_whole else "elements at corners and edges"
     click.echo(f"Place of {what}; padding is hatched{below}:\n")
-    click.echo(draw_grid(figure, glyphs=chars))
+    click.echo(draw_grid(figure, glyphs=chars, width=width))
     click.echo("\nMemory, with the index of the element in every place:\n")
     click.echo(draw_strip(figure, glyphs=chars, width=width))
 

@@ -148,6 +148,17 @@ def test_shapes_and_layouts() -> None:
     assert_type(gl.is_bitcast(shape, "f32[2,3]"), bool)
 
 
+def test_layouts_in_other_libraries_words() -> None:
+    assert_type(gl.interop.to_cute("f32[2,3]"), str)
+    assert_type(gl.interop.from_cute("(2,3):(1,2)", np.float32), gl.Shape)
+    assert_type(gl.interop.from_numpy_order("F", 2), gl.Layout)
+    np.zeros((2, 3), order=gl.interop.to_numpy_order("f32[2,3]"))
+    assert_type(gl.interop.from_numpy_strides(floats(2, 3).strides, (2, 3), "f32"), gl.Shape)
+    assert_type(gl.interop.to_torch_stride(gl.Shape("f32", (2, 3))), tuple[int, ...])
+    assert_type(gl.interop.from_torch_memory_format("channels_last", 4), gl.Layout)
+    assert_type(gl.interop.to_zarr_transpose(gl.Layout((0, 1))), dict[str, Any])
+
+
 def test_what_runs() -> None:
     with gl.use_backend("numpy"):
         pass

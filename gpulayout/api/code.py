@@ -44,7 +44,8 @@ def code(
     shape : Shape or str
         A shape or its text.  Dynamic dimensions count with their bounds.
     language : {"cuda", "c", "python"}, optional
-        CUDA C++ for nvcc, NVRTC and CuPy; C99, which is also C++; or Python for ints and NumPy arrays of int64.
+        CUDA C++ for nvcc, NVRTC and CuPy; C99, which is also C++; or Python for ints and for NumPy arrays of integers
+        that are wide enough for the results.
     name : str, optional
         In CUDA, the struct that holds everything: ``layout::offset``.  In C and Python, a prefix: ``layout_offset``.
         With a name for each, several layouts fit in one kernel.

@@ -23,8 +23,8 @@ from gpulayout.cli.failures import Failure, printable
 AT_FDCWD, RENAME_NOREPLACE = -100, 1  # of Linux
 
 
-def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
-    """`Failure` when `path` cannot or must not become the result of `source`."""
+def check_output(path: Path, source: Path | None, *, overwrite: bool) -> None:
+    """`Failure` when `path` cannot or must not become the result of `source`, or of no file."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -37,7 +37,7 @@ def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
                 f"{path}: a symbolic link to {os.readlink(path)}, which does not exist; --overwrite writes that file"
             ) from None
         return _check_folder(path)
-    if os.path.samestat(found, os.stat(source)):
+    if source and os.path.samestat(found, os.stat(source)):
         raise Failure(f"{path}: input and output are the same file")
     if not stat.S_ISREG(found.st_mode):
         raise Failure(f"{path}: not a regular file")

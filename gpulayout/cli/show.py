@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from rich.table import Table
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.drawing import draw_grid, draw_strip, is_all_in_grid, is_small
 from gpulayout.cli.output import charset, clipped, json_option, new_table, print_json, print_table
+from gpulayout.cli.page_file import write_page
 from gpulayout.cli.show_hlo import show_hlo
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dimension_labels import dimension_labels
@@ -26,12 +28,19 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 @click.argument("shape", metavar="[SHAPE]", type=SHAPE, required=False)
 @click.option("--hlo", "path", metavar="FILE", help="List the arrays in a program's text; - is standard input.")
 @click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
+@click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Write a page; - is standard output.")
+@click.option("--overwrite", is_flag=True, help="Replace the file of --html if it exists.")
 @json_option
-def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool) -> None:
+def show(
+    shape: Shape | None, path: str | None, most: int | None, html: Path | None, overwrite: bool, as_json: bool
+) -> None:
     """Show what SHAPE means: order, strides, bytes, padding, and a picture.
 
     The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
     of the element in each place.  Padding is hatched.  Large shapes are cut to a corner.
+
+    With --html FILE, write the picture as a page for a browser instead: pointing at an element lights its place in
+    memory, and the other way round.  The page is one file that loads nothing else.
 
     With --hlo FILE, list the arrays that a compiled program's instructions produce, largest first: how often each
     occurs, how much is padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count,
@@ -42,14 +51,21 @@ def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool)
       gpulayout show 'f32[2,3]{0,1:PD(3,5)PV(lowest)}'
       gpulayout show 'bf16[8,224,224,3]{3,2,1,0}'
       gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
+      gpulayout show 'bf16[40,300]{1,0:T(8,128)}' --html tiles.html
       gpulayout show --hlo compiled.txt
     """
     if (shape is None) == (path is None):
         raise click.UsageError("give either a SHAPE or --hlo FILE")
     if most and path is None:
         raise click.UsageError("--top needs --hlo FILE")
+    if html and (path is not None or as_json):
+        raise click.UsageError("--html writes the picture of a SHAPE, without --hlo or --json")
+    if overwrite and html is None:
+        raise click.UsageError("--overwrite needs --html FILE")
     if path is not None:
         show_hlo(path, most or 20, as_json)
+    elif shape is not None and html:
+        write_page(shape, shape_as_json(shape), html, overwrite=overwrite)
     elif shape is not None:
         _show_shape(shape, as_json)
 

@@ -10,13 +10,13 @@ from gpulayout.cli.failures import printable
 from gpulayout.cli.new_file import check_output, new_file
 from gpulayout.cli.output import clipped
 from gpulayout.layout.shape import Shape
-from gpulayout.pictures.figure import figure_of
+from gpulayout.pictures.figure import PAGE, figure_of
 from gpulayout.pictures.page import page
 
 
 def write_page(shape: Shape, facts: dict[str, object], path: Path, *, overwrite: bool) -> None:
     """Write the page of a shape, with facts about it as JSON; the path `-` is standard output."""
-    content = page(figure_of(shape), facts).encode()
+    content = page(figure_of(shape, room=PAGE), facts).encode()
     if str(path) == "-":
         return click.echo(content, nl=False)
     check_output(path, None, overwrite=overwrite)

@@ -35,12 +35,14 @@ def facts(figure: Figure) -> list[str]:
         return [sizes]
     order = [figure.labels[dim] for dim in shape.layout.minor_to_major]
     more = f", ... ({shape.rank} dimensions)" if shape.rank > _MOST_LISTED else ""
-    facts = [sizes, f"minor to major: {', '.join(order[:_MOST_LISTED])}{more}"]
-    if shape.rank > 2 and figure.panels:
-        outer = [size_text(figure, dim) for dim in range(shape.rank - 2)]
-        more = ", ..." if len(outer) > _MOST_LISTED else ""
-        facts.append(f"one panel per {'; '.join(outer[:_MOST_LISTED])}{more}")
-    return facts
+    return [sizes, f"minor to major: {', '.join(order[:_MOST_LISTED])}{more}"]
+
+
+def panels_text(figure: Figure) -> str:
+    """The sizes of the dimensions that number the panels; nothing without such dimensions."""
+    outer = [size_text(figure, dim) for dim in range(figure.shape.rank - 2)] if figure.panels else []
+    more = ["..."] if len(outer) > _MOST_LISTED else []
+    return f"panels: {'; '.join([*outer[:_MOST_LISTED], *more])}" if outer else ""
 
 
 def size_text(figure: Figure, dim: int) -> str:

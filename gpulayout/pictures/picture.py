@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.boxes import ASCII, UNICODE
-from gpulayout.pictures.figure import WIDTH, figure_of
+from gpulayout.pictures.figure import PAGE, TERMINAL, figure_of
 from gpulayout.pictures.shape_svg import shape_svg
 from gpulayout.pictures.shape_text import shape_text
 
@@ -35,7 +35,7 @@ class Picture(abc.ABC):
         """The picture as SVG."""
 
     @abc.abstractmethod
-    def as_text(self, *, width: int = WIDTH, ascii_only: bool = False) -> str:
+    def as_text(self, *, width: int = TERMINAL.width, ascii_only: bool = False) -> str:
         """The picture drawn with characters.
 
         Parameters
@@ -85,14 +85,14 @@ class ShapePicture(Picture):
 
     def __init__(self, shape: Shape, names: Sequence[object] = ()):
         self._shape, self._names = shape, names
-        self._figure = figure_of(shape, names=names)
+        self._figure = figure_of(shape, names=names, room=PAGE)
 
     @property
     def svg(self) -> str:
         """The picture as SVG."""
         return shape_svg(self._figure)
 
-    def as_text(self, *, width: int = WIDTH, ascii_only: bool = False) -> str:
+    def as_text(self, *, width: int = TERMINAL.width, ascii_only: bool = False) -> str:
         """The picture drawn with characters."""
-        figure = figure_of(self._shape, names=self._names, width=width)
+        figure = figure_of(self._shape, names=self._names, room=TERMINAL._replace(width=width))
         return shape_text(figure, glyphs=ASCII if ascii_only else UNICODE, width=width)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import Pieces
 from gpulayout.pictures.boxes import ASCII, UNICODE
-from gpulayout.pictures.figure import WIDTH, Figure
+from gpulayout.pictures.figure import TERMINAL, Figure
 from gpulayout.pictures.legend import padding_number
 from gpulayout.pictures.picture import Picture
 from gpulayout.pictures.plan_figure import PlanFigure, plan_figure
@@ -27,7 +27,7 @@ class PlanPicture(Picture):
         """The picture as SVG."""
         return plan_svg(self._figure)
 
-    def as_text(self, *, width: int = WIDTH, ascii_only: bool = False) -> str:
+    def as_text(self, *, width: int = TERMINAL.width, ascii_only: bool = False) -> str:
         """The picture drawn with characters: instead of arrows, the target names the places of the source."""
         figure, glyphs = self._figure, ASCII if ascii_only else UNICODE
         facts = [f"{figure.source.shape} -> {figure.target.shape}", *figure.facts, *map(side_text, figure.warp)]

@@ -19,16 +19,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpulayout.pictures.boxes import BLANK, HEAVY, LIGHT, UNICODE, Glyphs, boxes
-from gpulayout.pictures.figure import WIDTH, Cell, Figure, Panel
-from gpulayout.pictures.legend import facts, legend, padding_number, panel_text, size_text
+from gpulayout.pictures.figure import TERMINAL, Cell, Figure, Panel
+from gpulayout.pictures.legend import facts, legend, padding_number, panel_text, panels_text, size_text
 
 
-def shape_text(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = WIDTH) -> str:
+def shape_text(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:
     """The whole picture: facts, grid, memory, and what the marks mean."""
     lines = [str(figure.shape)[:width], *facts(figure)[:1]]
     if figure.reason:
         return "\n".join([*lines, f"({figure.reason})"])
-    marks = [f"{_sample(mark.kind, figure, glyphs)} {mark.text}" for mark in legend(figure) if mark.kind != "color"]
+    marks = [
+        f"{_sample(mark.kind, figure, glyphs)} {mark.text}".strip() for mark in legend(figure) if mark.kind != "color"
+    ]
     strip = draw_strip(figure, pad=padding_number(figure.shape), glyphs=glyphs, width=width)
     return "\n".join([*lines, "", draw_grid(figure, glyphs=glyphs), "", strip, *marks])
 
@@ -45,6 +47,7 @@ def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE) -> str:
         return f"({figure.reason})"
     arrows = {figure.shape.rank - 1: glyphs.right, figure.shape.rank - 2: glyphs.down}
     lines = [size_text(figure, dim).replace(":", f" {arrow}", 1) for dim, arrow in sorted(arrows.items()) if dim >= 0]
+    lines = [text for text in (panels_text(figure), *lines) if text]
     lines += [""] if lines else []
     cell = 1 + max(len(_text(figure, cell)) for panel in figure.panels if panel for row in panel.rows for cell in row)
     for panel in figure.panels:
@@ -128,7 +131,7 @@ def _floors(figure: Figure, panel: Panel) -> list[list[int]]:
 # ---- memory --------------------------------------------------------------------------------------------------
 
 
-def draw_strip(figure: Figure, *, pad: str = "", glyphs: Glyphs = UNICODE, width: int = WIDTH) -> str:
+def draw_strip(figure: Figure, *, pad: str = "", glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:
     """Memory from place 0 on: the name or index of the element in every place, or hatched padding.
 
     pad   text in padding boxes

@@ -96,7 +96,7 @@ def wanted_coordinates(width: int, size: int, edges: Sequence[int]) -> list[int]
 def chosen_panels(
     widths: Sequence[int], order: Iterable[int], edges: Mapping[int, Sequence[int]], most: int
 ) -> list[tuple[int, ...] | None]:
-    """Coordinates of at most `most` panels in row-major order: all, or the first, the last, and telling ones between.
+    """Coordinates of at most `most` panels in row-major order: all, or the most telling ones; None for those left out.
 
     widths   of the dimensions that number the panels
     order    these dimensions, fastest first: a step along them shows what lies next to each other in memory
@@ -114,14 +114,14 @@ def chosen_panels(
         return list(itertools.product(*map(range, widths)))
     order = [dim for dim in order if widths[dim] > 1]
     at_edges = [step(dim, edge + side) for dim in order for edge in edges.get(dim, ())[:1] for side in (-1, 0)]
-    wanted = [first, tuple(width - 1 for width in widths), *at_edges, *(step(dim, 1) for dim in order)]
+    wanted = [*at_edges[:2], first, tuple(width - 1 for width in widths), *at_edges, *(step(dim, 1) for dim in order)]
     found: list[tuple[int, ...] | None] = []
     expected = 0
     for panel in sorted(list(dict.fromkeys(wanted))[:most]):
         number = row_major_number(panel, widths)
         found += [panel] if number == expected else [None, panel]
         expected = number + 1
-    return found
+    return [*found, None] if expected < product(widths) else found
 
 
 def row_major_number(index: Iterable[int], sizes: Iterable[int]) -> int:

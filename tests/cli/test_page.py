@@ -12,7 +12,7 @@ import re
 import pytest
 
 import gpulayout as gl
-from gpulayout.pictures.figure import figure_of
+from gpulayout.pictures.figure import PAGE, figure_of
 from gpulayout.pictures.page import note, page
 from tests.support import chromium
 from tests.support.chromium import Screenshot, contrast
@@ -74,7 +74,7 @@ def test_facts_cannot_end_the_page():
 @pytest.mark.parametrize("text", SHAPES)
 def test_notes_are_what_the_library_says(text):
     shape = gl.parse_shape(text)
-    figure = figure_of(shape)
+    figure = figure_of(shape, room=PAGE)
     for cell in cells_of(figure):
         index = gl.delinearize(cell.place, shape, padding="mark")
         bits = cell.place * (4 if shape.is_packed else 8 * shape.itemsize)
@@ -144,7 +144,7 @@ def opened(browser, tmp_path):
 
 
 def notes_of(text):
-    figure = figure_of(gl.parse_shape(text))
+    figure = figure_of(gl.parse_shape(text), room=PAGE)
     return {cell.place: note(figure, cell) for cell in cells_of(figure)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.pieces import relayout_pieces
-
-if TYPE_CHECKING:
-    from gpulayout.pictures.picture import Picture
 
 
 class Plan:

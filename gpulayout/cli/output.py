@@ -21,9 +21,9 @@ WIDTH = 100  # columns of tables outside a terminal
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value for programs.")
 
 
-def print_json(value: object) -> None:
-    """One JSON value, indented."""
-    click.echo(json.dumps(value, indent=2, default=str))
+def print_json(value: object, *, err: bool = False) -> None:
+    """One JSON value, indented, on stdout or else on stderr."""
+    click.echo(json.dumps(value, indent=2, default=str), err=err)
 
 
 def new_table(*columns: str, left: Sequence[str] = ()) -> Table:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from rich.table import Table
 
-from gpulayout.cli.arguments import SHAPE
+from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE
+from gpulayout.cli.files import NpyHeader
 from gpulayout.cli.output import clipped, drawing_width, glyphs, json_option, new_table, print_json, print_table
 from gpulayout.cli.page_file import write_page
-from gpulayout.cli.show_hlo import show_hlo
+from gpulayout.cli.show_file import header_as_json, header_text, read_shape
+from gpulayout.cli.show_hlo import SORTS, show_hlo
+from gpulayout.cli.streams import File
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.errors import LayoutError
@@ -26,14 +28,26 @@ MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
 
 @click.command(short_help="Show order, strides, bytes and padding of a shape, with a picture.")
-@click.argument("shape", metavar="[SHAPE]", type=SHAPE, required=False)
-@click.option("--hlo", "path", metavar="FILE", help="List the arrays in a program's text; - is standard input.")
+@click.argument("given", metavar="[SHAPE|FILE.npy]", type=SHAPE_OR_FILE, required=False)
+@click.option("--hlo", "program", metavar="FILE", type=FILE_NAME, help="List the arrays in a program's text.")
+@click.option(
+    "--sort",
+    metavar="KEY",
+    type=click.Choice(list(SORTS)),
+    help="With --hlo: bytes (the default), waste, saving, times, line.",
+)
 @click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
-@click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Write a page; - is standard output.")
-@click.option("--overwrite", is_flag=True, help="Replace the file of --html if it exists.")
+@click.option("--html", "html", metavar="FILE", type=FILE_NAME, help="Write the picture as a page for a browser.")
+@click.option("--overwrite", is_flag=True, help="With --html: replace the file if it exists.")
 @json_option
 def show(
-    shape: Shape | None, path: str | None, most: int | None, html: Path | None, overwrite: bool, as_json: bool
+    given: Shape | File | None,
+    program: File | None,
+    sort: str | None,
+    most: int | None,
+    html: File | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Show what SHAPE means: order, strides, bytes, padding, and a picture.
 
@@ -41,42 +55,50 @@ def show(
     of the element in each place.  Padding is hatched, tiles have heavy borders.  Large shapes are cut to corners and
     edges of tiles.
 
+    FILE.npy stands for the shape of the array in that file, of which only the header is read.  `-` is standard input.
+
     With --html FILE, write the picture as a page for a browser instead: pointing at an element lights its place in
     memory, and the other way round.  The page is one file that loads nothing else.
 
-    With --hlo FILE, list the arrays that a compiled program's instructions produce, largest first: how often each
-    occurs, how much is padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count,
-    though they may never be in memory.
+    With --hlo FILE, list the arrays that a compiled program's instructions produce: how often each occurs, how much is
+    padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count, though they may
+    never be in memory.  --sort waste begins with the most padding in all, --sort saving with what better orders save.
 
     \b
     Examples:
       gpulayout show 'f32[2,3]{0,1:PD(3,5)PV(lowest)}'
       gpulayout show 'bf16[8,224,224,3]{3,2,1,0}'
       gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
+      gpulayout show picture.npy
       gpulayout show 'bf16[40,300]{1,0:T(8,128)}' --html tiles.html
-      gpulayout show --hlo compiled.txt
+      gpulayout show --hlo compiled.txt --sort waste
     """
-    if (shape is None) == (path is None):
-        raise click.UsageError("give either a SHAPE or --hlo FILE")
-    if most and path is None:
-        raise click.UsageError("--top needs --hlo FILE")
-    if html and (path is not None or as_json):
+    if (given is None) == (program is None):
+        raise click.UsageError("give either a SHAPE, a FILE.npy or --hlo FILE")
+    for option, value in (("--top", most), ("--sort", sort)):
+        if value is not None and program is None:
+            raise click.UsageError(f"{option} needs --hlo FILE")
+    if html and (program is not None or as_json):
         raise click.UsageError("--html writes the picture of a SHAPE, without --hlo or --json")
     if overwrite and html is None:
         raise click.UsageError("--overwrite needs --html FILE")
-    if path is not None:
-        show_hlo(path, most or 20, as_json)
-    elif shape is not None and html:
-        write_page(shape, shape_as_json(shape), html, overwrite=overwrite)
-    elif shape is not None:
-        _show_shape(shape, as_json)
+    if program is not None:
+        show_hlo(program, sort or "bytes", most or 20, as_json)
+    elif given is not None:
+        shape, header = (given, None) if isinstance(given, Shape) else read_shape(given)
+        if html is not None:
+            write_page(shape, _as_json(shape, header), html, overwrite=overwrite)
+        else:
+            _show_shape(shape, header, as_json)
 
 
-def _show_shape(shape: Shape, as_json: bool) -> None:
+def _show_shape(shape: Shape, header: NpyHeader | None, as_json: bool) -> None:
     if as_json:
-        print_json(shape_as_json(shape))
+        print_json(_as_json(shape, header))
         return
     facts = _facts(shape)
+    if header is not None:
+        click.echo(clipped(header_text(header), 200))
     click.echo(f"{clipped(str(shape), 200)}\n")
     for name, value in facts:
         click.echo(f"{name:<13} {value}")
@@ -96,6 +118,10 @@ def _draw(shape: Shape) -> None:
     click.echo(draw_grid(figure, glyphs=chars))
     click.echo("\nMemory, with the index of the element in every place:\n")
     click.echo(draw_strip(figure, glyphs=chars, width=width))
+
+
+def _as_json(shape: Shape, header: NpyHeader | None) -> dict[str, Any]:
+    return shape_as_json(shape) | ({} if header is None else {"file": header_as_json(header)})
 
 
 def shape_as_json(shape: Shape) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from dataclasses import replace
 
+from gpulayout.layout.picture import COLUMNS, Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import Pieces
 from gpulayout.pictures.boxes import ASCII, UNICODE
-from gpulayout.pictures.figure import TERMINAL, Figure
+from gpulayout.pictures.figure import Figure
 from gpulayout.pictures.legend import padding_number
-from gpulayout.pictures.picture import Picture
 from gpulayout.pictures.plan_figure import PlanFigure, plan_figure
 from gpulayout.pictures.plan_svg import plan_svg, side_text
 from gpulayout.pictures.shape_text import draw_strip
@@ -27,7 +27,7 @@ class PlanPicture(Picture):
         """The picture as SVG."""
         return plan_svg(self._figure)
 
-    def as_text(self, *, width: int = TERMINAL.width, ascii_only: bool = False) -> str:
+    def as_text(self, *, width: int = COLUMNS, ascii_only: bool = False) -> str:
         """The picture drawn with characters: instead of arrows, the target names the places of the source."""
         figure, glyphs = self._figure, ASCII if ascii_only else UNICODE
         facts = [f"{figure.source.shape} -> {figure.target.shape}", *figure.facts, *map(side_text, figure.warp)]

@@ -1,6 +1,7 @@
 """The examples of the README and of the pages in docs/ print what the pages show."""
 
 import doctest
+import os
 import pathlib
 import re
 import subprocess
@@ -50,9 +51,14 @@ def test_there_are_examples_and_a_wrong_one_fails():
     "page, command, shown", COMMANDS, ids=[f"{page}-{command.split()[0]}" for page, command, _ in COMMANDS]
 )
 def test_the_command_lines_print_what_is_shown(page, command, shown):
-    arguments = [part.strip("'") for part in command.split()]
+    line = f'gpulayout() {{ "$PYTHON" -m gpulayout "$@"; }}; gpulayout {command}'  # it may have pipes
     done = subprocess.run(
-        [sys.executable, "-m", "gpulayout", *arguments], capture_output=True, text=True, check=True, cwd=ROOT
+        ["bash", "-o", "pipefail", "-c", line],
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
     printed = [line.rstrip() for line in done.stdout.rstrip("\n").split("\n")]
     assert printed == [line[4:].rstrip() for line in shown.rstrip("\n").split("\n")]

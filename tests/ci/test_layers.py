@@ -19,8 +19,8 @@ MODULES = {
 ROOMS = {
     "layout": (),
     "xla": ("layout",),
-    "pictures": ("version", "layout", "memory", "moves", "gpu"),
     "interop": ("layout",),
+    "pictures": ("version", "layout", "memory", "moves", "gpu"),
     "memory": ("layout",),
     "moves": ("layout", "memory"),
     "cpu": ("layout", "memory", "moves"),

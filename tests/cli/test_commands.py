@@ -79,7 +79,10 @@ def test_wrong_usage_exits_with_2(args):
     "args, hint",
     [
         (["show", "f32[2,3]0", "f32[2,3]1"], "quote SHAPE, or the shell interprets its braces"),
-        (["show", __file__], "gpulayout show --hlo FILE reads a program"),
+        (
+            ["show", __file__],
+            "gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file",
+        ),
         (["explain", "{1,0}", "{0,1}"], "write the whole shape, such as 'f32[2,3]{0,1}'"),
         (["index", PADDED, "1", "2"], "has 2 dimensions: write 1,2"),
     ],

@@ -105,6 +105,7 @@ def test_arrays_of_other_libraries_give_any() -> None:
     assert_type(gl.relayout_many([(tensor, "f32[6]", "{0}")], out=[None]), list[Any])
     assert_type(gl.pack([[1, 2, 3], [4, 5, 6]], "f32[2,3]"), Any)
     assert_type(gl.empty("f32[2,3]"), Any)
+    assert_type(gl.empty("f32[2,3]", align=256), Any)
     assert_type(gl.shape_of(tensor), gl.Shape)
 
 
@@ -133,6 +134,9 @@ def test_shapes_and_layouts() -> None:
     shape = assert_type(gl.parse_shape("f32[2,3]{0,1}"), gl.Shape)
     assert_type(shape.layout, gl.Layout)
     assert_type(gl.parse_layout("{0,1}"), gl.Layout)
+    assert_type(gl.Layout.named("NHWC8c", logical="NCHW", padding_value="lowest"), gl.Layout)
+    assert_type(gl.Layout((1, 0)).name(logical="HW"), str)
+    assert_type(gl.Shape("f32", (3, 1000), pitch=256).with_pitch(512), gl.Shape)
     assert_type(gl.shape_of(floats(2, 3)), gl.Shape)
     assert_type(gl.Shape("f32", [2, 3], "{0,1}").dimensions, tuple[int, ...])
     assert_type(gl.Shape(np.float32, (2, 3)).nbytes, int)

@@ -40,7 +40,7 @@ def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
                 f"{path}: a symbolic link to {os.readlink(path)}, which does not exist; --overwrite writes that file"
             ) from None
         return _check_folder(path)
-    if source and _is_same(found, source):
+    if source and _is_open_as(found, source):
         raise Failure(f"{path}: input and output are the same file")
     if not stat.S_ISREG(found.st_mode):
         raise Failure(f"{path}: not a regular file")
@@ -48,8 +48,8 @@ def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
         raise _exists(path)
 
 
-def _is_same(found: os.stat_result, source: File) -> bool:
-    """True if a file is the regular file that is read."""
+def _is_open_as(found: os.stat_result, source: File) -> bool:
+    """True when a file is the one that `source` reads."""
     with opened(source) as stream:
         read = status_of(stream)
     return read is not None and os.path.samestat(found, read)

@@ -18,9 +18,9 @@ from gpulayout.pictures.page import page
 def write_page(shape: Shape, facts: dict[str, object], path: File, *, overwrite: bool) -> None:
     """Write the page of a shape, with facts about it as JSON."""
     content = page(figure_of(shape, room=PAGE), facts).encode()
-    check_output(path, None, overwrite=overwrite)
     if not isinstance(path, Path):
         return write_standard_output(content)
+    check_output(path, None, overwrite=overwrite)
     with new_file(path, overwrite=overwrite) as stream:
         stream.write(content)
     click.echo(f"{printable(str(path))}  {clipped(str(shape), 200)}  {len(content)} bytes; open it in a browser")

@@ -33,9 +33,9 @@ from gpulayout.pictures.shown import (
     wanted_places,
 )
 
-MOST_PANELS, MOST_CELLS, MOST_PLACES, MOST_DIMENSIONS = 6, 512, 64, 64
+MOST_PANELS, MOST_CELLS, MOST_PLACES, MOST_DIMENSIONS = 6, 576, 64, 64
 _WHOLE_CELLS, _WHOLE_SIDE = 256, 16  # an array with no more of them is drawn whole
-_LARGE_ROWS, _LARGE_COLUMNS = 10, 12
+_LARGE_ROWS, _LARGE_COLUMNS = 12, 12
 _LONGEST_INDEX, LONGEST_NAME = 12, 8  # characters
 
 

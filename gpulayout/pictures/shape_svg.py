@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpulayout.pictures.figure import Cell, Figure, Panel
-from gpulayout.pictures.legend import Mark, facts, legend, padding_number, panel_text, panels_text, size_texts, tip
+from gpulayout.pictures.legend import Mark, facts, legend, padding_mark, panel_text, panels_text, size_texts, tip
 from gpulayout.pictures.svg import CHARACTER, COLORS, SMALL_CHARACTER, Sheet, lines
 
 MARGIN, GAP = 16, 26  # pixels around the picture; of what is left out
@@ -228,7 +228,7 @@ def _draw_span(
 
 def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
     """The places of the buffer in order, in lines; returns where they end."""
-    number = padding_number(figure.shape)
+    number = padding_mark(figure.shape)
     cells = [cell for cell in figure.strip if cell]
     longest = max(len(cell.text) if cell.is_element else len(number) for cell in cells)
     width = max(CHARACTER * longest + 12, SMALL_CHARACTER * len(str(cells[-1].place)) + 6, _LEAST_WIDTH)

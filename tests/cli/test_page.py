@@ -48,7 +48,7 @@ def test_the_command_writes_one_file_that_nothing_replaces_unasked(tmp_path):
         (("f32[2]", "--html", "x.html", "--json"), "--html writes the picture of a SHAPE, without --hlo or --json"),
         (("--hlo", "x.txt", "--html", "x.html"), "--html writes the picture of a SHAPE, without --hlo or --json"),
         (("f32[2]", "--overwrite"), "--overwrite needs --html FILE"),
-        (("--html", "x.html"), "give either a SHAPE, a FILE.npy or --hlo FILE"),
+        (("--html", "x.html"), "give either a SHAPE or --hlo FILE"),
     ],
 )
 def test_wrong_options_are_refused(args, said):

@@ -12,13 +12,14 @@ import functools
 import operator
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import cupy  # pyright: ignore[reportMissingImports]
 import numpy as np
 
 from gpulayout.gpu.argument_blocks import ArgumentBlocks
+from gpulayout.gpu.held import Held, Wait
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import THREADS
 from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_scalars, linearize_text
@@ -115,23 +116,32 @@ class CupyBackend(CudaBackend):
         if memory.stream is not None and os.environ.get("CUPY_CUDA_ARRAY_INTERFACE_SYNC", "1") != "0":
             with _on_device(memory.device):
                 cupy.cuda.runtime.streamSynchronize(memory.stream)
+        owner = memory.owner
+        if memory.size and not memory.frees_in_order:
+            owner = Held(owner, functools.partial(_work_so_far, memory.device, current_stream(memory.device)))
         nbytes = memory.size * memory.dtype.itemsize
-        pointer = cupy.cuda.MemoryPointer(
-            cupy.cuda.UnownedMemory(memory.address, nbytes, memory.owner, memory.device), 0
-        )
-        return cupy.ndarray(memory.shape, _held(memory.dtype), pointer, memory.strides)
+        pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, nbytes, owner, memory.device), 0)
+        return cupy.ndarray(memory.shape, _carried(memory.dtype), pointer, memory.strides)
+
+    def lent(self, array: cupy.ndarray, end_of_use: Callable[[], Wait | None]) -> cupy.ndarray:
+        """The array for a library that does not say in which stream it is done with it.
+
+        Its memory goes back to CuPy's pool only after a wait that `end_of_use` returns when the library drops it.
+        """
+        memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, Held(array, end_of_use), array.data.device_id)
+        return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), array.strides)
 
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Any = None) -> cupy.ndarray:
         host: np.ndarray = np.array(values, cast("Any", dtype), order=cast("Any", order))  # stubs refuse None and str
         with contextlib.nullcontext() if like is None else like.device:
-            return cupy.asarray(host.view(_held(host.dtype)))
+            return cupy.asarray(host.view(_carried(host.dtype)))
 
     def on_device_of(self, array: cupy.ndarray) -> contextlib.AbstractContextManager[object]:
         device: contextlib.AbstractContextManager[object] = array.device
         return device
 
     def dtype_for(self, shape: Shape) -> np.dtype:
-        return _held(shape.buffer_dtype)
+        return _carried(shape.buffer_dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
         """See `Backend.empty`.  CuPy's pool hands out memory in the order of the current stream, which writes it."""
@@ -174,6 +184,21 @@ class CupyBackend(CudaBackend):
         return None if offender == NO_OFFENDER else offender
 
 
+def _work_so_far(device: int, stream: Any) -> Wait | None:
+    """A function that waits for the work in a stream up to now; None while a graph is captured, which runs later."""
+    if stream.is_capturing():
+        return None
+    with _on_device(device):
+        event = cupy.cuda.Event(block=True, disable_timing=True)
+        event.record(stream)
+
+    def wait() -> None:
+        cupy.cuda.runtime.setDevice(device)  # or waiting would make a context on device 0
+        event.synchronize()
+
+    return wait
+
+
 def enter_context(device: int) -> None:
     """Enter the context of the current device in this thread.  A runtime call that uses the context enters it; a driver
     call does not.
@@ -203,7 +228,7 @@ def _broadcast_kernel(rank: int) -> cupy.ElementwiseKernel:
     )
 
 
-def _held(dtype: np.dtype) -> np.dtype:
+def _carried(dtype: np.dtype) -> np.dtype:
     """The dtype that CuPy arrays use for these elements: for types that CuPy lacks, such as the 8-bit floats, the
     unsigned integer of the same width.
     """

@@ -47,7 +47,8 @@ class _Releases:
     def __init__(self) -> None:
         # `put` may run anywhere, even within another `put`: a finalizer calls it
         self._queue: SimpleQueue[tuple[Wait, object] | None] = SimpleQueue()
-        self._starting, self._thread = threading.Lock(), None
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread with the first owner."""

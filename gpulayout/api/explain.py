@@ -8,13 +8,11 @@ from gpulayout.gpu.describe import described
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
 from gpulayout.layout.checks import counted
+from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import AnyMove, Pieces
-
-# The letters of XLA's document on shapes and layout, dimension 0 first.
-_LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
 
 
 class Explanation(str):
@@ -22,15 +20,6 @@ class Explanation(str):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-def dimension_labels(rank: int) -> tuple[str, ...]:
-    """A short name for every dimension: XLA's letters up to rank 4, else d0, d1, ...
-
-    >>> dimension_labels(3), dimension_labels(5)[:2]
-    (('z', 'y', 'x'), ('d0', 'd1'))
-    """
-    return tuple(_LETTERS.get(rank, "")) if rank in _LETTERS else tuple(f"d{dim}" for dim in range(rank))
 
 
 def explain(pieces: Pieces, source: Shape, target: Shape, device: Device | None = None) -> Explanation:

@@ -20,8 +20,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpulayout.api.explain import dimension_labels
 from gpulayout.layout.digits import widths_in_tiles
+from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 

@@ -22,6 +22,7 @@ from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.files import NpyFile, new_npy, open_npy
 from gpulayout.cli.new_file import check_output
 from gpulayout.cli.output import clipped, json_option, print_json
+from gpulayout.interop.layout_names import LayoutName
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
@@ -56,9 +57,9 @@ class Job:
 def relayout(
     source_path: Path,
     target_path: Path,
-    to: Shape | Layout | None,
+    to: Shape | Layout | LayoutName | None,
     unpack: bool,
-    from_: Shape | Layout | None,
+    from_: Shape | Layout | LayoutName | None,
     overwrite: bool,
     dry_run: bool,
     as_json: bool,
@@ -73,6 +74,8 @@ def relayout(
     A file with an N-d array has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough; a SHAPE must
     agree with the file.  A file with a buffer has neither, so --from needs the whole SHAPE.
 
+    --to also takes names: C, F, torch:channels_last, torch:channels_last_3d, cute:'(2,3):(1,2)'.
+
     NumPy has no name for bf16, f8... and stores them as V2, V1 or unsigned integers: name the type with a SHAPE.
     Packed elements, E(4), are bytes (uint8) in a buffer, and one uint8 each in an N-d array.
 
@@ -81,12 +84,15 @@ def relayout(
     \b
     Examples:
       gpulayout relayout picture.npy planes.npy --to '{1,0,2}'
+      gpulayout relayout matrix.npy columns.npy --to F
       gpulayout relayout picture.npy rgbx.npy --to '{2,1,0:PD(3000,4000,4)PV(highest)}'
       gpulayout relayout planes.npy again.npy --from 'u8[3000,4000,3]{1,0,2}' --unpack
       gpulayout relayout weights.npy tiles.npy --to 'bf16[512,256]{1,0:T(8,128)(2,1)}'
     """
     from_shape = _check_options(to, unpack, from_)
     source = open_npy(source_path)
+    if isinstance(to, LayoutName):
+        to = to.of((from_shape or source).dimensions)
     shape = _array_shape(source, to) if from_shape is None else _buffer_shape(source, from_shape)
     target = shape.with_layout(None) if to is None else _target_shape(shape, to)
     job = Job(source, target_path, plan(shape, target), shape.dimensions if unpack else (target.buffer_length,))
@@ -103,13 +109,13 @@ def relayout(
         raise Failure(f"{target_path}: the file is complete, but standard output failed: {error.strerror}") from error
 
 
-def _check_options(to: Shape | Layout | None, unpack: bool, from_: Shape | Layout | None) -> Shape | None:
+def _check_options(to: object, unpack: bool, from_: Shape | Layout | LayoutName | None) -> Shape | None:
     """The shape of --from; a usage error for options that do not say what the files hold."""
     if unpack == (to is not None):
         raise click.UsageError("give either --to LAYOUT or --unpack, to say what OUT.npy will hold")
     if unpack and from_ is None:
         raise click.UsageError("--unpack needs --from SHAPE: a buffer file does not store dimensions")
-    if isinstance(from_, Layout):
+    if isinstance(from_, (Layout, LayoutName)):
         raise click.UsageError(
             f"--from {clipped(str(from_), 60)!r} is only a layout: a buffer file does not store dimensions, so "
             "write the whole shape, such as 'f32[2,3]{0,1}'"

@@ -8,12 +8,12 @@ import click
 import numpy as np
 from rich.table import Table
 
-from gpulayout.api.explain import dimension_labels
 from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.drawing import draw_grid, draw_strip, is_all_in_grid, is_small
 from gpulayout.cli.output import charset, clipped, json_option, new_table, print_json, print_table
 from gpulayout.cli.show_hlo import show_hlo
 from gpulayout.layout.checks import counted
+from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape

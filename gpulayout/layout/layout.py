@@ -29,6 +29,9 @@ from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, scalar_
 from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
 
+if TYPE_CHECKING:
+    from gpulayout.pictures.picture import Picture
+
 # The limits of every field that is one number.  XLA stores the memory space in a signed byte.
 _NUMBERS = {
     "tail_padding_alignment": (1, checks.INT64_MAX),
@@ -366,6 +369,21 @@ class Layout(Frozen):
     @property
     def _context(self) -> str:
         return f" for layout {self}"
+
+    # ---- picture --------------------------------------------------------------------------------------
+
+    def draw(self, dimensions: Iterable[SupportsIndex] | None = None) -> Picture:
+        """A picture of an array in this layout, as `Shape.draw` makes it; without dimensions, of a small example."""
+        from gpulayout.pictures.example import example
+
+        return example(self, dimensions).draw()
+
+    def _repr_svg_(self) -> str | None:
+        """What a notebook shows: an example, if there is one."""
+        try:
+            return self.draw().svg
+        except LayoutError:
+            return None
 
     # ---- value ----------------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ Dimension numbers are logical.  Negative numbers count from the end, except wher
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from numpy.typing import DTypeLike
 
@@ -19,6 +19,9 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape_sizes import ShapeSizes
+
+if TYPE_CHECKING:
+    from gpulayout.pictures.picture import Picture
 
 
 @corrects(
@@ -357,6 +360,60 @@ class Shape(ShapeSizes):
                 if size == width == 1
             ]
         )
+
+    # ---- picture --------------------------------------------------------------------------------------
+
+    def draw(self, *, names: Sequence[object] = ()) -> Picture:
+        """A picture of the layout: the logical array with the place of every element, and memory under it.
+
+        Parameters
+        ----------
+        names : sequence, optional
+            A name for every element, in row-major order, such as `"abcdef"`; without it, elements are named by their
+            indices.
+
+        Returns
+        -------
+        Picture
+            A notebook shows it, `print` draws it with characters, `.svg` is its SVG, and `.save(path)` writes that.
+
+        Raises
+        ------
+        LayoutError
+            `names` does not have a name for every element.
+
+        Notes
+        -----
+        Numbers in the grid are linear indices, in elements.  Padding is hatched, tiles have heavy borders, and an arrow
+        marks the dimension along which neighbours in memory lie.  Large arrays are cut to corners and edges of tiles.
+
+        Examples
+        --------
+        >>> print(Shape("f32", (2, 3), "{0,1}").draw(names="abcdef"))
+        f32[2,3]{0,1}
+        6 elements in 6 places, 24 bytes
+        <BLANKLINE>
+        y ↓ 2, fastest
+        x → 3
+        <BLANKLINE>
+          x  0   1   2
+           ┌───┬───┬───┐
+        y 0│a 0│b 2│c 4│
+          1│d 1│e 3│f 5│
+           └───┴───┴───┘
+        <BLANKLINE>
+        place 0 1 2 3 4 5
+             ┌─┬─┬─┬─┬─┬─┐
+             │a│d│b│e│c│f│
+             └─┴─┴─┴─┴─┴─┘
+        """
+        from gpulayout.pictures.picture import ShapePicture
+
+        return ShapePicture(self, names)
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.draw().svg
 
     # ---- value ----------------------------------------------------------------------------------------
 

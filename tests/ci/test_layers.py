@@ -19,15 +19,23 @@ MODULES = {
 ROOMS = {
     "layout": (),
     "xla": ("layout",),
+    "pictures": ("layout",),
+    "interop": ("layout",),
     "memory": ("layout",),
     "moves": ("layout", "memory"),
     "cpu": ("layout", "memory", "moves"),
     "gpu": ("layout", "memory", "moves"),
-    "api": ("version", "layout", "memory", "moves", "cpu", "gpu"),
-    "cli": ("version", "layout", "xla", "memory", "moves", "cpu", "gpu", "api"),
+    "api": ("version", "layout", "interop", "pictures", "memory", "moves", "cpu", "gpu"),
+    "cli": ("version", "layout", "xla", "interop", "pictures", "memory", "moves", "cpu", "gpu", "api"),
     "version": (),
     "__main__": ("cli",),
-    "": ("version", "layout", "xla", "api"),
+    "": ("version", "layout", "xla", "interop", "api"),
+}
+# The imports against the order: `shape.draw()` is where users look for a picture, and only that call loads pictures.
+UPWARD = {
+    ("gpulayout.layout.shape", "gpulayout.pictures.picture"),
+    ("gpulayout.layout.layout", "gpulayout.pictures.picture"),
+    ("gpulayout.layout.layout", "gpulayout.pictures.example"),
 }
 FILE_LINES = 500
 FUNCTION_LINES = 45
@@ -59,7 +67,9 @@ def check_imports(module, source):
     return [
         imported
         for imported in imports(ast.parse(source), module)
-        if imported.split(".")[0] == "gpulayout" and room(imported) not in (room(module), *ROOMS[room(module)])
+        if imported.split(".")[0] == "gpulayout"
+        and room(imported) not in (room(module), *ROOMS[room(module)])
+        and (module, imported) not in UPWARD
     ]
 
 
@@ -159,7 +169,11 @@ def circles(graph):
 
 def test_no_module_imports_itself_through_others():
     graph = {
-        module: {name for name in imports(ast.parse(path.read_text()), module) if name in MODULES}
+        module: {
+            name
+            for name in imports(ast.parse(path.read_text()), module)
+            if name in MODULES and (module, name) not in UPWARD
+        }
         for module, path in MODULES.items()
     }
     assert circles(graph) == []
@@ -181,6 +195,7 @@ def test_no_module_imports_itself_through_others():
         ("imports run one way", "gpulayout.moves.index_program", "from gpulayout.gpu import parameters"),
         ("imports run one way", "gpulayout.cpu.strided_plan", "import gpulayout.gpu.launch"),
         ("imports run one way", "gpulayout.api.config", "from gpulayout.cli.main import main"),
+        ("imports run one way", "gpulayout.interop.cute", "from gpulayout.api.relayout import plan"),
         ("imports run one way", "gpulayout.cli.main", "from gpulayout import Shape"),
         ("CuPy is imported in one place", "gpulayout.api.backends", "def f():\n    import cupy.cuda"),
         ("CuPy is imported in one place", "gpulayout.layout.shape", "from cupyx import profiler"),
@@ -248,6 +263,17 @@ def test_importing_the_library_loads_numpy_and_ml_dtypes_alone():
     assert not foreign & {"cupy", "cupyx", "click", "rich", "torch", "jax"}
 
 
+def test_pictures_are_loaded_when_one_is_drawn():
+    script = (
+        "import sys, gpulayout; before = 'gpulayout.pictures' in sys.modules; "
+        "gpulayout.Shape('f32', (2, 3)).draw(); print(before, 'gpulayout.pictures' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True, cwd=PACKAGE.parent
+    )
+    assert done.stdout.split() == ["False", "True"]
+
+
 def test_using_the_library_on_numpy_arrays_loads_nothing_else():
     statement = (
         "import numpy, gpulayout; gpulayout.relayout(numpy.zeros(6, 'f4'), 'f32[2,3]', 'f32[2,3]{0,1}'); "
@@ -256,9 +282,20 @@ def test_using_the_library_on_numpy_arrays_loads_nothing_else():
     assert not loaded_by(statement) & {"cupy", "cupyx", "click", "rich", "torch", "jax"}
 
 
+def test_the_translators_are_loaded_on_first_use():
+    for statement in ("gpulayout.interop.to_cute('f32[2]')", "from gpulayout import interop"):
+        script = (
+            f"import sys, gpulayout; print('gpulayout.interop' in sys.modules); {statement}; print(gpulayout.interop)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, check=True, text=True, cwd=PACKAGE.parent
+        )
+        assert done.stdout.startswith("False\n<module 'gpulayout.interop'")
+
+
 def test_every_public_name_is_listed_and_exists():
     names = [node for node in ast.parse((PACKAGE / "__init__.py").read_text()).body if isinstance(node, ast.ImportFrom)]
     imported = {alias.asname or alias.name for node in names for alias in node.names}
-    imported = {name for name in imported if not name.startswith("_")} | {"__version__"}
+    imported = {name for name in imported if not name.startswith("_")} | {"__version__", "interop"}
     assert set(gpulayout.__all__) == imported and sorted(gpulayout.__all__) == list(gpulayout.__all__)
     assert all(hasattr(gpulayout, name) for name in gpulayout.__all__)

@@ -30,10 +30,10 @@ INDEX_TYPES = (
 )
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("bits", (32, 64))
+# 64-bit offsets change addresses, not which thread writes what: no other races
+@pytest.mark.parametrize("mode, bits", [*((mode, 32) for mode in MODES), ("asan_ubsan", 64)])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_family_is_clean_and_right(width, bits, mode):
+def test_every_family_is_clean_and_right(width, mode, bits):
     chosen = cases(width, bits=bits)
     if bits == 64:  # differs only in the type of offsets, so each element size takes another third of the cases
         chosen = chosen[width.bit_length() % 3 :: 3]

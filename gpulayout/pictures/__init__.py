@@ -1,0 +1,1 @@
+"""Pictures of layouts: one model of what is drawn, written as SVG or as text."""

@@ -1,0 +1,233 @@
+"""What a picture of a shape shows, before anyone decides how it looks: panels of cells, and a strip of places.
+
+A panel is a grid of the last two dimensions at fixed coordinates of the others.  A cell is a *place*, a position in
+the buffer counted in elements.  f32[2,3]{0,1:PD(3,5)} has one panel of 3 x 5 cells, whose first row holds the places
+0 3 6 9 12; the strip holds the places 0..14.  Coordinates run to the end of the last tile.  Padding that has none, such
+as that of the tail, appears only in the strip.
+
+Whatever the shape, a figure has at most MOST_PANELS panels, MOST_CELLS cells in all of them, and MOST_PLACES places in
+the strip.  Of a larger array it shows corners and the edges of tiles; `shown` chooses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpulayout.layout.checks import counted, product
+from gpulayout.layout.digits import StrideTable, widths_in_tiles
+from gpulayout.layout.dimension_labels import dimension_labels
+from gpulayout.layout.dynamic import UNBOUNDED
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
+from gpulayout.pictures.shown import (
+    chosen,
+    chosen_panels,
+    row_length,
+    row_major_number,
+    tile_blocks,
+    tile_edges,
+    wanted_coordinates,
+    wanted_places,
+)
+
+WIDTH = 88  # characters across
+MOST_PANELS, MOST_CELLS, MOST_PLACES, MOST_DIMENSIONS = 6, 512, 64, 64
+_WHOLE_CELLS, _WHOLE_SIDE = 256, 16  # an array with no more of them is drawn whole
+_LARGE_PANELS, _LARGE_ROWS, _LARGE_COLUMNS = 4, 10, 12
+_LONGEST_INDEX, LONGEST_NAME = 12, 8  # characters
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place in the buffer.
+
+    index   its coordinates; meaningless for padding that has none
+    text    what the strip writes: the name or index of the element, or nothing for padding
+    color   a number that is the same for neighbours in memory: that of the tile, or of the row
+    """
+
+    place: int
+    index: tuple[int, ...]
+    is_element: bool
+    text: str
+    color: int
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A grid of cells, row by row, at fixed coordinates `index` of all dimensions but the last two."""
+
+    index: tuple[int, ...]
+    rows: tuple[tuple[Cell | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The cells of a picture.  None stands for what is left out, in every sequence.
+
+    labels          a short name for every dimension
+    rows, columns   the coordinates along the last two dimensions, the same in every panel
+    blocks          places per tile of each level, outermost first; () without tiles
+    color_length    places of one colour: a tile or a row
+    fastest         the dimension along which neighbours in memory lie, or None
+    has_names       the caller named the elements
+    has_numbers     the strip names elements by number, because their indices are long
+    reason          why there are no cells, or ""
+    """
+
+    shape: Shape
+    labels: tuple[str, ...]
+    widths: tuple[int, ...] = ()
+    rows: tuple[int | None, ...] = ()
+    columns: tuple[int | None, ...] = ()
+    panels: tuple[Panel | None, ...] = ()
+    strip: tuple[Cell | None, ...] = ()
+    blocks: tuple[int, ...] = ()
+    color_length: int = 1
+    fastest: int | None = None
+    has_names: bool = False
+    has_numbers: bool = False
+    reason: str = ""
+
+    def border(self, one: Cell | None, other: Cell | None) -> int:
+        """0 between places of one tile, 1 between tiles of the outermost level, 2 between those of the next, ..."""
+        if one and other:
+            for level, block in enumerate(self.blocks, 1):
+                if one.place // block != other.place // block:
+                    return level
+        return 0
+
+    @property
+    def is_whole(self) -> bool:
+        """True when nothing is left out of the grid."""
+        return None not in (*self.rows, *self.columns, *self.panels)
+
+    @property
+    def is_all_in_grid(self) -> bool:
+        """True when every place has coordinates, also the padding."""
+        return product(self.widths) == self.shape.buffer_size
+
+
+def figure_of(shape: Shape, *, names: Sequence[object] = (), width: int = WIDTH) -> Figure:
+    """The picture of a shape.
+
+    Parameters
+    ----------
+    shape : Shape
+    names : sequence, optional
+        A text for every element, in row-major order; cut off after 8 characters.
+    width : int, optional
+        Characters across, of the grid and of a line of the strip.
+    """
+    labels = dimension_labels(shape.rank) if shape.rank <= MOST_DIMENSIONS else ()
+    reason = _reason(shape)
+    if len(names) and (reason or len(names) != shape.element_count):
+        count = reason or f"it has {counted(shape.element_count, 'element')}"
+        raise LayoutError(f"names has {counted(len(names), 'entry')} for {shape}: {count}")
+    return Figure(shape, labels, reason=reason) if reason else _figure(shape, labels, names, width)
+
+
+def _reason(shape: Shape) -> str:
+    """Why a shape cannot be drawn, or nothing."""
+    if shape.rank > MOST_DIMENSIONS:
+        return f"not drawn: {shape.rank} dimensions, the limit is {MOST_DIMENSIONS}"
+    if UNBOUNDED in shape.dimensions:
+        return f"not drawn: dimension {shape.dimensions.index(UNBOUNDED)} is unbounded"
+    return "" if shape.buffer_size else "no places"
+
+
+class _Places:
+    """The cells of a shape's places."""
+
+    def __init__(self, shape: Shape, names: Sequence[object]):
+        self.shape, self.names = shape, names
+        self.table = stride_table(shape)
+        self.blocks = tile_blocks(shape)
+        self.row = row_length(self.table)
+        several = [block for block in self.blocks if block < shape.buffer_size]
+        self.color_length = several[0] if several else self.row
+        self.has_numbers = len(_index_text([size - 1 for size in shape.dimensions])) > _LONGEST_INDEX
+
+    def at_index(self, index: tuple[int, ...]) -> Cell:
+        is_element = all(i < size for i, size in zip(index, self.shape.dimensions))
+        return self._cell(int(self.table.linear_of(index)), index, is_element)
+
+    def at_place(self, place: int) -> Cell:
+        return self._cell(place, self.table.index_of(place), bool(self.table.is_element(place)))
+
+    def _cell(self, place: int, index: tuple[int, ...], is_element: bool) -> Cell:
+        return Cell(place, index, is_element, self._text(index) if is_element else "", place // self.color_length)
+
+    def _text(self, index: tuple[int, ...]) -> str:
+        number = row_major_number(index, self.shape.dimensions)
+        if len(self.names):
+            return str(self.names[number])[:LONGEST_NAME]
+        return f"#{number}" if self.has_numbers else _index_text(index)
+
+
+def _figure(shape: Shape, labels: tuple[str, ...], names: Sequence[object], width: int) -> Figure:
+    places = _Places(shape, names)
+    table, blocks, rank = places.table, places.blocks, shape.rank
+    widths = widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
+    edges = {dim: tile_edges(table, dim, size, blocks) for dim, size in enumerate(widths)}
+    whole = product(widths) <= _WHOLE_CELLS
+    outer = widths[:-2]
+    order = [dim for dim in shape.layout.minor_to_major if dim < len(outer)]
+    panels = chosen_panels(outer, order, edges, MOST_PANELS if whole else _LARGE_PANELS)
+
+    def coordinates(dim: int, room: int, cell: int, gap: int) -> tuple[int | None, ...]:
+        if dim < 0:  # rank 0 has no columns, and rank 1 no rows
+            return (0,)
+        wanted = wanted_coordinates(widths[dim], shape.dimensions[dim], edges[dim])
+        return tuple(chosen(widths[dim], wanted, room, cell, gap))
+
+    name = max((min(len(str(name)), LONGEST_NAME) for name in names), default=0)
+    cell = len(str(shape.buffer_size - 1)) + name + 2  # a blank and a wall
+    gutter = len(f"{labels[-2]} {widths[-2]} ") if rank > 1 else 3
+    rows = coordinates(rank - 2, _WHOLE_SIDE if whole else _LARGE_ROWS, 1, 1)
+    columns = coordinates(rank - 1, min(width - gutter, (_WHOLE_SIDE if whole else _LARGE_COLUMNS) * cell), cell, 2)
+
+    def cell_at(outer_index: tuple[int, ...], row: int | None, column: int | None) -> Cell | None:
+        if row is None or column is None:
+            return None
+        return places.at_index((*outer_index, row, column)[len(outer_index) + 2 - rank :])
+
+    def panel(index: tuple[int, ...]) -> Panel:
+        return Panel(index, tuple(tuple(cell_at(index, row, column) for column in columns) for row in rows))
+
+    shown = chosen(shape.buffer_size, wanted_places(table, blocks, places.row), MOST_PLACES, 1, 1)
+    return Figure(
+        shape,
+        labels,
+        widths,
+        rows,
+        columns,
+        tuple(index if index is None else panel(index) for index in panels),
+        tuple(place if place is None else places.at_place(place) for place in shown),
+        blocks,
+        places.color_length,
+        _fastest(table),
+        bool(len(names)),
+        places.has_numbers and not len(names),
+    )
+
+
+def _fastest(table: StrideTable) -> int | None:
+    """The dimension of the most minor digit, or None when every extent is 1."""
+    digits, rank = table.digits, len(table.dimensions)
+    while True:
+        dim = next((digit.dim for digit in digits if digit.extent > 1), None)
+        if dim is None or dim < rank:
+            return dim
+        digits = table.numbers[dim - rank]
+
+
+def _index_text(index: Sequence[int]) -> str:
+    """An index as text; () for a scalar.
+
+    >>> _index_text((1, 2)), _index_text(())
+    ('1,2', '()')
+    """
+    return ",".join(map(str, index)) or "()"

@@ -1,0 +1,299 @@
+"""The picture of a shape as SVG: its grid, memory under it, and what the marks mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpulayout.pictures.figure import Cell, Figure, Panel
+from gpulayout.pictures.legend import Mark, facts, legend, padding_number, panel_text, size_texts, tip
+from gpulayout.pictures.svg import CHARACTER, COLORS, SMALL_CHARACTER, Sheet, lines
+
+MARGIN, GAP = 16, 26  # pixels around the picture; of what is left out
+ACROSS = 960  # panels and the strip go on in a new line here
+_CELL_HEIGHT, _LEAST_WIDTH = 28, 34
+_STRIP = "memory: the element in every place"
+_SPACE = 28  # between panels
+_Segments = dict[int, list[tuple[int, int, int, int]]]
+
+
+def shape_svg(figure: Figure) -> str:
+    """The picture of a shape as SVG text."""
+    sheet = Sheet()
+    title = clipped(str(figure.shape))
+    sheet.text(MARGIN, MARGIN + 12, title, "gl-title gl-ink")
+    y = MARGIN + 32
+    for fact in facts(figure):
+        sheet.text(MARGIN, y, fact, "gl-small gl-muted")
+        y += 16
+    if figure.reason:
+        sheet.text(MARGIN, y + 14, f"({figure.reason})")
+        return sheet.svg(title, MARGIN)
+    y = draw_grid(sheet, figure, y + 4)
+    sheet.text(MARGIN, y + 22, _STRIP, "gl-small gl-muted")
+    y = draw_strip(sheet, figure, y + 30)
+    draw_legend(sheet, legend(figure), y + 18)
+    return sheet.svg(title, MARGIN)
+
+
+def clipped(text: str) -> str:
+    """The text, or its beginning and an ellipsis."""
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+# ---- the grid ------------------------------------------------------------------------------------------------
+
+
+def draw_grid(sheet: Sheet, figure: Figure, top: int) -> int:
+    """All panels, from `top` down, as many beside each other as fit; returns where they end."""
+    cell = _width(figure, [cell for panel in figure.panels if panel for row in panel.rows for cell in row])
+    xs, breadth = _positions(figure.columns, cell)
+    ys, height = _positions(figure.rows, _CELL_HEIGHT)
+    gutter = SMALL_CHARACTER * len(str(max((row for row in figure.rows if row is not None), default=0))) + 8
+    across, down = size_texts(figure)
+    margin = MARGIN + (max(map(len, down)) * SMALL_CHARACTER + 22 if down else 0)
+    has_titles = len(figure.panels) > 1 or figure.shape.rank > 2
+    head = 18 + (18 if has_titles else 0)  # titles and coordinates
+    first = 24 if across else 0  # the size of the last dimension, above the first panel
+    x, y = margin, top + first
+    sheet.open("gl-grid")
+    for number, panel in enumerate(figure.panels):
+        wide = GAP if panel is None else gutter + breadth
+        if x > margin and x + wide > ACROSS:
+            x, y = margin, y + head + height + _SPACE
+        if panel is None:
+            sheet.text(x + GAP // 2, y + head + height // 2 + 5, "…", "gl-muted", "middle")
+            sheet.reach(x + GAP, y)
+        else:
+            if not number:
+                _draw_sizes(sheet, figure, (x + gutter, y), (xs, ys), (cell, head), (across, down))
+            if has_titles:
+                sheet.text(x + gutter, y + 12, panel_text(figure, panel.index), "gl-small gl-ink")
+            _draw_panel(sheet, figure, panel, (x + gutter, y + head), (xs, ys), cell)
+        x += wide + _SPACE
+    sheet.close()
+    return y + head + height
+
+
+def _positions(coordinates: Sequence[int | None], cell: int) -> tuple[list[int], int]:
+    """Where each row or column begins, and where the last one ends."""
+    found, at = [], 0
+    for coordinate in coordinates:
+        found.append(at)
+        at += GAP if coordinate is None else cell
+    return found, at
+
+
+def _width(figure: Figure, cells: Sequence[Cell | None]) -> int:
+    """Pixels across a cell of the grid."""
+    longest = max(len(_grid_text(figure, cell)) for cell in cells if cell)
+    return max(CHARACTER * longest + 12, _LEAST_WIDTH)
+
+
+def _grid_text(figure: Figure, cell: Cell) -> str:
+    return f"{cell.text} {cell.place}" if figure.has_names and cell.is_element else str(cell.place)
+
+
+def _draw_panel(
+    sheet: Sheet, figure: Figure, panel: Panel, at: tuple[int, int], positions: tuple[list[int], list[int]], width: int
+) -> None:
+    """One grid with its coordinates; `at` is the corner of the first cell."""
+    left, top = at
+    xs, ys = positions
+    for x, column in zip(xs, figure.columns):
+        middle = left + x + (GAP if column is None else width) // 2
+        if figure.shape.rank:
+            sheet.text(middle, top - 6, "…" if column is None else str(column), "gl-small gl-muted", "middle")
+    for y, row in zip(ys, figure.rows):
+        middle = top + y + (GAP if row is None else _CELL_HEIGHT) // 2 + 4
+        if figure.shape.rank > 1:
+            sheet.text(left - 6, middle, "⋮" if row is None else str(row), "gl-small gl-muted", "end")
+    for y, row, cells in zip(ys, figure.rows, panel.rows):
+        for x, column, cell in zip(xs, figure.columns, cells):
+            if cell:
+                draw_cell(sheet, figure, cell, (left + x, top + y, width, _CELL_HEIGHT), _grid_text(figure, cell))
+            else:
+                mark = "⋱" if row is None and column is None else "⋮" if row is None else "…"
+                across, down = GAP if column is None else width, GAP if row is None else _CELL_HEIGHT
+                sheet.text(left + x + across // 2, top + y + down // 2 + 4, mark, "gl-muted", "middle")
+                sheet.reach(left + x + across, top + y + down)
+    _draw_borders(sheet, _grid_borders(figure, panel, at, positions, width))
+
+
+def draw_cell(sheet: Sheet, figure: Figure, cell: Cell, box: tuple[int, int, int, int], text: str) -> None:
+    """An element in the colour of its tile or row, or hatched padding."""
+    if cell.is_element:
+        sheet.cell(box, f"gl-c{cell.color % COLORS}", cell.place, tip(figure, cell), text)
+    else:
+        sheet.cell(box, "gl-padding", cell.place, tip(figure, cell), text, "url(#)")
+
+
+def _grid_borders(
+    figure: Figure, panel: Panel, at: tuple[int, int], positions: tuple[list[int], list[int]], width: int
+) -> _Segments:
+    """The borders of tiles in a panel, by level.  An outer side is a border too, unless something is left out there."""
+    left, top = at
+    found: _Segments = {}
+    rows = [(None,) * len(figure.columns), *panel.rows, (None,) * len(figure.columns)]
+    for number, (above, below) in enumerate(zip(rows, rows[1:])):
+        for x, upper, lower in zip(positions[0], above, below):
+            level = _side(figure, upper, lower, number in (0, len(panel.rows)))
+            y = positions[1][number] if number < len(panel.rows) else positions[1][-1] + _CELL_HEIGHT
+            if level:
+                found.setdefault(level, []).append((left + x, top + y, left + x + width, top + y))
+    for y, row in zip(positions[1], panel.rows):
+        for number, (before, after) in enumerate(zip((None, *row), (*row, None))):
+            level = _side(figure, before, after, number in (0, len(row)))
+            x = positions[0][number] if number < len(row) else positions[0][-1] + width
+            if level:
+                found.setdefault(level, []).append((left + x, top + y, left + x, top + y + _CELL_HEIGHT))
+    return found
+
+
+def _side(figure: Figure, one: Cell | None, other: Cell | None, is_outer: bool) -> int:
+    """The level of the border between two cells, of which one is missing on an outer side."""
+    if is_outer:
+        return 1 if figure.blocks and (one or other) else 0
+    return figure.border(one, other)
+
+
+def _draw_borders(sheet: Sheet, borders: _Segments) -> None:
+    """Inner levels first, so that the heavy lines lie on top."""
+    inner = [segment for level, segments in sorted(borders.items()) if level > 1 for segment in segments]
+    sheet.path("gl-tile2", lines(inner))
+    sheet.path("gl-tile1", lines(borders.get(1, [])))
+
+
+def _draw_sizes(
+    sheet: Sheet,
+    figure: Figure,
+    at: tuple[int, int],
+    positions: tuple[list[int], list[int]],
+    measures: tuple[int, int],
+    texts: tuple[str, list[str]],
+) -> None:
+    """Lines along the first panel with the sizes of its dimensions: dashed along padding, an arrow on the fastest."""
+    (left, top), (width, head), (across, down) = at, measures, texts
+    rank = figure.shape.rank
+    if across:
+        fast = figure.fastest == rank - 1
+        sheet.text(left, top - 14, across, f"gl-small {'gl-accent' if fast else 'gl-ink'}")
+        _draw_span(sheet, figure, rank - 1, left, positions[0], width, top - 6, fast)
+    if down:
+        fast = figure.fastest == rank - 2
+        x = left - SMALL_CHARACTER * len(str(max(row for row in figure.rows if row is not None))) - 18
+        for number, line in enumerate(down):
+            sheet.text(
+                x - 8, top + head + 14 + 15 * number, line, f"gl-small {'gl-accent' if fast else 'gl-ink'}", "end"
+            )
+        _draw_span(sheet, figure, rank - 2, top + head, positions[1], _CELL_HEIGHT, x, fast)
+
+
+def _draw_span(
+    sheet: Sheet, figure: Figure, dim: int, start: int, positions: list[int], cell: int, at: int, fast: bool
+) -> None:
+    """A line beside the cells of one dimension, at x or y `at`: elements, then padding."""
+    across = dim == figure.shape.rank - 1
+    shown = figure.columns if across else figure.rows
+    size = figure.shape.dimensions[dim]
+    ends = [p + (GAP if c is None else cell) for p, c in zip(positions, shown)]
+    last = max((c for c in shown if c is not None), default=0)
+    elements = [end for end, c in zip(ends, shown) if c is not None and c < size or c is None and size > last]
+    middle = start + max(elements, default=0)
+    end = start + ends[-1]
+
+    def line(one: int, other: int) -> str:
+        return f"M{one} {at}H{other}" if across else f"M{at} {one}V{other}"
+
+    def tick(point: int) -> str:
+        return f"M{point} {at - 4}V{at + 4}" if across else f"M{at - 4} {point}H{at + 4}"
+
+    if fast and middle > start:
+        head = f"M{middle - 7} {at - 4}L{middle} {at}L{middle - 7} {at + 4}"
+        turned = f"M{at - 4} {middle - 7}L{at} {middle}L{at + 4} {middle - 7}"
+        sheet.path("gl-arrow", line(start, middle) + (head if across else turned))
+    elif middle > start:
+        sheet.path("gl-line", tick(start) + line(start, middle) + tick(middle))
+    if end > middle:
+        dashes = "".join(line(one, min(one + 4, end)) for one in range(middle + 3, end, 8))
+        sheet.path("gl-line", dashes + tick(end))
+
+
+# ---- memory --------------------------------------------------------------------------------------------------
+
+
+def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
+    """The places of the buffer in order, in lines; returns where they end."""
+    number = padding_number(figure.shape)
+    cells = [cell for cell in figure.strip if cell]
+    longest = max(len(cell.text) if cell.is_element else len(number) for cell in cells)
+    width = max(CHARACTER * longest + 12, SMALL_CHARACTER * len(str(cells[-1].place)) + 6, _LEAST_WIDTH)
+    x, y = MARGIN, top
+    foot = 22 if figure.shape.is_packed else 0
+    borders: _Segments = {}
+    before: Cell | None = None
+    sheet.open("gl-strip")
+    for cell in figure.strip:
+        wide = width if cell else GAP
+        if x + wide > ACROSS:
+            x, y = MARGIN, y + 24 + _CELL_HEIGHT + foot
+        if cell:
+            sheet.text(x + width // 2, y + 10, str(cell.place), "gl-small gl-muted", "middle")
+            draw_cell(sheet, figure, cell, (x, y + 14, width, _CELL_HEIGHT), cell.text if cell.is_element else number)
+            _add_sides(figure, borders, before, cell, (x, y + 14, width))
+            if foot:
+                _draw_byte(sheet, figure, cell, x, y + 14 + _CELL_HEIGHT, width)
+        else:
+            sheet.text(x + GAP // 2, y + 14 + _CELL_HEIGHT // 2 + 4, "…", "gl-muted", "middle")
+        before = cell
+        x += wide
+    _draw_borders(sheet, borders)
+    sheet.close()
+    return y + 14 + _CELL_HEIGHT + foot
+
+
+def _add_sides(figure: Figure, borders: _Segments, before: Cell | None, cell: Cell, at: tuple[int, int, int]) -> None:
+    """The borders of tiles at a place: before it, after the last one, above and below."""
+    if not figure.blocks:
+        return
+    x, y, width = at
+    level = figure.border(before, cell) if before else 0 if cell.place % figure.blocks[0] else 1
+    last = cell.place == figure.shape.buffer_size - 1
+    for side, its_level in ((x, level), (x + width, int(last))):
+        if its_level:
+            borders.setdefault(its_level, []).append((side, y, side, y + _CELL_HEIGHT))
+    for edge in (y, y + _CELL_HEIGHT):
+        borders.setdefault(1, []).append((x, edge, x + width, edge))
+
+
+def _draw_byte(sheet: Sheet, figure: Figure, cell: Cell, x: int, y: int, width: int) -> None:
+    """A bracket below the elements that share a byte; its number stands below the first of them."""
+    bits = figure.shape.bits_per_element
+    first, last = cell.place * bits % 8 == 0, (cell.place + 1) * bits % 8 == 0
+    start, end = x + (4 if first else 0), x + width - (4 if last else 0)
+    rise = (f"M{start} {y + 3}V{y + 7}" if first else "") + f"M{start} {y + 7}H{end}"
+    sheet.path("gl-line", rise + (f"V{y + 3}" if last else ""))
+    if first:
+        sheet.text(x + 4, y + 19, f"byte {cell.place * bits // 8}", "gl-small gl-muted")
+    sheet.reach(x + width, y + 22)
+
+
+# ---- what the marks mean -------------------------------------------------------------------------------------
+
+
+def draw_legend(sheet: Sheet, marks: Sequence[Mark], top: int) -> None:
+    """A sample of every mark with its meaning, in lines."""
+    x, y = MARGIN, top
+    for mark in marks:
+        wide = 30 + SMALL_CHARACTER * len(mark.text)
+        if x > MARGIN and x + wide > ACROSS:
+            x, y = MARGIN, y + 20
+        if mark.kind == "padding":
+            sheet.parts.append(f'<rect class="gl-swatch" x="{x}" y="{y}" width="20" height="13" fill="url(#)"/>')
+        elif mark.kind == "color":
+            for number in range(3):
+                box = f'x="{x + 7 * number}" y="{y}" width="7" height="13"'
+                sheet.parts.append(f'<g class="gl-c{number}"><rect {box}/></g>')
+        elif mark.kind:
+            sheet.path(mark.kind, f"M{x} {y + 7}H{x + 20}")
+        sheet.text(x + (28 if mark.kind else 0), y + 11, mark.text, "gl-small gl-muted")
+        x += wide + 16

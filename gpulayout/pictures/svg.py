@@ -1,0 +1,153 @@
+"""SVG as text: a sheet that grows with what is put on it, with one look for light and dark pages.
+
+All numbers are whole pixels and nothing depends on the machine, so the same picture is the same bytes everywhere.
+Colours are classes with plain values, which slide programs read; a page in dark mode overrides them.  Class names begin
+with `gl-`, because a notebook puts the style of every picture into one page.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from xml.sax.saxutils import escape, quoteattr
+
+CHARACTER, SMALL_CHARACTER = 8, 7  # pixels of a character of text, rounded up, and of small text
+COLORS = 6
+_LIGHT = ("#dbeafe", "#dcfce7", "#fef3c7", "#fce7f3", "#e9e5fd", "#cff5f9")
+_DARK = ("#1d3b66", "#164a2e", "#524012", "#57243f", "#3c2f6b", "#104a52")
+
+
+def _rules(page: str, ink: str, muted: str, line: str, accent: str, blank: str, fills: Iterable[str]) -> str:
+    """The colours of one look."""
+    rules = [
+        f".gl-page{{fill:{page}}}",
+        f".gl-ink{{fill:{ink}}}",
+        f".gl-muted{{fill:{muted}}}",
+        f".gl-accent{{fill:{accent}}}",
+        f".gl-line{{stroke:{muted}}}",
+        f".gl-arrow{{stroke:{accent}}}",
+        f".gl-tile1,.gl-tile2{{stroke:{ink}}}",
+        f".gl-hatch{{stroke:{line}}}",
+        f".gl-blank{{fill:{blank}}}",
+        f".gl-cell rect,.gl-swatch{{stroke:{line}}}",
+        f".gl-cell text{{fill:{ink}}}",
+        f".gl-padding text{{fill:{muted};stroke:{blank}}}",
+        *(f".gl-c{number} rect{{fill:{fill}}}" for number, fill in enumerate(fills)),
+    ]
+    return "".join(rules)
+
+
+STYLE = (
+    (
+        "text{font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
+        "text.gl-title{font-size:15px;font-weight:600}text.gl-small{font-size:11px}"
+        ".gl-cell text{text-anchor:middle}.gl-padding text{stroke-width:3px;paint-order:stroke}"
+        ".gl-line,.gl-arrow,.gl-tile1,.gl-tile2,.gl-hatch{fill:none}.gl-arrow{stroke-width:2}"
+        ".gl-tile1{stroke-width:3;stroke-linecap:square}.gl-tile2{stroke-width:1.5}"
+        + _rules("#ffffff", "#1f2328", "#59636e", "#b6bec7", "#0969da", "#f6f8fa", _LIGHT)
+        + "@media(prefers-color-scheme:dark){"
+        + _rules("#0d1117", "#e6edf3", "#9aa4af", "#5b6570", "#58a6ff", "#161b22", _DARK)
+        + "}"
+    )
+    .replace("text{font", ".gl-picture text{font", 1)
+    .replace("text.gl-", ".gl-picture text.gl-")
+)
+
+
+class Sheet:
+    """Elements of a picture, and how far they reach."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.right = self.bottom = 0
+
+    def reach(self, x: int, y: int) -> None:
+        """Make the picture at least as large as this."""
+        self.right, self.bottom = max(self.right, x), max(self.bottom, y)
+
+    def text(self, x: int, y: int, text: str, kind: str = "gl-ink", anchor: str = "start") -> None:
+        """A line of text with its base line at y; `kind` is its classes."""
+        width = (SMALL_CHARACTER if "gl-small" in kind else 9 if "gl-title" in kind else CHARACTER) * len(text)
+        self.reach(x + {"start": width, "middle": width // 2, "end": 0}[anchor], y + 4)
+        where = f' text-anchor="{anchor}"' if anchor != "start" else ""
+        self.parts.append(f'<text class="{kind}" x="{x}" y="{y}"{where}>{clean(text)}</text>')
+
+    def path(self, kind: str, data: str) -> None:
+        """A path of lines; they must lie within what is reached otherwise."""
+        if data:
+            self.parts.append(f'<path class="{kind}" d="{data}"/>')
+
+    def open(self, kind: str, **attributes: object) -> None:
+        """Begin a group."""
+        extra = "".join(f" {name.replace('_', '-')}={quoteattr(clean(str(v)))}" for name, v in attributes.items())
+        self.parts.append(f'<g class="{kind}"{extra}>')
+
+    def close(self) -> None:
+        """End a group."""
+        self.parts.append("</g>")
+
+    def cell(self, box: tuple[int, int, int, int], kind: str, place: int, tip: str, text: str, fill: str = "") -> None:
+        """A box (x, y, width, height) with text in its middle; pointing at it shows `tip`."""
+        x, y, width, height = box
+        self.reach(x + width, y + height)
+        paint = f' fill="{fill}"' if fill else ""
+        self.parts.append(
+            f'<g class="gl-cell {kind}" data-place="{place}"><title>{clean(tip)}</title>'
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}"{paint}/>'
+            f'<text x="{x + width // 2}" y="{y + height // 2 + 5}">{clean(text)}</text></g>'
+        )
+
+    def svg(self, title: str, margin: int) -> str:
+        """The whole picture.  `{hatch}` in the parts becomes the name of a pattern of this picture alone."""
+        width, height = self.right + margin, self.bottom + margin
+        body = "\n".join(self.parts)
+        hatch = f"gl-hatch-{zlib.crc32(body.encode()):08x}"
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="gl-picture" role="img" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}">\n<title>{clean(title)}</title>\n<style>{STYLE}</style>\n'
+            f'<defs><pattern id="{hatch}" width="7" height="7" patternUnits="userSpaceOnUse">'
+            '<rect class="gl-blank" width="7" height="7"/><path class="gl-hatch" d="M-1 8L8 -1M-1 1L1 -1M6 8L8 6"/>'
+            f'</pattern></defs>\n<rect class="gl-page" width="{width}" height="{height}" rx="6"/>\n'
+            + body.replace("url(#)", f"url(#{hatch})")
+            + "\n</svg>\n"
+        )
+
+
+def clean(text: str) -> str:
+    """Text that an XML file can hold: `&`, `<` and `>` escaped, and what XML forbids replaced by U+FFFD.
+
+    >>> clean("a<b>&c"), clean(chr(0)) == chr(0xFFFD)
+    ('a&lt;b&gt;&amp;c', True)
+    """
+    allowed = (
+        character
+        if character in "\t\n\r"
+        or " " <= character < "\ud800"
+        or "\ue000" <= character
+        and character not in "\ufffe\uffff"
+        else "\ufffd"
+        for character in text
+    )
+    return escape("".join(allowed))
+
+
+def lines(segments: Iterable[tuple[int, int, int, int]]) -> str:
+    """The data of a path of horizontal and vertical segments (x, y, x, y); those that touch become one.
+
+    >>> lines([(0, 0, 5, 0), (5, 0, 9, 0), (0, 0, 0, 4)])
+    'M0 0H9M0 0V4'
+    """
+    rows: dict[tuple[bool, int], list[tuple[int, int]]] = {}
+    for x, y, to_x, to_y in segments:
+        key, span = ((True, y), (x, to_x)) if y == to_y else ((False, x), (y, to_y))
+        rows.setdefault(key, []).append(span)
+    found = []
+    for (horizontal, at), spans in sorted(rows.items(), key=lambda item: (not item[0][0], item[0][1])):
+        joined: list[tuple[int, int]] = []
+        for low, high in sorted(spans):
+            if joined and low <= joined[-1][1]:
+                joined[-1] = joined[-1][0], max(joined[-1][1], high)
+            else:
+                joined.append((low, high))
+        found += [f"M{low} {at}H{high}" if horizontal else f"M{at} {low}V{high}" for low, high in joined]
+    return "".join(found)

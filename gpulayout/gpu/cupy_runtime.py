@@ -12,7 +12,7 @@ import functools
 import operator
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import cupy  # pyright: ignore[reportMissingImports]
@@ -117,18 +117,11 @@ class CupyBackend(CudaBackend):
                 cupy.cuda.runtime.streamSynchronize(memory.stream)
         owner = memory.owner
         if memory.size and not memory.frees_in_order:
-            owner = Held(owner, functools.partial(_work_so_far, memory.device, current_stream(memory.device)))
+            device = cast(int, memory.device)
+            owner = Held(owner, functools.partial(_work_so_far, device, current_stream(device)))
         nbytes = memory.size * memory.dtype.itemsize
         pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, nbytes, owner, memory.device), 0)
         return cupy.ndarray(memory.shape, self.held(memory.dtype), pointer, memory.strides)
-
-    def lent(self, array: cupy.ndarray, end_of_use: Callable[[], Wait | None]) -> cupy.ndarray:
-        """The array for a library that does not say in which stream it is done with it.
-
-        Its memory goes back to CuPy's pool only after a wait that `end_of_use` returns when the library drops it.
-        """
-        memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, Held(array, end_of_use), array.data.device_id)
-        return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), array.strides)
 
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Any = None) -> cupy.ndarray:
         host: np.ndarray = np.array(values, cast("Any", dtype), order=cast("Any", order))  # stubs refuse None and str
@@ -188,6 +181,37 @@ class CupyBackend(CudaBackend):
             return None
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
+
+
+class _Pointer:
+    """A CUDA stream of another library, in the form that CuPy takes."""
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._pointer
+
+
+@functools.lru_cache(maxsize=64)
+def _stream_at(pointer: int) -> Any:
+    return cupy.cuda.Stream.from_external(_Pointer(pointer))
+
+
+@contextlib.contextmanager
+def on_stream(device: int, pointer: int) -> Iterator[None]:
+    """A context in which work goes to this device, and there to another library's stream."""
+    with _on_device(device), _stream_at(pointer):
+        yield
+
+
+def lent(array: cupy.ndarray, finish: Wait) -> cupy.ndarray:
+    """The array for a library that does not say in which stream it is done with it.
+
+    When the library drops it, its memory goes back to CuPy's pool after `finish()`, which waits for that library.
+    """
+    memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, Held(array, lambda: finish), array.data.device_id)
+    return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), array.strides)
 
 
 def _work_so_far(device: int, stream: Any) -> Wait | None:

@@ -224,7 +224,7 @@ def test_a_lent_array_goes_back_to_the_pool_after_the_wait_of_its_borrower(cp):
     gc.collect()
     array = cp.asarray(VALUES)
     address, free = array.data.ptr, pool.free_bytes()
-    lent = backends.gpu_backend().lent(array, lambda: may_go.wait)
+    lent = backends.gpu_module().lent(array, may_go.wait)
     assert lent.data.ptr == address and same_bytes(cp, lent, VALUES) and lent.strides == array.strides
     del array, lent
     try:

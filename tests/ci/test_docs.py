@@ -51,7 +51,8 @@ def test_there_are_examples_and_a_wrong_one_fails():
     "page, command, shown", COMMANDS, ids=[f"{page}-{command.split()[0]}" for page, command, _ in COMMANDS]
 )
 def test_the_command_lines_print_what_is_shown(page, command, shown):
-    line = f'gpulayout() {{ "$PYTHON" -m gpulayout "$@"; }}; gpulayout {command}'  # a line of a shell: it may have pipes
+    # A shell runs the line, which may have pipes.
+    line = f'gpulayout() {{ "$PYTHON" -m gpulayout "$@"; }}; gpulayout {command}'
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
         env={**os.environ, "PYTHON": sys.executable},

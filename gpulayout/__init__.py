@@ -58,9 +58,12 @@ More
     Plan, StrideTable, Digit
                       the classes of what `plan` and `stride_table` return
     xla               the rest of XLA's utilities for shapes
+    interop           layouts in the words of NumPy, PyTorch, JAX, CuTe and zarr
 """
 
+import importlib as _importlib
 import sys as _sys
+import typing as _typing
 import warnings as _warnings
 
 import gpulayout.layout.public_names as _public_names
@@ -89,6 +92,9 @@ from gpulayout.layout.tile import COMBINE, Tile
 from gpulayout.version import __version__
 from gpulayout.xla.bitcast import is_bitcast
 
+if _typing.TYPE_CHECKING:
+    from gpulayout import interop
+
 __all__ = [
     "BackendUnavailable",
     "BufferShape",
@@ -114,6 +120,7 @@ __all__ = [
     "convert_linear",
     "delinearize",
     "empty",
+    "interop",
     "is_bitcast",
     "linearize",
     "pack",
@@ -132,7 +139,8 @@ __all__ = [
     "xla",
 ]
 
-_public_names.publish(globals(), __all__)
+_LATE = "interop"  # a module that is imported when it is first used: import gpulayout need not wait for it
+_public_names.publish(globals(), [name for name in __all__ if name != _LATE])
 
 
 def __dir__() -> list[str]:
@@ -151,7 +159,9 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """Find a name that has moved to `gpulayout.xla`.  It still works; functions warn."""
+    """Import a late module, or find a name that has moved to `gpulayout.xla`, which still works; functions warn."""
+    if name == _LATE:
+        return _importlib.import_module(f"gpulayout.{name}")
     if name not in xla.__all__:
         raise AttributeError(f"module 'gpulayout' has no attribute {name!r}")
     found = getattr(xla, name)

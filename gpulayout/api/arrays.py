@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpulayout.api.backends import default_backend, gpu_backend, host_backend
+from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.values import array_of_values
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.layout import Layout
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from gpulayout.api.array_types import HostArray
 
 PLAIN = (list, tuple, bool, int, float, complex)  # values that an array can be made of
-_IMMUTABLE = {"jax": "JAX", "jaxlib": "JAX", "tensorflow": "TensorFlow"}
 
 
 def open_array(given: Any, role: str, *, writing: bool = False) -> tuple[Backend, Array]:
@@ -67,9 +67,11 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         return host_backend(), np.asarray(given)
     if isinstance(given, type):
         raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
-    library = _IMMUTABLE.get(type(given).__module__.partition(".")[0])
-    if writing and library:  # their DLPack exports may not say so
-        raise BufferError(f"{role} is read-only: {library} arrays never change")
+    library = library_of(given)
+    if library is not None:
+        return _of_library(library, given, role, writing)
+    if writing and kind.__module__.partition(".")[0] == "tensorflow":  # its DLPack exports may not say so
+        raise BufferError(f"{role} is read-only: TensorFlow arrays never change")
     if offers(given, *DLPACK):
         return _adopted(_dlpack_backend(given, role), given, role, writing)
     if offers(given, CUDA_INTERFACE):
@@ -84,6 +86,24 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
 def _is_cupy(kind: Any) -> bool:
     """True for CuPy's array type and its subclasses.  It is found by name, so that CuPy need not be imported."""
     return any((base.__module__, base.__name__) == ("cupy", "ndarray") for base in kind.__mro__)
+
+
+def _of_library(library: Library, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+    """An array of a library with an adapter, with the element type that the library gives it."""
+    readable = library.readable(given, role, writing)
+    if type(readable) is np.ndarray:
+        return host_backend(), readable
+    dtype = library.dtype(given)
+    backend, array = _adopted(_dlpack_backend(readable, role), readable, role, writing)
+    held = backend.held(dtype)
+    return backend, array if array.dtype == held else array.view(held)
+
+
+def label(given: Any, array: Array) -> np.dtype[Any]:
+    """The element type of an array that `open_array` returned for `given`, also where CuPy holds it as integers."""
+    library = None if given is array else library_of(given)
+    found: np.dtype[Any] = array.dtype if library is None else library.dtype(given)
+    return found
 
 
 def _advice(given: object, role: str) -> str:
@@ -104,13 +124,6 @@ def _dlpack_backend(given: Any, role: str) -> Backend:
         kind, _ = dlpack.device_of(given)
     except Exception as error:
         raise BufferError(f"{role} ({type(given).__name__}) cannot say where it lives: {error}") from None
-    for bit in ("neg", "conj"):  # PyTorch delays negation and conjugation; an exported buffer lacks them
-        pending = getattr(given, f"is_{bit}", None)
-        if callable(pending) and pending():
-            raise BufferError(
-                f"{role} ({type(given).__name__}) has its {bit} bit set: its memory does not hold its values, pass "
-                f".resolve_{bit}()"
-            )
     if kind in (dlpack.CPU, dlpack.PINNED):
         return host_backend()
     if kind in (dlpack.CUDA, dlpack.MANAGED):

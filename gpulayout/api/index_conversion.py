@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api import arrays
-from gpulayout.api.index_operands import INT64, integers, open_operands, stacked
+from gpulayout.api.index_operands import INT64, PLAIN_INDICES, integers, open_operands, stacked
+from gpulayout.api.libraries import library_of
+from gpulayout.api.same_kind import Empty, same_kind
 from gpulayout.layout.checks import counted, number_text, out_of_bounds_text
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
@@ -41,9 +43,16 @@ class IndexConversion:
 
     def __call__(self, given: Any, mode: Mode, out: Any) -> Array:
         """Convert an array, or values that become one.  Returns `out` if given."""
+        library = library_of(given)
+        if library is not None:
+            return same_kind(library, given, self.role, out, functools.partial(self._opened, mode, out))
         backend, array = arrays.open_array_like(given, self.role, None)
         if type(out) is type(array) is not np.ndarray and self.on(backend).again(array, out, mode):
             return out
+        return self._opened(mode, out, backend, array, backend.empty)
+
+    def _opened(self, mode: Mode, out: Any, backend: Backend, array: Array, empty: Empty) -> Array:
+        """Convert an array that `open_array` returned; `empty` makes new memory."""
         array = integers(array, self.role)
         if self.program.direction == "linearize" and (array.ndim == 0 or array.shape[0] != self.program.rank):
             rank = self.program.rank
@@ -51,11 +60,24 @@ class IndexConversion:
                 f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(rank, 'dimension')}: the first "
                 f"axis must be {rank} (for points in rows, pass index.T)"
             )
-        return self.run(backend, array, mode, out)
+        return self.run(backend, array, mode, out, empty)
 
     def broadcast(self, operands: Any, mode: Mode, out: Any) -> Array:
-        """Linearize one index array per dimension, broadcast against each other."""
+        """Linearize one index array per dimension, broadcast against each other.
+
+        The first array decides of which library the result is.
+        """
+        first = next((given for given in operands if not isinstance(given, PLAIN_INDICES)), None)
+        library = library_of(first)
+        if library is None:
+            return self._broadcast(operands, mode, out)
+        return same_kind(
+            library, first, "index", out, lambda _backend, _array, empty: self._broadcast(operands, mode, out, empty)
+        )
+
+    def _broadcast(self, operands: Any, mode: Mode, out: Any, empty: Empty | None = None) -> Array:
         backend, values, result_shape = open_operands(operands, self.shape)
+        empty = empty or backend.empty
         in_one_pass = (
             backend.linearize_broadcast
             if self.program.is_dot_product
@@ -64,7 +86,7 @@ class IndexConversion:
             else None
         )
         if in_one_pass and out is None:
-            result = backend.empty(result_shape, INT64, values[0])
+            result = empty(result_shape, INT64, values[0])
             if in_one_pass(self.program, values, result, mode) is None:
                 return result
         elif in_one_pass and mode != "raise":  # with "raise", a bad index would be found when `out` is half written
@@ -72,19 +94,21 @@ class IndexConversion:
             if not any(arrays.may_overlap(backend, value, result) for value in values):
                 in_one_pass(self.program, values, result, mode)
                 return out
-        return self.run(backend, stacked(backend, values, result_shape, self.shape, mode), mode, out)
+        return self.run(backend, stacked(backend, values, result_shape, self.shape, mode), mode, out, empty)
 
     def on(self, backend: Backend) -> PreparedConversion:
         """The program, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_conversion(self.program))
 
-    def run(self, backend: Backend, given: Array, mode: Mode, out: Any) -> Array:
+    def run(self, backend: Backend, given: Array, mode: Mode, out: Any, empty: Empty) -> Array:
         """Convert in one pass.  With the caller's `out` and a mode that raises, a pass that only checks comes first."""
         result_shape = self._result_shape(given.shape)
         if mode in ("wrap", "clip") and self.shape.is_zero_element_array and 0 not in result_shape:
             raise IndexError(f"index cannot be brought into {self.shape} with mode {mode!r}: it has no elements")
         if out is None:
-            result = backend.empty(result_shape, INT64, given)
+            result = empty(result_shape, INT64, given)
+            if result.dtype != INT64:  # JAX's own width of indices
+                self._check_result_dtype(result.dtype, mode, "the result")
         else:
             result = self._opened_out(backend, given, result_shape, mode, out)
             arrays.check_no_overlap(backend, given, result, (self.role, "out"))
@@ -109,15 +133,15 @@ class IndexConversion:
         arrays.check_same_device(backend, given, out_backend, result, (self.role, "out"))
         return result
 
-    def _check_result_dtype(self, dtype: np.dtype, mode: Mode) -> None:
+    def _check_result_dtype(self, dtype: np.dtype, mode: Mode, role: str = "out") -> None:
         if dtype.kind not in "iu" or not dtype.isnative:
-            raise TypeError(f"out has dtype {dtype}: linear and logical indices are native integers")
+            raise TypeError(f"{role} has dtype {dtype}: linear and logical indices are native integers")
         sizes = self.shape.dimensions if self.program.direction == "delinearize" else [self.program.reach]
         largest = max([*sizes, 1]) - 1
         if np.iinfo(dtype).max < largest:
-            raise TypeError(f"out has dtype {dtype}, which cannot hold {largest}")
+            raise TypeError(f"{role} has dtype {dtype}, which cannot hold {largest}")
         if mode == "mark" and dtype.kind == "u":
-            raise TypeError(f"out has dtype {dtype}, which cannot hold -1, the mark of padding")
+            raise TypeError(f"{role} has dtype {dtype}, which cannot hold -1, the mark of padding")
 
     def _error(self, given: Array, offender: int) -> IndexError:
         """The error for the index at a flat position; fetches the index from the device if it is there."""

@@ -15,6 +15,7 @@ from gpulayout.moves.backend import Array, Backend
 from gpulayout.moves.index_program import Mode
 
 INT64 = np.dtype(np.int64)
+PLAIN_INDICES = (int, np.integer, list, tuple)  # moved to the device of the arrays
 
 
 def integers(array: Array, role: str) -> Array:
@@ -35,7 +36,7 @@ def open_operands(operands: Sequence[Any], shape: Shape) -> tuple[Backend, list[
 
     Plain numbers and lists are moved to the device of the arrays.
     """
-    plain = [isinstance(given, (int, np.integer, list, tuple)) for given in operands]
+    plain = [isinstance(given, PLAIN_INDICES) for given in operands]
     opened = [
         None if is_plain else arrays.open_array(given, f"index[{dim}]")
         for dim, (given, is_plain) in enumerate(zip(operands, plain))

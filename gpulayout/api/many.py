@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, overload
 
 from gpulayout.api import array_types as types
 from gpulayout.api import arrays
 from gpulayout.api.array_types import ShapeLike, TargetLike
+from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.relayout import plan
+from gpulayout.api.same_kind import Result
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text
 from gpulayout.moves.backend import Array, Backend, PreparedJob
 
 
 class _Opened(NamedTuple):
-    """A job whose arguments were checked; an `out` of None asks for new memory."""
+    """A job whose arguments were checked.
+
+    out      None asks for new memory
+    result   makes it for a buffer whose library gets its own kind back; None makes it on the backend
+    """
 
     transfer: Transfer
     backend: Backend
     array: Array
     out: Array | None
+    result: Result | None
 
 
 @overload
@@ -79,17 +87,50 @@ def relayout_many(
     outs = _checked_outs(out, len(jobs))
     opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
     _check_no_overlap(opened)
-    written = [job.out if job.out is not None else job.transfer.empty(job.backend, job.array) for job in opened]
-    groups: dict[tuple[Backend, str], list[PreparedJob]] = {}
-    for number, (job, target) in enumerate(zip(opened, written)):
-        prepared = job.transfer.prepared_by(job.backend)
-        groups.setdefault((job.backend, job.backend.device(job.array)), []).append(
-            PreparedJob(f"job {number}: ", prepared, job.array, target)
-        )
+    written = [_written(job) for job in opened]
+    groups: dict[tuple[Backend, str, Library | None], list[int]] = {}
+    for number, job in enumerate(opened):
+        library = None if job.result is None else job.result.library
+        groups.setdefault((job.backend, job.backend.device(job.array), library), []).append(number)
     # All groups are prepared before any of them runs, so that errors come before the first byte is written.
-    for execute in [backend.prepare_jobs(group) for (backend, _), group in groups.items()]:
-        execute()
-    return [target if given is None else given for given, target in zip(outs, written)]
+    prepared = [_prepared([(number, opened[number], written[number]) for number in group]) for group in groups.values()]
+    for group, execute in zip(groups.values(), prepared):
+        with _running(opened[group[0]].result):
+            execute()
+    return [
+        given if given is not None else target if job.result is None else job.result.given_back()
+        for given, target, job in zip(outs, written, opened)
+    ]
+
+
+def _running(result: Result | None) -> AbstractContextManager[object]:
+    """The context in which work for a result runs."""
+    return _ANY if result is None else result.running()
+
+
+_ANY = nullcontext()
+
+
+def _written(job: _Opened) -> Array:
+    """The array that a job writes."""
+    if job.out is not None:
+        return job.out
+    if job.result is None:
+        return job.transfer.empty(job.backend, job.array, job.backend.empty)
+    with job.result.running():
+        return job.transfer.empty(job.backend, job.array, job.result.empty)
+
+
+def _prepared(jobs: Sequence[tuple[int, _Opened, Array]]) -> Callable[[], None]:
+    """What executes these jobs, (number, job, target), which share a backend, a device and a library."""
+    first = jobs[0][1]
+    with _running(first.result):
+        return first.backend.prepare_jobs(
+            [
+                PreparedJob(f"job {number}: ", job.transfer.prepared_by(job.backend), job.array, target)
+                for number, job, target in jobs
+            ]
+        )
 
 
 def _checked_outs(out: Any, count: int) -> Sequence[Any]:
@@ -111,10 +152,14 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        transfer = plan(source, target).transfer
-        backend, array = arrays.open_array(buffer, "buffer")
-        transfer.sides[0].check(array, "buffer")
-        return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out))
+        transfer, library = plan(source, target).transfer, library_of(buffer)
+        result = None if library is None else Result(library, buffer)
+        with _running(result):
+            backend, array = arrays.open_array(buffer, "buffer") if result is None else result.opened("buffer")
+            transfer.sides[0].check(array, "buffer")
+            return _Opened(
+                transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out), result
+            )
     except Exception as error:  # keep the type that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise

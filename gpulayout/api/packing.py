@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import Array, ArrayLike, HostArray, Out, Scalar, ShapeLike, TargetLike, Values
-from gpulayout.api.backends import default_backend
+from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.kept import KEYS, Kept
+from gpulayout.api.libraries import library_of
+from gpulayout.api.same_kind import Empty, same_kind
 from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape, is_only_layout
-from gpulayout.layout.checks import value_text
+from gpulayout.layout.checks import number_text, value_text, whole_number
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
+from gpulayout.moves.backend import Backend
 from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.pieces import pack_pieces, unpack_pieces
 from gpulayout.moves.supported import check_storable
@@ -87,18 +90,21 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
     >>> pack([1, 2, 3], "u4[3]{0:E(4)}")
     array([33,  3], dtype=uint8)
     """
+    if type(array) is np.ndarray:
+        return _pack_transfer(array, shape, array.dtype).run(host_backend(), array, out)
     if isinstance(array, arrays.PLAIN):
         shape = _whole_shape(shape, array)
         backend, source = arrays.open_array_like(array, "array", shape.dtype)
-    else:
+        return _pack_transfer(source, shape, source.dtype).run(backend, source, out)
+    library = library_of(array)
+    if library is None:
         backend, source = arrays.open_array(array, "array")
-    key = shape, source.dtype, source.shape, source.strides
-    transfer = kept_packs.get(key) if type(shape) in KEYS else None
-    if transfer is None:
-        transfer = _pack_transfer(source, shape)
-        if type(shape) in KEYS:
-            kept_packs.keep(key, transfer, len(transfer.pieces))
-    return transfer.run(backend, source, out) if type(source) is np.ndarray else transfer(source, out)
+        return _pack_transfer(source, shape, source.dtype)(source, out)
+
+    def packed(backend: Backend, source: Any, empty: Empty) -> Any:
+        return _pack_transfer(source, shape, library.dtype(array)).run(backend, source, out, empty)
+
+    return same_kind(library, array, "array", out, packed)
 
 
 def _whole_shape(shape: TargetLike, values: Values) -> Shape:
@@ -111,10 +117,23 @@ def _whole_shape(shape: TargetLike, values: Values) -> Shape:
     return as_shape(shape)
 
 
-def _pack_transfer(array: Any, shape: TargetLike) -> Transfer:
-    """From an array with these dimensions and strides to a buffer of `shape`."""
+def _pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> Transfer:
+    """From an array with these dimensions and strides to a buffer of `shape`.
+
+    dtype   the array's element type, also where CuPy holds it as unsigned integers
+    """
+    key = shape, dtype, array.shape, array.strides
+    transfer = kept_packs.get(key) if type(shape) in KEYS else None
+    if transfer is None:
+        transfer = _new_pack_transfer(array, shape, dtype)
+        if type(shape) in KEYS:
+            kept_packs.keep(key, transfer, len(transfer.pieces))
+    return transfer
+
+
+def _new_pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> Transfer:
     if is_only_layout(shape) or isinstance(shape, (tuple, list)):  # as_shape refuses these and says what to write
-        shape = as_shape(shape, like=Shape(array.dtype, array.shape))
+        shape = as_shape(shape, like=Shape(dtype, array.shape))
     else:
         shape = as_shape(shape)
     side = ArraySide(shape, array.strides)
@@ -236,7 +255,9 @@ def view(buffer: Array, shape: ShapeLike) -> Any:
     strides = view_strides(shape)
     backend, source = arrays.open_array(buffer, "buffer")
     BufferSide(shape).check(source, "buffer")
-    return backend.strided(source, shape.dimensions, strides)
+    seen = backend.strided(source, shape.dimensions, strides)
+    library = library_of(buffer)
+    return seen if library is None else library.view(buffer, seen)
 
 
 def _array_shape(shape: ShapeLike) -> Shape:
@@ -289,19 +310,22 @@ def shape_of(array: Array) -> Shape:
             "gl.Shape(array.dtype, array.shape) for a row-major array of its size"
         )
     found = arrays.open_array(array, "array")[1]
-    element_type = ElementType.of(found.dtype)
+    element_type = ElementType.of(arrays.label(array, found))
     return Shape(
         element_type, found.shape, layout_from_strides(found.shape, found.strides, itemsize=element_type.itemsize)
     )
 
 
-def empty(shape: ShapeLike) -> Any:
+def empty(shape: ShapeLike, *, align: SupportsIndex = 1) -> Any:
     """Make a new buffer for `shape` on the default backend, filled with zeros.
 
     Parameters
     ----------
     shape : Shape or str
         A shape or its text.
+    align : int, optional
+        Bytes, a power of two of at most 2^30.  The address of the buffer is a multiple of them, also for a buffer
+        without elements.  By default the address is the allocator's: NumPy's are multiples of 16, CuPy's of 512.
 
     Returns
     -------
@@ -311,13 +335,14 @@ def empty(shape: ShapeLike) -> Any:
     Raises
     ------
     LayoutError
-        For a shape that no buffer can hold.
+        For a shape that no buffer can hold, and for an `align` that is not such a power of two.
     BackendUnavailable
         When "cupy" was chosen and cannot run.
 
     See Also
     --------
     use_backend : Choose the default backend.
+    Shape.with_pitch : Align every row too.
 
     Notes
     -----
@@ -327,8 +352,20 @@ def empty(shape: ShapeLike) -> Any:
     --------
     >>> empty("f32[2,3]{0,1:PD(3,5)}").shape
     (15,)
+    >>> import gpulayout as gl
+    >>> with gl.use_backend("numpy"):
+    ...     gl.empty("f32[2,3]", align=256).ctypes.data % 256
+    0
     """
     shape = as_shape(shape)
     check_storable(shape)
     backend = default_backend()
-    return backend.zeros((shape.buffer_length,), backend.dtype_for(shape))
+    return backend.zeros(shape.buffer_length, backend.held(shape.buffer_dtype), _alignment(align, shape))
+
+
+def _alignment(align: SupportsIndex, shape: Shape) -> int:
+    """`align` as a power of two in 1..2^30."""
+    found = whole_number("align", align, f" for {shape}")
+    if not 1 <= found <= 2**30 or found & (found - 1):
+        raise LayoutError(f"align {number_text(found)} is not a power of two in 1..2^30 for {shape}")
+    return found

@@ -30,7 +30,7 @@ class BufferSide:
 
     def dtype_on(self, backend: Backend) -> np.dtype[Any]:
         """The dtype of new memory."""
-        return backend.dtype_for(self.shape)
+        return backend.held(self.shape.buffer_dtype)
 
     def check(self, array: Array, role: str) -> None:
         """TypeError or BufferError unless the array is 1-D, contiguous and large enough for the shape's buffer.
@@ -69,7 +69,7 @@ class ArraySide:
 
     def dtype_on(self, backend: Backend) -> np.dtype[Any]:
         """The dtype of new memory."""
-        return backend.dtype_for(self.shape.with_layout(None))
+        return backend.held(self.shape.dtype)
 
     def check(self, array: Array, role: str) -> None:
         """TypeError or BufferError unless the array has the shape's dimensions and element type; `out` must also not

@@ -12,6 +12,8 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
+from gpulayout.api.libraries import library_of
+from gpulayout.api.same_kind import Empty, same_kind
 from gpulayout.api.sides import Side
 from gpulayout.moves.backend import Array, Backend, Prepared
 from gpulayout.moves.kinds import Pieces
@@ -42,18 +44,23 @@ class Transfer:
             found = prepared.again(buffer, out)
             if found is not None:
                 return found
-        backend, array = arrays.open_array(buffer, self.sides[0].role)
+        role, library = self.sides[0].role, library_of(buffer)
+        if library is not None:
+            return same_kind(
+                library, buffer, role, out, lambda backend, array, empty: self.run(backend, array, out, empty)
+            )
+        backend, array = arrays.open_array(buffer, role)
         if array is buffer:
             self.prepared[kind] = self.prepared_by(backend)
         return self.run(backend, array, out)
 
-    def run(self, backend: Backend, array: Array, out: Any) -> Array:
-        """The same for an array that `open_array` returned, with every check."""
+    def run(self, backend: Backend, array: Array, out: Any, empty: Empty | None = None) -> Array:
+        """The same for an array that `open_array` returned, with every check; `empty` makes new memory."""
         source = self.sides[0]
         source.check(array, source.role)
         prepared = self.prepared.get(backend) or self.prepared_by(backend)
         if out is None:
-            result = self.empty(backend, array)
+            result = self.empty(backend, array, empty or backend.empty)
             prepared.execute(array, result, is_new=True)
             return result
         prepared.execute(array, self.opened_out(backend, array, out))
@@ -63,10 +70,10 @@ class Transfer:
         """The pieces, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare(self.pieces))
 
-    def empty(self, backend: Backend, array: Array) -> Array:
+    def empty(self, backend: Backend, array: Array, empty: Empty) -> Array:
         """New memory for the target, on the device of `array`."""
         target = self.sides[1]
-        return backend.empty(target.dimensions, array.dtype if self._keeps_dtype else target.dtype_on(backend), array)
+        return empty(target.dimensions, array.dtype if self._keeps_dtype else target.dtype_on(backend), array)
 
     def opened_out(self, backend: Backend, array: Array, out: Any) -> Array:
         """`out` as an array of its backend, with every check."""

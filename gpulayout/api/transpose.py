@@ -10,6 +10,7 @@ Both sides name the same axes, so every element of the array is written once: th
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections import Counter
@@ -21,11 +22,14 @@ from numpy.typing import NDArray
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import Array, Out, Scalar
+from gpulayout.api.libraries import library_of
 from gpulayout.api.packing import pack
+from gpulayout.api.same_kind import Empty, same_kind
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import Backend
 from gpulayout.moves.move import MAX_AXES
 
 CARRIERS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "c128"}  # bytes of an element -> a type of that width
@@ -89,7 +93,17 @@ def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Any
            [1, 4],
            [2, 5]])
     """
+    library = library_of(array)
+    if library is not None:
+        return same_kind(library, array, "array", out, functools.partial(_transposed, axes, sizes, out))
     backend, source = arrays.open_array(array, "array")
+    return _transposed(axes, sizes, out, backend, source, backend.empty)
+
+
+def _transposed(
+    axes: str | Iterable[int] | None, sizes: dict[str, int], out: Any, backend: Backend, source: Any, empty: Empty
+) -> Any:
+    """The transpose of an array that `open_array` returned; `empty` makes new memory."""
     if not isinstance(axes, str):
         if sizes:
             raise TypeError(
@@ -107,7 +121,7 @@ def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Any
     else:
         dimensions, strides, shape = _rearranged(axes, source.shape, source.strides, sizes)
     if out is None:
-        result = out = backend.empty(shape, source.dtype, source)
+        result = out = empty(shape, source.dtype, source)
     else:
         result = arrays.open_array(out, "out", writing=True)[1]
         arrays.check_shape(result, shape, "out")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpulayout.cli.failures import printable
+from gpulayout.interop.layout_names import LayoutName, layout_name
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -18,13 +19,19 @@ from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 
 if TYPE_CHECKING:  # generic since click 8.2
-    ShapeType = click.ParamType[Shape | Layout]
+    ShapeType = click.ParamType[Shape | Layout | LayoutName]
 else:
     ShapeType = click.ParamType
 
 
+_NAME = re.compile(r"[A-Za-z]\w*(:.*)?", re.DOTALL)
+
+
 class ShapeArgument(ShapeType):
-    """The text of a shape.  With `or_layout`, the text of a layout without a shape gives a `Layout`."""
+    """The text of a shape.
+
+    With `or_layout`, the text of a layout without a shape gives a `Layout`, and its name a `LayoutName`.
+    """
 
     name = "shape"
 
@@ -32,12 +39,14 @@ class ShapeArgument(ShapeType):
         self.or_layout = or_layout
 
     def convert(
-        self, value: str | Shape | Layout, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Shape | Layout:
+        self, value: str | Shape | Layout | LayoutName, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shape | Layout | LayoutName:
         if not isinstance(value, str):
             return value
         try:
-            return parse_layout(value) if self.or_layout and is_only_layout(value) else parse_array_shape(value)
+            if not (self.or_layout and is_only_layout(value)):
+                return parse_array_shape(value)
+            return layout_name(value) if _NAME.fullmatch(value) else parse_layout(value)
         except LayoutError as error:
             self.fail(printable(f"{error}{_hint(value, self.or_layout)}"), param, ctx)
 

@@ -15,7 +15,7 @@ from gpulayout.cli.arguments import SHAPE
 from gpulayout.cli.backends import backends_here
 from gpulayout.cli.benchmark_table import Row, table_lines
 from gpulayout.cli.index_jobs import Job, index_arrays, jobs
-from gpulayout.cli.output import charset, json_option, print_json
+from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.timing import medians_in_turns
 from gpulayout.cpu.threads import thread_count
 from gpulayout.layout.shape import Shape
@@ -107,7 +107,7 @@ def _machine() -> dict[str, object]:
 
 def _print_rows(rows: list[Row], count: int, missing: str | None) -> None:
     click.echo(f"{count} indices (int64) in each array.  Milliseconds, medians of {REPEATS} calls.\n")
-    for line in table_lines(rows, with_gpu=not missing, rule=charset().line):
+    for line in table_lines(rows, with_gpu=not missing):
         click.echo(line)
     wrong = sum(not row.equal for row in rows)
     click.echo(

@@ -44,8 +44,8 @@ GPU_COLUMNS: tuple[Column, ...] = (
 )
 
 
-def table_lines(rows: Sequence[Row], *, with_gpu: bool, rule: str) -> Iterator[str]:
-    """The lines of the table; `rule` is the character of a horizontal line."""
+def table_lines(rows: Sequence[Row], *, with_gpu: bool) -> Iterator[str]:
+    """The lines of the table."""
     columns = COLUMNS + GPU_COLUMNS * with_gpu
     on_cpu = {(row.shape, row.name): row for row in rows if row.backend == "numpy"}
     texts = {id(row): [text(row, on_cpu[row.shape, row.name]) for _, _, text in columns] for row in rows}
@@ -60,7 +60,7 @@ def table_lines(rows: Sequence[Row], *, with_gpu: bool, rule: str) -> Iterator[s
     yield line("", [first for first, _, _ in columns]).rstrip()
     head = line("", [second for _, second, _ in columns])
     yield head
-    yield rule * len(head)
+    yield "-" * len(head)
     for shape, group in itertools.groupby(rows, key=lambda row: row.shape):
         yield shape
         for row in group:

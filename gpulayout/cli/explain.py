@@ -16,6 +16,7 @@ from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
 from gpulayout.gpu.estimate import estimate
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import requests, sector_fraction
+from gpulayout.interop.layout_names import LayoutName
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
@@ -31,19 +32,20 @@ from gpulayout.layout.shape import Shape
     help="The GPU that the expected speed is for.",
 )
 @json_option
-def explain(source: Shape, target: Shape | Layout, device: str, as_json: bool) -> None:
+def explain(source: Shape, target: Shape | Layout | LayoutName, device: str, as_json: bool) -> None:
     """Explain how a buffer of SOURCE would become a buffer of TARGET.
 
-    SOURCE is a SHAPE.  TARGET is a SHAPE, or a LAYOUT for the same array, such as {0,1}.  The answer names the merged
-    dimensions, what is copied and what is filled, the kernel that a GPU would run and why not a faster one, and the
-    bytes read and written.  Nothing is moved, and no GPU is needed: the expected speed comes from a model.
+    SOURCE is a SHAPE.  TARGET is a SHAPE, or a LAYOUT for the same array: {0,1}, or a name that relayout --to takes.
+    The answer names the merged dimensions, what is copied and what is filled, the kernel that a GPU would run and why
+    not a faster one, and the bytes read and written.  Nothing is moved, and no GPU is needed: the expected speed comes
+    from a model.
 
     \b
     Examples:
       gpulayout explain 'f32[4096,4096]{1,0}' 'f32[4096,4096]{0,1}'
       gpulayout explain 'u8[3000,4000,3]' 'u8[3000,4000,3]{2,1,0:PD(3000,4000,4)}'
     """
-    found = plan(source, target)
+    found = plan(source, target.of(source.dimensions) if isinstance(target, LayoutName) else target)
     if as_json:
         print_json(plan_as_json(found, DEVICES[device]))
     else:

@@ -20,6 +20,7 @@ from gpulayout.cli.files import NpyFile, new_npy, open_npy, open_raw
 from gpulayout.cli.new_file import check_output
 from gpulayout.cli.output import clipped, json_option, print_json
 from gpulayout.cli.streams import File, output_name
+from gpulayout.interop.layout_names import LayoutName
 from gpulayout.layout.checks import counted
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -62,12 +63,15 @@ class FileMove:
     quiet: bool
     as_json: bool
 
-    def run(self, from_: Shape | None, to: Shape | Layout | None) -> None:
+    def run(self, from_: Shape | None, to: Shape | Layout | LayoutName | None) -> None:
         """Move a buffer of the shape `from_`, or else an N-d array, to a buffer of `to`, or else to an N-d array."""
         if self.quiet and self.as_json:
             raise click.UsageError("give either --quiet or --json")
         check_output(self.target, self.source, overwrite=self.overwrite)
-        file, shape = self._opened(from_, to)
+        file = self._opened(from_)
+        if isinstance(to, LayoutName):
+            to = to.of((from_ or file).dimensions)
+        shape = array_shape(file, to) if from_ is None else buffer_shape(file, from_)
         target = shape.with_layout(to) if to is None or isinstance(to, Layout) else to
         is_array = to is None
         job = Job(file, plan(shape, target), shape.dimensions if is_array else (target.buffer_length,), is_array)
@@ -83,16 +87,11 @@ class FileMove:
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
             ) from error
 
-    def _opened(self, from_: Shape | None, to: Shape | Layout | None) -> tuple[NpyFile, Shape]:
-        """The source file and the shape that it has in memory."""
-        if from_ is None:
-            file = open_npy(self.source)
-            return file, array_shape(file, to)
-        if self.raw:
-            needed = f"a buffer of {from_}"
-            return open_raw(self.source, from_.buffer_dtype, from_.buffer_length, needed), from_
-        file = open_npy(self.source)
-        return file, buffer_shape(file, from_)
+    def _opened(self, from_: Shape | None) -> NpyFile:
+        """The source file."""
+        if from_ is None or not self.raw:
+            return open_npy(self.source)
+        return open_raw(self.source, from_.buffer_dtype, from_.buffer_length, f"a buffer of {from_}")
 
     def _execute(self, job: Job) -> float:
         """Move the elements.  Returns seconds, with the time to write them to disk."""
@@ -149,9 +148,9 @@ class Job:
     is_array: bool
 
 
-def whole_shape(from_: Shape | Layout) -> Shape:
+def whole_shape(from_: Shape | Layout | LayoutName) -> Shape:
     """The value of --from; a usage error for a layout without a shape."""
-    if isinstance(from_, Layout):
+    if isinstance(from_, (Layout, LayoutName)):
         raise click.UsageError(
             f"--from {clipped(str(from_), 60)!r} is only a layout: a buffer file does not store dimensions, so "
             "write the whole shape, such as 'f32[2,3]{0,1}'"

@@ -7,6 +7,7 @@ import click
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
 from gpulayout.cli.streams import File
+from gpulayout.interop.layout_names import LayoutName
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
@@ -15,11 +16,12 @@ from gpulayout.layout.shape import Shape
 @files_and_options(
     click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, required=True, help="The layout of the buffer.")
 )
-def pack(source: File, target: File, to: Shape | Layout, **options: bool) -> None:
+def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options: bool) -> None:
     """Copy the N-d array in IN.npy into OUT.npy, as a 1-D buffer in a layout.  Padding is filled.
 
     The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough.  Types that NumPy cannot name
     (bf16, f8..., s4) need a SHAPE such as 'bf16[512,256]{0,1}'.  Packed elements, E(4), become bytes.
+    --to also takes names: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
 
     OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 
@@ -44,7 +46,7 @@ def pack(source: File, target: File, to: Shape | Layout, **options: bool) -> Non
         help="The shape of the buffer, with its layout.",
     )
 )
-def unpack(source: File, target: File, from_: Shape | Layout, **options: bool) -> None:
+def unpack(source: File, target: File, from_: Shape | Layout | LayoutName, **options: bool) -> None:
     """Copy the 1-D buffer in IN.npy into OUT.npy, as an N-d array in C order without padding.
 
     A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  A wrong layout of the

@@ -7,6 +7,7 @@ import click
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
 from gpulayout.cli.streams import File
+from gpulayout.interop.layout_names import LayoutName
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
@@ -20,7 +21,12 @@ from gpulayout.layout.shape import Shape
     ),
 )
 def relayout(
-    source: File, target: File, to: Shape | Layout | None, unpack: bool, from_: Shape | Layout | None, **options: bool
+    source: File,
+    target: File,
+    to: Shape | Layout | LayoutName | None,
+    unpack: bool,
+    from_: Shape | Layout | LayoutName | None,
+    **options: bool,
 ) -> None:
     """Move the elements of IN.npy to another layout, into OUT.npy.
 
@@ -31,6 +37,7 @@ def relayout(
 
     A file with an N-d array has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough; a SHAPE must
     agree with the file.  A file with a buffer has neither, so --from needs the whole SHAPE.
+    --to also takes names: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
 
     NumPy has no name for bf16, f8... and stores them as V2, V1 or unsigned integers: name the type with a SHAPE.
     Packed elements, E(4), are bytes (uint8) in a buffer, and one uint8 each in an N-d array.
@@ -41,6 +48,7 @@ def relayout(
     \b
     Examples:
       gpulayout relayout picture.npy planes.npy --to '{1,0,2}'
+      gpulayout relayout matrix.npy columns.npy --to F
       gpulayout relayout planes.npy rows.npy --from 'u8[3000,4000,3]{1,0,2}' --to '{2,1,0}'
       gpulayout relayout weights.npy tiles.npy --to 'bf16[512,256]{1,0:T(8,128)(2,1)}'
     """

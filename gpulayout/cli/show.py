@@ -9,9 +9,8 @@ import numpy as np
 from rich.table import Table
 
 from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE
-from gpulayout.cli.drawing import draw_grid, draw_strip, is_all_in_grid, is_small
 from gpulayout.cli.files import NpyHeader
-from gpulayout.cli.output import charset, clipped, json_option, new_table, print_json, print_table
+from gpulayout.cli.output import clipped, drawing_width, glyphs, json_option, new_table, print_json, print_table
 from gpulayout.cli.show_file import header_as_json, header_text, read_shape
 from gpulayout.cli.show_hlo import SORTS, show_hlo
 from gpulayout.cli.streams import File
@@ -21,6 +20,8 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import COMBINE
+from gpulayout.pictures.figure import TERMINAL, figure_of
+from gpulayout.pictures.shape_text import draw_grid, draw_strip
 
 MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
@@ -40,7 +41,8 @@ def show(given: Shape | File | None, program: File | None, sort: str | None, mos
     """Show what SHAPE means: order, strides, bytes, padding, and a picture.
 
     The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
-    of the element in each place.  Padding is hatched.  Large shapes are cut to a corner.
+    of the element in each place.  Padding is hatched, tiles have heavy borders.  Large shapes are cut to corners and
+    edges of tiles.
 
     FILE.npy stands for the shape of the array in that file, of which only the header is read.  `-` is standard input.
 
@@ -82,14 +84,19 @@ def _show_shape(shape: Shape, header: NpyHeader | None, as_json: bool) -> None:
     if not shape.rank:
         return
     print_table(_dimension_table(shape))
-    if is_small(shape):
-        below = "" if is_all_in_grid(shape) else ", and some of it appears only in memory below"
-        click.echo(f"Place of every element; padding is hatched{below}:\n")
-    else:
-        click.echo(f"Place of the first elements ({counted(shape.buffer_size, 'place')} are too many to draw):\n")
-    click.echo(draw_grid(shape, chars=charset()))
+    _draw(shape)
+
+
+def _draw(shape: Shape) -> None:
+    """The grid and the strip of a shape, with a word on what they leave out."""
+    chars, width = glyphs(), drawing_width()
+    figure = figure_of(shape, room=TERMINAL._replace(width=width))
+    below = "" if figure.is_all_in_grid else ", and some of it appears only in memory below"
+    what = "every element" if figure.is_whole else "elements at corners and edges"
+    click.echo(f"Place of {what}; padding is hatched{below}:\n")
+    click.echo(draw_grid(figure, glyphs=chars, width=width))
     click.echo("\nMemory, with the index of the element in every place:\n")
-    click.echo(draw_strip(shape, chars=charset()))
+    click.echo(draw_strip(figure, glyphs=chars, width=width))
 
 
 def shape_as_json(shape: Shape) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from gpulayout.cpu.choose_plan import MovePlan, plan_of
 from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.strided_plan import host_pieces
 from gpulayout.cpu.threads import thread_count
-from gpulayout.layout.shape import Shape
+from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.backend import LinearizeBroadcast, PreparedJob
@@ -102,14 +102,17 @@ class NumpyBackend:
     def on_device_of(self, array: np.ndarray) -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()
 
-    def dtype_for(self, shape: Shape) -> np.dtype:
-        return shape.buffer_dtype
+    def held(self, dtype: np.dtype) -> np.dtype:
+        return dtype
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: object = None) -> np.ndarray:
         return np.empty(shape, dtype)
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        return np.zeros(shape, dtype)
+    def zeros(self, length: int, dtype: np.dtype, align: int) -> np.ndarray:
+        if align == 1:
+            return np.zeros(length, dtype)
+        room: np.ndarray = np.zeros(length * dtype.itemsize + align, np.uint8)
+        return np.ndarray(length, dtype, room, -self.address(room) % align)
 
     def device(self, array: np.ndarray) -> str:
         return "cpu"
@@ -119,7 +122,9 @@ class NumpyBackend:
         return address
 
     def strided(self, array: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
-        return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=array.flags.writeable)
+        # A type that ml_dtypes registered goes as words: `as_strided` cannot read the code of f8e5m2, "<f1".
+        seen = array.view(word_of(array.itemsize)) if array.dtype.isbuiltin == 2 else array
+        return np.lib.stride_tricks.as_strided(seen, shape, strides, writeable=array.flags.writeable).view(array.dtype)
 
     def contiguous(self, array: np.ndarray) -> np.ndarray:
         return array  # NumPy reads any strides

@@ -24,7 +24,6 @@ from gpulayout.gpu.launch import THREADS
 from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_scalars, linearize_text
 from gpulayout.gpu.run import CudaBackend
 from gpulayout.gpu.runtime import NO_OFFENDER, Launch, Macros, Start
-from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import DLPACK, ForeignMemory, cuda_interface_memory, offers
 from gpulayout.moves.index_program import IndexProgram
@@ -119,19 +118,26 @@ class CupyBackend(CudaBackend):
         pointer = cupy.cuda.MemoryPointer(
             cupy.cuda.UnownedMemory(memory.address, nbytes, memory.owner, memory.device), 0
         )
-        return cupy.ndarray(memory.shape, _held(memory.dtype), pointer, memory.strides)
+        return cupy.ndarray(memory.shape, self.held(memory.dtype), pointer, memory.strides)
 
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Any = None) -> cupy.ndarray:
         host: np.ndarray = np.array(values, cast("Any", dtype), order=cast("Any", order))  # stubs refuse None and str
         with contextlib.nullcontext() if like is None else like.device:
-            return cupy.asarray(host.view(_held(host.dtype)))
+            return cupy.asarray(host.view(self.held(host.dtype)))
 
     def on_device_of(self, array: cupy.ndarray) -> contextlib.AbstractContextManager[object]:
         device: contextlib.AbstractContextManager[object] = array.device
         return device
 
-    def dtype_for(self, shape: Shape) -> np.dtype:
-        return _held(shape.buffer_dtype)
+    @staticmethod
+    @functools.cache
+    def held(dtype: np.dtype) -> np.dtype:
+        """See `Backend.held`.  CuPy lacks the 8-bit floats, for example."""
+        try:
+            cupy.ndarray((0,), dtype)
+        except (TypeError, ValueError):
+            return np.dtype(f"u{dtype.itemsize}")
+        return dtype
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any = None) -> cupy.ndarray:
         """See `Backend.empty`.  CuPy's pool hands out memory in the order of the current stream, which writes it."""
@@ -140,8 +146,11 @@ class CupyBackend(CudaBackend):
         with like.device:
             return cupy.empty(shape, dtype)
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> cupy.ndarray:
-        return cupy.zeros(shape, dtype)
+    def zeros(self, length: int, dtype: np.dtype, align: int) -> cupy.ndarray:
+        if align == 1:
+            return cupy.zeros(length, dtype)
+        room = cupy.zeros(length * dtype.itemsize + align, np.uint8)
+        return cupy.ndarray(length, dtype, room.data + -room.data.ptr % align)
 
     def device(self, array: cupy.ndarray) -> str:
         return f"cuda:{array.data.device_id}"
@@ -201,17 +210,6 @@ def _broadcast_kernel(rank: int) -> cupy.ElementwiseKernel:
     return cupy.ElementwiseKernel(
         *linearize_text(rank), f"gpl_linearize_broadcast_{rank}", preamble=kernel_text("coordinate.cuh")
     )
-
-
-def _held(dtype: np.dtype) -> np.dtype:
-    """The dtype that CuPy arrays use for these elements: for types that CuPy lacks, such as the 8-bit floats, the
-    unsigned integer of the same width.
-    """
-    try:
-        cupy.ndarray((0,), dtype)
-    except (TypeError, ValueError):
-        return np.dtype(f"u{dtype.itemsize}")
-    return dtype
 
 
 def _device_of(memory: ForeignMemory, stated: int | None = None) -> int:

@@ -264,11 +264,15 @@ _DTYPES = {
     for member in ElementType
 }
 _BY_DTYPE = {dtype: member for member, dtype in _DTYPES.items()}
+_BY_DTYPE_NAME = {dtype.name: member for member, dtype in _DTYPES.items()}
 
 
 def _of_dtype(value: Any) -> ElementType:
     if value is None:
         raise TypeError("element type None is neither an XLA name nor a NumPy dtype")
+    kind = type(value)
+    if (kind.__module__, kind.__name__) == ("torch", "dtype"):
+        return _of_torch(str(value))
     try:
         dtype = np.dtype(value)
     except (TypeError, ValueError, SyntaxError, OverflowError, RecursionError):  # NumPy raises all five
@@ -282,6 +286,19 @@ def _of_dtype(value: Any) -> ElementType:
             f"element type {_short(dtype)} has no XLA counterpart: only "
             "booleans, integers, floats and complex numbers have one"
         )
+    return found
+
+
+def _of_torch(name: str) -> ElementType:
+    """The element type of one of torch's dtypes, by its name, such as torch.bfloat16."""
+    if name == "torch.complex32":
+        raise TypeError(
+            "element type torch.complex32 has no XLA counterpart: XLA has no complex numbers of two 16-bit floats; "
+            "torch.view_as_real gives them as f16, with a last dimension of 2"
+        )
+    found = _BY_DTYPE_NAME.get(name.removeprefix("torch."))
+    if found is None:
+        raise TypeError(f"element type {name} has no XLA counterpart that holds one element in whole bytes")
     return found
 
 

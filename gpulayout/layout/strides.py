@@ -91,7 +91,7 @@ def layout_from_strides(
     if widths != dimensions and not padding:
         dim = next(d for d in real if widths[d] != dimensions[d])
         raise LayoutError(f"{shown} without padding: dimension {dim} would be padded to {widths[dim]}")
-    return Layout(_with_degenerate(real, dimensions), padded_dimensions=widths if widths != dimensions else None)
+    return Layout(with_degenerate(real, dimensions), padded_dimensions=widths if widths != dimensions else None)
 
 
 def _widths(dimensions: Sequence[int], steps: list[int], real: list[int], shown: str) -> tuple[int, ...]:
@@ -123,7 +123,7 @@ def _widths(dimensions: Sequence[int], steps: list[int], real: list[int], shown:
     return tuple(widths)
 
 
-def _with_degenerate(real: Sequence[int], dimensions: Sequence[int]) -> tuple[int, ...]:
+def with_degenerate(real: Sequence[int], dimensions: Sequence[int]) -> tuple[int, ...]:
     """All dimensions, minor first: those of size 1 go beside a neighbour, so that a descending order stays one."""
     order = list(real)
     ascending = len(real) > 1 and list(real) == sorted(real)

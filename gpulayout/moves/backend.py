@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from gpulayout.layout.shape import Shape
 from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.index_program import IndexProgram, Mode
 from gpulayout.moves.kinds import Pieces
@@ -98,16 +97,16 @@ class Backend(Protocol):
         """A context in which array operations run on the device of this array."""
         ...
 
-    def dtype_for(self, shape: Shape) -> np.dtype:
-        """The dtype of a new buffer of the shape: its own, or the unsigned integer of the same width."""
+    def held(self, dtype: np.dtype) -> np.dtype:
+        """The dtype of this backend's arrays of such elements: the same, or the unsigned integer of its width."""
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Array | None = None) -> Array:
         """An uninitialised array in C order, on the device of `like` or else on the current one."""
         ...
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-        """An array of zeros on the current device."""
+    def zeros(self, length: int, dtype: np.dtype, align: int) -> Array:
+        """A 1-D array of zeros on the current device, at an address that is a multiple of `align` bytes."""
         ...
 
     def device(self, array: Array) -> str:

@@ -235,41 +235,6 @@ def test_scalars_lists_and_array_subclasses_go_to_pack():
     assert gl.pack(np.float32(2.5), "f32[]").tolist() == [2.5]
 
 
-def test_torch_tensors_go_in_and_out():
-    torch = pytest.importorskip("torch")
-    source, out = torch.arange(6, dtype=torch.float32), torch.zeros(6)
-    assert gl.relayout(source, SOURCE, TARGET, out=out) is out
-    assert out.tolist() == MOVED
-    assert gl.pack(torch.arange(6, dtype=torch.float32).reshape(3, 2).T, TARGET).tolist() == [0, 1, 2, 3, 4, 5]
-    negative = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
-    with pytest.raises(BufferError, match=r"^array \(Tensor\) has its neg bit set: .*, pass .resolve_neg\(\)$"):
-        gl.pack(negative, "f32[2]")
-    assert gl.pack(negative.resolve_neg(), "f32[2]").tolist() == [-2, -4]
-    assert (
-        str(gl.shape_of(torch.zeros(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)))
-        == "f32[2,3,4,5]{1,3,2,0}"
-    )
-    with pytest.raises(BufferError, match=r"^buffer \(torch.Tensor\) cannot be used without a copy: "):
-        gl.relayout(torch.zeros(6, requires_grad=True), SOURCE, TARGET)
-    bfloat16 = torch.arange(6, dtype=torch.bfloat16)
-    assert gl.relayout(bfloat16, "bf16[2,3]", "bf16[2,3]{0,1}").tolist() == MOVED
-    assert gl.relayout(bfloat16.view(torch.uint16), "bf16[2,3]", "bf16[2,3]{0,1}").dtype == np.uint16
-
-
-def test_jax_arrays_go_in():
-    jax = pytest.importorskip("jax")
-    array = jax.numpy.arange(6, dtype="float32")
-    if array.device.platform == "cpu":
-        assert gl.relayout(array, SOURCE, TARGET).tolist() == MOVED
-    else:
-        assert gl.relayout(array, SOURCE, TARGET).get().tolist() == MOVED
-    with pytest.raises(BufferError, match="^out is read-only: JAX arrays never change$"):
-        gl.relayout(FLOATS, SOURCE, TARGET, out=array)
-    assert array.tolist() == FLOATS.tolist()
-    bfloat16 = jax.numpy.arange(6, dtype="bfloat16")
-    assert gl.relayout(bfloat16, "bf16[2,3]", "bf16[2,3]{0,1}").tolist() == MOVED
-
-
 @pytest.mark.parametrize("values", [[1, 2], ((1, 2), (3, 4)), 5, 2.5, True, 1j], ids=repr)
 def test_plain_values_have_no_shape_and_the_error_says_how_to_get_one(values):
     with pytest.raises(TypeError) as caught:
@@ -295,14 +260,3 @@ def test_a_dask_array_is_known_by_its_module():
     chunks = type("Array", (Producer,), {"__module__": "dask.array.core"})
     with pytest.raises(TypeError, match="^array is a Dask array, "):
         gl.shape_of(chunks(FLOATS))
-
-
-@pytest.mark.gpu
-def test_torch_tensors_on_the_gpu_go_in_and_out():
-    if backends.gpu_problem():
-        pytest.skip(backends.gpu_problem())
-    torch = pytest.importorskip("torch")
-    source, out = torch.arange(6, dtype=torch.float32, device="cuda"), torch.zeros(6, device="cuda")
-    assert gl.relayout(source, SOURCE, TARGET, out=out) is out
-    torch.cuda.synchronize()
-    assert out.tolist() == MOVED

@@ -19,16 +19,17 @@ MODULES = {
 ROOMS = {
     "layout": (),
     "xla": ("layout",),
-    "pictures": ("layout",),
+    "interop": ("layout",),
+    "pictures": ("version", "layout", "memory", "moves", "gpu"),
     "memory": ("layout",),
     "moves": ("layout", "memory"),
     "cpu": ("layout", "memory", "moves"),
     "gpu": ("layout", "memory", "moves"),
-    "api": ("version", "layout", "pictures", "memory", "moves", "cpu", "gpu"),
-    "cli": ("version", "layout", "xla", "pictures", "memory", "moves", "cpu", "gpu", "api"),
+    "api": ("version", "layout", "interop", "pictures", "memory", "moves", "cpu", "gpu"),
+    "cli": ("version", "layout", "xla", "interop", "pictures", "memory", "moves", "cpu", "gpu", "api"),
     "version": (),
     "__main__": ("cli",),
-    "": ("version", "layout", "xla", "api"),
+    "": ("version", "layout", "xla", "interop", "api"),
 }
 # The imports against the order: `shape.draw()` is where users look for a picture, and only that call loads pictures.
 UPWARD = {
@@ -194,6 +195,7 @@ def test_no_module_imports_itself_through_others():
         ("imports run one way", "gpulayout.moves.index_program", "from gpulayout.gpu import parameters"),
         ("imports run one way", "gpulayout.cpu.strided_plan", "import gpulayout.gpu.launch"),
         ("imports run one way", "gpulayout.api.config", "from gpulayout.cli.main import main"),
+        ("imports run one way", "gpulayout.interop.cute", "from gpulayout.api.relayout import plan"),
         ("imports run one way", "gpulayout.cli.main", "from gpulayout import Shape"),
         ("CuPy is imported in one place", "gpulayout.api.backends", "def f():\n    import cupy.cuda"),
         ("CuPy is imported in one place", "gpulayout.layout.shape", "from cupyx import profiler"),
@@ -275,14 +277,26 @@ def test_pictures_are_loaded_when_one_is_drawn():
 def test_using_the_library_on_numpy_arrays_loads_nothing_else():
     statement = (
         "import numpy, gpulayout; gpulayout.relayout(numpy.zeros(6, 'f4'), 'f32[2,3]', 'f32[2,3]{0,1}'); "
-        "gpulayout.linearize(numpy.zeros((2, 4), int), 'f32[2,3]'); gpulayout.plan('f32[2,3]', 'f32[2,3]').explain()"
+        "gpulayout.linearize(numpy.zeros((2, 4), int), 'f32[2,3]'); gpulayout.plan('f32[2,3]', 'f32[2,3]').explain(); "
+        "gpulayout.interop.from_torch_memory_format('channels_last', 4); gpulayout.interop.to_cute('f32[2,3]')"
     )
-    assert not loaded_by(statement) & {"cupy", "cupyx", "click", "rich", "torch", "jax"}
+    assert not loaded_by(statement) & {"cupy", "cupyx", "click", "rich", "torch", "jax", "zarr"}
+
+
+def test_the_translators_are_loaded_on_first_use():
+    for statement in ("gpulayout.interop.to_cute('f32[2]')", "from gpulayout import interop"):
+        script = (
+            f"import sys, gpulayout; print('gpulayout.interop' in sys.modules); {statement}; print(gpulayout.interop)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, check=True, text=True, cwd=PACKAGE.parent
+        )
+        assert done.stdout.startswith("False\n<module 'gpulayout.interop'")
 
 
 def test_every_public_name_is_listed_and_exists():
     names = [node for node in ast.parse((PACKAGE / "__init__.py").read_text()).body if isinstance(node, ast.ImportFrom)]
     imported = {alias.asname or alias.name for node in names for alias in node.names}
-    imported = {name for name in imported if not name.startswith("_")} | {"__version__"}
+    imported = {name for name in imported if not name.startswith("_")} | {"__version__", "interop"}
     assert set(gpulayout.__all__) == imported and sorted(gpulayout.__all__) == list(gpulayout.__all__)
     assert all(hasattr(gpulayout, name) for name in gpulayout.__all__)

@@ -18,8 +18,9 @@ def listed(page):
 @pytest.mark.parametrize(
     "page, public",
     [
-        ("reference.rst", set(gpulayout.__all__) - {"__version__", "xla"}),
+        ("reference.rst", set(gpulayout.__all__) - {"__version__", "interop", "xla"}),
         ("reference-xla.rst", set(gpulayout.xla.__all__)),
+        ("reference-interop.rst", set(gpulayout.interop.__all__)),
     ],
 )
 def test_the_reference_lists_every_public_name_once(page, public):

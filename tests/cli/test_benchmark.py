@@ -162,7 +162,7 @@ def test_the_gpu_stands_beside_the_cpu_with_its_copies_apart(gpu):
 def test_ratios_are_of_the_calls_that_make_new_arrays():
     cpu = Row("f32[2]{0}", "linearize", "numpy", True, 9e-3, 8e-3, 12e-3)
     gpu = Row("f32[2]{0}", "linearize", "cupy", False, 3e-3, 2e-3, 200e-3, 1e-3, 2e-3, 4e-3)
-    assert list(table_lines([cpu, gpu], with_gpu=True, rule="-")) == [
+    assert list(table_lines([cpu, gpu], with_gpu=True)) == [
         "                                      plain/           to  from  CPU/    with",
         "                    out=  new  plain     new  kernel  GPU   GPU   GPU  copies",
         "-" * 77,
@@ -170,4 +170,4 @@ def test_ratios_are_of_the_calls_that_make_new_arrays():
         "  linearize    CPU     9    8     12     1.5       -    -     -     -       -",
         "  linearize    GPU     3    2    200     100       1    2     4     4       1  DIFFERS",
     ]
-    assert [len(line) for line in table_lines([cpu], with_gpu=False, rule="-")][0] < 60
+    assert [len(line) for line in table_lines([cpu], with_gpu=False)][0] < 60

@@ -215,8 +215,8 @@ def test_show_draws_tiles_and_packed_elements():
     for line in (
         "tiles         (2,2): memory is 2 x 3 x 2 x 2 places",
         "padding       9 places, 36 bytes, 37.5% of the buffer",
-        "y 0│  0│  1│  4│  5│  8│",
-        "│0,0│0,1│1,0│1,1│0,2│0,3│1,2│1,3│0,4│░░░│1,4│░░░│2,0│2,1│░░░│░░░│2,2│2,3│░░░│░░░│",
+        "y 0┃  0│  1┃  4│  5┃  8│░░9┃",
+        "┃0,0│0,1│1,0│1,1┃0,2│0,3│1,2│1,3┃0,4│░░░│1,4│░░░┃2,0│2,1│░░░│░░░┃2,2│2,3│░░░│░░░┃",
     ):
         assert line in text
     found = json.loads(run("show", "s4[3]{0:T(*,2)L(5)E(4)}", "--json").stdout)

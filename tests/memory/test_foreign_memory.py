@@ -197,7 +197,6 @@ def test_arrays_of_libraries_whose_arrays_never_change_are_not_written(place, mo
         f"out is read-only: {library} arrays never change",
     )
     assert given.made == 0
-    assert place.host(gl.relayout(given, SOURCE, TARGET)).tolist() == MOVED
 
 
 LIES = [

@@ -134,7 +134,7 @@ def test_every_element_type_keeps_its_bytes_and_its_pad(executor, element_type):
         raw = reference.payload(12, shape.itemsize)
         if element_type == "pred":
             raw %= 2
-        dtype = executor.backend.dtype_for(shape)
+        dtype = executor.backend.held(shape.buffer_dtype)
         logical = executor.array(raw.view(dtype).reshape(3, 4))
         packed = gl.pack(logical, shape)
         table = np.concatenate([raw, np.frombuffer(shape.padding_bytes, np.uint8)[None]])

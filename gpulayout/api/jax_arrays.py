@@ -1,0 +1,78 @@
+"""JAX's arrays: read where they are, never written to.  Results are given to JAX without a copy."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from gpulayout.layout.checks import counted
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.moves.backend import Array, Backend
+
+_ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
+
+
+class JaxArrays:
+    """See `Library`."""
+
+    def dtype(self, given: Any) -> np.dtype[Any]:
+        return ElementType.of(given.dtype).dtype
+
+    def readable(self, given: Any, role: str, writing: bool) -> Any:
+        """See `Library.readable`.  XLA packs the types below a byte, so NumPy gets a copy with one element per byte."""
+        if any(base.__name__ == "Tracer" for base in type(given).__mro__):
+            raise TypeError(
+                f"{role} is a tracer ({type(given).__name__}), as inside jax.jit, jax.vmap and jax.grad, and has no "
+                "memory: call gpulayout outside of them, on arrays"
+            )
+        if writing:
+            raise BufferError(f"{role} is read-only: JAX arrays never change")
+        if not hasattr(given, "__dlpack__"):
+            raise TypeError(f"{role} holds JAX's random keys: pass jax.random.key_data({role})")
+        if given.is_deleted():
+            raise BufferError(f"{role} is a JAX array that was deleted or donated")
+        devices = len(given.sharding.device_set)
+        if devices > 1 or not given.is_fully_addressable:
+            raise BufferError(
+                f"{role} is a JAX array on {counted(devices, 'device')}: pass each shard, such as "
+                f"{role}.addressable_shards[0].data, or the whole array on one device, "
+                f"jax.device_put({role}, jax.local_devices()[0])"
+            )
+        return np.asarray(given) if ElementType.of(given.dtype).is_sub_byte and _is_on_host(given) else given
+
+    def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
+        """See `Library.empty`.  Without jax_enable_x64, JAX's indices have 32 bits, and so have those made here."""
+        if dtype == np.int64 and dtype != given.dtype and not sys.modules["jax"].config.jax_enable_x64:
+            dtype = np.dtype(np.int32)
+        return _aligned(shape, dtype) if type(like) is np.ndarray else backend.empty(shape, dtype, like)
+
+    def give_back(self, made: Any, given: Any) -> Any:
+        jax = sys.modules["jax"]
+        if type(made) is not np.ndarray:
+            return jax.dlpack.from_dlpack(made)
+        device = next(iter(given.sharding.device_set)) if given.committed else None
+        # Without this setting JAX would round the 64-bit types to 32 bits.
+        with jax.enable_x64(True) if made.dtype.itemsize >= 8 else contextlib.nullcontext():
+            return jax.device_put(made, device, may_alias=True)
+
+    def view(self, given: Any, array: Array) -> Any:
+        raise LayoutError("JAX's arrays have no strides, so they cannot be views: use gl.unpack to copy the array")
+
+
+def _is_on_host(given: Any) -> bool:
+    return bool(next(iter(given.sharding.device_set)).platform == "cpu")
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised NumPy array in C order whose memory JAX takes without a copy."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.__array_interface__["data"][0] % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)

@@ -1,0 +1,73 @@
+"""The libraries whose arrays come back as their own kind: PyTorch and JAX.  One adapter each, found by an array's type.
+
+The arrays of NumPy and CuPy have no adapter.  Nor have those of other libraries: results for them are NumPy or CuPy
+arrays.  Nothing is imported here, because an array exists only once its caller has imported its library.
+"""
+
+from __future__ import annotations
+
+import functools
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpulayout.api.jax_arrays import JaxArrays
+from gpulayout.api.torch_tensors import TorchTensors
+from gpulayout.moves.backend import Array, Backend
+
+
+class Library(Protocol):
+    """What the functions need to know about the arrays of one library.  `given` is always such an array."""
+
+    def dtype(self, given: Any) -> np.dtype[Any]:
+        """The element type; TypeError for one that XLA lacks."""
+        ...
+
+    def readable(self, given: Any, role: str, writing: bool) -> Any:
+        """What to open for `given`: an object with DLPack over the same memory, or a NumPy array.
+
+        TypeError or BufferError with the reason if there is none, and when `writing` to memory that must not change.
+        """
+        ...
+
+    def running_on(self, given: Any) -> AbstractContextManager[object]:
+        """The context of a call on this array: work runs on the library's current stream."""
+        ...
+
+    def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
+        """Memory for a result on the device of `given`, for `give_back`: the library's own if it can be written.
+
+        shape, dtype, like   as `Backend.empty` takes them
+        """
+        ...
+
+    def give_back(self, made: Any, given: Any) -> Any:
+        """What `empty` made, as an array of the library over the same memory."""
+        ...
+
+    def view(self, given: Any, array: Array) -> Any:
+        """An array of the library over the memory of `given`, with the sizes and strides of `array`."""
+        ...
+
+
+_TORCH: Library = TorchTensors()
+_JAX: Library = JaxArrays()
+
+
+def library_of(given: object) -> Library | None:
+    """The adapter for an array of PyTorch or JAX, or None."""
+    kind: Any = type(given)
+    return _library_of_kind(kind)
+
+
+@functools.lru_cache(maxsize=256)  # saves 1 us for each array of a call
+def _library_of_kind(kind: Any) -> Library | None:
+    """The same for arrays of this type and its subclasses.  It is found by name, so that nothing need be imported."""
+    for base in kind.__mro__:
+        package = base.__module__.partition(".")[0]
+        if (base.__module__, base.__name__) == ("torch", "Tensor"):
+            return _TORCH
+        if package in ("jax", "jaxlib") and base.__name__ in ("Array", "ArrayImpl", "Tracer", "PRNGKeyArray"):
+            return _JAX
+    return None

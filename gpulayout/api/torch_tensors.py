@@ -1,0 +1,81 @@
+"""PyTorch's tensors: which of them are memory that can be read or written, and results in torch's own memory."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from gpulayout.layout.element_type import ElementType
+from gpulayout.moves.backend import Array, Backend
+
+_INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers of that width
+
+
+class TorchTensors:
+    """See `Library`."""
+
+    def dtype(self, given: Any) -> np.dtype[Any]:
+        return ElementType.of(given.dtype).dtype
+
+    def readable(self, given: Any, role: str, writing: bool) -> Any:
+        _check_memory(given, role)
+        dtype = self.dtype(given)
+        if dtype.type.__module__ == "numpy":
+            return given
+        return given.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))  # older releases export none of these types
+
+    def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
+        """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""
+        torch = _torch()
+        if dtype == backend.held(self.dtype(given)):
+            kind = given.dtype
+        else:
+            kind = getattr(torch, dtype.name, None) or getattr(torch, ElementType.of(dtype).carrier.name)
+        return torch.empty(shape, dtype=kind, device=given.device)
+
+    def give_back(self, made: Any, given: Any) -> Any:
+        return made
+
+    def view(self, given: Any, array: Array) -> Any:
+        strides = tuple(stride // array.itemsize for stride in array.strides)
+        return given.as_strided(tuple(array.shape), strides, given.storage_offset())
+
+
+def _torch() -> Any:
+    return sys.modules["torch"]
+
+
+def _check_memory(given: Any, role: str) -> None:
+    """TypeError or BufferError unless the tensor's memory holds its values and nothing else has to know of the call."""
+    torch, kind = _torch(), type(given).__name__
+    wrapped = type(given).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    if not wrapped and given.layout is torch.strided:
+        try:
+            given.data_ptr()
+        except RuntimeError:
+            wrapped = True
+    if wrapped:
+        raise TypeError(
+            f"{role} is a tensor without memory of its own ({kind}), as inside torch.compile, torch.export and "
+            "torch.func: call gpulayout outside of them, on plain tensors"
+        )
+    if given.layout is not torch.strided or given.is_nested:
+        layout = "nested" if given.is_nested else str(given.layout).removeprefix("torch.")
+        raise BufferError(f"{role} ({kind}) is a {layout} tensor, which is not one array in memory: pass .to_dense()")
+    if given.requires_grad:
+        raise BufferError(
+            f"{role} ({kind}) requires a gradient, which would not follow its values through the call: pass .detach()"
+        )
+    for bit in ("neg", "conj"):  # torch delays negation and conjugation
+        if getattr(given, f"is_{bit}")():
+            raise BufferError(
+                f"{role} ({kind}) has its {bit} bit set: its memory does not hold its values, pass .resolve_{bit}()"
+            )
+    if given.device.type == "meta":
+        raise BufferError(f"{role} ({kind}) is on torch's meta device: it has a shape, but no memory")

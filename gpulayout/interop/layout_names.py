@@ -1,0 +1,81 @@
+"""Names of layouts, for the command line: a name becomes a `Layout` once the dimensions of an array are known.
+
+C, F                              NumPy's orders
+torch:channels_last               a memory_format of PyTorch
+cute:(2,3):(1,2)                  a CuTe layout, whose sizes must be those of the array
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gpulayout.interop.cute import from_cute
+from gpulayout.interop.numpy_arrays import ORDERS, from_numpy_order
+from gpulayout.interop.torch_tensors import MEMORY_FORMATS, from_torch_memory_format
+from gpulayout.layout.checks import counted, shown, value_text
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+
+NAMES = (*ORDERS, *(f"torch:{name}" for name in MEMORY_FORMATS), "cute:SIZES:STRIDES", "named:NHWC:NCHW")
+
+
+@dataclass(frozen=True)
+class LayoutName:
+    """A layout by name.
+
+    of    the layout for an array of these dimensions; LayoutError when it has none
+    """
+
+    text: str
+    of: Callable[[Sequence[int]], Layout]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def layout_name(text: str) -> LayoutName:
+    """The layout with this name; LayoutError for text that is not a name.
+
+    >>> layout_name("torch:channels_last").of((8, 3, 4, 4)), layout_name("cute:(2,3):(1,2)").of((2, 3))
+    (Layout((1, 3, 2, 0)), Layout((0, 1)))
+    """
+    library, _, name = text.partition(":")
+    if text in ORDERS:
+        return LayoutName(text, lambda dimensions: from_numpy_order(text, len(dimensions)))
+    if library == "torch" and name in MEMORY_FORMATS:
+        return LayoutName(text, lambda dimensions: from_torch_memory_format(name, len(dimensions)))
+    if library == "cute":
+        shape = from_cute(name, "u8")  # bytes: the element type changes no place
+        return LayoutName(text, lambda dimensions: _of_cute(shape, text, dimensions))
+    if library == "named":
+        layout = _named(name, text)
+        return LayoutName(text, lambda dimensions: _of_rank(layout, text, dimensions))
+    raise LayoutError(
+        f"{value_text(text)} is neither a layout, such as {{1,0}}, nor the name of one: names are {', '.join(NAMES)}"
+    )
+
+
+def _of_cute(shape: Shape, text: str, dimensions: Sequence[int]) -> Layout:
+    if shape.dimensions != tuple(dimensions):
+        raise LayoutError(f"{text} has sizes {shown(shape.dimensions)}, but the array has {shown(dimensions)}")
+    return shape.layout
+
+
+def _named(text: str, whole: str) -> Layout:
+    """The layout of `NHWC:NCHW`: a name, and the dimensions of the array in their order."""
+    name, colon, logical = text.partition(":")
+    if not colon:
+        raise LayoutError(
+            f"{value_text(whole)} does not say the order of the array's dimensions: add it, as in named:NHWC:NCHW"
+        )
+    return Layout.named(name, logical=logical)
+
+
+def _of_rank(layout: Layout, text: str, dimensions: Sequence[int]) -> Layout:
+    if layout.rank != len(dimensions):
+        raise LayoutError(
+            f"{text} has {counted(layout.rank, 'dimension')}, but the array has {len(dimensions)}: {shown(dimensions)}"
+        )
+    return layout

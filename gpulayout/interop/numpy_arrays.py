@@ -1,0 +1,180 @@
+"""NumPy's names for layouts: the orders "C" and "F", and strides in bytes.
+
+np.zeros((2, 3), np.float32)                  order "C", strides (12, 4)     {1,0}
+np.zeros((2, 3), np.float32, order="F")       order "F", strides (4, 8)      {0,1}
+np.zeros((2, 4), np.float32)[:, :3]           strides (16, 4)                {1,0:PD(2,4)}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, SupportsIndex
+
+from numpy.typing import DTypeLike
+
+from gpulayout.interop.orders import said_in_full
+from gpulayout.interop.strides import shape_from_strides
+from gpulayout.layout import checks
+from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+
+ORDERS = ("C", "F")
+
+
+def from_numpy_order(order: str, rank: SupportsIndex) -> Layout:
+    """The layout of a new NumPy array in this order.
+
+    Parameters
+    ----------
+    order : {"C", "F"}
+        "C" is descending (row-major), "F" ascending (column-major).
+    rank : int
+        Number of dimensions.
+
+    Returns
+    -------
+    Layout
+
+    Raises
+    ------
+    LayoutError
+        Any other order.  "A" and "K" keep the order of an array and so do not name one.
+
+    See Also
+    --------
+    to_numpy_order : the inverse.
+
+    Examples
+    --------
+    >>> from_numpy_order("F", 3)
+    Layout((0, 1, 2))
+    """
+    if order == "C":
+        return Layout.descending(rank)
+    if order == "F":
+        return Layout.ascending(rank)
+    if order in ("A", "K"):
+        raise LayoutError(
+            f"order {order!r} names no layout, it keeps the order of an array: gl.shape_of(array).layout says which"
+        )
+    raise LayoutError(f"order {checks.value_text(order)} is not one of {', '.join(ORDERS)}")
+
+
+def to_numpy_order(layout: Shape | Layout | str) -> Literal["C", "F"]:
+    """The NumPy order of a layout; "C" where both are right, at ranks 0 and 1.
+
+    Parameters
+    ----------
+    layout : Layout, Shape or str
+        A layout, a shape, or the text of either.
+
+    Returns
+    -------
+    {"C", "F"}
+
+    Raises
+    ------
+    LayoutError
+        Neither order has this layout: the dimensions run otherwise, or there is padding, a tile or another field.
+
+    See Also
+    --------
+    from_numpy_order : the inverse.
+
+    Examples
+    --------
+    >>> to_numpy_order("{0,1,2}"), to_numpy_order("f32[2,3]")
+    ('F', 'C')
+    """
+    found = said_in_full(layout, "a NumPy order")
+    if found.is_descending:
+        return "C"
+    if found.is_ascending:
+        return "F"
+    raise LayoutError(
+        f"minor_to_major {found.minor_to_major} of {layout} cannot be said by a NumPy order: "
+        "C is descending and F is ascending"
+    )
+
+
+def from_numpy_strides(
+    strides: Iterable[SupportsIndex], dimensions: Iterable[SupportsIndex], element_type: str | DTypeLike
+) -> Shape:
+    """The shape of a NumPy array from its strides.
+
+    Parameters
+    ----------
+    strides : iterable of int
+        Bytes between neighbours along each dimension: `array.strides`.
+    dimensions : iterable of int
+        Logical sizes: `array.shape`.
+    element_type : str or DTypeLike
+        An XLA name, or anything `numpy.dtype` takes: `array.dtype`.
+
+    Returns
+    -------
+    Shape
+        Gaps between strides become padded dimensions.
+
+    Raises
+    ------
+    LayoutError
+        No layout has these strides: they are negative, zero or overlapping, not whole elements, or a gap is not a
+        multiple of the stride below it.  The message names the dimension.
+
+    See Also
+    --------
+    to_numpy_strides : the inverse.
+    gpulayout.shape_of : the same from the array itself.
+
+    Notes
+    -----
+    The stride of a dimension of size 1 moves nothing.  It counts only where all strides together are those of a dense
+    array, and then tells which order was meant.
+
+    Examples
+    --------
+    >>> str(from_numpy_strides((4, 12), (2, 3), "f32"))
+    'f32[2,3]{0,1:PD(3,3)}'
+    """
+    element_type, dimensions = ElementType.of(element_type), checks.sizes("dimensions", dimensions)
+    named = [from_numpy_order(order, len(dimensions)) for order in ORDERS]
+    return shape_from_strides(strides, dimensions, element_type, itemsize=element_type.itemsize, named=named)
+
+
+def to_numpy_strides(shape: Shape | str) -> tuple[int, ...]:
+    """The strides of a NumPy array whose elements lie where the shape puts them.
+
+    Parameters
+    ----------
+    shape : Shape or str
+        A shape, or its text.
+
+    Returns
+    -------
+    tuple of int
+        Bytes between neighbours along each dimension.
+
+    Raises
+    ------
+    LayoutError
+        Tiles, or elements that share a byte.
+
+    See Also
+    --------
+    from_numpy_strides : the inverse.
+    gpulayout.view : the array itself, over a buffer.
+
+    Notes
+    -----
+    Strides say where elements lie.  They do not say what fills padding, nor how wide the most major dimension is.
+
+    Examples
+    --------
+    >>> to_numpy_strides("f32[2,3]{0,1:PD(3,5)}")
+    (4, 12)
+    """
+    return as_shape(shape).byte_strides

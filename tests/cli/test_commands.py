@@ -69,6 +69,11 @@ def test_the_version_is_the_packages():
         ["index", PADDED, "9" * 5000],
         ["show", "f32[2"],
         ["explain", PADDED, "{0,0}"],
+        ["show", PADDED, "--code", "rust"],
+        ["show", PADDED, "--code", "c", "--name", "int"],
+        ["show", PADDED, "--code", "c", "--json"],
+        ["show", PADDED, "--name", "a"],
+        ["show", "--hlo", "-", "--code", "c"],
     ],
 )
 def test_wrong_usage_exits_with_2(args):
@@ -79,13 +84,23 @@ def test_wrong_usage_exits_with_2(args):
     "args, hint",
     [
         (["show", "f32[2,3]0", "f32[2,3]1"], "quote SHAPE, or the shell interprets its braces"),
-        (["show", __file__], "gpulayout show --hlo FILE reads a program"),
+        (
+            ["show", __file__],
+            "gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file",
+        ),
         (["explain", "{1,0}", "{0,1}"], "write the whole shape, such as 'f32[2,3]{0,1}'"),
         (["index", PADDED, "1", "2"], "has 2 dimensions: write 1,2"),
     ],
 )
 def test_a_slip_is_answered_with_what_to_write(args, hint):
     assert run(*args, code=2).stderr.endswith(f"{hint}\n")
+
+
+@pytest.mark.parametrize("language", ["cuda", "c", "python"])
+def test_show_prints_code(language):
+    assert run("show", PADDED, "--code", language).stdout == gl.code(PADDED, language)
+    assert run("show", PADDED, "--code", language, "--name", "a").stdout == gl.code(PADDED, language, name="a")
+    assert run("show", "f32[?]", "--code", language, code=1).stderr.endswith("dimension 0 is unbounded\n")
 
 
 def test_the_module_runs_as_the_command():
@@ -212,8 +227,8 @@ def test_show_draws_tiles_and_packed_elements():
     for line in (
         "tiles         (2,2): memory is 2 x 3 x 2 x 2 places",
         "padding       9 places, 36 bytes, 37.5% of the buffer",
-        "y 0│  0│  1│  4│  5│  8│",
-        "│0,0│0,1│1,0│1,1│0,2│0,3│1,2│1,3│0,4│░░░│1,4│░░░│2,0│2,1│░░░│░░░│2,2│2,3│░░░│░░░│",
+        "y 0┃  0│  1┃  4│  5┃  8│░░9┃",
+        "┃0,0│0,1│1,0│1,1┃0,2│0,3│1,2│1,3┃0,4│░░░│1,4│░░░┃2,0│2,1│░░░│░░░┃2,2│2,3│░░░│░░░┃",
     ):
         assert line in text
     found = json.loads(run("show", "s4[3]{0:T(*,2)L(5)E(4)}", "--json").stdout)

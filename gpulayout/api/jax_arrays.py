@@ -19,6 +19,8 @@ _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
 class JaxArrays:
     """See `Library`."""
 
+    flat = "{role}.reshape(-1) is its elements in row-major order"
+
     def dtype(self, given: Any) -> np.dtype[Any]:
         return ElementType.of(given.dtype).dtype
 

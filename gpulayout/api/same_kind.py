@@ -12,9 +12,6 @@ from gpulayout.api import arrays
 from gpulayout.api.libraries import Library
 from gpulayout.moves.backend import Array, Backend
 
-Empty = Callable[[tuple[int, ...], Any, Array], Array]
-"""(shape, dtype, like): memory for a result, as `Backend.empty` makes it."""
-
 
 class Result:
     """The result of one call on an array of PyTorch or JAX, in memory that its library gets back."""
@@ -44,12 +41,15 @@ class Result:
         return self.library.give_back(self._made, self._given)
 
 
-def same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[[Backend, Array, Empty], Any]) -> Any:
+Maker = Backend | Result  # what makes the memory of a result, by its method `empty`
+
+
+def same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[[Backend, Array, Result], Any]) -> Any:
     """`out`, or the result of `work` as an array of the library of `given`.
 
-    work   gets the backend, the array as one of NumPy's or CuPy's, and what makes the result; returns it, or `out`
+    work   gets the backend, the array as one of NumPy's or CuPy's, and the result; returns `out` if it was given
     """
     result = Result(library, given)
     with result.running():
-        found = work(*result.opened(role), result.empty)
+        found = work(*result.opened(role), result)
         return found if out is not None else result.given_back()

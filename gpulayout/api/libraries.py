@@ -6,7 +6,7 @@ arrays.  Nothing is imported here, because an array exists only once its caller 
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -29,11 +29,16 @@ class Library(Protocol):
         """The element type; TypeError for one that XLA lacks."""
         ...
 
-    def readable(self, given: Any, role: str, writing: bool) -> Any:
-        """What to open for `given`: an object with DLPack over the same memory, or a NumPy array.
+    def check(self, given: Any, role: str, writing: bool) -> None:
+        """TypeError or BufferError, with what to do, for an array whose memory cannot be used, or not for `writing`."""
+        ...
 
-        TypeError or BufferError with the reason if there is none, and when `writing` to memory that must not change.
-        """
+    def exported(self, given: Any) -> Any:
+        """What to open for an array that passed the check: a NumPy array, or an object with DLPack, over its memory."""
+        ...
+
+    def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function for calls that the library must not look into when it compiles its caller."""
         ...
 
     def running_on(self, given: Any) -> AbstractContextManager[object]:
@@ -62,13 +67,20 @@ _JAX: Library = JaxArrays()
 
 def library_of(given: object) -> Library | None:
     """The adapter for an array of PyTorch or JAX, or None."""
-    kind: Any = type(given)
-    return _library_of_kind(kind)
+    kind = type(given)
+    if kind not in _found:
+        if len(_found) >= 256:  # of types made while a program runs
+            _found.clear()
+        _found[kind] = _library_of_kind(kind)
+    return _found[kind]
 
 
-@functools.lru_cache(maxsize=256)  # saves 1 us for each array of a call
-def _library_of_kind(kind: Any) -> Library | None:
-    """The same for arrays of this type and its subclasses.  It is found by name, so that nothing need be imported."""
+# Saves 1 us for each array of a call.  It is no lru_cache, about which torch.compile warns.
+_found: dict[type, Library | None] = {}
+
+
+def _library_of_kind(kind: type) -> Library | None:
+    """The adapter for arrays of a type and its subclasses.  It is found by name, so that nothing need be imported."""
     for base in kind.__mro__:
         package = base.__module__.partition(".")[0]
         if (base.__module__, base.__name__) == ("torch", "Tensor"):

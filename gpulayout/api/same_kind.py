@@ -33,8 +33,8 @@ class Result:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Array:
         """The memory, as an array of the backend; called once."""
         self._made = made = self.library.empty(self._given, self._backend, shape, dtype, like)
-        array = arrays.open_array(made, "the result", writing=True)[1]
-        return array if array.dtype.itemsize != np.dtype(dtype).itemsize else array.view(dtype)
+        array = arrays.memory_of(self.library, made, "the result", True)[1] if type(made) is type(self._given) else made
+        return array.view(dtype) if array.dtype.itemsize == np.dtype(dtype).itemsize else array
 
     def given_back(self) -> Any:
         """The same memory as an array of the library."""
@@ -49,6 +49,10 @@ def same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[
 
     work   gets the backend, the array as one of NumPy's or CuPy's, and the result; returns `out` if it was given
     """
+    return library.untraced(_same_kind)(library, given, role, out, work)
+
+
+def _same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[[Backend, Array, Result], Any]) -> Any:
     result = Result(library, given)
     with result.running():
         found = work(*result.opened(role), result)

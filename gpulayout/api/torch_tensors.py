@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,14 +22,24 @@ class TorchTensors:
     flat = "{role}.as_strided(({size},), (1,)) is the memory of a dense one, in its own order"
 
     def dtype(self, given: Any) -> np.dtype[Any]:
-        return ElementType.of(given.dtype).dtype
+        return _dtype(given.dtype)
 
-    def readable(self, given: Any, role: str, writing: bool) -> Any:
+    def check(self, given: Any, role: str, writing: bool) -> None:
         _check_memory(given, role)
+
+    def exported(self, given: Any) -> Any:
+        """See `Library.exported`.  Integers stand for the types that NumPy or older releases of torch do not export."""
         dtype = self.dtype(given)
-        if dtype.type.__module__ == "numpy":
-            return given
-        return given.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))  # older releases export none of these types
+        is_known = dtype.type.__module__ == "numpy"
+        known = given if is_known else given.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))
+        if given.device.type != "cpu":
+            return known
+        array = known.numpy()
+        return array if is_known else array.view(dtype)
+
+    def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """See `Library.untraced`.  torch.compile runs the call as it is; with fullgraph=True it reports the reason."""
+        return _untraced(function) if "torch._dynamo" in sys.modules else function  # importing it would take a second
 
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()
@@ -47,6 +59,17 @@ class TorchTensors:
     def view(self, given: Any, array: Array) -> Any:
         strides = tuple(stride // array.itemsize for stride in array.strides)
         return given.as_strided(tuple(array.shape), strides, given.storage_offset())
+
+
+@functools.cache
+def _dtype(kind: Any) -> np.dtype[Any]:
+    return ElementType.of(kind).dtype
+
+
+@functools.cache
+def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    disabled: Callable[..., Any] = _torch().compiler.disable(function)
+    return disabled
 
 
 def _torch() -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from gpulayout.api.same_kind import Result, same_kind
 from gpulayout.api.sides import FLAT, ArraySide, BufferSide, contiguous_strides
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape, is_only_layout
-from gpulayout.layout.checks import value_text
+from gpulayout.layout.checks import number_text, value_text, whole_number
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -316,13 +316,16 @@ def shape_of(array: Array) -> Shape:
     )
 
 
-def empty(shape: ShapeLike) -> Any:
+def empty(shape: ShapeLike, *, align: SupportsIndex = 1) -> Any:
     """Make a new buffer for `shape` on the default backend, filled with zeros.
 
     Parameters
     ----------
     shape : Shape or str
         A shape or its text.
+    align : int, optional
+        Bytes, a power of two of at most 2^30.  The address of the buffer is a multiple of them, also for a buffer
+        without elements.  By default the address is the allocator's: NumPy's are multiples of 16, CuPy's of 512.
 
     Returns
     -------
@@ -332,13 +335,14 @@ def empty(shape: ShapeLike) -> Any:
     Raises
     ------
     LayoutError
-        For a shape that no buffer can hold.
+        For a shape that no buffer can hold, and for an `align` that is not such a power of two.
     BackendUnavailable
         When "cupy" was chosen and cannot run.
 
     See Also
     --------
     use_backend : Choose the default backend.
+    Shape.with_pitch : Align every row too.
 
     Notes
     -----
@@ -348,8 +352,20 @@ def empty(shape: ShapeLike) -> Any:
     --------
     >>> empty("f32[2,3]{0,1:PD(3,5)}").shape
     (15,)
+    >>> import gpulayout as gl
+    >>> with gl.use_backend("numpy"):
+    ...     gl.empty("f32[2,3]", align=256).ctypes.data % 256
+    0
     """
     shape = as_shape(shape)
     check_storable(shape)
     backend = default_backend()
-    return backend.zeros((shape.buffer_length,), backend.held(shape.buffer_dtype))
+    return backend.zeros(shape.buffer_length, backend.held(shape.buffer_dtype), _alignment(align, shape))
+
+
+def _alignment(align: SupportsIndex, shape: Shape) -> int:
+    """`align` as a power of two in 1..2^30."""
+    found = whole_number("align", align, f" for {shape}")
+    if not 1 <= found <= 2**30 or found & (found - 1):
+        raise LayoutError(f"align {number_text(found)} is not a power of two in 1..2^30 for {shape}")
+    return found

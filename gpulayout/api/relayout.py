@@ -12,6 +12,7 @@ from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.pieces import relayout_pieces
@@ -94,6 +95,62 @@ class Plan:
         The GPU part assumes buffers aligned to 16 bytes, as allocators return them.
         """
         return explain(self.pieces, self.source, self.target)
+
+    def draw(self) -> Picture:
+        """Draw where the elements go, and what the first warp of a GPU's launch reads and writes.
+
+        Returns
+        -------
+        Picture
+            A notebook shows it, `print` draws it with characters, `.svg` is its SVG, and `.save(path)` writes that.
+
+        See Also
+        --------
+        explain : the same launch in words, with its expected speed.
+        Shape.draw : a picture of one layout.
+
+        Notes
+        -----
+        Small buffers are drawn whole, with an arrow for every element.  Of larger ones, the picture shows the first
+        places of the target, the ends of its rows and tiles, and where those elements come from.
+
+        Memory moves in sectors of 32 bytes.  A request is one instruction of a warp: one access of each of its lanes.
+        Where the picture shows lanes, they are those of the kernel's own accesses, which tests compare.  For the other
+        kernels it says only how many sectors an average request touches, as `explain` does.
+
+        Examples
+        --------
+        >>> picture = plan("f32[2,3]", "{0,1}").draw()
+        >>> picture.save("transpose.svg")                # doctest: +SKIP
+        >>> print(picture)
+        f32[2,3]{1,0} -> f32[2,3]{0,1}
+        reads 24 bytes, writes 24 bytes
+        gather (gpl_gather in gather.cu), for buffers aligned to 16 bytes
+        elements of 4 bytes, accesses of 4 bytes, 32-bit offsets, 1 block of 256 threads
+        sectors of 32 bytes that a warp's request touches: read 1 (at least 1), written 1 (at
+        least 1)
+        the first warp reads in 1 request, which touches 1 sector
+        the first warp writes in 1 request, which touches 1 sector
+        <BLANKLINE>
+        source:
+        place   0   1   2   3   4   5
+             ┌───┬───┬───┬───┬───┬───┐
+             │0,0│0,1│0,2│1,0│1,1│1,2│
+             └───┴───┴───┴───┴───┴───┘
+        <BLANKLINE>
+        target, with places of the source:
+        place 0 1 2 3 4 5
+             ┌─┬─┬─┬─┬─┬─┐
+             │0│3│1│4│2│5│
+             └─┴─┴─┴─┴─┴─┘
+        """
+        from gpulayout.pictures.plan_picture import PlanPicture
+
+        return PlanPicture(self.pieces, self.source, self.target)
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.draw().svg
 
     def __eq__(self, other: object) -> bool:
         return (self.source, self.target) == (other.source, other.target) if isinstance(other, Plan) else NotImplemented

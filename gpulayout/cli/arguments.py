@@ -51,31 +51,40 @@ class ShapeArgument(ShapeType):
             self.fail(printable(f"{error}{_hint(value, self.or_layout)}"), param, ctx)
 
 
+class ShapeOrFile(ShapeArgument):
+    """The text of a shape, or a .npy file as a `streams.File`: a name that ends in .npy, or `-`.
+
+    What is in the folder makes no difference.  No text of a shape ends in .npy, except in a comment.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-" or (isinstance(value, str) and value.lower().endswith(".npy")):
+            return FILE_NAME.convert(value, param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _hint(text: str, or_layout: bool) -> str:
     """What to write instead of text that a shell has changed, or that is something other than a shape; or nothing."""
     if text.lstrip().startswith("{") and not or_layout:
         return "; this is only a layout, write the whole shape, such as 'f32[2,3]{0,1}'"
     if re.fullmatch(r"[a-z0-9]+\[[0-9,]*\][0-9]+", text):
         return "; quote SHAPE, or the shell interprets its braces"
-    return "; gpulayout show --hlo FILE reads a program" if os.path.isfile(text) else ""
+    if os.path.isfile(text):
+        return "; gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file"
+    return ""
 
 
-class NamedFile(click.Path):
-    """A file to memory-map.  `-` is refused: standard input and output cannot be mapped."""
+class FileName(click.Path):
+    """A file's name as a path; `-` stays text and means standard input or output, see `streams.File`."""
 
     def __init__(self) -> None:
-        super().__init__(path_type=Path)
+        super().__init__(path_type=Path, allow_dash=True)
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "-":
-            self.fail(
-                "'-' means standard input or output, which cannot be memory-mapped; write './-' for a file named '-'",
-                param,
-                ctx,
-            )
-        return super().convert(value, param, ctx)
+        return value if value == "-" else Path(value)
 
 
 SHAPE = ShapeArgument()
 SHAPE_OR_LAYOUT = ShapeArgument(or_layout=True)
-NAMED_FILE = NamedFile()
+FILE_NAME = FileName()
+SHAPE_OR_FILE = ShapeOrFile()

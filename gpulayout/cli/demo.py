@@ -12,12 +12,13 @@ import numpy as np
 from gpulayout.api.backends import default_backend, gpu_backend, gpu_problem, host_backend
 from gpulayout.api.packing import pack
 from gpulayout.cli.demo_jobs import FULL, QUICK, Job, Sizes, jobs
-from gpulayout.cli.drawing import draw_grid, draw_strip
 from gpulayout.cli.info import chosen_backend
-from gpulayout.cli.output import charset, json_option, new_table, print_json, print_table
+from gpulayout.cli.output import glyphs, json_option, new_table, print_json, print_table
 from gpulayout.cli.timing import copy_seconds, median_seconds
 from gpulayout.layout.text import parse_array_shape
 from gpulayout.moves.backend import Backend
+from gpulayout.pictures.figure import figure_of
+from gpulayout.pictures.shape_text import draw_grid, draw_strip
 
 NAMES = "abcdef"
 # Shapes of the example, and what memory must hold, as XLA's document on shapes prints it.
@@ -95,11 +96,11 @@ def _print_example(strips: dict[str, str]) -> None:
         layout = parse_array_shape(text).layout
         remark = "" if strip == EXAMPLE[text] else f"   WRONG: {' '.join(EXAMPLE[text])}"
         click.echo(f"  {layout!s:<14} {' '.join(strip)}{remark}")
-    padded = parse_array_shape(PADDED)
+    figure = figure_of(parse_array_shape(PADDED), names=NAMES)
     click.echo("\nThe last one pads dimensions y and x from 2 x 3 to 3 x 5.  Every element with its linear index:\n")
-    click.echo(draw_grid(padded, names=NAMES, chars=charset()))
+    click.echo(draw_grid(figure, glyphs=glyphs()))
     click.echo("\nThe same in memory.  Padding is hatched.\n")
-    click.echo(draw_strip(padded, names=NAMES, pad="0", chars=charset()))
+    click.echo(draw_strip(figure, pad="0", glyphs=glyphs()))
 
 
 def _timings(backend: Backend, sizes: Sizes) -> list[Timing]:

@@ -18,6 +18,7 @@ from gpulayout.cli.explain import explain
 from gpulayout.cli.failures import failures_in_one_line
 from gpulayout.cli.indexing import index
 from gpulayout.cli.info import info
+from gpulayout.cli.packing import pack, unpack
 from gpulayout.cli.relayout import relayout
 from gpulayout.cli.show import show
 from gpulayout.version import __version__
@@ -55,7 +56,7 @@ def commands() -> None:
     """
 
 
-for _command in (demo, show, index, relayout, explain, info):
+for _command in (demo, show, index, pack, unpack, relayout, explain, info):
     commands.add_command(_command)
 
 

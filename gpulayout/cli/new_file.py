@@ -19,12 +19,15 @@ from typing import BinaryIO
 import click
 
 from gpulayout.cli.failures import Failure, printable
+from gpulayout.cli.streams import File, check_standard_output, opened, status_of
 
 AT_FDCWD, RENAME_NOREPLACE = -100, 1  # of Linux
 
 
-def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
+def check_output(path: File, source: File, *, overwrite: bool) -> None:
     """`Failure` when `path` cannot or must not become the result of `source`."""
+    if not isinstance(path, Path):
+        return check_standard_output()
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -37,7 +40,9 @@ def check_output(path: Path, source: Path, *, overwrite: bool) -> None:
                 f"{path}: a symbolic link to {os.readlink(path)}, which does not exist; --overwrite writes that file"
             ) from None
         return _check_folder(path)
-    if os.path.samestat(found, os.stat(source)):
+    with opened(source) as stream:
+        read = status_of(stream)
+    if read and os.path.samestat(found, read):
         raise Failure(f"{path}: input and output are the same file")
     if not stat.S_ISREG(found.st_mode):
         raise Failure(f"{path}: not a regular file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -12,16 +13,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from gpulayout.cli.drawing import ASCII, UNICODE, Charset
+from gpulayout.pictures.boxes import ASCII, UNICODE, Glyphs
+from gpulayout.pictures.figure import TERMINAL
 
 WIDTH = 100  # columns of tables outside a terminal
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value for programs.")
 
 
-def print_json(value: object) -> None:
-    """One JSON value, indented."""
-    click.echo(json.dumps(value, indent=2, default=str))
+def print_json(value: object, *, err: bool = False) -> None:
+    """One JSON value, indented, on stdout or else on stderr."""
+    click.echo(json.dumps(value, indent=2, default=str), err=err)
 
 
 def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
@@ -49,13 +51,18 @@ def print_table(table: Table) -> None:
     click.echo("\n" + lines.strip("\n") + "\n")
 
 
-def charset() -> Charset:
+def glyphs() -> Glyphs:
     """The characters of drawings: box characters if stdout can encode them, else ASCII."""
     try:
-        "".join(map("".join, UNICODE)).encode(sys.stdout.encoding or "ascii")
+        "".join(UNICODE).encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE
+
+
+def drawing_width() -> int:
+    """Columns of a drawing: those of the terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else TERMINAL.width
 
 
 def clipped(text: str, length: int) -> str:

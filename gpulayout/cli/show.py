@@ -8,71 +8,95 @@ import click
 import numpy as np
 from rich.table import Table
 
-from gpulayout.cli.arguments import SHAPE
-from gpulayout.cli.drawing import draw_grid, draw_strip, is_all_in_grid, is_small
-from gpulayout.cli.output import charset, clipped, json_option, new_table, print_json, print_table
-from gpulayout.cli.show_hlo import show_hlo
+from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE
+from gpulayout.cli.files import NpyHeader
+from gpulayout.cli.output import clipped, drawing_width, glyphs, json_option, new_table, print_json, print_table
+from gpulayout.cli.show_file import header_as_json, header_text, read_shape
+from gpulayout.cli.show_hlo import SORTS, show_hlo
+from gpulayout.cli.streams import File
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import COMBINE
+from gpulayout.pictures.figure import TERMINAL, figure_of
+from gpulayout.pictures.shape_text import draw_grid, draw_strip
 
 MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
 
 @click.command(short_help="Show order, strides, bytes and padding of a shape, with a picture.")
-@click.argument("shape", metavar="[SHAPE]", type=SHAPE, required=False)
-@click.option("--hlo", "path", metavar="FILE", help="List the arrays in a program's text; - is standard input.")
+@click.argument("given", metavar="[SHAPE|FILE.npy]", type=SHAPE_OR_FILE, required=False)
+@click.option("--hlo", "program", metavar="FILE", type=FILE_NAME, help="List the arrays in a program's text.")
+@click.option(
+    "--sort",
+    metavar="KEY",
+    type=click.Choice(list(SORTS)),
+    help="With --hlo: bytes (the default), waste, saving, times, line.",
+)
 @click.option("--top", "most", metavar="N", type=click.IntRange(1), help="With --hlo: rows to print (20).")
 @json_option
-def show(shape: Shape | None, path: str | None, most: int | None, as_json: bool) -> None:
+def show(given: Shape | File | None, program: File | None, sort: str | None, most: int | None, as_json: bool) -> None:
     """Show what SHAPE means: order, strides, bytes, padding, and a picture.
 
     The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
-    of the element in each place.  Padding is hatched.  Large shapes are cut to a corner.
+    of the element in each place.  Padding is hatched, tiles have heavy borders.  Large shapes are cut to corners and
+    edges of tiles.
 
-    With --hlo FILE, list the arrays that a compiled program's instructions produce, largest first: how often each
-    occurs, how much is padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count,
-    though they may never be in memory.
+    FILE.npy stands for the shape of the array in that file, of which only the header is read.  `-` is standard input.
+
+    With --hlo FILE, list the arrays that a compiled program's instructions produce: how often each occurs, how much is
+    padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count, though they may
+    never be in memory.  --sort waste begins with the most padding in all, --sort saving with what better orders save.
 
     \b
     Examples:
       gpulayout show 'f32[2,3]{0,1:PD(3,5)PV(lowest)}'
       gpulayout show 'bf16[8,224,224,3]{3,2,1,0}'
       gpulayout show 'u8[3000,4000,3]{1,0,2}' --json
-      gpulayout show --hlo compiled.txt
+      gpulayout show picture.npy
+      gpulayout show --hlo compiled.txt --sort waste
     """
-    if (shape is None) == (path is None):
-        raise click.UsageError("give either a SHAPE or --hlo FILE")
-    if most and path is None:
-        raise click.UsageError("--top needs --hlo FILE")
-    if path is not None:
-        show_hlo(path, most or 20, as_json)
-    elif shape is not None:
-        _show_shape(shape, as_json)
+    if (given is None) == (program is None):
+        raise click.UsageError("give either a SHAPE, a FILE.npy or --hlo FILE")
+    for option, value in (("--top", most), ("--sort", sort)):
+        if value is not None and program is None:
+            raise click.UsageError(f"{option} needs --hlo FILE")
+    if program is not None:
+        show_hlo(program, sort or "bytes", most or 20, as_json)
+    elif isinstance(given, Shape):
+        _show_shape(given, None, as_json)
+    elif given is not None:
+        _show_shape(*read_shape(given), as_json)
 
 
-def _show_shape(shape: Shape, as_json: bool) -> None:
+def _show_shape(shape: Shape, header: NpyHeader | None, as_json: bool) -> None:
     if as_json:
-        print_json(shape_as_json(shape))
+        print_json(shape_as_json(shape) | ({} if header is None else {"file": header_as_json(header)}))
         return
     facts = _facts(shape)
+    if header is not None:
+        click.echo(clipped(header_text(header), 200))
     click.echo(f"{clipped(str(shape), 200)}\n")
     for name, value in facts:
         click.echo(f"{name:<13} {value}")
     if not shape.rank:
         return
     print_table(_dimension_table(shape))
-    if is_small(shape):
-        below = "" if is_all_in_grid(shape) else ", and some of it appears only in memory below"
-        click.echo(f"Place of every element; padding is hatched{below}:\n")
-    else:
-        click.echo(f"Place of the first elements ({counted(shape.buffer_size, 'place')} are too many to draw):\n")
-    click.echo(draw_grid(shape, chars=charset()))
+    _draw(shape)
+
+
+def _draw(shape: Shape) -> None:
+    """The grid and the strip of a shape, with a word on what they leave out."""
+    chars, width = glyphs(), drawing_width()
+    figure = figure_of(shape, room=TERMINAL._replace(width=width))
+    below = "" if figure.is_all_in_grid else ", and some of it appears only in memory below"
+    what = "every element" if figure.is_whole else "elements at corners and edges"
+    click.echo(f"Place of {what}; padding is hatched{below}:\n")
+    click.echo(draw_grid(figure, glyphs=chars, width=width))
     click.echo("\nMemory, with the index of the element in every place:\n")
-    click.echo(draw_strip(shape, chars=charset()))
+    click.echo(draw_strip(figure, glyphs=chars, width=width))
 
 
 def shape_as_json(shape: Shape) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""`gpulayout show --hlo FILE`: the arrays of a program by bytes, and what their padding wastes."""
+"""`gpulayout show --hlo FILE`: the arrays of a program, what padding wastes, and what better orders save."""
 
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +13,7 @@ from rich.table import Table
 
 from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.output import clipped, new_table, print_json, print_table
+from gpulayout.cli.streams import File, input_name, standard_input
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.shape import Shape
@@ -20,56 +23,71 @@ from gpulayout.xla.least_padding import least_waste
 
 @dataclass(frozen=True)
 class Entry:
-    """One shape, how many instructions produce it, and the line of the first."""
+    """One shape, how many instructions produce it, the line of the first, and its order that needs the fewest bytes."""
 
     shape: Shape
     count: int
     line: int
+    least: Shape
 
     @property
     def wasted(self) -> int:
         """Bytes of padding in one such buffer."""
         return self.shape.nbytes - self.shape.unpadded_nbytes
 
+    @property
+    def saved(self) -> int:
+        """Bytes that the best order saves in one such buffer."""
+        return self.shape.nbytes - self.least.nbytes
 
-def show_hlo(path: str, most: int, as_json: bool) -> None:
-    """List the arrays of the program in a file, or in standard input for `-`."""
-    entries, unknown = _entries(path, _read(path))
+
+# What comes first.  Rows that a sort leaves equal stay in the order of "bytes".
+SORTS: dict[str, Callable[[Entry], int]] = {
+    "bytes": lambda entry: -entry.shape.nbytes,
+    "waste": lambda entry: -entry.count * entry.wasted,
+    "saving": lambda entry: -entry.count * entry.saved,
+    "times": lambda entry: -entry.count,
+    "line": lambda entry: entry.line,
+}
+
+
+def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
+    """List the arrays of the program in a file or in standard input, in one order of `SORTS`."""
+    name = printable(input_name(file))
+    entries, unknown = _entries(name, _read(file))
+    entries.sort(key=SORTS[sort])
     if as_json:
         print_json(
             {
-                "file": path,
+                "file": str(file),
                 "buffers": [_as_json(entry) for entry in entries],
                 "without_size": unknown,
                 "nbytes": _total(entries),
                 "padding_nbytes": _total_wasted(entries),
+                "saving_nbytes": _total_saved(entries),
             }
         )
         return
-    click.echo(f"{_name(path)}\n{_summary(entries, unknown)}")
+    click.echo(f"{name}\n{_summary(entries, unknown)}")
     if not entries:
         return
     print_table(_table(entries[:most]))
     if len(entries) > most:
         click.echo(f"and {len(entries) - most} more; --top {len(entries)} lists all")
+    click.echo(_saving(entries))
 
 
-def _read(path: str) -> str:
+def _read(file: File) -> str:
     """The text of a file.  Bytes that are not UTF-8 become a character that no shape has."""
     try:
-        with click.open_file(path, "rb") as stream:
-            data: bytes = stream.read()
-            return data.decode("utf-8", errors="replace")
+        data = file.read_bytes() if isinstance(file, Path) else standard_input().read()
     except ValueError as error:  # a name with a null character
-        raise Failure(f"{path}: {error}") from None
+        raise Failure(f"{file}: {error}") from None
+    return data.decode("utf-8", errors="replace")
 
 
-def _name(path: str) -> str:
-    return "standard input" if path == "-" else printable(path)
-
-
-def _entries(path: str, text: str) -> tuple[list[Entry], int]:
-    """The distinct arrays, largest first, and how many arrays have no size because a dimension has no bound."""
+def _entries(name: str, text: str) -> tuple[list[Entry], int]:
+    """The distinct arrays, the largest first, and how many arrays have no size because a dimension has no bound."""
     counts: collections.Counter[Shape] = collections.Counter()
     lines: dict[Shape, int] = {}
     found_any = False
@@ -80,8 +98,12 @@ def _entries(path: str, text: str) -> tuple[list[Entry], int]:
             lines.setdefault(shape, found.line)
     if not found_any:
         hint = ": StableHLO tensors have no layout; use the text of the compiled program" if "tensor<" in text else ""
-        raise Failure(f"{_name(path)}: no array to list in {counted(len(text), 'character')}{hint}")
-    sized = [Entry(shape, count, lines[shape]) for shape, count in counts.items() if UNBOUNDED not in shape.dimensions]
+        raise Failure(f"{name}: no array to list in {counted(len(text), 'character')}{hint}")
+    sized = [
+        Entry(shape, count, lines[shape], least_waste(shape))
+        for shape, count in counts.items()
+        if UNBOUNDED not in shape.dimensions
+    ]
     sized.sort(key=lambda entry: (-entry.shape.nbytes, -entry.count, entry.line))
     return sized, counts.total() - sum(entry.count for entry in sized)
 
@@ -94,6 +116,10 @@ def _total_wasted(entries: list[Entry]) -> int:
     return sum(entry.count * entry.wasted for entry in entries)
 
 
+def _total_saved(entries: list[Entry]) -> int:
+    return sum(entry.count * entry.saved for entry in entries)
+
+
 def _summary(entries: list[Entry], unknown: int) -> str:
     count, total, wasted = sum(entry.count for entry in entries), _total(entries), _total_wasted(entries)
     text = (
@@ -101,6 +127,14 @@ def _summary(entries: list[Entry], unknown: int) -> str:
         f"{wasted} of them padding ({wasted / max(total, 1):.1%})"
     )
     return f"{text}; {unknown} without a bound left out" if unknown else text
+
+
+def _saving(entries: list[Entry]) -> str:
+    """How much of the padding the better orders would save, over all buffers."""
+    wasted, saved = _total_wasted(entries), _total_saved(entries)
+    if not saved:
+        return "no other order of the dimensions needs fewer bytes"
+    return f"the orders under 'least bytes' would save {saved} of the {counted(wasted, 'byte')} of padding"
 
 
 def _table(entries: list[Entry]) -> Table:
@@ -116,22 +150,20 @@ def _table(entries: list[Entry]) -> Table:
             f"{entry.wasted / max(shape.nbytes, 1):.1%}",
             str(entry.line),
             clipped(str(shape), 200),
-            _advice(shape),
+            _advice(entry),
         )
     return table
 
 
-def _advice(shape: Shape) -> str:
+def _advice(entry: Entry) -> str:
     """The order that needs the fewest bytes, and those bytes; empty if it is this one."""
-    least = least_waste(shape)
-    if least == shape:
+    if not entry.saved:
         return ""
-    order = ",".join(map(str, least.layout.minor_to_major))
-    return clipped(f"{{{order}}}: {least.nbytes}", 100)
+    order = ",".join(map(str, entry.least.layout.minor_to_major))
+    return clipped(f"{{{order}}}: {entry.least.nbytes}", 100)
 
 
 def _as_json(entry: Entry) -> dict[str, Any]:
-    least = least_waste(entry.shape)
     return {
         "shape": str(entry.shape),
         "count": entry.count,
@@ -139,5 +171,5 @@ def _as_json(entry: Entry) -> dict[str, Any]:
         "nbytes": entry.shape.nbytes,
         "padding_nbytes": entry.wasted,
         "padding_fraction": entry.wasted / max(entry.shape.nbytes, 1),
-        "least_waste": {"shape": str(least), "nbytes": least.nbytes},
+        "least_waste": {"shape": str(entry.least), "nbytes": entry.least.nbytes},
     }

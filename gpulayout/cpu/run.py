@@ -108,8 +108,11 @@ class NumpyBackend:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: object = None) -> np.ndarray:
         return np.empty(shape, dtype)
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        return np.zeros(shape, dtype)
+    def zeros(self, length: int, dtype: np.dtype, align: int) -> np.ndarray:
+        if align == 1:
+            return np.zeros(length, dtype)
+        room: np.ndarray = np.zeros(length * dtype.itemsize + align, np.uint8)
+        return np.ndarray(length, dtype, room, -self.address(room) % align)
 
     def device(self, array: np.ndarray) -> str:
         return "cpu"

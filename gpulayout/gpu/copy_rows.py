@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, common_step, planned
 from gpulayout.gpu.parameters import Steps
 from gpulayout.layout.checks import counted
+from gpulayout.moves.move import Axis
 
 _LONG_ROW = 64  # bytes; rows of at least this length use full vectors even if they start inside one
 _LONG_ROW_CHUNKS = 512  # a warp in a part of such a row rarely meets the end of the row
@@ -43,7 +46,7 @@ def rows_plan(work: Work) -> KernelPlan:
     """
     width, (minor, *others) = work.width, work.axes
     row_bytes = minor.extent * width
-    vector = aligned = common_step([work.target_phase, *(axis.target_stride * width for axis in others)], VECTOR_BYTES)
+    vector = aligned = _aligned(work.target_phase, others, width)
     if aligned < VECTOR_BYTES and row_bytes >= _LONG_ROW:
         vector = VECTOR_BYTES
         work = work.because(
@@ -61,9 +64,41 @@ def rows_plan(work: Work) -> KernelPlan:
     load = common_step(apart, vector) if work.reads else vector
     if load < vector:
         work = work.because(f"reads are shifted: the two sides are not always a multiple of {2 * load} bytes apart")
-    chunks, items = math.ceil((row_bytes + max(vector - aligned, 0)) / vector), _items(load, vector)
-    steps = _steps(work, chunks, vector, items)
-    extents, looped = [chunks, *(axis.extent for axis in others)], [*work.axes]
+    loops = row_loops(work.axes, width, vector, load, work.target_phase)
+    total = math.prod(loops.extents)
+    return planned(
+        work,
+        _ROWS,
+        vector,
+        math.ceil(total / THREADS),
+        total=total,
+        counts=(loops.extents[0], 1),
+        variant=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)),
+        looped=loops.looped,
+        steps=loops.steps,
+    )
+
+
+class RowLoops(NamedTuple):
+    """How the threads of rows.cu share the work.
+
+    steps     how the chunks of a thread lie
+    extents   threads that share a row, then those along the other axes
+    looped    the axes of the parameter struct: places along the axis of the steps are those of threads
+    """
+
+    steps: Steps
+    extents: list[int]
+    looped: list[Axis]
+
+
+def row_loops(axes: Sequence[Axis], width: int, vector: int, load: int, target_phase: int = 0) -> RowLoops:
+    """The loops of rows that move in chunks of `vector` bytes, each assembled from reads of `load` bytes."""
+    minor, *others = axes
+    aligned = _aligned(target_phase, others, width)
+    chunks, items = math.ceil((minor.extent * width + max(vector - aligned, 0)) / vector), _items(load, vector)
+    steps = _steps(axes, width, chunks, vector, items)
+    extents, looped = [chunks, *(axis.extent for axis in others)], [*axes]
     extents[steps.along] = math.ceil(extents[steps.along] / items) if steps.apart == 1 else steps.apart
     looped[1:] = [axis._replace(extent=extent) for axis, extent in zip(others, extents[1:])]
     if steps.along and steps.apart == 1:  # a thread begins at every `items`-th place
@@ -71,37 +106,31 @@ def rows_plan(work: Work) -> KernelPlan:
         looped[steps.along] = axis._replace(
             source_stride=items * axis.source_stride, target_stride=items * axis.target_stride
         )
-    total = math.prod(extents)
-    return planned(
-        work,
-        _ROWS,
-        vector,
-        math.ceil(total / THREADS),
-        total=total,
-        counts=(extents[0], 1),
-        variant=(("GPL_VECTOR_BYTES", vector), ("GPL_LOAD_BYTES", load)),
-        looped=looped,
-        steps=steps,
-    )
+    return RowLoops(steps, extents, looped)
 
 
-def _steps(work: Work, chunks: int, vector: int, items: int) -> Steps:
+def _aligned(target_phase: int, others: Sequence[Axis], width: int) -> int:
+    """The largest power of two, up to a vector, that divides the starts of all rows of the target, in bytes."""
+    return common_step([target_phase, *(axis.target_stride * width for axis in others)], VECTOR_BYTES)
+
+
+def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: int) -> Steps:
     """How the chunks of a thread lie: far apart in a long row, else in different rows.
 
     Best is a part of axis 1 apart, where a block then writes one piece of memory: in a cycle-level simulation, rows of
     64 and 256 bytes are 4 to 6 % faster so than with neighbours along another axis.  Those are next: they are often
     neighbours in the source too, so that short rows fill more of a page of memory.
     """
-    others = work.axes[1:]
+    others = axes[1:]
     if chunks >= _LONG_ROW_CHUNKS or not others:
         apart = math.ceil(chunks / items)
-        return Steps(0, chunks, chunks, apart, apart * vector // work.width, apart * vector // work.width)
-    starts = [axis.target_stride * work.width % _SECTOR for axis in work.axes]
+        return Steps(0, chunks, chunks, apart, apart * vector // width, apart * vector // width)
+    starts = [axis.target_stride * width % _SECTOR for axis in axes]
 
     def cost(along: int, apart: int) -> tuple[float, bool, bool, int]:
         """What counts most: threads without work, and requests that begin inside a sector."""
         one_piece = along == 1 and chunks * apart <= THREADS
-        axis = work.axes[along]
+        axis = axes[along]
         threads = math.ceil(axis.extent / items) if apart == 1 else apart
         is_cut = apart * starts[along] % _SECTOR or any(starts[along + 1 :])
         return (
@@ -111,12 +140,12 @@ def _steps(work: Work, chunks: int, vector: int, items: int) -> Steps:
             abs(axis.source_stride),
         )
 
-    found = [(along, 1) for along in range(2, len(work.axes))]
+    found = [(along, 1) for along in range(2, len(axes))]
     for along, axis in enumerate(others, 1):
         part, sectors = math.ceil(axis.extent / items), _SECTOR // math.gcd(_SECTOR, starts[along])
         found += [(along, part), (along, math.ceil(part / sectors) * sectors)]
     along, apart = min(found, key=lambda choice: cost(*choice))
-    axis = work.axes[along]
+    axis = axes[along]
     return Steps(along, axis.extent, axis.bound, apart, apart * axis.source_stride, apart * axis.target_stride)
 
 

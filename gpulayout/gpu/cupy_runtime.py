@@ -146,8 +146,11 @@ class CupyBackend(CudaBackend):
         with like.device:
             return cupy.empty(shape, dtype)
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> cupy.ndarray:
-        return cupy.zeros(shape, dtype)
+    def zeros(self, length: int, dtype: np.dtype, align: int) -> cupy.ndarray:
+        if align == 1:
+            return cupy.zeros(length, dtype)
+        room = cupy.zeros(length * dtype.itemsize + align, np.uint8)
+        return cupy.ndarray(length, dtype, room.data + -room.data.ptr % align)
 
     def device(self, array: cupy.ndarray) -> str:
         return f"cuda:{array.data.device_id}"

@@ -19,24 +19,30 @@ def described(plan: KernelPlan | None, device: Device | None = None) -> list[str
     """
     if plan is None:
         return ["  gpu      no launch: nothing to write"]
+    kernel, *facts = launch_facts(plan)
+    found = estimate(plan, device=device)
+    facts += [estimate_text(found)] if found else []
+    facts += [f"why not faster: {reason}" for reason in plan.reasons]
+    return [f"  gpu      {kernel}", *(f"    {fact}" for fact in facts)]
+
+
+def launch_facts(plan: KernelPlan) -> list[str]:
+    """The kernel, how it moves the elements, and its memory traffic if that can be estimated: the same on every GPU."""
     tile = f", tile of {_tile_text(plan.kind, plan.tile)}" if plan.tile else ""
-    lines = [
-        f"  gpu      {plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
-        f"    elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}"
+    facts = [
+        f"{plan.family} ({plan.kernel} in {plan.file}), for buffers aligned to 16 bytes",
+        f"elements of {counted(plan.element_bytes, 'byte')}, accesses of {counted(plan.vector_bytes, 'byte')}{tile}"
         f", {plan.index_bits}-bit offsets, {counted(math.prod(plan.grid), 'block')} of 256 threads",
     ]
-    if plan.kind.is_estimated:
-        source, target = requests(plan)
-        sectors = [
-            f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})"
-            for side, name in ((source, "read"), (target, "written"))
-            if side
-        ]
-        lines.append(f"    sectors of 32 bytes that a warp's request touches: {', '.join(sectors)}")
-    found = estimate(plan, device=device)
-    if found:
-        lines.append(f"    {estimate_text(found)}")
-    return lines + [f"    why not faster: {reason}" for reason in plan.reasons]
+    if not plan.kind.is_estimated:
+        return facts
+    source, target = requests(plan)
+    sectors = [
+        f"{name} {side.sectors:.3g} (at least {side.ideal:.3g})"
+        for side, name in ((source, "read"), (target, "written"))
+        if side
+    ]
+    return [*facts, f"sectors of 32 bytes that a warp's request touches: {', '.join(sectors)}"]
 
 
 def _tile_text(kind: Kernel, tile: tuple[int, ...]) -> str:

@@ -76,6 +76,27 @@ def numbers_in(text: str) -> str | None:
     return checks.shown([int(digits) for digits in re.findall("[0-9]+", text)])
 
 
+def named_layout(text: str) -> str | None:
+    """What to write for the name of a layout; None for other text.
+
+    >>> named_layout("NHWC"), named_layout("Fortran")
+    ("write gl.Layout.named('NHWC', logical='NCHW') if the array's dimensions are N, C, H and W", None)
+    """
+    name = re.fullmatch("((?:[A-Za-z](?:/[0-9]+)?){3,6})((?:[0-9]+[A-Za-z]?)*)", text[:200])
+    if not name:
+        return None
+    letters = re.sub("[^A-Za-z]", "", name[1])
+    if len({*letters.lower()}) < len(letters) or not (name[2] or letters.isupper() or letters.islower()):
+        return None
+    logical = letters
+    if {*letters} <= {*"NCDHW"}:  # images: an example in which the name changes the order
+        logical = "".join(sorted(letters, key="NCDHW".index))
+        if logical == letters and not name[2]:
+            logical = "".join(sorted(letters, key="NDHWC".index))
+    listed = f"{', '.join(logical[:-1])} and {logical[-1]}"
+    return f"write gl.Layout.named({text!r}, logical={logical!r}) if the array's dimensions are {listed}"
+
+
 # ---- a layout ------------------------------------------------------------------------------------------
 
 
@@ -100,6 +121,8 @@ def _layout_text(text: str) -> str | None:
     shown = checks.value_text(text)
     if text in ("C", "F"):
         return f"minor_to_major {shown} is the name of an order: {_of_order(text)}"
+    if named := named_layout(text):
+        return f"minor_to_major {shown} is a name: {named}"
     if "," in text and (found := numbers_in(text)) and "{" not in text:
         return f"minor_to_major {shown} is text: write gl.Layout({found})"
     if "[" in text.partition("{")[0]:
@@ -132,12 +155,17 @@ def _of_major_to_minor(value: object) -> str:
     return f"write gl.Layout.from_major_to_minor({checks.value_text(value)})"
 
 
+def _of_pitch(value: object) -> str:
+    return f"write gl.Shape('f32', (2, 3), pitch={checks.value_text(value)}), with the array's type and dimensions"
+
+
 _LAYOUT_NAMES: dict[str, Callable[[object], str]] = {
     "padding": _of_padding,
     "tile": _of_tiles,
     "tiling": _of_tiles,
     "order": _of_order,
     "major_to_minor": _of_major_to_minor,
+    "pitch": _of_pitch,
 }
 
 # ---- a shape -------------------------------------------------------------------------------------------

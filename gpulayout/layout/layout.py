@@ -20,26 +20,15 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gpulayout.layout import checks
+from gpulayout.layout import checks, layout_fields, names
 from gpulayout.layout.argument_hints import corrects, of_layout
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
-from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, scalar_key, value_text
+from gpulayout.layout.padding import PaddingValue, Scalar, scalar_key, value_text
+from gpulayout.layout.picture import Picture
 from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
-
-if TYPE_CHECKING:
-    from gpulayout.pictures.picture import Picture
-
-# The limits of every field that is one number.  XLA stores the memory space in a signed byte.
-_NUMBERS = {
-    "tail_padding_alignment": (1, checks.INT64_MAX),
-    "element_size_in_bits": (0, checks.INT64_MAX),
-    "memory_space": (0, 127),
-    "dynamic_shape_metadata_prefix_bytes": (0, checks.INT64_MAX),
-}
-SPARSE_TYPES = (ElementType.U8, ElementType.U16, ElementType.U32, ElementType.U64)
 
 
 @corrects(
@@ -132,16 +121,16 @@ class Layout(Frozen):
 
     def __post_init__(self) -> None:
         order = checks.permutation("minor_to_major", self.minor_to_major)
-        widths = _padded_dimensions(self.padded_dimensions, order)
+        widths = layout_fields.padded_dimensions(self.padded_dimensions, order)
         self._set("minor_to_major", order)
         self._set("padded_dimensions", widths)
-        self._set("padding_value", _padding_value(self.padding_value, widths))
+        self._set("padding_value", layout_fields.padding_value(self.padding_value, widths))
         self._set("tiles", as_tiles(self.tiles))
-        for name, (least, most) in _NUMBERS.items():
-            self._set(name, _number(name, getattr(self, name), least, most))
+        for name in layout_fields.NUMBERS:
+            self._set(name, layout_fields.number(name, getattr(self, name)))
         self._set("split_configs", as_split_configs(self.split_configs, len(order)))
         for name in ("index_type", "pointer_type"):
-            self._set(name, _sparse_type(name, getattr(self, name)))
+            self._set(name, layout_fields.sparse_type(name, getattr(self, name)))
         compared = self._fields() | {"padding_value": scalar_key(self.padding_value)}
         del compared["dynamic_shape_metadata_prefix_bytes"]
         self._set("_key", tuple(compared.values()))
@@ -185,6 +174,46 @@ class Layout(Frozen):
         """
         return Layout(checks.permutation("major_to_minor", major_to_minor)[::-1], **fields)
 
+    @staticmethod
+    def named(name: str, *, logical: str, **fields: Any) -> Layout:
+        """The layout with a name that people know, such as NHWC or NCHW16c.
+
+        Parameters
+        ----------
+        name : str
+            One letter for every dimension, most major first; then blocks, each a number and a letter.
+        logical : str
+            The same letters in the order of the array's dimensions: "NCHW" for an array of shape (n, c, h, w).
+        **fields
+            The other fields of `Layout`, without `tiles`.
+
+        Raises
+        ------
+        LayoutError
+            The letters of the two do not match, or no layout can say what the name says.
+
+        See Also
+        --------
+        Layout.name : the inverse.
+
+        Notes
+        -----
+        Any letters will do, and capitals mean the same as small letters: ``NCHW16c`` of TVM and ``nChw16c`` of oneDNN
+        are one layout.  ``16c`` keeps 16 neighbours along C together, as a tile: C is padded to a multiple of 16, and
+        element (n, c, h, w) is element (n, c // 16, h, w, c % 16) of a row-major array.  Of several blocks of a letter,
+        the last holds the nearest neighbours.  TensorRT's ``NC/32HW32`` is ``NCHW32c``; its ``NHWC8`` is ``NHWC8c``.
+
+        Examples
+        --------
+        >>> from gpulayout import Layout
+        >>> Layout.named("NHWC", logical="NCHW")
+        Layout((1, 3, 2, 0))
+        >>> str(Layout.named("NCHW16c", logical="NCHW")), str(Layout.named("OIhw4i16o4i", logical="OIHW"))
+        ('{3,2,1,0:T(16,1,1)}', '{3,2,1,0:T(16,16,1,1)(16,4,1,1)}')
+        """
+        order, tiles = names.read_name(name, logical)
+        return Layout(order[::-1], tiles=tiles, **fields)
+
     # ---- questions ----------------------------------------------------------------------------------
 
     @property
@@ -215,6 +244,35 @@ class Layout(Frozen):
 
     is_monotonic_with_dim0_major = is_descending
     is_monotonic_with_dim0_minor = is_ascending
+
+    def name(self, *, logical: str) -> str:
+        """The name of the layout: the inverse of `Layout.named`.
+
+        Parameters
+        ----------
+        logical : str
+            One letter for every dimension, in the order of the array's dimensions.
+
+        Returns
+        -------
+        str
+            A name whose layout has every element of every array at the same place.
+
+        Raises
+        ------
+        LayoutError
+            No name says it: a field other than order and tiles is set, or tiles do more than blocks.
+
+        Examples
+        --------
+        >>> from gpulayout import Layout, parse_layout
+        >>> Layout((1, 3, 2, 0)).name(logical="NCHW"), parse_layout("{1,0:T(8,128)(2,1)}").name(logical="HW")
+        ('NHWC', 'HW4h128w2h')
+        """
+        others = _properties_text(self.replace(tiles=()))
+        if others:
+            raise LayoutError(f"layout {self} has no name: names say order and tiles only, not {others}")
+        return names.write_name(self.major_to_minor, self.tiles, logical, str(self))
 
     def minor(self, position: SupportsIndex) -> int:
         """The logical dimension at a physical position, 0 being the most minor."""
@@ -408,56 +466,6 @@ class Layout(Frozen):
             if value is not default[name].default and value != default[name].default
         )
         return f"Layout({self.minor_to_major}{extra})"
-
-
-# ---- the fields one by one: what each may be, and how it prints ----------------------------------------
-
-
-def _number(field: str, value: object, least: int, most: int) -> int:
-    """`value` as an int in least..most."""
-    found = checks.whole_number(field, value)
-    if not least <= found <= most:
-        limits = f"{least}..{most if most != checks.INT64_MAX else '2^63-1'}"
-        raise LayoutError(f"{field} {checks.number_text(found)} is not in {limits}")
-    return found
-
-
-def _padded_dimensions(value: Any, order: tuple[int, ...]) -> tuple[int, ...] | None:
-    """One width for every dimension, or None."""
-    if value is None:
-        return None
-    widths = checks.sizes("padded_dimensions", value)
-    if len(widths) != len(order):
-        raise LayoutError(
-            f"padded_dimensions {checks.shown(widths)} has {checks.counted(len(widths), 'entry')}: "
-            f"minor_to_major {checks.shown(order)} orders {checks.counted(len(order), 'dimension')}"
-        )
-    return widths
-
-
-def _padding_value(value: object, widths: tuple[int, ...] | None) -> PaddingValue | Scalar | None:
-    """A pad value; INVALID, the proto's unset value, becomes None and is refused with padded dimensions."""
-    if value is None:
-        return None
-    found = plain_scalar(value)
-    if found is not PaddingValue.INVALID:
-        return found
-    if widths is not None:
-        raise LayoutError(
-            f"padding_value INVALID cannot fill padded_dimensions {checks.shown(widths)}: "
-            "use None for zeros, or a named value"
-        )
-    return None
-
-
-def _sparse_type(field: str, value: object) -> ElementType | None:
-    """An unsigned integer type of whole bytes, or None."""
-    if value is None:
-        return None
-    found = ElementType.of(value)
-    if found not in SPARSE_TYPES:
-        raise LayoutError(f"{field} {found} is not one of {', '.join(SPARSE_TYPES)}")
-    return found
 
 
 def _properties_text(layout: Layout) -> str:

@@ -24,10 +24,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gpulayout.layout import checks
-from gpulayout.layout.argument_hints import numbers_in
+from gpulayout.layout.argument_hints import named_layout, numbers_in
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutTypeError, ShapeTextError
-from gpulayout.layout.layout import SPARSE_TYPES, Layout
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_fields import SPARSE_TYPES
 from gpulayout.layout.padding import NAMES, PaddingValue, Scalar, parse_scalar
 from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.text_reader import Reader
@@ -86,6 +87,8 @@ def _not_a_layout(text: str) -> str | None:
         return f"write gl.Layout.{'descending' if text == 'C' else 'ascending'}(rank), or its text such as '{{1,0}}'"
     if "[" in text:
         return f"it is the text of a shape; write gl.parse_shape({checks.value_text(text)}).layout"
+    if named := named_layout(text):
+        return f"{named}; gl.transpose(array, 'h w c -> c h w') reorders axes by name"
     name = text.partition("(")[0]
     if name in PROPERTIES and name != text:
         return "properties follow the order and a colon, as in '{1,0:T(8,128)}'"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 from numpy.typing import DTypeLike
 
@@ -18,10 +18,8 @@ from gpulayout.layout.argument_hints import corrects, of_shape
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape_sizes import ShapeSizes
-
-if TYPE_CHECKING:
-    from gpulayout.pictures.picture import Picture
 
 
 @corrects(
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     dimensions="Iterable[int]",
     layout="Layout | str | None",
     dynamic_dimensions="Sequence[bool] | None",
+    pitch="int | None",
 )
 @dataclass(frozen=True, init=False, eq=False, repr=False)  # the base has `__init__`
 class Shape(ShapeSizes):
@@ -45,6 +44,8 @@ class Shape(ShapeSizes):
         A layout of the same rank, or its text.  None means descending (row-major), without padding.
     dynamic_dimensions : sequence of bool, optional
         One flag per dimension, True when its size is dynamic.  By default only `UNBOUNDED` sizes are.
+    pitch : int, optional
+        Bytes.  The width of the most minor dimension is rounded up to a multiple of them; see `with_pitch`.
 
     Raises
     ------
@@ -78,7 +79,7 @@ class Shape(ShapeSizes):
         Parameters
         ----------
         **fields
-            `element_type`, `dimensions`, `layout` and `dynamic_dimensions`, as `Shape` takes them.
+            `element_type`, `dimensions`, `layout`, `dynamic_dimensions` and `pitch`, as `Shape` takes them.
 
         Examples
         --------
@@ -110,6 +111,37 @@ class Shape(ShapeSizes):
         'f32[2,3]{0,1:T(2,2)}'
         """
         return self.replace(layout=layout)
+
+    def with_pitch(self, pitch: SupportsIndex) -> Shape:
+        """The same logical array with rows that begin every multiple of `pitch` bytes.
+
+        Parameters
+        ----------
+        pitch : int
+            Bytes, a multiple of the element's size.  The width of the most minor dimension is rounded up to a multiple
+            of them.
+
+        Raises
+        ------
+        LayoutError
+            The pitch is not a multiple of the element's size, the layout has tiles, or there is no dimension.
+
+        See Also
+        --------
+        empty : its `align` aligns the first row.
+
+        Notes
+        -----
+        The result is `padded_dimensions`, and these are in the text; the pitch itself is not kept.  A width that is
+        already padded is rounded up from there, and a size of 0 stays 0.
+
+        Examples
+        --------
+        >>> shape = Shape("f32", (3, 1000)).with_pitch(256)
+        >>> str(shape), shape.byte_strides
+        ('f32[3,1000]{1,0:PD(3,1024)}', (4096, 4))
+        """
+        return self.replace(pitch=checks.whole_number("pitch", pitch, f" for {self}"))
 
     def with_default_order(self) -> Shape:
         """The same logical array in descending order; the layout keeps its other fields.  XLA: `SetToDefaultLayout`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,38 +25,37 @@ from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import as_layout
 from gpulayout.layout.padding import canonical_scalar, pad_bytes
+from gpulayout.layout.pitch import pitched
 
 _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)  # `__init__` takes more than the fields
 class ShapeSizes(Frozen):
     """The fields of a `Shape`, which inherits them, and what follows from them."""
 
     element_type: ElementType
     dimensions: tuple[int, ...]
-    # `__post_init__` replaces None in both, so readers never see it.
-    layout: Layout = None  # type: ignore[assignment]
-    dynamic_dimensions: tuple[bool, ...] = field(default=None, kw_only=True)  # type: ignore[arg-type]
+    layout: Layout
+    dynamic_dimensions: tuple[bool, ...] = field(kw_only=True)
 
-    if TYPE_CHECKING:  # what a caller may write; the fields say what they become
-
-        def __init__(
-            self,
-            element_type: str | DTypeLike,
-            dimensions: Iterable[SupportsIndex],
-            layout: Layout | str | None = None,
-            *,
-            dynamic_dimensions: Sequence[bool] | None = None,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        self._set("element_type", ElementType.of(self.element_type))
-        self._set("dimensions", checked_dimensions(self.dimensions))
-        self._set("dynamic_dimensions", checked_flags(self.dynamic_dimensions, self.dimensions))
+    def __init__(
+        self,
+        element_type: str | DTypeLike,
+        dimensions: Iterable[SupportsIndex],
+        layout: Layout | str | None = None,
+        *,
+        dynamic_dimensions: Sequence[bool] | None = None,
+        pitch: SupportsIndex | None = None,
+    ):
+        self._set("element_type", ElementType.of(element_type))
+        self._set("dimensions", checked_dimensions(dimensions))
+        self._set("dynamic_dimensions", checked_flags(dynamic_dimensions, self.dimensions))
         text = self.text_without_layout()
-        layout = as_layout(self.layout, len(self.dimensions), text)
+        layout = as_layout(layout, len(self.dimensions), text)
         check_layout(self.dimensions, layout, text)
+        if pitch is not None:
+            layout = pitched(self.element_type, self.dimensions, layout, pitch, text)
         check_size(self.dimensions, layout, self.itemsize, text)
         value = layout.padding_value
         if value is not None:

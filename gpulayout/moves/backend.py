@@ -105,8 +105,8 @@ class Backend(Protocol):
         """An uninitialised array in C order, on the device of `like` or else on the current one."""
         ...
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-        """An array of zeros on the current device."""
+    def zeros(self, length: int, dtype: np.dtype, align: int) -> Array:
+        """A 1-D array of zeros on the current device, at an address that is a multiple of `align` bytes."""
         ...
 
     def device(self, array: Array) -> str:

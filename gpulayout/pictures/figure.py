@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpulayout.layout.checks import counted, product
 from gpulayout.layout.digits import StrideTable, widths_in_tiles
@@ -32,11 +33,26 @@ from gpulayout.pictures.shown import (
     wanted_places,
 )
 
-WIDTH = 88  # characters across
-MOST_PANELS, MOST_CELLS, MOST_PLACES, MOST_DIMENSIONS = 6, 512, 64, 64
+MOST_PANELS, MOST_CELLS, MOST_PLACES, MOST_DIMENSIONS = 6, 576, 64, 64
 _WHOLE_CELLS, _WHOLE_SIDE = 256, 16  # an array with no more of them is drawn whole
-_LARGE_PANELS, _LARGE_ROWS, _LARGE_COLUMNS = 4, 10, 12
+_LARGE_ROWS, _LARGE_COLUMNS = 12, 12
 _LONGEST_INDEX, LONGEST_NAME = 12, 8  # characters
+
+
+class Room(NamedTuple):
+    """The room for a picture.
+
+    width    characters across
+    beside   panels that stand beside each other, if there are several
+    panels   of a large array, at most 4
+    """
+
+    width: int
+    beside: int
+    panels: int
+
+
+TERMINAL, PAGE = Room(88, 1, 3), Room(108, 2, 4)
 
 
 @dataclass(frozen=True)
@@ -110,7 +126,7 @@ class Figure:
         return product(self.widths) == self.shape.buffer_size
 
 
-def figure_of(shape: Shape, *, names: Sequence[object] = (), width: int = WIDTH) -> Figure:
+def figure_of(shape: Shape, *, names: Sequence[object] = (), room: Room = TERMINAL) -> Figure:
     """The picture of a shape.
 
     Parameters
@@ -118,15 +134,15 @@ def figure_of(shape: Shape, *, names: Sequence[object] = (), width: int = WIDTH)
     shape : Shape
     names : sequence, optional
         A text for every element, in row-major order; cut off after 8 characters.
-    width : int, optional
-        Characters across, of the grid and of a line of the strip.
+    room : Room, optional
+        How much it may take.
     """
     labels = dimension_labels(shape.rank) if shape.rank <= MOST_DIMENSIONS else ()
     reason = _reason(shape)
     if len(names) and (reason or len(names) != shape.element_count):
         count = reason or f"it has {counted(shape.element_count, 'element')}"
         raise LayoutError(f"names has {counted(len(names), 'entry')} for {shape}: {count}")
-    return Figure(shape, labels, reason=reason) if reason else _figure(shape, labels, names, width)
+    return Figure(shape, labels, reason=reason) if reason else _figure(shape, labels, names, room)
 
 
 def _reason(shape: Shape) -> str:
@@ -138,10 +154,10 @@ def _reason(shape: Shape) -> str:
     return "" if shape.buffer_size else "no places"
 
 
-class _Places:
+class Places:
     """The cells of a shape's places."""
 
-    def __init__(self, shape: Shape, names: Sequence[object]):
+    def __init__(self, shape: Shape, names: Sequence[object] = ()):
         self.shape, self.names = shape, names
         self.table = stride_table(shape)
         self.blocks = tile_blocks(shape)
@@ -167,27 +183,28 @@ class _Places:
         return f"#{number}" if self.has_numbers else _index_text(index)
 
 
-def _figure(shape: Shape, labels: tuple[str, ...], names: Sequence[object], width: int) -> Figure:
-    places = _Places(shape, names)
+def _figure(shape: Shape, labels: tuple[str, ...], names: Sequence[object], room: Room) -> Figure:
+    places = Places(shape, names)
     table, blocks, rank = places.table, places.blocks, shape.rank
     widths = widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
     edges = {dim: tile_edges(table, dim, size, blocks) for dim, size in enumerate(widths)}
     whole = product(widths) <= _WHOLE_CELLS
     outer = widths[:-2]
     order = [dim for dim in shape.layout.minor_to_major if dim < len(outer)]
-    panels = chosen_panels(outer, order, edges, MOST_PANELS if whole else _LARGE_PANELS)
+    panels = chosen_panels(outer, order, edges, MOST_PANELS if whole else room.panels)
 
-    def coordinates(dim: int, room: int, cell: int, gap: int) -> tuple[int | None, ...]:
+    def coordinates(dim: int, length: int, cell: int, gap: int) -> tuple[int | None, ...]:
         if dim < 0:  # rank 0 has no columns, and rank 1 no rows
             return (0,)
         wanted = wanted_coordinates(widths[dim], shape.dimensions[dim], edges[dim])
-        return tuple(chosen(widths[dim], wanted, room, cell, gap))
+        return tuple(chosen(widths[dim], wanted, length, cell, gap))
 
     name = max((min(len(str(name)), LONGEST_NAME) for name in names), default=0)
     cell = len(str(shape.buffer_size - 1)) + name + 2  # a blank and a wall
     gutter = len(f"{labels[-2]} {widths[-2]} ") if rank > 1 else 3
+    across = room.width // (room.beside if len(panels) > 1 else 1) - gutter
     rows = coordinates(rank - 2, _WHOLE_SIDE if whole else _LARGE_ROWS, 1, 1)
-    columns = coordinates(rank - 1, min(width - gutter, (_WHOLE_SIDE if whole else _LARGE_COLUMNS) * cell), cell, 2)
+    columns = coordinates(rank - 1, min(across, (_WHOLE_SIDE if whole else _LARGE_COLUMNS) * cell), cell, 2)
 
     def cell_at(outer_index: tuple[int, ...], row: int | None, column: int | None) -> Cell | None:
         if row is None or column is None:

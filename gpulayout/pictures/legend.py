@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from gpulayout.layout.checks import counted
-from gpulayout.layout.padding import PaddingValue, value_text
+from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import Cell, Figure
 
-_MOST_LISTED = 8  # dimensions
+_LONGEST_LIST, _LONGEST_MARK = 100, 6  # characters
+_MOST_COORDINATES = 8  # of the index that pointing at a cell shows
 
 
 class Mark(NamedTuple):
@@ -33,14 +34,27 @@ def facts(figure: Figure) -> list[str]:
         sizes += f"; {padding / shape.buffer_size:.1%} is padding"
     if shape.rank < 2:
         return [sizes]
-    order = [figure.labels[dim] for dim in shape.layout.minor_to_major]
-    more = f", ... ({shape.rank} dimensions)" if shape.rank > _MOST_LISTED else ""
-    facts = [sizes, f"minor to major: {', '.join(order[:_MOST_LISTED])}{more}"]
-    if shape.rank > 2 and figure.panels:
-        outer = [size_text(figure, dim) for dim in range(shape.rank - 2)]
-        more = ", ..." if len(outer) > _MOST_LISTED else ""
-        facts.append(f"one panel per {'; '.join(outer[:_MOST_LISTED])}{more}")
-    return facts
+    return [sizes, f"minor to major: {_listed([figure.labels[dim] for dim in shape.layout.minor_to_major], ', ')}"]
+
+
+def panels_text(figure: Figure) -> str:
+    """The sizes of the dimensions that number the panels; nothing without such dimensions."""
+    outer = [size_text(figure, dim) for dim in range(figure.shape.rank - 2)] if figure.panels else []
+    return f"panels: {_listed(outer, '; ')}" if outer else ""
+
+
+def _listed(texts: list[str], separator: str) -> str:
+    """The texts in one line, or as many as fit.
+
+    >>> _listed(["d0", "d1"], ", "), _listed(["d" * 40] * 3, ", ")[-10:]
+    ('d0, d1', 'ddddd, ...')
+    """
+    line = texts[0]
+    for text in texts[1:]:
+        if len(line + separator + text) > _LONGEST_LIST:
+            return f"{line}{separator}..."
+        line += separator + text
+    return line
 
 
 def size_text(figure: Figure, dim: int) -> str:
@@ -95,19 +109,26 @@ def legend(figure: Figure) -> list[Mark]:
 
 def padding_text(shape: Shape) -> str:
     """What fills padding, as a name and a number: `lowest (-inf)`."""
-    value, number = shape.layout.padding_value, padding_number(shape, 60)
+    value, number = shape.layout.padding_value, padding_number(shape)
     if value is None:
         return f"{number} (no value given)"
     if value is PaddingValue.UNKNOWN:
         return f"unknown ({number} is written)"
-    return f"{value.text} ({number})" if isinstance(value, PaddingValue) else value_text(value)
+    return f"{value.text} ({number})" if isinstance(value, PaddingValue) else number
 
 
-def padding_number(shape: Shape, most: int = 6) -> str:
-    """The number that fills padding, cut off after `most` characters."""
-    text = str(np.frombuffer(shape.padding_bytes, shape.dtype)[0].item())
-    text = text.removesuffix(".0").strip("()")
-    return text if len(text) <= most else text[: most - 1] + "…"
+def padding_number(shape: Shape) -> str:
+    """The number that fills padding."""
+    value = shape.layout.padding_value
+    if value is None or isinstance(value, PaddingValue):
+        value = np.frombuffer(shape.padding_bytes, shape.dtype)[0].item()
+    return str(value).removesuffix(".0").strip("()")
+
+
+def padding_mark(shape: Shape, ellipsis: str = "…") -> str:
+    """The number in a box for padding: its first characters if it is long."""
+    text = padding_number(shape)
+    return text if len(text) <= _LONGEST_MARK else text[: _LONGEST_MARK - 1] + ellipsis
 
 
 def tip(figure: Figure, cell: Cell) -> str:
@@ -118,5 +139,5 @@ def tip(figure: Figure, cell: Cell) -> str:
     if not cell.is_element:
         return f"padding, {where}"
     name = f"{cell.text}: " if figure.has_names else ""
-    index = ",".join(map(str, cell.index[:_MOST_LISTED])) + (",..." if shape.rank > _MOST_LISTED else "")
+    index = ",".join(map(str, cell.index[:_MOST_COORDINATES])) + (",..." if shape.rank > _MOST_COORDINATES else "")
     return f"{name}index ({index}), {where}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpulayout.pictures.figure import Cell, Figure, Panel
-from gpulayout.pictures.legend import Mark, facts, legend, padding_number, panel_text, size_texts, tip
+from gpulayout.pictures.legend import Mark, facts, legend, padding_mark, panel_text, panels_text, size_texts, tip
 from gpulayout.pictures.svg import CHARACTER, COLORS, SMALL_CHARACTER, Sheet, lines
 
 MARGIN, GAP = 16, 26  # pixels around the picture; of what is left out
@@ -24,6 +24,10 @@ def shape_svg(figure: Figure) -> str:
     y = MARGIN + 32
     for fact in facts(figure):
         sheet.text(MARGIN, y, fact, "gl-small gl-muted")
+        y += 16
+    if panels := panels_text(figure):
+        is_fastest = figure.fastest is not None and figure.fastest < figure.shape.rank - 2
+        sheet.text(MARGIN, y, panels, f"gl-small {'gl-accent' if is_fastest else 'gl-muted'}")
         y += 16
     if figure.reason:
         sheet.text(MARGIN, y + 14, f"({figure.reason})")
@@ -49,10 +53,11 @@ def draw_grid(sheet: Sheet, figure: Figure, top: int) -> int:
     xs, breadth = _positions(figure.columns, cell)
     ys, height = _positions(figure.rows, _CELL_HEIGHT)
     gutter = SMALL_CHARACTER * len(str(max((row for row in figure.rows if row is not None), default=0))) + 8
+    gutter *= figure.shape.rank > 1
     across, down = size_texts(figure)
     margin = MARGIN + (max(map(len, down)) * SMALL_CHARACTER + 22 if down else 0)
     has_titles = len(figure.panels) > 1 or figure.shape.rank > 2
-    head = 18 + (18 if has_titles else 0)  # titles and coordinates
+    head = (18 if has_titles else 0) + (18 if figure.shape.rank else 0)  # titles and coordinates
     first = 24 if across else 0  # the size of the last dimension, above the first panel
     x, y = margin, top + first
     sheet.open("gl-grid")
@@ -223,7 +228,7 @@ def _draw_span(
 
 def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
     """The places of the buffer in order, in lines; returns where they end."""
-    number = padding_number(figure.shape)
+    number = padding_mark(figure.shape)
     cells = [cell for cell in figure.strip if cell]
     longest = max(len(cell.text) if cell.is_element else len(number) for cell in cells)
     width = max(CHARACTER * longest + 12, SMALL_CHARACTER * len(str(cells[-1].place)) + 6, _LEAST_WIDTH)

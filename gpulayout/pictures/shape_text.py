@@ -16,21 +16,31 @@ inside have none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 
 from gpulayout.pictures.boxes import BLANK, HEAVY, LIGHT, UNICODE, Glyphs, boxes
-from gpulayout.pictures.figure import WIDTH, Cell, Figure, Panel
-from gpulayout.pictures.legend import facts, legend, padding_number, panel_text, size_text
+from gpulayout.pictures.figure import TERMINAL, Cell, Figure, Panel
+from gpulayout.pictures.legend import facts, legend, padding_mark, panel_text, panels_text, size_text
 
 
-def shape_text(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = WIDTH) -> str:
+def shape_text(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:
     """The whole picture: facts, grid, memory, and what the marks mean."""
-    lines = [str(figure.shape)[:width], *facts(figure)[:1]]
+    title, *more = str(figure.shape), *facts(figure)[:1]
+    lines = [title if len(title) <= width else title[: width - 3] + "...", *_wrapped(more, width)]
     if figure.reason:
         return "\n".join([*lines, f"({figure.reason})"])
-    marks = [f"{_sample(mark.kind, figure, glyphs)} {mark.text}" for mark in legend(figure) if mark.kind != "color"]
-    strip = draw_strip(figure, pad=padding_number(figure.shape), glyphs=glyphs, width=width)
-    return "\n".join([*lines, "", draw_grid(figure, glyphs=glyphs), "", strip, *marks])
+    marks = [
+        f"{_sample(mark.kind, figure, glyphs)} {mark.text}".strip() for mark in legend(figure) if mark.kind != "color"
+    ]
+    grid = draw_grid(figure, glyphs=glyphs, width=width)
+    strip = draw_strip(figure, pad=padding_mark(figure.shape, glyphs.ellipsis), glyphs=glyphs, width=width)
+    return "\n".join([*lines, "", grid, "", strip, *_wrapped(marks, width)])
+
+
+def _wrapped(texts: Iterable[str], width: int) -> list[str]:
+    """Texts in lines that fit."""
+    return [line for text in texts for line in textwrap.wrap(text, width)]
 
 
 def _sample(kind: str, figure: Figure, glyphs: Glyphs) -> str:
@@ -39,12 +49,13 @@ def _sample(kind: str, figure: Figure, glyphs: Glyphs) -> str:
     return glyphs.hatch if kind == "padding" else glyphs.joints[30 * weight[kind]] if kind in weight else ""
 
 
-def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE) -> str:
+def draw_grid(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:
     """The logical array as boxes that hold places; above rank 2, one grid per panel."""
     if figure.reason:
         return f"({figure.reason})"
     arrows = {figure.shape.rank - 1: glyphs.right, figure.shape.rank - 2: glyphs.down}
     lines = [size_text(figure, dim).replace(":", f" {arrow}", 1) for dim, arrow in sorted(arrows.items()) if dim >= 0]
+    lines = _wrapped((panels_text(figure), *lines), width)
     lines += [""] if lines else []
     cell = 1 + max(len(_text(figure, cell)) for panel in figure.panels if panel for row in panel.rows for cell in row)
     for panel in figure.panels:
@@ -128,7 +139,7 @@ def _floors(figure: Figure, panel: Panel) -> list[list[int]]:
 # ---- memory --------------------------------------------------------------------------------------------------
 
 
-def draw_strip(figure: Figure, *, pad: str = "", glyphs: Glyphs = UNICODE, width: int = WIDTH) -> str:
+def draw_strip(figure: Figure, *, pad: str = "", glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:
     """Memory from place 0 on: the name or index of the element in every place, or hatched padding.
 
     pad   text in padding boxes
@@ -157,7 +168,7 @@ def _strip_line(figure: Figure, cells: Sequence[Cell | None], wide: int, pad: st
         return cell.text.center(wide) if cell.is_element else pad.rjust(wide, glyphs.hatch)
 
     def numbers(name: str, texts: Sequence[str]) -> str:
-        return f"{name} " + " ".join(text.rjust(wide if cell else 1) for cell, text in zip(cells, texts)).rstrip()
+        return " ".join([name, *(text.rjust(wide if cell else 1) for cell, text in zip(cells, texts))]).rstrip()
 
     def edge(cell: Cell | None, place: int) -> int:
         """The border beside the first or the last place of a line."""

@@ -78,7 +78,7 @@ def chosen(width: int, wanted: Sequence[int], room: int, cell: int, gap: int) ->
     for point in wanted:
         if 0 <= point < width and _length(kept | {point}, width, cell, gap) <= room:
             kept.add(point)
-    return list(_with_gaps(sorted(kept), width))
+    return list(with_gaps(sorted(kept), width))
 
 
 def wanted_coordinates(width: int, size: int, edges: Sequence[int]) -> list[int]:
@@ -96,7 +96,7 @@ def wanted_coordinates(width: int, size: int, edges: Sequence[int]) -> list[int]
 def chosen_panels(
     widths: Sequence[int], order: Iterable[int], edges: Mapping[int, Sequence[int]], most: int
 ) -> list[tuple[int, ...] | None]:
-    """Coordinates of at most `most` panels in row-major order: all, or the first, the last, and telling ones between.
+    """Coordinates of at most `most` panels in row-major order: all, or the most telling ones; None for those left out.
 
     widths   of the dimensions that number the panels
     order    these dimensions, fastest first: a step along them shows what lies next to each other in memory
@@ -114,14 +114,14 @@ def chosen_panels(
         return list(itertools.product(*map(range, widths)))
     order = [dim for dim in order if widths[dim] > 1]
     at_edges = [step(dim, edge + side) for dim in order for edge in edges.get(dim, ())[:1] for side in (-1, 0)]
-    wanted = [first, tuple(width - 1 for width in widths), *at_edges, *(step(dim, 1) for dim in order)]
+    wanted = [*at_edges[:2], first, tuple(width - 1 for width in widths), *at_edges, *(step(dim, 1) for dim in order)]
     found: list[tuple[int, ...] | None] = []
     expected = 0
     for panel in sorted(list(dict.fromkeys(wanted))[:most]):
         number = row_major_number(panel, widths)
         found += [panel] if number == expected else [None, panel]
         expected = number + 1
-    return found
+    return [*found, None] if expected < product(widths) else found
 
 
 def row_major_number(index: Iterable[int], sizes: Iterable[int]) -> int:
@@ -169,10 +169,10 @@ def _digit_ends(table: StrideTable) -> list[list[int]]:
 
 def _length(points: set[int], width: int, cell: int, gap: int) -> int:
     """What a list takes when drawn, with its gaps."""
-    return sum(gap if point is None else cell for point in _with_gaps(sorted(points), width))
+    return sum(gap if point is None else cell for point in with_gaps(sorted(points), width))
 
 
-def _with_gaps(points: list[int], width: int) -> Iterator[int | None]:
+def with_gaps(points: list[int], width: int) -> Iterator[int | None]:
     """The points, with None where one or more are left out."""
     expected = 0
     for point in points:

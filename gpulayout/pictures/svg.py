@@ -13,11 +13,15 @@ from xml.sax.saxutils import escape, quoteattr
 
 CHARACTER, SMALL_CHARACTER = 8, 7  # pixels of a character of text, rounded up, and of small text
 COLORS = 6
+_LIGHT_STROKES = ("#2563eb", "#15803d", "#a16207", "#be185d", "#6d28d9", "#0e7490")
+_DARK_STROKES = ("#60a5fa", "#4ade80", "#facc15", "#f472b6", "#a78bfa", "#22d3ee")
 _LIGHT = ("#dbeafe", "#dcfce7", "#fef3c7", "#fce7f3", "#e9e5fd", "#cff5f9")
 _DARK = ("#1d3b66", "#164a2e", "#524012", "#57243f", "#3c2f6b", "#104a52")
 
 
-def _rules(page: str, ink: str, muted: str, line: str, accent: str, blank: str, fills: Iterable[str]) -> str:
+def _rules(
+    page: str, ink: str, muted: str, line: str, accent: str, blank: str, fills: Iterable[str], strokes: Iterable[str]
+) -> str:
     """The colours of one look."""
     rules = [
         f".gl-page{{fill:{page}}}",
@@ -33,6 +37,8 @@ def _rules(page: str, ink: str, muted: str, line: str, accent: str, blank: str, 
         f".gl-cell text{{fill:{ink}}}",
         f".gl-padding text{{fill:{muted};stroke:{blank}}}",
         *(f".gl-c{number} rect{{fill:{fill}}}" for number, fill in enumerate(fills)),
+        *(f".gl-move{number}{{stroke:{stroke}}}" for number, stroke in enumerate(strokes)),
+        f".gl-heads{{fill:{muted}}}.gl-sector{{stroke:{muted}}}",
     ]
     return "".join(rules)
 
@@ -43,10 +49,11 @@ STYLE = (
         "text.gl-title{font-size:15px;font-weight:600}text.gl-small{font-size:11px}"
         ".gl-cell text{text-anchor:middle}.gl-padding text{stroke-width:3px;paint-order:stroke}"
         ".gl-line,.gl-arrow,.gl-tile1,.gl-tile2,.gl-hatch{fill:none}.gl-arrow{stroke-width:2}"
+        ".gl-sector{stroke-width:3}"
         ".gl-tile1{stroke-width:3;stroke-linecap:square}.gl-tile2{stroke-width:1.5}"
-        + _rules("#ffffff", "#1f2328", "#59636e", "#b6bec7", "#0969da", "#f6f8fa", _LIGHT)
+        + _rules("#ffffff", "#1f2328", "#59636e", "#b6bec7", "#0969da", "#f6f8fa", _LIGHT, _LIGHT_STROKES)
         + "@media(prefers-color-scheme:dark){"
-        + _rules("#0d1117", "#e6edf3", "#9aa4af", "#5b6570", "#58a6ff", "#161b22", _DARK)
+        + _rules("#0d1117", "#e6edf3", "#9aa4af", "#5b6570", "#58a6ff", "#161b22", _DARK, _DARK_STROKES)
         + "}"
     )
     .replace("text{font", ".gl-picture text{font", 1)

@@ -1,6 +1,8 @@
 """The examples of the README and of the pages in docs/ print what the pages show."""
 
 import doctest
+import importlib.util
+import os
 import pathlib
 import re
 import subprocess
@@ -17,15 +19,25 @@ COMMANDS = [
     for name, text in PAGES.items()
     for found in re.findall(r"^    \$ gpulayout (.+)\n((?:    .*\n|\n(?=    ))+)", text, flags=re.MULTILINE)
 ]
+# Sections, and the libraries that their examples import.
+NEEDS = {"Protos": "google.protobuf", "PyTorch": "torch", "JAX": "jax"}
+
+
+def installed(module):
+    """True when a module can be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package it is in
+        return False
 
 
 def examples(name):
-    """The text of a page, without the section of protos where protobuf is not installed."""
-    try:
-        import google.protobuf  # noqa: F401
-    except ImportError:
-        return re.sub(r"^## Protos\n.*?(?=^## )", "", PAGES[name], flags=re.MULTILINE | re.DOTALL)
-    return PAGES[name]
+    """The text of a page, without the sections whose library is not installed."""
+    text = PAGES[name]
+    for section, module in NEEDS.items():
+        if not installed(module):
+            text = re.sub(rf"^## {section}\n.*?(?=^## )", "", text, flags=re.MULTILINE | re.DOTALL)
+    return text
 
 
 def run(text, name="page"):
@@ -50,9 +62,14 @@ def test_there_are_examples_and_a_wrong_one_fails():
     "page, command, shown", COMMANDS, ids=[f"{page}-{command.split()[0]}" for page, command, _ in COMMANDS]
 )
 def test_the_command_lines_print_what_is_shown(page, command, shown):
-    arguments = [part.strip("'") for part in command.split()]
+    line = f'gpulayout() {{ "$PYTHON" -m gpulayout "$@"; }}; gpulayout {command}'  # it may have pipes
     done = subprocess.run(
-        [sys.executable, "-m", "gpulayout", *arguments], capture_output=True, text=True, check=True, cwd=ROOT
+        ["bash", "-o", "pipefail", "-c", line],
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
     printed = [line.rstrip() for line in done.stdout.rstrip("\n").split("\n")]
     assert printed == [line[4:].rstrip() for line in shown.rstrip("\n").split("\n")]

@@ -79,7 +79,10 @@ def test_wrong_usage_exits_with_2(args):
     "args, hint",
     [
         (["show", "f32[2,3]0", "f32[2,3]1"], "quote SHAPE, or the shell interprets its braces"),
-        (["show", __file__], "gpulayout show --hlo FILE reads a program"),
+        (
+            ["show", __file__],
+            "gpulayout show --hlo FILE reads a program, gpulayout show - <FILE the header of a .npy file",
+        ),
         (["explain", "{1,0}", "{0,1}"], "write the whole shape, such as 'f32[2,3]{0,1}'"),
         (["index", PADDED, "1", "2"], "has 2 dimensions: write 1,2"),
     ],
@@ -212,8 +215,8 @@ def test_show_draws_tiles_and_packed_elements():
     for line in (
         "tiles         (2,2): memory is 2 x 3 x 2 x 2 places",
         "padding       9 places, 36 bytes, 37.5% of the buffer",
-        "y 0│  0│  1│  4│  5│  8│",
-        "│0,0│0,1│1,0│1,1│0,2│0,3│1,2│1,3│0,4│░░░│1,4│░░░│2,0│2,1│░░░│░░░│2,2│2,3│░░░│░░░│",
+        "y 0┃  0│  1┃  4│  5┃  8│░░9┃",
+        "┃0,0│0,1│1,0│1,1┃0,2│0,3│1,2│1,3┃0,4│░░░│1,4│░░░┃2,0│2,1│░░░│░░░┃2,2│2,3│░░░│░░░┃",
     ):
         assert line in text
     found = json.loads(run("show", "s4[3]{0:T(*,2)L(5)E(4)}", "--json").stdout)

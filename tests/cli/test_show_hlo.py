@@ -37,6 +37,7 @@ standard input
      2   131072    114688   87.5%      1   f32[16,256]{0,1:T(8,128)}   {1,0}: 16384
      1        8         3   37.5%      2   s8[5]{0:T(4)}
 
+the orders under 'least bytes' would save 229376 of the 229379 bytes of padding
 """
     )
 
@@ -48,6 +49,7 @@ def test_json_has_every_buffer_and_the_better_shape():
         "without_size": 1,
         "nbytes": 262152,
         "padding_nbytes": 229379,
+        "saving_nbytes": 229376,
         "buffers": [
             {
                 "shape": "f32[16,256]{0,1:T(8,128)}",
@@ -71,13 +73,59 @@ def test_json_has_every_buffer_and_the_better_shape():
     }
 
 
-def test_top_without_a_program_is_refused():
-    assert "--top needs --hlo FILE" in refusal("show", "f32[2,3]", "--top", "3")
+@pytest.mark.parametrize("option, value", [("--top", "3"), ("--sort", "waste")])
+def test_options_of_a_program_without_one_are_refused(option, value):
+    assert refusal("show", "f32[2,3]", option, value) == f"{option} needs --hlo FILE"
+
+
+# ---- the order of the rows, and what could be saved ----------------------------------------------------------------
+
+BUFFERS = json.loads(run("show", "--hlo", TILED, "--json").stdout)["buffers"]
+
+
+@pytest.mark.parametrize(
+    "sort, key",
+    [
+        ("bytes", lambda one: -one["nbytes"]),
+        ("waste", lambda one: -one["count"] * one["padding_nbytes"]),
+        ("saving", lambda one: -one["count"] * (one["nbytes"] - one["least_waste"]["nbytes"])),
+        ("times", lambda one: -one["count"]),
+        ("line", lambda one: one["first_line"]),
+    ],
+)
+def test_rows_are_sorted_and_ties_stay_in_the_order_of_bytes(sort, key):
+    found = json.loads(run("show", "--hlo", TILED, "--json", "--sort", sort).stdout)
+    assert found["buffers"] == sorted(BUFFERS, key=key)
+    rows = run("show", "--hlo", TILED, "--sort", sort, "--top", "99").stdout.splitlines()[5:]
+    assert [row.split()[4] for row in rows[: len(BUFFERS)]] == [str(one["first_line"]) for one in found["buffers"]]
+
+
+def test_every_order_of_the_rows_differs_in_the_example():
+    orders = [run("show", "--hlo", TILED, "--sort", sort).stdout for sort in ("bytes", "waste", "saving", "line")]
+    assert len({order.partition("\n\n")[2] for order in orders}) >= 3
+
+
+def test_an_unknown_order_is_refused():
+    assert "'bytes', 'waste', 'saving', 'times', 'line'" in refusal("show", "--hlo", TILED, "--sort", "size")
+
+
+@pytest.mark.parametrize("path", sorted(DUMPS.glob("*.txt")), ids=lambda path: path.stem)
+def test_the_last_line_is_what_the_better_orders_save_in_all(path):
+    found = json.loads(run("show", "--hlo", path, "--json").stdout)
+    saved = sum(one["count"] * (one["nbytes"] - one["least_waste"]["nbytes"]) for one in found["buffers"])
+    assert found["saving_nbytes"] == saved <= found["padding_nbytes"]
+    assert found["padding_nbytes"] == sum(one["count"] * one["padding_nbytes"] for one in found["buffers"])
+    last = run("show", "--hlo", path, "--top", "1").stdout.splitlines()[-1]
+    assert last == (
+        f"the orders under 'least bytes' would save {saved} of the {found['padding_nbytes']} bytes of padding"
+        if saved
+        else "no other order of the dimensions needs fewer bytes"
+    )
 
 
 def test_top_shortens_the_table_and_says_so():
     text = listed(PROGRAM, "--top", "1").stdout
-    assert "s8[5]" not in text and text.endswith("and 1 more; --top 2 lists all\n")
+    assert "s8[5]" not in text and "\nand 1 more; --top 2 lists all\n" in text
     assert "lists all" not in listed(PROGRAM, "--top", "2").stdout
 
 
@@ -149,7 +197,7 @@ def test_a_file_that_cannot_be_read_is_a_failure_of_one_line(tmp_path):
 
 @pytest.mark.parametrize("args", [[], [PADDED, "--hlo", TILED]])
 def test_a_shape_or_a_file_is_given_but_not_both(args):
-    assert refusal("show", *args) == "give either a SHAPE or --hlo FILE"
+    assert refusal("show", *args) == "give either a SHAPE, a FILE.npy or --hlo FILE"
 
 
 def test_the_table_has_at_least_one_row():

@@ -261,9 +261,14 @@ def test_only_text_is_read(value, name):
     "call, message",
     [
         (
-            lambda: gl.pack(np.zeros((2, 3), "f4"), "CHW"),
-            "'CHW' is not a layout: a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> c h w') "
-            "reorders axes by name",
+            lambda: gl.pack(np.zeros((2, 3), "f4"), "NHWC"),
+            "'NHWC' is not a layout: write gl.Layout.named('NHWC', logical='NCHW') if the array's dimensions are "
+            "N, C, H and W; gl.transpose(array, 'h w c -> c h w') reorders axes by name",
+        ),
+        (
+            lambda: gl.pack(np.zeros((2, 3), "f4"), "c h w"),
+            "'c h w' is not a layout: a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> "
+            "c h w') reorders axes by name",
         ),
         (
             lambda: gl.unpack(np.zeros(6, "f4"), "{0,1}"),

@@ -105,6 +105,7 @@ def test_arrays_of_other_libraries_give_any() -> None:
     assert_type(gl.relayout_many([(tensor, "f32[6]", "{0}")], out=[None]), list[Any])
     assert_type(gl.pack([[1, 2, 3], [4, 5, 6]], "f32[2,3]"), Any)
     assert_type(gl.empty("f32[2,3]"), Any)
+    assert_type(gl.empty("f32[2,3]", align=256), Any)
     assert_type(gl.shape_of(tensor), gl.Shape)
 
 
@@ -133,6 +134,9 @@ def test_shapes_and_layouts() -> None:
     shape = assert_type(gl.parse_shape("f32[2,3]{0,1}"), gl.Shape)
     assert_type(shape.layout, gl.Layout)
     assert_type(gl.parse_layout("{0,1}"), gl.Layout)
+    assert_type(gl.Layout.named("NHWC8c", logical="NCHW", padding_value="lowest"), gl.Layout)
+    assert_type(gl.Layout((1, 0)).name(logical="HW"), str)
+    assert_type(gl.Shape("f32", (3, 1000), pitch=256).with_pitch(512), gl.Shape)
     assert_type(gl.shape_of(floats(2, 3)), gl.Shape)
     assert_type(gl.Shape("f32", [2, 3], "{0,1}").dimensions, tuple[int, ...])
     assert_type(gl.Shape(np.float32, (2, 3)).nbytes, int)
@@ -140,6 +144,17 @@ def test_shapes_and_layouts() -> None:
     assert_type(plan.source, gl.Shape)
     assert_type(plan.bytes_read, int)
     assert_type(gl.is_bitcast(shape, "f32[2,3]"), bool)
+
+
+def test_layouts_in_other_libraries_words() -> None:
+    assert_type(gl.interop.to_cute("f32[2,3]"), str)
+    assert_type(gl.interop.from_cute("(2,3):(1,2)", np.float32), gl.Shape)
+    assert_type(gl.interop.from_numpy_order("F", 2), gl.Layout)
+    np.zeros((2, 3), order=gl.interop.to_numpy_order("f32[2,3]"))
+    assert_type(gl.interop.from_numpy_strides(floats(2, 3).strides, (2, 3), "f32"), gl.Shape)
+    assert_type(gl.interop.to_torch_stride(gl.Shape("f32", (2, 3))), tuple[int, ...])
+    assert_type(gl.interop.from_torch_memory_format("channels_last", 4), gl.Layout)
+    assert_type(gl.interop.to_zarr_transpose(gl.Layout((0, 1))), dict[str, Any])
 
 
 def test_what_runs() -> None:

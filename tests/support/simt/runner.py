@@ -16,7 +16,7 @@ import tempfile
 
 from . import source_text, toolchain
 from .record import launch_file
-from .run_result import Result, Traffic
+from .run_result import Result, Traffic, first_warp
 
 _BLOCK, _GRID = 0, 1  # enum Races in race_detector.hpp
 _ASAN = ("-fsanitize=address,undefined",)
@@ -148,6 +148,7 @@ def _traffic(stdout, count):
         if line == "end":
             tables.append({})
         else:
-            space, direction, *numbers = line.split()
-            tables[-1][f"{space} {direction}"] = Traffic(*map(int, numbers))
+            first, second, *numbers = line.split()
+            numbers = [int(number) for number in numbers]
+            tables[-1][f"{first} {second}"] = first_warp(numbers) if first == "first" else Traffic(*numbers)
     return tables[:-1]

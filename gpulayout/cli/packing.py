@@ -1,0 +1,63 @@
+"""`gpulayout pack` and `gpulayout unpack`: an N-d array in a .npy file to a buffer in a layout, and back."""
+
+from __future__ import annotations
+
+import click
+
+from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
+from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
+from gpulayout.cli.streams import File
+from gpulayout.interop.layout_names import LayoutName
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+
+
+@click.command(short_help="Copy an N-d array into a 1-D buffer in a layout.")
+@files_and_options(
+    click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, required=True, help="The layout of the buffer.")
+)
+def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options: bool) -> None:
+    """Copy the N-d array in IN.npy into OUT.npy, as a 1-D buffer in a layout.  Padding is filled.
+
+    The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough.  Types that NumPy cannot name
+    (bf16, f8..., s4) need a SHAPE such as 'bf16[512,256]{0,1}'.  Packed elements, E(4), become bytes.
+    --to also takes names: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
+
+    OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
+
+    \b
+    Examples:
+      gpulayout pack picture.npy planes.npy --to '{1,0,2}'
+      gpulayout pack picture.npy rgbx.npy --to '{2,1,0:PD(3000,4000,4)PV(highest)}'
+      gpulayout pack weights.npy tiles.bin --raw --to 'bf16[512,256]{1,0:T(8,128)(2,1)}'
+      gpulayout pack picture.npy - --to '{1,0,2}' | gzip > planes.npy.gz
+    """
+    FileMove(source, target, **options).run(None, to)
+
+
+@click.command(short_help="Copy a 1-D buffer in a layout into an N-d array.")
+@files_and_options(
+    click.option(
+        "--from",
+        "from_",
+        metavar="SHAPE",
+        type=SHAPE_OR_LAYOUT,
+        required=True,
+        help="The shape of the buffer, with its layout.",
+    )
+)
+def unpack(source: File, target: File, from_: Shape | Layout | LayoutName, **options: bool) -> None:
+    """Copy the 1-D buffer in IN.npy into OUT.npy, as an N-d array in C order without padding.
+
+    A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  A wrong layout of the
+    right size cannot be detected.
+
+    OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
+
+    \b
+    Examples:
+      gpulayout unpack planes.npy picture.npy --from 'u8[3000,4000,3]{1,0,2}'
+      gpulayout unpack tiles.bin weights.npy --raw --from 'bf16[512,256]{1,0:T(8,128)(2,1)}'
+      gunzip < planes.npy.gz | gpulayout unpack - picture.npy --from 'u8[3000,4000,3]{1,0,2}'
+    """
+    FileMove(source, target, **options).run(whole_shape(from_), None)

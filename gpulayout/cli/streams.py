@@ -1,0 +1,81 @@
+"""Standard input and output as files of bytes: what `-` stands for.
+
+The text "-" is a standard stream.  Path("-") is a file of that name, which people write as ./-.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from gpulayout.cli.failures import Failure
+
+File = Path | Literal["-"]
+
+
+def input_name(file: File) -> str:
+    """What messages call a file that is read."""
+    return "standard input" if file == "-" else str(file)
+
+
+def output_name(file: File) -> str:
+    """What messages call a file that is written."""
+    return "standard output" if file == "-" else str(file)
+
+
+def standard_input() -> BinaryIO:
+    """The bytes of standard input; `Failure` if it is closed."""
+    if sys.stdin is None:
+        raise Failure("standard input is closed")
+    return sys.stdin.buffer
+
+
+@contextlib.contextmanager
+def opened(file: File) -> Iterator[BinaryIO]:
+    """A regular file or standard input, open for reading; `Failure` for a terminal, which has no bytes to read."""
+    if isinstance(file, Path):
+        # Opening a pipe would wait for a writer.
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            raise Failure(f"{file}: not a regular file")
+        with open(file, "rb") as stream:
+            yield stream
+        return
+    if standard_input().isatty():
+        raise Failure("standard input is a terminal: redirect a file to it, or a pipe")
+    yield standard_input()
+
+
+def status_of(stream: BinaryIO) -> os.stat_result | None:
+    """The status of an open file if it is a regular one, which can be mapped; None for pipes."""
+    try:
+        status = os.fstat(stream.fileno())
+    except io.UnsupportedOperation:  # a stream of this process
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def check_standard_output() -> None:
+    """`Failure` when standard output is a terminal, which would show the bytes and obey some of them."""
+    if sys.stdout.isatty():
+        raise Failure("standard output is a terminal: redirect it to a file or a pipe")
+
+
+def write_standard_output(*parts: bytes | memoryview) -> None:
+    """Write all bytes and flush them; an OSError names standard output."""
+    stream = sys.stdout.buffer
+    try:
+        for part in parts:
+            rest = memoryview(part)
+            while rest:
+                rest = rest[stream.write(rest) :]  # PYTHONUNBUFFERED makes it write less than all
+        stream.flush()
+    except BrokenPipeError:  # the reader has seen enough
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error

@@ -1,0 +1,270 @@
+"""What the first warp of a launch reads and writes, request by request: the addresses that the kernels compute.
+
+A request is one instruction of a warp: at most one access of each of its 32 lanes.  Offsets are bytes from the first
+element of a side, for buffers that begin at a multiple of 32, as allocators return them.
+
+    f32[64,64] to {0,1}: in the first request, lanes 0 to 15 read 16 bytes each of row 0, and lanes 16 to 31 of row 1
+
+This repeats the address arithmetic of kernels/*.cu, for a picture.  tests/kernels/test_first_warp.py compares it with
+the accesses that the kernels make.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gpulayout.gpu.channels import chunk_pixels, vector_bytes
+from gpulayout.gpu.copy_rows import row_loops
+from gpulayout.gpu.element_width import VECTOR_BYTES
+from gpulayout.gpu.launch import ITEMS, THREADS, KernelPlan
+from gpulayout.gpu.tile import FULL_TILES
+from gpulayout.gpu.traffic import LANES, SECTOR
+
+
+class LaneAccess(NamedTuple):
+    """One access of a lane: `nbytes` bytes, `offset` bytes after the first element of its side."""
+
+    lane: int
+    offset: int
+    nbytes: int
+
+
+Request = tuple[LaneAccess, ...]
+
+
+class FirstWarp(NamedTuple):
+    """The requests of a warp, in order."""
+
+    reads: tuple[Request, ...]
+    writes: tuple[Request, ...]
+
+
+def sectors_of(request: Request) -> tuple[int, ...]:
+    """The sectors of 32 bytes that a request touches, by number.
+
+    >>> sectors_of((LaneAccess(0, 28, 4), LaneAccess(1, 32, 4), LaneAccess(2, 160, 16)))
+    (0, 1, 5)
+    """
+    ranges = (range(offset // SECTOR, (offset + nbytes - 1) // SECTOR + 1) for _, offset, nbytes in request)
+    return tuple(sorted(set(itertools.chain.from_iterable(ranges))))
+
+
+def first_warp(plan: KernelPlan) -> FirstWarp | None:
+    """The requests of the first warp of a launch between buffers aligned to 16 bytes.
+
+    None where this module does not follow the kernel: shifted reads, partial tiles of fixed size, tiles of any size or
+    of many axes, packed elements, look-ups.
+    """
+    sides = _FAMILIES[plan.kernel](plan) if plan.kernel in _FAMILIES else None
+    return sides and FirstWarp(*(tuple(filter(None, map(tuple, side))) for side in sides))
+
+
+class _Piece(NamedTuple):
+    """What a lane moves at once: from an offset on, in elements, at a position of a row."""
+
+    lane: int
+    offset: int
+    start: int
+    bound: int  # elements of the row; those outside 0 <= position < bound are not accessed
+
+
+Sides = tuple[Iterable[Iterable[LaneAccess]], Iterable[Iterable[LaneAccess]]]
+
+
+def _requests(pieces: Sequence[_Piece], elements: int, width: int) -> Iterator[list[LaneAccess]]:
+    """One access of each whole piece, then what is inside the row of the others, element by element.
+
+    As gpl_load and gpl_store do.
+    """
+    whole = [0 <= piece.start and piece.start + elements <= piece.bound for piece in pieces]
+    yield [LaneAccess(p.lane, p.offset * width, elements * width) for p, fits in zip(pieces, whole) if fits]
+    for i in range(elements):
+        yield [
+            LaneAccess(p.lane, (p.offset + i) * width, width)
+            for p, fits in zip(pieces, whole)
+            if not fits and 0 <= p.start + i < p.bound
+        ]
+
+
+def _copy(plan: KernelPlan) -> Sides | None:
+    """Lanes take neighbouring chunks of 16 bytes, 256 apart, then the elements after the last whole chunk."""
+    per_chunk, total = VECTOR_BYTES // plan.element_bytes, plan.axes[0].extent
+    whole = total // per_chunk * per_chunk
+    numbers = [[lane + k * THREADS for lane in range(LANES)] for k in range(ITEMS)]
+    chunks = [
+        [LaneAccess(n % THREADS, n * VECTOR_BYTES, VECTOR_BYTES) for n in row if n < whole // per_chunk]
+        for row in numbers
+    ]
+    tail = [LaneAccess(n, (whole + n) * plan.element_bytes, plan.element_bytes) for n in range(total - whole)]
+    return [*chunks, tail], [*chunks, tail]
+
+
+def _gather(plan: KernelPlan) -> Sides | None:
+    """Lanes take neighbouring places, 256 apart."""
+    width, total = plan.element_bytes, math.prod(axis.extent for axis in plan.axes)
+    reads, writes = [], []
+    for first in range(0, ITEMS * THREADS, THREADS):
+        found = [(n - first, *_place(n, plan.axes)) for n in range(first, first + LANES) if n < total]
+        reads.append([LaneAccess(lane, source * width, width) for lane, source, _, inside in found if inside])
+        writes.append([LaneAccess(lane, target * width, width) for lane, _, target, _ in found])
+    return reads, writes
+
+
+def _place(number: int, axes: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, bool]:
+    """The offsets of a place on both sides, and whether it is an element."""
+    source, target, inside = 0, 0, True
+    for extent, bound, source_stride, target_stride in axes:
+        number, coordinate = divmod(number, extent)
+        inside = inside and coordinate < bound
+        source += coordinate * source_stride
+        target += coordinate * target_stride
+    return source, target, inside
+
+
+def _rows(plan: KernelPlan) -> Sides | None:
+    """Lanes take neighbouring chunks of rows, then those some steps away."""
+    macros = dict(plan.macros)
+    vector, width, minor = macros["GPL_VECTOR_BYTES"], plan.element_bytes, plan.axes[0]
+    if macros["GPL_LOAD_BYTES"] < vector:
+        return None
+    loops, elements = row_loops(plan.axes, width, vector, vector), vector // width
+    steps, shares = loops.steps, loops.extents
+    reads: list[list[LaneAccess]] = []
+    writes: list[list[LaneAccess]] = []
+    for k in range(ITEMS):
+        read, written = [], []
+        for lane in range(min(LANES, math.prod(shares))):
+            number, chunk = divmod(lane, shares[0])
+            places = [chunk, *_coordinates(number, [axis.extent for axis in loops.looped[1:]])]
+            source, target, inside = _place(number, loops.looped[1:])
+            at = places[steps.along] * (ITEMS if steps.apart == 1 else 1) + k * steps.apart
+            row = target + k * steps.target_step
+            before = chunk * elements - row % elements
+            start = before + (0 if steps.along else k * steps.target_step)
+            alone = len(plan.axes) == 1  # the end of the only row decides
+            if inside and (alone or at < steps.bound):
+                read.append(_Piece(lane, source + k * steps.source_step + before, start, minor.bound))
+            if alone or at < steps.places:
+                written.append(_Piece(lane, row + before, start, minor.extent))
+        reads += _requests(read, elements, width)
+        writes += _requests(written, elements, width)
+    return reads, writes
+
+
+def _coordinates(number: int, extents: Sequence[int]) -> Iterator[int]:
+    for extent in extents:
+        yield number % extent
+        number //= extent
+
+
+def _tile_vector(plan: KernelPlan) -> Sides | None:
+    """Lanes read neighbouring chunks of rows of the tile along a, and write those of 8 chunks along b."""
+    (b, a), (tile_b, tile_a), width = plan.axes[:2], plan.tile or (0, 0), plan.element_bytes
+    if tile_b > b.bound or tile_a > a.bound:
+        return None
+    n, word = VECTOR_BYTES // width, max(4, width)
+    p, chunks, words, columns = word // width, tile_a // n, tile_a * width // word, tile_b // n
+    reads = [
+        [
+            _chunk(lane, lane % chunks * n + (lane // chunks + k * THREADS // chunks) * b.source_stride, width)
+            for lane in range(LANES)
+        ]
+        for k in range(tile_b * chunks // THREADS)
+    ]
+    writes = []
+    for k, below in itertools.product(range(words * columns // THREADS), range(p)):
+        turn = k * THREADS // 8
+        lines = [(lane, lane // 8 + turn) for lane in range(LANES)]
+        writes.append(
+            [
+                _chunk(
+                    lane,
+                    (line % words * p + below) * a.target_stride + (lane % 8 + line // words * 8) * n,
+                    width,
+                )
+                for lane, line in lines
+            ]
+        )
+    return reads, writes
+
+
+def _chunk(lane: int, offset: int, width: int) -> LaneAccess:
+    return LaneAccess(lane, offset * width, VECTOR_BYTES)
+
+
+def _tile_any(plan: KernelPlan) -> Sides | None:
+    """Full tiles: lanes take single elements of a row, 32 at a time or as many as the row has."""
+    (b, a), width, tile = plan.axes[:2], plan.element_bytes, plan.tile
+    if tile is None or tile[::-1] != FULL_TILES.get(width):
+        return None
+    tile_b, tile_a = tile
+    sides = (tile_a, b.source_stride, a.bound, b.bound), (tile_b, a.target_stride, b.extent, a.extent)
+    whole = tile_a <= a.bound and tile_b <= b.bound
+    reads, writes = (list(_full_side(*side, tile_a * tile_b // THREADS, whole, width)) for side in sides)
+    return reads, writes
+
+
+def _full_side(
+    wide: int, stride: int, inside: int, rows: int, pieces: int, whole: bool, width: int
+) -> Iterator[list[LaneAccess]]:
+    lanes = min(wide, LANES)
+    parts, high = wide // lanes, THREADS // lanes
+    order = [(i // parts, i % parts) for i in range(pieces)]
+    for k, part in order if whole else sorted(order, key=lambda step: step[::-1]):
+        places = ((lane, lane % lanes + part * lanes, lane // lanes + k * high) for lane in range(LANES))
+        yield [
+            LaneAccess(lane, (column + row * stride) * width, width)
+            for lane, column, row in places
+            if column < inside and row < rows
+        ]
+
+
+def _channels(plan: KernelPlan) -> Sides | None:
+    """On the side of planes, lanes take neighbouring words; on that of pixels, neighbouring vectors."""
+    macros, width, (pixel, channel) = dict(plan.macros), plan.element_bytes, plan.axes[:2]
+    channels, planes, chunks = macros["GPL_CHANNELS"], macros["GPL_PLANES"], macros["GPL_CHUNKS"]
+    to_planes, of_chunk = bool(macros["GPL_TO_PLANES"]), chunk_pixels(width)
+    size = chunks * of_chunk
+    whole = pixel.bound >= size + (to_planes and planes < channels)
+    groups = [range(chunks)] if whole else [[h] for h in range(min(chunks, math.ceil(pixel.extent / of_chunk)))]
+    needed = (pixel.bound - 1) * channels + planes if to_planes else pixel.extent * channels
+    reads: list[list[LaneAccess]] = []
+    writes: list[list[LaneAccess]] = []
+    on_pixels, on_planes = (reads, writes) if to_planes else (writes, reads)
+    stride, count = (channel.target_stride, channel.extent) if to_planes else (channel.source_stride, planes)
+    for group in groups:
+        for h in group:
+            for starts in _vector_starts(width, channels, h * of_chunk * channels):
+                pieces = [_Piece(lane, start, start, needed) for lane, start in enumerate(starts)]
+                on_pixels += _requests(pieces, vector_bytes(width, channels) // width, width)
+        for c, h in itertools.product(range(count), group):
+            each, pixels = of_chunk // LANES, pixel.extent if to_planes else pixel.bound
+            firsts = [h * of_chunk + lane * each for lane in range(LANES)]
+            on_planes += _requests(
+                [_Piece(lane, c * stride + first, first, pixels) for lane, first in enumerate(firsts)], each, width
+            )
+    return reads, writes
+
+
+def _vector_starts(width: int, channels: int, first: int) -> Iterator[list[int]]:
+    """Where the vectors of all lanes begin, in elements: those of each instruction."""
+    vector = vector_bytes(width, channels)
+    registers = channels * max(width, 4) // 4
+    even = registers & -registers
+    pieces, elements = max(even // 4, 1), vector // width
+    for k in range(registers // even * pieces):
+        step = (k // pieces * LANES + k % pieces) * pieces
+        yield [first + ((lane - lane % pieces) * pieces + lane % pieces + step) * elements for lane in range(LANES)]
+
+
+_FAMILIES: dict[str, Callable[[KernelPlan], Sides | None]] = {
+    "gpl_copy": _copy,
+    "gpl_gather": _gather,
+    "gpl_rows": _rows,
+    "gpl_tile_vector": _tile_vector,
+    "gpl_tile_any": _tile_any,
+    "gpl_channels": _channels,
+}

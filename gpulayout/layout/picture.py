@@ -1,0 +1,78 @@
+"""What users get from `draw`: SVG for notebooks and slides, text for terminals.
+
+Only the interface is here, for annotations.  `gpulayout.pictures` draws, and is loaded by the first picture.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+from pathlib import Path
+
+COLUMNS = 88  # of a terminal
+
+
+class Picture(abc.ABC):
+    """A picture: a notebook shows it as SVG, `print` draws it with characters.
+
+    Attributes
+    ----------
+    svg : str
+        The picture as SVG: text without scripts or links, the same bytes on every machine.
+    text : str
+        The picture drawn with box characters, at most 88 columns wide.
+
+    See Also
+    --------
+    Shape.draw, Layout.draw : make one.
+    """
+
+    @property
+    @abc.abstractmethod
+    def svg(self) -> str:
+        """The picture as SVG."""
+
+    @abc.abstractmethod
+    def as_text(self, *, width: int = COLUMNS, ascii_only: bool = False) -> str:
+        """The picture drawn with characters.
+
+        Parameters
+        ----------
+        width : int, optional
+            Columns that it may take.
+        ascii_only : bool, optional
+            Draw with `+`, `-` and the like, for terminals without box characters.
+        """
+
+    @property
+    def text(self) -> str:
+        """The picture drawn with box characters."""
+        return self.as_text()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the SVG to a file, replacing it.
+
+        Parameters
+        ----------
+        path : str or path
+            The name of the file; it ends in `.svg`.
+
+        Raises
+        ------
+        ValueError
+            The name ends otherwise: other kinds of pictures are not written.
+        """
+        if Path(path).suffix.lower() != ".svg":
+            raise ValueError(f"path {os.fspath(path)!r} does not end in .svg: pictures are saved as SVG")
+        Path(path).write_text(self.svg, encoding="utf-8", newline="\n")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        """The drawing, as the interactive prompt shows it."""
+        return self.text
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.svg

@@ -1,0 +1,110 @@
+"""What a picture of a plan shows: places of both buffers, where every element goes, and the first warp of the launch.
+
+Small buffers are drawn whole.  Of larger ones, the picture shows the first places of the target, the ends of its rows
+and tiles, and the places of the source that these elements come from.  f32[4096,4096] to {0,1}: target places 0 1 2 3
+come from the source places 0 4096 8192 12288.
+
+As in `Plan.explain`, the launch is that of the largest piece, for buffers aligned to 16 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gpulayout.gpu.choose_kernel import kernel_plan
+from gpulayout.gpu.describe import launch_facts
+from gpulayout.gpu.first_warp import first_warp
+from gpulayout.gpu.launch import KernelPlan
+from gpulayout.layout.checks import counted
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.kinds import Pieces
+from gpulayout.pictures.figure import Figure, Places, figure_of
+from gpulayout.pictures.shown import with_gaps
+from gpulayout.pictures.warp_figure import WarpSide, warp_sides
+
+WHOLE_PLACES = 24  # of a buffer that is drawn whole
+_FIRST, _MOST = 4, 9  # places of a larger target
+
+
+@dataclass(frozen=True)
+class PlanFigure:
+    """A plan's picture before it is drawn.
+
+    source, target   both shapes; their strips hold the places that are shown, None for what is left out, and the
+                     colours of the rows of the source
+    moves            pairs of a source place and the target place that its element goes to, target places ascending
+    facts            what moves, and lines about the launch as in `Plan.explain`
+    warp             what the first warp reads and writes; empty where the requests of single lanes are not known
+    """
+
+    source: Figure
+    target: Figure
+    moves: tuple[tuple[int, int], ...] = ()
+    facts: tuple[str, ...] = ()
+    warp: tuple[WarpSide, ...] = ()
+
+
+def plan_figure(pieces: Pieces, source: Shape, target: Shape) -> PlanFigure:
+    """The picture of a relayout."""
+    launch = kernel_plan(pieces[0].move)
+    warp = first_warp(launch) if launch else None
+    figures, facts = (figure_of(source), figure_of(target)), tuple(_facts(pieces, launch, warp is not None))
+    sides = warp_sides(warp) if warp else ()
+    if figures[1].reason:
+        return PlanFigure(*figures, facts=facts, warp=sides)
+    places = Places(source), Places(target)
+    shown = _target_places(places[1])
+    moves = [
+        (places[0].at_index(places[1].at_place(place).index).place, place)
+        for place in shown
+        if places[1].at_place(place).is_element
+    ]
+    whole = source.buffer_size <= WHOLE_PLACES
+    read = range(source.buffer_size) if whole else sorted(place for place, _ in moves)
+    rows = {place: place // places[0].color_length for place, _ in moves}
+    colors = {row: number for number, row in enumerate(sorted(set(rows.values())))}
+    of_source = {place: colors[row] for place, row in rows.items()}
+    of_target = {place: of_source[source_place] for source_place, place in moves}
+    return PlanFigure(
+        _with_strip(figures[0], places[0], read, of_source),
+        _with_strip(figures[1], places[1], shown, of_target),
+        tuple(moves),
+        facts,
+        sides,
+    )
+
+
+def _with_strip(figure: Figure, places: Places, shown: Sequence[int], colors: dict[int, int]) -> Figure:
+    """The same figure with these places in its strip; an element has the colour of its row of the source."""
+    if figure.reason:
+        return figure
+    cells = (
+        place if place is None else replace(places.at_place(place), color=colors.get(place, 0))
+        for place in with_gaps(list(shown), figure.shape.buffer_size)
+    )
+    return replace(figure, strip=tuple(cells))
+
+
+def _target_places(places: Places) -> list[int]:
+    """The places of the target that are drawn, ascending."""
+    size = places.shape.buffer_size
+    if size <= WHOLE_PLACES:
+        return list(range(size))
+    ends = [*places.blocks[:1], places.row]
+    wanted = [*range(_FIRST), size - 1, *(end + step for end in ends for step in (0, -1, 1))]
+    inside = dict.fromkeys(place for place in wanted if place < size)
+    return sorted(list(inside)[:_MOST])
+
+
+def _facts(pieces: Pieces, launch: KernelPlan | None, has_lanes: bool) -> Iterator[str]:
+    read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
+    yield f"reads {counted(read, 'byte')}, writes {counted(written, 'byte')}"
+    if launch is None:
+        yield "no launch: nothing to write"
+        return
+    if len(pieces) > 1:
+        yield f"the rest describes the largest of {len(pieces)} pieces, {pieces[0].move.bytes_written / written:.1%}"
+    yield from launch_facts(launch)
+    if not has_lanes:
+        yield f"the accesses of single lanes are not drawn for {launch.kernel} here"

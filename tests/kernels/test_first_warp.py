@@ -1,0 +1,69 @@
+"""The first warp's requests, as pictures of plans draw them, are the accesses that the kernels make."""
+
+import pytest
+
+import gpulayout as gl
+from gpulayout.gpu.first_warp import first_warp
+from tests.kernels.test_trace import aligned_cases, awkward_cases
+from tests.support.kernel_cases import WIDTHS, Case, move_of
+from tests.support.simt import runner, toolchain
+
+REASON = toolchain.missing()
+pytestmark = [pytest.mark.simt, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
+
+PAIRS = [
+    ("f32[2,3]", "{0,1:PD(3,5)}"),
+    ("f32[64,64]", "{0,1}"),
+    ("u8[300,200]", "{1,0:PD(300,256)}"),
+    ("f32[40,50]", "{1,0:PD(41,53)}"),
+    ("f32[2,100,28]", "{2,0,1}"),
+    ("f32[8,3,12,12]", "{1,3,2,0}"),
+    ("u8[30,40,3]", "{1,0,2}"),
+    ("u8[100,100,3]{2,1,0:PD(100,100,4)}", "{1,0,2}"),
+    ("f32[50,100,3]", "{1,0,2:PD(50,100,4)}"),
+    ("f32[70,65]", "{0,1}"),
+    ("f32[65,70]", "{0,1:PD(65,75)}"),
+    ("c128[33,35]", "{0,1}"),
+    ("f32[64,1024]", "{1,0:T(8,128)}"),
+    ("bf16[128,1024]", "{1,0:T(8,128)(2,1)}"),
+    ("f32[7]", "{0}"),
+    ("u8[5000]", "{0}"),
+]
+
+
+def cases(width):
+    """The cases between aligned addresses, and pairs of layouts."""
+    yield from (
+        case for case in (*aligned_cases(width), *awkward_cases(width)) if not case.source_phase | case.target_phase
+    )
+    yield Case("rows far apart", move_of(width, [(6, 6, 1, 1), (900, 900, 8, 8), (3, 2, 9000, 7200)]))
+    yield Case("many places of pad", move_of(width, [(50, 30, 400, 1), (7, 5, 2000, 50)]))
+
+
+def pair_cases():
+    for source, target in PAIRS:
+        yield Case(f"{source} to {target}", gl.plan(source, target).move)
+
+
+def check(chosen):
+    """Compare the requests, and count the cases that the model follows."""
+    followed = [(case, found) for case in chosen if (found := first_warp(case.plan))]
+    results = runner.run([case.record() for case, _ in followed], "trace")
+    for (case, found), result in zip(followed, results):
+        low = case.move.source_span[0], case.move.target_span[0]
+        for name, side, traced, start in zip(found._fields, found, result.traffic["first warp"], low):
+            expected = [[(lane, offset + start, nbytes) for lane, offset, nbytes in request] for request in traced]
+            model = [sorted(map(tuple, request)) for request in side]
+            assert sorted(model) == sorted(expected), (case.name, case.plan.kernel, name)
+    return [case.plan.kernel for case, _ in followed]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_requests_of_every_family_are_those_of_the_kernel(width):
+    kernels = check(list(cases(width)))
+    assert {"gpl_copy", "gpl_rows", "gpl_tile_vector", "gpl_channels", "gpl_gather"} <= set(kernels)
+
+
+def test_the_requests_of_layouts_are_those_of_the_kernel():
+    kernels = check(list(pair_cases()))
+    assert len(kernels) >= len(PAIRS) - 2 and "gpl_tile_any" in kernels

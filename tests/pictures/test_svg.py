@@ -1,0 +1,183 @@
+"""Pictures as SVG: valid XML without anything foreign, every cell once, the same bytes everywhere, and never large."""
+
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpulayout as gl
+from gpulayout.pictures.figure import figure_of
+from gpulayout.pictures.svg import Sheet, lines
+from tests.pictures.test_figure import SHAPES, big_shapes, grid_cells
+from tests.support.strategies import any_shapes
+
+SVG = "{http://www.w3.org/2000/svg}"
+LARGEST = 100_000  # bytes of any picture
+
+
+def parsed(svg):
+    return ElementTree.fromstring(svg.encode("utf-8"))
+
+
+def cells(root, kind):
+    """The cells of the grid or the strip: (place, text, whether it is padding)."""
+    group = root.find(f"{SVG}g[@class='gl-{kind}']")
+    return [
+        (int(cell.get("data-place")), cell.find(f"{SVG}text").text, "gl-padding" in cell.get("class"))
+        for cell in group.iter(f"{SVG}g")
+        if "gl-cell" in cell.get("class", "")
+    ]
+
+
+@pytest.mark.parametrize("text", SHAPES)
+def test_the_cells_are_those_of_the_figure(text):
+    shape = gl.parse_shape(text)
+    picture, figure = parsed(shape.draw().svg), figure_of(shape)
+    assert cells(picture, "grid") == [(cell.place, str(cell.place), not cell.is_element) for cell in grid_cells(figure)]
+    strip = cells(picture, "strip")
+    assert [(place, padding) for place, _, padding in strip] == [
+        (cell.place, not cell.is_element) for cell in figure.strip
+    ]
+    assert [text for _, text, padding in strip if not padding] == [
+        ",".join(map(str, gl.delinearize(place, shape))) or "()" for place, _, padding in strip if not padding
+    ]
+
+
+def test_names_stand_in_the_grid_and_in_memory_as_the_document_prints_them():
+    picture = parsed(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}").draw(names="abcdef").svg)
+    assert "".join(text for _, text, _ in cells(picture, "strip")) == "ad0be0cf0000000"
+    assert [text for _, text, _ in cells(picture, "grid")][:6] == ["a 0", "b 3", "c 6", "9", "12", "d 1"]
+
+
+@pytest.mark.parametrize(
+    "text, strip, words",
+    [
+        ("s8[1]{0:PD(2)PV(lowest)}", "-128", "padding: lowest (-128)"),
+        ("f32[1]{0:PD(2)PV(lowest)}", "-inf", "padding: lowest (-inf)"),
+        ("f32[1]{0:PD(2)PV(2.5)}", "2.5", "padding: 2.5"),
+        ("f32[1]{0:PD(2)}", "0", "padding: 0 (no value given)"),
+        ("f32[1]{0:PD(2)PV(unknown)}", "0", "padding: unknown (0 is written)"),
+        ("c64[1]{0:PD(2)PV(1+2j)}", "1+2j", "padding: 1+2j"),
+        ("s64[1]{0:PD(2)PV(highest)}", "92233…", "padding: highest (9223372036854775807)"),
+        ("pred[1]{0:PD(2)PV(one)}", "True", "padding: one (True)"),
+    ],
+)
+def test_padding_is_shown_with_its_value(text, strip, words):
+    svg = gl.parse_shape(text).draw().svg
+    assert cells(parsed(svg), "strip")[1][1:] == (strip, True) and words in svg
+
+
+def test_bytes_are_marked_below_packed_elements():
+    svg = gl.parse_shape("u4[5]{0:E(4)}").draw().svg
+    assert re.findall(r">byte (\d+)<", svg) == ["0", "1", "2"]
+    assert ">byte " not in gl.parse_shape("u4[5]").draw().svg
+
+
+def test_pointing_at_a_cell_says_where_it_is():
+    svg = gl.parse_shape("f32[2,3]{0,1:PD(3,5)}").draw().svg
+    assert svg.count("<title>index (1,2), place 7, byte 28</title>") == 2
+    assert svg.count("<title>padding, place 14, byte 56</title>") == 2
+    assert "place 3, byte 1 bit 4" in gl.parse_shape("u4[5]{0:E(4)}").draw().svg
+
+
+def test_the_arrow_is_beside_the_fastest_dimension():
+    for text, across in (("f32[2,3]{1,0}", True), ("f32[2,3]{0,1}", False)):
+        arrow = re.search(r'class="gl-arrow" d="M\d+ \d+(.)', gl.parse_shape(text).draw().svg)
+        assert arrow[1] == ("H" if across else "V")
+    assert "z: 3, fastest" in gl.parse_shape("f32[2,3,4,4]{1,3,2,0}").draw().svg
+
+
+def test_nothing_in_a_picture_is_foreign_or_runs():
+    svg = gl.parse_shape("bf16[64,512]{1,0:T(8,128)(2,1)}").draw().svg
+    names = {element.tag.removeprefix(SVG) for element in parsed(svg).iter()}
+    assert names <= {"svg", "title", "style", "defs", "pattern", "rect", "path", "g", "text"}
+    assert not re.search(r"href|@import|<script| on\w+=|url\((?!#)", svg) and svg.count("http") == 1
+
+
+def test_colours_change_in_dark_mode():
+    style = parsed(gl.parse_shape("f32[2,3]").draw().svg).find(f"{SVG}style").text
+    light, dark = style.split("@media(prefers-color-scheme:dark)")
+    rules = [re.findall(r"([^{}]+)\{((?:fill|stroke):#\w{6})", part) for part in (light, dark.removeprefix("{"))]
+    assert len(rules[1]) > 15 and {name for name, _ in rules[0]} >= {name for name, _ in rules[1]}
+    assert all(selector.startswith((".gl-", "@")) for selector in re.findall(r"(?:^|\})([^{}@]+)\{", style))
+
+
+@pytest.mark.parametrize("name", ["<script>", "a&b", "]]>", '"', "\0", "\ud800", "\uffff", "é…", "\x1b[31m", "\u202e"])
+def test_hostile_names_stay_text(name):
+    picture = gl.parse_shape("f32[2]").draw(names=[name, "x" * 5000])
+    texts = [text for _, text, _ in cells(parsed(picture.svg), "strip")]
+    assert texts[0] == re.sub("[\0\ud800\uffff\x1b]", "\ufffd", name)[:8] and len(texts[1]) == 8
+
+
+def test_pictures_are_the_same_bytes_in_every_process():
+    script = f"import gpulayout as gl; [print(gl.parse_shape(text).draw().svg) for text in {SHAPES!r}]"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={"PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
+
+
+def box(element):
+    return tuple(int(element.get(name)) for name in ("x", "y", "width", "height"))
+
+
+@given(any_shapes() | big_shapes().filter(bool))
+def test_every_picture_is_valid_small_and_inside_its_frame(shape):
+    svg = shape.draw().svg
+    assert len(svg.encode()) < LARGEST
+    root = parsed(svg)
+    width, height = int(root.get("width")), int(root.get("height"))
+    assert root.get("viewBox") == f"0 0 {width} {height}" and width < 1100 and height < 2000
+    for rect in root.iterfind(f".//{SVG}g//{SVG}rect"):
+        x, y, across, down = box(rect)
+        assert 0 <= x <= x + across <= width and 0 <= y <= y + down <= height
+    for text in root.iter(f"{SVG}text"):
+        assert 0 <= int(text.get("x")) <= width and 0 <= int(text.get("y")) <= height
+
+
+@given(any_shapes())
+def test_no_two_cells_overlap(shape):
+    boxes = sorted(box(rect) for rect in parsed(shape.draw().svg).iterfind(f".//{SVG}g[@data-place]/{SVG}rect"))
+    for one, other in zip(boxes, boxes[1:]):
+        if one[0] == other[0]:
+            assert one[1] + one[3] <= other[1]
+
+
+def test_a_picture_of_the_worst_shapes_is_below_the_limit():
+    for dimensions in ((4, 10, 12), (6, 4, 10), (16, 16), (2,) * 62, (1 << 15,) * 4, (1 << 62,)):
+        shape = gl.Shape("u8", dimensions, gl.Layout.ascending(len(dimensions)))
+        assert len(shape.draw().svg.encode()) < LARGEST
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(1, 3), st.booleans())))
+def test_joined_lines_cover_what_the_segments_cover(segments):
+    ends = [(x, y, x + size * across, y + size * (not across)) for x, y, size, across in segments]
+
+    def covered(found):
+        return {(across, at, point) for across, at, low, high in found for point in range(low, high)}
+
+    paths = re.findall(r"M(\d+) (\d+)([HV])(\d+)", lines(ends))
+    joined = [
+        (kind == "H", int(y), int(x), int(end)) if kind == "H" else (False, int(x), int(y), int(end))
+        for x, y, kind, end in paths
+    ]
+    given_ = [(True, y, x, to_x) if y == to_y else (False, x, y, to_y) for x, y, to_x, to_y in ends]
+    assert covered(joined) == covered(given_) and len(joined) <= len(ends)
+
+
+def test_a_sheet_grows_with_its_texts():
+    sheet = Sheet()
+    sheet.text(10, 20, "abc")
+    assert (sheet.right, sheet.bottom) == (34, 24)
+    sheet.text(10, 20, "abc", "gl-small gl-ink", "end")
+    assert parsed(sheet.svg("<title>", 6)).get("width") == "40"

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpulayout.api.backends import default_backend, gpu_backend, host_backend
+from gpulayout.api.backends import default_backend, gpu_backend, gpu_module, host_backend
 from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.values import array_of_values
 from gpulayout.layout.checks import type_text
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
-from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
+from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, ForeignMemory, offers
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
 from gpulayout.moves.backend import Array, Backend
 
@@ -94,7 +94,9 @@ def memory_of(library: Library, given: Any, role: str, writing: bool) -> tuple[B
     exported = library.exported(given)
     if type(exported) is np.ndarray:
         return host_backend(), exported
-    backend, array = _adopted(_dlpack_backend(exported, role), exported, role, writing)
+    if isinstance(exported, ForeignMemory):
+        return host_backend(), host_backend().adopt(exported)
+    backend, array = _adopted(_dlpack_backend(exported, role), exported, role, writing, library)
     held = backend.held(library.dtype(given))
     return backend, array if array.dtype == held else array.view(held)
 
@@ -140,10 +142,15 @@ def _cuda_backend(role: str) -> Backend:
         raise BufferError(f"{role} is CUDA memory, which only CuPy can reach: {error}") from None
 
 
-def _adopted(backend: Backend, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+def _adopted(
+    backend: Backend, given: Any, role: str, writing: bool, library: Library | None = None
+) -> tuple[Backend, Array]:
     try:
         memory = backend.foreign_memory(given)
         if not (writing and memory.read_only):
+            if library is not None and memory.device is not None:
+                stream = gpu_module().current_stream(memory.device).ptr
+                memory = memory._replace(frees_in_order=library.used_on(given, stream))
             return backend, backend.adopt(memory)
     except Exception as error:  # exporters raise many kinds of errors: gradients, unknown dtypes, conjugate views
         hint = (

@@ -34,7 +34,9 @@ class Library(Protocol):
         ...
 
     def exported(self, given: Any) -> Any:
-        """What to open for an array that passed the check: a NumPy array, or an object with DLPack, over its memory."""
+        """What to open for an array that passed the check, over its memory: on the host a `ForeignMemory` or a NumPy
+        array, elsewhere an object with DLPack.
+        """
         ...
 
     def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,6 +45,13 @@ class Library(Protocol):
 
     def running_on(self, given: Any) -> AbstractContextManager[object]:
         """The context of a call on this array: work runs on the library's current stream."""
+        ...
+
+    def used_on(self, given: Any, stream: int) -> bool:
+        """Tell the library that work in a CUDA stream, given by its address, uses the memory of `given`.
+
+        True if the library then keeps the memory until that work is done.
+        """
         ...
 
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api import arrays
-from gpulayout.api.libraries import Library
+from gpulayout.api.libraries import Library, library_of
 from gpulayout.moves.backend import Array, Backend
 
 
@@ -33,7 +33,7 @@ class Result:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Array:
         """The memory, as an array of the backend; called once."""
         self._made = made = self.library.empty(self._given, self._backend, shape, dtype, like)
-        array = arrays.memory_of(self.library, made, "the result", True)[1] if type(made) is type(self._given) else made
+        array = arrays.memory_of(self.library, made, "the result", True)[1] if library_of(made) else made
         return array.view(dtype) if array.dtype.itemsize == np.dtype(dtype).itemsize else array
 
     def given_back(self) -> Any:

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from gpulayout.api.backends import gpu_module
 from gpulayout.layout.element_type import ElementType
+from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.backend import Array, Backend
 
 _INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers of that width
@@ -28,21 +30,35 @@ class TorchTensors:
         _check_memory(given, role)
 
     def exported(self, given: Any) -> Any:
-        """See `Library.exported`.  Integers stand for the types that NumPy or older releases of torch do not export."""
+        """See `Library.exported`.  `given.numpy()` would make the memory of the caller's tensor one of fixed size."""
         dtype = self.dtype(given)
-        is_known = dtype.type.__module__ == "numpy"
-        known = given if is_known else given.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))
-        if given.device.type != "cpu":
-            return known
-        array = known.numpy()
-        return array if is_known else array.view(dtype)
+        if given.device.type == "cpu":
+            strides = tuple(stride * dtype.itemsize for stride in given.stride())
+            return ForeignMemory(given.data_ptr(), tuple(given.shape), strides, dtype, False, given)
+        if dtype.type.__module__ == "numpy":
+            return given
+        return given.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))  # older releases export none of these types
 
     def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """See `Library.untraced`.  torch.compile runs the call as it is; with fullgraph=True it reports the reason."""
         return _untraced(function) if "torch._dynamo" in sys.modules else function  # importing it would take a second
 
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
-        return contextlib.nullcontext()
+        """See `Library.running_on`.  torch then reads and writes the same memory in the same order, without waiting."""
+        cuda, context = _torch().cuda, contextlib.nullcontext()
+        if given.device.type == "cuda" and cuda.is_initialized():  # it is not for tensors without memory
+            with contextlib.suppress(ImportError):  # to open the tensor will say that CuPy is missing
+                context = gpu_module().on_stream(given.device.index, cuda.current_stream(given.device).cuda_stream)
+        return context
+
+    def used_on(self, given: Any, stream: int) -> bool:
+        """See `Library.used_on`.  For the stream that the memory was allocated on, torch has nothing to record."""
+        cuda = _torch().cuda
+        current = cuda.current_stream(given.device)
+        given.record_stream(
+            current if current.cuda_stream == stream else cuda.ExternalStream(stream, device=given.device)
+        )
+        return True
 
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
         """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""

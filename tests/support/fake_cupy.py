@@ -28,7 +28,6 @@ from tests.support.fake_cuda import (
     memory_at,
     note,
     set_device,
-    synchronize_stream,
     thread,
 )
 from tests.support.simt import host_module
@@ -198,7 +197,6 @@ def module():
         memGetInfo=lambda: thread.contexts.add(thread.device),
         pointerGetAttributes=memory_at,
         memoryTypeDevice=2,
-        streamSynchronize=synchronize_stream,
     )
     fake.cuda = types.SimpleNamespace(
         Device=Device,

@@ -6,6 +6,8 @@ JAX reuse freed memory at once.  Each law has versions of the library that break
 
 import gc
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -181,6 +183,23 @@ def test_a_tensor_may_be_dropped_right_after_the_call(cp, torch):
     assert dropped_out_is_written_in_time(cp, torch)
 
 
+def test_threads_with_streams_of_their_own_share_a_plan(cp, torch):
+    plan = gl.plan(SOURCE, TARGET)
+    barrier = threading.Barrier(4, timeout=60)
+
+    def work(number):
+        stream, given = torch.cuda.Stream(), [VALUES + 100 * number + turn for turn in range(10)]
+        with torch.cuda.stream(stream):
+            tensors = [torch.tensor(values) for values in given]
+            barrier.wait()
+            results = [plan(one) for one in tensors]
+            del tensors
+            return [turn for turn in range(10) if not equal(results[turn].array, stream.cupy, plan(given[turn]))]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [[]] * 4
+
+
 def test_without_a_record_memory_would_be_reused_too_early(cp, torch, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
     assert [name for name in WITHOUT_WAIT if dropped_input_is_read_in_time(cp, torch, name)] == []
@@ -302,6 +321,24 @@ def test_results_for_jax_are_right_though_everything_is_dropped_at_once(cp, jax,
 @pytest.mark.parametrize("name", CALLS)
 def test_the_same_on_another_device(cp, jax, name):
     assert results_of_jax_are_right(cp, jax, name, second_device(cp))
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_types_that_cupy_may_lack_stay_jaxs(cp, jax, kind):
+    dtype = np.dtype(getattr(ml_dtypes, kind))
+    bits = np.arange(6).astype(f"u{dtype.itemsize}")
+    with cp.cuda.Stream(non_blocking=True):
+        result = gl.relayout(jax.array(bits.view(dtype)), gl.Shape(dtype, (2, 3)), gl.Layout((0, 1)))
+    assert result.dtype == dtype and equal(result.array, result.device.stream, bits[[0, 3, 1, 4, 2, 5]])
+
+
+def refuse(given):
+    raise RuntimeError("JAX is in a mode that refuses the kernel that is waited for")
+
+
+def test_when_jax_refuses_to_be_waited_for_the_whole_device_is(cp, jax, monkeypatch):
+    monkeypatch.setattr(jax, "block_until_ready", refuse)
+    assert [name for name in WITHOUT_WAIT if not results_of_jax_are_right(cp, jax, name)] == []
 
 
 @pytest.mark.parametrize("name", WITHOUT_WAIT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,12 @@ _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
 class JaxArrays:
     """See `Library`."""
 
+    flat = "{role}.reshape(-1) is its elements in row-major order"
+
     def dtype(self, given: Any) -> np.dtype[Any]:
         return ElementType.of(given.dtype).dtype
 
-    def readable(self, given: Any, role: str, writing: bool) -> Any:
-        """See `Library.readable`.  XLA packs the types below a byte, so NumPy gets a copy with one element per byte."""
+    def check(self, given: Any, role: str, writing: bool) -> None:
         if any(base.__name__ == "Tracer" for base in type(given).__mro__):
             raise TypeError(
                 f"{role} is a tracer ({type(given).__name__}), as inside jax.jit, jax.vmap and jax.grad, and has no "
@@ -45,7 +47,13 @@ class JaxArrays:
                 f"{role}.addressable_shards[0].data, or the whole array on one device, "
                 f"jax.device_put({role}, jax.local_devices()[0])"
             )
+
+    def exported(self, given: Any) -> Any:
+        """See `Library.exported`.  XLA packs the types below a byte, so NumPy gets a copy with one element per byte."""
         return np.asarray(given) if ElementType.of(given.dtype).is_sub_byte and _is_on_host(given) else given
+
+    def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function  # JAX calls functions with tracers, which `check` refuses
 
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()

@@ -118,9 +118,9 @@ def _written(job: _Opened) -> Array:
     if job.out is not None:
         return job.out
     if job.result is None:
-        return job.transfer.empty(job.backend, job.array, job.backend.empty)
+        return job.transfer.empty(job.backend, job.backend, job.array)
     with job.result.running():
-        return job.transfer.empty(job.backend, job.array, job.result.empty)
+        return job.transfer.empty(job.result, job.backend, job.array)
 
 
 def _prepared(jobs: Sequence[tuple[int, _Opened, Array]]) -> Callable[[], None]:
@@ -167,7 +167,7 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
 
 
 def _checked(transfer: Transfer, backend: Backend, array: Array, out: Any, result: Result | None) -> _Opened:
-    transfer.sides[0].check(array, "buffer")
+    array = transfer.source_memory(backend, array, result)
     return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out), result)
 
 

@@ -345,3 +345,38 @@ def test_when_jax_refuses_to_be_waited_for_the_whole_device_is(cp, jax, monkeypa
 def test_memory_that_jax_drops_would_be_reused_too_early(cp, jax, name, monkeypatch):
     monkeypatch.setattr(backends.gpu_module(), "lent", lambda array, finish: array)
     assert not results_of_jax_are_right(cp, jax, name)
+
+
+# ---- all of them -----------------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_all_libraries_run_each_on_its_own_stream(cp, torch, jax):
+    second, expected = second_device(cp), gl.relayout(VALUES, SOURCE, TARGET)
+    one, two, mine = torch.cuda.Stream(), torch.cuda.Stream(second), cp.cuda.Stream(non_blocking=True)
+    with torch.cuda.stream(one), torch.cuda.stream(two), mine:
+        buffers = [
+            torch.tensor(VALUES),
+            torch.tensor(VALUES, second),
+            cp.asarray(VALUES),
+            jax.array(VALUES),
+            jax.array(VALUES, second),
+            VALUES,
+        ]
+        results = gl.relayout_many([(buffer, SOURCE, TARGET) for buffer in buffers])
+        streams = [one.cupy, two.cupy, mine, results[3].device.stream, results[4].device.stream]
+        del buffers
+        arrays = [getattr(result, "array", result) for result in results]
+        assert [type(result) for result in results] == [torch.Tensor] * 2 + [cp.ndarray] + [jax.Array] * 2 + [
+            np.ndarray
+        ]
+        assert all(equal(array, stream, expected) for array, stream in zip(arrays, streams))
+        assert results[5].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("shape", ["f32[0,3]", "f32[]"])
+def test_empty_and_single_elements(cp, torch, jax, shape):
+    values = np.full(gl.parse_shape(shape).element_count, 5, np.float32)
+    for made in (torch.tensor(values), jax.array(values)):
+        result = gl.relayout(made, shape, shape)
+        cp.cuda.Device().synchronize()
+        assert type(result) is type(made) and result.array.get().tolist() == values.tolist()

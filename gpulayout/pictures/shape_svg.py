@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from gpulayout.pictures.figure import Cell, Figure, Panel
 from gpulayout.pictures.legend import Mark, facts, legend, padding_mark, panel_text, panels_text, size_texts, tip
-from gpulayout.pictures.svg import CHARACTER, COLORS, SMALL_CHARACTER, Sheet, lines
+from gpulayout.pictures.style import COLORS
+from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
 
 MARGIN, GAP = 16, 26  # pixels around the picture; of what is left out
 ACROSS = 960  # panels and the strip go on in a new line here

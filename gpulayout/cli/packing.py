@@ -21,7 +21,7 @@ def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options:
 
     The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough.  Types that NumPy cannot name
     (bf16, f8..., s4) need a SHAPE such as 'bf16[512,256]{0,1}'.  Packed elements, E(4), become bytes.
-    --to also takes names: C, F, torch:channels_last, torch:channels_last_3d, cute:'(2,3):(1,2)'.
+    --to also takes names: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
 
     OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 

@@ -37,7 +37,7 @@ def relayout(
 
     A file with an N-d array has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough; a SHAPE must
     agree with the file.  A file with a buffer has neither, so --from needs the whole SHAPE.
-    --to also takes names: C, F, torch:channels_last, torch:channels_last_3d, cute:'(2,3):(1,2)'.
+    --to also takes names: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
 
     NumPy has no name for bf16, f8... and stores them as V2, V1 or unsigned integers: name the type with a SHAPE.
     Packed elements, E(4), are bytes (uint8) in a buffer, and one uint8 each in an N-d array.

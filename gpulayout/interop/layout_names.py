@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from gpulayout.interop.cute import from_cute
 from gpulayout.interop.numpy_arrays import ORDERS, from_numpy_order
 from gpulayout.interop.torch_tensors import MEMORY_FORMATS, from_torch_memory_format
-from gpulayout.layout.checks import shown, value_text
+from gpulayout.layout.checks import counted, shown, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
-NAMES = (*ORDERS, *(f"torch:{name}" for name in MEMORY_FORMATS), "cute:SIZES:STRIDES")
+NAMES = (*ORDERS, *(f"torch:{name}" for name in MEMORY_FORMATS), "cute:SIZES:STRIDES", "named:NHWC:NCHW")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,9 @@ def layout_name(text: str) -> LayoutName:
     if library == "cute":
         shape = from_cute(name, "u8")  # bytes: the element type changes no place
         return LayoutName(text, lambda dimensions: _of_cute(shape, text, dimensions))
+    if library == "named":
+        layout = _named(name, text)
+        return LayoutName(text, lambda dimensions: _of_rank(layout, text, dimensions))
     raise LayoutError(
         f"{value_text(text)} is neither a layout, such as {{1,0}}, nor the name of one: names are {', '.join(NAMES)}"
     )
@@ -58,3 +61,21 @@ def _of_cute(shape: Shape, text: str, dimensions: Sequence[int]) -> Layout:
     if shape.dimensions != tuple(dimensions):
         raise LayoutError(f"{text} has sizes {shown(shape.dimensions)}, but the array has {shown(dimensions)}")
     return shape.layout
+
+
+def _named(text: str, whole: str) -> Layout:
+    """The layout of `NHWC:NCHW`: a name, and the dimensions of the array in their order."""
+    name, colon, logical = text.partition(":")
+    if not colon:
+        raise LayoutError(
+            f"{value_text(whole)} does not say the order of the array's dimensions: add it, as in named:NHWC:NCHW"
+        )
+    return Layout.named(name, logical=logical)
+
+
+def _of_rank(layout: Layout, text: str, dimensions: Sequence[int]) -> Layout:
+    if layout.rank != len(dimensions):
+        raise LayoutError(
+            f"{text} has {counted(layout.rank, 'dimension')}, but the array has {len(dimensions)}: {shown(dimensions)}"
+        )
+    return layout

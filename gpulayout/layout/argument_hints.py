@@ -155,12 +155,17 @@ def _of_major_to_minor(value: object) -> str:
     return f"write gl.Layout.from_major_to_minor({checks.value_text(value)})"
 
 
+def _of_pitch(value: object) -> str:
+    return f"write gl.Shape('f32', (2, 3), pitch={checks.value_text(value)}), with the array's type and dimensions"
+
+
 _LAYOUT_NAMES: dict[str, Callable[[object], str]] = {
     "padding": _of_padding,
     "tile": _of_tiles,
     "tiling": _of_tiles,
     "order": _of_order,
     "major_to_minor": _of_major_to_minor,
+    "pitch": _of_pitch,
 }
 
 # ---- a shape -------------------------------------------------------------------------------------------

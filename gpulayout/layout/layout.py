@@ -199,9 +199,9 @@ class Layout(Frozen):
         Notes
         -----
         Any letters will do, and capitals mean the same as small letters: ``NCHW16c`` of TVM and ``nChw16c`` of oneDNN
-        are one layout.  Blocks become tiles.  ``16c`` keeps 16 neighbours along C together: element (n, c, h, w) is at
-        (n, c // 16, h, w, c % 16), and C is padded to a multiple of 16.  Of several blocks of a letter, the last holds
-        the nearest neighbours.  TensorRT's ``NC/32HW32`` is ``NCHW32c``, and its ``NHWC8`` is ``NHWC8c``.
+        are one layout.  ``16c`` keeps 16 neighbours along C together, as a tile: C is padded to a multiple of 16, and
+        element (n, c, h, w) is element (n, c // 16, h, w, c % 16) of a row-major array.  Of several blocks of a letter,
+        the last holds the nearest neighbours.  TensorRT's ``NC/32HW32`` is ``NCHW32c``; its ``NHWC8`` is ``NHWC8c``.
 
         Examples
         --------
@@ -245,7 +245,7 @@ class Layout(Frozen):
     is_monotonic_with_dim0_major = is_descending
     is_monotonic_with_dim0_minor = is_ascending
 
-    def name(self, *, logical: str) -> str:
+    def name(self, logical: str) -> str:
         """The name of the layout: the inverse of `Layout.named`.
 
         Parameters

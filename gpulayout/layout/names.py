@@ -7,35 +7,30 @@ A name lists the dimensions of an array by letters, most major first.  A number 
     OIhw4i16o4i   places (o // 16, i // 16, h, w, i // 4 % 4, o % 16, i % 4)
 
 The last block of a letter is the least significant digit of its coordinate.  A dimension is padded to a multiple of the
-product of its blocks.  So a name is an order of dimensions, then digits, which is what tiles make: they put the digits
-that they cut off at the minor end.
+product of its blocks.  So a name is dimensions in some order, then digits of them, which is what tiles make: they put
+the digits that they cut off at the minor end.
 
-One tile lists blocks in the order of their dimensions.  The next tile cuts the blocks of the one before it, so each
-tile has the product of a dimension's blocks from its own on.  The blocks 4i 16o 4i are out of order after 4i:
+One tile lists blocks in the order of the dimensions.  The next tile cuts the blocks that the one before it made.  So a
+tile has, for every dimension, the product of the blocks from its own on.  4i 16o 4i takes two, because 16o follows 4i:
 
-    T(16,16,1,1)    O/16  I/16  h  w              16o 16i 1h 1w
-    (16,4,1,1)      O/16  I/16  h  w    1o 4i 1h 1w    16o 4i 1h 1w
+    after T(16,16,1,1)    O/16  I/16  h  w | 16o  16i  1  1
+    after (16,4,1,1)      O/16  I/16  h  w |  1    4i  1  1 | 16o  4i  1  1
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.tile import COMBINE, Tile
 
 _NUMBER = "([1-9][0-9]{0,17}|0)"
-_TOKEN = re.compile(f"([A-Za-z])(?:/{_NUMBER})?|{_NUMBER}([A-Za-z]?)")
+_TOKEN = f"([A-Za-z])(?:/{_NUMBER})?|{_NUMBER}([A-Za-z]?)"
 
 
-class Block(NamedTuple):
-    """`size` neighbours along a dimension that a name keeps together."""
-
-    dim: int
-    size: int
+Block = tuple[int, int]  # (dim, size): that many neighbours along a dimension are kept together
 
 
 # ---- from a name to an order and tiles -----------------------------------------------------------------
@@ -67,7 +62,7 @@ def read_name(name: str, logical: str) -> tuple[tuple[int, ...], tuple[Tile, ...
         letter = letter or _letter_left_out(size, outer, shown)
         if letter.lower() not in letters:
             raise LayoutError(f"{shown} has the block {size}{letter}, whose dimension is not in logical {logical!r}")
-        blocks.append(Block(letters[letter.lower()], int(size)))
+        blocks.append((letters[letter.lower()], int(size)))
     _check_blocks(blocks, divisors, logical, shown)
     return order, _tiles(order, blocks)
 
@@ -94,7 +89,7 @@ def _letters(logical: str) -> dict[str, int]:
 def _tokens(name: str, shown: str) -> list[tuple[str, str, str, str]]:
     """The parts of a name: (letter, divisor, "", "") for a dimension, ("", "", size, letter) for a block."""
     found, position = [], 0
-    for token in _TOKEN.finditer(name):
+    for token in re.finditer(_TOKEN, name):
         if token.start() != position:
             break
         found.append((token[1] or "", token[2] or "", token[3] or "", token[4] or ""))
@@ -111,7 +106,7 @@ def _order(given: Sequence[str], letters: dict[str, int], logical: str, shown: s
     seen: set[str] = set()
     for letter in given:
         if letter.lower() not in letters:
-            raise LayoutError(f"{shown} has dimension {letter}, which logical {logical!r} has not")
+            raise LayoutError(f"{shown} has dimension {letter}, which logical {logical!r} lacks")
         if letter.lower() in seen:
             raise LayoutError(
                 f"{shown} has dimension {letter} twice: a block needs its size, such as 16{letter.lower()}"
@@ -151,12 +146,12 @@ def _tiles(order: Sequence[int], blocks: Iterable[Block]) -> tuple[Tile, ...]:
     """The tiles that put these blocks, in this order, after dimensions in the order `order`."""
     place = {dim: position for position, dim in enumerate(order)}
     groups: list[list[Block]] = []  # one tile each: blocks in the order of their dimensions
-    for block in blocks:
-        if block.size == 1:
+    for dim, size in blocks:
+        if size == 1:
             continue
-        if not groups or place[block.dim] <= place[groups[-1][-1].dim]:
+        if not groups or place[dim] <= place[groups[-1][-1][0]]:
             groups.append([])
-        groups[-1].append(block)
+        groups[-1].append((dim, size))
     tiles: list[Tile] = []
     products = [1] * len(order)  # of the blocks of each dimension in this tile and later ones, in physical order
     for group in reversed(groups):

@@ -1,6 +1,7 @@
 """The examples of the README and of the pages in docs/ print what the pages show."""
 
 import doctest
+import importlib.util
 import os
 import pathlib
 import re
@@ -18,15 +19,25 @@ COMMANDS = [
     for name, text in PAGES.items()
     for found in re.findall(r"^    \$ gpulayout (.+)\n((?:    .*\n|\n(?=    ))+)", text, flags=re.MULTILINE)
 ]
+# Sections, and the libraries that their examples import.
+NEEDS = {"Protos": "google.protobuf", "PyTorch": "torch", "JAX": "jax"}
+
+
+def installed(module):
+    """True when a module can be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package it is in
+        return False
 
 
 def examples(name):
-    """The text of a page, without the section of protos where protobuf is not installed."""
-    try:
-        import google.protobuf  # noqa: F401
-    except ImportError:
-        return re.sub(r"^## Protos\n.*?(?=^## )", "", PAGES[name], flags=re.MULTILINE | re.DOTALL)
-    return PAGES[name]
+    """The text of a page, without the sections whose library is not installed."""
+    text = PAGES[name]
+    for section, module in NEEDS.items():
+        if not installed(module):
+            text = re.sub(rf"^## {section}\n.*?(?=^## )", "", text, flags=re.MULTILINE | re.DOTALL)
+    return text
 
 
 def run(text, name="page"):

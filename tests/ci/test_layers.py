@@ -277,9 +277,10 @@ def test_pictures_are_loaded_when_one_is_drawn():
 def test_using_the_library_on_numpy_arrays_loads_nothing_else():
     statement = (
         "import numpy, gpulayout; gpulayout.relayout(numpy.zeros(6, 'f4'), 'f32[2,3]', 'f32[2,3]{0,1}'); "
-        "gpulayout.linearize(numpy.zeros((2, 4), int), 'f32[2,3]'); gpulayout.plan('f32[2,3]', 'f32[2,3]').explain()"
+        "gpulayout.linearize(numpy.zeros((2, 4), int), 'f32[2,3]'); gpulayout.plan('f32[2,3]', 'f32[2,3]').explain(); "
+        "gpulayout.interop.from_torch_memory_format('channels_last', 4); gpulayout.interop.to_cute('f32[2,3]')"
     )
-    assert not loaded_by(statement) & {"cupy", "cupyx", "click", "rich", "torch", "jax"}
+    assert not loaded_by(statement) & {"cupy", "cupyx", "click", "rich", "torch", "jax", "zarr"}
 
 
 def test_the_translators_are_loaded_on_first_use():

@@ -14,6 +14,9 @@ NAMES = {  # for f32[2,3,4,5]
     "torch:contiguous_format": "{3,2,1,0}",
     "torch:channels_last": "{1,3,2,0}",
     "cute:(2,3,4,5):(1,2,6,24)": "{0,1,2,3}",
+    "named:NHWC:NCHW": "{1,3,2,0}",
+    "named:nchw2c:nchw": "{3,2,1,0:T(2,1,1)}",
+    "named:NHWC:NHWC": "{3,2,1,0}",
 }
 
 
@@ -60,13 +63,15 @@ def test_a_misspelled_name_is_answered_with_the_names(name, folder):
     for arguments in (["relayout", "array.npy", "out.npy", "--to", name], ["explain", "f32[2,3]", name]):
         message = refusal(*arguments)
         assert f"{name!r} is neither a layout, such as {{1,0}}, nor the name of one: names are C, F, torch:" in message
-        assert "torch:channels_last_3d, cute:SIZES:STRIDES" in message
+        assert "torch:channels_last_3d, cute:SIZES:STRIDES, named:NHWC:NCHW" in message
     assert list(folder.iterdir()) == [folder / "array.npy"]
 
 
 def test_text_after_cute_is_read_before_a_file_is_opened(folder):
     assert "expected ')', at character 4" in refusal("relayout", "no.npy", "out.npy", "--to", "cute:(2,3")
     assert "mode 1 has stride 0" in refusal("explain", "f32[2,3]", "cute:(2,3):(1,0)")
+    assert "named:NHWC' does not say the order" in refusal("explain", "f32[2,3]", "named:NHWC")
+    assert "name 'NHW' has no dimension C" in refusal("explain", "f32[2,3]", "named:NHW:NCHW")
     assert "swizzled" in refusal("explain", "f32[2,3]", "cute:Sw<3,4,3> o 0 o (2,3):(3,1)")
 
 
@@ -74,6 +79,8 @@ def test_a_name_for_other_dimensions_fails(folder):
     for arguments in (["relayout", "array.npy", "out.npy", "--to"], ["explain", "f32[2,3,4,5]"]):
         message = failure(*arguments, "cute:(2,3):(1,2)")
         assert message == "cute:(2,3):(1,2) has sizes (2, 3), but the array has (2, 3, 4, 5)"
+        message = failure(*arguments, "named:HWC:CHW")
+        assert message == "named:HWC:CHW has 3 dimensions, but the array has 4: (2, 3, 4, 5)"
         message = failure(*arguments, "torch:channels_last_3d")
         assert message == "memory_format channels_last_3d is for 5 dimensions, not 4"
     assert list(folder.iterdir()) == [folder / "array.npy"]

@@ -112,6 +112,11 @@ SLIPS = [
         LayoutTypeError,
         "a Layout has no field major_to_minor: write gl.Layout.from_major_to_minor((0, 1))",
     ),
+    (
+        lambda: Layout((1, 0), pitch=256),
+        LayoutTypeError,
+        "a Layout has no field pitch: write gl.Shape('f32', (2, 3), pitch=256), with the array's type and dimensions",
+    ),
     (lambda: Layout("1,0"), LayoutTypeError, "minor_to_major '1,0' is text: write gl.Layout((1, 0))"),
     (
         lambda: Layout("F"),

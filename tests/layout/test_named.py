@@ -4,11 +4,14 @@ import itertools
 import math
 import re
 
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 
 import gpulayout as gl
 from gpulayout import Layout, LayoutError, LayoutTypeError
+from tests.support import strategies
 
 
 def by_hand(array, name, logical, fill=0):
@@ -90,6 +93,54 @@ def test_every_small_name_is_pad_reshape_and_transpose_and_comes_back(letters, m
         assert again == re.sub("1[a-z]", "", name) and Layout.named(again, logical=letters) == layout
 
 
+@st.composite
+def long_names(draw):
+    """(name, its letters in the order of the array, dimensions) for up to 6 dimensions and 5 blocks of up to 9."""
+    letters = draw(st.permutations("NCDHWT"))[: draw(st.integers(1, 6))]
+    blocks = draw(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(letters)), max_size=5))
+    outer = [draw(st.sampled_from([letter, letter.lower()])) for letter in draw(st.permutations(letters))]
+    inner = [f"{size}{draw(st.sampled_from([letter, letter.lower()]))}" for size, letter in blocks]
+    longest = {letter: math.prod([size for size, of in blocks if of == letter]) for letter in letters}
+    hypothesis.assume(math.prod(longest.values()) <= 4000)
+    dimensions = [draw(st.integers(0, min(longest[letter] + 2, 12))) for letter in letters]
+    return "".join(outer + inner), "".join(letters), tuple(dimensions)
+
+
+@hypothesis.given(long_names())
+@hypothesis.settings(max_examples=150)
+def test_longer_names_are_pad_reshape_and_transpose_and_come_back(case):
+    name, logical, dimensions = case
+    layout = Layout.named(name, logical=logical)
+    array = numbered(dimensions)
+    assert np.array_equal(gl.pack(array, layout), by_hand(array, name, logical.lower()))
+    assert Layout.named(layout.name(logical=logical), logical=logical) == layout
+
+
+@hypothesis.given(st.data())
+@hypothesis.settings(max_examples=200)
+def test_the_name_of_any_tiles_has_their_places_or_is_refused(data):
+    order = data.draw(st.integers(0, 4).flatmap(lambda rank: st.permutations(range(rank))))
+    layout = Layout(order, tiles=data.draw(strategies.tiles(max_size=4)))
+    logical = "abcd"[: layout.rank]
+    try:
+        name = layout.name(logical=logical)
+    except LayoutError as error:
+        assert str(error).startswith(f"layout {layout} has no name: its tiles ")
+    else:
+        dimensions = data.draw(st.tuples(*[st.integers(0, 9)] * layout.rank))
+        shapes = [gl.Shape("u8", dimensions, found) for found in (layout, Layout.named(name, logical=logical))]
+        assert places(shapes[0]) == places(shapes[1])
+
+
+def test_buffers_go_from_name_to_name_on_every_executor(executor):
+    array = numbered((2, 19, 3, 4)).astype(np.float16)
+    buffers = {name: by_hand(array, name, "nchw") for name in ("NCHW", "NHWC", "NCHW16c", "NHWC8c", "NCHW4c2w2c")}
+    for source, target in itertools.permutations(buffers, 2):
+        shapes = [gl.Shape("f16", array.shape, Layout.named(name, logical="NCHW")) for name in (source, target)]
+        found = gl.relayout(executor.array(buffers[source]), *shapes)
+        assert np.array_equal(executor.host(found), buffers[target]), (source, target)
+
+
 def test_padding_in_blocks_takes_the_padding_value():
     layout = Layout.named("NCHW4c", logical="NCHW", padding_value="lowest")
     array = numbered((1, 5, 2, 2)).astype(np.float32)
@@ -100,7 +151,7 @@ def test_padding_in_blocks_takes_the_padding_value():
 
 
 def all_indices(dimensions):
-    return np.indices(dimensions).reshape(len(dimensions), -1)
+    return np.indices(dimensions).reshape(len(dimensions), math.prod(dimensions))
 
 
 def blocked_offset(index, dimensions, order, blocks):
@@ -243,7 +294,7 @@ def test_layouts_without_a_name_say_why(text, logical, message):
     "name, logical, message",
     [
         ("HWC", "NCHW", "name 'HWC' has no dimension N, which logical 'NCHW' has"),
-        ("NTHWC", "NCHW", "name 'NTHWC' has dimension T, which logical 'NCHW' has not"),
+        ("NTHWC", "NCHW", "name 'NTHWC' has dimension T, which logical 'NCHW' lacks"),
         ("NCHWc", "NCHW", "name 'NCHWc' has dimension c twice: a block needs its size, such as 16c"),
         ("N-HWC", "NCHW", "name 'N-HWC' is not letters and blocks, as NHWC and NCHW16c are: character 1 is '-'"),
         ("NHWC ", "NCHW", "name 'NHWC ' is not letters and blocks, as NHWC and NCHW16c are: character 4 is ' '"),

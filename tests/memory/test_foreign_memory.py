@@ -5,6 +5,7 @@ GPU.
 """
 
 import gc
+import time
 import types
 
 import numpy as np
@@ -33,8 +34,11 @@ def offers(place):
 
 
 def all_deleted(producer):
-    """Whether every capsule that a producer made was deleted exactly once."""
+    """Whether every capsule that a producer made was deleted exactly once; on a GPU, when its work is done."""
     gc.collect()
+    until = time.monotonic() + 30
+    while producer.deleted < producer.made and time.monotonic() < until:
+        time.sleep(0.001)
     return producer.made > 0 and producer.deleted == producer.made
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from tests.support.fake_cuda import (
     DEVICES,
     Device,
+    Event,
     Function,
     Stream,
     allocated,
@@ -202,6 +203,7 @@ def module():
     fake.cuda = types.SimpleNamespace(
         Device=Device,
         runtime=runtime,
+        Event=Event,
         Stream=Stream,
         get_current_stream=current_stream,
         UnownedMemory=UnownedMemory,

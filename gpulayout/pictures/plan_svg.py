@@ -184,5 +184,5 @@ def _draw_lanes(
     sheet.open(f"gl-cell gl-c{color}")
     sheet.parts.append(f'<rect x="{x}" y="{top}" width="{wide}" height="{height}"/>')
     if fits:
-        sheet.text(x + wide // 2, top + 13, text, "gl-small")
+        sheet.text(x + wide // 2, top + 13, text, "gl-small gl-ink")
     sheet.close()

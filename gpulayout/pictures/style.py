@@ -1,7 +1,8 @@
 """How pictures look, on light and on dark pages: rules of CSS, of which a picture holds those that it uses.
 
-Colours are plain values, which slide programs read; a page in dark mode overrides them.  All class names begin with
-`gl-`, because a notebook puts the style of every picture into one page.
+Colours are plain values, which slide programs read; a page in dark mode overrides them.  A notebook puts the style of
+every picture into one page.  So all class names begin with `gl-`, and no rule relies on its order: what one rule sets,
+only a rule with a more specific selector sets again.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ _PAINTS = (
     (".gl-hatch", "stroke:{line}"),
     (".gl-blank", "fill:{blank}"),
     (".gl-cell rect,.gl-swatch", "stroke:{line}"),
-    (".gl-cell text", "fill:{ink}"),
-    (".gl-padding text", "fill:{muted};stroke:{blank}"),
+    (".gl-padding text", "stroke:{blank}"),
     *((f".gl-c{number} rect", f"fill:{{fill{number}}}") for number in range(COLORS)),
     *((f".gl-move{number}", f"stroke:{{stroke{number}}}") for number in range(COLORS)),
 )

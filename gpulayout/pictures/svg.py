@@ -52,15 +52,17 @@ class Sheet:
         """End a group."""
         self.parts.append("</g>")
 
-    def cell(self, box: tuple[int, int, int, int], kind: str, place: int, tip: str, text: str, fill: str = "") -> None:
-        """A box (x, y, width, height) with text in its middle; pointing at it shows `tip`."""
+    def cell(self, box: tuple[int, int, int, int], place: int, tip: str, text: str, color: int | None) -> None:
+        """A box (x, y, width, height) with text in its middle, hatched without a color; pointing at it shows `tip`."""
         x, y, width, height = box
         self.reach(x + width, y + height)
-        paint = f' fill="{fill}"' if fill else ""
+        kind, ink, fill = (
+            ("gl-padding", "gl-muted", ' fill="url(#)"') if color is None else (f"gl-c{color}", "gl-ink", "")
+        )
         self.parts.append(
             f'<g class="gl-cell {kind}" data-place="{place}"><title>{clean(tip)}</title>'
-            f'<rect x="{x}" y="{y}" width="{width}" height="{height}"{paint}/>'
-            f'<text x="{x + width // 2}" y="{y + height // 2 + 5}">{clean(text)}</text></g>'
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}"{fill}/>'
+            f'<text class="{ink}" x="{x + width // 2}" y="{y + height // 2 + 5}">{clean(text)}</text></g>'
         )
 
     def svg(self, title: str, margin: int) -> str:

@@ -39,10 +39,12 @@ class TorchTensors:
     def used_on(self, given: Any, stream: int) -> bool:
         """See `Library.used_on`.  For the stream that the memory was allocated on, torch has nothing to record."""
         cuda = _torch().cuda
-        current = cuda.current_stream(given.device)
-        given.record_stream(
-            current if current.cuda_stream == stream else cuda.ExternalStream(stream, device=given.device)
-        )
+        used = cuda.current_stream(given.device)
+        if (
+            used.cuda_stream != stream
+        ):  # CuPy's; ExternalStream would take 0, the default stream, for a missing argument
+            used = cuda.ExternalStream(stream, device=given.device) if stream else cuda.default_stream(given.device)
+        given.record_stream(used)
         return True
 
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:

@@ -16,6 +16,7 @@ from ci.gpu_gate import needs_devices
 from gpulayout.api import backends
 from tests.support import device_libraries
 from tests.support.device_arrays import ON_GPU
+from tests.support.foreign import READ_ONLY
 
 pytestmark = [pytest.mark.parametrize("cp", [ON_GPU], indirect=True)]
 
@@ -204,10 +205,14 @@ def test_an_out_of_a_call_on_cupys_stream_may_be_dropped_too(cp, torch):
     own, expected = torch.cuda.Stream(), gl.relayout(VALUES, SOURCE, TARGET)
     with torch.cuda.stream(own):
         out = torch.tensor(np.zeros_like(expected))
-    with cp.cuda.Stream(non_blocking=True) as stream:
-        gl.relayout(cp.asarray(VALUES), SOURCE, TARGET, out=out)
-        assert out.storage.used == {stream.ptr}
-        stream.synchronize()
+    given, used = cp.asarray(VALUES), set()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for stream in (cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)):
+            with stream:
+                gl.relayout(given, SOURCE, TARGET, out=out)
+                stream.synchronize()
+                used.add(stream.ptr)
+                assert out.storage.used == used
     assert equal(out.array, stream, expected)
 
 
@@ -229,6 +234,14 @@ def scratch_is_safe(cp, torch):
 
 def test_scratch_memory_is_in_the_order_of_torchs_stream(cp, torch):
     assert all(scratch_is_safe(cp, torch) for _ in range(2))
+
+
+def test_a_tensor_flagged_read_only_is_not_written(cp, torch):
+    given, out = torch.tensor(VALUES), torch.tensor(np.zeros(3550, np.float32))
+    out.flags = READ_ONLY
+    with pytest.raises(BufferError, match="^out is read-only: it cannot be written to$"):
+        gl.relayout(given, SOURCE, TARGET, out=out)
+    assert not out.array.any()
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn"])

@@ -121,7 +121,7 @@ def torch_module(cp):
             thread.current = before
 
     class Tensor:
-        layout, is_nested, requires_grad = "strided", False, False
+        layout, is_nested, requires_grad, flags = "strided", False, False, 0
 
         def __init__(self, storage, array, kind):
             self.storage, self.array, self.dtype = storage, array, kind
@@ -150,7 +150,7 @@ def torch_module(cp):
             assert self.dtype.name in ("uint8", "int16", "int32", "int64", "float32")
             if Pointer(stream).pointer != current_stream().cuda_stream:
                 TorchStream(cp, self.device.index, stream).wait_stream(current_stream())
-            producer = Producer(self.array)
+            producer = Producer(self.array, flags=self.flags)
             producer.keeps = self
             return producer.capsule()
 
@@ -179,7 +179,8 @@ def torch_module(cp):
         current_stream=current_stream,
         stream=using,
         Stream=lambda device=0: TorchStream(cp, device),
-        ExternalStream=lambda pointer, device: TorchStream(cp, device.index, pointer),
+        default_stream=lambda device: default[device.index],
+        ExternalStream=lambda pointer, device: TorchStream(cp, device.index, pointer or None),  # as torch reads a 0
     )
     for name, kind in DTYPES.items():
         setattr(torch, name, kind)

@@ -85,12 +85,26 @@ class JaxArrays:
         backend, dtype = gpu_backend(), self.dtype(given)
         lent = gpu_module().lent(made, functools.partial(_finish, device))
         with backend.on_device_of(made):
-            return sys.modules["jax"].dlpack.from_dlpack(
-                dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent
-            )
+            return _imported(dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent)
 
     def view(self, given: Any, array: Array) -> Any:
-        raise LayoutError("JAX's arrays have no strides, so they cannot be views: use gl.unpack to copy the array")
+        """See `Library.view`.  JAX keeps arrays without gaps, in any order; LayoutError for others."""
+        reach = 1
+        for stride, size in sorted((stride, size) for stride, size in zip(array.strides, array.shape) if size > 1):
+            if stride != reach * array.itemsize and array.size:
+                raise LayoutError(
+                    f"array of shape {tuple(array.shape)} with strides {tuple(array.strides)} has gaps, and JAX's "
+                    "arrays have none: use gl.unpack to copy it"
+                )
+            reach *= size
+        dtype = self.dtype(given)
+        carrier = array if dtype.type.__module__ == "numpy" else array.view(f"u{dtype.itemsize}")
+        with sys.modules["jax"].enable_x64(True) if dtype.itemsize >= 8 else contextlib.nullcontext():
+            return _imported(carrier if carrier is array else dlpack.Relabeled(carrier, dtype))
+
+
+def _imported(exporter: Any) -> Any:
+    return sys.modules["jax"].dlpack.from_dlpack(exporter)
 
 
 def _finish(device: Any) -> None:

@@ -7,12 +7,15 @@ import pathlib
 import subprocess
 import sys
 
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import gpulayout as gl
 from gpulayout.cli.main import commands
+from tests.support import strategies
 from tests.support.command_line import run
 
 PACKAGES = str(pathlib.Path(gl.__file__).parent.parent)
@@ -101,6 +104,34 @@ def test_raw_bytes_pass_through_pipes_without_headers():
     assert other == gl.pack(ARRAY, "{1,0,2}").tobytes()
     again = piped("unpack", "-", "-", "--raw", "--from", "f32[2,3,4]{1,0,2}", data=other).stdout_bytes
     np.testing.assert_array_equal(loaded(again), ARRAY, strict=True)
+
+
+@hypothesis.given(st.data())
+@hypothesis.settings(max_examples=60)
+def test_any_array_passes_through_pipes_in_any_layout(data):
+    sizes = data.draw(strategies.dimensions(max_rank=4, max_elements=200))
+    layout = data.draw(strategies.tiled_layouts(sizes))
+    array = np.arange(np.prod(sizes, dtype=int), dtype=data.draw(st.sampled_from(["u1", "i2", "f4", "c16"])))
+    array = np.asarray(array.reshape(sizes), order=data.draw(st.sampled_from("CF")))
+    shape, raw = gl.Shape(array.dtype, sizes, layout), data.draw(st.sampled_from([[], ["--raw"]]))
+    packed = piped("pack", "-", "-", "--to", layout, *raw, data=npy(array)).stdout_bytes
+    buffer = np.frombuffer(packed, array.dtype) if raw else loaded(packed)
+    np.testing.assert_array_equal(buffer, gl.pack(array, shape), strict=True)
+    again = piped("unpack", "-", "-", "--from", shape, *raw, data=packed).stdout_bytes
+    np.testing.assert_array_equal(loaded(again), array, strict=True)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_more_than_a_pipe_holds_passes_through(unbuffered, folder):
+    """Python's raw standard output, with PYTHONUNBUFFERED, takes only a part at a time."""
+    array = np.arange(1 << 20, dtype=np.uint32)
+    np.save("large.npy", array)
+    code, out, err = shell(
+        f"export PYTHONUNBUFFERED={unbuffered}; "
+        "gpulayout pack -q large.npy - --to '{0}' | gpulayout pack -q - - --to '{0}' | (sleep 0.1; cat)"
+    )
+    assert (code, err) == (0, "")
+    np.testing.assert_array_equal(loaded(out), array, strict=True)
 
 
 def test_commands_in_a_pipeline(folder):

@@ -81,7 +81,7 @@ class FileMove:
         try:
             self._report(job, seconds)
         except OSError as error:
-            if self.dry_run or self.target == "-":
+            if self.dry_run:
                 raise
             raise Failure(
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"

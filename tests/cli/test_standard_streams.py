@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import hypothesis
 import hypothesis.strategies as st
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 import gpulayout as gl
 from gpulayout.cli.main import commands
+from gpulayout.cli.streams import write_standard_output
 from tests.support import strategies
 from tests.support.command_line import run
 
@@ -181,6 +183,17 @@ def test_a_file_called_dash_is_written_with_a_folder(folder):
     assert run("show", "out.npy").stdout != run("show", "array.npy").stdout
 
 
+def test_a_standard_output_that_takes_a_part_at_a_time_gets_everything(monkeypatch):
+    class Partial(io.BytesIO):
+        def write(self, data):
+            return super().write(bytes(data[:7]))
+
+    stream = Partial()
+    monkeypatch.setattr(sys, "stdout", types.SimpleNamespace(buffer=stream))
+    write_standard_output(b"header", memoryview(bytes(range(100))))
+    assert stream.getvalue() == b"header" + bytes(range(100))
+
+
 # ---- refusals ------------------------------------------------------------------------------------------------------
 
 
@@ -264,9 +277,13 @@ def test_a_closed_standard_input_is_one_line(args, folder):
     assert (code, err) == (1, "gpulayout: error: standard input is closed\n")
 
 
-def test_a_reader_that_closes_its_end_ends_the_writer_quietly(folder):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_closes_its_end_ends_the_writer_quietly(unbuffered, folder):
     np.save("large.npy", np.zeros(1 << 20, np.uint8))
-    code, out, err = shell("gpulayout pack -q large.npy - --to '{0:PD(2000000)}' | head -c 6; exit ${PIPESTATUS[0]}")
+    code, out, err = shell(
+        f"export PYTHONUNBUFFERED={unbuffered}; "
+        "gpulayout pack -q large.npy - --to '{0:PD(2000000)}' | head -c 6; exit ${PIPESTATUS[0]}"
+    )
     assert (code, out, err) == (1, b"\x93NUMPY", "")
 
 

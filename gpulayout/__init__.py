@@ -41,6 +41,7 @@ Indices
     delinearize       linear indices to logical indices
     convert_linear    linear indices from one layout to another
     stride_table      where every element lies: a StrideTable of Digits
+    code              the same as source text for kernels: CUDA, C or Python
     is_bitcast        whether two shapes describe the same bytes
 
 Where calls run
@@ -69,6 +70,7 @@ import warnings as _warnings
 import gpulayout.layout.public_names as _public_names
 from gpulayout import xla
 from gpulayout.api.backends import BackendUnavailable, use_backend
+from gpulayout.api.code import code
 from gpulayout.api.config import show_config
 from gpulayout.api.indexing import convert_linear, delinearize, linearize
 from gpulayout.api.many import relayout_many
@@ -117,6 +119,7 @@ __all__ = [
     "TupleShape",
     "UNBOUNDED",
     "__version__",
+    "code",
     "convert_linear",
     "delinearize",
     "empty",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpulayout.api.backends import default_backend, gpu_backend, host_backend
+from gpulayout.api.backends import default_backend, gpu_backend, gpu_module, host_backend
 from gpulayout.api.libraries import Library, library_of
 from gpulayout.api.values import array_of_values
 from gpulayout.layout.checks import type_text
@@ -94,7 +94,7 @@ def _of_library(library: Library, given: Any, role: str, writing: bool) -> tuple
     if type(readable) is np.ndarray:
         return host_backend(), readable
     dtype = library.dtype(given)
-    backend, array = _adopted(_dlpack_backend(readable, role), readable, role, writing)
+    backend, array = _adopted(_dlpack_backend(readable, role), readable, role, writing, library)
     held = backend.held(dtype)
     return backend, array if array.dtype == held else array.view(held)
 
@@ -140,10 +140,15 @@ def _cuda_backend(role: str) -> Backend:
         raise BufferError(f"{role} is CUDA memory, which only CuPy can reach: {error}") from None
 
 
-def _adopted(backend: Backend, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+def _adopted(
+    backend: Backend, given: Any, role: str, writing: bool, library: Library | None = None
+) -> tuple[Backend, Array]:
     try:
         memory = backend.foreign_memory(given)
         if not (writing and memory.read_only):
+            if library is not None and memory.device is not None:
+                stream = gpu_module().current_stream(memory.device).ptr
+                memory = memory._replace(frees_in_order=library.used_on(given, stream))
             return backend, backend.adopt(memory)
     except Exception as error:  # exporters raise many kinds of errors: gradients, unknown dtypes, conjugate views
         hint = (

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from typing import Any
 
 import numpy as np
 
+from gpulayout.api.backends import gpu_backend, gpu_module
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
+from gpulayout.memory import dlpack
 from gpulayout.moves.backend import Array, Backend
 
 _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
@@ -47,6 +50,10 @@ class JaxArrays:
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()
 
+    def used_on(self, given: Any, stream: int) -> bool:
+        """See `Library.used_on`.  XLA cannot be told."""
+        return False
+
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
         """See `Library.empty`.  Without jax_enable_x64, JAX's indices have 32 bits, and so have those made here."""
         if dtype == np.int64 and dtype != given.dtype and not sys.modules["jax"].config.jax_enable_x64:
@@ -54,16 +61,38 @@ class JaxArrays:
         return _aligned(shape, dtype) if type(like) is np.ndarray else backend.empty(shape, dtype, like)
 
     def give_back(self, made: Any, given: Any) -> Any:
-        jax = sys.modules["jax"]
-        if type(made) is not np.ndarray:
-            return jax.dlpack.from_dlpack(made)
-        device = next(iter(given.sharding.device_set)) if given.committed else None
+        jax, device = sys.modules["jax"], next(iter(given.sharding.device_set))
         # Without this setting JAX would round the 64-bit types to 32 bits.
         with jax.enable_x64(True) if made.dtype.itemsize >= 8 else contextlib.nullcontext():
-            return jax.device_put(made, device, may_alias=True)
+            if type(made) is np.ndarray:
+                return jax.device_put(made, device if given.committed else None, may_alias=True)
+            return self._given_to_gpu(made, given, device)
+
+    def _given_to_gpu(self, made: Array, given: Any, device: Any) -> Any:
+        """A CuPy array as an array of JAX.
+
+        XLA reads it after the current stream.  But XLA drops memory while kernels that read it may still wait for their
+        turn, since its own memory is reused in their stream only.  So CuPy gets the memory back after those kernels.
+        """
+        backend, dtype = gpu_backend(), self.dtype(given)
+        lent = gpu_module().lent(made, functools.partial(_finish, device))
+        with backend.on_device_of(made):
+            return sys.modules["jax"].dlpack.from_dlpack(
+                dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent
+            )
 
     def view(self, given: Any, array: Array) -> Any:
         raise LayoutError("JAX's arrays have no strides, so they cannot be views: use gl.unpack to copy the array")
+
+
+def _finish(device: Any) -> None:
+    """Wait until a device of JAX has done everything it was given: its kernels run one after the other."""
+    jax = sys.modules["jax"]
+    jax.block_until_ready(jax.jit(_next)(jax.device_put(np.int32(0), device)))
+
+
+def _next(number: Any) -> Any:
+    return number + 1
 
 
 def _is_on_host(given: Any) -> bool:

@@ -35,6 +35,13 @@ class Library(Protocol):
         """The context of a call on this array: work runs on the library's current stream."""
         ...
 
+    def used_on(self, given: Any, stream: int) -> bool:
+        """Tell the library that work in a CUDA stream, given by its address, uses the memory of `given`.
+
+        True if the library then keeps the memory until that work is done.
+        """
+        ...
+
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
         """Memory for a result on the device of `given`, for `give_back`: the library's own if it can be written.
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, overload
 
+import numpy as np
+
 from gpulayout.api import array_types as types
 from gpulayout.api import arrays
 from gpulayout.api.array_types import ShapeLike, TargetLike
@@ -152,17 +154,21 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
         raise TypeError(f"job {number} {what}: it must be (buffer, source, target)")
     buffer, source, target = job
     try:
-        transfer, library = plan(source, target).transfer, library_of(buffer)
-        result = None if library is None else Result(library, buffer)
-        with _running(result):
-            backend, array = arrays.open_array(buffer, "buffer") if result is None else result.opened("buffer")
-            transfer.sides[0].check(array, "buffer")
-            return _Opened(
-                transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out), result
-            )
+        transfer = plan(source, target).transfer
+        library = None if type(buffer) is np.ndarray else library_of(buffer)
+        if library is None:
+            return _checked(transfer, *arrays.open_array(buffer, "buffer"), out, None)
+        result = Result(library, buffer)
+        with result.running():
+            return _checked(transfer, *result.opened("buffer"), out, result)
     except Exception as error:  # keep the type that `relayout` raises
         error.args = (f"job {number}: {error}", *error.args[1:])
         raise
+
+
+def _checked(transfer: Transfer, backend: Backend, array: Array, out: Any, result: Result | None) -> _Opened:
+    transfer.sides[0].check(array, "buffer")
+    return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out), result)
 
 
 def _check_no_overlap(opened: Sequence[_Opened]) -> None:

@@ -234,7 +234,8 @@ def view(buffer: Array, shape: ShapeLike) -> Any:
     LayoutError
         For tiles that leave no single stride per dimension, and for packed elements.
     TypeError, BufferError
-        For the buffer, as `unpack` raises them.
+        For the buffer, as `unpack` raises them; BufferError for read-only memory of a GPU too, because CuPy has no
+        read-only arrays.
 
     See Also
     --------
@@ -257,7 +258,14 @@ def view(buffer: Array, shape: ShapeLike) -> Any:
     BufferSide(shape).check(source, "buffer")
     seen = backend.strided(source, shape.dimensions, strides)
     library = library_of(buffer)
-    return seen if library is None else library.view(buffer, seen)
+    if library is not None:
+        return library.view(buffer, seen)
+    if type(seen) is not np.ndarray and source is not buffer and backend.foreign_memory(buffer).read_only:
+        raise BufferError(
+            "buffer is read-only, but its view would be a CuPy array, which can always be written to: use gl.unpack to "
+            "copy the array"
+        )
+    return seen
 
 
 def _array_shape(shape: ShapeLike) -> Shape:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpulayout.api.backends import gpu_module
 from gpulayout.layout.element_type import ElementType
 from gpulayout.moves.backend import Array, Backend
 
@@ -28,7 +29,23 @@ class TorchTensors:
         return given.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))  # older releases export none of these types
 
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
-        return contextlib.nullcontext()
+        """See `Library.running_on`.  torch then reads and writes the same memory in the same order, without waiting."""
+        cuda, context = _torch().cuda, contextlib.nullcontext()
+        if given.device.type == "cuda" and cuda.is_initialized():  # it is not for tensors without memory
+            with contextlib.suppress(ImportError):  # to open the tensor will say that CuPy is missing
+                context = gpu_module().on_stream(given.device.index, cuda.current_stream(given.device).cuda_stream)
+        return context
+
+    def used_on(self, given: Any, stream: int) -> bool:
+        """See `Library.used_on`.  For the stream that the memory was allocated on, torch has nothing to record."""
+        cuda = _torch().cuda
+        used = cuda.current_stream(given.device)
+        if (
+            used.cuda_stream != stream
+        ):  # CuPy's; ExternalStream would take 0, the default stream, for a missing argument
+            used = cuda.ExternalStream(stream, device=given.device) if stream else cuda.default_stream(given.device)
+        given.record_stream(used)
+        return True
 
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
         """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""

@@ -24,8 +24,8 @@ from gpulayout.cli.streams import File, check_standard_output, opened, status_of
 AT_FDCWD, RENAME_NOREPLACE = -100, 1  # of Linux
 
 
-def check_output(path: File, source: File, *, overwrite: bool) -> None:
-    """`Failure` when `path` cannot or must not become the result of `source`."""
+def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
+    """`Failure` when `path` cannot or must not become the result of `source`, or of no file."""
     if not isinstance(path, Path):
         return check_standard_output()
     try:
@@ -40,14 +40,19 @@ def check_output(path: File, source: File, *, overwrite: bool) -> None:
                 f"{path}: a symbolic link to {os.readlink(path)}, which does not exist; --overwrite writes that file"
             ) from None
         return _check_folder(path)
-    with opened(source) as stream:
-        read = status_of(stream)
-    if read and os.path.samestat(found, read):
+    if source and _is_open_as(found, source):
         raise Failure(f"{path}: input and output are the same file")
     if not stat.S_ISREG(found.st_mode):
         raise Failure(f"{path}: not a regular file")
     if not overwrite:
         raise _exists(path)
+
+
+def _is_open_as(found: os.stat_result, source: File) -> bool:
+    """True when a file is the one that `source` reads."""
+    with opened(source) as stream:
+        read = status_of(stream)
+    return read is not None and os.path.samestat(found, read)
 
 
 def _check_folder(path: Path) -> None:

@@ -122,9 +122,12 @@ class NumpyBackend:
         return address
 
     def strided(self, array: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
-        # A type that ml_dtypes registered goes as words: `as_strided` cannot read the code of f8e5m2, "<f1".
-        seen = array.view(word_of(array.itemsize)) if array.dtype.isbuiltin == 2 else array
-        return np.lib.stride_tricks.as_strided(seen, shape, strides, writeable=array.flags.writeable).view(array.dtype)
+        writeable = array.flags.writeable
+        if array.dtype.isbuiltin != 2:
+            return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=writeable)
+        # A type of ml_dtypes goes as words, because `as_strided` cannot read the code of f8e5m2, "<f1".
+        words = array.view(word_of(array.itemsize))
+        return np.lib.stride_tricks.as_strided(words, shape, strides, writeable=writeable).view(array.dtype)
 
     def contiguous(self, array: np.ndarray) -> np.ndarray:
         return array  # NumPy reads any strides

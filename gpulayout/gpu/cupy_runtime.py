@@ -12,13 +12,14 @@ import functools
 import operator
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import cupy  # pyright: ignore[reportMissingImports]
 import numpy as np
 
 from gpulayout.gpu.argument_blocks import ArgumentBlocks
+from gpulayout.gpu.held import Held, Wait
 from gpulayout.gpu.kernel_source import kernel_text
 from gpulayout.gpu.launch import THREADS
 from gpulayout.gpu.linearize_broadcast import MAX_OPERANDS, linearize_scalars, linearize_text
@@ -97,7 +98,7 @@ class CupyBackend(CudaBackend):
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         """DLPack if supported, because it orders the producer's stream before ours.  Otherwise
-        `__cuda_array_interface__`, whose stream `adopt` waits for.
+        `__cuda_array_interface__`, whose stream `adopt` orders before ours.
         """
         if not offers(given, *DLPACK):
             memory = cuda_interface_memory(given)
@@ -113,11 +114,13 @@ class CupyBackend(CudaBackend):
         """An array created from the address, because `cupy.asarray` would copy from a device that is not current."""
         if memory.stream is not None and os.environ.get("CUPY_CUDA_ARRAY_INTERFACE_SYNC", "1") != "0":
             with _on_device(memory.device):
-                cupy.cuda.runtime.streamSynchronize(memory.stream)
+                current_stream().wait_event(_stream_at(memory.stream).record())
+        owner = memory.owner
+        if memory.size and not memory.frees_in_order:
+            device = cast(int, memory.device)
+            owner = Held(owner, functools.partial(_work_so_far, device, current_stream(device)))
         nbytes = memory.size * memory.dtype.itemsize
-        pointer = cupy.cuda.MemoryPointer(
-            cupy.cuda.UnownedMemory(memory.address, nbytes, memory.owner, memory.device), 0
-        )
+        pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, nbytes, owner, memory.device), 0)
         return cupy.ndarray(memory.shape, self.held(memory.dtype), pointer, memory.strides)
 
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Any = None) -> cupy.ndarray:
@@ -181,6 +184,60 @@ class CupyBackend(CudaBackend):
             return None
         offender = self.runtime.read_flag(flag)
         return None if offender == NO_OFFENDER else offender
+
+
+class _Pointer:
+    """A CUDA stream of another library, in the form that CuPy takes."""
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._pointer
+
+
+@functools.lru_cache(maxsize=64)
+def _stream_at(pointer: int) -> Any:
+    return cupy.cuda.Stream.from_external(_Pointer(pointer))
+
+
+@contextlib.contextmanager
+def on_stream(device: int, pointer: int) -> Iterator[None]:
+    """A context in which work goes to this device, and there to another library's stream."""
+    with _on_device(device), _stream_at(pointer):
+        yield
+
+
+def lent(array: cupy.ndarray, finish: Wait) -> cupy.ndarray:
+    """The array for a library that does not say in which stream it is done with it.
+
+    When the library drops it, its memory goes back to CuPy's pool after `finish()`, which waits for that library.
+    """
+    device = array.data.device_id
+
+    def wait() -> None:
+        try:
+            finish()
+        except Exception:
+            _on_device(device).synchronize()  # the last resort: it waits for all libraries
+
+    memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, Held(array, lambda: wait), device)
+    return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), array.strides)
+
+
+def _work_so_far(device: int, stream: Any) -> Wait | None:
+    """A function that waits for the work in a stream up to now; None while a graph is captured, which runs later."""
+    if stream.is_capturing():
+        return None
+    with _on_device(device):
+        event = cupy.cuda.Event(block=True, disable_timing=True)
+        event.record(stream)
+
+    def wait() -> None:
+        cupy.cuda.runtime.setDevice(device)  # or waiting would make a context on device 0
+        event.synchronize()
+
+    return wait
 
 
 def enter_context(device: int) -> None:

@@ -55,8 +55,8 @@ def sectors_of(request: Request) -> tuple[int, ...]:
 def first_warp(plan: KernelPlan) -> FirstWarp | None:
     """The requests of the first warp of a launch between buffers aligned to 16 bytes.
 
-    None where this module does not follow the kernel: shifted reads, partial tiles of fixed size, tiles of any size or
-    of many axes, packed elements, look-ups.
+    None where this module does not follow the kernel: cut chunks of partial tiles, tiles of any size or of many axes,
+    packed elements, look-ups.
     """
     sides = _FAMILIES[plan.kernel](plan) if plan.kernel in _FAMILIES else None
     return sides and FirstWarp(*(tuple(filter(None, map(tuple, side))) for side in sides))
@@ -127,20 +127,19 @@ def _place(number: int, axes: Sequence[tuple[int, int, int, int]]) -> tuple[int,
 def _rows(plan: KernelPlan) -> Sides | None:
     """Lanes take neighbouring chunks of rows, then those some steps away."""
     macros = dict(plan.macros)
-    vector, width, minor = macros["GPL_VECTOR_BYTES"], plan.element_bytes, plan.axes[0]
-    if macros["GPL_LOAD_BYTES"] < vector:
-        return None
-    loops, elements = row_loops(plan.axes, width, vector, vector), vector // width
-    steps, shares = loops.steps, loops.extents
+    vector, load, width, minor = macros["GPL_VECTOR_BYTES"], macros["GPL_LOAD_BYTES"], plan.element_bytes, plan.axes[0]
+    loops, elements = row_loops(plan.axes, width, vector, load), vector // width
+    steps, shares, is_shifted = loops.steps, loops.extents, load < vector
+    items = ITEMS // 2 if is_shifted else ITEMS
     reads: list[list[LaneAccess]] = []
     writes: list[list[LaneAccess]] = []
-    for k in range(ITEMS):
+    for k in range(items):
         read, written = [], []
         for lane in range(min(LANES, math.prod(shares))):
             number, chunk = divmod(lane, shares[0])
             places = [chunk, *_coordinates(number, [axis.extent for axis in loops.looped[1:]])]
             source, target, inside = _place(number, loops.looped[1:])
-            at = places[steps.along] * (ITEMS if steps.apart == 1 else 1) + k * steps.apart
+            at = places[steps.along] * (items if steps.apart == 1 else 1) + k * steps.apart
             row = target + k * steps.target_step
             before = chunk * elements - row % elements
             start = before + (0 if steps.along else k * steps.target_step)
@@ -149,9 +148,36 @@ def _rows(plan: KernelPlan) -> Sides | None:
                 read.append(_Piece(lane, source + k * steps.source_step + before, start, minor.bound))
             if alone or at < steps.places:
                 written.append(_Piece(lane, row + before, start, minor.extent))
-        reads += _requests(read, elements, width)
+        reads += _shifted(read, plan, vector, load) if is_shifted else _requests(read, elements, width)
         writes += _requests(written, elements, width)
     return reads, writes
+
+
+def _shifted(pieces: Sequence[_Piece], plan: KernelPlan, vector: int, load: int) -> Iterator[list[LaneAccess]]:
+    """The two aligned vectors that hold a chunk, or narrow reads where these are not both inside the source.
+
+    As gpl_read does.
+    """
+    width = plan.element_bytes
+    last = vector // width - 1
+    reaches = [(axis.bound - 1) * axis.source_stride for axis in plan.axes]
+    low, high = sum(min(reach, 0) for reach in reaches), sum(max(reach, 0) for reach in reaches) + 1
+
+    def first_vector(piece: _Piece) -> int:
+        return piece.offset * width // vector * vector
+
+    def is_held(piece: _Piece) -> bool:
+        begins = 0 <= piece.start < piece.bound or 0 <= piece.start + last < piece.bound
+        inside = low * width <= first_vector(piece) and first_vector(piece) + 2 * vector <= high * width
+        return vector >= 4 and begins and inside
+
+    held = [piece for piece in pieces if is_held(piece)]
+    yield [LaneAccess(piece.lane, first_vector(piece), vector) for piece in held]
+    yield [LaneAccess(p.lane, first_vector(p) + (vector if p.offset * width % vector else 0), vector) for p in held]
+    others = list(_requests([piece for piece in pieces if piece not in held], last + 1, width))
+    for first in range(0, vector, load):  # a whole chunk is assembled from narrow reads
+        yield [LaneAccess(lane, offset + first, load) for lane, offset, _ in others[0]]
+    yield from others[1:]
 
 
 def _coordinates(number: int, extents: Sequence[int]) -> Iterator[int]:
@@ -163,31 +189,25 @@ def _coordinates(number: int, extents: Sequence[int]) -> Iterator[int]:
 def _tile_vector(plan: KernelPlan) -> Sides | None:
     """Lanes read neighbouring chunks of rows of the tile along a, and write those of 8 chunks along b."""
     (b, a), (tile_b, tile_a), width = plan.axes[:2], plan.tile or (0, 0), plan.element_bytes
-    if tile_b > b.bound or tile_a > a.bound:
-        return None
     n, word = VECTOR_BYTES // width, max(4, width)
+    whole = tile_b <= b.bound and tile_a <= a.bound
+    if not whole and (any(axis.is_padded for axis in plan.axes) or a.bound % n or b.extent % n):
+        return None  # a ragged move, whose chunks at the ends take a path of their own
     p, chunks, words, columns = word // width, tile_a // n, tile_a * width // word, tile_b // n
+    high, lanes = THREADS // chunks, [lane for lane in range(LANES) if lane % chunks * n + n <= a.bound]
+    counts = {lane: min(-(-(b.bound - lane // chunks) // high), tile_b // high) for lane in lanes}
     reads = [
-        [
-            _chunk(lane, lane % chunks * n + (lane // chunks + k * THREADS // chunks) * b.source_stride, width)
-            for lane in range(LANES)
-        ]
-        for k in range(tile_b * chunks // THREADS)
+        [_chunk(lane, lane % chunks * n + (lane // chunks + k * high) * b.source_stride, width) for lane in group]
+        for count in sorted({*counts.values()}, reverse=True)  # lanes of the last rows have fewer chunks
+        for group in [[lane for lane in lanes if counts[lane] == count]]
+        for k in range(count)
     ]
     writes = []
     for k, below in itertools.product(range(words * columns // THREADS), range(p)):
-        turn = k * THREADS // 8
-        lines = [(lane, lane // 8 + turn) for lane in range(LANES)]
-        writes.append(
-            [
-                _chunk(
-                    lane,
-                    (line % words * p + below) * a.target_stride + (lane % 8 + line // words * 8) * n,
-                    width,
-                )
-                for lane, line in lines
-            ]
-        )
+        lines = [(lane, lane // 8 + k * THREADS // 8) for lane in range(LANES)]
+        places = [(lane, line % words * p + below, (lane % 8 + line // words * 8) * n) for lane, line in lines]
+        inside = [place for place in places if place[1] < a.extent and place[2] + n <= b.extent]
+        writes.append([_chunk(lane, row * a.target_stride + column, width) for lane, row, column in inside])
     return reads, writes
 
 

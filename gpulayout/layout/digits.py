@@ -175,7 +175,7 @@ class StrideTable:
         return all(len(digits) <= 1 for digits in self.numbers)
 
     @cached_property
-    def _turning(self) -> tuple[list[tuple[int, int, int | None, int]], ...]:
+    def turning(self) -> tuple[list[tuple[int, int, int | None, int]], ...]:
         """The digits of every number, the linear index last; the most major digit of a value has an extent of None."""
         sums = (*self.numbers, self.digits)
         ends = [0] * len(self.sizes)
@@ -207,7 +207,7 @@ class StrideTable:
             One coordinate for every dimension.  Arrays have the same shape, and 64 bits if places need them.
         """
         values = list(index)
-        for digits in self._turning:
+        for digits in self.turning:
             total = 0
             for dim, step, extent, stride in digits:
                 digit = values[dim] if step == 1 else values[dim] // step

@@ -245,7 +245,7 @@ class Layout(Frozen):
     is_monotonic_with_dim0_major = is_descending
     is_monotonic_with_dim0_minor = is_ascending
 
-    def name(self, *, logical: str) -> str:
+    def name(self, logical: str) -> str:
         """The name of the layout: the inverse of `Layout.named`.
 
         Parameters

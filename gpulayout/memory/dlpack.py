@@ -116,6 +116,22 @@ def dlpack_memory(given: Any, kinds: tuple[int, ...], **options: Any) -> Foreign
     ).checked()
 
 
+class Relabeled:
+    """An array that exports its memory as elements of another dtype of the same width."""
+
+    def __init__(self, array: Any, dtype: np.dtype[Any]):
+        self._array, self._dtype = array, dtype
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return device_of(self._array)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self._array.__dlpack__(**options)
+        tensor, _ = _opened(capsule)
+        tensor.code, tensor.bits = next(kind for kind, dtype in _DTYPES.items() if dtype == self._dtype)
+        return capsule
+
+
 def _opened(capsule: Any) -> tuple[_Tensor, int]:
     """The tensor in a capsule, and the capsule's flags."""
     if _is_valid(capsule, b"dltensor"):

@@ -21,29 +21,28 @@ MOST_INSTRUCTIONS, MOST_TERMS, MOST_REGISTERS = 56, 112, 16
 MOST_VALUES = 256  # dimensions and numbers; most need no instruction
 
 
-def linearize_program(shape: Shape) -> IndexProgram:
-    """Logical index to linear index."""
+def linearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
+    """Logical index to linear index.
+
+    for_kernel   LayoutError for a program that does not fit in kernel parameters
+    """
     table, builder = _checked_table(shape), _Builder()
-    _check_digits(table, shape)
+    if for_kernel:
+        _check_digits(table, shape)
     sums = builder.put_together(table, [builder.loaded(dim, size) for dim, size in enumerate(table.dimensions)])
-    return _checked(
-        IndexProgram("linearize", builder.instructions(sums), shape.rank, shape.buffer_size, shape.buffer_size),
-        shape,
-        table.is_strided,
-    )
+    program = IndexProgram("linearize", builder.instructions(sums), shape.rank, shape.buffer_size, shape.buffer_size)
+    return _checked(program, shape, table.is_strided) if for_kernel else program
 
 
-def delinearize_program(shape: Shape) -> IndexProgram:
-    """Linear index to logical index."""
+def delinearize_program(shape: Shape, for_kernel: bool = True) -> IndexProgram:
+    """Linear index to logical index; `for_kernel` as above."""
     table, builder = _checked_table(shape), _Builder()
-    _check_digits(table, shape)
+    if for_kernel:
+        _check_digits(table, shape)
     for dim, value in enumerate(builder.taken_apart(table)):
         value.store = dim
-    return _checked(
-        IndexProgram("delinearize", builder.instructions({}), shape.rank, shape.buffer_size, shape.buffer_size),
-        shape,
-        table.is_strided,
-    )
+    program = IndexProgram("delinearize", builder.instructions({}), shape.rank, shape.buffer_size, shape.buffer_size)
+    return _checked(program, shape, table.is_strided) if for_kernel else program
 
 
 def convert_program(source: Shape, target: Shape) -> IndexProgram:

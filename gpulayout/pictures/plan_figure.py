@@ -104,7 +104,8 @@ def _facts(pieces: Pieces, launch: KernelPlan | None, has_lanes: bool) -> Iterat
         yield "no launch: nothing to write"
         return
     if len(pieces) > 1:
-        yield f"the rest describes the largest of {len(pieces)} pieces, {pieces[0].move.bytes_written / written:.1%}"
+        share = f"{pieces[0].move.bytes_written / written:.1%} of the bytes written"
+        yield f"the launch is that of the largest of {len(pieces)} pieces, {share}"
     yield from launch_facts(launch)
     if not has_lanes:
         yield f"the accesses of single lanes are not drawn for {launch.kernel} here"

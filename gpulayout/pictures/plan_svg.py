@@ -16,7 +16,10 @@ _CELL, _LEAST_WIDTH, _GAP = 28, 34, 20  # pixels: height and width of a place; w
 _ARROWS = 76  # between the strips
 _BYTE, _LINE_HEIGHT = 4, 20  # pixels across a byte of a line, and down a line
 _LEAST_LANE = 16  # pixels that hold a lane's number
-_KEY = "a line is 128 bytes of memory; numbers are lanes; heavy borders are the sectors that a request touches"
+_KEY = (
+    "a line is 128 bytes of memory; numbers are lanes; heavy borders are the sectors that a request touches",
+    "the counts at the top are the model's averages over all warps",
+)
 _NUMBER = "gl-small gl-muted"
 _MOST_COUNTS = 12  # of sectors that are listed
 
@@ -36,8 +39,9 @@ def plan_svg(figure: PlanFigure) -> str:
     left = MARGIN + SMALL_CHARACTER * max((len(f"byte {line.offset}") for line in lines), default=0) + 10
     for side in figure.warp:
         y = _draw_side(sheet, side, left, y + 26)
-    if lines:
-        sheet.text(left, y + 18, _KEY, "gl-small gl-muted")
+    for text in _KEY if lines else ():
+        y += 18
+        sheet.text(left, y, text, "gl-small gl-muted")
     return sheet.svg(title, MARGIN)
 
 

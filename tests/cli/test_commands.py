@@ -69,6 +69,11 @@ def test_the_version_is_the_packages():
         ["index", PADDED, "9" * 5000],
         ["show", "f32[2"],
         ["explain", PADDED, "{0,0}"],
+        ["show", PADDED, "--code", "rust"],
+        ["show", PADDED, "--code", "c", "--name", "int"],
+        ["show", PADDED, "--code", "c", "--json"],
+        ["show", PADDED, "--name", "a"],
+        ["show", "--hlo", "-", "--code", "c"],
     ],
 )
 def test_wrong_usage_exits_with_2(args):
@@ -89,6 +94,13 @@ def test_wrong_usage_exits_with_2(args):
 )
 def test_a_slip_is_answered_with_what_to_write(args, hint):
     assert run(*args, code=2).stderr.endswith(f"{hint}\n")
+
+
+@pytest.mark.parametrize("language", ["cuda", "c", "python"])
+def test_show_prints_code(language):
+    assert run("show", PADDED, "--code", language).stdout == gl.code(PADDED, language)
+    assert run("show", PADDED, "--code", language, "--name", "a").stdout == gl.code(PADDED, language, name="a")
+    assert run("show", "f32[?]", "--code", language, code=1).stderr.endswith("dimension 0 is unbounded\n")
 
 
 def test_the_module_runs_as_the_command():
@@ -150,7 +162,7 @@ def test_errors_of_the_library_and_the_system_are_one_line(error, message, monke
     def broken(*_):
         raise error
 
-    monkeypatch.setattr("gpulayout.cli.show.clipped", broken)
+    monkeypatch.setattr("gpulayout.cli.show_shape.clipped", broken)
     assert failure("show", PADDED) == message
 
 
@@ -158,7 +170,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
     def broken(*_):
         raise KeyError("a bug")
 
-    monkeypatch.setattr("gpulayout.cli.show.clipped", broken)
+    monkeypatch.setattr("gpulayout.cli.show_shape.clipped", broken)
     with pytest.raises(KeyError):
         CliRunner().invoke(commands, ["show", PADDED], catch_exceptions=False)
 

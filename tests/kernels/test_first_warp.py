@@ -26,6 +26,16 @@ PAIRS = [
     ("c128[33,35]", "{0,1}"),
     ("f32[64,1024]", "{1,0:T(8,128)}"),
     ("bf16[128,1024]", "{1,0:T(8,128)(2,1)}"),
+    ("f32[48,52]", "{0,1}"),
+    ("f32[49,400]", "{1,0}"),
+    ("f32[400,48]", "{0,1}"),
+    ("f32[60,400]", "{0,1}"),
+    ("u8[100,80]", "{0,1}"),
+    ("u8[113,80]", "{0,1}"),
+    ("c64[36,40]", "{0,1}"),
+    ("u8[77,1001]", "{1,0:PD(77,1003)}"),
+    ("u8[5,3,7]", "{2,0,1:PD(5,3,9)}"),
+    ("bf16[9,33,30]", "{2,0,1}"),
     ("f32[7]", "{0}"),
     ("u8[5000]", "{0}"),
 ]
@@ -45,6 +55,20 @@ def pair_cases():
         yield Case(f"{source} to {target}", gl.plan(source, target).move)
 
 
+def requests(plan, side):
+    """The requests in any order; the single elements of cut vectors of rows as one.
+
+    A GPU's compiler writes out the loop over those elements.  The host's may not, and the trace then takes the first
+    elements of all lanes for one request, whichever they are.
+    """
+    found = [sorted(map(tuple, request)) for request in side]
+    if plan.kernel != "gpl_rows" or plan.vector_bytes == plan.element_bytes:
+        return sorted(found)
+    whole = [request for request in found if request[0][2] > plan.element_bytes]
+    single = [access for request in found if request[0][2] == plan.element_bytes for access in request]
+    return [*sorted(whole), sorted(single)]
+
+
 def check(chosen):
     """Compare the requests, and count the cases that the model follows."""
     followed = [(case, found) for case in chosen if (found := first_warp(case.plan))]
@@ -53,8 +77,7 @@ def check(chosen):
         low = case.move.source_span[0], case.move.target_span[0]
         for name, side, traced, start in zip(found._fields, found, result.traffic["first warp"], low):
             expected = [[(lane, offset + start, nbytes) for lane, offset, nbytes in request] for request in traced]
-            model = [sorted(map(tuple, request)) for request in side]
-            assert sorted(model) == sorted(expected), (case.name, case.plan.kernel, name)
+            assert requests(case.plan, side) == requests(case.plan, expected), (case.name, case.plan.kernel, name)
     return [case.plan.kernel for case, _ in followed]
 
 
@@ -66,4 +89,5 @@ def test_the_requests_of_every_family_are_those_of_the_kernel(width):
 
 def test_the_requests_of_layouts_are_those_of_the_kernel():
     kernels = check(list(pair_cases()))
-    assert len(kernels) >= len(PAIRS) - 2 and "gpl_tile_any" in kernels
+    assert len(kernels) >= len(PAIRS) - 2, kernels
+    assert "gpl_tile_any" in kernels

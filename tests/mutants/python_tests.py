@@ -92,6 +92,7 @@ TESTS = (
         for name in ("run", "cupy_runtime", "argument_blocks")
     ),
     ("gpu/*", ALL, KERNELS),
+    ("api/code*", ALL, _files("api/code kernels/code")),
     ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
     (

@@ -18,6 +18,7 @@ import numpy as np
 from tests.support.fake_cuda import (
     DEVICES,
     Device,
+    Event,
     Function,
     Stream,
     allocated,
@@ -27,7 +28,6 @@ from tests.support.fake_cuda import (
     memory_at,
     note,
     set_device,
-    synchronize_stream,
     thread,
 )
 from tests.support.simt import host_module
@@ -204,11 +204,11 @@ def module():
         memGetInfo=lambda: thread.contexts.add(thread.device),
         pointerGetAttributes=memory_at,
         memoryTypeDevice=2,
-        streamSynchronize=synchronize_stream,
     )
     fake.cuda = types.SimpleNamespace(
         Device=Device,
         runtime=runtime,
+        Event=Event,
         Stream=Stream,
         get_current_stream=current_stream,
         UnownedMemory=UnownedMemory,

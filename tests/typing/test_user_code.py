@@ -126,6 +126,8 @@ def test_indices() -> None:
     assert_type(gl.delinearize(np.int64(7), shape, padding="mark"), tuple[int, ...])
     assert_type(gl.delinearize(rows, shape), IndexArray)
     assert_type(gl.delinearize([0, 1], shape), Any)
+    assert_type(gl.code(shape, "python", name="rows"), str)
+    assert_type(gl.code("f32[2,3]", bits=64), str)
     assert_type(gl.convert_linear(1, "f32[2,3]", gl.parse_layout("{0,1}")), int)
     assert_type(gl.convert_linear(rows, "f32[2,3]", shape), IndexArray)
 
@@ -135,7 +137,7 @@ def test_shapes_and_layouts() -> None:
     assert_type(shape.layout, gl.Layout)
     assert_type(gl.parse_layout("{0,1}"), gl.Layout)
     assert_type(gl.Layout.named("NHWC8c", logical="NCHW", padding_value="lowest"), gl.Layout)
-    assert_type(gl.Layout((1, 0)).name(logical="HW"), str)
+    assert_type(gl.Layout((1, 0)).name("HW"), str)
     assert_type(gl.Shape("f32", (3, 1000), pitch=256).with_pitch(512), gl.Shape)
     assert_type(gl.shape_of(floats(2, 3)), gl.Shape)
     assert_type(gl.Shape("f32", [2, 3], "{0,1}").dimensions, tuple[int, ...])
@@ -186,6 +188,8 @@ def test_lines_that_checkers_reject() -> None:
         gl.linearize((1, 2), "f32[2,3]", mode="warp")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="padding 'skip' is not one of"):
         gl.delinearize(7, "f32[2,3]", padding="skip")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="language 'rust' is not one of"):
+        gl.code("f32[2,3]", "rust")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="numpy.array"):
         gl.transpose([[1, 2]], (1, 0))  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="missing 1 required positional argument"):

@@ -7,6 +7,7 @@ Every program runs in its own process, because a fault may end it or lose the co
 for the result of the program, the name of an error, or the name of a signal.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -297,6 +298,32 @@ def a_wait_within_a_capture(cupy, faulty):
         add(cupy, array, 1)
         if faulty:
             cupy.cuda.Device().synchronize()
+        graph = stream.end_capture()
+        graph.launch(stream)
+        return bool((array.get(stream=stream) == 1).all())
+
+
+@program
+def a_wait_in_another_thread_within_a_capture(cupy, faulty):
+    """A capture in the global mode forbids it, unless that thread asked to be left out."""
+    from gpulayout.gpu import driver
+
+    array = cupy.zeros(COUNT, np.int32)
+    add(cupy, array, 0)
+    event = cupy.cuda.get_current_stream().record()
+
+    def work():
+        if not faulty:
+            driver.leave_captures_alone()
+        with contextlib.suppress(Exception):  # the capture reports it too
+            event.synchronize()
+
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
+        add(cupy, array, 1)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
         graph = stream.end_capture()
         graph.launch(stream)
         return bool((array.get(stream=stream) == 1).all())

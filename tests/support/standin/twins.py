@@ -99,6 +99,15 @@ TWINS = {
         ("devices.cpp", "  if (int error = unsafe_during_capture(__func__)) return result(error);\n", ""),
         "right",
     ),
+    "a_wait_in_another_thread_within_a_capture": Twin(
+        "cudaErrorStreamCaptureInvalidated",
+        (
+            "work.cpp",
+            "(capture->mode == cudaStreamCaptureModeGlobal && self.capture_mode == cudaStreamCaptureModeGlobal)",
+            "(void(self), false)",
+        ),
+        "right",
+    ),
     "a_branch_of_a_capture_that_is_not_joined": Twin(
         "cudaErrorStreamCaptureUnjoined",
         ("graphs.cpp", "  if (!joined) return result(cudaErrorStreamCaptureUnjoined);\n", "  (void)joined;\n"),

@@ -22,6 +22,7 @@ struct Thread {
   int device = 0;
   bool entered = false;       // a context is current; driver calls need one, and only runtime calls establish it
   int last_error = 0;
+  int capture_mode = 0;       // what captures forbid to this thread: see unsafe_during_capture
 };
 extern thread_local Thread self;
 

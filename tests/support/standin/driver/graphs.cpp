@@ -86,6 +86,10 @@ API int cudaStreamIsCapturing(const void* handle, int* status) {
                                       : cudaStreamCaptureStatusActive;
   return 0;
 }
+API int cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(self.capture_mode, *mode);
+  return 0;
+}
 API int cudaGraphInstantiate(void** made, void* graph, unsigned long long) { return *made = new Graph(*(Graph*)graph), 0; }
 API int cudaGraphUpload(void*, const void* handle) {
   Lock lock(everything);

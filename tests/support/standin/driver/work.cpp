@@ -150,8 +150,9 @@ int unsafe_during_capture(const char* function) {
   bool forbidden = false;
   const auto look = [&](Stream& stream) {
     Capture* capture = stream.capture.get();
-    if (capture && (capture->mode == cudaStreamCaptureModeGlobal ||
-                    (capture->mode == cudaStreamCaptureModeThreadLocal && capture->thread == &self)))
+    if (capture && self.capture_mode != cudaStreamCaptureModeRelaxed &&
+        ((capture->mode == cudaStreamCaptureModeGlobal && self.capture_mode == cudaStreamCaptureModeGlobal) ||
+         (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread == &self)))
       forbidden = capture->broken = true;
   };
   for (auto& stream : streams) look(*stream);

@@ -58,7 +58,8 @@ void run_device(int device);
 // Returns every stream that takes part in the capture to its own work.
 void leave_capture(const std::shared_ptr<Capture>& capture);
 
-// The error of a call that may wait or allocate, if a capture forbids it; this invalidates the capture.
+// The error of a call that may wait or allocate, if a capture forbids it; this invalidates the capture.  A capture forbids it to its
+// own thread unless its mode is relaxed, and to all threads if its mode is global; but not to threads of a laxer mode of their own.
 int unsafe_during_capture(const char* function);
 
 }  // namespace standin

@@ -1,0 +1,110 @@
+"""Generated code in CUDA C++ and in C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpulayout.api.code_body import Dialect
+from gpulayout.api.code_parts import bodies, coordinates, has_load, heading, limit, load, wrapped
+from gpulayout.layout.shape import Shape
+
+_UNSIGNED = {32: "unsigned int", 64: "unsigned long long"}
+
+
+def cuda_text(shape: Shape, name: str, bits: int) -> str:
+    """A struct whose functions and constants are static.
+
+    Functions and constants outside a class would make NVRTC warn about each one that a kernel does not use.
+    """
+    dialect = _dialect(bits)
+    constants = [f"{each} = {value}" for each, value in _constants(shape)]
+    declared = [f"static constexpr index_t {', '.join(each)};" for each in (constants[:-2], constants[-2:]) if each]
+    lines = [
+        f"typedef {_UNSIGNED[bits]} index_t;",
+        f"static constexpr int rank = {shape.rank};",
+        *(part for each in declared for part in wrapped(each)),
+        *_functions(shape, dialect, "static __host__ __device__ __forceinline__ ", "", "bool"),
+    ]
+    members = "".join(f"  {line}\n" if line else "\n" for line in lines)
+    return _heading(shape, dialect, f"{name}::", "true") + f"struct {name} {{\n{members}}};\n"
+
+
+def c_text(shape: Shape, name: str, bits: int) -> str:
+    """Functions and macros whose names begin with `name`."""
+    dialect = _dialect(bits)
+    lines = [
+        f"typedef {_UNSIGNED[bits]} {name}_index_t;",
+        f"#define {name}_rank {shape.rank}",
+        *(f"#define {name}_{each} {value}" for each, value in _constants(shape)),
+        *_functions(shape, dialect, "static inline ", f"{name}_", "int"),
+    ]
+    return _heading(shape, dialect, f"{name}_", "1") + "".join(f"{line}\n" for line in lines)
+
+
+def _dialect(bits: int) -> Dialect:
+    return Dialect("//", "/", bits)
+
+
+def _constants(shape: Shape) -> list[tuple[str, int]]:
+    sizes = [(f"size{dim}", size) for dim, size in enumerate(shape.dimensions)]
+    return [*sizes, ("element_count", shape.element_count), ("buffer_size", shape.buffer_size)]
+
+
+def _heading(shape: Shape, dialect: Dialect, prefix: str, truth: str) -> str:
+    names = coordinates(shape)
+    pointers = "".join(f", &{each}" for each in names)
+    writes = f" and sets {', '.join(names)} to {{index}}" if names else ""
+    return heading(shape, dialect, f"{prefix}offset", f"{prefix}index({{linear}}{pointers}) returns {truth}{writes}")
+
+
+def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: str) -> Iterator[str]:
+    """The lines of the functions.
+
+    head     what begins a declaration
+    prefix   what begins a name
+    truth    the type of truth
+    """
+    number, indices = f"{prefix}index_t", coordinates(shape)
+    no = "false" if truth == "bool" else "0"
+    offset, index = bodies(shape, dialect)
+    direct = set(indices) - set(dict(index.bounds))  # written without a name of their own
+    tests = [f"{each} < {size}" for each, size in [("linear", limit(shape)), *index.bounds]]
+    yield from _function(
+        "The linear index of an element.  Nothing is checked.",
+        f"{head}{number} {prefix}offset({', '.join(f'{number} {each}' for each in indices) or 'void'})",
+        [
+            *(f"(void){each};" for each in indices if each not in offset.used),
+            *(f"const {number} {each} = {value};" for each, value in offset.assignments),
+            f"return {offset.total};",
+        ],
+    )
+    yield from _function(
+        f"Writes the logical index of a place.  For padding and past the end of the buffer it returns {no}, and what "
+        "it writes means nothing.",
+        f"{head}{truth} {prefix}index({number} linear{''.join(f', {number}* out{dim}' for dim in range(shape.rank))})",
+        [
+            *([] if limit(shape) else ["(void)linear;"]),
+            *(
+                f"{f'*out{each[1:]}' if each in direct else f'const {number} {each}'} = {value};"
+                for each, value in index.assignments
+            ),
+            *(f"*out{each[1:]} = {each};" for each in indices if each not in direct),
+            f"return {' && '.join(tests) if limit(shape) else no};",
+        ],
+    )
+    if has_load(shape):
+        yield from _function(
+            "The bits of a packed element.  Element 0 is in the low bits of byte 0.",
+            f"{head}unsigned char {prefix}load(const unsigned char* buffer, {number} linear)",
+            [f"return (unsigned char)({load(shape, dialect)});"],
+        )
+
+
+def _function(comment: str, declaration: str, lines: Sequence[str]) -> Iterator[str]:
+    yield ""
+    yield from (f"// {part}" for part in wrapped(comment, ""))
+    *above, last = wrapped(declaration)
+    yield from (*above, f"{last} {{")
+    for line in lines:
+        yield from (f"  {part}" for part in wrapped(line))
+    yield "}"

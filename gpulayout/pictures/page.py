@@ -1,0 +1,155 @@
+"""A page with a picture that answers: point at a cell and its place in memory lights up, and the other way round.
+
+One file with the picture and a few lines of script.  It loads nothing: its content security policy forbids it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+
+from gpulayout.pictures.figure import Cell, Figure
+from gpulayout.pictures.shape_svg import shape_svg
+from gpulayout.pictures.svg import clean
+from gpulayout.version import __version__
+
+# Pointing at a cell, or focusing it, lights all cells of its place.  One cell of the grid and one of the strip take
+# part in the Tab order; arrow keys go to the nearest cell in their direction, and from the grid down into the strip.
+SCRIPT = """
+"use strict";
+const cells = [...document.querySelectorAll("[data-place]")];
+const line = document.querySelector("output");
+const notes = JSON.parse(document.getElementById("notes").textContent);
+const arrows = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]};
+const part = cell => cell.closest(".gl-grid, .gl-strip");
+
+function light(place) {
+  for (const cell of cells) cell.classList.toggle("lit", cell.dataset.place === place);
+  line.textContent = notes[place];
+}
+
+function middle(cell) {
+  const box = cell.querySelector("rect").getBoundingClientRect();
+  return [box.x + box.width / 2, box.y + box.height / 2];
+}
+
+function next(cell, [right, down]) {
+  const [x, y] = middle(cell);
+  let nearest = null, least = Infinity;
+  for (const other of cells) {
+    const [u, v] = middle(other), ahead = (u - x) * right + (v - y) * down;
+    const far = ahead + 8 * Math.abs((u - x) * down + (v - y) * right);
+    if (ahead > 1 && far < least) [nearest, least] = [other, far];
+  }
+  return nearest;
+}
+
+function enter(cell) {
+  for (const other of cells) if (part(other) === part(cell)) other.tabIndex = other === cell ? 0 : -1;
+}
+
+for (const cell of cells) {
+  cell.querySelector("title").remove();  // the line says the same
+  cell.setAttribute("role", "img");
+  cell.setAttribute("aria-label", notes[cell.dataset.place]);
+  cell.addEventListener("pointerenter", () => light(cell.dataset.place));
+  cell.addEventListener("focus", () => light(cell.dataset.place));
+  cell.addEventListener("keydown", event => {
+    const found = arrows[event.key] && next(cell, arrows[event.key]);
+    if (arrows[event.key]) event.preventDefault();
+    if (found) enter(found), found.focus();
+  });
+}
+for (const name of [".gl-grid", ".gl-strip"]) {
+  const first = document.querySelector(`${name} [data-place]`);
+  if (first) enter(first);
+}
+"""
+
+_STYLE = """
+:root{color-scheme:light dark}
+body{margin:16px;background:#fff;color:#1f2328;font:15px/1.5 system-ui,sans-serif}
+code,pre,output{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}
+main{overflow-x:auto}
+output{display:block;position:sticky;bottom:0;padding:8px 16px;border-top:1px solid #b6bec7;min-height:1.5em}
+output{background:#fff}
+pre{white-space:pre-wrap;overflow-wrap:anywhere}
+[data-place]{cursor:pointer;outline:none}
+.gl-cell.lit rect{fill:#0969da;stroke:#0550ae;stroke-width:2}
+.gl-cell.lit text{fill:#fff;stroke:none;font-weight:600}
+[data-place]:focus rect{stroke:#1f2328;stroke-width:3}
+@media(prefers-color-scheme:dark){
+body,output{background:#0d1117;color:#e6edf3}
+output{border-color:#5b6570}
+.gl-cell.lit rect{fill:#79c0ff;stroke:#cae8ff}
+.gl-cell.lit text{fill:#0d1117}
+[data-place]:focus rect{stroke:#e6edf3}
+}
+"""
+
+
+def page(figure: Figure, facts: Mapping[str, object]) -> str:
+    """The page of a shape's picture, as HTML.
+
+    Parameters
+    ----------
+    figure : Figure
+        What the picture shows.
+    facts : mapping
+        What stands below the picture as JSON.
+    """
+    shape = clean(str(figure.shape))
+    cells = [cell for panel in figure.panels if panel for row in panel.rows for cell in row if cell]
+    notes = {cell.place: note(figure, cell) for cell in (*cells, *filter(None, figure.strip))}
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_policy()}">
+<title>{shape}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<p>Point at an element or at a place in memory, or press Tab and the arrow keys.</p>
+<main>
+{shape_svg(figure)}</main>
+<output>&nbsp;</output>
+<details>
+<summary>The shape as text and JSON</summary>
+<p><code>{shape}</code></p>
+<pre>{clean(json.dumps(facts, indent=1, default=str))}</pre>
+<p>Drawn by gpulayout {__version__}: <code>gpulayout show '{shape}' --html FILE</code></p>
+</details>
+<script type="application/json" id="notes">{_script_json(notes)}</script>
+<script>{SCRIPT}</script>
+</body>
+</html>
+"""
+
+
+def note(figure: Figure, cell: Cell) -> str:
+    """What the page says about a place: the index of its element, its linear index, and its byte.
+
+    >>> from gpulayout.pictures.figure import figure_of
+    >>> from gpulayout.layout.text import parse_shape
+    >>> figure = figure_of(parse_shape("f32[2,3]{0,1:PD(3,5)}"))
+    >>> [note(figure, cell) for cell in figure.strip if cell][1:3]
+    ['[1, 0] -> linear 1, byte 4', 'padding -> linear 2, byte 8']
+    """
+    byte, bit = divmod(cell.place * figure.shape.bits_per_element, 8)
+    where = f"linear {cell.place}, byte {byte}" + (f", bit {bit}" if figure.shape.is_packed else "")
+    return f"{list(cell.index) if cell.is_element else 'padding'} -> {where}"
+
+
+def _script_json(value: object) -> str:
+    """JSON inside a script element, which nothing in it may end."""
+    return json.dumps(value).replace("<", "\\u003c")
+
+
+def _policy() -> str:
+    """The content security policy: nothing is loaded, and no other script runs."""
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"

@@ -45,10 +45,10 @@ def test_the_command_writes_one_file_that_nothing_replaces_unasked(tmp_path):
 @pytest.mark.parametrize(
     "args, said",
     [
-        (("f32[2]", "--html", "x.html", "--json"), "--html writes the picture of a SHAPE, without --hlo or --json"),
-        (("--hlo", "x.txt", "--html", "x.html"), "--html writes the picture of a SHAPE, without --hlo or --json"),
+        (("f32[2]", "--html", "x.html", "--json"), "give one of --code, --html and --json"),
+        (("--hlo", "x.txt", "--html", "x.html"), "--html needs a SHAPE or a FILE.npy"),
         (("f32[2]", "--overwrite"), "--overwrite needs --html FILE"),
-        (("--html", "x.html"), "give either a SHAPE or --hlo FILE"),
+        (("--html", "x.html"), "give either a SHAPE, a FILE.npy or --hlo FILE"),
     ],
 )
 def test_wrong_options_are_refused(args, said):

@@ -8,7 +8,8 @@ DRAWN = pictures()
 
 
 def test_the_page_has_pictures():
-    assert set(DRAWN) == set((DOCS / "images").glob("layout-*.svg")) and len(DRAWN) >= 5
+    stored = {path for kind in ("layout", "plan") for path in (DOCS / "images").glob(f"{kind}-*.svg")}
+    assert set(DRAWN) == stored and len(DRAWN) >= 7
 
 
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.name)

@@ -20,6 +20,8 @@ from gpulayout.gpu.channels import chunk_pixels, vector_bytes
 from gpulayout.gpu.copy_rows import row_loops
 from gpulayout.gpu.element_width import VECTOR_BYTES
 from gpulayout.gpu.launch import ITEMS, THREADS, KernelPlan
+from gpulayout.gpu.many_axes.plan import block_boxes, planned_box
+from gpulayout.gpu.many_axes.warp_lanes import LaneDigit, Walk
 from gpulayout.gpu.tile import FULL_TILES
 from gpulayout.gpu.traffic import LANES, SECTOR
 
@@ -55,7 +57,7 @@ def sectors_of(request: Request) -> tuple[int, ...]:
 def first_warp(plan: KernelPlan) -> FirstWarp | None:
     """The requests of the first warp of a launch between buffers aligned to 16 bytes.
 
-    None where this module does not follow the kernel: cut chunks of partial tiles, tiles of any size or of many axes,
+    None where this module does not follow the kernel: cut chunks of partial tiles, tiles of any size, boxes of words,
     packed elements, look-ups.
     """
     sides = _FAMILIES[plan.kernel](plan) if plan.kernel in _FAMILIES else None
@@ -242,6 +244,39 @@ def _full_side(
         ]
 
 
+def _tile_nd(plan: KernelPlan) -> Sides | None:
+    """Lanes follow the minor digits of the box on each side; the rows of a warp are 8 apart."""
+    box, walks = planned_box(plan)
+    steps = block_boxes(plan.axes, box).steps
+    reads, writes = (
+        [request for step in steps for request in _walked(walk, step[side] * plan.element_bytes, plan.element_bytes)]
+        for side, walk in enumerate((walks.read, walks.write))
+    )
+    return reads, writes
+
+
+def _walked(walk: Walk, first: int, width: int) -> Iterator[list[LaneAccess]]:
+    """The rows of the first warp, from `first` bytes on."""
+    for row in range(0, walk.row_count, THREADS // LANES):
+        accesses = []
+        for lane in range(walk.lane_count if row < walk.full else walk.last_lanes):
+            places: dict[int, int] = {}
+            offset, inside = 0, True
+            for digit, coordinate in (*_digits(lane, walk.lanes), *_digits(row, walk.rows)):
+                offset += coordinate * digit.stride
+                places[digit.axis] = places.get(digit.axis, 0) + coordinate * digit.unit
+                inside = inside and (digit.bound is None or places[digit.axis] < digit.bound)
+            if inside:
+                accesses.append(LaneAccess(lane, first + offset * width, len(walk.apart) * width))
+        yield accesses
+
+
+def _digits(number: int, digits: Sequence[LaneDigit]) -> Iterator[tuple[LaneDigit, int]]:
+    for digit in digits:
+        number, coordinate = divmod(number, digit.size)
+        yield digit, coordinate
+
+
 def _channels(plan: KernelPlan) -> Sides | None:
     """On the side of planes, lanes take neighbouring words; on that of pixels, neighbouring vectors."""
     macros, width, (pixel, channel) = dict(plan.macros), plan.element_bytes, plan.axes[:2]
@@ -287,4 +322,5 @@ _FAMILIES: dict[str, Callable[[KernelPlan], Sides | None]] = {
     "gpl_tile_vector": _tile_vector,
     "gpl_tile_any": _tile_any,
     "gpl_channels": _channels,
+    "gpl_tile_nd": _tile_nd,
 }

@@ -4,8 +4,9 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.gpu.first_warp import first_warp
+from gpulayout.gpu.many_axes import plan as many_axes_plan
 from tests.kernels.test_trace import aligned_cases, awkward_cases
-from tests.support.kernel_cases import WIDTHS, Case, move_of
+from tests.support.kernel_cases import WIDTHS, Case, backwards, move_of, transposed
 from tests.support.simt import runner, toolchain
 
 REASON = toolchain.missing()
@@ -36,6 +37,13 @@ PAIRS = [
     ("u8[77,1001]", "{1,0:PD(77,1003)}"),
     ("u8[5,3,7]", "{2,0,1:PD(5,3,9)}"),
     ("bf16[9,33,30]", "{2,0,1}"),
+    ("f32[8,8,8,8,8]", "{0,1,2,3,4}"),
+    ("f32[6,7,8,9,5]", "{0,1,2,3,4:PD(7,7,8,9,6)}"),
+    ("f32[40,5,7,7]", "{0,2,3,1}"),
+    ("f64[3,3,3,3,3,3,3,3]", "{0,1,2,3,4,5,6,7}"),
+    ("u8[16,16,16,16]", "{0,1,2,3}"),
+    ("f32[12,40,12,11,9]", "{1,4,0,2,3}"),
+    ("f32[300,9,8,7,20]", "{1,2,0,4,3}"),
     ("f32[7]", "{0}"),
     ("u8[5000]", "{0}"),
 ]
@@ -91,3 +99,12 @@ def test_the_requests_of_layouts_are_those_of_the_kernel():
     kernels = check(list(pair_cases()))
     assert len(kernels) >= len(PAIRS) - 2, kernels
     assert "gpl_tile_any" in kernels
+
+
+def test_a_block_that_moves_several_boxes(monkeypatch):
+    """Real plans need thousands of boxes for that."""
+    monkeypatch.setattr(many_axes_plan, "BLOCKS", 2)
+    case = Case("boxes", transposed(4, (2,) * 16, backwards(16)), blocks=2)
+    (kernel,) = check([case])
+    found = first_warp(case.plan)
+    assert kernel == "gpl_tile_nd" and len(found.reads) > 64 * 32 // 256

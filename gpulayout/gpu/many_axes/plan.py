@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from gpulayout.gpu.element_width import Work
 from gpulayout.gpu.launch import Access, KernelPlan, planned, tile_kernel
@@ -72,11 +73,7 @@ def best_box(
 def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     """The plan.  The struct lists the two axes that may be cut, then the outer ones; only the walks have whole axes."""
     axes, sizes = work.axes, box.sizes
-    cut = cut_axes(axes, box)
-    outer = [k for k in range(len(axes)) if k not in cut and sizes[k] == 1 < axes[k].extent]
-    counts = tuple(math.ceil(axes[k].extent / sizes[k]) for k in cut)
-    boxes = math.prod(counts) * math.prod(axes[k].extent for k in outer)
-    left, steps = boxes_of_a_block([axes[k] for k in outer], boxes)
+    cut, counts, boxes, left, steps = block_boxes(axes, box)
     total = boxes // len(steps)
     reads, writes = (len(walk.apart) * work.width for walk in (walks.read, walks.write))
     run_bytes = f"{box.source_run * work.width} bytes in the source, of {box.target_run * work.width} in the target"
@@ -109,6 +106,42 @@ def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
         runs=(box.source_run, box.target_run),
         lanes=(walks.read.lane_count, walks.write.lane_count),
     )
+
+
+def planned_box(plan: KernelPlan) -> tuple[SharedBox, Walks]:
+    """The box of a plan between addresses that are multiples of 16, and its walks."""
+    for box in itertools.islice(boxes(plan.axes, plan.element_bytes), _TRIES):
+        if (tuple(box.sizes[k] for k in box.write), (box.source_run, box.target_run)) == (plan.tile, plan.runs):
+            walks = box_walks(plan.axes, box, cut_axes(plan.axes, box), plan.element_bytes, (0, 0))
+            if walks:
+                return box, walks
+    raise ValueError(f"{plan.kernel} was not planned with a box of {plan.tile}")
+
+
+class BlockBoxes(NamedTuple):
+    """Which boxes a block moves.
+
+    cut      the two axes that may be cut
+    counts   pieces along these
+    boxes    of the whole move
+    left     the outer axes that blocks are counted along
+    steps    offsets of a block's boxes from its first, in the source and in the target
+    """
+
+    cut: tuple[int, ...]
+    counts: tuple[int, ...]
+    boxes: int
+    left: list[Axis]
+    steps: list[tuple[int, int]]
+
+
+def block_boxes(axes: Sequence[Axis], box: SharedBox) -> BlockBoxes:
+    """The boxes of a move, and those of a block."""
+    cut = cut_axes(axes, box)
+    outer = [axis for k, axis in enumerate(axes) if k not in cut and box.sizes[k] == 1 < axis.extent]
+    counts = tuple(math.ceil(axes[k].extent / box.sizes[k]) for k in cut)
+    boxes = math.prod(counts) * math.prod(axis.extent for axis in outer)
+    return BlockBoxes(tuple(cut), counts, boxes, *boxes_of_a_block(outer, boxes))
 
 
 def _batch(width: int) -> int:

@@ -11,6 +11,7 @@ the strip.  Of a larger array it shows corners and the edges of tiles; `shown` c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -252,10 +253,7 @@ def _name(value: object) -> str:
     >>> _name("elephants"), _name("a\\nb") == "a\\ufffdb"
     ('elephant', True)
     """
-    text = str(value)[:LONGEST_NAME]
-    return "".join(
-        "\ufffd" if not " " <= character < "\x7f" and character < "\xa0" else character for character in text
-    )
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", str(value)[:LONGEST_NAME])
 
 
 def _index_text(index: Sequence[int]) -> str:

@@ -134,7 +134,7 @@ def test_names_of_many_elements_are_not_all_read():
 
 
 def test_names_cannot_move_the_rest_of_a_drawing():
-    figure = figure_of(gl.parse_shape("u8[3]"), names=["a\nb", "\x1b[31m", "\x85\x7f\t"])
+    figure = figure_of(gl.parse_shape("u8[3]"), names=["a\nb", "\x1b[31m", "\x85\x7f\ud800"])
     assert [cell.text for cell in figure.strip] == ["a\ufffdb", "\ufffd[31m", "\ufffd" * 3]
 
 

@@ -50,6 +50,16 @@ TESTS = (
     ("xla/hlo.py", NUMPY, HLO),
     ("xla/protos/*", NUMPY, PROTO),
     ("xla/*", NUMPY, XLA),
+    ("interop/*", NUMPY, _files("interop/cute interop/jax interop/numpy_and_torch interop/zarr")),
+    ("pictures/page.py", NUMPY, _files("cli/page pictures/svg")),
+    (
+        "pictures/*",
+        NUMPY,
+        _files(
+            "pictures/figure pictures/svg pictures/text pictures/picture pictures/plan_picture pictures/pages "
+            "cli/commands"
+        ),
+    ),
     ("memory/*", ALL, _files("memory/foreign_memory memory/mapped_files api/foreign_arrays gpu/cupy_runtime")),
     ("moves/index_*", ALL, (*INDICES, *_files("gpu/index_width kernels/index_program kernels/struct kernels/sparse"))),
     ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),

@@ -20,7 +20,7 @@ from gpulayout.layout.checks import type_text
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
-from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, offers
+from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, ForeignMemory, offers
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
 from gpulayout.moves.backend import Array, Backend
 
@@ -69,7 +69,8 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
     library = library_of(given)
     if library is not None:
-        return _of_library(library, given, role, writing)
+        library.check(given, role, writing)
+        return memory_of(library, given, role, writing)
     if writing and kind.__module__.partition(".")[0] == "tensorflow":  # its DLPack exports may not say so
         raise BufferError(f"{role} is read-only: TensorFlow arrays never change")
     if offers(given, *DLPACK):
@@ -88,14 +89,15 @@ def _is_cupy(kind: Any) -> bool:
     return any((base.__module__, base.__name__) == ("cupy", "ndarray") for base in kind.__mro__)
 
 
-def _of_library(library: Library, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
-    """An array of a library with an adapter, with the element type that the library gives it."""
-    readable = library.readable(given, role, writing)
-    if type(readable) is np.ndarray:
-        return host_backend(), readable
-    dtype = library.dtype(given)
-    backend, array = _adopted(_dlpack_backend(readable, role), readable, role, writing, library)
-    held = backend.held(dtype)
+def memory_of(library: Library, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
+    """The memory of an array that passed its library's check, with the element type that the library gives it."""
+    exported = library.exported(given)
+    if type(exported) is np.ndarray:
+        return host_backend(), exported
+    if isinstance(exported, ForeignMemory):
+        return host_backend(), host_backend().adopt(exported)
+    backend, array = _adopted(_dlpack_backend(exported, role), exported, role, writing, library)
+    held = backend.held(library.dtype(given))
     return backend, array if array.dtype == held else array.view(held)
 
 

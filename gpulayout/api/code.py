@@ -44,7 +44,8 @@ def code(
     shape : Shape or str
         A shape or its text.  Dynamic dimensions count with their bounds.
     language : {"cuda", "c", "python"}, optional
-        CUDA C++ for nvcc, NVRTC and CuPy; C99, which is also C++; or Python for ints and NumPy arrays of int64.
+        CUDA C++ for nvcc, NVRTC and CuPy; C99, which is also C++; or Python for ints and for NumPy arrays of integers
+        that are wide enough for the results.
     name : str, optional
         In CUDA, the struct that holds everything: ``layout::offset``.  In C and Python, a prefix: ``layout_offset``.
         With a name for each, several layouts fit in one kernel.
@@ -86,27 +87,36 @@ def code(
 
     Examples
     --------
-    >>> print(code("f32[2,3]{0,1:PD(3,5)}", "python", name="padded"))
-    # f32[2,3]{0,1:PD(3,5)}: 6 elements in a buffer of 15.  All numbers count elements.
-    # padded_offset(1, 2) is 7, and padded_index(7) is (True, 1, 2).
-    padded_rank = 2
-    padded_dimensions = (2, 3)
-    padded_element_count = 6
-    padded_buffer_size = 15
+    >>> print(code("f32[2,3]{0,1:PD(3,5)}", "c", name="padded"))
+    // f32[2,3]{0,1:PD(3,5)}: 6 elements in a buffer of 15.  All numbers count elements.
+    // padded_offset(1, 2) is 7, and padded_index(7, &i0, &i1) returns 1 and sets i0, i1 to 1, 2.
+    typedef unsigned int padded_index_t;
+    #define padded_rank 2
+    #define padded_size0 2
+    #define padded_size1 3
+    #define padded_element_count 6
+    #define padded_buffer_size 15
     <BLANKLINE>
+    // The linear index of an element.  Nothing is checked.
+    static inline padded_index_t padded_offset(padded_index_t i0, padded_index_t i1) {
+      return i0 + i1 * 3;
+    }
     <BLANKLINE>
-    def padded_offset(i0, i1):
-        '''The linear index of an element; nothing is checked.'''
-        return i0 + i1 * 3
+    // Writes the logical index of a place.  For padding and past the end of the buffer it returns 0, and what it
+    // writes means nothing.
+    static inline int padded_index(padded_index_t linear, padded_index_t* out0, padded_index_t* out1) {
+      const padded_index_t linear_by_3 = linear / 3;
+      const padded_index_t i0 = linear - linear_by_3 * 3;
+      const padded_index_t i1 = linear_by_3;
+      *out0 = i0;
+      *out1 = i1;
+      return linear < 15 && i0 < 2 && i1 < 3;
+    }
     <BLANKLINE>
-    <BLANKLINE>
-    def padded_index(linear):
-        '''(is_element, i0, i1); for padding and past the end of the buffer, is_element is False.'''
-        linear_by_3 = linear // 3
-        i0 = linear - linear_by_3 * 3
-        i1 = linear_by_3
-        return (0 <= linear) & (linear < 15) & (i0 < 2) & (i1 < 3), i0, i1
-    <BLANKLINE>
+    >>> functions = {}
+    >>> exec(code("f32[2,3]{0,1:PD(3,5)}", "python"), functions)
+    >>> functions["layout_offset"](1, 2), functions["layout_index"](7)
+    (7, (True, 1, 2))
     """
     shape = as_shape(shape)
     if language not in get_args(Language):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from gpulayout.moves.index_program import IndexProgram, Instruction
 
-_INT_MAX, _UINT32_VALUES = 2**31 - 1, 2**32
+_UINT32_VALUES = 2**32
 
 
 class Dialect(NamedTuple):
@@ -33,10 +33,6 @@ class Dialect(NamedTuple):
     comment: str
     divide: str
     bits: int | None
-
-    def literal(self, number: int) -> str:
-        """A number that is not negative, in the type of an index: C would make 3000000000 a signed long."""
-        return str(number) + {None: "", 32: "u", 64: "ull"}[self.bits] * (number > _INT_MAX)
 
 
 class Body(NamedTuple):
@@ -120,29 +116,28 @@ class _Writer:
         """The quotients of a name that are kept, smallest divisor first.
 
         A GPU divides 64 bits in some 12 instructions and 32 bits in 3.  So values that fit are divided in 32 bits, and
-        once a quotient of a larger value fits, it is divided in the value's place.
+        once a quotient of a larger value fits, it is divided in the value's place: a value's digits are a mixed radix,
+        so that each divisor divides the next.
         """
         found, size, source, below = [], self.sizes[name], name, 1
         for divisor in sorted(divisor for of, divisor in self.kept if of == name):
-            if divisor % below:
-                source, below = name, 1
             is_narrow = self.dialect.bits == 64 and (size - 1) // below < _UINT32_VALUES
             quotient = f"{name}_by_{divisor}"
             cast = "(unsigned int)" if is_narrow else ""
-            found.append((quotient, f"{cast}{source} {self.dialect.divide} {self.dialect.literal(divisor // below)}"))
+            found.append((quotient, f"{cast}{source} {self.dialect.divide} {divisor // below}"))
             if self.dialect.bits == 64 and _UINT32_VALUES < size and (size - 1) // divisor < _UINT32_VALUES:
                 source, below = quotient, divisor
         return found
 
     def text(self, parts: list[_Part]) -> str:
         """A sum; what is subtracted comes last, so that no partial sum is negative."""
-        found, literal = "", self.dialect.literal
+        found = ""
         for part in sorted(self._with_remainders(parts), key=lambda part: part.weight < 0):
-            text = part.name if part.divisor == 1 else f"{part.name} {self.dialect.divide} {literal(part.divisor)}"
+            text = part.name if part.divisor == 1 else f"{part.name} {self.dialect.divide} {part.divisor}"
             if (part.name, part.divisor) in self.kept:
                 text = f"{part.name}_by_{part.divisor}"
-            text += f" % {literal(part.modulus)}" if part.modulus else ""
-            text += f" * {literal(abs(part.weight))}" if abs(part.weight) != 1 else ""
+            text += f" % {part.modulus}" if part.modulus else ""
+            text += f" * {abs(part.weight)}" if abs(part.weight) != 1 else ""
             found += f" {'-' if part.weight < 0 else '+'} {text}"
         return found.removeprefix(" + ") or "0"
 

@@ -17,7 +17,7 @@ def cuda_text(shape: Shape, name: str, bits: int) -> str:
     Functions and constants outside a class would make NVRTC warn about each one that a kernel does not use.
     """
     dialect = _dialect(bits)
-    constants = [f"{each} = {dialect.literal(value)}" for each, value in _constants(shape)]
+    constants = [f"{each} = {value}" for each, value in _constants(shape)]
     declared = [f"static constexpr index_t {', '.join(each)};" for each in (constants[:-2], constants[-2:]) if each]
     lines = [
         f"typedef {_UNSIGNED[bits]} index_t;",
@@ -35,7 +35,7 @@ def c_text(shape: Shape, name: str, bits: int) -> str:
     lines = [
         f"typedef {_UNSIGNED[bits]} {name}_index_t;",
         f"#define {name}_rank {shape.rank}",
-        *(f"#define {name}_{each} {dialect.literal(value)}" for each, value in _constants(shape)),
+        *(f"#define {name}_{each} {value}" for each, value in _constants(shape)),
         *_functions(shape, dialect, "static inline ", f"{name}_", "int"),
     ]
     return _heading(shape, dialect, f"{name}_", "1") + "".join(f"{line}\n" for line in lines)
@@ -68,7 +68,7 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
     no = "false" if truth == "bool" else "0"
     offset, index = bodies(shape, dialect)
     direct = set(indices) - set(dict(index.bounds))  # written without a name of their own
-    tests = [f"{each} < {dialect.literal(size)}" for each, size in [("linear", limit(shape)), *index.bounds]]
+    tests = [f"{each} < {size}" for each, size in [("linear", limit(shape)), *index.bounds]]
     yield from _function(
         "The linear index of an element.  Nothing is checked.",
         f"{head}{number} {prefix}offset({', '.join(f'{number} {each}' for each in indices) or 'void'})",

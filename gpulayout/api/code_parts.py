@@ -74,7 +74,7 @@ def _law(shape: Shape, dialect: Dialect) -> list[str]:
     if table.is_strided:
         return []
     names = [*coordinates(shape), *(f"m{number}" for number in range(len(table.numbers)))]
-    lines = ["The law; below, x % n may be x - x / n * n, and terms with the same quotient are added up:"]
+    lines = ["The law (below, x % n may be x - x / n * n, and terms with the same quotient are added up):"]
     for result, digits in zip([*names[shape.rank :], "linear"], table.turning):
         terms = []
         for dim, step, extent, stride in digits:

@@ -83,6 +83,8 @@ def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
         return found
     if mode != "stdout":
         raise ValueError(f"mode {value_text(mode)} is not one of 'stdout', 'dicts'")
+    if found["gpu_problem"] and found["gpu_problem"] in found["reason"]:
+        del found["gpu_problem"]  # one line says it
     width = max(map(len, found))
     for name, value in found.items():
         if value is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.index_operands import INT64, PLAIN_INDICES, integers, open_operands, stacked
 from gpulayout.api.libraries import library_of
-from gpulayout.api.same_kind import Empty, same_kind
+from gpulayout.api.same_kind import Maker, same_kind
 from gpulayout.layout.checks import counted, number_text, out_of_bounds_text
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
@@ -49,10 +49,10 @@ class IndexConversion:
         backend, array = arrays.open_array_like(given, self.role, None)
         if type(out) is type(array) is not np.ndarray and self.on(backend).again(array, out, mode):
             return out
-        return self._opened(mode, out, backend, array, backend.empty)
+        return self._opened(mode, out, backend, array, backend)
 
-    def _opened(self, mode: Mode, out: Any, backend: Backend, array: Array, empty: Empty) -> Array:
-        """Convert an array that `open_array` returned; `empty` makes new memory."""
+    def _opened(self, mode: Mode, out: Any, backend: Backend, array: Array, maker: Maker) -> Array:
+        """Convert an array that `open_array` returned; `maker` makes new memory."""
         array = integers(array, self.role)
         if self.program.direction == "linearize" and (array.ndim == 0 or array.shape[0] != self.program.rank):
             rank = self.program.rank
@@ -60,7 +60,7 @@ class IndexConversion:
                 f"index has shape {tuple(array.shape)}, but {self.shape} has {counted(rank, 'dimension')}: the first "
                 f"axis must be {rank} (for points in rows, pass index.T)"
             )
-        return self.run(backend, array, mode, out, empty)
+        return self.run(backend, array, mode, out, maker)
 
     def broadcast(self, operands: Any, mode: Mode, out: Any) -> Array:
         """Linearize one index array per dimension, broadcast against each other.
@@ -72,12 +72,12 @@ class IndexConversion:
         if library is None:
             return self._broadcast(operands, mode, out)
         return same_kind(
-            library, first, "index", out, lambda _backend, _array, empty: self._broadcast(operands, mode, out, empty)
+            library, first, "index", out, lambda _backend, _array, result: self._broadcast(operands, mode, out, result)
         )
 
-    def _broadcast(self, operands: Any, mode: Mode, out: Any, empty: Empty | None = None) -> Array:
+    def _broadcast(self, operands: Any, mode: Mode, out: Any, maker: Maker | None = None) -> Array:
         backend, values, result_shape = open_operands(operands, self.shape)
-        empty = empty or backend.empty
+        maker = maker or backend
         in_one_pass = (
             backend.linearize_broadcast
             if self.program.is_dot_product
@@ -86,7 +86,7 @@ class IndexConversion:
             else None
         )
         if in_one_pass and out is None:
-            result = empty(result_shape, INT64, values[0])
+            result = maker.empty(result_shape, INT64, values[0])
             if in_one_pass(self.program, values, result, mode) is None:
                 return result
         elif in_one_pass and mode != "raise":  # with "raise", a bad index would be found when `out` is half written
@@ -94,19 +94,19 @@ class IndexConversion:
             if not any(arrays.may_overlap(backend, value, result) for value in values):
                 in_one_pass(self.program, values, result, mode)
                 return out
-        return self.run(backend, stacked(backend, values, result_shape, self.shape, mode), mode, out, empty)
+        return self.run(backend, stacked(backend, values, result_shape, self.shape, mode), mode, out, maker)
 
     def on(self, backend: Backend) -> PreparedConversion:
         """The program, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_conversion(self.program))
 
-    def run(self, backend: Backend, given: Array, mode: Mode, out: Any, empty: Empty) -> Array:
+    def run(self, backend: Backend, given: Array, mode: Mode, out: Any, maker: Maker) -> Array:
         """Convert in one pass.  With the caller's `out` and a mode that raises, a pass that only checks comes first."""
         result_shape = self._result_shape(given.shape)
         if mode in ("wrap", "clip") and self.shape.is_zero_element_array and 0 not in result_shape:
             raise IndexError(f"index cannot be brought into {self.shape} with mode {mode!r}: it has no elements")
         if out is None:
-            result = empty(result_shape, INT64, given)
+            result = maker.empty(result_shape, INT64, given)
             if result.dtype != INT64:  # JAX's own width of indices
                 self._check_result_dtype(result.dtype, mode, "the result")
         else:

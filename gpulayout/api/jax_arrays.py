@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,12 @@ _ALIGNMENT = 64  # bytes: XLA's CPU client copies memory that is aligned to less
 class JaxArrays:
     """See `Library`."""
 
+    flat = "{role}.reshape(-1) is its elements in row-major order"
+
     def dtype(self, given: Any) -> np.dtype[Any]:
         return ElementType.of(given.dtype).dtype
 
-    def readable(self, given: Any, role: str, writing: bool) -> Any:
-        """See `Library.readable`.  XLA packs the types below a byte, so NumPy gets a copy with one element per byte."""
+    def check(self, given: Any, role: str, writing: bool) -> None:
         if any(base.__name__ == "Tracer" for base in type(given).__mro__):
             raise TypeError(
                 f"{role} is a tracer ({type(given).__name__}), as inside jax.jit, jax.vmap and jax.grad, and has no "
@@ -45,7 +47,13 @@ class JaxArrays:
                 f"{role}.addressable_shards[0].data, or the whole array on one device, "
                 f"jax.device_put({role}, jax.local_devices()[0])"
             )
+
+    def exported(self, given: Any) -> Any:
+        """See `Library.exported`.  XLA packs the types below a byte, so NumPy gets a copy with one element per byte."""
         return np.asarray(given) if ElementType.of(given.dtype).is_sub_byte and _is_on_host(given) else given
+
+    def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function  # JAX calls functions with tracers, which `check` refuses
 
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()
@@ -77,12 +85,26 @@ class JaxArrays:
         backend, dtype = gpu_backend(), self.dtype(given)
         lent = gpu_module().lent(made, functools.partial(_finish, device))
         with backend.on_device_of(made):
-            return sys.modules["jax"].dlpack.from_dlpack(
-                dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent
-            )
+            return _imported(dlpack.Relabeled(lent, dtype) if made.dtype == backend.held(dtype) != dtype else lent)
 
     def view(self, given: Any, array: Array) -> Any:
-        raise LayoutError("JAX's arrays have no strides, so they cannot be views: use gl.unpack to copy the array")
+        """See `Library.view`.  JAX keeps arrays without gaps, in any order; LayoutError for others."""
+        reach = 1
+        for stride, size in sorted((stride, size) for stride, size in zip(array.strides, array.shape) if size > 1):
+            if stride != reach * array.itemsize and array.size:
+                raise LayoutError(
+                    f"array of shape {tuple(array.shape)} with strides {tuple(array.strides)} has gaps, and JAX's "
+                    "arrays have none: use gl.unpack to copy it"
+                )
+            reach *= size
+        dtype = self.dtype(given)
+        carrier = array if dtype.type.__module__ == "numpy" else array.view(f"u{dtype.itemsize}")
+        with sys.modules["jax"].enable_x64(True) if dtype.itemsize >= 8 else contextlib.nullcontext():
+            return _imported(carrier if carrier is array else dlpack.Relabeled(carrier, dtype))
+
+
+def _imported(exporter: Any) -> Any:
+    return sys.modules["jax"].dlpack.from_dlpack(exporter)
 
 
 def _finish(device: Any) -> None:

@@ -6,7 +6,7 @@ arrays.  Nothing is imported here, because an array exists only once its caller 
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -20,15 +20,27 @@ from gpulayout.moves.backend import Array, Backend
 class Library(Protocol):
     """What the functions need to know about the arrays of one library.  `given` is always such an array."""
 
+    @property
+    def flat(self) -> str:
+        """How to get a 1-D array of an N-d one, for messages, with places for its {role} and {size}."""
+        ...
+
     def dtype(self, given: Any) -> np.dtype[Any]:
         """The element type; TypeError for one that XLA lacks."""
         ...
 
-    def readable(self, given: Any, role: str, writing: bool) -> Any:
-        """What to open for `given`: an object with DLPack over the same memory, or a NumPy array.
+    def check(self, given: Any, role: str, writing: bool) -> None:
+        """TypeError or BufferError, with what to do, for an array whose memory cannot be used, or not for `writing`."""
+        ...
 
-        TypeError or BufferError with the reason if there is none, and when `writing` to memory that must not change.
+    def exported(self, given: Any) -> Any:
+        """What to open for an array that passed the check, over its memory: on the host a `ForeignMemory` or a NumPy
+        array, elsewhere an object with DLPack.
         """
+        ...
+
+    def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function for calls that the library must not look into when it compiles its caller."""
         ...
 
     def running_on(self, given: Any) -> AbstractContextManager[object]:
@@ -64,13 +76,20 @@ _JAX: Library = JaxArrays()
 
 def library_of(given: object) -> Library | None:
     """The adapter for an array of PyTorch or JAX, or None."""
-    kind: Any = type(given)
-    return _library_of_kind(kind)
+    kind = type(given)
+    if kind not in _found:
+        if len(_found) >= 256:  # of types made while a program runs
+            _found.clear()
+        _found[kind] = _library_of_kind(kind)
+    return _found[kind]
 
 
-@functools.lru_cache(maxsize=256)  # saves 1 us for each array of a call
-def _library_of_kind(kind: Any) -> Library | None:
-    """The same for arrays of this type and its subclasses.  It is found by name, so that nothing need be imported."""
+# Saves 1 us for each array of a call.  It is no lru_cache, about which torch.compile warns.
+_found: dict[type, Library | None] = {}
+
+
+def _library_of_kind(kind: type) -> Library | None:
+    """The adapter for arrays of a type and its subclasses.  It is found by name, so that nothing need be imported."""
     for base in kind.__mro__:
         package = base.__module__.partition(".")[0]
         if (base.__module__, base.__name__) == ("torch", "Tensor"):

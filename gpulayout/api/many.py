@@ -89,6 +89,12 @@ def relayout_many(
     outs = _checked_outs(out, len(jobs))
     opened = [_opened(number, job, given) for number, (job, given) in enumerate(zip(jobs, outs))]
     _check_no_overlap(opened)
+    result = next((job.result for job in opened if job.result is not None), None)
+    return (_executed if result is None else result.library.untraced(_executed))(opened, outs)
+
+
+def _executed(opened: Sequence[_Opened], outs: Sequence[Any]) -> list[Any]:
+    """The results of jobs that passed every check."""
     written = [_written(job) for job in opened]
     groups: dict[tuple[Backend, str, Library | None], list[int]] = {}
     for number, job in enumerate(opened):
@@ -118,9 +124,9 @@ def _written(job: _Opened) -> Array:
     if job.out is not None:
         return job.out
     if job.result is None:
-        return job.transfer.empty(job.backend, job.array, job.backend.empty)
+        return job.transfer.empty(job.backend, job.backend, job.array)
     with job.result.running():
-        return job.transfer.empty(job.backend, job.array, job.result.empty)
+        return job.transfer.empty(job.result, job.backend, job.array)
 
 
 def _prepared(jobs: Sequence[tuple[int, _Opened, Array]]) -> Callable[[], None]:
@@ -167,7 +173,7 @@ def _opened(number: int, job: Any, out: Any) -> _Opened:
 
 
 def _checked(transfer: Transfer, backend: Backend, array: Array, out: Any, result: Result | None) -> _Opened:
-    transfer.sides[0].check(array, "buffer")
+    array = transfer.source_memory(backend, array, result)
     return _Opened(transfer, backend, array, None if out is None else transfer.opened_out(backend, array, out), result)
 
 

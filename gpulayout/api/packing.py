@@ -12,8 +12,8 @@ from gpulayout.api.array_types import Array, ArrayLike, HostArray, Out, Scalar, 
 from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.libraries import library_of
-from gpulayout.api.same_kind import Empty, same_kind
-from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
+from gpulayout.api.same_kind import Result, same_kind
+from gpulayout.api.sides import FLAT, ArraySide, BufferSide, contiguous_strides
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import number_text, value_text, whole_number
@@ -101,8 +101,8 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
         backend, source = arrays.open_array(array, "array")
         return _pack_transfer(source, shape, source.dtype)(source, out)
 
-    def packed(backend: Backend, source: Any, empty: Empty) -> Any:
-        return _pack_transfer(source, shape, library.dtype(array)).run(backend, source, out, empty)
+    def packed(backend: Backend, source: Any, result: Result) -> Any:
+        return _pack_transfer(source, shape, library.dtype(array)).run(backend, source, out, result)
 
     return same_kind(library, array, "array", out, packed)
 
@@ -234,7 +234,8 @@ def view(buffer: Array, shape: ShapeLike) -> Any:
     LayoutError
         For tiles that leave no single stride per dimension, and for packed elements.
     TypeError, BufferError
-        For the buffer, as `unpack` raises them.
+        For the buffer, as `unpack` raises them; BufferError for read-only memory of a GPU too, because CuPy has no
+        read-only arrays.
 
     See Also
     --------
@@ -253,11 +254,18 @@ def view(buffer: Array, shape: ShapeLike) -> Any:
     """
     shape = _array_shape(shape)
     strides = view_strides(shape)
-    backend, source = arrays.open_array(buffer, "buffer")
-    BufferSide(shape).check(source, "buffer")
-    seen = backend.strided(source, shape.dimensions, strides)
     library = library_of(buffer)
-    return seen if library is None else library.view(buffer, seen)
+    backend, opened = arrays.open_array(buffer, "buffer")
+    source = BufferSide(shape).memory(backend, opened, "buffer", FLAT if library is None else library.flat)
+    seen = backend.strided(source, shape.dimensions, strides)
+    if library is not None:
+        return library.view(buffer, seen)
+    if type(seen) is not np.ndarray and opened is not buffer and backend.foreign_memory(buffer).read_only:
+        raise BufferError(
+            "buffer is read-only, but its view would be a CuPy array, which can always be written to: use gl.unpack to "
+            "copy the array"
+        )
+    return seen
 
 
 def _array_shape(shape: ShapeLike) -> Shape:

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 
 from gpulayout.api import arrays
-from gpulayout.api.libraries import Library
+from gpulayout.api.libraries import Library, library_of
 from gpulayout.moves.backend import Array, Backend
-
-Empty = Callable[[tuple[int, ...], Any, Array], Array]
-"""(shape, dtype, like): memory for a result, as `Backend.empty` makes it."""
 
 
 class Result:
@@ -36,20 +33,27 @@ class Result:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Array:
         """The memory, as an array of the backend; called once."""
         self._made = made = self.library.empty(self._given, self._backend, shape, dtype, like)
-        array = arrays.open_array(made, "the result", writing=True)[1]
-        return array if array.dtype.itemsize != np.dtype(dtype).itemsize else array.view(dtype)
+        array = arrays.memory_of(self.library, made, "the result", True)[1] if library_of(made) else made
+        return array.view(dtype) if array.dtype.itemsize == np.dtype(dtype).itemsize else array
 
     def given_back(self) -> Any:
         """The same memory as an array of the library."""
         return self.library.give_back(self._made, self._given)
 
 
-def same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[[Backend, Array, Empty], Any]) -> Any:
+Maker = Backend | Result  # what makes the memory of a result, by its method `empty`
+
+
+def same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[[Backend, Array, Result], Any]) -> Any:
     """`out`, or the result of `work` as an array of the library of `given`.
 
-    work   gets the backend, the array as one of NumPy's or CuPy's, and what makes the result; returns it, or `out`
+    work   gets the backend, the array as one of NumPy's or CuPy's, and the result; returns `out` if it was given
     """
+    return library.untraced(_same_kind)(library, given, role, out, work)
+
+
+def _same_kind(library: Library, given: Any, role: str, out: Any, work: Callable[[Backend, Array, Result], Any]) -> Any:
     result = Result(library, given)
     with result.running():
-        found = work(*result.opened(role), result.empty)
+        found = work(*result.opened(role), result)
         return found if out is not None else result.given_back()

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from gpulayout.layout.checks import counted
+from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend
+from gpulayout.moves.view_strides import view_strides
+
+FLAT = "{role}.ravel('K') is the memory of a dense one, in its own order"  # for NumPy and CuPy
 
 
 class BufferSide:
@@ -32,20 +35,20 @@ class BufferSide:
         """The dtype of new memory."""
         return backend.held(self.shape.buffer_dtype)
 
-    def check(self, array: Array, role: str) -> None:
-        """TypeError or BufferError unless the array is 1-D, contiguous and large enough for the shape's buffer.
+    def memory(self, backend: Backend, array: Array, role: str, flat: str = FLAT) -> Array:
+        """The buffer as a 1-D array; TypeError or BufferError unless the array is one for this shape, contiguous and
+        large enough, or an N-d array that lies in memory as the shape says.
 
         Packed elements must be in an array of uint8.
+
+        flat   what messages say about getting a 1-D array in the caller's library: `Library.flat`
         """
         shape = self.shape
         # NumPy has one object for each of its own dtypes, so `is` settles the usual case
         if array.dtype is not shape.buffer_dtype:
             _check_buffer_dtype(array, shape, role)
         if array.ndim != 1:
-            raise BufferError(
-                f"{role} has {counted(array.ndim, 'dimension')}, but a buffer of {shape} is 1-D: gl.pack and gl.unpack "
-                f"convert N-d arrays, and {role}.ravel('K') gives the memory of a dense array, in its own order"
-            )
+            return self._flattened(backend, array, role, flat)
         size = array.size
         if size < shape.buffer_length:
             unit = "bytes" if shape.is_packed else "elements"
@@ -55,6 +58,42 @@ class BufferSide:
                 f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
                 f"steps by {shape.itemsize}"
             )
+        return array
+
+    def _flattened(self, backend: Backend, array: Array, role: str, flat: str) -> Array:
+        """The memory of an N-d array from its first to its last element.
+
+        A padded buffer ends after that, but moves never read padding: f32[2,3]{0,1:PD(3,5)} has 15 places, and the last
+        element is at 7.  Moves write padding, so an `out` has to have all of it.
+        """
+        shape = self.shape
+        strides = _own_strides(shape) if tuple(array.shape) == shape.dimensions else None
+        if strides is None or any(
+            size > 1 and stride != own for size, stride, own in zip(array.shape, array.strides, strides)
+        ):
+            own = "" if strides is None else f", which has strides {strides}"
+            call = "gl.unpack writes" if role == "out" else "gl.pack takes"
+            raise BufferError(
+                f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is not a "
+                f"buffer of {shape}{own}: {call} an array with any strides, and "
+                + flat.format(role=role, size=array.size)
+            )
+        reach = sum((size - 1) * stride for size, stride in zip(array.shape, strides)) // shape.itemsize + 1
+        length = 0 if 0 in shape.dimensions else reach
+        if length < shape.buffer_length and (role == "out" or shape.is_tiled):
+            raise BufferError(
+                f"{role} has shape {tuple(array.shape)}, without the padding of {shape}: pass its whole buffer, of "
+                f"{shape.buffer_length} elements"
+            )
+        return backend.strided(array, (length,), (shape.itemsize,))
+
+
+def _own_strides(shape: Shape) -> tuple[int, ...] | None:
+    """Byte strides of the logical array in a buffer of the shape, or None if there are none."""
+    try:
+        return view_strides(shape)
+    except LayoutError:
+        return None
 
 
 class ArraySide:
@@ -70,6 +109,11 @@ class ArraySide:
     def dtype_on(self, backend: Backend) -> np.dtype[Any]:
         """The dtype of new memory."""
         return backend.held(self.shape.dtype)
+
+    def memory(self, backend: Backend, array: Array, role: str, flat: str = FLAT) -> Array:
+        """The array, checked as `check` does."""
+        self.check(array, role)
+        return array
 
     def check(self, array: Array, role: str) -> None:
         """TypeError or BufferError unless the array has the shape's dimensions and element type; `out` must also not

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gpulayout.api.backends import gpu_module
 from gpulayout.layout.element_type import ElementType
+from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.backend import Array, Backend
 
 _INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers of that width
@@ -18,15 +21,27 @@ _INTEGERS = {1: "uint8", 2: "int16"}  # bytes of an element -> torch's integers 
 class TorchTensors:
     """See `Library`."""
 
-    def dtype(self, given: Any) -> np.dtype[Any]:
-        return ElementType.of(given.dtype).dtype
+    flat = "{role}.as_strided(({size},), (1,)) is the memory of a dense one, in its own order"
 
-    def readable(self, given: Any, role: str, writing: bool) -> Any:
+    def dtype(self, given: Any) -> np.dtype[Any]:
+        return _dtype(given.dtype)
+
+    def check(self, given: Any, role: str, writing: bool) -> None:
         _check_memory(given, role)
+
+    def exported(self, given: Any) -> Any:
+        """See `Library.exported`.  `given.numpy()` would make the memory of the caller's tensor one of fixed size."""
         dtype = self.dtype(given)
+        if given.device.type == "cpu":
+            strides = tuple(stride * dtype.itemsize for stride in given.stride())
+            return ForeignMemory(given.data_ptr(), tuple(given.shape), strides, dtype, False, given)
         if dtype.type.__module__ == "numpy":
             return given
         return given.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))  # older releases export none of these types
+
+    def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """See `Library.untraced`.  torch.compile runs the call as it is; with fullgraph=True it reports the reason."""
+        return _untraced(function) if "torch._dynamo" in sys.modules else function  # importing it would take a second
 
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
         """See `Library.running_on`.  torch then reads and writes the same memory in the same order, without waiting."""
@@ -39,10 +54,12 @@ class TorchTensors:
     def used_on(self, given: Any, stream: int) -> bool:
         """See `Library.used_on`.  For the stream that the memory was allocated on, torch has nothing to record."""
         cuda = _torch().cuda
-        current = cuda.current_stream(given.device)
-        given.record_stream(
-            current if current.cuda_stream == stream else cuda.ExternalStream(stream, device=given.device)
-        )
+        used = cuda.current_stream(given.device)
+        if (
+            used.cuda_stream != stream
+        ):  # CuPy's; ExternalStream would take 0, the default stream, for a missing argument
+            used = cuda.ExternalStream(stream, device=given.device) if stream else cuda.default_stream(given.device)
+        given.record_stream(used)
         return True
 
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
@@ -60,6 +77,17 @@ class TorchTensors:
     def view(self, given: Any, array: Array) -> Any:
         strides = tuple(stride // array.itemsize for stride in array.strides)
         return given.as_strided(tuple(array.shape), strides, given.storage_offset())
+
+
+@functools.cache
+def _dtype(kind: Any) -> np.dtype[Any]:
+    return ElementType.of(kind).dtype
+
+
+@functools.cache
+def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    disabled: Callable[..., Any] = _torch().compiler.disable(function)
+    return disabled
 
 
 def _torch() -> Any:

@@ -13,8 +13,8 @@ import numpy as np
 from gpulayout.api import arrays
 from gpulayout.api.backends import host_backend
 from gpulayout.api.libraries import library_of
-from gpulayout.api.same_kind import Empty, same_kind
-from gpulayout.api.sides import Side
+from gpulayout.api.same_kind import Maker, Result, same_kind
+from gpulayout.api.sides import FLAT, Side
 from gpulayout.moves.backend import Array, Backend, Prepared
 from gpulayout.moves.kinds import Pieces
 
@@ -47,39 +47,45 @@ class Transfer:
         role, library = self.sides[0].role, library_of(buffer)
         if library is not None:
             return same_kind(
-                library, buffer, role, out, lambda backend, array, empty: self.run(backend, array, out, empty)
+                library, buffer, role, out, lambda backend, array, result: self.run(backend, array, out, result)
             )
         backend, array = arrays.open_array(buffer, role)
         if array is buffer:
             self.prepared[kind] = self.prepared_by(backend)
         return self.run(backend, array, out)
 
-    def run(self, backend: Backend, array: Array, out: Any, empty: Empty | None = None) -> Array:
-        """The same for an array that `open_array` returned, with every check; `empty` makes new memory."""
-        source = self.sides[0]
-        source.check(array, source.role)
+    def run(self, backend: Backend, array: Array, out: Any, result: Result | None = None) -> Array:
+        """The same for an array that `open_array` returned, with every check; `result` makes new memory, if given."""
+        array = self.source_memory(backend, array, result)
         prepared = self.prepared.get(backend) or self.prepared_by(backend)
         if out is None:
-            result = self.empty(backend, array, empty or backend.empty)
-            prepared.execute(array, result, is_new=True)
-            return result
+            made = self.empty(result or backend, backend, array)
+            prepared.execute(array, made, is_new=True)
+            return made
         prepared.execute(array, self.opened_out(backend, array, out))
         return out
+
+    def source_memory(self, backend: Backend, array: Array, result: Result | None) -> Array:
+        """An array that `open_array` returned, as the pieces read it, with every check."""
+        source = self.sides[0]
+        if result is None:
+            return source.memory(backend, array, source.role)
+        return source.memory(backend, array, source.role, result.library.flat)
 
     def prepared_by(self, backend: Backend) -> Prepared:
         """The pieces, prepared by a backend."""
         return self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare(self.pieces))
 
-    def empty(self, backend: Backend, array: Array, empty: Empty) -> Array:
+    def empty(self, maker: Maker, backend: Backend, array: Array) -> Array:
         """New memory for the target, on the device of `array`."""
         target = self.sides[1]
-        return empty(target.dimensions, array.dtype if self._keeps_dtype else target.dtype_on(backend), array)
+        return maker.empty(target.dimensions, array.dtype if self._keeps_dtype else target.dtype_on(backend), array)
 
     def opened_out(self, backend: Backend, array: Array, out: Any) -> Array:
         """`out` as an array of its backend, with every check."""
-        out_backend, result = arrays.open_array(out, "out", writing=True)
-        roles = self.sides[0].role, "out"
-        self.sides[1].check(result, "out")
+        out_backend, opened = arrays.open_array(out, "out", writing=True)
+        roles, library = (self.sides[0].role, "out"), library_of(out)
+        result = self.sides[1].memory(out_backend, opened, "out", FLAT if library is None else library.flat)
         if backend is not out_backend or type(array) is not np.ndarray:
             arrays.check_same_device(backend, array, out_backend, result, roles)
         arrays.check_no_overlap(backend, array, result, roles)

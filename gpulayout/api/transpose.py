@@ -24,7 +24,7 @@ from gpulayout.api import arrays
 from gpulayout.api.array_types import Array, Out, Scalar
 from gpulayout.api.libraries import library_of
 from gpulayout.api.packing import pack
-from gpulayout.api.same_kind import Empty, same_kind
+from gpulayout.api.same_kind import Maker, same_kind
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -97,13 +97,13 @@ def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Any
     if library is not None:
         return same_kind(library, array, "array", out, functools.partial(_transposed, axes, sizes, out))
     backend, source = arrays.open_array(array, "array")
-    return _transposed(axes, sizes, out, backend, source, backend.empty)
+    return _transposed(axes, sizes, out, backend, source, backend)
 
 
 def _transposed(
-    axes: str | Iterable[int] | None, sizes: dict[str, int], out: Any, backend: Backend, source: Any, empty: Empty
+    axes: str | Iterable[int] | None, sizes: dict[str, int], out: Any, backend: Backend, source: Any, maker: Maker
 ) -> Any:
-    """The transpose of an array that `open_array` returned; `empty` makes new memory."""
+    """The transpose of an array that `open_array` returned; `maker` makes new memory."""
     if not isinstance(axes, str):
         if sizes:
             raise TypeError(
@@ -121,7 +121,7 @@ def _transposed(
     else:
         dimensions, strides, shape = _rearranged(axes, source.shape, source.strides, sizes)
     if out is None:
-        result = out = empty(shape, source.dtype, source)
+        result = out = maker.empty(shape, source.dtype, source)
     else:
         result = arrays.open_array(out, "out", writing=True)[1]
         arrays.check_shape(result, shape, "out")

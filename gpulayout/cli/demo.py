@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import click
 import numpy as np
 
-from gpulayout.api.backends import default_backend, gpu_backend, gpu_problem, host_backend
+from gpulayout.api.backends import host_backend
 from gpulayout.api.packing import pack
+from gpulayout.cli.backends import backends_here, on_host
 from gpulayout.cli.demo_jobs import FULL, QUICK, Job, Sizes, jobs
-from gpulayout.cli.info import chosen_backend
 from gpulayout.cli.output import glyphs, json_option, new_table, print_json, print_table
 from gpulayout.cli.timing import copy_seconds, median_seconds
 from gpulayout.layout.text import parse_array_shape
@@ -59,7 +58,7 @@ def demo(quick: bool, as_json: bool) -> None:
       gpulayout demo --quick
       gpulayout demo --json
     """
-    backends, missing = _backends()
+    backends, missing = backends_here()
     strips = {text: strip_of(text) for text in EXAMPLE}
     if not as_json:
         _print_example(strips)
@@ -73,15 +72,6 @@ def demo(quick: bool, as_json: bool) -> None:
         _print_timings(timings, missing, QUICK if quick else FULL)
     if not ok:
         raise click.exceptions.Exit(1)
-
-
-def _backends() -> tuple[list[Backend], str | None]:
-    """The backends that run here, and the reason if the GPU is not one of them."""
-    if chosen_backend() == "numpy":
-        return [host_backend()], "GPULAYOUT_BACKEND is numpy"
-    default_backend()  # raises if GPULAYOUT_BACKEND asks for "cupy" and it cannot run
-    problem = gpu_problem()
-    return ([host_backend()], problem) if problem else ([host_backend(), gpu_backend()], None)
 
 
 def strip_of(text: str) -> str:
@@ -114,7 +104,7 @@ def _timings(backend: Backend, sizes: Sizes) -> list[Timing]:
 
 def _timing(job: Job, plain: Job, backend: Backend, sizes: Sizes) -> Timing:
     xp = importlib.import_module(backend.name)
-    equal = np.array_equal(_on_host(job.run()), _on_host(plain.peer()))
+    equal = np.array_equal(on_host(job.run()), on_host(plain.peer()))
     seconds = median_seconds(job.run, xp, repeats=sizes.repeats)
     copy = copy_seconds(job.nbytes, xp, repeats=sizes.repeats)
     return Timing(
@@ -127,13 +117,6 @@ def _timing(job: Job, plain: Job, backend: Backend, sizes: Sizes) -> Timing:
         job.peer_name,
         median_seconds(job.peer, xp, repeats=sizes.repeats),
     )
-
-
-def _on_host(result: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """A NumPy or CuPy array, or a tuple of rows, as one NumPy array."""
-    if isinstance(result, tuple):
-        return np.stack([_on_host(row) for row in result])
-    return np.asarray(result.get() if hasattr(result, "get") else result)
 
 
 def _print_timings(timings: list[Timing], missing: str | None, sizes: Sizes) -> None:

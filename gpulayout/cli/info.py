@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from gpulayout.api.backends import selected
 from gpulayout.api.config import show_config
-from gpulayout.cli.failures import Failure
+from gpulayout.cli.backends import chosen_backend
 from gpulayout.cli.output import json_option, print_json
 
 
@@ -26,11 +25,3 @@ def info(as_json: bool) -> None:
         print_json(show_config("dicts"))
     else:
         show_config()
-
-
-def chosen_backend() -> str:
-    """The backend that the environment asks for; a `Failure` if that is not a backend's name."""
-    try:
-        return selected()
-    except ValueError as error:
-        raise Failure(str(error)) from None

@@ -13,6 +13,7 @@ import sys
 
 import click
 
+from gpulayout.cli.benchmark import benchmark
 from gpulayout.cli.demo import demo
 from gpulayout.cli.explain import explain
 from gpulayout.cli.failures import failures_in_one_line
@@ -56,7 +57,7 @@ def commands() -> None:
     """
 
 
-for _command in (demo, show, index, pack, unpack, relayout, explain, info):
+for _command in (demo, show, index, pack, unpack, relayout, explain, info, benchmark):
     commands.add_command(_command)
 
 

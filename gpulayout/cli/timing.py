@@ -1,10 +1,10 @@
-"""How long a call takes, and how long a plain copy of the same bytes takes."""
+"""How long calls take, and how long a plain copy of the same bytes takes."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 MAX_SECONDS = 0.6  # for timing one call: slow calls are repeated less often, but at least twice
@@ -12,16 +12,24 @@ GPU_BATCH = 10  # calls between two events, so that launches overlap as in real 
 
 
 def median_seconds(call: Callable[[], object], xp: ModuleType, *, repeats: int) -> float:
-    """The median time of a call, after a warm-up call that compiles kernels and touches new memory.
+    """The median time of a call, see `medians_in_turns`."""
+    return medians_in_turns([call], xp, repeats=repeats)[0]
+
+
+def medians_in_turns(calls: Sequence[Callable[[], object]], xp: ModuleType, *, repeats: int) -> list[float]:
+    """The median times of calls that take turns, so that a slow spell of the machine hits all of them.
+
+    Each is called once before, which compiles kernels and touches new memory.
 
     xp   numpy: measured by the clock; cupy: by CUDA events around batches of calls
     """
-    call()
+    for call in calls:
+        call()
     measure = _host_seconds if xp.__name__ == "numpy" else _device_seconds
-    times: list[float] = []
-    while len(times) < 2 or (len(times) < repeats and sum(times) < MAX_SECONDS):
-        times.append(measure(call, xp))
-    return statistics.median(times)
+    rounds: list[list[float]] = []
+    while len(rounds) < 2 or (len(rounds) < repeats and sum(map(sum, rounds)) < MAX_SECONDS * len(calls)):
+        rounds.append([measure(call, xp) for call in calls])
+    return [statistics.median(times) for times in zip(*rounds)]
 
 
 def copy_seconds(nbytes: int, xp: ModuleType, *, repeats: int) -> float:

@@ -98,7 +98,7 @@ class CupyBackend(CudaBackend):
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         """DLPack if supported, because it orders the producer's stream before ours.  Otherwise
-        `__cuda_array_interface__`, whose stream `adopt` waits for.
+        `__cuda_array_interface__`, whose stream `adopt` orders before ours.
         """
         if not offers(given, *DLPACK):
             memory = cuda_interface_memory(given)
@@ -114,7 +114,7 @@ class CupyBackend(CudaBackend):
         """An array created from the address, because `cupy.asarray` would copy from a device that is not current."""
         if memory.stream is not None and os.environ.get("CUPY_CUDA_ARRAY_INTERFACE_SYNC", "1") != "0":
             with _on_device(memory.device):
-                cupy.cuda.runtime.streamSynchronize(memory.stream)
+                current_stream().wait_event(_stream_at(memory.stream).record())
         owner = memory.owner
         if memory.size and not memory.frees_in_order:
             device = cast(int, memory.device)
@@ -213,7 +213,15 @@ def lent(array: cupy.ndarray, finish: Wait) -> cupy.ndarray:
 
     When the library drops it, its memory goes back to CuPy's pool after `finish()`, which waits for that library.
     """
-    memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, Held(array, lambda: finish), array.data.device_id)
+    device = array.data.device_id
+
+    def wait() -> None:
+        try:
+            finish()
+        except Exception:
+            _on_device(device).synchronize()  # the last resort: it waits for all libraries
+
+    memory = cupy.cuda.UnownedMemory(array.data.ptr, array.nbytes, Held(array, lambda: wait), device)
     return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0), array.strides)
 
 

@@ -112,13 +112,13 @@ def to_jax_layout(shape: Shape | str) -> Any:
     >>> to_jax_layout("f32[2,3]{0,1:PD(3,5)}")
     Traceback (most recent call last):
         ...
-    gpulayout.LayoutError: padded_dimensions (3, 5) of f32[2,3]{0,1:PD(3,5)} cannot be said by a JAX layout
+    gpulayout.LayoutError: padded_dimensions (3, 5) of f32[2,3]{0,1:PD(3,5)} cannot be expressed as a JAX layout
     """
     shape = as_shape(shape)
     layout = said_in_full(shape, "a JAX layout", says=_SAID)
     for tile in layout.tiles:
         if COMBINE in tile:
-            raise LayoutError(f"tile {tile} of {shape} cannot be said by a JAX layout: its tiles have no *")
+            raise LayoutError(f"tile {tile} of {shape} cannot be expressed as a JAX layout: its tiles have no *")
     tiling = tuple(tile.sizes for tile in layout.tiles)
     return _classes()[0](layout.major_to_minor, tiling, layout.element_size_in_bits)
 
@@ -198,7 +198,7 @@ def to_jax_format(shape: Shape | str, sharding: Any = None) -> Any:
     >>> to_jax_format("f32[16]{0:L(64)}")
     Traceback (most recent call last):
         ...
-    gpulayout.LayoutError: tail_padding_alignment 64 of f32[16]{0:L(64)} cannot be said by a JAX layout
+    gpulayout.LayoutError: tail_padding_alignment 64 of f32[16]{0:L(64)} cannot be expressed as a JAX layout
     """
     layout = to_jax_layout(shape)
     if sharding is None:

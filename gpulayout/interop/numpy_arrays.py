@@ -95,7 +95,7 @@ def to_numpy_order(layout: Shape | Layout | str) -> Literal["C", "F"]:
     if found.is_ascending:
         return "F"
     raise LayoutError(
-        f"minor_to_major {found.minor_to_major} of {layout} cannot be said by a NumPy order: "
+        f"minor_to_major {found.minor_to_major} of {layout} cannot be expressed as a NumPy order: "
         "C is descending and F is ascending"
     )
 

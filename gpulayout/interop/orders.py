@@ -41,5 +41,5 @@ def said_in_full(value: Shape | Layout | str, form: str, says: Collection[str] =
         found = getattr(layout, field.name)
         if field.name not in ("minor_to_major", *says) and found != field.default:
             text = "".join(map(str, found)) if field.name == "tiles" else found
-            raise LayoutError(f"{field.name} {text} of {value} cannot be said by {form}")
+            raise LayoutError(f"{field.name} {text} of {value} cannot be expressed as {form}")
     return layout

@@ -100,7 +100,7 @@ def to_torch_memory_format(layout: Shape | Layout | str) -> Any:
     >>> to_torch_memory_format("f32[8,3]{1,0:PD(8,4)}")
     Traceback (most recent call last):
         ...
-    gpulayout.LayoutError: padded_dimensions (8, 4) of f32[8,3]{1,0:PD(8,4)} cannot be said by a memory_format
+    gpulayout.LayoutError: padded_dimensions (8, 4) of f32[8,3]{1,0:PD(8,4)} cannot be expressed as a memory_format
     """
     found = said_in_full(layout, "a memory_format")
     names = [name for name, order in _CHANNELS_LAST.items() if order == found.minor_to_major]
@@ -109,7 +109,7 @@ def to_torch_memory_format(layout: Shape | Layout | str) -> Any:
     if not names:
         others = ", ".join(f"{name} is {order}" for name, order in _CHANNELS_LAST.items())
         raise LayoutError(
-            f"minor_to_major {found.minor_to_major} of {layout} cannot be said by a memory_format: "
+            f"minor_to_major {found.minor_to_major} of {layout} cannot be expressed as a memory_format: "
             f"contiguous_format is descending, {others}"
         )
     return getattr(importlib.import_module("torch"), names[0])

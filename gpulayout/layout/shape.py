@@ -428,7 +428,7 @@ class Shape(ShapeSizes):
         y ↓ 2, fastest
         x → 3
         <BLANKLINE>
-          x  0   1   2
+          x   0   1   2
            ┌───┬───┬───┐
         y 0│a 0│b 2│c 4│
           1│d 1│e 3│f 5│

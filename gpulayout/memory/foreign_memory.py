@@ -28,7 +28,7 @@ class ForeignMemory(NamedTuple):
     read_only: bool
     owner: Any  # the memory is valid while this object is alive
     device: int | None = None  # the number of its CUDA device, if known
-    stream: int | None = None  # a CUDA stream to wait for
+    stream: int | None = None  # a CUDA stream whose work comes first
     frees_in_order: bool = False  # its library reuses the memory only after all work that the call gave to the stream
 
     @property

@@ -115,6 +115,10 @@ class Figure:
                     return level
         return 0
 
+    def border_before(self, place: int) -> int:
+        """The level of the tiles that begin at a place of the buffer, as in `border`."""
+        return next((level for level, block in enumerate(self.blocks, 1) if place % block == 0), 0)
+
     @property
     def is_whole(self) -> bool:
         """True when nothing is left out of the grid."""

@@ -9,7 +9,8 @@ from gpulayout.pictures.figure import Figure
 from gpulayout.pictures.legend import Mark, legend, padding_number
 from gpulayout.pictures.plan_figure import PlanFigure
 from gpulayout.pictures.shape_svg import MARGIN, clipped, draw_cell, draw_legend
-from gpulayout.pictures.svg import CHARACTER, COLORS, SMALL_CHARACTER, Sheet, lines
+from gpulayout.pictures.style import COLORS
+from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
 from gpulayout.pictures.warp_figure import LINE, DrawnRequest, Line, WarpSide, runs_of
 
 _CELL, _LEAST_WIDTH, _GAP = 28, 34, 20  # pixels: height and width of a place; what is left out
@@ -183,5 +184,5 @@ def _draw_lanes(
     sheet.open(f"gl-cell gl-c{color}")
     sheet.parts.append(f'<rect x="{x}" y="{top}" width="{wide}" height="{height}"/>')
     if fits:
-        sheet.text(x + wide // 2, top + 13, text, "gl-small")
+        sheet.text(x + wide // 2, top + 13, text, "gl-small gl-ink")
     sheet.close()

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from gpulayout.pictures.figure import Cell, Figure, Panel
 from gpulayout.pictures.legend import Mark, facts, legend, padding_mark, panel_text, panels_text, size_texts, tip
-from gpulayout.pictures.svg import CHARACTER, COLORS, SMALL_CHARACTER, Sheet, lines
+from gpulayout.pictures.style import COLORS
+from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
 
 MARGIN, GAP = 16, 26  # pixels around the picture; of what is left out
 ACROSS = 960  # panels and the strip go on in a new line here
@@ -126,10 +127,7 @@ def _draw_panel(
 
 def draw_cell(sheet: Sheet, figure: Figure, cell: Cell, box: tuple[int, int, int, int], text: str) -> None:
     """An element in the colour of its tile or row, or hatched padding."""
-    if cell.is_element:
-        sheet.cell(box, f"gl-c{cell.color % COLORS}", cell.place, tip(figure, cell), text)
-    else:
-        sheet.cell(box, "gl-padding", cell.place, tip(figure, cell), text, "url(#)")
+    sheet.cell(box, cell.place, tip(figure, cell), text, cell.color % COLORS if cell.is_element else None)
 
 
 def _grid_borders(
@@ -235,7 +233,6 @@ def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
     x, y = MARGIN, top
     foot = 22 if figure.shape.is_packed else 0
     borders: _Segments = {}
-    before: Cell | None = None
     sheet.open("gl-strip")
     for cell in figure.strip:
         wide = width if cell else GAP
@@ -244,28 +241,26 @@ def draw_strip(sheet: Sheet, figure: Figure, top: int) -> int:
         if cell:
             sheet.text(x + width // 2, y + 10, str(cell.place), "gl-small gl-muted", "middle")
             draw_cell(sheet, figure, cell, (x, y + 14, width, _CELL_HEIGHT), cell.text if cell.is_element else number)
-            _add_sides(figure, borders, before, cell, (x, y + 14, width))
+            _add_sides(figure, borders, cell, (x, y + 14, width))
             if foot:
                 _draw_byte(sheet, figure, cell, x, y + 14 + _CELL_HEIGHT, width)
         else:
             sheet.text(x + GAP // 2, y + 14 + _CELL_HEIGHT // 2 + 4, "…", "gl-muted", "middle")
-        before = cell
         x += wide
     _draw_borders(sheet, borders)
     sheet.close()
     return y + 14 + _CELL_HEIGHT + foot
 
 
-def _add_sides(figure: Figure, borders: _Segments, before: Cell | None, cell: Cell, at: tuple[int, int, int]) -> None:
-    """The borders of tiles at a place: before it, after the last one, above and below."""
+def _add_sides(figure: Figure, borders: _Segments, cell: Cell, at: tuple[int, int, int]) -> None:
+    """The borders of tiles around a place of the strip."""
     if not figure.blocks:
         return
     x, y, width = at
-    level = figure.border(before, cell) if before else 0 if cell.place % figure.blocks[0] else 1
-    last = cell.place == figure.shape.buffer_size - 1
-    for side, its_level in ((x, level), (x + width, int(last))):
-        if its_level:
-            borders.setdefault(its_level, []).append((side, y, side, y + _CELL_HEIGHT))
+    for side, place in ((x, cell.place), (x + width, cell.place + 1)):
+        level = 1 if place == figure.shape.buffer_size else figure.border_before(place)
+        if level:
+            borders.setdefault(level, []).append((side, y, side, y + _CELL_HEIGHT))
     for edge in (y, y + _CELL_HEIGHT):
         borders.setdefault(1, []).append((x, edge, x + width, edge))
 

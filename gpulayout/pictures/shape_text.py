@@ -172,8 +172,7 @@ def _strip_line(figure: Figure, cells: Sequence[Cell | None], wide: int, pad: st
 
     def edge(cell: Cell | None, place: int) -> int:
         """The border beside the first or the last place of a line."""
-        whole = cell and figure.blocks and place % figure.blocks[0] == 0
-        return HEAVY if whole else LIGHT if cell else BLANK
+        return BLANK if cell is None else HEAVY if figure.border_before(place) == 1 else LIGHT
 
     first, last = cells[0], cells[-1]
     walls = [

@@ -1,8 +1,7 @@
 """SVG as text: a sheet that grows with what is put on it, with one look for light and dark pages.
 
 All numbers are whole pixels and nothing depends on the machine, so the same picture is the same bytes everywhere.
-Colours are classes with plain values, which slide programs read; a page in dark mode overrides them.  Class names begin
-with `gl-`, because a notebook puts the style of every picture into one page.
+`style` says what the classes of the elements look like.
 """
 
 from __future__ import annotations
@@ -11,53 +10,13 @@ import zlib
 from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
+from gpulayout.pictures.style import style
+
 CHARACTER, SMALL_CHARACTER = 8, 7  # pixels of a character of text, rounded up, and of small text
-COLORS = 6
-_LIGHT_STROKES = ("#2563eb", "#15803d", "#a16207", "#be185d", "#6d28d9", "#0e7490")
-_DARK_STROKES = ("#60a5fa", "#4ade80", "#facc15", "#f472b6", "#a78bfa", "#22d3ee")
-_LIGHT = ("#dbeafe", "#dcfce7", "#fef3c7", "#fce7f3", "#e9e5fd", "#cff5f9")
-_DARK = ("#1d3b66", "#164a2e", "#524012", "#57243f", "#3c2f6b", "#104a52")
-
-
-def _rules(
-    page: str, ink: str, muted: str, line: str, accent: str, blank: str, fills: Iterable[str], strokes: Iterable[str]
-) -> str:
-    """The colours of one look."""
-    rules = [
-        f".gl-page{{fill:{page}}}",
-        f".gl-ink{{fill:{ink}}}",
-        f".gl-muted{{fill:{muted}}}",
-        f".gl-accent{{fill:{accent}}}",
-        f".gl-line{{stroke:{muted}}}",
-        f".gl-arrow{{stroke:{accent}}}",
-        f".gl-tile1,.gl-tile2{{stroke:{ink}}}",
-        f".gl-hatch{{stroke:{line}}}",
-        f".gl-blank{{fill:{blank}}}",
-        f".gl-cell rect,.gl-swatch{{stroke:{line}}}",
-        f".gl-cell text{{fill:{ink}}}",
-        f".gl-padding text{{fill:{muted};stroke:{blank}}}",
-        *(f".gl-c{number} rect{{fill:{fill}}}" for number, fill in enumerate(fills)),
-        *(f".gl-move{number}{{stroke:{stroke}}}" for number, stroke in enumerate(strokes)),
-        f".gl-heads{{fill:{muted}}}.gl-sector{{stroke:{muted}}}",
-    ]
-    return "".join(rules)
-
-
-STYLE = (
-    (
-        "text{font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
-        "text.gl-title{font-size:15px;font-weight:600}text.gl-small{font-size:11px}"
-        ".gl-cell text{text-anchor:middle}.gl-padding text{stroke-width:3px;paint-order:stroke}"
-        ".gl-line,.gl-arrow,.gl-tile1,.gl-tile2,.gl-hatch{fill:none}.gl-arrow{stroke-width:2}"
-        ".gl-sector{stroke-width:3}"
-        ".gl-tile1{stroke-width:3;stroke-linecap:square}.gl-tile2{stroke-width:1.5}"
-        + _rules("#ffffff", "#1f2328", "#59636e", "#b6bec7", "#0969da", "#f6f8fa", _LIGHT, _LIGHT_STROKES)
-        + "@media(prefers-color-scheme:dark){"
-        + _rules("#0d1117", "#e6edf3", "#9aa4af", "#5b6570", "#58a6ff", "#161b22", _DARK, _DARK_STROKES)
-        + "}"
-    )
-    .replace("text{font", ".gl-picture text{font", 1)
-    .replace("text.gl-", ".gl-picture text.gl-")
+_HATCH = (
+    '<defs><pattern id="{}" width="7" height="7" patternUnits="userSpaceOnUse">'
+    '<rect class="gl-blank" width="7" height="7"/><path class="gl-hatch" d="M-1 8L8 -1M-1 1L1 -1M6 8L8 6"/>'
+    "</pattern></defs>\n"
 )
 
 
@@ -93,31 +52,31 @@ class Sheet:
         """End a group."""
         self.parts.append("</g>")
 
-    def cell(self, box: tuple[int, int, int, int], kind: str, place: int, tip: str, text: str, fill: str = "") -> None:
-        """A box (x, y, width, height) with text in its middle; pointing at it shows `tip`."""
+    def cell(self, box: tuple[int, int, int, int], place: int, tip: str, text: str, color: int | None) -> None:
+        """A box (x, y, width, height) with text in its middle, hatched without a color; pointing at it shows `tip`."""
         x, y, width, height = box
         self.reach(x + width, y + height)
-        paint = f' fill="{fill}"' if fill else ""
+        kind, ink, fill = (
+            ("gl-padding", "gl-muted", ' fill="url(#)"') if color is None else (f"gl-c{color}", "gl-ink", "")
+        )
         self.parts.append(
             f'<g class="gl-cell {kind}" data-place="{place}"><title>{clean(tip)}</title>'
-            f'<rect x="{x}" y="{y}" width="{width}" height="{height}"{paint}/>'
-            f'<text x="{x + width // 2}" y="{y + height // 2 + 5}">{clean(text)}</text></g>'
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}"{fill}/>'
+            f'<text class="{ink}" x="{x + width // 2}" y="{y + height // 2 + 5}">{clean(text)}</text></g>'
         )
 
     def svg(self, title: str, margin: int) -> str:
-        """The whole picture.  `{hatch}` in the parts becomes the name of a pattern of this picture alone."""
+        """The whole picture.  `url(#)` in the parts becomes the name of the pattern of padding, this picture's own."""
         width, height = self.right + margin, self.bottom + margin
-        body = "\n".join(self.parts)
-        hatch = f"gl-hatch-{zlib.crc32(body.encode()):08x}"
-        return (
+        body = "\n".join([f'<rect class="gl-page" width="{width}" height="{height}" rx="6"/>', *self.parts])
+        if "url(#)" in body:
+            name = f"gl-hatch-{zlib.crc32(body.encode()):08x}"
+            body = _HATCH.format(name) + body.replace("url(#)", f"url(#{name})")
+        start = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="gl-picture" role="img" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}">\n<title>{clean(title)}</title>\n<style>{STYLE}</style>\n'
-            f'<defs><pattern id="{hatch}" width="7" height="7" patternUnits="userSpaceOnUse">'
-            '<rect class="gl-blank" width="7" height="7"/><path class="gl-hatch" d="M-1 8L8 -1M-1 1L1 -1M6 8L8 6"/>'
-            f'</pattern></defs>\n<rect class="gl-page" width="{width}" height="{height}" rx="6"/>\n'
-            + body.replace("url(#)", f"url(#{hatch})")
-            + "\n</svg>\n"
+            f'viewBox="0 0 {width} {height}">'
         )
+        return f"{start}\n<title>{clean(title)}</title>\n<style>{style(start + body)}</style>\n{body}\n</svg>\n"
 
 
 def clean(text: str) -> str:

@@ -165,6 +165,7 @@ def test_show_config_says_what_runs_and_why(capsys, fresh_selection):
     assert found["reason"] in printed and "backend" in printed
     if backends.gpu_problem():
         assert found["backend"] == "numpy" and found["reason"] == backends.gpu_problem()
+        assert printed.count(backends.gpu_problem()) == 1 and found["gpu_problem"] == backends.gpu_problem()
     with pytest.raises(ValueError, match="^mode 'json' is not one of 'stdout', 'dicts'$"):
         gl.show_config("json")
 

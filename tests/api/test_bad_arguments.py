@@ -55,10 +55,10 @@ def buffer_cases():
             "buffer has dtype uint32, but f32[2,3]{1,0} needs float32",
         ),
         "two dimensions": (
-            lambda a, o: gl.relayout(a(floats(6).reshape(2, 3)), SOURCE, TARGET, out=o),
+            lambda a, o: gl.relayout(a(floats(6).reshape(3, 2)), SOURCE, TARGET, out=o),
             BufferError,
-            "buffer has 2 dimensions, but a buffer of f32[2,3]{1,0} is 1-D: gl.pack and gl.unpack convert N-d arrays, "
-            "and buffer.ravel('K') gives the memory of a dense array, in its own order",
+            "buffer has shape (3, 2) and strides (8, 4), so its memory is not a buffer of f32[2,3]{1,0}: gl.pack takes "
+            "an array with any strides, and buffer.ravel('K') is the memory of a dense one, in its own order",
         ),
         "not contiguous": (
             lambda a, o: gl.relayout(a(floats(12))[::2], SOURCE, TARGET, out=o),

@@ -240,7 +240,7 @@ def spoiled(executor, **changes):
 BAD = {
     "wrong dtype": lambda ex: {"buffer": ex.array(np.arange(6))},
     "too small": lambda ex: {"buffer": ex.array(np.arange(5, dtype=np.float32))},
-    "two dimensions": lambda ex: {"buffer": ex.array(np.zeros((2, 3), np.float32))},
+    "two dimensions": lambda ex: {"buffer": ex.array(np.zeros((3, 2), np.float32))},
     "not contiguous": lambda ex: {"buffer": ex.array(np.zeros(12, np.float32))[::2]},
     "not an array": lambda ex: {"buffer": "text"},
     "not a shape": lambda ex: {"source": 5},

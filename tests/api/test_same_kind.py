@@ -1,5 +1,7 @@
 """Arrays of PyTorch and JAX come back as their own kind, with the values that NumPy gets, from the real libraries."""
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -113,6 +115,26 @@ def test_torch_views_its_own_memory():
     view[1, 2] = -1
     assert buffer[7] == -1
     assert gl.view(buffer.bfloat16(), "bf16[2,3]").dtype is torch.module.bfloat16
+
+
+def test_jax_views_memory_without_gaps_in_any_order():
+    jax = Jax()
+    for name in ("float32", "bfloat16", "float8_e5m2", "bool", "int64", "complex128"):
+        for sizes in ((2, 3, 4), (1, 3, 1), (4, 1, 2), (2, 0, 3), ()):
+            for order in itertools.permutations(range(len(sizes))):
+                dtype = np.dtype(getattr(ml_dtypes, name, name))
+                with jax.module.enable_x64(True):
+                    buffer = jax.array((np.arange(30) % 2).astype(dtype))
+                shape = gl.Shape(dtype, sizes, gl.Layout(order))
+                view = gl.view(buffer, shape)
+                assert same(jax, view, gl.view(jax.host(buffer), shape)), shape
+                assert not shape.element_count or jax.address(view) == jax.address(buffer)
+                if shape.element_count and 1 not in sizes:
+                    assert gl.shape_of(view) == shape
+    del buffer
+    assert same(jax, view, gl.view(np.zeros(1, dtype), shape))  # the view keeps the memory
+    with pytest.raises(gl.LayoutError, match=r"^array of shape \(2, 3\) with strides \(4, 12\) has gaps, .* gl.unpack"):
+        gl.view(jax.array(np.arange(15, dtype=np.float32)), COLUMNS)
 
 
 # ---- element types -------------------------------------------------------------------------------------------------
@@ -317,6 +339,30 @@ def test_torch_transforms_get_one_error():
 
     torch.func.vmap(inside)(torch.zeros(2, 6))
     torch.func.grad(inside)(torch.zeros(6))
+
+
+COMPILED = {
+    "pack": lambda x: gl.pack(x * 2, "{0,1}") * 2,
+    "transpose": lambda x: gl.transpose(x + 1) * 2,
+    "relayout_many": lambda x: gl.relayout_many([((x + 1).reshape(-1), LINE, "{0,1}")])[0] * 2,
+    "view": lambda x: gl.view((x + 1).reshape(-1), "f32[2,3]{0,1}") * 2,
+    "linearize": lambda x: gl.linearize(x.long(), "f32[9,9]") + 1,
+}
+
+
+@pytest.mark.parametrize("call", COMPILED.values(), ids=COMPILED)
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+def test_torch_compile_calls_gpulayout_outside_of_its_graphs(call):
+    torch = Torch().module
+    compiler = pytest.importorskip("torch._dynamo")
+    compiler.reset()
+    tensor = torch.arange(6.0).reshape(2, 3)
+    compiled = torch.compile(call, backend="eager")
+    assert compiled(tensor).equal(call(tensor)) and compiled(tensor + 1).equal(call(tensor + 1))
+    compiler.reset()
+    with pytest.raises(compiler.exc.Unsupported):
+        torch.compile(call, backend="eager", fullgraph=True)(tensor)
+    compiler.reset()
 
 
 def test_jax_transforms_get_one_error():

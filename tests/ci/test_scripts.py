@@ -114,6 +114,24 @@ def test_without_ruff_the_rest_runs_and_says_so(run_ci_test):
     assert not any("-m ruff" in line for line in lines) and any("-m pytest" in line for line in lines)
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("script", ["demo", "check_wheel", "docs"])
+def test_help_answers_before_an_environment_is_made(script, option, tmp_path):
+    (tmp_path / "ci").mkdir()
+    shutil.copy(CI / script, tmp_path / "ci" / script)
+    write(tmp_path / "ci" / "venv", "#!/bin/sh\nexit 9\n")
+    done = subprocess.run([tmp_path / "ci" / script, option], capture_output=True, text=True, timeout=60)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "") and 3 <= len(lines) <= 24
+    assert any(line.startswith(f"  ci/{script} ") for line in lines) and not any("#" in line for line in lines)
+    assert subprocess.run([tmp_path / "ci" / script], capture_output=True, timeout=60).returncode == 9
+
+
+def test_check_wheel_takes_no_arguments():
+    done = subprocess.run([CI / "check_wheel", "--all"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "usage: ci/check_wheel\n")
+
+
 # ---- ci/real_cupy ----------------------------------------------------------------------------------------------------
 
 

@@ -32,8 +32,9 @@ def test_a_name_packs_an_array_and_moves_a_buffer(name, folder):
     layout = NAMES[name]
     array = np.load("array.npy")
     wanted = gl.pack(array, f"f32[2,3,4,5]{layout}")
-    run("relayout", "array.npy", "packed.npy", "--to", name)
-    np.testing.assert_array_equal(np.load("packed.npy"), wanted, strict=True)
+    for command in ("pack", "relayout"):
+        run(command, "array.npy", "packed.npy", "--to", name, "--overwrite")
+        np.testing.assert_array_equal(np.load("packed.npy"), wanted, strict=True)
     np.save("buffer.npy", gl.pack(array, "f32[2,3,4,5]{2,3,1,0}"))
     run("relayout", "buffer.npy", "moved.npy", "--from", "f32[2,3,4,5]{2,3,1,0}", "--to", name)
     np.testing.assert_array_equal(np.load("moved.npy"), wanted, strict=True)

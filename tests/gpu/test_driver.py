@@ -79,3 +79,8 @@ def test_a_program_without_logging_sees_the_warning_only(tmp_path, present):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     expected = "running on the CPU with NumPy: no working CUDA device: boom\n" if present else ""
     assert done.stderr == expected
+
+
+def test_without_a_driver_there_are_no_captures_to_leave_alone(monkeypatch):
+    monkeypatch.setattr(driver, "LIBRARY", "libnothing.so.0")
+    driver.leave_captures_alone()

@@ -6,6 +6,8 @@ JAX reuse freed memory at once.  Each law has versions of the library that break
 
 import gc
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -16,13 +18,14 @@ from ci.gpu_gate import needs_devices
 from gpulayout.api import backends
 from tests.support import device_libraries
 from tests.support.device_arrays import ON_GPU
+from tests.support.foreign import READ_ONLY
 
 pytestmark = [pytest.mark.parametrize("cp", [ON_GPU], indirect=True)]
 
 SOURCE, TARGET = "f32[50,70]", "f32[50,70]{0,1:PD(50,71)PV(3)}"
 VALUES = np.arange(3500, dtype=np.float32)
 PLACES = np.indices((50, 70)).reshape(2, -1)
-LINEAR = np.arange(3500)
+LINEAR, ROWS = np.arange(3500), np.arange(50)
 CALLS = {
     "relayout": (VALUES, lambda given: gl.relayout(given, SOURCE, TARGET)),
     "plan": (VALUES, lambda given: gl.plan(SOURCE, TARGET)(given)),
@@ -32,6 +35,8 @@ CALLS = {
     "transpose": (VALUES.reshape(50, 70), lambda given: gl.transpose(given)),
     "linearize": (PLACES, lambda given: gl.linearize(given, TARGET, mode="wrap")),
     "linearize, checked": (PLACES, lambda given: gl.linearize(given, TARGET)),
+    "linearize, one array for each dimension": (ROWS, lambda given: gl.linearize((given, 3), TARGET, mode="wrap")),
+    "the same with tiles": (ROWS, lambda given: gl.linearize((given, 3), "f32[50,70]{1,0:T(8,128)}", mode="wrap")),
     "delinearize": (LINEAR, lambda given: gl.delinearize(given, "f32[50,70]{0,1}", padding="mark")),
     "convert_linear": (LINEAR, lambda given: gl.convert_linear(given, SOURCE, TARGET)),
 }
@@ -180,6 +185,23 @@ def test_a_tensor_may_be_dropped_right_after_the_call(cp, torch):
     assert dropped_out_is_written_in_time(cp, torch)
 
 
+def test_threads_with_streams_of_their_own_share_a_plan(cp, torch):
+    plan = gl.plan(SOURCE, TARGET)
+    barrier = threading.Barrier(4, timeout=60)
+
+    def work(number):
+        stream, given = torch.cuda.Stream(), [VALUES + 100 * number + turn for turn in range(10)]
+        with torch.cuda.stream(stream):
+            tensors = [torch.tensor(values) for values in given]
+            barrier.wait()
+            results = [plan(one) for one in tensors]
+            del tensors
+            return [turn for turn in range(10) if not equal(results[turn].array, stream.cupy, plan(given[turn]))]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [[]] * 4
+
+
 def test_without_a_record_memory_would_be_reused_too_early(cp, torch, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
     assert [name for name in WITHOUT_WAIT if dropped_input_is_read_in_time(cp, torch, name)] == []
@@ -204,10 +226,14 @@ def test_an_out_of_a_call_on_cupys_stream_may_be_dropped_too(cp, torch):
     own, expected = torch.cuda.Stream(), gl.relayout(VALUES, SOURCE, TARGET)
     with torch.cuda.stream(own):
         out = torch.tensor(np.zeros_like(expected))
-    with cp.cuda.Stream(non_blocking=True) as stream:
-        gl.relayout(cp.asarray(VALUES), SOURCE, TARGET, out=out)
-        assert out.storage.used == {stream.ptr}
-        stream.synchronize()
+    given, used = cp.asarray(VALUES), set()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for stream in (cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)):
+            with stream:
+                gl.relayout(given, SOURCE, TARGET, out=out)
+                stream.synchronize()
+                used.add(stream.ptr)
+                assert out.storage.used == used
     assert equal(out.array, stream, expected)
 
 
@@ -229,6 +255,14 @@ def scratch_is_safe(cp, torch):
 
 def test_scratch_memory_is_in_the_order_of_torchs_stream(cp, torch):
     assert all(scratch_is_safe(cp, torch) for _ in range(2))
+
+
+def test_a_tensor_flagged_read_only_is_not_written(cp, torch):
+    given, out = torch.tensor(VALUES), torch.tensor(np.zeros(3550, np.float32))
+    out.flags = READ_ONLY
+    with pytest.raises(BufferError, match="^out is read-only: it cannot be written to$"):
+        gl.relayout(given, SOURCE, TARGET, out=out)
+    assert not out.array.any()
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn"])
@@ -291,7 +325,60 @@ def test_the_same_on_another_device(cp, jax, name):
     assert results_of_jax_are_right(cp, jax, name, second_device(cp))
 
 
-@pytest.mark.parametrize("name", WITHOUT_WAIT)
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_types_that_cupy_may_lack_stay_jaxs(cp, jax, kind):
+    dtype = np.dtype(getattr(ml_dtypes, kind))
+    bits = np.arange(6).astype(f"u{dtype.itemsize}")
+    with cp.cuda.Stream(non_blocking=True):
+        result = gl.relayout(jax.array(bits.view(dtype)), gl.Shape(dtype, (2, 3)), gl.Layout((0, 1)))
+    assert result.dtype == dtype and equal(result.array, result.device.stream, bits[[0, 3, 1, 4, 2, 5]])
+
+
+def refuse(given):
+    raise RuntimeError("JAX is in a mode that refuses the kernel that is waited for")
+
+
+def test_when_jax_refuses_to_be_waited_for_the_whole_device_is(cp, jax, monkeypatch):
+    monkeypatch.setattr(jax, "block_until_ready", refuse)
+    assert [name for name in WITHOUT_WAIT if not results_of_jax_are_right(cp, jax, name)] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(WITHOUT_WAIT) - {"the same with tiles"}))  # it reuses another block
 def test_memory_that_jax_drops_would_be_reused_too_early(cp, jax, name, monkeypatch):
     monkeypatch.setattr(backends.gpu_module(), "lent", lambda array, finish: array)
     assert not results_of_jax_are_right(cp, jax, name)
+
+
+# ---- all of them -----------------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_all_libraries_run_each_on_its_own_stream(cp, torch, jax):
+    second, expected = second_device(cp), gl.relayout(VALUES, SOURCE, TARGET)
+    one, two, mine = torch.cuda.Stream(), torch.cuda.Stream(second), cp.cuda.Stream(non_blocking=True)
+    with torch.cuda.stream(one), torch.cuda.stream(two), mine:
+        buffers = [
+            torch.tensor(VALUES),
+            torch.tensor(VALUES, second),
+            cp.asarray(VALUES),
+            jax.array(VALUES),
+            jax.array(VALUES, second),
+            VALUES,
+        ]
+        results = gl.relayout_many([(buffer, SOURCE, TARGET) for buffer in buffers])
+        streams = [one.cupy, two.cupy, mine, results[3].device.stream, results[4].device.stream]
+        del buffers
+        arrays = [getattr(result, "array", result) for result in results]
+        assert [type(result) for result in results] == [torch.Tensor] * 2 + [cp.ndarray] + [jax.Array] * 2 + [
+            np.ndarray
+        ]
+        assert all(equal(array, stream, expected) for array, stream in zip(arrays, streams))
+        assert results[5].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("shape", ["f32[0,3]", "f32[]"])
+def test_empty_and_single_elements(cp, torch, jax, shape):
+    values = np.full(gl.parse_shape(shape).element_count, 5, np.float32)
+    for made in (torch.tensor(values), jax.array(values)):
+        result = gl.relayout(made, shape, shape)
+        cp.cuda.Device().synchronize()
+        assert type(result) is type(made) and result.array.get().tolist() == values.tolist()

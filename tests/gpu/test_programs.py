@@ -23,6 +23,14 @@ def test_the_demo_runs_on_both_and_every_result_is_equal():
     assert all(timing["equal"] for timing in found["timings"])
 
 
+def test_linearize_is_timed_on_both_and_every_result_is_equal():
+    found = json.loads(on_gpu.run("-m", "gpulayout", "benchmark", "linearize", "--count", "1000", "--json"))
+    assert found["ok"] and found["gpu_missing"] is None and len(found["rows"]) == 16
+    for row in found["rows"]:
+        on_gpu_alone = [row[name] for name in ("kernel", "to_gpu", "from_gpu")]
+        assert all(time > 0 for time in on_gpu_alone) if row["backend"] == "cupy" else on_gpu_alone == [None] * 3
+
+
 def test_the_small_launches_reach_every_kernel_file():
     printed = on_gpu.run("ci/small_launches.py", "--backend", "cupy")
     assert "right everywhere" in printed

@@ -92,7 +92,7 @@ def test_the_result_of_a_program_says_its_layout(jax):
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_jax_cannot_say_is_refused_by_the_name_of_its_field(text):
     for translate in (interop.to_jax_layout, interop.to_jax_format):
-        with pytest.raises(gl.LayoutError, match="cannot be said by a JAX layout") as caught:
+        with pytest.raises(gl.LayoutError, match="cannot be expressed as a JAX layout") as caught:
             translate(text)
         assert str(caught.value).startswith(REFUSED[text] + f" {text}")
 

@@ -63,7 +63,7 @@ def test_other_orders_are_refused(order, problem):
 @pytest.mark.parametrize("translate", [interop.to_numpy_order, interop.to_torch_memory_format])
 def test_what_says_more_than_an_order_is_refused_by_the_name_of_its_field(translate, text):
     for value in (text, gl.parse_shape(text)):
-        with pytest.raises(gl.LayoutError, match="cannot be said by a") as caught:
+        with pytest.raises(gl.LayoutError, match="cannot be expressed as a") as caught:
             translate(value)
         assert str(caught.value).startswith(MORE[text]) and text in str(caught.value)
     with pytest.raises(gl.LayoutTypeError, match="must be a Shape, a Layout or the text of one, not int"):
@@ -72,7 +72,7 @@ def test_what_says_more_than_an_order_is_refused_by_the_name_of_its_field(transl
 
 def test_other_orders_of_dimensions_are_refused():
     with pytest.raises(
-        gl.LayoutError, match=r"minor_to_major \(1, 0, 2\) of \{1,0,2\} cannot be said by a NumPy order"
+        gl.LayoutError, match=r"minor_to_major \(1, 0, 2\) of \{1,0,2\} cannot be expressed as a NumPy order"
     ):
         interop.to_numpy_order("{1,0,2}")
     with pytest.raises(gl.LayoutError, match=r"minor_to_major \(1, 0, 2\) .* channels_last is \(1, 3, 2, 0\)"):

@@ -51,5 +51,7 @@ def test_other_codecs_are_refused(codec, problem):
 
 @pytest.mark.parametrize("text", ["f32[2,3]{0,1:PD(3,5)}", "{1,0:T(2,2)}"])
 def test_more_than_an_order_is_refused(text):
-    with pytest.raises(gl.LayoutError, match="^(padded_dimensions|tiles) .* cannot be said by zarr's transpose codec$"):
+    with pytest.raises(
+        gl.LayoutError, match="^(padded_dimensions|tiles) .* cannot be expressed as zarr's transpose codec$"
+    ):
         interop.to_zarr_transpose(text)

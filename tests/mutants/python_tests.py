@@ -86,6 +86,7 @@ TESTS = (
     ("gpu/channels.py", ALL, (*KERNELS, *_files("kernels/channels"))),
     ("gpu/linearize_broadcast.py", ALL, _files("kernels/linearize_broadcast gpu/cupy_runtime moves/index_conversion")),
     ("gpu/driver.py", ALL, _files("gpu/driver api/backends")),
+    ("gpu/held.py", ALL, _files("gpu/held memory/foreign_memory")),
     ("gpu/kernel_source.py", ALL, _files("kernels/struct ci/packaging")),
     *(
         (f"gpu/{name}.py", ALL, (*LAUNCHES, *_files("api/many moves/index_conversion")))

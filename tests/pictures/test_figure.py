@@ -240,12 +240,54 @@ def test_a_tile_of_any_level_is_one_block_of_memory():
         )
 
 
+@pytest.mark.parametrize(
+    "text, blocks",
+    [
+        ("u8[6]{0:T(3)(2)}", (4, 2)),
+        ("bf16[8,8]{1,0:T(2,4)(2,1,1,1)}", (16, 2)),
+        ("u8[8,8]{1,0:T(4,4)(2,2)(2,1)}", (16, 4, 2)),
+        ("u8[8]{0:T(3,4)}", (12,)),
+        ("u8[8]{0:T(1)}", ()),
+        ("u8[6]{0:T(3)(*,2)}", (2,)),  # the second tile joins tiles of 3, so they are no blocks any more
+    ],
+)
+def test_blocks_are_as_long_as_tiles_with_the_gaps_that_inner_tiles_leave(text, blocks):
+    assert figure_of(gl.parse_shape(text)).blocks == blocks
+
+
+@pytest.mark.parametrize(
+    "text, row, column",
+    [
+        ("u8[900,1000]{1,0:T(*,5000)}", 5, None),
+        ("u8[900,1000]{1,0:T(*,300)}", 1, 300),
+        ("u8[1000,3]{0,1:T(*,100)}", 100, 1),
+        ("u8[5000,5000]{1,0:T(7,100)(*,5)}", 7, 100),
+        ("u8[3000,3000]{1,0:T(2,3,4)}", 3, 4),
+    ],
+)
+def test_the_first_edges_of_joined_and_long_tiles_are_seen(text, row, column):
+    figure = figure_of(gl.parse_shape(text))
+    for shown, edge in ((figure.rows, row), (figure.columns, column)):
+        assert edge is None or (edge - 1, edge) in zip(shown, shown[1:])
+
+
+def test_what_has_no_room_is_left_out_at_the_end_too():
+    figure = figure_of(gl.Shape("u8", (1 << 62,), gl.Layout((0,), tiles=[(1024,)])), room=TERMINAL)
+    assert figure.columns == (0, None, 1023, 1024, None)
+
+
+@pytest.mark.parametrize(
+    "text, place",
+    [("u8[100,4000]{1,0:PD(100,4096)}", 4000), ("u8[90,4096]{1,0:PD(95,4096)}", 90 * 4096), ("u8[300]{0:T(128)}", 300)],
+)
+def test_the_first_padding_in_memory_is_seen(text, place):
+    strip = figure_of(gl.parse_shape(text)).strip
+    assert [one.place for one in strip if one and not one.is_element][0] == place
+    assert any(one and other and one.is_element and other.place == place for one, other in zip(strip, strip[1:]))
+
+
 def test_an_untiled_array_has_no_borders():
     assert set(borders(figure_of(gl.parse_shape("u8[6,6]{0,1:PD(8,8)}"))).values()) == {0}
-
-
-def test_a_tile_that_a_later_one_joins_with_others_is_not_outlined():
-    assert figure_of(gl.parse_shape("u8[6]{0:T(3)(*,2)}")).blocks == (2,)
 
 
 # ---- large arrays ----------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.pictures.figure import figure_of
+from gpulayout.pictures.figure import PAGE, figure_of
 from gpulayout.pictures.svg import Sheet, lines
-from tests.pictures.test_figure import SHAPES, big_shapes, grid_cells
+from tests.pictures.test_figure import SHAPES, big_shapes, grid_cells, strip_cells
 from tests.support.strategies import any_shapes
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -51,6 +51,52 @@ def test_names_stand_in_the_grid_and_in_memory_as_the_document_prints_them():
     picture = parsed(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}").draw(names="abcdef").svg)
     assert "".join(text for _, text, _ in cells(picture, "strip")) == "ad0be0cf0000000"
     assert [text for _, text, _ in cells(picture, "grid")][:6] == ["a 0", "b 3", "c 6", "9", "12", "d 1"]
+
+
+def covered(root, kind):
+    """The unit segments (x, y, horizontal) that the paths of a class cover."""
+    found = set()
+    for path in root.iter(f"{SVG}path"):
+        if path.get("class") == kind:
+            for x, y, way, end in re.findall(r"M(\d+) (\d+)([HV])(\d+)", path.get("d")):
+                x, y, end = int(x), int(y), int(end)
+                found |= {(at, y, True) for at in range(x, end)} if way == "H" else set()
+                found |= {(x, at, False) for at in range(y, end)} if way == "V" else set()
+    return found
+
+
+@pytest.mark.parametrize(
+    "text", [*SHAPES, "u8[8,8]{1,0:T(4,4)(2,2)}", "u8[9,9]{0,1:T(4,2)(2,1)}", "u8[5,200]{0,1:T(2,9)}"]
+)
+def test_the_lines_of_tiles_run_between_tiles(text):
+    shape = gl.parse_shape(text)
+    root, figure = parsed(shape.draw().svg), figure_of(shape, room=PAGE)
+    tiles = [covered(root, f"gl-tile{level}") for level in (1, 2)]
+    for kind, cells in (("grid", grid_cells(figure)), ("strip", strip_cells(figure))):
+        rects = [box(rect) for rect in root.iterfind(f"{SVG}g[@class='gl-{kind}']/{SVG}g[@data-place]/{SVG}rect")]
+        corners = {rect[:2]: cell for rect, cell in zip(rects, cells, strict=True)}
+        for (x, y, width, height), cell in zip(rects, cells):
+            for step, (across, down) in enumerate(((width, 0), (0, height))):
+                other = corners.get((x + across, y + down))
+                if other and (kind == "grid" or not step):
+                    middle = (x + across, y + height // 2, False) if across else (x + width // 2, y + down, True)
+                    level = figure.border(cell, other)
+                    assert [middle in lines for lines in tiles] == [level == 1, level == 2]
+            if kind == "strip" and figure.blocks:
+                for side, place in ((x, cell.place), (x + width, cell.place + 1)):
+                    begins = place % figure.blocks[0] == 0 or place == shape.buffer_size
+                    assert ((side, y + height // 2, False) in tiles[0]) == begins
+    assert bool(tiles[0]) == bool(figure.blocks)
+
+
+def test_exactly_the_padding_is_hatched():
+    for text in SHAPES:
+        root = parsed(gl.parse_shape(text).draw().svg)
+        patterns = {pattern.get("id") for pattern in root.iter(f"{SVG}pattern")}
+        for cell in root.iterfind(f".//{SVG}g[@data-place]"):
+            fill = cell.find(f"{SVG}rect").get("fill")
+            assert (fill is not None) == ("gl-padding" in cell.get("class"))
+            assert fill is None or fill.removeprefix("url(#").removesuffix(")") in patterns
 
 
 @pytest.mark.parametrize(
@@ -98,12 +144,61 @@ def test_nothing_in_a_picture_is_foreign_or_runs():
     assert not re.search(r"href|@import|<script| on\w+=|url\((?!#)", svg) and svg.count("http") == 1
 
 
-def test_colours_change_in_dark_mode():
-    style = parsed(gl.parse_shape("f32[2,3]").draw().svg).find(f"{SVG}style").text
-    light, dark = style.split("@media(prefers-color-scheme:dark)")
-    rules = [re.findall(r"([^{}]+)\{((?:fill|stroke):#\w{6})", part) for part in (light, dark.removeprefix("{"))]
-    assert len(rules[1]) > 15 and {name for name, _ in rules[0]} >= {name for name, _ in rules[1]}
-    assert all(selector.startswith((".gl-", "@")) for selector in re.findall(r"(?:^|\})([^{}@]+)\{", style))
+def rules(css):
+    """(selector, property) of every declaration."""
+    return [
+        (selector, declaration.partition(":")[0])
+        for selectors, declarations in re.findall(r"([^{}]+)\{([^{}]*)\}", css)
+        for selector in selectors.split(",")
+        for declaration in declarations.split(";")
+    ]
+
+
+def looks():
+    """The rules of all kinds of pictures, in light and in dark mode."""
+    svgs = [gl.parse_shape(text).draw().svg for text in SHAPES]
+    svgs += [gl.plan("f32[64,64]", "f32[64,64]{0,1}").draw().svg, gl.parse_shape("f32[64]{0:PD(99)}").draw().svg]
+    parts = [parsed(svg).find(f"{SVG}style").text.split("@media(prefers-color-scheme:dark){") for svg in svgs]
+    light, dark = ({rule for part in parts for rule in rules(part[number])} for number in (0, 1))
+    return light, dark, svgs
+
+
+def test_every_colour_has_another_one_in_dark_mode():
+    light, dark, _ = looks()
+    colors = {(selector, name) for selector, name in light if name in ("fill", "stroke")}
+    assert len(dark) > 20 and colors - dark <= {
+        (selector, "fill") for selector in (".gl-line", ".gl-arrow", ".gl-tile1", ".gl-tile2", ".gl-hatch")
+    }
+
+
+def test_pictures_on_one_page_do_not_change_each_other():
+    light, dark, svgs = looks()
+    assert all(selector.startswith(".gl-") for selector, _ in light | dark)
+    elements = {
+        (element.tag.removeprefix(SVG), element.get("class", ""), parent.get("class", ""))
+        for svg in svgs
+        for parent in parsed(svg).iter()
+        for element in parent
+    }
+    for tag, own, outer in elements:
+        found = [(weight, name) for selector, name in light if (weight := weight_of(selector, tag, own, outer))]
+        assert len(set(found)) == len(found), (tag, own, outer)
+
+
+def weight_of(selector, tag, own, outer):
+    """How specific a selector is that an element matches, or None."""
+    *ancestors, last = selector.split(" ")
+    name, *classes = last.split(".")
+    ancestors = [ancestor.removeprefix(".") for ancestor in ancestors]
+    matches = name in ("", tag) and set(classes) <= set(own.split())
+    if not matches or not set(ancestors) <= {*outer.split(), "gl-picture"}:
+        return None
+    return len(classes) + len(ancestors), bool(name)
+
+
+def test_a_picture_has_the_rules_that_it_uses():
+    plain, padded = (gl.parse_shape(text).draw().svg for text in ("f32[2,3]", "f32[2,3]{1,0:PD(3,5)}"))
+    assert "gl-hatch" not in plain and "gl-move" not in padded and ".gl-hatch" in padded and "<pattern" in padded
 
 
 @pytest.mark.parametrize("name", ["<script>", "a&b", "]]>", '"', "\0", "\ud800", "\uffff", "é…", "\x1b[31m", "\u202e"])
@@ -163,7 +258,7 @@ def test_a_picture_of_the_worst_shapes_is_below_the_limit():
 def test_joined_lines_cover_what_the_segments_cover(segments):
     ends = [(x, y, x + size * across, y + size * (not across)) for x, y, size, across in segments]
 
-    def covered(found):
+    def points(found):
         return {(across, at, point) for across, at, low, high in found for point in range(low, high)}
 
     paths = re.findall(r"M(\d+) (\d+)([HV])(\d+)", lines(ends))
@@ -172,7 +267,7 @@ def test_joined_lines_cover_what_the_segments_cover(segments):
         for x, y, kind, end in paths
     ]
     given_ = [(True, y, x, to_x) if y == to_y else (False, x, y, to_y) for x, y, to_x, to_y in ends]
-    assert covered(joined) == covered(given_) and len(joined) <= len(ends)
+    assert points(joined) == points(given_) and len(joined) <= len(ends)
 
 
 def test_a_sheet_grows_with_its_texts():

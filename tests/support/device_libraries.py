@@ -10,7 +10,10 @@ import types
 
 import numpy as np
 
+from gpulayout.memory import dlpack
 from tests.support.foreign import Producer
+
+EXTENDED = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}  # DLPack's codes
 
 
 class Pointer:
@@ -121,7 +124,7 @@ def torch_module(cp):
             thread.current = before
 
     class Tensor:
-        layout, is_nested, requires_grad = "strided", False, False
+        layout, is_nested, requires_grad, flags = "strided", False, False, 0
 
         def __init__(self, storage, array, kind):
             self.storage, self.array, self.dtype = storage, array, kind
@@ -150,7 +153,7 @@ def torch_module(cp):
             assert self.dtype.name in ("uint8", "int16", "int32", "int64", "float32")
             if Pointer(stream).pointer != current_stream().cuda_stream:
                 TorchStream(cp, self.device.index, stream).wait_stream(current_stream())
-            producer = Producer(self.array)
+            producer = Producer(self.array, flags=self.flags)
             producer.keeps = self
             return producer.capsule()
 
@@ -179,7 +182,8 @@ def torch_module(cp):
         current_stream=current_stream,
         stream=using,
         Stream=lambda device=0: TorchStream(cp, device),
-        ExternalStream=lambda pointer, device: TorchStream(cp, device.index, pointer),
+        default_stream=lambda device: default[device.index],
+        ExternalStream=lambda pointer, device: TorchStream(cp, device.index, pointer or None),  # as torch reads a 0
     )
     for name, kind in DTYPES.items():
         setattr(torch, name, kind)
@@ -194,8 +198,8 @@ class Array:
 
     committed = is_fully_addressable = True
 
-    def __init__(self, device, array, storage):
-        self.device, self.array, self.storage, self.dtype = device, array, storage, array.dtype
+    def __init__(self, device, array, storage, kind):
+        self.device, self.array, self.storage, self.dtype = device, array, storage, kind
         self.sharding = types.SimpleNamespace(device_set={device})
         self.ready = device.stream.record()
 
@@ -207,7 +211,8 @@ class Array:
 
     def __dlpack__(self, *, stream, max_version=None):
         self.device.order(stream, self.ready)
-        producer = Producer(self.array, version=None)
+        named = {} if self.dtype.type.__module__ == "numpy" else {"code": EXTENDED[self.dtype.name]}
+        producer = Producer(self.array, version=None, **named)
         producer.keeps = self.storage
         return producer.capsule()
 
@@ -234,22 +239,15 @@ class JaxDevice:
         kind = np.dtype(kind)
         with self.cp.cuda.Device(self.id), self.stream:
             storage = Storage(self.allocator, self.id, self.stream.ptr, int(np.prod(shape)) * kind.itemsize)
-            array = self.cp.ndarray(shape, kind, storage.memory)
+            array = carried(self.cp, shape, kind, storage.memory)
             work(array)
-            return Array(self, array, storage)
+            return Array(self, array, storage, kind)
 
 
-class Capsule:
-    """A capsule for CuPy to import."""
-
-    def __init__(self, capsule, device):
-        self.capsule, self.device = capsule, device
-
-    def __dlpack__(self, **options):
-        return self.capsule
-
-    def __dlpack_device__(self):
-        return self.device
+def carried(cp, shape, kind, memory):
+    """A CuPy array of these elements, or of integers of their width."""
+    kind = np.dtype(kind)
+    return cp.ndarray(shape, kind if kind.type.__module__ == "numpy" else f"u{kind.itemsize}", memory)
 
 
 def jax_module(cp):
@@ -259,13 +257,17 @@ def jax_module(cp):
 
     def from_dlpack(given):
         device = devices[given.__dlpack_device__()[1]]
-        capsule = given.__dlpack__(stream=device.stream.ptr)
-        with cp.cuda.Device(device.id):
-            array = cp.from_dlpack(Capsule(capsule, given.__dlpack_device__()))
-            return Array(device, array, array)
+        memory = dlpack.dlpack_memory(given, (2,), stream=device.stream.ptr)
+        with cp.cuda.Device(device.id), device.stream:
+            borrowed = cp.cuda.UnownedMemory(memory.address, 0, memory.owner, device.id)
+            array = carried(cp, memory.shape, memory.dtype, cp.cuda.MemoryPointer(borrowed, 0))
+            return Array(device, array, array, memory.dtype)
 
     def array(values, device=0):
-        return devices[device].compute(values.shape, values.dtype, lambda made: made.set(values))
+        def work(made):
+            made.set(values.view(made.dtype))
+
+        return devices[device].compute(values.shape, values.dtype, work)
 
     def plus_one(given):
         """A kernel; the array may be dropped before it has run."""

@@ -53,10 +53,6 @@ def memory_at(address):
     return types.SimpleNamespace(type=0, device=-2, devicePointer=0)
 
 
-def synchronize_stream(ptr):
-    note("synchronize", ptr)
-
-
 class Device:
     """A device number; as a context manager it is the current one."""
 
@@ -101,6 +97,19 @@ class Stream:
 
     def is_capturing(self):
         return False
+
+    @staticmethod
+    def from_external(given):
+        version, pointer = given.__cuda_stream__()
+        stream = Stream(pointer)
+        stream.device_id = -1
+        return stream
+
+    def record(self):
+        return Event(block=True, disable_timing=True)
+
+    def wait_event(self, event):
+        assert isinstance(event, Event)
 
 
 class Event:

@@ -28,7 +28,6 @@ from tests.support.fake_cuda import (
     memory_at,
     note,
     set_device,
-    synchronize_stream,
     thread,
 )
 from tests.support.simt import host_module
@@ -64,9 +63,16 @@ class ndarray(np.ndarray):  # noqa: N801 - CuPy's name
             ptr=address, device_id=self._device, memset_async=functools.partial(_memset, address)
         )
 
-    def get(self):
+    def get(self, out=None):
         note("synchronize")
-        return np.array(self.view(np.ndarray))
+        if out is None:
+            return np.array(self.view(np.ndarray))
+        out[...] = self.view(np.ndarray)
+        return out
+
+    def set(self, array):
+        note("copy", array.nbytes)
+        self.view(np.ndarray)[...] = array
 
 
 ndarray.__module__ = "cupy"
@@ -198,7 +204,6 @@ def module():
         memGetInfo=lambda: thread.contexts.add(thread.device),
         pointerGetAttributes=memory_at,
         memoryTypeDevice=2,
-        streamSynchronize=synchronize_stream,
     )
     fake.cuda = types.SimpleNamespace(
         Device=Device,

@@ -23,7 +23,7 @@ class Stream(fake_cuda.Stream):
 class Event:
     """A moment of the wall clock."""
 
-    def record(self, stream):
+    def record(self, stream=None):
         self.seconds = time.perf_counter()
 
     def synchronize(self):

@@ -5,6 +5,9 @@ All shapes of a test go into one translation unit: C as C99 or as C++, and CUDA 
 
 import ctypes
 import functools
+import hashlib
+import math
+import random
 import shutil
 import subprocess
 import types
@@ -48,11 +51,11 @@ SPECIAL = (
 
 
 @functools.cache
-def random_shapes(count=120):
-    """Shapes in any layout that places elements, with at most 10,000 places."""
+def random_shapes():
+    """Shapes in any layout that places elements, with at most 10,000 places; the special ones first."""
     found = []
 
-    @settings(max_examples=count, phases=[Phase.generate], database=None)
+    @settings(max_examples=120, phases=[Phase.generate], database=None)
     @given(st.data())
     def draw(data):
         sizes = data.draw(strategies.dimensions(max_rank=5, max_elements=400))
@@ -62,6 +65,23 @@ def random_shapes(count=120):
 
     draw()
     return (*map(gl.parse_shape, SPECIAL), *dict.fromkeys(found))
+
+
+@functools.cache
+def random_large_shapes(count=60):
+    """Tiled shapes with linear indices past 2^32, in any order and padding."""
+    rng, found = random.Random(0), []
+    while len(found) < count:
+        sizes = [rng.choice((1, 3, 5, 70, 999, 1024, 65536, 70001, 10**6)) for _ in range(rng.randint(2, 5))]
+        tiles = [
+            (*(rng.choice((1, 2, 3, 7, 8, 128, "*")) for _ in range(rng.randint(0, 2))), rng.choice((2, 5, 6, 128)))
+            for _ in range(rng.randint(1, 3))
+        ]
+        widths = [size + rng.choice((0, 0, 1, 5)) for size in sizes]
+        layout = gl.Layout(rng.sample(range(len(sizes)), len(sizes)), padded_dimensions=widths, tiles=tiles)
+        if math.prod(widths) < 2**50 and gl.Shape("u8", sizes, layout).buffer_size > 2**32:
+            found.append(gl.Shape("u8", sizes, layout))
+    return tuple(found)
 
 
 def missing(compiler):
@@ -83,7 +103,9 @@ def compiled(shapes, compiler, folder, change=lambda text: text, **options):
     texts = [change(gl.code(shape, language, name=f"L{n}", **options)) for n, shape in enumerate(shapes)]
     callers = [_callers(f"L{n}", dot, shape.rank) for n, shape in enumerate(shapes)]
     unit = "\n".join([*texts, *_within_c(command[0], ["typedef unsigned long long wide;", *callers])])
-    source, library = folder / "unit.txt", folder / f"{compiler.replace(' ', '-')}.so"
+    # a library of the same name would not be loaded again
+    name = hashlib.sha256(f"{compiler} {unit}".encode()).hexdigest()[:20]
+    source, library = folder / f"{name}.txt", folder / f"{name}.so"
     source.write_text(unit)
     done = subprocess.run(
         [*command, *WARNINGS, "-O1", "-fPIC", "-shared", str(source), "-o", str(library)],
@@ -110,16 +132,26 @@ def in_python(shapes, **options):
     return found
 
 
+@functools.cache
+def expected(shape):
+    """(logical indices of all elements, their places, the number of the element in every place or -1).
+
+    Places are the library's, numbers the reference's.
+    """
+    numbers = numbers_of(shape)
+    logical = np.indices(shape.bounds).reshape(shape.rank, shape.element_count)
+    places = gl.linearize(logical, shape) if shape.element_count else np.empty(0, np.int64)
+    assert np.array_equal(numbers[places], np.arange(shape.element_count)), shape
+    return logical, places, numbers
+
+
 def check(shape, code, beyond):
     """Compare with the library and with the reference, in every place; `beyond` are places past the end.
 
     Returns the number of elements found.
     """
-    numbers = numbers_of(shape)
-    logical = np.indices(shape.bounds).reshape(shape.rank, shape.element_count)
+    logical, places, numbers = expected(shape)
     if shape.element_count:
-        places = gl.linearize(logical, shape)
-        assert np.array_equal(numbers[places], np.arange(shape.element_count)), shape
         assert np.array_equal(np.broadcast_to(code.offset(logical), places.shape), places), shape
     truth, index = code.index(np.arange(shape.buffer_size))
     assert np.array_equal(truth, numbers >= 0), shape

@@ -1,0 +1,173 @@
+"""`gpulayout benchmark linearize`: what it times, what it compares first, and its table.  No time is asserted."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+from gpulayout.cli import index_jobs
+from gpulayout.cli.backends import on_host
+from gpulayout.cli.benchmark import SHAPES
+from gpulayout.cli.benchmark_table import Row, table_lines
+from gpulayout.cli.index_jobs import index_arrays, jobs
+from gpulayout.cli.timing import medians_in_turns
+from gpulayout.cpu.run import NumpyBackend
+from tests.support import executors, fake_gpu
+from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
+
+SHORT = ("--count", "100")
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cpu(monkeypatch):
+    monkeypatch.setenv("GPULAYOUT_BACKEND", "numpy")
+
+
+@pytest.fixture
+def gpu(request, monkeypatch):
+    """The imitation of CuPy as the GPU."""
+    if problem := executors.simt_missing():
+        pytest.skip(problem)
+    fake = request.getfixturevalue("cupy")
+    fake_gpu.extend(fake, monkeypatch)
+    monkeypatch.setenv("GPULAYOUT_BACKEND", "auto")
+    return fake
+
+
+# ---- the work ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [*SHAPES, PADDED, "s4[3,5]{0,1:E(4)}", "f32[7]", "f32[2,1,3]{1,2,0:PD(4,5,6)}"])
+def test_every_call_gives_the_expected_indices_which_numpy_made(text):
+    shape = gl.parse_shape(text)
+    logical, linear = index_arrays(shape, 200)
+    places = np.arange(200, dtype=np.int64) % shape.element_count * 1_000_003 % shape.element_count
+    assert np.array_equal(logical, np.unravel_index(places, shape.dimensions))
+    assert linear.tolist() == [gl.linearize(tuple(map(int, index)), shape) for index in logical.T]
+    there, back = jobs(NumpyBackend(), shape, logical, linear)
+    assert (there.expected is linear) and (back.expected is logical) and there.is_equal() and back.is_equal()
+    for job in (there, back):
+        assert set(job.calls()) == {"warm", "fresh"} | (set() if shape.is_tiled else {"plain"})
+        for call in job.calls().values():
+            np.testing.assert_array_equal(on_host(call()), job.expected, strict=True)
+
+
+def test_warm_calls_write_into_one_array_and_fresh_ones_make_new_ones():
+    shape = gl.parse_shape(PADDED)
+    for job in jobs(NumpyBackend(), shape, *index_arrays(shape, 10)):
+        assert job.warm() is job.warm() and job.fresh() is not job.fresh()
+
+
+@pytest.mark.parametrize("name", ["warm", "fresh", "plain", "kernel", "from_gpu"])
+def test_a_wrong_call_is_noticed(name):
+    shape = gl.parse_shape(PADDED)
+    job, _ = jobs(NumpyBackend(), shape, *index_arrays(shape, 10))
+    assert job.is_equal()
+    assert not dataclasses.replace(job, **{name: lambda: job.expected + 1}).is_equal()
+
+
+def test_a_call_that_writes_nothing_is_noticed():
+    shape = gl.parse_shape(PADDED)
+    job, _ = jobs(NumpyBackend(), shape, *index_arrays(shape, 10))
+    assert not dataclasses.replace(job, kernel=lambda: job.out).is_equal()
+
+
+def test_calls_take_turns():
+    seen = []
+    medians = medians_in_turns([lambda: seen.append("a"), lambda: seen.append("b")], np, repeats=3)
+    assert "".join(seen) == "ab" * 4 and len(medians) == 2 and min(medians) > 0
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_without_a_gpu_there_are_rows_for_the_cpu_and_one_line_that_says_so():
+    lines = run("benchmark", "linearize", *SHORT).stdout.splitlines()
+    assert lines[0] == "100 indices (int64) in each array.  Milliseconds, medians of 7 calls."
+    assert lines[-1] == "No GPU rows: GPULAYOUT_BACKEND is numpy" and "No GPU" not in "".join(lines[:-1])
+    assert [line for line in lines if line in SHAPES] == list(SHAPES)
+    rows = [line.split() for line in lines if line.startswith("  ") and "PU" in line]
+    assert [row[:2] for row in rows] == [["linearize", "CPU"], ["delinearize", "CPU"]] * len(SHAPES)
+    assert max(map(len, lines)) <= 100
+
+
+def test_json_has_a_row_for_each_direction_of_each_shape():
+    found = json.loads(run("benchmark", "linearize", PADDED, "f32[16,200]{1,0:T(8,128)}", *SHORT, "--json").stdout)
+    assert (found["ok"], found["count"], found["gpu_missing"]) == (True, 100, "GPULAYOUT_BACKEND is numpy")
+    assert [(row["shape"], row["name"]) for row in found["rows"]] == [
+        (shape, name) for shape in (PADDED, "f32[16,200]{1,0:T(8,128)}") for name in ("linearize", "delinearize")
+    ]
+    for row in found["rows"]:
+        assert row["equal"] and row["backend"] == "numpy" and row["warm"] > 0 and row["fresh"] > 0
+        assert row["kernel"] is row["to_gpu"] is row["from_gpu"] is None
+        assert (row["plain"] is None) == ("T(" in row["shape"])
+
+
+def test_a_shape_given_twice_is_timed_once():
+    assert run("benchmark", "linearize", PADDED, PADDED, *SHORT).stdout.count(PADDED) == 1
+
+
+def test_the_exit_code_is_1_when_a_result_differs(monkeypatch):
+    right = index_jobs.delinearize
+
+    def wrong(linear, shape, **options):
+        return right(linear, shape, **options) * (2 if gl.parse_shape(PADDED) == shape else 1)
+
+    monkeypatch.setattr(index_jobs, "delinearize", wrong)
+    result = run("benchmark", "linearize", PADDED, *SHORT, code=1)
+    assert "DIFFERS" in result.stdout and "results differ from the expected indices." in result.stdout
+    assert not json.loads(run("benchmark", "linearize", PADDED, *SHORT, "--json", code=1).stdout)["ok"]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
+def test_hostile_shapes_are_refused(text):
+    assert refusal("benchmark", "linearize", text)
+
+
+def test_shapes_without_indices_are_refused():
+    for shape, lacks in (("f32[0,3]{1,0}", "elements"), ("f32[]", "dimensions")):
+        message = f"{shape} has no {lacks}, so it has no indices to convert"
+        assert failure("benchmark", "linearize", shape) == message
+    assert "have no size" in failure("benchmark", "linearize", "f32[2,?]")
+    assert "--count" in refusal("benchmark", "linearize", "--count", "0")
+
+
+def test_the_help_of_linearize_fits_a_screen_and_has_examples():
+    lines = run("benchmark", "linearize", "--help").stdout.splitlines()
+    assert max(map(len, lines)) <= 100 and len(lines) <= 40
+    assert any(line.startswith("    gpulayout benchmark linearize '") for line in lines)
+
+
+# ---- a GPU ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.simt
+def test_the_gpu_stands_beside_the_cpu_with_its_copies_apart(gpu):
+    found = json.loads(run("benchmark", "linearize", PADDED, "f32[16,200]{1,0:T(8,128)}", *SHORT, "--json").stdout)
+    assert found["ok"] and found["gpu_missing"] is None and found["machine"]["devices"]
+    assert [row["backend"] for row in found["rows"]] == ["numpy", "cupy"] * 4
+    for row in found["rows"]:
+        apart = [row[name] for name in ("kernel", "to_gpu", "from_gpu")]
+        assert all(time > 0 for time in apart) if row["backend"] == "cupy" else apart == [None] * 3
+    lines = run("benchmark", "linearize", *SHORT).stdout.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith(("  linear", "  delinear"))] == [
+        "CPU",
+        "GPU",
+    ] * 2 * len(SHAPES)
+    assert not any("No GPU" in line for line in lines) and max(map(len, lines)) <= 100
+
+
+def test_ratios_are_of_the_calls_that_make_new_arrays():
+    cpu = Row("f32[2]{0}", "linearize", "numpy", True, 9e-3, 8e-3, 12e-3)
+    gpu = Row("f32[2]{0}", "linearize", "cupy", False, 3e-3, 2e-3, 200e-3, 1e-3, 2e-3, 4e-3)
+    assert list(table_lines([cpu, gpu], with_gpu=True)) == [
+        "                                      plain/           to  from  CPU/    with",
+        "                    out=  new  plain     new  kernel  GPU   GPU   GPU  copies",
+        "-" * 77,
+        "f32[2]{0}",
+        "  linearize    CPU     9    8     12     1.5       -    -     -     -       -",
+        "  linearize    GPU     3    2    200     100       1    2     4     4       1  DIFFERS",
+    ]
+    assert [len(line) for line in table_lines([cpu], with_gpu=False)][0] < 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpulayout.gpu.first_warp import LaneAccess
 from gpulayout.gpu.traffic import SECTOR
 from gpulayout.layout.checks import counted
 from gpulayout.pictures.figure import Figure
@@ -11,7 +10,7 @@ from gpulayout.pictures.plan_figure import PlanFigure
 from gpulayout.pictures.shape_svg import MARGIN, clipped, draw_cell, draw_legend
 from gpulayout.pictures.style import COLORS
 from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
-from gpulayout.pictures.warp_figure import LINE, DrawnRequest, Line, WarpSide, runs_of
+from gpulayout.pictures.warp_figure import LINE, DrawnRequest, Line, WarpSide, boxes_of
 
 _CELL, _LEAST_WIDTH, _GAP = 28, 34, 20  # pixels: height and width of a place; what is left out
 _ARROWS = 76  # between the strips
@@ -159,30 +158,15 @@ def _draw_line(sheet: Sheet, line: Line, left: int, top: int, color: int) -> Non
     height, across = _LINE_HEIGHT - 2, SECTOR * _BYTE
     sheet.text(left - 8, top + 14, f"byte {line.offset}", "gl-small gl-muted", "end")
     sheet.path("gl-line", f"M{left} {top}h{LINE * _BYTE}v{height}h-{LINE * _BYTE}z")
-    for run in runs_of(line.accesses):
-        wide = run[0].nbytes * _BYTE
-        if wide >= _LEAST_LANE:
-            for access in run:
-                _draw_lanes(sheet, (access,), line, (left, top, wide, height), color)
-        else:
-            _draw_lanes(sheet, run, line, (left, top, wide * len(run), height), color)
-    boxes = [(left + sector * across, left + (sector + 1) * across) for sector in line.sectors]
-    sides = [(x, top, x, top + height) for box in boxes for x in box]
-    ends = [(start, y, end, y) for start, end in boxes for y in (top, top + height)]
-    sheet.path("gl-tile2", lines(sides + ends))
+    for first, nbytes, lanes in boxes_of(line, _LEAST_LANE // _BYTE):
+        x, wide = left + first * _BYTE, nbytes * _BYTE
+        sheet.open(f"gl-cell gl-c{color}")
+        sheet.parts.append(f'<rect x="{x}" y="{top}" width="{wide}" height="{height}"/>')
+        if SMALL_CHARACTER * len(lanes) <= wide:
+            sheet.text(x + wide // 2, top + 13, lanes, "gl-small gl-ink")
+        sheet.close()
+    sectors = [(left + sector * across, left + (sector + 1) * across) for sector in line.sectors]
+    sides = [(x, top, x, top + height) for ends in sectors for x in ends]
+    edges = [(start, y, end, y) for start, end in sectors for y in (top, top + height)]
+    sheet.path("gl-tile2", lines(sides + edges))
     sheet.reach(left + LINE * _BYTE, top + height)
-
-
-def _draw_lanes(
-    sheet: Sheet, run: tuple[LaneAccess, ...], line: Line, box: tuple[int, int, int, int], color: int
-) -> None:
-    """The bytes of one lane, or of several that follow each other."""
-    left, top, wide, height = box
-    x = left + (run[0].offset - line.offset) * _BYTE
-    text = str(run[0].lane) if len(run) == 1 else f"{run[0].lane}–{run[-1].lane}"
-    fits = SMALL_CHARACTER * len(text) <= wide
-    sheet.open(f"gl-cell gl-c{color}")
-    sheet.parts.append(f'<rect x="{x}" y="{top}" width="{wide}" height="{height}"/>')
-    if fits:
-        sheet.text(x + wide // 2, top + 13, text, "gl-small gl-ink")
-    sheet.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from gpulayout.gpu.traffic import SECTOR
 from gpulayout.layout.checks import counted
 from gpulayout.pictures.figure import Figure
-from gpulayout.pictures.legend import Mark, legend, padding_number
+from gpulayout.pictures.legend import Mark, legend, padding_number, tip
 from gpulayout.pictures.plan_figure import PlanFigure
-from gpulayout.pictures.shape_svg import MARGIN, clipped, draw_cell, draw_legend
+from gpulayout.pictures.shape_svg import MARGIN, clipped, draw_legend
 from gpulayout.pictures.style import COLORS
 from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
 from gpulayout.pictures.warp_figure import LINE, DrawnRequest, Line, WarpSide, boxes_of
@@ -52,9 +52,13 @@ def _draw_moves(sheet: Sheet, figure: PlanFigure, top: int) -> int:
     """The source's places, arrows, the target's places, and what the marks mean."""
     colors = {cell.place: cell.color % COLORS for cell in figure.target.strip if cell}
     sheet.text(MARGIN, top, "source", "gl-small gl-ink")
-    starts = _draw_places(sheet, figure.source, top + 8, numbers_above=True)
+    sheet.open("gl-source")
+    starts = _draw_places(sheet, figure.source, top + 8, {}, numbers_above=True)
+    sheet.close()
     low, high = top + 8 + 16 + _CELL + 7, top + 8 + 16 + _CELL + 7 + _ARROWS
-    ends = _draw_places(sheet, figure.target, high + 7, numbers_above=False)
+    sheet.open("gl-target")
+    ends = _draw_places(sheet, figure.target, high + 7, numbers_of(figure), numbers_above=False)
+    sheet.close()
     for color in range(COLORS):
         sheet.path(
             f"gl-move{color}",
@@ -75,8 +79,22 @@ def _draw_moves(sheet: Sheet, figure: PlanFigure, top: int) -> int:
     return bottom + 26 + (14 if marks else 0)
 
 
-def _draw_places(sheet: Sheet, figure: Figure, top: int, *, numbers_above: bool) -> dict[int, int]:
-    """A strip with the numbers of its places on one side and its sectors on the other; the middle of every place."""
+def numbers_of(figure: PlanFigure) -> dict[int, int]:
+    """What the cells of the target have as `data-place`: the source place of their element, or for padding -1, -2, ...
+
+    So the two cells of an element have the same number.
+    """
+    source_of = {target: source for source, target in figure.moves}
+    return {cell.place: source_of.get(cell.place, -1 - cell.place) for cell in figure.target.strip if cell}
+
+
+def _draw_places(
+    sheet: Sheet, figure: Figure, top: int, numbers: dict[int, int], *, numbers_above: bool
+) -> dict[int, int]:
+    """A strip with the numbers of its places on one side and its sectors on the other; the middle of every place.
+
+    numbers   the `data-place` of cells, if that is not their place
+    """
     if figure.reason:
         sheet.text(MARGIN, top + 24, f"({figure.reason})", "gl-muted")
         return {}
@@ -94,7 +112,8 @@ def _draw_places(sheet: Sheet, figure: Figure, top: int, *, numbers_above: bool)
             x += _GAP
             continue
         text = cell.text if cell.is_element else number
-        draw_cell(sheet, figure, cell, (x, y, width, _CELL), text)
+        color = cell.color % COLORS if cell.is_element else None
+        sheet.cell((x, y, width, _CELL), numbers.get(cell.place, cell.place), tip(figure, cell), text, color)
         sheet.text(x + width // 2, top + 12 if numbers_above else y + _CELL + 12, str(cell.place), _NUMBER, "middle")
         middles[cell.place] = x + width // 2
         sector = cell.place * figure.shape.bits_per_element // (8 * SECTOR)

@@ -7,8 +7,6 @@ import re
 from typing import Literal, TypeAlias, get_args
 
 from gpulayout.api.array_types import ShapeLike
-from gpulayout.api.code_c import c_text, cuda_text
-from gpulayout.api.code_python import python_text
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, type_text, value_text
 from gpulayout.layout.errors import LayoutError
@@ -128,6 +126,9 @@ def code(
             f"{shape} has {counted(shape.rank, 'dimension')}: {MOST_PARAMETERS} is the limit for generated code, as C "
             "compilers need not accept more parameters"
         )
+    from gpulayout.api.code_c import c_text, cuda_text  # here, so that `import gpulayout` does not take 2% longer
+    from gpulayout.api.code_python import python_text
+
     if language == "python":
         if bits is not None:
             raise ValueError(f"bits {value_text(bits)} is for CUDA and C: Python's numbers have no fixed width")

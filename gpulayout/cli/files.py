@@ -59,7 +59,7 @@ class NpyHeader:
 
 @dataclass(frozen=True)
 class NpyFile(NpyHeader):
-    """A .npy file and all its elements in the order of the file: 1-D, read-only and memory-mapped if it is a file."""
+    """A .npy file and its elements in the order of the file: 1-D, and memory-mapped unless they come from a pipe."""
 
     elements: Elements = field(repr=False, compare=False)
 
@@ -151,7 +151,6 @@ def _elements(name: str, stream: BinaryIO, dtype: Dtype, count: int, needed: str
     if place < nbytes or stream.read(1):
         found = f"only {counted(place, 'byte')}" if place < nbytes else f"more than {counted(place, 'byte')}"
         raise Failure(f"{name}: there are {found} of elements, but {needed} needs {nbytes}")
-    elements.flags.writeable = False
     return elements
 
 

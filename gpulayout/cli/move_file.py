@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -25,13 +25,13 @@ from gpulayout.layout.checks import counted
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
-Command = TypeVar("Command")
+Decorator = Callable[[Any], Any]  # click's, which give back what they get
 
-FILES = (
+FILES: tuple[Decorator, ...] = (
     click.argument("source", metavar="IN.npy", type=FILE_NAME),
     click.argument("target", metavar="OUT.npy", type=FILE_NAME),
 )
-OPTIONS = (
+OPTIONS: tuple[Decorator, ...] = (
     click.option("--raw", is_flag=True, help="Buffers are plain bytes, without a .npy header."),
     click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists."),
     click.option("--dry-run", is_flag=True, help="Check and explain; write nothing."),
@@ -40,10 +40,10 @@ OPTIONS = (
 )
 
 
-def files_and_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+def files_and_options(*options: Decorator) -> Decorator:
     """Two files, the options of one command, and the options of a `FileMove`."""
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Any) -> Any:
         for option in reversed((*FILES, *options, *OPTIONS)):
             command = option(command)
         return command
@@ -81,7 +81,7 @@ class FileMove:
         try:
             self._report(job, seconds)
         except OSError as error:
-            if self.dry_run or self.target == "-":
+            if self.dry_run:
                 raise
             raise Failure(
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"

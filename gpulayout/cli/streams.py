@@ -73,9 +73,7 @@ def write_standard_output(*parts: bytes | memoryview) -> None:
         for part in parts:
             rest = memoryview(part)
             while rest:
-                rest = rest[stream.write(rest) :]  # PYTHONUNBUFFERED makes it write less than all
+                rest = rest[stream.write(rest) :]  # with PYTHONUNBUFFERED it may write less than all
         stream.flush()
-    except BrokenPipeError:  # the reader has seen enough
-        raise
-    except OSError as error:
+    except OSError as error:  # also a BrokenPipeError, which stays one
         raise OSError(error.errno, error.strerror, "standard output") from error

@@ -100,6 +100,17 @@ def test_rows_are_sorted_and_ties_stay_in_the_order_of_bytes(sort, key):
     assert [row.split()[4] for row in rows[: len(BUFFERS)]] == [str(one["first_line"]) for one in found["buffers"]]
 
 
+@pytest.mark.parametrize("sort, order", [("waste", "CAB"), ("saving", "CBA"), ("times", "CAB"), ("bytes", "BCA")])
+def test_waste_and_saving_are_those_of_all_arrays_of_a_shape_together(sort, order):
+    """Padding: A 11 x 6 bytes, B 60, C 12 x 30.  The other order saves nothing of A, 48 bytes of B, 12 x 16 of C."""
+    shapes = {"A": "s8[2]{0:T(8)}", "B": "s8[4,1]{1,0:T(1,16)}", "C": "s8[2,1]{1,0:T(1,16)}"}
+    text = "".join(f"%x = {shapes[name]} add()\n" * count for name, count in (("A", 11), ("B", 1), ("C", 12)))
+    found = json.loads(listed(text, "--sort", sort, "--json").stdout)
+    names = {shape: name for name, shape in shapes.items()}
+    assert "".join(names[one["shape"]] for one in found["buffers"]) == order
+    assert (found["padding_nbytes"], found["saving_nbytes"]) == (66 + 60 + 360, 48 + 192)
+
+
 def test_every_order_of_the_rows_differs_in_the_example():
     orders = [run("show", "--hlo", TILED, "--sort", sort).stdout for sort in ("bytes", "waste", "saving", "line")]
     assert len({order.partition("\n\n")[2] for order in orders}) >= 3

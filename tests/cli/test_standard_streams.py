@@ -6,13 +6,18 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import gpulayout as gl
 from gpulayout.cli.main import commands
+from gpulayout.cli.streams import write_standard_output
+from tests.support import strategies
 from tests.support.command_line import run
 
 PACKAGES = str(pathlib.Path(gl.__file__).parent.parent)
@@ -103,6 +108,34 @@ def test_raw_bytes_pass_through_pipes_without_headers():
     np.testing.assert_array_equal(loaded(again), ARRAY, strict=True)
 
 
+@hypothesis.given(st.data())
+@hypothesis.settings(max_examples=60)
+def test_any_array_passes_through_pipes_in_any_layout(data):
+    sizes = data.draw(strategies.dimensions(max_rank=4, max_elements=200))
+    layout = data.draw(strategies.tiled_layouts(sizes))
+    array = np.arange(np.prod(sizes, dtype=int), dtype=data.draw(st.sampled_from(["u1", "i2", "f4", "c16"])))
+    array = np.asarray(array.reshape(sizes), order=data.draw(st.sampled_from("CF")))
+    shape, raw = gl.Shape(array.dtype, sizes, layout), data.draw(st.sampled_from([[], ["--raw"]]))
+    packed = piped("pack", "-", "-", "--to", layout, *raw, data=npy(array)).stdout_bytes
+    buffer = np.frombuffer(packed, array.dtype) if raw else loaded(packed)
+    np.testing.assert_array_equal(buffer, gl.pack(array, shape), strict=True)
+    again = piped("unpack", "-", "-", "--from", shape, *raw, data=packed).stdout_bytes
+    np.testing.assert_array_equal(loaded(again), array, strict=True)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_more_than_a_pipe_holds_passes_through(unbuffered, folder):
+    """Python's raw standard output, with PYTHONUNBUFFERED, takes only a part at a time."""
+    array = np.arange(1 << 20, dtype=np.uint32)
+    np.save("large.npy", array)
+    code, out, err = shell(
+        f"export PYTHONUNBUFFERED={unbuffered}; "
+        "gpulayout pack -q large.npy - --to '{0}' | gpulayout pack -q - - --to '{0}' | (sleep 0.1; cat)"
+    )
+    assert (code, err) == (0, "")
+    np.testing.assert_array_equal(loaded(out), array, strict=True)
+
+
 def test_commands_in_a_pipeline(folder):
     code, out, err = shell(
         f"set -o pipefail; gpulayout pack -q array.npy - --to '{LAYOUT}' | gpulayout unpack -q - - --from '{SHAPE}'"
@@ -148,6 +181,17 @@ def test_a_file_called_dash_is_written_with_a_folder(folder):
     piped("pack", "-", "out.npy", "--to", LAYOUT, data=npy(ARRAY + 1))
     assert np.load("out.npy")[0] == 1 and np.load("./-")[0] == 0
     assert run("show", "out.npy").stdout != run("show", "array.npy").stdout
+
+
+def test_a_standard_output_that_takes_a_part_at_a_time_gets_everything(monkeypatch):
+    class Partial(io.BytesIO):
+        def write(self, data):
+            return super().write(bytes(data[:7]))
+
+    stream = Partial()
+    monkeypatch.setattr(sys, "stdout", types.SimpleNamespace(buffer=stream))
+    write_standard_output(b"header", memoryview(bytes(range(100))))
+    assert stream.getvalue() == b"header" + bytes(range(100))
 
 
 # ---- refusals ------------------------------------------------------------------------------------------------------
@@ -233,9 +277,13 @@ def test_a_closed_standard_input_is_one_line(args, folder):
     assert (code, err) == (1, "gpulayout: error: standard input is closed\n")
 
 
-def test_a_reader_that_closes_its_end_ends_the_writer_quietly(folder):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_closes_its_end_ends_the_writer_quietly(unbuffered, folder):
     np.save("large.npy", np.zeros(1 << 20, np.uint8))
-    code, out, err = shell("gpulayout pack -q large.npy - --to '{0:PD(2000000)}' | head -c 6; exit ${PIPESTATUS[0]}")
+    code, out, err = shell(
+        f"export PYTHONUNBUFFERED={unbuffered}; "
+        "gpulayout pack -q large.npy - --to '{0:PD(2000000)}' | head -c 6; exit ${PIPESTATUS[0]}"
+    )
     assert (code, out, err) == (1, b"\x93NUMPY", "")
 
 

@@ -232,3 +232,22 @@ def test_a_lent_array_goes_back_to_the_pool_after_the_wait_of_its_borrower(cp):
     finally:
         may_go.set()
     assert eventually(lambda: pool.free_bytes() > free)
+
+
+@on_gpu_alone
+def test_waiting_for_owners_does_not_disturb_a_capture_of_another_thread(cp):
+    plan, out = gl.plan(SOURCE, TARGET), cp.zeros(3500, np.float32)
+    buffer = cp.asarray(VALUES)
+    plan(buffer, out)
+    cp.cuda.Device().synchronize()
+    for _ in range(5):
+        given = Producer(buffer)
+        with cp.cuda.Stream(non_blocking=True):
+            gl.relayout(given, SOURCE, TARGET)
+        with cp.cuda.Stream(non_blocking=True) as stream:
+            stream.begin_capture(cp.cuda.runtime.streamCaptureModeGlobal)
+            waited = eventually(lambda: given.deleted == given.made)
+            plan(buffer, out)
+            graph = stream.end_capture()
+            graph.launch(stream)
+            assert waited and same_bytes(cp, out, plan(VALUES))

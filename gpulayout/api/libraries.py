@@ -77,7 +77,7 @@ _JAX: Library = JaxArrays()
 def library_of(given: object) -> Library | None:
     """The adapter for an array of PyTorch or JAX, or None."""
     kind = type(given)
-    found = _found.get(kind, _UNKNOWN)
+    found: Library | None = _found.get(kind, _UNKNOWN)
     if found is _UNKNOWN:
         if len(_found) >= 256:  # of types made while a program runs
             _found.clear()

@@ -106,6 +106,21 @@ def test_results_are_of_the_kind_and_hold_what_numpy_gets(library, call):
     assert same(library, CALLS[call](library.array), CALLS[call](np.array))
 
 
+def test_types_that_torch_lacks_come_as_unsigned_integers():
+    torch = Torch().module
+    packed = torch.tensor([0x21, 0x43], dtype=torch.uint8)
+    found = gl.unpack(packed, "u4[4]{0:E(4)}")
+    assert found.dtype is torch.uint8 and found.tolist() == [1, 2, 3, 4]
+    assert gl.pack(found, "u4[4]{0:E(4)}").equal(packed)
+    assert gl.transpose(torch.zeros(2, 3, dtype=torch.int4)).dtype is torch.int4
+
+
+def test_indices_have_64_bits_whatever_goes_in():
+    torch = Torch().module
+    for kind in (torch.int32, torch.uint8):
+        assert gl.linearize(torch.tensor(INDICES).to(kind), COLUMNS).dtype is torch.int64
+
+
 @pytest.mark.parametrize("call", CONVERSIONS)
 def test_index_conversions_too(library, call):
     expected = CONVERSIONS[call](np.array)
@@ -358,6 +373,8 @@ def test_tensors_that_need_a_step_first():
     refused(
         torch.zeros(6).to_sparse(), BufferError, "(Tensor) is a sparse_coo tensor, which is not one array in memory"
     )
+    nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged)
+    refused(nested, (TypeError, BufferError), "tensor")
     with pytest.raises(BufferError, match=r"^out \(Tensor\) requires a gradient, .*: pass .detach\(\)$"):
         gl.relayout(FLOATS, LINE, "{0,1}", out=torch.zeros(6, requires_grad=True))
     given = torch.zeros(6, requires_grad=True)
@@ -371,6 +388,8 @@ def test_torch_transforms_get_one_error():
         refused(tensor, TypeError, "is a tensor without memory of its own")
         return tensor.sum()
 
+    with pytest.importorskip("torch._subclasses").FakeTensorMode():
+        inside(torch.zeros(6))
     torch.func.vmap(inside)(torch.zeros(2, 6))
     torch.func.grad(inside)(torch.zeros(6))
 

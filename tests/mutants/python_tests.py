@@ -24,6 +24,7 @@ PLANNING = _files(
 )
 MOVES = _files("moves/random moves/packed moves/lookup api/many moves/tiled moves/exhaustive")
 INDICES = _files("moves/index_split moves/index_empty moves/index_conversion moves/index_tiled cpu/index_program")
+PICTURES = _files("pictures/figure pictures/picture pictures/plan_picture pictures/svg pictures/text pictures/pages")
 RANDOM = tuple(
     f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
     for kind, width in (
@@ -46,10 +47,16 @@ TESTS = (
     ("layout/digits.py", NUMPY, (*LAYOUT, *XLA, *INDICES, *MOVES)),
     ("layout/same_places.py", NUMPY, XLA),
     ("layout/element_loops.py", NUMPY, XLA),
+    ("layout/names.py", NUMPY, _files("layout/named")),
+    ("layout/pitch.py", NUMPY, _files("layout/pitch")),
+    ("layout/picture.py", NUMPY, PICTURES),
     ("layout/*", NUMPY, (*LAYOUT, *XLA, *DOORS, *MOVES)),
     ("xla/hlo.py", NUMPY, HLO),
     ("xla/protos/*", NUMPY, PROTO),
     ("xla/*", NUMPY, XLA),
+    ("interop/*", NUMPY, _files("interop/cute interop/numpy_and_torch interop/jax interop/zarr cli/layout_names")),
+    ("pictures/page.py", NUMPY, _files("cli/page pictures/svg")),
+    ("pictures/*", NUMPY, PICTURES),
     ("memory/*", ALL, _files("memory/foreign_memory memory/mapped_files api/foreign_arrays gpu/cupy_runtime")),
     ("moves/index_*", ALL, (*INDICES, *_files("gpu/index_width kernels/index_program kernels/struct kernels/sparse"))),
     ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),
@@ -93,6 +100,10 @@ TESTS = (
         for name in ("run", "cupy_runtime", "argument_blocks")
     ),
     ("gpu/*", ALL, KERNELS),
+    *(
+        (f"api/{name}.py", NUMPY, (*DOORS, *_files("api/same_kind api/buffers_of_many_dimensions")))
+        for name in ("libraries", "same_kind", "torch_tensors", "jax_arrays")
+    ),
     ("api/code*", ALL, _files("api/code kernels/code")),
     ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),

@@ -64,11 +64,12 @@ class TorchTensors:
 
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
         """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""
-        torch = _torch()
-        if dtype == backend.held(self.dtype(given)):
-            kind = given.dtype
-        else:
-            kind = getattr(torch, dtype.name, None) or getattr(torch, ElementType.of(dtype).carrier.name)
+        torch, element_type = _torch(), ElementType.of(dtype)
+        kind = given.dtype
+        if dtype != backend.held(self.dtype(given)):
+            # torch has names for the types below a byte, but cannot compute with them or print them
+            kind = None if element_type.is_sub_byte else getattr(torch, dtype.name, None)
+            kind = kind or getattr(torch, element_type.carrier.name)
         return torch.empty(shape, dtype=kind, device=given.device)
 
     def give_back(self, made: Any, given: Any) -> Any:

@@ -11,6 +11,7 @@ the strip.  Of a larger array it shows corners and the edges of tiles; `shown` c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -183,7 +184,7 @@ class Places:
     def _text(self, index: tuple[int, ...]) -> str:
         number = row_major_number(index, self.shape.dimensions)
         if len(self.names):
-            return str(self.names[number])[:LONGEST_NAME]
+            return _name(self.names[number])
         return f"#{number}" if self.has_numbers else _index_text(index)
 
 
@@ -203,7 +204,8 @@ def _figure(shape: Shape, labels: tuple[str, ...], names: Sequence[object], room
         wanted = wanted_coordinates(widths[dim], shape.dimensions[dim], edges[dim])
         return tuple(chosen(widths[dim], wanted, length, cell, gap))
 
-    name = max((min(len(str(name)), LONGEST_NAME) for name in names), default=0)
+    # Reading millions of names takes seconds.
+    name = LONGEST_NAME if len(names) > _WHOLE_CELLS else max((len(_name(name)) for name in names), default=0)
     cell = len(str(shape.buffer_size - 1)) + name + 2  # a blank and a wall
     gutter = len(f"{labels[-2]} {widths[-2]} ") if rank > 1 else 3
     across = room.width // (room.beside if len(panels) > 1 else 1) - gutter
@@ -243,6 +245,15 @@ def _fastest(table: StrideTable) -> int | None:
         if dim is None or dim < rank:
             return dim
         digits = table.numbers[dim - rank]
+
+
+def _name(value: object) -> str:
+    """A name in a cell: its first characters, without those that would move the rest of a drawing.
+
+    >>> _name("elephants"), _name("a\\nb") == "a\\ufffdb"
+    ('elephant', True)
+    """
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", str(value)[:LONGEST_NAME])
 
 
 def _index_text(index: Sequence[int]) -> str:

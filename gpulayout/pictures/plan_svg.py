@@ -6,7 +6,7 @@ from gpulayout.gpu.first_warp import LaneAccess
 from gpulayout.gpu.traffic import SECTOR
 from gpulayout.layout.checks import counted
 from gpulayout.pictures.figure import Figure
-from gpulayout.pictures.legend import Mark, legend, padding_number
+from gpulayout.pictures.legend import Mark, legend, padding_mark
 from gpulayout.pictures.plan_figure import PlanFigure
 from gpulayout.pictures.shape_svg import MARGIN, clipped, draw_cell, draw_legend
 from gpulayout.pictures.style import COLORS
@@ -81,7 +81,7 @@ def _draw_places(sheet: Sheet, figure: Figure, top: int, *, numbers_above: bool)
     if figure.reason:
         sheet.text(MARGIN, top + 24, f"({figure.reason})", "gl-muted")
         return {}
-    number = padding_number(figure.shape)
+    number = padding_mark(figure.shape)
     cells = [cell for cell in figure.strip if cell]
     texts = [cell.text if cell.is_element else number for cell in cells]
     width = max([CHARACTER * len(text) + 12 for text in texts] + [SMALL_CHARACTER * len(str(cells[-1].place)) + 6])

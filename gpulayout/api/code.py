@@ -48,7 +48,8 @@ def code(
         In CUDA, the struct that holds everything: ``layout::offset``.  In C and Python, a prefix: ``layout_offset``.
         With a name for each, several layouts fit in one kernel.
     bits : {32, 64}, optional
-        Width of the unsigned numbers in CUDA and C.  By default 32 if every linear index is below 2^31, else 64.
+        Width of the unsigned numbers in CUDA and C.  By default 32 if the buffer has fewer than 2^31 places,
+        else 64.
 
     Returns
     -------
@@ -69,7 +70,7 @@ def code(
     Raises
     ------
     LayoutError
-        A dimension is unbounded; there are more than 127 dimensions; linear indices do not fit in `bits`.
+        A dimension is unbounded; there are more than 127 dimensions; the numbers do not fit in `bits`.
     ValueError
         `language`, `name` or `bits` is none of the above.
 
@@ -160,5 +161,5 @@ def _checked_bits(shape: Shape, bits: object) -> int:
     if bits not in (32, 64) or isinstance(bits, bool):
         raise ValueError(f"bits {value_text(bits)} is not 32 or 64")
     if reach >= 2**32 and bits == 32:
-        raise LayoutError(f"bits 32 cannot hold the linear indices of {shape}, which reach {reach}")
+        raise LayoutError(f"bits 32 cannot hold the numbers of {shape}, which reach {reach}")
     return int(bits)

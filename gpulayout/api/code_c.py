@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpulayout.api.code_body import Dialect
-from gpulayout.api.code_parts import bodies, coordinates, has_load, heading, limit, load, wrapped
+from gpulayout.api.code_parts import bodies, coordinates, has_load, heading, limit, load, wrapped, wrapped_code
 from gpulayout.layout.shape import Shape
 
 _UNSIGNED = {32: "unsigned int", 64: "unsigned long long"}
@@ -22,7 +22,7 @@ def cuda_text(shape: Shape, name: str, bits: int) -> str:
     lines = [
         f"typedef {_UNSIGNED[bits]} index_t;",
         f"static constexpr int rank = {shape.rank};",
-        *(part for each in declared for part in wrapped(each)),
+        *(part for each in declared for part in wrapped_code(each)),
         *_functions(shape, dialect, "static __host__ __device__ __forceinline__ ", "", "bool"),
     ]
     members = "".join(f"  {line}\n" if line else "\n" for line in lines)
@@ -103,8 +103,8 @@ def _functions(shape: Shape, dialect: Dialect, head: str, prefix: str, truth: st
 def _function(comment: str, declaration: str, lines: Sequence[str]) -> Iterator[str]:
     yield ""
     yield from (f"// {part}" for part in wrapped(comment, ""))
-    *above, last = wrapped(declaration)
+    *above, last = wrapped_code(declaration)
     yield from (*above, f"{last} {{")
     for line in lines:
-        yield from (f"  {part}" for part in wrapped(line))
+        yield from (f"  {part}" for part in wrapped_code(line))
     yield "}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from gpulayout.api.code_body import Body, Dialect, body_of
@@ -40,8 +41,8 @@ def has_load(shape: Shape) -> bool:
 def load(shape: Shape, dialect: Dialect) -> str:
     """The bits of the packed element at `linear`.  Element 0 is in the low bits of byte 0."""
     bits = shape.bits_per_element
-    per_byte = 8 // bits
-    return f"buffer[linear {dialect.divide} {per_byte}] >> linear % {per_byte} * {bits} & {2**bits - 1}"
+    per_byte, times = 8 // bits, f" * {bits}" if bits > 1 else ""
+    return f"buffer[linear {dialect.divide} {per_byte}] >> linear % {per_byte}{times} & {2**bits - 1}"
 
 
 def heading(shape: Shape, dialect: Dialect, call: str, example: str) -> str:
@@ -66,6 +67,11 @@ def heading(shape: Shape, dialect: Dialect, call: str, example: str) -> str:
 def wrapped(text: str, indent: str = "    ") -> list[str]:
     """The text in lines of at most `WIDTH` columns, where it has blanks; all but the first are indented."""
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def wrapped_code(text: str) -> list[str]:
+    """The same for a declaration or statement; `index_t* out0,` and `size0 = 2,` are never taken apart."""
+    return [line.replace("\0", " ") for line in wrapped(re.sub(r" (?==|\w+[,;)])", "\0", text))]
 
 
 def _law(shape: Shape, dialect: Dialect) -> list[str]:

@@ -1,7 +1,7 @@
 """Types for the public functions' signatures, for type checkers and `typing.get_type_hints`.
 
-A NumPy array in gives a NumPy array out.  For arrays of other libraries the result depends on the device, which no
-checker can see: a NumPy array for memory of the host, a CuPy array for memory of a GPU.  It is typed `Any`, as CuPy is.
+A NumPy array in gives a NumPy array out, a tensor of PyTorch a tensor, an array of JAX an array.  CuPy has no types, so
+its arrays give `Any`.  For arrays of other libraries the result depends on the device, which no checker can see.
 """
 
 from __future__ import annotations
@@ -29,6 +29,31 @@ class SupportsCudaArrayInterface(Protocol):
     def __cuda_array_interface__(self) -> Any: ...
 
 
+Own = TypeVar("Own", covariant=True)  # the library's own type of array, also for its subclasses
+
+
+class TorchTensor(Protocol[Own]):
+    """A tensor of PyTorch, known by what no other array has."""
+
+    @property
+    def requires_grad(self) -> bool: ...
+    def detach(self) -> Own: ...
+    def __dlpack__(self, *args: Any, **options: Any) -> Any: ...
+
+
+class JaxArray(Protocol[Own]):
+    """An array of JAX, known by what no other array has."""
+
+    @property
+    def is_fully_addressable(self) -> bool: ...
+    def addressable_data(self, index: int) -> Own: ...
+    def __dlpack__(self, *args: Any, **options: Any) -> Any: ...
+
+
+# Arrays whose results are of their own kind.
+Kind = TypeVar("Kind")
+OwnKind: TypeAlias = TorchTensor[Kind] | JaxArray[Kind]
+
 # Arrays and values that can be moved.
 HostArray: TypeAlias = NDArray[Any]
 WritableArray: TypeAlias = HostArray | SupportsDLPack | SupportsCudaArrayInterface  # for `out`
@@ -47,6 +72,7 @@ class Undecided(int):
 # Indices.  A bool is an int to a checker, but the functions refuse it.
 Integer: TypeAlias = int | np.integer[Any]
 HostIndex: TypeAlias = HostArray | Sequence[HostArray]
+OwnKindIndex: TypeAlias = OwnKind[Kind] | Sequence[OwnKind[Kind]]
 IndexLike: TypeAlias = Array | Sequence[Array | Integer | list[Any] | tuple[Any, ...]]
 
 # Shapes and their texts; a target may be only a layout.

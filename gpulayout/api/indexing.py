@@ -20,7 +20,10 @@ from gpulayout.api.array_types import (
     IndexLike,
     IndexMode,
     Integer,
+    Kind,
     Out,
+    OwnKind,
+    OwnKindIndex,
     PaddingMode,
     ShapeLike,
     TargetLike,
@@ -41,6 +44,8 @@ def linearize(index: Sequence[Undecided], shape: ShapeLike, *, mode: IndexMode =
 def linearize(index: Sequence[Integer], shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> int: ...
 @overload
 def linearize(index: HostIndex, shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Int64Array: ...
+@overload
+def linearize(index: OwnKindIndex[Kind], shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Kind: ...
 @overload
 def linearize(index: IndexLike, shape: ShapeLike, *, mode: IndexMode = "raise", out: None = None) -> Any: ...
 @overload
@@ -133,6 +138,10 @@ def delinearize(
     linear: HostArray, shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None
 ) -> Int64Array: ...
 @overload
+def delinearize(
+    linear: OwnKind[Kind], shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None
+) -> Kind: ...
+@overload
 def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "raise", out: None = None) -> Any: ...
 @overload
 def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "raise", out: Out) -> Out: ...
@@ -194,6 +203,8 @@ def delinearize(linear: ArrayLike, shape: ShapeLike, *, padding: PaddingMode = "
 def convert_linear(linear: Integer, source: ShapeLike, target: TargetLike, *, out: None = None) -> int: ...
 @overload
 def convert_linear(linear: HostArray, source: ShapeLike, target: TargetLike, *, out: None = None) -> Int64Array: ...
+@overload
+def convert_linear(linear: OwnKind[Kind], source: ShapeLike, target: TargetLike, *, out: None = None) -> Kind: ...
 @overload
 def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, out: None = None) -> Any: ...
 @overload

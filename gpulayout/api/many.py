@@ -39,6 +39,10 @@ def relayout_many(
 ) -> list[types.HostArray]: ...
 @overload
 def relayout_many(
+    jobs: Iterable[tuple[types.OwnKind[types.Kind], ShapeLike, TargetLike]], *, out: None = None
+) -> list[types.Kind]: ...
+@overload
+def relayout_many(
     jobs: Iterable[tuple[types.Array, ShapeLike, TargetLike]],
     *,
     out: Sequence[types.WritableArray | None] | None = None,

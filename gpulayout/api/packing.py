@@ -8,7 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.api import arrays
-from gpulayout.api.array_types import Array, ArrayLike, HostArray, Out, Scalar, ShapeLike, TargetLike, Values
+from gpulayout.api.array_types import (
+    Array,
+    ArrayLike,
+    HostArray,
+    Kind,
+    Out,
+    OwnKind,
+    Scalar,
+    ShapeLike,
+    TargetLike,
+    Values,
+)
 from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.libraries import library_of
@@ -35,6 +46,8 @@ kept_unpacks: Kept[Transfer] = Kept()
 @overload
 def pack(array: HostArray | np.generic, shape: TargetLike, *, out: None = None) -> HostArray: ...
 @overload
+def pack(array: OwnKind[Kind], shape: TargetLike, *, out: None = None) -> Kind: ...
+@overload
 def pack(array: ArrayLike, shape: TargetLike, *, out: None = None) -> Any: ...
 @overload
 def pack(array: ArrayLike, shape: TargetLike, *, out: Out) -> Out: ...
@@ -57,7 +70,7 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
     Returns
     -------
     array
-        1-D array of `shape.buffer_length` elements where `array` lives; or `out`.
+        1-D array of `shape.buffer_length` elements, of the library of `array` and where it lives; or `out`.
 
     Raises
     ------
@@ -144,6 +157,8 @@ def _new_pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> T
 @overload
 def unpack(buffer: HostArray | np.generic, shape: ShapeLike, *, out: None = None) -> HostArray: ...
 @overload
+def unpack(buffer: OwnKind[Kind], shape: ShapeLike, *, out: None = None) -> Kind: ...
+@overload
 def unpack(buffer: Array, shape: ShapeLike, *, out: None = None) -> Any: ...
 @overload
 def unpack(buffer: Array, shape: ShapeLike, *, out: Out) -> Out: ...
@@ -153,7 +168,8 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     Parameters
     ----------
     buffer : array
-        1-D contiguous array of `shape.buffer_length` elements or more.
+        1-D contiguous array of `shape.buffer_length` elements or more; or an N-d array that lies in memory as `shape`
+        says, such as a Fortran-ordered one for ``{0,1}``.
     shape : Shape or str
         The buffer's shape, or its text.  The library cannot detect a wrong layout.
     out : array, optional
@@ -162,8 +178,8 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     Returns
     -------
     array
-        Array of shape `shape.dimensions` in C order, without padding, where `buffer` lives; or `out`.  Packed
-        elements take one byte each, as in ml_dtypes.
+        Array of shape `shape.dimensions` in C order, without padding, of the library of `buffer` and where it lives; or
+        `out`.  Packed elements take one byte each, as in ml_dtypes.
 
     Raises
     ------
@@ -213,6 +229,8 @@ def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:
 @overload
 def view(buffer: NDArray[Scalar], shape: ShapeLike) -> NDArray[Scalar]: ...
 @overload
+def view(buffer: OwnKind[Kind], shape: ShapeLike) -> Kind: ...
+@overload
 def view(buffer: Array, shape: ShapeLike) -> Any: ...
 def view(buffer: Array, shape: ShapeLike) -> Any:
     """The logical array as strides over the buffer: no copy, and writing to it writes to the buffer.
@@ -227,12 +245,13 @@ def view(buffer: Array, shape: ShapeLike) -> Any:
     Returns
     -------
     array
-        Array of shape `shape.dimensions` over the memory of `buffer`.
+        Array of shape `shape.dimensions` over the memory of `buffer`, of its library.
 
     Raises
     ------
     LayoutError
-        For tiles that leave no single stride per dimension, and for packed elements.
+        For tiles that leave no single stride per dimension, for packed elements, and for a JAX array if the view would
+        have gaps.
     TypeError, BufferError
         For the buffer, as `unpack` raises them; BufferError for read-only memory of a GPU too, because CuPy has no
         read-only arrays.

@@ -6,7 +6,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from gpulayout.api.array_types import Array, HostArray, Out, ShapeLike, TargetLike
+from gpulayout.api.array_types import Array, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
 from gpulayout.api.explain import Explanation, explain
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.sides import BufferSide
@@ -69,6 +69,8 @@ class Plan:
     @overload
     def __call__(self, buffer: HostArray, out: None = None) -> HostArray: ...
     @overload
+    def __call__(self, buffer: OwnKind[Kind], out: None = None) -> Kind: ...
+    @overload
     def __call__(self, buffer: Array, out: None = None) -> Any: ...
     @overload
     def __call__(self, buffer: Array, out: Out) -> Out: ...
@@ -78,7 +80,8 @@ class Plan:
         Parameters
         ----------
         buffer : array
-            1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.
+            1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.  Or an N-d
+            array that lies in memory as `source` says.
         out : array, optional
             The same for `target`.  Only its first `target.nbytes` bytes are written.
 
@@ -216,6 +219,8 @@ def relayout(
     buffer: HostArray | np.generic, source: ShapeLike, target: TargetLike, *, out: None = None
 ) -> HostArray: ...
 @overload
+def relayout(buffer: OwnKind[Kind], source: ShapeLike, target: TargetLike, *, out: None = None) -> Kind: ...
+@overload
 def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: None = None) -> Any: ...
 @overload
 def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Out) -> Out: ...
@@ -225,7 +230,8 @@ def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any =
     Parameters
     ----------
     buffer : array
-        1-D contiguous array of `source.buffer_length` elements or more: NumPy, CuPy, or any array that offers DLPack or
+        1-D contiguous array of `source.buffer_length` elements or more; or an N-d array that lies in memory as `source`
+        says, such as a Fortran-ordered one for ``{0,1}``.  It is of NumPy, CuPy, PyTorch or JAX, or offers DLPack or
         ``__cuda_array_interface__``.  For packed elements, such as ``E(4)``, it is uint8.
     source : Shape or str
         The buffer's shape, or its text.  The library cannot detect a wrong layout.
@@ -237,7 +243,7 @@ def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any =
     Returns
     -------
     array
-        1-D array of `target.buffer_length` elements where `buffer` lives; or `out`.
+        1-D array of `target.buffer_length` elements, of the library of `buffer` and where it lives; or `out`.
 
     Raises
     ------

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpulayout.api import arrays
-from gpulayout.api.array_types import Array, Out, Scalar
+from gpulayout.api.array_types import Array, Kind, Out, OwnKind, Scalar
 from gpulayout.api.libraries import library_of
 from gpulayout.api.packing import pack
 from gpulayout.api.same_kind import Maker, same_kind
@@ -42,6 +42,10 @@ Groups = list[list[str]]  # for every axis, the names of the axes it is made of
 def transpose(
     array: NDArray[Scalar], axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int
 ) -> NDArray[Scalar]: ...
+@overload
+def transpose(
+    array: OwnKind[Kind], axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int
+) -> Kind: ...
 @overload
 def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: None = None, **sizes: int) -> Any: ...
 @overload
@@ -64,7 +68,7 @@ def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Any
     Returns
     -------
     array
-        A new array where `array` lives; or `out`.
+        A new array of the library of `array`, where it lives; or `out`.
 
     Raises
     ------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,11 @@ def backends_here() -> tuple[list[Backend], str | None]:
     default_backend()  # raises if GPULAYOUT_BACKEND asks for "cupy" and it cannot run
     problem = gpu_problem()
     return ([host_backend()], problem) if problem else ([host_backend(), gpu_backend()], None)
+
+
+def array_module(backend: Backend) -> ModuleType:
+    """NumPy or CuPy, whichever has the backend's arrays: the backend has imported it."""
+    return importlib.import_module(backend.name)
 
 
 def on_host(result: Any) -> np.ndarray[Any, np.dtype[Any]]:

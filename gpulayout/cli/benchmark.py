@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import platform
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -12,7 +11,7 @@ import numpy as np
 
 from gpulayout.api.backends import gpu_versions
 from gpulayout.cli.arguments import SHAPE
-from gpulayout.cli.backends import backends_here
+from gpulayout.cli.backends import array_module, backends_here
 from gpulayout.cli.benchmark_table import Row, table_lines
 from gpulayout.cli.index_jobs import Job, index_arrays, jobs
 from gpulayout.cli.output import json_option, print_json
@@ -96,8 +95,7 @@ def _rows(shape: Shape, count: int, backends: list[Backend]) -> Iterator[Row]:
 def _row(job: Job, backend: Backend, shape: Shape) -> Row:
     """The median times of a job, after a check of its results."""
     equal, calls = job.is_equal(), job.calls()
-    xp = importlib.import_module(backend.name)  # numpy, or cupy, which the backend has imported
-    seconds = dict(zip(calls, medians_in_turns(list(calls.values()), xp, repeats=REPEATS)))
+    seconds = dict(zip(calls, medians_in_turns(list(calls.values()), array_module(backend), repeats=REPEATS)))
     return Row(str(shape), job.name, backend.name, equal, **seconds)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import asdict, dataclass
 
 import click
@@ -10,7 +9,7 @@ import numpy as np
 
 from gpulayout.api.backends import host_backend
 from gpulayout.api.packing import pack
-from gpulayout.cli.backends import backends_here, on_host
+from gpulayout.cli.backends import array_module, backends_here, on_host
 from gpulayout.cli.demo_jobs import FULL, QUICK, Job, Sizes, jobs
 from gpulayout.cli.output import glyphs, json_option, new_table, print_json, print_table
 from gpulayout.cli.timing import copy_seconds, median_seconds
@@ -95,7 +94,7 @@ def _print_example(strips: dict[str, str]) -> None:
 
 def _timings(backend: Backend, sizes: Sizes) -> list[Timing]:
     """All jobs on one backend, each checked against plain NumPy before it is timed."""
-    xp = importlib.import_module(backend.name)  # numpy, or cupy, which the backend has imported
+    xp = array_module(backend)
     here = jobs(backend, xp, sizes)
     if xp is np:
         return [_timing(job, job, backend, sizes) for job in here]
@@ -103,7 +102,7 @@ def _timings(backend: Backend, sizes: Sizes) -> list[Timing]:
 
 
 def _timing(job: Job, plain: Job, backend: Backend, sizes: Sizes) -> Timing:
-    xp = importlib.import_module(backend.name)
+    xp = array_module(backend)
     equal = np.array_equal(on_host(job.run()), on_host(plain.peer()))
     seconds = median_seconds(job.run, xp, repeats=sizes.repeats)
     copy = copy_seconds(job.nbytes, xp, repeats=sizes.repeats)

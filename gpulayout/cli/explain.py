@@ -8,8 +8,10 @@ import click
 
 from gpulayout.api.explain import explain as explained
 from gpulayout.api.relayout import Plan, plan
-from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
+from gpulayout.cli.arguments import FILE_NAME, SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.output import json_option, print_json
+from gpulayout.cli.page_file import write_plan_page
+from gpulayout.cli.streams import File
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
@@ -31,8 +33,12 @@ from gpulayout.layout.shape import Shape
     show_default=True,
     help="The GPU that the expected speed is for.",
 )
+@click.option("--html", metavar="FILE", type=FILE_NAME, help="Write a picture as a page for a browser.")
+@click.option("--overwrite", is_flag=True, help="With --html: replace the file if it exists.")
 @json_option
-def explain(source: Shape, target: Shape | Layout | LayoutName, device: str, as_json: bool) -> None:
+def explain(
+    source: Shape, target: Shape | Layout | LayoutName, device: str, html: File | None, overwrite: bool, as_json: bool
+) -> None:
     """Explain how a buffer of SOURCE would become a buffer of TARGET.
 
     SOURCE is a SHAPE.  TARGET is a SHAPE, or a LAYOUT for the same array: {0,1}, or a name that relayout --to takes.
@@ -40,13 +46,22 @@ def explain(source: Shape, target: Shape | Layout | LayoutName, device: str, as_
     not a faster one, and the bytes read and written.  Nothing is moved, and no GPU is needed: the expected speed comes
     from a model.
 
+    --html FILE writes a picture of it: where the elements go, and what the first warp reads and writes.
+
     \b
     Examples:
       gpulayout explain 'f32[4096,4096]{1,0}' 'f32[4096,4096]{0,1}'
       gpulayout explain 'u8[3000,4000,3]' 'u8[3000,4000,3]{2,1,0:PD(3000,4000,4)}'
+      gpulayout explain 'f32[4096,4096]' '{0,1}' --html transpose.html
     """
     found = plan(source, target.of(source.dimensions) if isinstance(target, LayoutName) else target)
-    if as_json:
+    if html and as_json:
+        raise click.UsageError("give one of --html and --json")
+    if overwrite and html is None:
+        raise click.UsageError("--overwrite needs --html FILE")
+    if html:
+        write_plan_page(found, plan_as_json(found, DEVICES[device]), html, overwrite=overwrite)
+    elif as_json:
         print_json(plan_as_json(found, DEVICES[device]))
     else:
         click.echo(explained(found.pieces, found.source, found.target, DEVICES[device]))

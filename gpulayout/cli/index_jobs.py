@@ -6,7 +6,6 @@ f32[2,3]{0,1:PD(3,5)} holds (1, 2) at ravel_multi_index((2, 1), (5, 3)) = 7.  It
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from gpulayout.api.index_conversion import conversion
 from gpulayout.api.indexing import delinearize, linearize
-from gpulayout.cli.backends import on_host
+from gpulayout.cli.backends import array_module, on_host
 from gpulayout.cli.failures import Failure
 from gpulayout.gpu.index_launch import index_launch
 from gpulayout.gpu.run import CudaBackend
@@ -128,7 +127,7 @@ def _plain(name: str, backend: Backend, shape: Shape, source: Array) -> Call | N
     """The call of NumPy or CuPy that gives the same; its rows are put into our order, which copies nothing."""
     if shape.is_tiled or shape.rank > MAX_AXES:
         return None
-    xp = importlib.import_module(backend.name)  # numpy, or cupy, which the backend has imported
+    xp = array_module(backend)
     major_to_minor = shape.layout.major_to_minor
     widths = tuple(shape.buffer_dimensions[dim] for dim in major_to_minor)
     if name == "linearize":

@@ -33,22 +33,20 @@ class Conversion:
 )
 @click.argument("shape", metavar="SHAPE", type=SHAPE)
 @click.argument("numbers", metavar="INDEX...", nargs=-1, required=True)
-@click.option(
-    "--linear", "from_linear", is_flag=True, help="Read each INDEX as a linear index and convert it to a logical one."
-)
+@click.option("--linear", "from_linear", is_flag=True, help="INDEX is a place: convert it to a logical index.")
 @json_option
 def index(shape: Shape, numbers: tuple[str, ...], from_linear: bool, as_json: bool) -> None:
-    """Convert a logical INDEX of SHAPE, such as 1,2, to its place in the buffer, or with --linear back.
+    """Convert a logical INDEX of SHAPE, such as 1,2, to its place in the buffer; with --linear, a place to its index.
 
     Places are counted in elements from 0; the byte is printed too.  The index of a scalar is ().  The exit code is 1 if
     a place is padding, or if an index is out of bounds; then only the error is printed.
 
     \b
     Examples:
-      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 1,2              1,2 -> 7
+      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 1,2           1,2 -> 7
       gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 0,0 0,1 0,2
-      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 7       7 -> 1,2
-      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 2       2 -> padding (exit code 1)
+      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 7    7 -> 1,2
+      gpulayout index 'f32[2,3]{0,1:PD(3,5)}' --linear 2    fails: it is padding
     """
     if from_linear:
         found = [_from_linear(_parse_linear(text), shape) for text in numbers]

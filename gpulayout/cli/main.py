@@ -40,12 +40,12 @@ def commands() -> None:
 
     \b
     A SHAPE is XLA's text for an element type, dimensions and a layout:
-      f32[2,3]                           row-major: the last dimension varies fastest
-      f32[2,3]{0,1}                      column-major: dimensions listed minor to major
-      f32[2,3]{0,1:PD(3,5)}              dimensions padded in memory to 3 and 5
-      f32[2,3]{0,1:PD(3,5)PV(lowest)}    the same, with a pad value: a name or a number
-      bf16[16,256]{1,0:T(8,128)(2,1)}    tiles of 8 x 128, cut into tiles of 2 x 1
-      s4[2,3]{1,0:E(4)}                  elements of 4 bits, two in a byte
+      f32[2,3]                         row-major: the last index varies fastest
+      f32[2,3]{0,1}                    column-major: dimensions minor to major
+      f32[2,3]{0,1:PD(3,5)}            dimensions padded in memory to 3 and 5
+      f32[2,3]{0,1:PD(3,5)PV(lowest)}  also a pad value: a name or a number
+      bf16[16,256]{1,0:T(8,128)(2,1)}  tiles of 8 x 128, cut into tiles of 2 x 1
+      s4[2,3]{1,0:E(4)}                elements of 4 bits, two in a byte
     Quote it: the shell interprets braces and brackets.
 
     \b
@@ -53,7 +53,7 @@ def commands() -> None:
       gpulayout demo
       gpulayout show 'f32[2,3]{0,1:PD(3,5)}'
       gpulayout index 'f32[2,3]{0,1:PD(3,5)}' 1,2
-      gpulayout relayout picture.npy planes.npy --to '{1,0,2}'
+      gpulayout pack picture.npy planes.npy --to '{1,0,2}'
     """
 
 

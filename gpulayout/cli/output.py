@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from gpulayout.layout.picture import LEAST_COLUMNS
 from gpulayout.pictures.boxes import ASCII, UNICODE, Glyphs
 from gpulayout.pictures.figure import TERMINAL
 
@@ -62,7 +63,7 @@ def glyphs() -> Glyphs:
 
 def drawing_width() -> int:
     """Columns of a drawing: those of the terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else TERMINAL.width
+    return max(shutil.get_terminal_size().columns, LEAST_COLUMNS) if sys.stdout.isatty() else TERMINAL.width
 
 
 def clipped(text: str, length: int) -> str:

@@ -19,17 +19,17 @@ from gpulayout.layout.shape import Shape
 def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options: bool) -> None:
     """Copy the N-d array in IN.npy into OUT.npy, as a 1-D buffer in a layout.  Padding is filled.
 
-    The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough.  Types that NumPy cannot name
+    The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough, or a name: C, F,
+    torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).  Types that NumPy cannot name
     (bf16, f8..., s4) need a SHAPE such as 'bf16[512,256]{0,1}'.  Packed elements, E(4), become bytes.
-    --to also takes names: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
 
     OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 
     \b
     Examples:
       gpulayout pack picture.npy planes.npy --to '{1,0,2}'
-      gpulayout pack picture.npy rgbx.npy --to '{2,1,0:PD(3000,4000,4)PV(highest)}'
-      gpulayout pack weights.npy tiles.bin --raw --to 'bf16[512,256]{1,0:T(8,128)(2,1)}'
+      gpulayout pack picture.npy rgbx.npy --to '{2,1,0:PD(600,800,4)PV(highest)}'
+      gpulayout pack weights.npy tiles.bin --raw --to 'bf16[64,256]{1,0:T(8,128)}'
       gpulayout pack picture.npy - --to '{1,0,2}' | gzip > planes.npy.gz
     """
     FileMove(source, target, **options).run(None, to)
@@ -56,8 +56,8 @@ def unpack(source: File, target: File, from_: Shape | Layout | LayoutName, **opt
 
     \b
     Examples:
-      gpulayout unpack planes.npy picture.npy --from 'u8[3000,4000,3]{1,0,2}'
-      gpulayout unpack tiles.bin weights.npy --raw --from 'bf16[512,256]{1,0:T(8,128)(2,1)}'
-      gunzip < planes.npy.gz | gpulayout unpack - picture.npy --from 'u8[3000,4000,3]{1,0,2}'
+      gpulayout unpack planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}'
+      gpulayout unpack tiles.bin weights.npy --raw --from 'bf16[64,256]{1,0:T(8,128)}'
+      gunzip < x.npy.gz | gpulayout unpack - x.npy --from 'u8[600,800,3]{1,0,2}'
     """
     FileMove(source, target, **options).run(whole_shape(from_), None)

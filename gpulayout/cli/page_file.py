@@ -6,21 +6,33 @@ from pathlib import Path
 
 import click
 
+from gpulayout.api.relayout import Plan
 from gpulayout.cli.failures import printable
 from gpulayout.cli.new_file import check_output, new_file
 from gpulayout.cli.output import clipped
 from gpulayout.cli.streams import File, write_standard_output
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import PAGE, figure_of
-from gpulayout.pictures.page import page
+from gpulayout.pictures.page import page, plan_page
+from gpulayout.pictures.plan_figure import plan_figure
 
 
 def write_page(shape: Shape, facts: dict[str, object], path: File, *, overwrite: bool) -> None:
     """Write the page of a shape, with facts about it as JSON."""
-    content = page(figure_of(shape, room=PAGE), facts).encode()
+    _write(page(figure_of(shape, room=PAGE), facts), str(shape), path, overwrite)
+
+
+def write_plan_page(plan: Plan, facts: dict[str, object], path: File, *, overwrite: bool) -> None:
+    """Write the page of a plan, with facts about it as JSON."""
+    figure = plan_figure(plan.pieces, plan.source, plan.target)
+    _write(plan_page(figure, facts), f"{plan.source} -> {plan.target}", path, overwrite)
+
+
+def _write(text: str, what: str, path: File, overwrite: bool) -> None:
+    content = text.encode()
     if not isinstance(path, Path):
         return write_standard_output(content)
     check_output(path, None, overwrite=overwrite)
     with new_file(path, overwrite=overwrite) as stream:
         stream.write(content)
-    click.echo(f"{printable(str(path))}  {clipped(str(shape), 200)}  {len(content)} bytes; open it in a browser")
+    click.echo(f"{printable(str(path))}  {clipped(what, 200)}  {len(content)} bytes; open it in a browser")

@@ -14,7 +14,7 @@ from gpulayout.layout.shape import Shape
 
 @click.command(short_help="Move a .npy file from one layout to another.")
 @files_and_options(
-    click.option("--to", "to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a 1-D buffer in this layout."),
+    click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a 1-D buffer in this layout."),
     click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from."),
     click.option(
         "--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a 1-D buffer of this shape."
@@ -35,22 +35,19 @@ def relayout(
       --to LAYOUT                N-d array  -> 1-D buffer, as gpulayout pack
       --from SHAPE --unpack      1-D buffer -> N-d array, as gpulayout unpack
 
-    A file with an N-d array has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough; a SHAPE must
-    agree with the file.  A file with a buffer has neither, so --from needs the whole SHAPE.
-    --to also takes names: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
+    A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  --to takes a LAYOUT
+    such as {1,0,2}, a SHAPE of the same array, or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)',
+    named:NHWC:NCHW (for an array N C H W).
 
-    NumPy has no name for bf16, f8... and stores them as V2, V1 or unsigned integers: name the type with a SHAPE.
-    Packed elements, E(4), are bytes (uint8) in a buffer, and one uint8 each in an N-d array.
+    NumPy cannot name bf16, f8... and stores them as V2, V1 or unsigned integers: name the type with a SHAPE.
 
-    OUT.npy appears complete or not at all, and replaces an existing file only with --overwrite.  `-` is standard input
-    or output, which then has only the data; messages go to stderr.
+    OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 
     \b
     Examples:
+      gpulayout relayout planes.npy rows.npy --from 'u8[600,800,3]{1,0,2}' --to C
       gpulayout relayout picture.npy planes.npy --to '{1,0,2}'
-      gpulayout relayout matrix.npy columns.npy --to F
-      gpulayout relayout planes.npy rows.npy --from 'u8[3000,4000,3]{1,0,2}' --to '{2,1,0}'
-      gpulayout relayout weights.npy tiles.npy --to 'bf16[512,256]{1,0:T(8,128)(2,1)}'
+      gpulayout relayout planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}' --unpack
     """
     if unpack == (to is not None):
         raise click.UsageError("give either --to LAYOUT or --unpack, to say what OUT.npy will hold")

@@ -18,7 +18,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
 
-@click.command(short_help="Show order, strides, bytes and padding of a shape, with a picture.")
+@click.command(short_help="Show order, strides, bytes and padding, with a picture.")
 @click.argument("given", metavar="[SHAPE|FILE.npy]", type=SHAPE_OR_FILE, required=False)
 @click.option("--html", metavar="FILE", type=FILE_NAME, help="Write a page for a browser; - is standard output.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --html if it exists.")
@@ -48,14 +48,14 @@ def show(
 
     The grid shows the logical array, with the place of each element in memory.  The strip shows memory, with the index
     of the element in each place.  Padding is hatched, tiles have heavy borders.  Large shapes are cut to corners and
-    edges of tiles.  FILE.npy stands for the shape of the array in it, of which only the header is read.
+    edges of tiles.  FILE.npy stands for the shape of its array; only its header is read.
 
-    --html FILE writes the picture as a page: pointing at an element lights its place in memory, and the other way
-    round.  --code prints source text for kernels: offset(i0, i1, ...), index(linear, ...) and the sizes.
+    --html FILE writes the picture as a page: point at an element or at a place, and the other lights up.  --code prints
+    source text for kernels: offset(i0, i1, ...), index(linear, ...) and the sizes.
 
     --hlo FILE lists the arrays that a compiled program's instructions produce: how often each occurs, how much is
     padding, and the order of dimensions that needs the fewest bytes.  Results inside fusions count, though they may
-    never be in memory.  --sort waste begins with the most padding in all, --sort saving with what better orders save.
+    never be in memory.  --sort waste begins with the most padding, --sort saving with what better orders save.
 
     \b
     Examples:

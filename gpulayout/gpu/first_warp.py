@@ -57,8 +57,8 @@ def sectors_of(request: Request) -> tuple[int, ...]:
 def first_warp(plan: KernelPlan) -> FirstWarp | None:
     """The requests of the first warp of a launch between buffers aligned to 16 bytes.
 
-    None where this module does not follow the kernel: cut chunks of partial tiles, tiles of any size, boxes of words,
-    packed elements, look-ups.
+    None where this module does not follow the kernel: cut chunks of partial tiles, stacks of matrices, words of smaller
+    elements, packed elements, look-ups.
     """
     sides = _FAMILIES[plan.kernel](plan) if plan.kernel in _FAMILIES else None
     return sides and FirstWarp(*(tuple(filter(None, map(tuple, side))) for side in sides))
@@ -135,20 +135,25 @@ def _rows(plan: KernelPlan) -> Sides | None:
     items = ITEMS // 2 if is_shifted else ITEMS
     reads: list[list[LaneAccess]] = []
     writes: list[list[LaneAccess]] = []
-    for k in range(items):
+    firsts: dict[bool, list[tuple[int, int, int, int, int, bool]]] = {True: [], False: []}
+    for lane in range(min(LANES, math.prod(shares))):
+        number, chunk = divmod(lane, shares[0])
+        places = [chunk, *_coordinates(number, [axis.extent for axis in loops.looped[1:]])]
+        place = places[steps.along] * (items if steps.apart == 1 else 1)
+        source, target, inside = _place(number, loops.looped[1:])
+        last = place + (items - 1) * steps.apart
+        whole = elements == 1 and minor.bound == minor.extent and inside and last < steps.bound
+        firsts[whole].append((lane, chunk, place, source, target, inside))
+    alone = len(plan.axes) == 1  # the end of the only row decides
+    for group, k in itertools.product(firsts.values(), range(items)):  # lanes with whole chunks take their own path
         read, written = [], []
-        for lane in range(min(LANES, math.prod(shares))):
-            number, chunk = divmod(lane, shares[0])
-            places = [chunk, *_coordinates(number, [axis.extent for axis in loops.looped[1:]])]
-            source, target, inside = _place(number, loops.looped[1:])
-            at = places[steps.along] * (items if steps.apart == 1 else 1) + k * steps.apart
+        for lane, chunk, place, source, target, inside in group:
             row = target + k * steps.target_step
             before = chunk * elements - row % elements
             start = before + (0 if steps.along else k * steps.target_step)
-            alone = len(plan.axes) == 1  # the end of the only row decides
-            if inside and (alone or at < steps.bound):
+            if inside and (alone or place + k * steps.apart < steps.bound):
                 read.append(_Piece(lane, source + k * steps.source_step + before, start, minor.bound))
-            if alone or at < steps.places:
+            if alone or place + k * steps.apart < steps.places:
                 written.append(_Piece(lane, row + before, start, minor.extent))
         reads += _shifted(read, plan, vector, load) if is_shifted else _requests(read, elements, width)
         writes += _requests(written, elements, width)
@@ -218,15 +223,64 @@ def _chunk(lane: int, offset: int, width: int) -> LaneAccess:
 
 
 def _tile_any(plan: KernelPlan) -> Sides | None:
-    """Full tiles: lanes take single elements of a row, 32 at a time or as many as the row has."""
-    (b, a), width, tile = plan.axes[:2], plan.element_bytes, plan.tile
-    if tile is None or tile[::-1] != FULL_TILES.get(width):
-        return None
-    tile_b, tile_a = tile
-    sides = (tile_a, b.source_stride, a.bound, b.bound), (tile_b, a.target_stride, b.extent, a.extent)
-    whole = tile_a <= a.bound and tile_b <= b.bound
-    reads, writes = (list(_full_side(*side, tile_a * tile_b // THREADS, whole, width)) for side in sides)
-    return reads, writes
+    """Full tiles: lanes take single elements of a row, 32 at a time or as many as the row has.  Others: `_any_side`."""
+    (b, a), width, macros = plan.axes[:2], plan.element_bytes, dict(plan.macros)
+    tile_b, tile_a = plan.tile or (0, 0)
+    if (tile_a, tile_b) == FULL_TILES.get(width):
+        sides = (tile_a, b.source_stride, a.bound, b.bound), (tile_b, a.target_stride, b.extent, a.extent)
+        whole = tile_a <= a.bound and tile_b <= b.bound
+        reads, writes = (list(_full_side(*side, tile_a * tile_b // THREADS, whole, width)) for side in sides)
+        return reads, writes
+    tiles = [-(-b.extent // tile_b), -(-a.extent // tile_a), *(axis.extent for axis in plan.axes[2:])]
+    if math.prod(plan.grid) < math.prod(tiles):
+        return None  # a stack of matrices in every tile
+    read = min(a.bound, tile_a), min(b.bound, tile_b), b.source_stride, tile_a
+    write = min(b.extent, tile_b), min(a.extent, tile_a), a.target_stride, tile_b
+    return _any_side(*read, macros["GPL_READ_BYTES"], width), _any_side(*write, macros["GPL_WRITE_BYTES"], width)
+
+
+def _any_side(wide: int, high: int, stride: int, tile: int, nbytes: int, width: int) -> Iterator[list[LaneAccess]]:
+    """One side of a tile of any size: `high` rows of `wide` elements, which a lane takes in pieces of `nbytes`.
+
+    tile   elements of a row of a whole tile; if rows are whole and touch, the side is a single run
+    """
+    elements, touches = nbytes // width, wide == stride == tile
+    pieces = wide // elements
+    if not touches and pieces <= THREADS:
+        bits = ((pieces - 1) % THREADS).bit_length()
+        step, lanes = THREADS >> bits, [lane for lane in range(LANES) if lane % (1 << bits) < pieces]
+        rows = {lane: range(lane >> bits, high, step) for lane in lanes}
+        firsts = {lane: lane % (1 << bits) * elements for lane in lanes}
+        yield from _batches(
+            {lane: [firsts[lane] + row * stride for row in rows[lane]] for lane in lanes}, nbytes, width
+        )
+    else:
+        for row in range(1 if touches else high):
+            count = wide * high // elements if touches else pieces
+            numbers = {lane: range(lane, count, THREADS) for lane in range(LANES)}
+            offsets = {lane: [row * stride + number * elements for number in numbers[lane]] for lane in numbers}
+            yield from _batches(offsets, nbytes, width)
+    run = wide * high if touches else wide
+    rest, rows_left = run % elements, 1 if touches else high
+    for first in range(0, rows_left * elements if rest else 0, THREADS):
+        numbers_left = [(lane, first + lane) for lane in range(LANES) if first + lane < rows_left * elements]
+        yield [
+            LaneAccess(lane, (run - rest + k % elements + k // elements * stride) * width, width)
+            for lane, k in numbers_left
+            if k % elements < rest
+        ]
+
+
+def _batches(offsets: dict[int, list[int]], nbytes: int, width: int) -> Iterator[list[LaneAccess]]:
+    """The pieces of every lane: whole batches first, then what is left, which other instructions move."""
+    batch = 4 if nbytes == VECTOR_BYTES else 8 if nbytes >= 4 else 16
+    found: dict[tuple[bool, int], list[LaneAccess]] = {}
+    for lane, places in offsets.items():
+        whole = len(places) // batch * batch
+        for number, offset in enumerate(places):
+            key = number >= whole, number - whole if number >= whole else number
+            found.setdefault(key, []).append(LaneAccess(lane, offset * width, nbytes))
+    return (found[key] for key in sorted(found))
 
 
 def _full_side(

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import ml_dtypes
 import numpy as np
 
 from gpulayout.layout import checks
 from gpulayout.layout.cached import cached_property
+
+
+class TorchDType(Protocol):
+    """A dtype of PyTorch, known by what no dtype of NumPy has."""
+
+    @property
+    def is_floating_point(self) -> bool: ...
+    def to_complex(self) -> Any: ...
 
 
 class ElementType(str, enum.Enum):
@@ -87,17 +95,17 @@ class ElementType(str, enum.Enum):
 
     @staticmethod
     def of(value: object) -> ElementType:
-        """The element type of an XLA name or of anything `numpy.dtype` takes.
+        """The element type of an XLA name, of a dtype of PyTorch or of anything `numpy.dtype` takes.
 
         Parameters
         ----------
-        value : str or DTypeLike
+        value : str, DTypeLike or torch.dtype
             XLA's names take precedence: "u8" is eight bits, as in XLA, not eight bytes, as in NumPy.
 
         Raises
         ------
         TypeError
-            XLA has no counterpart: objects, text, dates, structures, big-endian numbers.
+            XLA has no counterpart: objects, text, dates, structures, big-endian numbers, torch.complex32.
 
         Examples
         --------

@@ -431,7 +431,10 @@ class Layout(Frozen):
     # ---- picture --------------------------------------------------------------------------------------
 
     def draw(self, dimensions: Iterable[SupportsIndex] | None = None) -> Picture:
-        """A picture of an array in this layout, as `Shape.draw` makes it; without dimensions, of a small example."""
+        """A picture of an array in this layout, as `Shape.draw` makes it; by default of a small example.
+
+        LayoutError when the layout does not fit the dimensions.
+        """
         from gpulayout.pictures.example import example
 
         return example(self, dimensions).draw()

@@ -9,7 +9,7 @@ import abc
 import os
 from pathlib import Path
 
-COLUMNS = 88  # of a terminal
+COLUMNS, LEAST_COLUMNS = 88, 40  # of a terminal
 
 
 class Picture(abc.ABC):
@@ -39,7 +39,7 @@ class Picture(abc.ABC):
         Parameters
         ----------
         width : int, optional
-            Columns that it may take.
+            Columns that it may take.  Fewer than 40 count as 40, and numbers of 19 digits may need 60.
         ascii_only : bool, optional
             Draw with `+`, `-` and the like, for terminals without box characters.
         """

@@ -19,7 +19,7 @@ from gpulayout.layout.cached import cached_property
 from gpulayout.layout.consistency import check_layout, check_size, check_storage
 from gpulayout.layout.digits import cuts
 from gpulayout.layout.dynamic import UNBOUNDED, checked_dimensions, checked_flags, size_text
-from gpulayout.layout.element_type import ElementType
+from gpulayout.layout.element_type import ElementType, TorchDType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.layout import Layout
@@ -41,7 +41,7 @@ class ShapeSizes(Frozen):
 
     def __init__(
         self,
-        element_type: str | DTypeLike,
+        element_type: str | DTypeLike | TorchDType,
         dimensions: Iterable[SupportsIndex],
         layout: Layout | str | None = None,
         *,

@@ -11,19 +11,21 @@ import json
 from collections.abc import Mapping
 
 from gpulayout.pictures.figure import Cell, Figure
+from gpulayout.pictures.plan_figure import PlanFigure
+from gpulayout.pictures.plan_svg import numbers_of, plan_svg
 from gpulayout.pictures.shape_svg import shape_svg
 from gpulayout.pictures.svg import clean
 from gpulayout.version import __version__
 
-# Pointing at a cell, or focusing it, lights all cells of its place.  One cell of the grid and one of the strip take
-# part in the Tab order; arrow keys go to the nearest cell in their direction, and from the grid down into the strip.
+# Pointing at a cell, or focusing it, lights all cells with its number.  One cell of each part of the picture takes part
+# in the Tab order; arrow keys go to the nearest cell in their direction, and from the grid down into the strip.
 SCRIPT = """
 "use strict";
 const cells = [...document.querySelectorAll("[data-place]")];
 const line = document.querySelector("output");
 const notes = JSON.parse(document.getElementById("notes").textContent);
 const arrows = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]};
-const part = cell => cell.closest(".gl-grid, .gl-strip");
+const part = cell => cell.closest(".gl-grid, .gl-strip, .gl-source, .gl-target");
 
 function light(place) {
   for (const cell of cells) cell.classList.toggle("lit", cell.dataset.place === place);
@@ -62,10 +64,8 @@ for (const cell of cells) {
     if (found) enter(found), found.focus();
   });
 }
-for (const name of [".gl-grid", ".gl-strip"]) {
-  const first = document.querySelector(`${name} [data-place]`);
-  if (first) enter(first);
-}
+for (const group of new Set(cells.map(part))) enter(group.querySelector("[data-place]"));
+document.querySelector("svg").setAttribute("role", "group");  // its cells can be read one by one
 """
 
 _STYLE = """
@@ -100,28 +100,50 @@ def page(figure: Figure, facts: Mapping[str, object]) -> str:
     facts : mapping
         What stands below the picture as JSON.
     """
-    shape = clean(str(figure.shape))
     cells = [cell for panel in figure.panels if panel for row in panel.rows for cell in row if cell]
     notes = {cell.place: note(figure, cell) for cell in (*cells, *filter(None, figure.strip))}
+    shape = str(figure.shape)
+    return _html(shape, shape_svg(figure), notes, facts, f"gpulayout show '{shape}' --html FILE")
+
+
+def plan_page(figure: PlanFigure, facts: Mapping[str, object]) -> str:
+    """The page of a plan's picture, as HTML; `facts` as in `page`."""
+    shapes = str(figure.source.shape), str(figure.target.shape)
+    command = f"gpulayout explain '{shapes[0]}' '{shapes[1]}' --html FILE"
+    return _html(" -> ".join(shapes), plan_svg(figure), plan_notes(figure), facts, command)
+
+
+def plan_notes(figure: PlanFigure) -> dict[int, str]:
+    """What the page says about every cell, by the numbers that `plan_svg.numbers_of` gives them."""
+    source, target = ({cell.place: cell for cell in side.strip if cell} for side in (figure.source, figure.target))
+    found = {place: f"source: {note(figure.source, cell)}" for place, cell in source.items()}
+    numbers = numbers_of(figure)
+    found |= {numbers[place]: f"target: {note(figure.target, cell)}" for place, cell in target.items()}
+    for one, other in figure.moves:
+        found[one] = f"{note(figure.source, source[one])} -> target {_where(figure.target, other)}"
+    return found
+
+
+def _html(title: str, svg: str, notes: Mapping[int, str], facts: Mapping[str, object], command: str) -> str:
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{_policy()}">
-<title>{shape}</title>
+<title>{clean(title)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
 <p>Point at an element or at a place in memory, or press Tab and the arrow keys.</p>
 <main>
-{shape_svg(figure)}</main>
+{svg}</main>
 <output>&nbsp;</output>
 <details>
-<summary>The shape as text and JSON</summary>
-<p><code>{shape}</code></p>
+<summary>As text and JSON</summary>
+<p><code>{clean(title)}</code></p>
 <pre>{clean(json.dumps(facts, indent=1, default=str))}</pre>
-<p>Drawn by gpulayout {__version__}: <code>gpulayout show '{shape}' --html FILE</code></p>
+<p>Drawn by gpulayout {__version__}: <code>{clean(command)}</code></p>
 </details>
 <script type="application/json" id="notes">{_script_json(notes)}</script>
 <script>{SCRIPT}</script>
@@ -139,9 +161,12 @@ def note(figure: Figure, cell: Cell) -> str:
     >>> [note(figure, cell) for cell in figure.strip if cell][1:3]
     ['[1, 0] -> linear 1, byte 4', 'padding -> linear 2, byte 8']
     """
-    byte, bit = divmod(cell.place * figure.shape.bits_per_element, 8)
-    where = f"linear {cell.place}, byte {byte}" + (f", bit {bit}" if figure.shape.is_packed else "")
-    return f"{list(cell.index) if cell.is_element else 'padding'} -> {where}"
+    return f"{list(cell.index) if cell.is_element else 'padding'} -> {_where(figure, cell.place)}"
+
+
+def _where(figure: Figure, place: int) -> str:
+    byte, bit = divmod(place * figure.shape.bits_per_element, 8)
+    return f"linear {place}, byte {byte}" + (f", bit {bit}" if figure.shape.is_packed else "")
 
 
 def _script_json(value: object) -> str:

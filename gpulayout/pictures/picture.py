@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpulayout.layout.picture import COLUMNS, Picture
+from gpulayout.layout.picture import COLUMNS, LEAST_COLUMNS, Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.boxes import ASCII, UNICODE
 from gpulayout.pictures.figure import PAGE, TERMINAL, figure_of
@@ -26,5 +26,6 @@ class ShapePicture(Picture):
 
     def as_text(self, *, width: int = COLUMNS, ascii_only: bool = False) -> str:
         """The picture drawn with characters."""
+        width = max(width, LEAST_COLUMNS)
         figure = figure_of(self._shape, names=self._names, room=TERMINAL._replace(width=width))
         return shape_text(figure, glyphs=ASCII if ascii_only else UNICODE, width=width)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from dataclasses import replace
 
-from gpulayout.layout.picture import COLUMNS, Picture
+from gpulayout.layout.picture import COLUMNS, LEAST_COLUMNS, Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import Pieces
 from gpulayout.pictures.boxes import ASCII, UNICODE
 from gpulayout.pictures.figure import Figure
-from gpulayout.pictures.legend import padding_number
+from gpulayout.pictures.legend import padding_mark
 from gpulayout.pictures.plan_figure import PlanFigure, plan_figure
 from gpulayout.pictures.plan_svg import plan_svg, side_text
 from gpulayout.pictures.shape_text import draw_strip
@@ -29,13 +29,14 @@ class PlanPicture(Picture):
 
     def as_text(self, *, width: int = COLUMNS, ascii_only: bool = False) -> str:
         """The picture drawn with characters: instead of arrows, the target names the places of the source."""
+        width = max(width, LEAST_COLUMNS)
         figure, glyphs = self._figure, ASCII if ascii_only else UNICODE
         facts = [f"{figure.source.shape} -> {figure.target.shape}", *figure.facts, *map(side_text, figure.warp)]
         lines = [line for fact in facts for line in textwrap.wrap(fact, width)]
         sides = (("source:", figure.source), ("target, with places of the source:", _with_sources(figure)))
         for title, side in sides:
             if side.strip:
-                strip = draw_strip(side, pad=padding_number(side.shape), glyphs=glyphs, width=width)
+                strip = draw_strip(side, pad=padding_mark(side.shape, glyphs.ellipsis), glyphs=glyphs, width=width)
                 lines += ["", title, strip]
         return "\n".join(lines)
 

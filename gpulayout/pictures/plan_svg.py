@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from gpulayout.gpu.first_warp import LaneAccess
 from gpulayout.gpu.traffic import SECTOR
 from gpulayout.layout.checks import counted
 from gpulayout.pictures.figure import Figure
-from gpulayout.pictures.legend import Mark, legend, padding_number
+from gpulayout.pictures.legend import Mark, legend, padding_mark, tip
 from gpulayout.pictures.plan_figure import PlanFigure
-from gpulayout.pictures.shape_svg import MARGIN, clipped, draw_cell, draw_legend
+from gpulayout.pictures.shape_svg import MARGIN, clipped, draw_legend
 from gpulayout.pictures.style import COLORS
 from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
-from gpulayout.pictures.warp_figure import LINE, DrawnRequest, Line, WarpSide, runs_of
+from gpulayout.pictures.warp_figure import LINE, DrawnRequest, Line, WarpSide, boxes_of
 
 _CELL, _LEAST_WIDTH, _GAP = 28, 34, 20  # pixels: height and width of a place; what is left out
 _ARROWS = 76  # between the strips
@@ -53,9 +52,13 @@ def _draw_moves(sheet: Sheet, figure: PlanFigure, top: int) -> int:
     """The source's places, arrows, the target's places, and what the marks mean."""
     colors = {cell.place: cell.color % COLORS for cell in figure.target.strip if cell}
     sheet.text(MARGIN, top, "source", "gl-small gl-ink")
-    starts = _draw_places(sheet, figure.source, top + 8, numbers_above=True)
+    sheet.open("gl-source")
+    starts = _draw_places(sheet, figure.source, top + 8, {}, numbers_above=True)
+    sheet.close()
     low, high = top + 8 + 16 + _CELL + 7, top + 8 + 16 + _CELL + 7 + _ARROWS
-    ends = _draw_places(sheet, figure.target, high + 7, numbers_above=False)
+    sheet.open("gl-target")
+    ends = _draw_places(sheet, figure.target, high + 7, numbers_of(figure), numbers_above=False)
+    sheet.close()
     for color in range(COLORS):
         sheet.path(
             f"gl-move{color}",
@@ -76,12 +79,26 @@ def _draw_moves(sheet: Sheet, figure: PlanFigure, top: int) -> int:
     return bottom + 26 + (14 if marks else 0)
 
 
-def _draw_places(sheet: Sheet, figure: Figure, top: int, *, numbers_above: bool) -> dict[int, int]:
-    """A strip with the numbers of its places on one side and its sectors on the other; the middle of every place."""
+def numbers_of(figure: PlanFigure) -> dict[int, int]:
+    """What the cells of the target have as `data-place`: the source place of their element, or for padding -1, -2, ...
+
+    So the two cells of an element have the same number.
+    """
+    source_of = {target: source for source, target in figure.moves}
+    return {cell.place: source_of.get(cell.place, -1 - cell.place) for cell in figure.target.strip if cell}
+
+
+def _draw_places(
+    sheet: Sheet, figure: Figure, top: int, numbers: dict[int, int], *, numbers_above: bool
+) -> dict[int, int]:
+    """A strip with the numbers of its places on one side and its sectors on the other; the middle of every place.
+
+    numbers   the `data-place` of cells, if that is not their place
+    """
     if figure.reason:
         sheet.text(MARGIN, top + 24, f"({figure.reason})", "gl-muted")
         return {}
-    number = padding_number(figure.shape)
+    number = padding_mark(figure.shape)
     cells = [cell for cell in figure.strip if cell]
     texts = [cell.text if cell.is_element else number for cell in cells]
     width = max([CHARACTER * len(text) + 12 for text in texts] + [SMALL_CHARACTER * len(str(cells[-1].place)) + 6])
@@ -95,7 +112,8 @@ def _draw_places(sheet: Sheet, figure: Figure, top: int, *, numbers_above: bool)
             x += _GAP
             continue
         text = cell.text if cell.is_element else number
-        draw_cell(sheet, figure, cell, (x, y, width, _CELL), text)
+        color = cell.color % COLORS if cell.is_element else None
+        sheet.cell((x, y, width, _CELL), numbers.get(cell.place, cell.place), tip(figure, cell), text, color)
         sheet.text(x + width // 2, top + 12 if numbers_above else y + _CELL + 12, str(cell.place), _NUMBER, "middle")
         middles[cell.place] = x + width // 2
         sector = cell.place * figure.shape.bits_per_element // (8 * SECTOR)
@@ -159,30 +177,15 @@ def _draw_line(sheet: Sheet, line: Line, left: int, top: int, color: int) -> Non
     height, across = _LINE_HEIGHT - 2, SECTOR * _BYTE
     sheet.text(left - 8, top + 14, f"byte {line.offset}", "gl-small gl-muted", "end")
     sheet.path("gl-line", f"M{left} {top}h{LINE * _BYTE}v{height}h-{LINE * _BYTE}z")
-    for run in runs_of(line.accesses):
-        wide = run[0].nbytes * _BYTE
-        if wide >= _LEAST_LANE:
-            for access in run:
-                _draw_lanes(sheet, (access,), line, (left, top, wide, height), color)
-        else:
-            _draw_lanes(sheet, run, line, (left, top, wide * len(run), height), color)
-    boxes = [(left + sector * across, left + (sector + 1) * across) for sector in line.sectors]
-    sides = [(x, top, x, top + height) for box in boxes for x in box]
-    ends = [(start, y, end, y) for start, end in boxes for y in (top, top + height)]
-    sheet.path("gl-tile2", lines(sides + ends))
+    for first, nbytes, lanes in boxes_of(line, _LEAST_LANE // _BYTE):
+        x, wide = left + first * _BYTE, nbytes * _BYTE
+        sheet.open(f"gl-cell gl-c{color}")
+        sheet.parts.append(f'<rect x="{x}" y="{top}" width="{wide}" height="{height}"/>')
+        if SMALL_CHARACTER * len(lanes) <= wide:
+            sheet.text(x + wide // 2, top + 13, lanes, "gl-small gl-ink")
+        sheet.close()
+    sectors = [(left + sector * across, left + (sector + 1) * across) for sector in line.sectors]
+    sides = [(x, top, x, top + height) for ends in sectors for x in ends]
+    edges = [(start, y, end, y) for start, end in sectors for y in (top, top + height)]
+    sheet.path("gl-tile2", lines(sides + edges))
     sheet.reach(left + LINE * _BYTE, top + height)
-
-
-def _draw_lanes(
-    sheet: Sheet, run: tuple[LaneAccess, ...], line: Line, box: tuple[int, int, int, int], color: int
-) -> None:
-    """The bytes of one lane, or of several that follow each other."""
-    left, top, wide, height = box
-    x = left + (run[0].offset - line.offset) * _BYTE
-    text = str(run[0].lane) if len(run) == 1 else f"{run[0].lane}–{run[-1].lane}"
-    fits = SMALL_CHARACTER * len(text) <= wide
-    sheet.open(f"gl-cell gl-c{color}")
-    sheet.parts.append(f'<rect x="{x}" y="{top}" width="{wide}" height="{height}"/>')
-    if fits:
-        sheet.text(x + wide // 2, top + 13, text, "gl-small gl-ink")
-    sheet.close()

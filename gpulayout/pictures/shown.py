@@ -67,6 +67,8 @@ def tile_edges(table: StrideTable, dim: int, width: int, blocks: Iterable[int]) 
 def chosen(width: int, wanted: Sequence[int], room: int, cell: int, gap: int) -> list[int | None]:
     """All of 0..width-1 if there is room, else those of `wanted` that fit, first come first served; None for a gap.
 
+    The first one that exists is kept in any case.
+
     room, cell, gap   the length of the list when drawn, and what a number and a gap take of it
 
     >>> chosen(4, (), 12, 3, 1), chosen(4096, (127, 128, 0, 4095, 1, 2), 17, 3, 1)
@@ -76,7 +78,7 @@ def chosen(width: int, wanted: Sequence[int], room: int, cell: int, gap: int) ->
         return list(range(width))
     kept: set[int] = set()
     for point in wanted:
-        if 0 <= point < width and _length(kept | {point}, width, cell, gap) <= room:
+        if 0 <= point < width and (not kept or _length(kept | {point}, width, cell, gap) <= room):
             kept.add(point)
     return list(with_gaps(sorted(kept), width))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from gpulayout.pictures.style import style
 
@@ -43,10 +43,9 @@ class Sheet:
         if data:
             self.parts.append(f'<path class="{kind}" d="{data}"/>')
 
-    def open(self, kind: str, **attributes: object) -> None:
+    def open(self, kind: str) -> None:
         """Begin a group."""
-        extra = "".join(f" {name.replace('_', '-')}={quoteattr(clean(str(v)))}" for name, v in attributes.items())
-        self.parts.append(f'<g class="{kind}"{extra}>')
+        self.parts.append(f'<g class="{kind}">')
 
     def close(self) -> None:
         """End a group."""

@@ -9,7 +9,7 @@ A line is 128 bytes that begin at a multiple of 128: four sectors of 32 bytes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.gpu.first_warp import FirstWarp, LaneAccess, Request, sectors_of
@@ -90,17 +90,29 @@ def _shown(lines: list[Line]) -> tuple[Line | None, ...]:
     return (*lines[: _MOST_LINES_OF_REQUEST - 2], None, lines[-1])
 
 
-def runs_of(accesses: Iterable[LaneAccess]) -> list[tuple[LaneAccess, ...]]:
-    """Accesses that touch each other and whose lanes follow each other, as one.
+class Box(NamedTuple):
+    """Bytes of a line, counted from its first, and the numbers of the lanes that access them."""
 
-    >>> [len(run) for run in runs_of([LaneAccess(0, 0, 4), LaneAccess(1, 4, 4), LaneAccess(2, 12, 4)])]
-    [2, 1]
+    first: int
+    nbytes: int
+    lanes: str
+
+
+def boxes_of(line: Line, least: int) -> list[Box]:
+    """The lanes' bytes.  Accesses of fewer than `least` bytes become one box if they and their lanes follow each other.
+
+    >>> accesses = LaneAccess(0, 128, 2), LaneAccess(1, 130, 2), LaneAccess(2, 136, 4), LaneAccess(3, 136, 4)
+    >>> boxes_of(Line(128, (0,), accesses), 4)
+    [Box(first=0, nbytes=4, lanes='0–1'), Box(first=8, nbytes=4, lanes='2,3')]
     """
-    runs: list[tuple[LaneAccess, ...]] = []
-    for access in accesses:
-        last = runs[-1][-1] if runs else None
-        if last and last.offset + last.nbytes == access.offset and last.lane + 1 == access.lane:
-            runs[-1] += (access,)
+    found: list[Box] = []
+    last = -2
+    for (offset, nbytes), accesses in itertools.groupby(line.accesses, key=lambda access: access[1:]):
+        lanes = [access.lane for access in accesses]
+        first, size, text = found[-1] if found else Box(0, 0, "")
+        if nbytes < least and first + size == offset - line.offset and lanes == [last + 1]:
+            found[-1] = Box(first, size + nbytes, f"{text.partition('–')[0]}–{lanes[0]}")
         else:
-            runs.append((access,))
-    return runs
+            found.append(Box(offset - line.offset, nbytes, ",".join(map(str, lanes))))
+        last = lanes[0] if len(lanes) == 1 else -2
+    return found

@@ -64,9 +64,8 @@ SLIPS = {
         ": for points in rows, pass numpy.array(index).T",
     ),
     "an N-d array to relayout": (
-        lambda: gl.relayout(MATRIX, SHAPE, "{0,1}"),
-        "gl.pack and gl.unpack convert N-d arrays, and buffer.ravel('K') gives the memory of a dense array, in its own "
-        "order",
+        lambda: gl.relayout(np.asfortranarray(MATRIX), SHAPE, "{0,1}"),
+        "gl.pack takes an array with any strides, and buffer.ravel('K') is the memory of a dense one, in its own order",
     ),
     "the text of a shape to shape_of": (
         lambda: gl.shape_of("f32[2,3]"),

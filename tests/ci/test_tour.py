@@ -23,7 +23,7 @@ def executed():
 
     stored, run = (nbformat.read(TOUR, nbformat.NO_CONVERT) for _ in range(2))
     nbclient.NotebookClient(
-        run, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
+        run, timeout=120, startup_timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
     ).execute()
     for cell in run.cells:
         cell.metadata.pop("execution", None)  # times

@@ -4,6 +4,7 @@ Each page becomes a module in which every example stands on its own line of the 
 """
 
 import doctest
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -14,7 +15,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-USER_CODE = ROOT / "tests" / "typing" / "test_user_code.py"
+USER_CODE = [ROOT / "tests" / "typing" / "test_user_code.py"]
+if importlib.util.find_spec("torch") and importlib.util.find_spec("jax"):  # their types are read from the libraries
+    USER_CODE.append(ROOT / "tests" / "typing" / "test_tensors.py")
 # Before 2.3 NumPy's classes lack defaults for their type parameters; the package's own code relies on them.
 HAS_DEFAULTS = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
 PACKAGE = [ROOT / "gpulayout"] if HAS_DEFAULTS else []
@@ -64,14 +67,14 @@ def check(found, done):
 
 
 def test_mypy(modules):
-    done = output_of("mypy", "--strict", "--output=json", "--follow-imports=silent", *PACKAGE, USER_CODE, *modules)
+    done = output_of("mypy", "--strict", "--output=json", "--follow-imports=silent", *PACKAGE, *USER_CODE, *modules)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     check([(line["file"], line["line"], line["message"]) for line in lines if line["severity"] == "error"], done)
 
 
 def test_pyright(modules, tmp_path):
     settings = {
-        "include": [*map(str, PACKAGE), str(USER_CODE), *map(str, modules)],
+        "include": [*map(str, [*PACKAGE, *USER_CODE, *modules])],
         "extraPaths": [str(ROOT)],
         "typeCheckingMode": "basic",
         "reportUnusedExpression": "none",  # of an example

@@ -5,6 +5,7 @@ and the line says what the library says about that place.  Nothing is loaded, no
 in light and in dark mode.
 """
 
+import html
 import itertools
 import json
 import re
@@ -13,12 +14,14 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.pictures.figure import PAGE, figure_of
-from gpulayout.pictures.page import note, page
+from gpulayout.pictures.page import note, page, plan_notes
+from gpulayout.pictures.plan_figure import plan_figure
 from tests.support import chromium
 from tests.support.chromium import Screenshot, contrast
 from tests.support.command_line import failure, refusal, run
 
 SHAPES = ["f32[2,3]{0,1:PD(3,5)PV(lowest)}", "bf16[20,300]{1,0:T(8,128)(2,1)}", "u8[2,2,3]{1,2,0}", "s4[3,5]{0,1:E(4)}"]
+PLANS = [("f32[2,3]", "{0,1:PD(3,5)}"), ("f32[64,100]", "{0,1}"), ("f32[2,3]{0,1:PD(3,5)}", "{1,0}")]
 MODES = ("light", "dark")
 
 
@@ -131,9 +134,9 @@ def opened(browser, tmp_path):
     """A function that opens the page of a shape; afterwards, checks that it asked for nothing and did not complain."""
     pages = []
 
-    def open_page(text, mode="light"):
+    def open_page(*texts, mode="light"):
         path = tmp_path / f"{len(pages)}.html"
-        run("show", text, "--html", path)
+        run("show" if len(texts) == 1 else "explain", *texts, "--html", path)
         pages.append((Opened(browser, path, mode), path))
         return pages[-1][0]
 
@@ -157,6 +160,43 @@ def test_pointing_at_a_cell_lights_its_place_and_the_other_way_round(text, opene
         page.check(cell, notes)
     both = [cell for cell in page.cells if sum(other["place"] == cell["place"] for other in page.cells) == 2]
     assert len(both) >= 20
+
+
+@pytest.mark.parametrize("source, target", PLANS)
+def test_pointing_at_a_place_of_a_plan_lights_where_its_element_comes_from_and_goes_to(source, target, opened):
+    page, plan = opened(source, target), gl.plan(source, target)
+    figure = plan_figure(plan.pieces, plan.source, plan.target)
+    notes = plan_notes(figure)
+    count = sum(cell is not None for cell in figure.source.strip)
+    source_cells, target_cells = page.cells[:count], page.cells[count:]
+    for cell, drawn in zip(target_cells, filter(None, figure.target.strip), strict=True):
+        page.point_at(cell)
+        page.check(cell, notes)
+        index = gl.delinearize(drawn.place, plan.target, padding="mark")
+        partners = [other["place"] for other in source_cells if other["place"] == cell["place"]]
+        assert partners == ([] if -1 in index else [gl.linearize(index, plan.source)])
+        said = page.page.inner_text("output")
+        if partners:
+            index = [int(i) for i in index]
+            width = plan.source.itemsize
+            assert said == (
+                f"{index} -> linear {partners[0]}, byte {partners[0] * width} -> "
+                f"target linear {drawn.place}, byte {drawn.place * width}"
+            )
+        else:
+            assert said.startswith("target: padding -> linear ")
+
+
+def test_a_plan_has_a_page_too(tmp_path):
+    path = tmp_path / "plan.html"
+    said = run("explain", *PLANS[0], "--html", path).stdout
+    source, target = gl.plan(*PLANS[0]).source, gl.plan(*PLANS[0]).target
+    assert said == f"{path}  {source} -> {target}  {path.stat().st_size} bytes; open it in a browser\n"
+    shown = html.unescape(re.search(r"<pre>(.*?)</pre>", path.read_text(), re.DOTALL)[1])
+    assert json.loads(shown) == json.loads(run("explain", *PLANS[0], "--json").stdout)
+    assert failure("explain", *PLANS[0], "--html", path) == f"{path}: the file exists; --overwrite replaces it"
+    assert refusal("explain", *PLANS[0], "--html", path, "--json") == "give one of --html and --json"
+    assert refusal("explain", *PLANS[0], "--overwrite") == "--overwrite needs --html FILE"
 
 
 def test_keys_walk_through_the_picture(opened):
@@ -198,7 +238,7 @@ TEXTS = """() => [...document.querySelectorAll("body *")].filter(e =>
 
 @pytest.mark.parametrize("mode", MODES)
 def test_everything_can_be_read(mode, opened):
-    page = opened(SHAPES[1], mode)
+    page = opened(SHAPES[1], mode=mode)
     page.page.evaluate('document.querySelector("details").open = true')
     page.point_at(page.cells[0])
     found = [
@@ -216,7 +256,7 @@ def test_everything_can_be_read(mode, opened):
 def test_the_screenshot_shows_the_lit_places_and_only_them(mode, opened):
     """Pixels near the corner of every cell: a few plain colours, the lit one where it belongs, hatching on padding."""
     pytest.importorskip("matplotlib")
-    page = opened(SHAPES[0], mode)
+    page = opened(SHAPES[0], mode=mode)
     shape = gl.parse_shape(SHAPES[0])
     page.point_at(page.cells[5])  # element (1,0), place 1
     shot = Screenshot(page.page.screenshot())

@@ -44,7 +44,12 @@ def test_every_element_of_a_small_array_is_moved_once():
 
 @pytest.mark.parametrize(
     "source, target",
-    [("u8[999,998]", "{0,1}"), ("u8[3,3,3,3,3,3,3,3,3]", "{0,1,2,3,4,5,6,7,8}"), ("s4[64,64]{1,0:E(4)}", "{0,1:E(4)}")],
+    [
+        ("u8[999,998]", "{0,1}"),
+        ("f32[200,33,31]", "{1,2,0}"),
+        ("u8[3,3,3,3,3,3,3,3,3]", "{0,1,2,3,4,5,6,7,8}"),
+        ("s4[64,64]{1,0:E(4)}", "{0,1:E(4)}"),
+    ],
 )
 def test_kernels_that_are_not_followed_give_none(source, target):
     assert first_warp(kernel_plan(gl.plan(source, target).move)) is None

@@ -55,6 +55,7 @@ TESTS = (
     ("xla/protos/*", NUMPY, PROTO),
     ("xla/*", NUMPY, XLA),
     ("interop/*", NUMPY, _files("interop/cute interop/numpy_and_torch interop/jax interop/zarr cli/layout_names")),
+    ("pictures/page.py", NUMPY, _files("cli/page pictures/svg")),
     ("pictures/*", NUMPY, PICTURES),
     ("memory/*", ALL, _files("memory/foreign_memory memory/mapped_files api/foreign_arrays gpu/cupy_runtime")),
     ("moves/index_*", ALL, (*INDICES, *_files("gpu/index_width kernels/index_program kernels/struct kernels/sparse"))),

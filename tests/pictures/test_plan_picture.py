@@ -114,7 +114,8 @@ def test_lanes_of_a_transpose_are_drawn_in_order():
     svg = gl.plan("f32[2,3]", "{0,1}").draw().svg
     root = ElementTree.fromstring(svg)
     name = "{http://www.w3.org/2000/svg}"
-    groups = [group for group in root.iter(f"{name}g") if group.get("data-place") is None]
+    cells = [group for group in root.iter(f"{name}g") if group.get("class").startswith("gl-cell")]
+    groups = [cell for cell in cells if cell.get("data-place") is None]
     lanes = [group.find(f"{name}text") for group in groups if group.find(f"{name}text") is not None]
     # lanes follow the target: lane 2 writes place 2, which is element (0,1), so it reads place 1 of the source
     reads, writes = (sorted((int(lane.get("x")), int(lane.text)) for lane in side) for side in (lanes[:6], lanes[6:]))

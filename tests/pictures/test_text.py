@@ -92,6 +92,31 @@ def test_what_is_left_out_has_no_border():
     ]
 
 
+def test_a_line_of_memory_begins_and_ends_heavy_where_a_tile_does():
+    figure = figure_of(gl.parse_shape("u8[3,4]{1,0:T(2,2)}"))
+    assert draw_strip(figure, width=30).splitlines() == [
+        "place   0   1   2   3   4   5",
+        "     ┏━━━┯━━━┯━━━┯━━━┳━━━┯━━━┑",
+        "     ┃0,0│0,1│1,0│1,1┃0,2│0,3│",
+        "     ┗━━━┷━━━┷━━━┷━━━┻━━━┷━━━┙",
+        "place   6   7   8   9  10  11",
+        "     ┍━━━┯━━━┳━━━┯━━━┯━━━┯━━━┓",
+        "     │1,2│1,3┃2,0│2,1│░░░│░░░┃",
+        "     ┕━━━┷━━━┻━━━┷━━━┷━━━┷━━━┛",
+        "place  12  13  14  15",
+        "     ┏━━━┯━━━┯━━━┯━━━┓",
+        "     ┃2,2│2,3│░░░│░░░┃",
+        "     ┗━━━┷━━━┷━━━┷━━━┛",
+    ]
+
+
+def test_any_width_is_drawn():
+    texts = ("f32[2,3]{0,1:PD(3,5)}", "u8[4611686018427387904]{0:T(1024)}", "f32[0]")
+    for picture in (*(gl.parse_shape(text).draw() for text in texts), gl.plan("f32[2,3]", "f32[2,3]{0,1}").draw()):
+        assert picture.as_text(width=-5) == picture.as_text(width=0) == picture.as_text(width=40)
+    assert max(map(len, gl.parse_shape("u8[5,900]{0,1:T(2,9)}").draw().as_text(width=40).splitlines())) <= 40
+
+
 def test_bytes_stand_below_packed_elements():
     drawing = draw_strip(figure_of(gl.parse_shape("u4[5]{0:E(4)}")))
     assert drawing.splitlines()[0].startswith("place 0 1 2") and drawing.splitlines()[-1] == "byte  0   1   2"

@@ -67,6 +67,13 @@ def test_numpy_arrays_in_numpy_arrays_out() -> None:
         assert_type(found, AnyArray)
 
 
+def test_pictures_are_text() -> None:
+    for picture in (gl.Shape("f32", (2, 3)).draw(names="abcdef"), gl.Layout((0, 1)).draw((2, 3))):
+        assert_type(picture.svg, str)
+        assert_type(picture.as_text(width=60, ascii_only=True), str)
+        assert_type(picture.text, str)
+
+
 def test_functions_that_keep_the_dtype_say_so() -> None:
     assert_type(gl.transpose(floats(2, 3)), FloatArray)
     assert_type(gl.transpose(floats(6), "(h w) -> w h", h=2), FloatArray)

@@ -1,0 +1,66 @@
+"""User code with PyTorch and JAX: type checkers read it, with the types of the real libraries, and it runs.
+
+As in `test_user_code`, `assert_type` states the static type of a result and checks the value when it runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+
+if TYPE_CHECKING:
+    import jax
+    import torch
+    from typing_extensions import assert_type
+else:
+    jax, torch = pytest.importorskip("jax"), pytest.importorskip("torch")
+
+    def assert_type(value, kind):
+        """The value, which must be an instance of the type."""
+        assert kind is Any or isinstance(value, kind), (value, kind)
+        return value
+
+
+def test_tensors_in_tensors_out() -> None:
+    matrix, line = torch.arange(6.0).reshape(2, 3), torch.arange(6.0)
+    assert_type(gl.pack(matrix, "f32[2,3]{0,1}"), torch.Tensor)
+    assert_type(gl.unpack(line, "f32[2,3]"), torch.Tensor)
+    assert_type(gl.relayout(line, "f32[2,3]", "{0,1}"), torch.Tensor)
+    assert_type(gl.plan("f32[2,3]", "{0,1}")(line), torch.Tensor)
+    assert_type(gl.view(line, "f32[2,3]"), torch.Tensor)
+    assert_type(gl.transpose(matrix, "a b -> b a"), torch.Tensor)
+    assert_type(gl.pack(matrix, "f32[2,3]", out=line), torch.Tensor)
+    host = np.empty(6, np.float32)
+    assert gl.pack(matrix, "f32[2,3]", out=host).dtype == np.float32
+    for found in gl.relayout_many([(line, "f32[2,3]", "{0,1}")]):
+        assert_type(found, torch.Tensor)
+    places = torch.arange(2)
+    assert_type(gl.linearize((places, places), "f32[2,3]"), torch.Tensor)
+    assert_type(gl.linearize(torch.zeros(2, 4, dtype=torch.int64), "f32[2,3]"), torch.Tensor)
+    assert_type(gl.delinearize(places, "f32[2,3]"), torch.Tensor)
+    assert_type(gl.convert_linear(places, "f32[2,3]", "{0,1}"), torch.Tensor)
+    assert_type(gl.shape_of(matrix), gl.Shape)
+
+
+def test_a_parameter_gives_a_tensor() -> None:
+    parameter = torch.nn.Parameter(torch.arange(6.0), requires_grad=False)
+    assert_type(gl.relayout(parameter, "f32[2,3]", "{0,1}"), torch.Tensor)
+
+
+def test_arrays_of_jax_in_and_out() -> None:
+    matrix, line = jax.numpy.zeros((2, 3)), jax.numpy.zeros(6)
+    assert_type(gl.pack(matrix, "f32[2,3]{0,1}"), jax.Array)
+    assert_type(gl.unpack(line, "f32[2,3]"), jax.Array)
+    assert_type(gl.relayout(line, "f32[2,3]", "{0,1}"), jax.Array)
+    assert_type(gl.view(line, "f32[2,3]"), jax.Array)
+    assert_type(gl.transpose(matrix), jax.Array)
+    assert_type(gl.delinearize(jax.numpy.arange(2), "f32[2,3]"), jax.Array)
+
+
+def test_element_types_of_torch() -> None:
+    assert_type(gl.Shape(torch.bfloat16, (2, 3)), gl.Shape)
+    assert_type(gl.ElementType.of(torch.float8_e5m2), gl.ElementType)

@@ -187,7 +187,7 @@ class Places:
     def _text(self, index: tuple[int, ...]) -> str:
         number = row_major_number(index, self.shape.dimensions)
         if len(self.names):
-            return _shown(self.names[number])
+            return _name(self.names[number])
         return f"#{number}" if self.has_numbers else _index_text(index)
 
 
@@ -208,7 +208,7 @@ def _figure(shape: Shape, labels: tuple[str, ...], names: Sequence[object], room
         return tuple(chosen(widths[dim], wanted, length, cell, gap))
 
     # Reading millions of names takes seconds.
-    name = LONGEST_NAME if len(names) > _WHOLE_CELLS else max((len(_shown(name)) for name in names), default=0)
+    name = LONGEST_NAME if len(names) > _WHOLE_CELLS else max((len(_name(name)) for name in names), default=0)
     cell = len(str(shape.buffer_size - 1)) + name + 2  # a blank and a wall
     gutter = len(f"{labels[-2]} {widths[-2]} ") if rank > 1 else 3
     across = room.width // (room.beside if len(panels) > 1 else 1) - gutter
@@ -250,13 +250,13 @@ def _fastest(table: StrideTable) -> int | None:
         digits = table.numbers[dim - rank]
 
 
-def _shown(name: object) -> str:
-    """What is drawn of a name.  Nothing in it can move a terminal's cursor or turn the text around it.
+def _name(value: object) -> str:
+    """A name in a cell, without characters that would move or turn the rest of a drawing; two dots show a cut.
 
-    >>> _shown("weights"), _shown("weights_0"), _shown("a" + chr(10)) == "a" + chr(0xFFFD)
-    ('weights', 'weight..', True)
+    >>> _name("elephant"), _name("elephants"), _name("a\\nb") == "a\\ufffdb"
+    ('elephant', 'elepha..', True)
     """
-    text = _CONTROLS.sub("\ufffd", str(name))
+    text = _CONTROLS.sub("\ufffd", str(value))
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 2]}.."
 
 

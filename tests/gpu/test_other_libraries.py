@@ -193,6 +193,16 @@ def test_a_tensor_may_be_dropped_right_after_the_call(cp, torch):
     assert dropped_out_is_written_in_time(cp, torch, to_buffer) and dropped_out_is_written_in_time(cp, torch, to_array)
 
 
+@pytest.mark.parametrize("call", [to_buffer, to_array])
+def test_torch_is_told_of_the_stream_that_writes_an_out(cp, torch, call):
+    own, other = torch.cuda.Stream(), torch.cuda.Stream()
+    with torch.cuda.stream(own):
+        out = torch.tensor(np.zeros_like(call(VALUES)))
+    with torch.cuda.stream(other):
+        call(torch.tensor(VALUES), out=out)
+    assert out.storage.used == {other.cuda_stream}
+
+
 def test_threads_with_streams_of_their_own_share_a_plan(cp, torch):
     plan = gl.plan(SOURCE, TARGET)
     barrier = threading.Barrier(4, timeout=60)

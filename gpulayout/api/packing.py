@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any, SupportsIndex, overload
 
@@ -206,8 +207,10 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     """
     if out is None:
         return _unpack_transfer(shape, None)(buffer)
-    result = arrays.open_array(out, "out", writing=True)[1]
-    _unpack_transfer(shape, result)(buffer, result)
+    library = library_of(buffer)
+    with contextlib.nullcontext() if library is None else library.running_on(buffer):  # `out` is used there too
+        result = arrays.open_array(out, "out", writing=True)[1]
+        _unpack_transfer(shape, result)(buffer, result)
     return out
 
 

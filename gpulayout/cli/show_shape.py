@@ -146,7 +146,8 @@ def _order(shape: Shape) -> str:
         else ""
     )
     major_first = _listed([labels[dim] for dim in shape.layout.major_to_minor], ", ")
-    return f"{minor_first.replace(',', ' varies fastest,', 1)}; major to minor: {major_first}{named}"
+    before = "before tiles, " if shape.is_tiled else ""  # T(8,128)(2,1) makes y the fastest of {1,0}
+    return f"{before}{minor_first.replace(',', ' varies fastest,', 1)}; major to minor: {major_first}{named}"
 
 
 def _tiles(shape: Shape) -> str:

@@ -34,7 +34,8 @@ def facts(figure: Figure) -> list[str]:
         sizes += f"; {padding / shape.buffer_size:.1%} is padding"
     if shape.rank < 2:
         return [sizes]
-    return [sizes, f"minor to major: {_listed([figure.labels[dim] for dim in shape.layout.minor_to_major], ', ')}"]
+    order = _listed([figure.labels[dim] for dim in shape.layout.minor_to_major], ", ")
+    return [sizes, f"minor to major{', before tiles' * shape.is_tiled}: {order}"]
 
 
 def panels_text(figure: Figure) -> str:

@@ -58,12 +58,14 @@ def draw_grid(sheet: Sheet, figure: Figure, top: int) -> int:
     across, down = size_texts(figure)
     margin = MARGIN + (max(map(len, down)) * SMALL_CHARACTER + 22 if down else 0)
     has_titles = len(figure.panels) > 1 or figure.shape.rank > 2
+    titles = [panel_text(figure, panel.index) for panel in figure.panels if panel] if has_titles else []
+    across_panel = gutter + max([breadth, *(SMALL_CHARACTER * len(title) for title in titles)])
     head = (18 if has_titles else 0) + (18 if figure.shape.rank else 0)  # titles and coordinates
     first = 24 if across else 0  # the size of the last dimension, above the first panel
     x, y = margin, top + first
     sheet.open("gl-grid")
     for number, panel in enumerate(figure.panels):
-        wide = GAP if panel is None else gutter + breadth
+        wide = GAP if panel is None else across_panel
         if x > margin and x + wide > ACROSS:
             x, y = margin, y + head + height + _SPACE
         if panel is None:

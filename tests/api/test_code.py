@@ -181,7 +181,8 @@ def test_the_width_is_that_of_the_reach():
     assert width("u8[2147483647]") == 32 and width("u8[2147483648]") == 64
     assert width("u8[3,3]{1,0:T(65536,65536)}") == 64  # nine elements that are far apart
     assert width("u8[4294967295]", bits=32) == 32 and width("u8[3]", bits=64) == 64
-    with pytest.raises(gl.LayoutError, match=r"^bits 32 cannot hold the numbers of u8\[4294967296\]\{0\}, which reach 4294967296"):
+    cannot = r"^bits 32 cannot hold the numbers of u8\[4294967296\]\{0\}, which reach 4294967296"
+    with pytest.raises(gl.LayoutError, match=cannot):
         gl.code("u8[4294967296]", "c", bits=32)
     assert "static constexpr index_t size0 = 3000000000;" in gl.code("u8[3000000000]", bits=32)
 

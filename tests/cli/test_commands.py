@@ -211,6 +211,12 @@ def test_show_says_what_the_layout_means():
     assert max(map(len, text.splitlines())) <= 88
 
 
+def test_the_order_of_a_tiled_shape_is_that_before_tiles():
+    text = run("show", "bf16[16,256]{1,0:T(8,128)(2,1)}").stdout
+    assert "order         before tiles, x varies fastest, then y; major to minor: y, x" in text
+    assert "y ↓ 16, fastest" in text
+
+
 def test_a_shape_without_sizes_is_one_line():
     for args in (
         ["show", "f32[2,?]"],

@@ -92,7 +92,7 @@ def dlpack_memory(given: Any, kinds: tuple[int, ...], **options: Any) -> Foreign
     """
     try:
         capsule = given.__dlpack__(max_version=(1, 0), **options)
-    except TypeError as error:  # a producer older than DLPack 1 takes no version; another one may be unable to export
+    except TypeError as error:  # a producer older than DLPack 1 takes no version
         if "argument" not in str(error):
             raise
         capsule = given.__dlpack__(**options)

@@ -33,6 +33,10 @@ class Library(Protocol):
         """TypeError or BufferError, with what to do, for an array whose memory cannot be used, or not for `writing`."""
         ...
 
+    def described(self, given: Any) -> Any:
+        """The array for a call that needs its strides and its element type, but none of its values."""
+        ...
+
     def exported(self, given: Any) -> Any:
         """What to open for an array that passed the check, over its memory: on the host a `ForeignMemory` or a NumPy
         array, elsewhere an object with DLPack.

@@ -29,6 +29,10 @@ class TorchTensors:
     def check(self, given: Any, role: str, writing: bool) -> None:
         _check_memory(given, role)
 
+    def described(self, given: Any) -> Any:
+        """See `Library.described`.  Gradients follow values, so they do not matter here."""
+        return given.detach() if given.requires_grad else given
+
     def exported(self, given: Any) -> Any:
         """See `Library.exported`.  `given.numpy()` would make the memory of the caller's tensor one of fixed size."""
         dtype = self.dtype(given)
@@ -41,7 +45,14 @@ class TorchTensors:
 
     def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """See `Library.untraced`.  torch.compile runs the call as it is; with fullgraph=True it reports the reason."""
-        return _untraced(function) if "torch._dynamo" in sys.modules else function  # importing it would take a second
+        if "torch._dynamo" not in sys.modules:  # importing it would take a second
+            return function
+        torch = _torch()
+        if torch.compiler.is_dynamo_compiling():
+            torch._dynamo.graph_break(msg="gpulayout works on the memory of plain tensors, outside of graphs")
+        if function not in _untraced:
+            _untraced[function] = torch.compiler.disable(function)
+        return _untraced[function]
 
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
         """See `Library.running_on`.  torch then reads and writes the same memory in the same order, without waiting."""
@@ -85,10 +96,7 @@ def _dtype(kind: Any) -> np.dtype[Any]:
     return ElementType.of(kind).dtype
 
 
-@functools.cache
-def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
-    disabled: Callable[..., Any] = _torch().compiler.disable(function)
-    return disabled
+_untraced: dict[Callable[..., Any], Callable[..., Any]] = {}  # no cache of functools, about which torch.compile warns
 
 
 def _torch() -> Any:

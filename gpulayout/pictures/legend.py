@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import Cell, Figure
 
-_LONGEST_LIST, _LONGEST_MARK = 100, 6  # characters
+_LONGEST_LIST, _LONGEST_TITLE, _LONGEST_MARK = 100, 100, 6  # characters
 _MOST_COORDINATES = 8  # of the index that pointing at a cell shows
 
 
@@ -128,8 +128,12 @@ def padding_number(shape: Shape) -> str:
 
 def padding_mark(shape: Shape, ellipsis: str = "…") -> str:
     """The number in a box for padding: its first characters if it is long."""
-    text = padding_number(shape)
-    return text if len(text) <= _LONGEST_MARK else text[: _LONGEST_MARK - 1] + ellipsis
+    return clipped(padding_number(shape), _LONGEST_MARK, ellipsis)
+
+
+def shape_title(shape: Shape) -> str:
+    """The shape's text, cut off where a picture would become too wide."""
+    return clipped(str(shape), _LONGEST_TITLE, "…")
 
 
 def tip(figure: Figure, cell: Cell) -> str:

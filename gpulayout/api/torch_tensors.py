@@ -69,9 +69,7 @@ class TorchTensors:
         """See `Library.used_on`.  For the stream that the memory was allocated on, torch has nothing to record."""
         cuda = _torch().cuda
         used = cuda.current_stream(given.device)
-        if (
-            used.cuda_stream != stream
-        ):  # CuPy's; ExternalStream would take 0, the default stream, for a missing argument
+        if used.cuda_stream != stream:  # then it is CuPy's.  ExternalStream takes 0 for a missing argument
             used = cuda.ExternalStream(stream, device=given.device) if stream else cuda.default_stream(given.device)
         given.record_stream(used)
         return True

@@ -1,9 +1,9 @@
 """Layouts by name as arguments: a name becomes a `Layout` once the dimensions of an array are known.
 
-    C, F                    NumPy's orders
-    torch:channels_last     a memory_format of PyTorch
-    cute:(2,3):(1,2)        a CuTe layout, whose sizes must be those of the array
-    named:NHWC:NCHW         a name of `Layout.named`, and the array's dimensions in order
+C, F                    NumPy's orders
+torch:channels_last     a memory_format of PyTorch
+cute:(2,3):(1,2)        a CuTe layout, whose sizes must be those of the array
+named:NHWC:NCHW         a name of `Layout.named`, and the array's dimensions in order
 """
 
 from __future__ import annotations

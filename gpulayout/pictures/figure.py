@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpulayout.layout.checks import counted, product, type_text
+from gpulayout.layout.checks import clipped, counted, product, type_text
 from gpulayout.layout.digits import StrideTable, widths_in_tiles
 from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.dynamic import UNBOUNDED
@@ -257,7 +257,7 @@ def _name(value: object) -> str:
     ('elephant', 'elepha..', True)
     """
     text = _CONTROLS.sub("\ufffd", str(value))
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 2]}.."
+    return clipped(text, LONGEST_NAME, "..")
 
 
 def _index_text(index: Sequence[int]) -> str:

@@ -136,11 +136,21 @@ def shape_title(shape: Shape) -> str:
     return clipped(str(shape), LONGEST_TITLE, "…")
 
 
+def place_text(shape: Shape, place: int) -> str:
+    """A place, its byte, and for packed elements the lowest bit in that byte.
+
+    >>> from gpulayout import parse_shape
+    >>> place_text(parse_shape("f32[2,3]"), 5), place_text(parse_shape("u4[9]{0:E(4)}"), 3)
+    ('place 5, byte 20', 'place 3, byte 1 bit 4')
+    """
+    byte, bit = divmod(place * shape.bits_per_element, 8)
+    return f"place {place}, byte {byte}" + (f" bit {bit}" if shape.is_packed else "")
+
+
 def tip(figure: Figure, cell: Cell) -> str:
     """What pointing at a cell shows: its place, its byte, and its index."""
     shape = figure.shape
-    bits = cell.place * shape.bits_per_element
-    where = f"place {cell.place}, byte {bits // 8}" + (f" bit {bits % 8}" if shape.is_packed else "")
+    where = place_text(shape, cell.place)
     if not cell.is_element:
         return f"padding, {where}"
     name = f"{cell.text}: " if figure.has_names else ""

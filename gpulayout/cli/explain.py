@@ -8,10 +8,10 @@ import click
 
 from gpulayout.api.explain import explain as explained
 from gpulayout.api.relayout import Plan, plan
-from gpulayout.cli.arguments import FILE_NAME, SHAPE, SHAPE_OR_LAYOUT
+from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.cli.page_file import write_plan_page
+from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
 from gpulayout.cli.standard_streams import File
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
@@ -28,30 +28,31 @@ from gpulayout.layout.shape import Shape
 @click.argument("target", metavar="TARGET", type=SHAPE_OR_LAYOUT)
 @click.option(
     "--device",
+    metavar="GPU",
     type=click.Choice(list(DEVICES)),
     default=REFERENCE,
     show_default=True,
-    help="The GPU that the expected speed is for.",
+    help=f"The GPU that the expected speed is for: {', '.join(DEVICES)}.",
 )
-@click.option("--html", metavar="FILE", type=FILE_NAME, help="Write a picture as a page for a browser.")
-@click.option("--overwrite", is_flag=True, help="With --html: replace the file if it exists.")
+@html_option
+@overwrite_option
 @json_option
 def explain(
     source: Shape, target: Shape | Layout | LayoutName, device: str, html: File | None, overwrite: bool, as_json: bool
 ) -> None:
     """Explain how a buffer of SOURCE would become a buffer of TARGET.
 
-    SOURCE is a SHAPE.  TARGET is a SHAPE, or a LAYOUT for the same array: {0,1}, or a name that relayout --to takes.
-    The answer names the merged dimensions, what is copied and what is filled, the kernel that a GPU would run and why
-    not a faster one, and the bytes read and written.  Nothing is moved, and no GPU is needed: the expected speed comes
-    from a model.
+    SOURCE is a SHAPE.  TARGET is a SHAPE, or a LAYOUT for the same array: {0,1}, or a name such as F or
+    torch:channels_last.  The answer names the merged dimensions, what is copied and what is filled, the kernel that a
+    GPU would run and why not a faster one, and the bytes read and written.  Nothing is moved, and no GPU is needed: the
+    expected speed comes from a model.
 
     --html FILE writes a picture of it: where the elements go, and what the first warp reads and writes.
 
     \b
     Examples:
       gpulayout explain 'f32[4096,4096]{1,0}' 'f32[4096,4096]{0,1}'
-      gpulayout explain 'u8[3000,4000,3]' 'u8[3000,4000,3]{2,1,0:PD(3000,4000,4)}'
+      gpulayout explain 'u8[600,800,3]' 'u8[600,800,3]{2,1,0:PD(600,800,4)}'
       gpulayout explain 'f32[4096,4096]' '{0,1}' --html transpose.html
     """
     found = plan(source, target.of(source.dimensions) if isinstance(target, LayoutName) else target)

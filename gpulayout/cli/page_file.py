@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gpulayout.api.relayout import Plan
+from gpulayout.cli.arguments import FILE_NAME
 from gpulayout.cli.failures import printable
 from gpulayout.cli.new_file import check_output, new_file
 from gpulayout.cli.standard_streams import File, write_standard_output
@@ -15,6 +16,11 @@ from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import PAGE, figure_of
 from gpulayout.pictures.page import page, plan_page
 from gpulayout.pictures.plan_figure import plan_figure
+
+html_option = click.option(
+    "--html", metavar="FILE", type=FILE_NAME, help="Write the picture as a page; - is standard output."
+)
+overwrite_option = click.option("--overwrite", is_flag=True, help="With --html: replace the file if it exists.")
 
 
 def write_page(shape: Shape, facts: dict[str, object], path: File, *, overwrite: bool) -> None:

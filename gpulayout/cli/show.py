@@ -9,7 +9,7 @@ import click
 from gpulayout.api.code import Language, code
 from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE
 from gpulayout.cli.output import json_option
-from gpulayout.cli.page_file import write_page
+from gpulayout.cli.page_file import html_option, overwrite_option, write_page
 from gpulayout.cli.show_file import read_shape
 from gpulayout.cli.show_hlo import SORTS, show_hlo
 from gpulayout.cli.show_shape import shape_as_json, show_shape
@@ -20,8 +20,8 @@ from gpulayout.layout.shape import Shape
 
 @click.command(short_help="Show order, strides, bytes and padding, with a picture.")
 @click.argument("given", metavar="[SHAPE|FILE.npy]", type=SHAPE_OR_FILE, required=False)
-@click.option("--html", metavar="FILE", type=FILE_NAME, help="Write a page for a browser; - is standard output.")
-@click.option("--overwrite", is_flag=True, help="Replace the file of --html if it exists.")
+@html_option
+@overwrite_option
 @click.option("--code", "language", type=click.Choice(get_args(Language)), help="Print functions that find elements.")
 @click.option("--name", metavar="NAME", help="With --code: what the code is called (layout).")
 @click.option("--hlo", "program", metavar="FILE", type=FILE_NAME, help="List the arrays in a program's text.")

@@ -143,7 +143,7 @@ def from_torch_stride(
     See Also
     --------
     to_torch_stride : the inverse.
-    gpulayout.shape_of : the same from the tensor itself.
+    gpulayout.shape_of : the shape of a tensor, without regard to the strides of dimensions of size 1.
 
     Notes
     -----

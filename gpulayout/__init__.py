@@ -56,8 +56,8 @@ Errors
                       the requested backend cannot run here
 
 More
-    Plan, StrideTable, Digit
-                      the classes of what `plan` and `stride_table` return
+    Plan, StrideTable, Digit, Picture
+                      the classes of what `plan`, `stride_table` and `draw` return
     xla               the rest of XLA's utilities for shapes
     interop           layouts in the words of NumPy, PyTorch, JAX, CuTe and zarr
 """
@@ -86,6 +86,7 @@ from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.memory_space import MemorySpace
 from gpulayout.layout.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.padding import PaddingValue
+from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.stride_table import stride_table
@@ -109,6 +110,7 @@ __all__ = [
     "MemorySpace",
     "OpaqueShape",
     "PaddingValue",
+    "Picture",
     "Plan",
     "Shape",
     "ShapeTextError",

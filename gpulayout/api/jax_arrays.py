@@ -49,6 +49,9 @@ class JaxArrays:
                 f"jax.device_put({role}, jax.local_devices()[0])"
             )
 
+    def described(self, given: Any) -> Any:
+        return given
+
     def exported(self, given: Any) -> Any:
         """See `Library.exported`.  XLA packs the types below a byte, so NumPy gets a copy with one element per byte."""
         return np.asarray(given) if ElementType.of(given.dtype).is_sub_byte and _is_on_host(given) else given

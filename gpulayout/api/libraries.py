@@ -33,6 +33,10 @@ class Library(Protocol):
         """TypeError or BufferError, with what to do, for an array whose memory cannot be used, or not for `writing`."""
         ...
 
+    def described(self, given: Any) -> Any:
+        """The array for a call that needs its strides and its element type, but none of its values."""
+        ...
+
     def exported(self, given: Any) -> Any:
         """What to open for an array that passed the check, over its memory: on the host a `ForeignMemory` or a NumPy
         array, elsewhere an object with DLPack.
@@ -77,15 +81,17 @@ _JAX: Library = JaxArrays()
 def library_of(given: object) -> Library | None:
     """The adapter for an array of PyTorch or JAX, or None."""
     kind = type(given)
-    if kind not in _found:
+    found: Library | None = _found.get(kind, _UNKNOWN)
+    if found is _UNKNOWN:
         if len(_found) >= 256:  # of types made while a program runs
             _found.clear()
-        _found[kind] = _library_of_kind(kind)
-    return _found[kind]
+        found = _found[kind] = _library_of_kind(kind)
+    return found
 
 
 # Saves 1 us for each array of a call.  It is no lru_cache, about which torch.compile warns.
 _found: dict[type, Library | None] = {}
+_UNKNOWN: Any = object()
 
 
 def _library_of_kind(kind: type) -> Library | None:

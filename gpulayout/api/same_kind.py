@@ -33,8 +33,7 @@ class Result:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Array:
         """The memory, as an array of the backend; called once."""
         self._made = made = self.library.empty(self._given, self._backend, shape, dtype, like)
-        array = arrays.memory_of(self.library, made, "the result", True)[1] if library_of(made) else made
-        return array.view(dtype) if array.dtype.itemsize == np.dtype(dtype).itemsize else array
+        return arrays.memory_of(self.library, made, "the result", True)[1] if library_of(made) else made
 
     def given_back(self) -> Any:
         """The same memory as an array of the library."""

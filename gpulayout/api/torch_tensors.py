@@ -32,6 +32,10 @@ class TorchTensors:
         if writing and not given.is_inference():
             _torch().autograd.graph.increment_version(given)
 
+    def described(self, given: Any) -> Any:
+        """See `Library.described`.  Gradients follow values, so they do not matter here."""
+        return given.detach() if given.requires_grad else given
+
     def exported(self, given: Any) -> Any:
         """See `Library.exported`.  `given.numpy()` would make the memory of the caller's tensor one of fixed size."""
         dtype = self.dtype(given)
@@ -44,7 +48,14 @@ class TorchTensors:
 
     def untraced(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """See `Library.untraced`.  torch.compile runs the call as it is; with fullgraph=True it reports the reason."""
-        return _untraced(function) if "torch._dynamo" in sys.modules else function  # importing it would take a second
+        if "torch._dynamo" not in sys.modules:  # importing it would take a second
+            return function
+        torch = _torch()
+        if torch.compiler.is_dynamo_compiling():
+            torch._dynamo.graph_break(msg="gpulayout works on the memory of plain tensors, outside of graphs")
+        if function not in _untraced:
+            _untraced[function] = torch.compiler.disable(function)
+        return _untraced[function]
 
     def running_on(self, given: Any) -> contextlib.AbstractContextManager[object]:
         """See `Library.running_on`.  torch then reads and writes the same memory in the same order, without waiting."""
@@ -67,11 +78,12 @@ class TorchTensors:
 
     def empty(self, given: Any, backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], like: Array) -> Any:
         """See `Library.empty`.  A type that torch lacks becomes the unsigned integer of its width."""
-        torch = _torch()
-        if dtype == backend.held(self.dtype(given)):
-            kind = given.dtype
-        else:
-            kind = getattr(torch, dtype.name, None) or getattr(torch, ElementType.of(dtype).carrier.name)
+        torch, element_type = _torch(), ElementType.of(dtype)
+        kind = given.dtype
+        if dtype != backend.held(self.dtype(given)):
+            # torch has names for the types below a byte, but cannot compute with them or print them
+            kind = None if element_type.is_sub_byte else getattr(torch, dtype.name, None)
+            kind = kind or getattr(torch, element_type.carrier.name)
         return torch.empty(shape, dtype=kind, device=given.device)
 
     def give_back(self, made: Any, given: Any) -> Any:
@@ -87,10 +99,7 @@ def _dtype(kind: Any) -> np.dtype[Any]:
     return ElementType.of(kind).dtype
 
 
-@functools.cache
-def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
-    disabled: Callable[..., Any] = _torch().compiler.disable(function)
-    return disabled
+_untraced: dict[Callable[..., Any], Callable[..., Any]] = {}  # no cache of functools, about which torch.compile warns
 
 
 def _torch() -> Any:

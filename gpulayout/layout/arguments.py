@@ -65,7 +65,9 @@ def _hint(value: object, like: Shape | None) -> str:
             return f": write gl.Shape('{like.element_type if like else 'f32'}', {shown(value)}) or its text"
     if isinstance(value, Layout):
         return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
-    return ": arrays come before shapes" if hasattr(value, "__dlpack__") else ""
+    if hasattr(value, "__dlpack__"):
+        return ": arrays come before shapes, and gl.shape_of(array) is the shape of one"
+    return ""
 
 
 def is_only_layout(value: object) -> bool:

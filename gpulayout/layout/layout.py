@@ -25,7 +25,7 @@ from gpulayout.layout.argument_hints import corrects, of_layout
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
-from gpulayout.layout.padding import PaddingValue, Scalar, scalar_key, value_text
+from gpulayout.layout.padding import PaddingValue, Scalar, scalar_key
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
@@ -187,6 +187,10 @@ class Layout(Frozen):
         **fields
             The other fields of `Layout`, without `tiles`.
 
+        Returns
+        -------
+        Layout
+
         Raises
         ------
         LayoutError
@@ -245,7 +249,7 @@ class Layout(Frozen):
     is_monotonic_with_dim0_major = is_descending
     is_monotonic_with_dim0_minor = is_ascending
 
-    def name(self, logical: str) -> str:
+    def name(self, *, logical: str) -> str:
         """The name of the layout: the inverse of `Layout.named`.
 
         Parameters
@@ -269,7 +273,7 @@ class Layout(Frozen):
         >>> Layout((1, 3, 2, 0)).name(logical="NCHW"), parse_layout("{1,0:T(8,128)(2,1)}").name(logical="HW")
         ('NHWC', 'HW4h128w2h')
         """
-        others = _properties_text(self.replace(tiles=()))
+        others = layout_fields.properties_text(self.replace(tiles=()))
         if others:
             raise LayoutError(f"layout {self} has no name: names say order and tiles only, not {others}")
         return names.write_name(self.major_to_minor, self.tiles, logical, str(self))
@@ -431,9 +435,31 @@ class Layout(Frozen):
     # ---- picture --------------------------------------------------------------------------------------
 
     def draw(self, dimensions: Iterable[SupportsIndex] | None = None) -> Picture:
-        """A picture of an array in this layout, as `Shape.draw` makes it; by default of a small example.
+        """A picture of an array in this layout, as `Shape.draw` makes it.
 
-        LayoutError when the layout does not fit the dimensions.
+        Parameters
+        ----------
+        dimensions : iterable of int, optional
+            Logical sizes of the array.  By default small ones, which show what the layout does.
+
+        Returns
+        -------
+        Picture
+
+        Raises
+        ------
+        LayoutError
+            The layout does not fit the dimensions.
+
+        See Also
+        --------
+        Shape.draw : a picture of one array, with names for its elements.
+
+        Examples
+        --------
+        >>> from gpulayout import Layout
+        >>> print(Layout((0, 1)).draw((2, 2)).as_text(ascii_only=True).splitlines()[0])
+        f32[2,2]{0,1}
         """
         from gpulayout.pictures.example import example
 
@@ -457,7 +483,7 @@ class Layout(Frozen):
 
     def __str__(self) -> str:
         """The text form, `{0,1:PD(3,5)PV(lowest)T(8,128)}`: the inverse of `parse_layout`."""
-        properties = _properties_text(self)
+        properties = layout_fields.properties_text(self)
         return f"{{{','.join(map(str, self.minor_to_major))}{':' + properties if properties else ''}}}"
 
     def __repr__(self) -> str:
@@ -469,32 +495,3 @@ class Layout(Frozen):
             if value is not default[name].default and value != default[name].default
         )
         return f"Layout({self.minor_to_major}{extra})"
-
-
-def _properties_text(layout: Layout) -> str:
-    """The text after the colon of a layout: this library's two properties, then XLA's in XLA's fixed order.
-
-    Properties with their default value are left out.
-    """
-    found = ""
-    if layout.padded_dimensions is not None:
-        found += f"PD({','.join(map(str, layout.padded_dimensions))})"
-    if layout.padding_value is not None:
-        found += f"PV({value_text(layout.padding_value)})"
-    if layout.tiles:
-        found += f"T{''.join(map(str, layout.tiles))}"
-    if layout.tail_padding_alignment != 1:
-        found += f"L({layout.tail_padding_alignment})"
-    if layout.index_type is not None:
-        found += f"#({layout.index_type})"
-    if layout.pointer_type is not None:
-        found += f"*({layout.pointer_type})"
-    if layout.element_size_in_bits:
-        found += f"E({layout.element_size_in_bits})"
-    if layout.memory_space:
-        found += f"S({layout.memory_space})"
-    if layout.split_configs:
-        found += f"SC{''.join(map(str, layout.split_configs))}"
-    if layout.dynamic_shape_metadata_prefix_bytes:
-        found += f"M({layout.dynamic_shape_metadata_prefix_bytes})"
-    return found

@@ -1,4 +1,4 @@
-"""The fields of a layout one by one: what each may be."""
+"""The fields of a layout one by one: what each may be, and how it prints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from gpulayout.layout import checks
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar
+from gpulayout.layout.padding import PaddingValue, Scalar, plain_scalar, value_text
 
 # The limits of every field that is one number.  XLA stores the memory space in a signed byte.
 NUMBERS = {
@@ -64,4 +64,33 @@ def sparse_type(field: str, value: object) -> ElementType | None:
     found = ElementType.of(value)
     if found not in SPARSE_TYPES:
         raise LayoutError(f"{field} {found} is not one of {', '.join(SPARSE_TYPES)}")
+    return found
+
+
+def properties_text(layout: Any) -> str:
+    """The text after the colon of a `Layout`: this library's two properties, then XLA's in XLA's fixed order.
+
+    Properties with their default value are left out.
+    """
+    found = ""
+    if layout.padded_dimensions is not None:
+        found += f"PD({','.join(map(str, layout.padded_dimensions))})"
+    if layout.padding_value is not None:
+        found += f"PV({value_text(layout.padding_value)})"
+    if layout.tiles:
+        found += f"T{''.join(map(str, layout.tiles))}"
+    if layout.tail_padding_alignment != 1:
+        found += f"L({layout.tail_padding_alignment})"
+    if layout.index_type is not None:
+        found += f"#({layout.index_type})"
+    if layout.pointer_type is not None:
+        found += f"*({layout.pointer_type})"
+    if layout.element_size_in_bits:
+        found += f"E({layout.element_size_in_bits})"
+    if layout.memory_space:
+        found += f"S({layout.memory_space})"
+    if layout.split_configs:
+        found += f"SC{''.join(map(str, layout.split_configs))}"
+    if layout.dynamic_shape_metadata_prefix_bytes:
+        found += f"M({layout.dynamic_shape_metadata_prefix_bytes})"
     return found

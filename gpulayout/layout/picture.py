@@ -24,7 +24,7 @@ class Picture(abc.ABC):
 
     See Also
     --------
-    Shape.draw, Layout.draw : make one.
+    Shape.draw, Layout.draw, Plan.draw : make one.
     """
 
     @property

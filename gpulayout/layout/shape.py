@@ -402,7 +402,7 @@ class Shape(ShapeSizes):
         ----------
         names : sequence, optional
             A name for every element, in row-major order, such as `"abcdef"`; without it, elements are named by their
-            indices.
+            indices.  Of a name longer than 8 characters, the first 6 are drawn.
 
         Returns
         -------
@@ -413,6 +413,8 @@ class Shape(ShapeSizes):
         ------
         LayoutError
             `names` does not have a name for every element.
+        TypeError
+            `names` is not a sequence.
 
         Notes
         -----
@@ -439,7 +441,7 @@ class Shape(ShapeSizes):
              │a│d│b│e│c│f│
              └─┴─┴─┴─┴─┴─┘
         """
-        from gpulayout.pictures.picture import ShapePicture
+        from gpulayout.pictures.shape_picture import ShapePicture
 
         return ShapePicture(self, names)
 

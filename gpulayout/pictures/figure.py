@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpulayout.layout.checks import counted, product
+from gpulayout.layout.checks import counted, product, type_text
 from gpulayout.layout.digits import StrideTable, widths_in_tiles
 from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.dynamic import UNBOUNDED
@@ -38,6 +38,7 @@ MOST_PANELS, MOST_CELLS, MOST_PLACES, MOST_DIMENSIONS = 6, 576, 64, 64
 _WHOLE_CELLS, _WHOLE_SIDE = 256, 16  # an array with no more of them is drawn whole
 _LARGE_ROWS, _LARGE_COLUMNS = 12, 12
 _LONGEST_INDEX, LONGEST_NAME = 12, 8  # characters
+_CONTROLS = re.compile(r"[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 class Room(NamedTuple):
@@ -138,12 +139,14 @@ def figure_of(shape: Shape, *, names: Sequence[object] = (), room: Room = TERMIN
     ----------
     shape : Shape
     names : sequence, optional
-        A text for every element, in row-major order; cut off after 8 characters.
+        A text for every element, in row-major order.  Of more than 8 characters, the first 6 and two dots are shown.
     room : Room, optional
         How much it may take.
     """
     labels = dimension_labels(shape.rank) if shape.rank <= MOST_DIMENSIONS else ()
     reason = _reason(shape)
+    if not (hasattr(names, "__len__") and hasattr(names, "__getitem__")):
+        raise TypeError(f"names must be a sequence with a name for every element, not {type_text(names)}")
     if len(names) and (reason or len(names) != shape.element_count):
         count = reason or f"it has {counted(shape.element_count, 'element')}"
         raise LayoutError(f"names has {counted(len(names), 'entry')} for {shape}: {count}")
@@ -248,12 +251,13 @@ def _fastest(table: StrideTable) -> int | None:
 
 
 def _name(value: object) -> str:
-    """A name in a cell: its first characters, without those that would move the rest of a drawing.
+    """A name in a cell, without characters that would move or turn the rest of a drawing; two dots show a cut.
 
-    >>> _name("elephants"), _name("a\\nb") == "a\\ufffdb"
-    ('elephant', True)
+    >>> _name("elephant"), _name("elephants"), _name("a\\nb") == "a\\ufffdb"
+    ('elephant', 'elepha..', True)
     """
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", str(value)[:LONGEST_NAME])
+    text = _CONTROLS.sub("\ufffd", str(value))
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 2]}.."
 
 
 def _index_text(index: Sequence[int]) -> str:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpulayout.pictures.figure import Cell, Figure, Panel
-from gpulayout.pictures.legend import Mark, facts, legend, padding_mark, panel_text, panels_text, size_texts, tip
+from gpulayout.pictures.legend import (
+    Mark,
+    facts,
+    legend,
+    padding_mark,
+    panel_text,
+    panels_text,
+    shape_title,
+    size_texts,
+    tip,
+)
 from gpulayout.pictures.style import COLORS
 from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
 
@@ -20,7 +30,7 @@ _Segments = dict[int, list[tuple[int, int, int, int]]]
 def shape_svg(figure: Figure) -> str:
     """The picture of a shape as SVG text."""
     sheet = Sheet()
-    title = clipped(str(figure.shape))
+    title = shape_title(figure.shape)
     sheet.text(MARGIN, MARGIN + 12, title, "gl-title gl-ink")
     y = MARGIN + 32
     for fact in facts(figure):
@@ -40,11 +50,6 @@ def shape_svg(figure: Figure) -> str:
     return sheet.svg(title, MARGIN)
 
 
-def clipped(text: str) -> str:
-    """The text, or its beginning and an ellipsis."""
-    return text if len(text) <= 100 else text[:99] + "…"
-
-
 # ---- the grid ------------------------------------------------------------------------------------------------
 
 
@@ -58,12 +63,14 @@ def draw_grid(sheet: Sheet, figure: Figure, top: int) -> int:
     across, down = size_texts(figure)
     margin = MARGIN + (max(map(len, down)) * SMALL_CHARACTER + 22 if down else 0)
     has_titles = len(figure.panels) > 1 or figure.shape.rank > 2
+    titles = [panel_text(figure, panel.index) for panel in figure.panels if panel] if has_titles else []
+    across_panel = gutter + max([breadth, *(SMALL_CHARACTER * len(title) for title in titles)])
     head = (18 if has_titles else 0) + (18 if figure.shape.rank else 0)  # titles and coordinates
     first = 24 if across else 0  # the size of the last dimension, above the first panel
     x, y = margin, top + first
     sheet.open("gl-grid")
     for number, panel in enumerate(figure.panels):
-        wide = GAP if panel is None else gutter + breadth
+        wide = GAP if panel is None else across_panel
         if x > margin and x + wide > ACROSS:
             x, y = margin, y + head + height + _SPACE
         if panel is None:

@@ -108,6 +108,11 @@ def in_order_of_jax(array, major_to_minor):
     return jax.device_put(given, Format(Layout(major_to_minor), given.sharding))
 
 
+def test_the_strides_of_dimensions_of_size_1_mean_nothing():
+    array = np.lib.stride_tricks.as_strided(np.arange(6, dtype=np.float32), (1, 6), (400, 4))
+    assert gl.relayout(array, "f32[1,6]", "{0,1}").tolist() == list(range(6))
+
+
 def test_channels_last_is_nobodys_business():
     torch = pytest.importorskip("torch")
     image = torch.arange(120).reshape(2, 3, 4, 5).to(torch.bfloat16).contiguous(memory_format=torch.channels_last)

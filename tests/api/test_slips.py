@@ -35,6 +35,7 @@ SLIPS = {
     "relayout swapped": (lambda: gl.relayout("f32[2,3]", LINE, "{0,1}"), BEFORE),
     "linearize swapped": (lambda: gl.linearize("f32[2,3]", np.array([[1], [2]])), BEFORE),
     "linearize swapped, with a tuple": (lambda: gl.linearize("f32[2,3]", (1, 2)), ": the index comes first"),
+    "code of an array": (lambda: gl.code(MATRIX), "not ndarray: arrays come before shapes, and gl.shape_of(array) is"),
     "a plan of an array": (lambda: gl.plan(LINE, "f32[2,3]"), BEFORE),
     "a plan that is called with a shape": (lambda: gl.plan("f32[6]", "{0}")("f32[6]"), FIRST.format("buffer")),
     "a layout is missing": (lambda: gl.relayout(LINE, "f32[2,3]"), "missing 1 required positional argument: 'target'"),

@@ -284,3 +284,16 @@ def test_sizes_and_ranks_beyond_all_limits():
         gl.transpose(np.arange(6), "(h w) -> w h", h=10**5000)
     with pytest.raises(gl.LayoutError, match="has 71 axes: 64 is the limit$"):
         gl.transpose(np.arange(6), "a -> a" + " 1" * 70)
+
+
+def test_a_repeated_pattern_checks_its_sizes_again():
+    """2.0 and True equal ints, so a cache would take them for the ints of an earlier call."""
+    array = numbered((4, 3))
+    pattern = "(a b) c -> c b a"
+    assert np.array_equal(gl.transpose(array, pattern, a=2), gl.transpose(array, pattern, a=np.int64(2)))
+    gl.transpose(array, pattern, a=1)
+    for size in (2.0, True, "2", [2]):
+        with pytest.raises(TypeError, match="size a"):
+            gl.transpose(array, pattern, a=size)
+    strided = numbered((8, 3))[::2]
+    assert np.array_equal(gl.transpose(strided, pattern, a=2), gl.transpose(strided.copy(), pattern, a=2))

@@ -15,8 +15,8 @@ from gpulayout.api.explain import explain
 from gpulayout.cli import demo as demo_command
 from gpulayout.cli.failures import printable
 from gpulayout.cli.main import commands
-from gpulayout.cli.output import clipped
 from gpulayout.gpu.devices import DEVICES, REFERENCE
+from gpulayout.layout.checks import clipped
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
 
 COMMANDS = sorted(commands.commands)
@@ -209,6 +209,12 @@ def test_show_says_what_the_layout_means():
     ):
         assert line in text
     assert max(map(len, text.splitlines())) <= 88
+
+
+def test_the_order_of_a_tiled_shape_is_that_before_tiles():
+    text = run("show", "bf16[16,256]{1,0:T(8,128)(2,1)}").stdout
+    assert "order         before tiles, x varies fastest, then y; major to minor: y, x" in text
+    assert "y ↓ 16, fastest" in text
 
 
 def test_a_shape_without_sizes_is_one_line():

@@ -160,17 +160,25 @@ def dropped_input_is_read_in_time(cp, torch, name):
     return equal(result.array, other.cupy, call(values))
 
 
-def dropped_out_is_written_in_time(cp, torch):
+def to_buffer(given, **options):
+    return gl.relayout(given, SOURCE, TARGET, **options)
+
+
+def to_array(given, **options):
+    return gl.unpack(given, "f32[50,70]{0,1}", **options)
+
+
+def dropped_out_is_written_in_time(cp, torch, call):
     """The same for an `out`: its memory must not be written when it is another tensor's."""
     own, other = torch.cuda.Stream(), torch.cuda.Stream()
-    expected = gl.relayout(VALUES, SOURCE, TARGET)
+    expected = call(VALUES)
     with torch.cuda.stream(own):
         out = torch.tensor(np.zeros_like(expected))
     with torch.cuda.stream(other):
         given = torch.tensor(VALUES)
     other.wait_stream(own)
     with torch.cuda.stream(other):
-        assert gl.relayout(given, SOURCE, TARGET, out=out) is out
+        assert call(given, out=out) is out
     del out
     gc.collect()
     with torch.cuda.stream(own):
@@ -182,7 +190,17 @@ def dropped_out_is_written_in_time(cp, torch):
 
 def test_a_tensor_may_be_dropped_right_after_the_call(cp, torch):
     assert [name for name in CALLS if not dropped_input_is_read_in_time(cp, torch, name)] == []
-    assert dropped_out_is_written_in_time(cp, torch)
+    assert dropped_out_is_written_in_time(cp, torch, to_buffer) and dropped_out_is_written_in_time(cp, torch, to_array)
+
+
+@pytest.mark.parametrize("call", [to_buffer, to_array])
+def test_torch_is_told_of_the_stream_that_writes_an_out(cp, torch, call):
+    own, other = torch.cuda.Stream(), torch.cuda.Stream()
+    with torch.cuda.stream(own):
+        out = torch.tensor(np.zeros_like(call(VALUES)))
+    with torch.cuda.stream(other):
+        call(torch.tensor(VALUES), out=out)
+    assert out.storage.used == {other.cuda_stream}
 
 
 def test_threads_with_streams_of_their_own_share_a_plan(cp, torch):
@@ -205,7 +223,8 @@ def test_threads_with_streams_of_their_own_share_a_plan(cp, torch):
 def test_without_a_record_memory_would_be_reused_too_early(cp, torch, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
     assert [name for name in WITHOUT_WAIT if dropped_input_is_read_in_time(cp, torch, name)] == []
-    assert not dropped_out_is_written_in_time(cp, torch)
+    assert not dropped_out_is_written_in_time(cp, torch, to_buffer)
+    assert not dropped_out_is_written_in_time(cp, torch, to_array)
 
 
 def test_a_tensor_is_reused_when_the_other_stream_is_done_with_it(cp, torch):
@@ -273,7 +292,9 @@ def test_types_that_cupy_may_lack_stay_torchs(cp, torch, kind):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         result = gl.relayout(torch.tensor(bits, kind=getattr(torch, kind)), shape, gl.Layout((0, 1)))
-    assert result.dtype is getattr(torch, kind) and equal(result.array, stream.cupy, bits[[0, 3, 1, 4, 2, 5]])
+        packed = gl.pack(torch.tensor(bits.reshape(2, 3), kind=getattr(torch, kind)), "{0,1}")
+    for found in (result, packed):
+        assert found.dtype is getattr(torch, kind) and equal(found.array, stream.cupy, bits[[0, 3, 1, 4, 2, 5]])
 
 
 def test_a_call_on_tensors_can_be_captured(cp, torch):

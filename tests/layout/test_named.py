@@ -71,7 +71,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize("name, logical, dimensions, text", KNOWN, ids=[known[0] or "scalar" for known in KNOWN])
+@pytest.mark.parametrize("name, logical, dimensions, text", KNOWN, ids=[known[0] for known in KNOWN])
 def test_known_names_are_these_layouts_and_these_bytes(name, logical, dimensions, text):
     layout = Layout.named(name, logical=logical)
     assert str(layout) == text

@@ -107,13 +107,17 @@ TESTS = (
     ("api/code*", ALL, _files("api/code kernels/code")),
     ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
+    *(
+        (f"api/{name}.py", ALL, _files("api/same_kind gpu/other_libraries"))
+        for name in ("libraries", "torch_tensors", "jax_arrays", "same_kind")
+    ),
     (
         "api/*",
         ALL,
         (
             *_files(
                 "api/transfer api/backends api/many api/transpose api/explain cpu/threads moves/random moves/packed "
-                "moves/tiled"
+                "moves/tiled api/same_kind api/buffers_of_many_dimensions"
             ),
             *DOORS,
             *LAUNCHES,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.pictures.figure import PAGE, figure_of
-from gpulayout.pictures.svg import Sheet, lines
+from gpulayout.pictures.svg import SMALL_CHARACTER, Sheet, lines
 from tests.pictures.test_figure import SHAPES, big_shapes, grid_cells, strip_cells
 from tests.support.strategies import any_shapes
 
@@ -137,6 +137,23 @@ def test_the_arrow_is_beside_the_fastest_dimension():
     assert "z: 3, fastest" in gl.parse_shape("f32[2,3,4,4]{1,3,2,0}").draw().svg
 
 
+def test_the_order_is_that_before_tiles():
+    shown = {text: gl.parse_shape(text).draw().svg for text in ("f32[4,4]", "bf16[16,256]{1,0:T(8,128)(2,1)}")}
+    assert [re.findall("minor to major.*?(?=<)", svg) for svg in shown.values()] == [
+        ["minor to major: x, y"],
+        ["minor to major, before tiles: x, y"],
+    ]
+
+
+def test_titles_of_narrow_panels_stand_apart():
+    root = parsed(gl.Shape("u8", (2,) * 20 + (1,) * 44).draw().svg)
+    found = [text for text in root.iter(f"{SVG}text") if "=" in text.text or text.text == "all 0"]
+    starts = [int(text.get("x")) for text in found]
+    assert len(found) > 3 and len({text.get("y") for text in found}) == 1
+    ends = [start + SMALL_CHARACTER * len(text.text) for start, text in zip(starts, found)]
+    assert all(end < start for end, start in zip(ends, starts[1:]))
+
+
 def test_nothing_in_a_picture_is_foreign_or_runs():
     svg = gl.parse_shape("bf16[64,512]{1,0:T(8,128)(2,1)}").draw().svg
     names = {element.tag.removeprefix(SVG) for element in parsed(svg).iter()}
@@ -205,7 +222,7 @@ def test_a_picture_has_the_rules_that_it_uses():
 def test_hostile_names_stay_text(name):
     picture = gl.parse_shape("f32[2]").draw(names=[name, "x" * 5000])
     texts = [text for _, text, _ in cells(parsed(picture.svg), "strip")]
-    assert texts[0] == re.sub("[\0\ud800\uffff\x1b]", "\ufffd", name)[:8] and len(texts[1]) == 8
+    assert texts[0] == re.sub("[\0\ud800\uffff\x1b\u202e]", "\ufffd", name)[:8] and len(texts[1]) == 8
 
 
 def test_pictures_are_the_same_bytes_in_every_process():

@@ -67,7 +67,7 @@ def from_torch_memory_format(memory_format: Any, rank: SupportsIndex) -> Layout:
         raise LayoutError(f"memory_format {checks.value_text(name)} is not one of {', '.join(MEMORY_FORMATS)}")
     order = _CHANNELS_LAST[name]
     if rank != len(order):
-        raise LayoutError(f"memory_format {name} is for {len(order)} dimensions, not {rank}")
+        raise LayoutError(f"memory_format {name} is for {len(order)} dimensions, not {checks.number_text(rank)}")
     return Layout(order)
 
 

@@ -116,7 +116,7 @@ def _check_memory(given: Any, role: str) -> None:
     if not wrapped and given.layout is torch.strided:
         try:
             given.data_ptr()
-        except RuntimeError:
+        except (RuntimeError, ValueError):  # of torch.func, and of parameters without a shape yet
             wrapped = True
     if wrapped:
         raise TypeError(
@@ -126,7 +126,7 @@ def _check_memory(given: Any, role: str) -> None:
     if given.layout is not torch.strided or given.is_nested:
         layout = "nested" if given.is_nested else str(given.layout).removeprefix("torch.")
         raise BufferError(f"{role} ({kind}) is a {layout} tensor, which is not one array in memory: pass .to_dense()")
-    if given.requires_grad:
+    if given.requires_grad or _has_tangent(torch, given):
         raise BufferError(
             f"{role} ({kind}) requires a gradient, which would not follow its values through the call: pass .detach()"
         )
@@ -144,6 +144,12 @@ def _is_recording(torch: Any) -> bool:
     """True while torch.jit.trace or make_fx records torch's own calls, so not ours, or calls make no memory."""
     modes = torch._C._TorchDispatchModeKey
     return torch.jit.is_tracing() or any(torch._C._get_dispatch_mode(mode) for mode in (modes.FAKE, modes.PROXY))
+
+
+def _has_tangent(torch: Any, given: Any) -> bool:
+    """True if forward-mode autograd follows the tensor."""
+    forward = torch.autograd.forward_ad
+    return forward._current_level >= 0 and forward.unpack_dual(given).tangent is not None
 
 
 def _check_storage(given: Any, name: str) -> None:

@@ -128,7 +128,7 @@ def from_numpy_strides(
     See Also
     --------
     to_numpy_strides : the inverse.
-    gpulayout.shape_of : the same from the array itself.
+    gpulayout.shape_of : the shape of an array, without regard to the strides of dimensions of size 1.
 
     Notes
     -----

@@ -67,7 +67,7 @@ def from_torch_memory_format(memory_format: Any, rank: SupportsIndex) -> Layout:
         raise LayoutError(f"memory_format {checks.value_text(name)} is not one of {', '.join(MEMORY_FORMATS)}")
     order = _CHANNELS_LAST[name]
     if rank != len(order):
-        raise LayoutError(f"memory_format {name} is for {len(order)} dimensions, not {rank}")
+        raise LayoutError(f"memory_format {name} is for {len(order)} dimensions, not {checks.number_text(rank)}")
     return Layout(order)
 
 
@@ -143,7 +143,7 @@ def from_torch_stride(
     See Also
     --------
     to_torch_stride : the inverse.
-    gpulayout.shape_of : the same from the tensor itself.
+    gpulayout.shape_of : the shape of a tensor, without regard to the strides of dimensions of size 1.
 
     Notes
     -----

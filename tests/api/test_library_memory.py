@@ -59,6 +59,20 @@ def test_a_tensor_whose_storage_was_resized_is_refused():
     assert gl.pack(empty, "{0,1}").shape == (0,)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # by torch itself, in make_dual
+def test_a_tensor_that_forward_mode_autograd_follows_is_refused():
+    torch = pytest.importorskip("torch")
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(torch.zeros(6), torch.ones(6))
+        refused(dual, BufferError, "requires a gradient, which would not follow its values through the call: pass")
+        assert gl.pack(dual.detach(), "{0}").equal(gl.pack(torch.zeros(6), "{0}"))
+
+
+def test_a_parameter_without_a_shape_yet_is_refused():
+    torch = pytest.importorskip("torch")
+    refused(torch.nn.UninitializedParameter(requires_grad=False), TypeError, "is a tensor without memory of its own")
+
+
 @pytest.mark.parametrize(
     "write",
     [

@@ -170,6 +170,7 @@ def test_a_memory_format_is_that_of_torchs_own_tensor(name, rank):
         (None, 4, "is not one of contiguous_format"),
         ("channels_last", 3, "is for 4 dimensions, not 3"),
         ("channels_last_3d", 4, "is for 5 dimensions, not 4"),
+        ("channels_last", 2**1000, "is for 4 dimensions, not 2^1000..."),
     ],
 )
 def test_other_memory_formats_are_refused(memory_format, rank, problem):

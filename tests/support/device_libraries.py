@@ -203,7 +203,10 @@ def torch_module(cp):
     torch.jit = types.SimpleNamespace(is_tracing=lambda: False)
     modes = types.SimpleNamespace(FAKE=0, PROXY=1)
     torch._C = types.SimpleNamespace(_TorchDispatchModeKey=modes, _get_dispatch_mode=lambda mode: None)
-    torch.autograd = types.SimpleNamespace(graph=types.SimpleNamespace(increment_version=lambda tensor: None))
+    torch.autograd = types.SimpleNamespace(
+        graph=types.SimpleNamespace(increment_version=lambda tensor: None),
+        forward_ad=types.SimpleNamespace(_current_level=-1),
+    )
     for name, kind in DTYPES.items():
         setattr(torch, name, kind)
     return torch

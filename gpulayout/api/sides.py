@@ -12,6 +12,7 @@ import numpy as np
 
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.strides import layout_from_strides
 from gpulayout.moves.backend import Array, Backend
 from gpulayout.moves.view_strides import view_strides
 
@@ -73,10 +74,13 @@ class BufferSide:
         ):
             own = "" if strides is None else f", which has strides {strides}"
             call = "gl.unpack writes" if role == "out" else "gl.pack takes"
+            found = None if shape.is_packed else _shape_of_memory(array, shape)
+            is_dense = shape.is_packed or (found is not None and not found.is_padded)
             raise BufferError(
-                f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is not a "
-                f"buffer of {shape}{own}: {call} an array with any strides, and "
-                + flat.format(role=role, size=array.size)
+                f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is "
+                f"{f'{found}, ' if found else ''}not a buffer of {shape}{own}: {call} an array with any strides"
+                + (", and " + flat.format(role=role, size=array.size))
+                * is_dense
             )
         reach = sum((size - 1) * stride for size, stride in zip(array.shape, strides)) // shape.itemsize + 1
         length = 0 if 0 in shape.dimensions else reach
@@ -86,6 +90,15 @@ class BufferSide:
                 f"{shape.buffer_length} elements"
             )
         return backend.strided(array, (length,), (shape.itemsize,))
+
+
+def _shape_of_memory(array: Array, shape: Shape) -> Shape | None:
+    """The shape that describes an array's memory, for the element type of `shape`, or None if there is none."""
+    try:
+        layout = layout_from_strides(tuple(array.shape), tuple(array.strides), itemsize=shape.itemsize)
+        return Shape(shape.element_type, tuple(array.shape), layout)
+    except LayoutError:
+        return None
 
 
 def _own_strides(shape: Shape) -> tuple[int, ...] | None:
@@ -151,6 +164,8 @@ def check_dtype(array: Array, shape: Shape, role: str) -> None:
             f"for {shape}"
         )
     also = f" (or {shape.element_type.carrier.name})" if shape.element_type.is_extended else ""
+    if also and dtype == np.dtype((np.void, shape.itemsize)):
+        also += f": numpy.save keeps no name of this type, so pass {role}.view(ml_dtypes.{shape.dtype.name})"
     raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
 
 

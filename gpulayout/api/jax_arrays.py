@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -73,8 +74,7 @@ class JaxArrays:
 
     def give_back(self, made: Any, given: Any) -> Any:
         jax, device = sys.modules["jax"], next(iter(given.sharding.device_set))
-        # Without this setting JAX would round the 64-bit types to 32 bits.
-        with jax.enable_x64(True) if made.dtype.itemsize >= 8 else contextlib.nullcontext():
+        with _wide(made.dtype):
             if type(made) is np.ndarray:
                 return jax.device_put(made, device if given.committed else None, may_alias=True)
             return self._given_to_gpu(made, given, device)
@@ -92,6 +92,10 @@ class JaxArrays:
 
     def view(self, given: Any, array: Array) -> Any:
         """See `Library.view`.  JAX keeps arrays without gaps, in any order; LayoutError for others."""
+        if ElementType.of(given.dtype).is_sub_byte:
+            raise LayoutError(
+                f"array of {given.dtype} has no view, because XLA packs elements below a byte: use gl.unpack to copy it"
+            )
         reach = 1
         for stride, size in sorted((stride, size) for stride, size in zip(array.strides, array.shape) if size > 1):
             if stride != reach * array.itemsize and array.size:
@@ -102,8 +106,18 @@ class JaxArrays:
             reach *= size
         dtype = self.dtype(given)
         carrier = array if dtype.type.__module__ == "numpy" else array.view(f"u{dtype.itemsize}")
-        with sys.modules["jax"].enable_x64(True) if dtype.itemsize >= 8 else contextlib.nullcontext():
+        with _wide(dtype):
             return _imported(carrier if carrier is array else dlpack.Relabeled(carrier, dtype))
+
+
+def _wide(dtype: np.dtype[Any]) -> contextlib.AbstractContextManager[object]:
+    """The context in which JAX takes an array of this type: elsewhere it would round 64-bit types to 32 bits."""
+    if dtype.itemsize < 8:
+        return contextlib.nullcontext()
+    jax = sys.modules["jax"]
+    owner = jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")  # before 0.8
+    context: contextlib.AbstractContextManager[object] = owner.enable_x64(True)
+    return context
 
 
 def _imported(exporter: Any) -> Any:

@@ -76,11 +76,10 @@ class BufferSide:
             call = "gl.unpack writes" if role == "out" else "gl.pack takes"
             found = None if shape.is_packed else _shape_of_memory(array, shape)
             is_dense = shape.is_packed or (found is not None and not found.is_padded)
+            advice = f", and {flat.format(role=role, size=array.size)}" if is_dense else ""
             raise BufferError(
                 f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is "
-                f"{f'{found}, ' if found else ''}not a buffer of {shape}{own}: {call} an array with any strides"
-                + (", and " + flat.format(role=role, size=array.size))
-                * is_dense
+                f"{f'{found}, ' if found else ''}not a buffer of {shape}{own}: {call} an array with any strides{advice}"
             )
         reach = sum((size - 1) * stride for size, stride in zip(array.shape, strides)) // shape.itemsize + 1
         length = 0 if 0 in shape.dimensions else reach

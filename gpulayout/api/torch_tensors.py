@@ -27,7 +27,10 @@ class TorchTensors:
         return _dtype(given.dtype)
 
     def check(self, given: Any, role: str, writing: bool) -> None:
+        """See `Library.check`.  Autograd then knows that a tensor changes: it may have saved it for a gradient."""
         _check_memory(given, role)
+        if writing and not given.is_inference():
+            _torch().autograd.graph.increment_version(given)
 
     def described(self, given: Any) -> Any:
         """See `Library.described`.  Gradients follow values, so they do not matter here."""
@@ -106,6 +109,11 @@ def _torch() -> Any:
 def _check_memory(given: Any, role: str) -> None:
     """TypeError or BufferError unless the tensor's memory holds its values and nothing else has to know of the call."""
     torch, kind = _torch(), type(given).__name__
+    if _is_recording(torch):
+        raise TypeError(
+            f"{role} ({kind}) is used while torch records calls, as in torch.jit.trace and make_fx, or makes no "
+            "memory, as in FakeTensorMode: call gpulayout outside of them"
+        )
     wrapped = type(given).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
     if not wrapped and given.layout is torch.strided:
         try:
@@ -131,3 +139,22 @@ def _check_memory(given: Any, role: str) -> None:
             )
     if given.device.type == "meta":
         raise BufferError(f"{role} ({kind}) is on torch's meta device: it has a shape, but no memory")
+    _check_storage(given, f"{role} ({kind})")
+
+
+def _is_recording(torch: Any) -> bool:
+    """True while torch.jit.trace or make_fx records torch's own calls, so not ours, or calls make no memory."""
+    modes = torch._C._TorchDispatchModeKey
+    return torch.jit.is_tracing() or any(torch._C._get_dispatch_mode(mode) for mode in (modes.FAKE, modes.PROXY))
+
+
+def _check_storage(given: Any, name: str) -> None:
+    """BufferError unless the tensor's storage has all its elements: it may have been resized."""
+    if not given.numel():
+        return
+    last = given.storage_offset() + sum((size - 1) * stride for size, stride in zip(given.shape, given.stride()))
+    needed, held = (last + 1) * given.element_size(), given.untyped_storage().nbytes()
+    if held < needed:
+        raise BufferError(f"{name} has a storage of {held} bytes, but its shape and strides need {needed}")
+    if not given.data_ptr():
+        raise BufferError(f"{name} has a shape, but no memory: pass .clone()")

@@ -64,12 +64,3 @@ def glyphs() -> Glyphs:
 def drawing_width() -> int:
     """Columns of a drawing: those of the terminal."""
     return max(shutil.get_terminal_size().columns, LEAST_COLUMNS) if sys.stdout.isatty() else TERMINAL.width
-
-
-def clipped(text: str, length: int) -> str:
-    """The text, or its beginning and an ellipsis.
-
-    >>> clipped("minor_to_major", 9)
-    'minor_...'
-    """
-    return text if len(text) <= length else text[: length - 3] + "..."

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import numpy as np
 from rich.table import Table
 
 from gpulayout.cli.files import NpyHeader
-from gpulayout.cli.output import clipped, drawing_width, glyphs, new_table, print_json, print_table
+from gpulayout.cli.output import drawing_width, glyphs, new_table, print_json, print_table
 from gpulayout.cli.show_file import header_as_json, header_text
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.tile import COMBINE
 from gpulayout.pictures.figure import TERMINAL, figure_of
+from gpulayout.pictures.legend import padding_text
 from gpulayout.pictures.shape_text import draw_grid, draw_strip
 
 MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
@@ -103,7 +103,7 @@ def _facts(shape: Shape) -> list[tuple[str, str]]:
             f"{counted(wasted, 'place')}, {counted(shape.nbytes - shape.unpadded_nbytes, 'byte')}, "
             f"{wasted / max(shape.buffer_size, 1):.1%} of the buffer",
         ),
-        ("pad value", f"{_pad_value(shape)}, bytes {shape.padding_bytes.hex(' ')}"),
+        ("pad value", f"{padding_text(shape)}, bytes {shape.padding_bytes.hex(' ')}"),
     ]
 
 
@@ -153,16 +153,6 @@ def _order(shape: Shape) -> str:
 def _tiles(shape: Shape) -> str:
     texts = [str(size) for size in shape.physical_dimensions]
     return f"{clipped(''.join(map(str, shape.layout.tiles)), 100)}: memory is {_listed(texts, ' x ')} places"
-
-
-def _pad_value(shape: Shape) -> str:
-    value = shape.layout.padding_value
-    if value is None:
-        return "zero (none given)"
-    if value is PaddingValue.UNKNOWN:
-        return "unknown (readers must not rely on it; zeros are written)"
-    number = np.frombuffer(shape.padding_bytes, shape.dtype)[0]
-    return f"{value.text} ({number})" if isinstance(value, PaddingValue) else str(value)
 
 
 def _dimension_table(shape: Shape) -> Table:

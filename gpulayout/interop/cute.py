@@ -29,7 +29,7 @@ from gpulayout.interop.cute_text import Mode, Part, modes_text, parse_modes
 from gpulayout.interop.strides import shape_from_strides
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import product, value_text
-from gpulayout.layout.digits import Digit, StrideTable
+from gpulayout.layout.digits import Digit
 from gpulayout.layout.element_type import TorchDType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -39,6 +39,10 @@ from gpulayout.layout.strides import with_degenerate
 from gpulayout.layout.tile import Tile
 
 Entry = tuple[Digit, ...]  # digits of one dimension, highest first
+
+# A tile doubles the entries from the first one that it cuts.  Most of them are then empty.  So 60 parts of a mode in
+# reverse order would take a tile of 2^59 sizes; no layout of a kernel comes near this limit.
+_MOST_EMPTY = 1000
 
 
 def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
@@ -62,8 +66,8 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
     ShapeTextError
         The text is not a CuTe layout.
     LayoutError
-        No `Layout` puts elements there: a stride is zero or negative, modes overlap, a gap lies inside a dimension, or
-        the layout is swizzled.  The message names the mode.
+        A stride is zero or negative, modes overlap, a gap lies inside a dimension, the layout is swizzled, or its parts
+        are in an order that takes tiles of more than 1000 sizes.  The message names the mode.
 
     See Also
     --------
@@ -94,7 +98,7 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
     digits = [digit for number, mode in enumerate(modes) for digit in _digits(number, mode)]
     digits.sort(key=lambda digit: digit.stride)
     widened = _without_gaps(digits, sizes, text)
-    return Shape(element_type, sizes, _tiled(widened, sizes))
+    return Shape(element_type, sizes, _tiled(widened, sizes, text))
 
 
 def to_cute(shape: Shape | str) -> str:
@@ -139,7 +143,11 @@ def to_cute(shape: Shape | str) -> str:
             f"{_tiles_of(shape)} have no CuTe layout: a tile that does not divide what it cuts, or that joins "
             "dimensions with *, has no strides"
         )
-    return modes_text([_coalesced(_mode(dim, table, shape)) for dim in range(shape.rank)])
+    digits: list[list[Digit]] = [[] for _ in shape.dimensions]
+    for digit in sorted(table.digits, key=lambda digit: digit.step):
+        if digit.dim < shape.rank:
+            digits[digit.dim].append(digit)
+    return modes_text([_coalesced(_mode(dim, own, shape)) for dim, own in enumerate(digits)])
 
 
 def _check(number: int, mode: Mode, text: str) -> None:
@@ -170,10 +178,10 @@ def _coalesced(mode: Mode) -> Mode:
     return tuple(found) or mode[:1] or (Part(1, 0),)
 
 
-def _mode(dim: int, table: StrideTable, shape: Shape) -> Mode:
-    """The digits of a dimension that its elements reach, lowest first."""
+def _mode(dim: int, digits: Sequence[Digit], shape: Shape) -> Mode:
+    """The part of a dimension's digits, lowest first, that its elements reach."""
     parts, size = [], shape.bounds[dim]
-    for digit in sorted((digit for digit in table.digits if digit.dim == dim), key=lambda digit: digit.step):
+    for digit in digits:
         extent = min(digit.extent, -(-size // digit.step))
         if digit.step < size < digit.step * digit.extent and size % digit.step:
             raise LayoutError(
@@ -219,7 +227,7 @@ def _without_gaps(digits: Sequence[Digit], sizes: Sequence[int], text: str) -> l
     return [*found, digits[-1]]
 
 
-def _tiled(digits: Sequence[Digit], sizes: Sequence[int]) -> Layout:
+def _tiled(digits: Sequence[Digit], sizes: Sequence[int], text: str) -> Layout:
     """The layout with these digits, most minor first and without gaps."""
     by_highest_place = list(dict.fromkeys(digit.dim for digit in reversed(digits)))
     order = with_degenerate(by_highest_place[::-1], sizes)
@@ -230,22 +238,32 @@ def _tiled(digits: Sequence[Digit], sizes: Sequence[int]) -> Layout:
         entries.append(tuple(own))
         widths[dim] = own[0].step * own[0].extent if own else 1
     padded = tuple(widths) if tuple(widths) != tuple(sizes) else None
-    return Layout(order, padded_dimensions=padded, tiles=_sorting_tiles(entries, list(reversed(digits))))
+    return Layout(order, padded_dimensions=padded, tiles=_sorting_tiles(entries, list(reversed(digits)), text))
 
 
-def _sorting_tiles(entries: list[Entry], wanted: list[Digit]) -> list[Tile]:
+def _sorting_tiles(entries: list[Entry], wanted: list[Digit], text: str) -> list[Tile]:
     """Tiles that bring the digits of `entries`, most major first, into the order `wanted`."""
     tiles: list[Tile] = []
+    most = len(entries) + _MOST_EMPTY
     while True:
-        while entries and list(entries[0]) == wanted[: len(entries[0])]:  # in place; an entry without digits always is
-            wanted = wanted[len(entries[0]) :]
-            entries = entries[1:]
+        settled = 0
+        for entry in entries:
+            if list(entry) != wanted[: len(entry)]:
+                break
+            wanted = wanted[len(entry) :]  # in place; an entry without digits always is
+            settled += 1
+        entries = entries[settled:]
         if not entries:
             return tiles
         upper, lower = _longest_run(entries, wanted)
         run = sum(map(len, upper))
         if not run:
             upper, lower = _cut_above(wanted[0], entries)
+        if len(lower) > most:
+            raise LayoutError(
+                f"CuTe layout {value_text(text)} needs tiles of more than {most} sizes to reorder its parts: split its "
+                "modes into more of them"
+            )
         tiles.append(Tile([product(digit.extent for digit in entry) for entry in lower]))
         entries = lower if run else upper + lower
         wanted = wanted[run:]

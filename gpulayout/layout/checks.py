@@ -35,6 +35,15 @@ def shown(values: Sequence[Any]) -> str:
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
+def clipped(text: str, length: int, ellipsis: str = "...") -> str:
+    """The text, or its beginning and an ellipsis: at most `length` characters.
+
+    >>> clipped("minor_to_major", 9)
+    'minor_...'
+    """
+    return text if len(text) <= length else text[: length - len(ellipsis)] + ellipsis
+
+
 def counted(number: int, noun: str) -> str:
     """`1 dimension`, `2 dimensions`."""
     plural = {"entry": "entries", "copy": "copies", "axis": "axes", "launch": "launches"}.get(noun, f"{noun}s")
@@ -60,7 +69,7 @@ def value_text(value: object) -> str:
         text = f"<{type(value).__name__}>"
     if "\n" in text:  # arrays
         text = " ".join(text.split())
-    return text if len(text) <= 100 else text[:97] + "..."
+    return clipped(text, 100)
 
 
 # ---- whole numbers -------------------------------------------------------------------------------

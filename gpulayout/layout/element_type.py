@@ -311,8 +311,7 @@ def _of_torch(name: str) -> ElementType:
 
 
 def _short(value: object) -> str:
-    text = checks.value_text(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return checks.clipped(checks.value_text(value), 60)
 
 
 # ---- names that other libraries use --------------------------------------------------------------------

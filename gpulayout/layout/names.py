@@ -26,7 +26,8 @@ from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError, LayoutTypeError
 from gpulayout.layout.tile import COMBINE, Tile
 
-_NUMBER = "([1-9][0-9]{0,17}|0)"
+_NUMBER = "([0-9]+)"
+_MOST_CHARACTERS = 10_000
 _TOKEN = f"([A-Za-z])(?:/{_NUMBER})?|{_NUMBER}([A-Za-z]?)"
 
 
@@ -45,6 +46,8 @@ def read_name(name: str, logical: str) -> tuple[tuple[int, ...], tuple[Tile, ...
     shown = f"name {checks.value_text(name)}"
     if not isinstance(name, str):
         raise LayoutTypeError(f"{shown} is not text such as 'NHWC': it is {checks.type_text(name)}")
+    if len(name) > _MOST_CHARACTERS:
+        raise LayoutError(f"{shown} has {len(name)} characters: {_MOST_CHARACTERS} is the limit")
     letters = _letters(logical)
     tokens = _tokens(name, shown)
     outer = [(letter, divisor) for letter, divisor, _, _ in tokens if letter]
@@ -92,6 +95,11 @@ def _tokens(name: str, shown: str) -> list[tuple[str, str, str, str]]:
     for token in re.finditer(_TOKEN, name):
         if token.start() != position:
             break
+        for number in (token[2] or "", token[3] or ""):
+            if number != "0" and number.startswith("0"):
+                raise LayoutError(f"{shown} has the number {checks.value_text(number)}, which begins with 0")
+            if len(number) > len(str(checks.INT64_MAX)):
+                raise LayoutError(f"{shown} has a number of {len(number)} digits, which is more than 2^63-1")
         found.append((token[1] or "", token[2] or "", token[3] or "", token[4] or ""))
         position = token.end()
     if position < len(name):

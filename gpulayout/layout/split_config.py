@@ -91,8 +91,7 @@ def as_split_configs(value: object, rank: int) -> tuple[SplitConfig, ...]:
 
 def texts(configs: Iterable[SplitConfig]) -> str:
     """The text of several configurations, which follows SC in a layout; cut off when it is long."""
-    text = "".join(map(str, configs))
-    return text if len(text) <= 100 else text[:97] + "..."
+    return checks.clipped("".join(map(str, configs)), 100)
 
 
 def _of_pair(entry: object) -> SplitConfig:

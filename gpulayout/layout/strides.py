@@ -125,14 +125,14 @@ def _widths(dimensions: Sequence[int], steps: list[int], real: list[int], shown:
 
 def with_degenerate(real: Sequence[int], dimensions: Sequence[int]) -> tuple[int, ...]:
     """All dimensions, minor first: those of size 1 go beside a neighbour, so that a descending order stays one."""
-    order = list(real)
     ascending = len(real) > 1 and list(real) == sorted(real)
-    numbers = range(len(dimensions)) if ascending else range(len(dimensions) - 1, -1, -1)
-    neighbour = -1 if ascending else 1
-    for dim in numbers:
-        if dim not in order:
-            order.insert(order.index(dim + neighbour) + 1 if dim + neighbour in order else 0, dim)
-    return tuple(order)
+    step, before = (1, -1) if ascending else (-1, len(dimensions))
+    placed, order = set(real), []
+    for dim in (before, *real):  # each is followed by the dimensions of size 1 beside it
+        order.append(dim)
+        while 0 <= order[-1] + step < len(dimensions) and order[-1] + step not in placed:
+            order.append(order[-1] + step)
+    return tuple(order[1:])
 
 
 def byte_strides_is_major_to_minor(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
+from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError, ShapeTextError
 
 MAX_DIGITS = 19
@@ -127,8 +128,7 @@ class Reader:
         try:
             return make()
         except LayoutError as error:
-            message = str(error)
-            message = message if len(message) <= 500 else message[:497] + "..."
+            message = checks.clipped(str(error), 500)
             raise ShapeTextError(f"{message}, at character {position} of {self.shown(position)}", position) from None
 
     def end(self) -> None:

@@ -92,7 +92,9 @@ def dlpack_memory(given: Any, kinds: tuple[int, ...], **options: Any) -> Foreign
     """
     try:
         capsule = given.__dlpack__(max_version=(1, 0), **options)
-    except TypeError:  # a producer older than DLPack 1 takes no version
+    except TypeError as error:  # a producer older than DLPack 1 takes no version
+        if "argument" not in str(error):
+            raise
         capsule = given.__dlpack__(**options)
     tensor, flags = _opened(capsule)
     if flags & _COPIED:

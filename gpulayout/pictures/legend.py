@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpulayout.layout.checks import counted
+from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import Cell, Figure
 
-_LONGEST_LIST, _LONGEST_MARK = 100, 6  # characters
+_LONGEST_LIST, _LONGEST_TITLE, _LONGEST_MARK = 100, 100, 6  # characters
 _MOST_COORDINATES = 8  # of the index that pointing at a cell shows
 
 
@@ -128,15 +128,29 @@ def padding_number(shape: Shape) -> str:
 
 def padding_mark(shape: Shape, ellipsis: str = "…") -> str:
     """The number in a box for padding: its first characters if it is long."""
-    text = padding_number(shape)
-    return text if len(text) <= _LONGEST_MARK else text[: _LONGEST_MARK - 1] + ellipsis
+    return clipped(padding_number(shape), _LONGEST_MARK, ellipsis)
+
+
+def shape_title(shape: Shape) -> str:
+    """The shape's text, cut off where a picture would become too wide."""
+    return clipped(str(shape), _LONGEST_TITLE, "…")
+
+
+def place_text(shape: Shape, place: int) -> str:
+    """A place, its byte, and for packed elements the lowest bit in that byte.
+
+    >>> from gpulayout import parse_shape
+    >>> place_text(parse_shape("f32[2,3]"), 5), place_text(parse_shape("u4[9]{0:E(4)}"), 3)
+    ('place 5, byte 20', 'place 3, byte 1 bit 4')
+    """
+    byte, bit = divmod(place * shape.bits_per_element, 8)
+    return f"place {place}, byte {byte}" + (f" bit {bit}" if shape.is_packed else "")
 
 
 def tip(figure: Figure, cell: Cell) -> str:
     """What pointing at a cell shows: its place, its byte, and its index."""
     shape = figure.shape
-    bits = cell.place * shape.bits_per_element
-    where = f"place {cell.place}, byte {bits // 8}" + (f" bit {bits % 8}" if shape.is_packed else "")
+    where = place_text(shape, cell.place)
     if not cell.is_element:
         return f"padding, {where}"
     name = f"{cell.text}: " if figure.has_names else ""

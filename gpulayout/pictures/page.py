@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 
 from gpulayout.pictures.figure import Cell, Figure
+from gpulayout.pictures.legend import place_text
 from gpulayout.pictures.plan_figure import PlanFigure
 from gpulayout.pictures.plan_svg import numbers_of, plan_svg
 from gpulayout.pictures.shape_svg import shape_svg
@@ -120,7 +121,7 @@ def plan_notes(figure: PlanFigure) -> dict[int, str]:
     numbers = numbers_of(figure)
     found |= {numbers[place]: f"target: {note(figure.target, cell)}" for place, cell in target.items()}
     for one, other in figure.moves:
-        found[one] = f"{note(figure.source, source[one])} -> target {_where(figure.target, other)}"
+        found[one] = f"{note(figure.source, source[one])} -> target {place_text(figure.target.shape, other)}"
     return found
 
 
@@ -153,20 +154,15 @@ def _html(title: str, svg: str, notes: Mapping[int, str], facts: Mapping[str, ob
 
 
 def note(figure: Figure, cell: Cell) -> str:
-    """What the page says about a place: the index of its element, its linear index, and its byte.
+    """What the page says about a place: the index of its element, its number, and its byte.
 
     >>> from gpulayout.pictures.figure import figure_of
     >>> from gpulayout.layout.text import parse_shape
     >>> figure = figure_of(parse_shape("f32[2,3]{0,1:PD(3,5)}"))
     >>> [note(figure, cell) for cell in figure.strip if cell][1:3]
-    ['[1, 0] -> linear 1, byte 4', 'padding -> linear 2, byte 8']
+    ['[1, 0] -> place 1, byte 4', 'padding -> place 2, byte 8']
     """
-    return f"{list(cell.index) if cell.is_element else 'padding'} -> {_where(figure, cell.place)}"
-
-
-def _where(figure: Figure, place: int) -> str:
-    byte, bit = divmod(place * figure.shape.bits_per_element, 8)
-    return f"linear {place}, byte {byte}" + (f", bit {bit}" if figure.shape.is_packed else "")
+    return f"{list(cell.index) if cell.is_element else 'padding'} -> {place_text(figure.shape, cell.place)}"
 
 
 def _script_json(value: object) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from gpulayout.gpu.traffic import SECTOR
 from gpulayout.layout.checks import counted
 from gpulayout.pictures.figure import Figure
-from gpulayout.pictures.legend import Mark, legend, padding_mark, tip
+from gpulayout.pictures.legend import Mark, legend, padding_mark, shape_title, tip
 from gpulayout.pictures.plan_figure import PlanFigure
-from gpulayout.pictures.shape_svg import MARGIN, clipped, draw_legend
+from gpulayout.pictures.shape_svg import MARGIN, draw_legend
 from gpulayout.pictures.style import COLORS
 from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
 from gpulayout.pictures.warp_figure import LINE, DrawnRequest, Line, WarpSide, boxes_of
@@ -27,7 +27,7 @@ _MOST_COUNTS = 12  # of sectors that are listed
 def plan_svg(figure: PlanFigure) -> str:
     """The picture of a plan as SVG text."""
     sheet = Sheet()
-    title = f"{clipped(str(figure.source.shape))} → {clipped(str(figure.target.shape))}"
+    title = f"{shape_title(figure.source.shape)} → {shape_title(figure.target.shape)}"
     sheet.text(MARGIN, MARGIN + 12, title, "gl-title gl-ink")
     y = MARGIN + 32
     for fact in figure.facts:
@@ -35,11 +35,11 @@ def plan_svg(figure: PlanFigure) -> str:
         y += 16
     if figure.target.strip:
         y = _draw_moves(sheet, figure, y + 14)
-    lines = [line for side in figure.warp for request in side.requests for line in request.lines if line]
-    left = MARGIN + SMALL_CHARACTER * max((len(f"byte {line.offset}") for line in lines), default=0) + 10
+    drawn = [line for side in figure.warp for request in side.requests for line in request.lines if line]
+    left = MARGIN + SMALL_CHARACTER * max((len(f"byte {line.offset}") for line in drawn), default=0) + 10
     for side in figure.warp:
         y = _draw_side(sheet, side, left, y + 26)
-    for text in _KEY if lines else ():
+    for text in _KEY if drawn else ():
         y += 18
         sheet.text(left, y, text, "gl-small gl-muted")
     return sheet.svg(title, MARGIN)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpulayout.pictures.figure import Cell, Figure, Panel
-from gpulayout.pictures.legend import Mark, facts, legend, padding_mark, panel_text, panels_text, size_texts, tip
+from gpulayout.pictures.legend import (
+    Mark,
+    facts,
+    legend,
+    padding_mark,
+    panel_text,
+    panels_text,
+    shape_title,
+    size_texts,
+    tip,
+)
 from gpulayout.pictures.style import COLORS
 from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
 
@@ -20,7 +30,7 @@ _Segments = dict[int, list[tuple[int, int, int, int]]]
 def shape_svg(figure: Figure) -> str:
     """The picture of a shape as SVG text."""
     sheet = Sheet()
-    title = clipped(str(figure.shape))
+    title = shape_title(figure.shape)
     sheet.text(MARGIN, MARGIN + 12, title, "gl-title gl-ink")
     y = MARGIN + 32
     for fact in facts(figure):
@@ -38,11 +48,6 @@ def shape_svg(figure: Figure) -> str:
     y = draw_strip(sheet, figure, y + 30)
     draw_legend(sheet, legend(figure), y + 18)
     return sheet.svg(title, MARGIN)
-
-
-def clipped(text: str) -> str:
-    """The text, or its beginning and an ellipsis."""
-    return text if len(text) <= 100 else text[:99] + "…"
 
 
 # ---- the grid ------------------------------------------------------------------------------------------------

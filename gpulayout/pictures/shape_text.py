@@ -19,6 +19,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from gpulayout.layout.checks import clipped
 from gpulayout.pictures.boxes import BLANK, HEAVY, LIGHT, UNICODE, Glyphs, boxes
 from gpulayout.pictures.figure import TERMINAL, Cell, Figure, Panel
 from gpulayout.pictures.legend import facts, legend, padding_mark, panel_text, panels_text, size_text
@@ -27,7 +28,7 @@ from gpulayout.pictures.legend import facts, legend, padding_mark, panel_text, p
 def shape_text(figure: Figure, *, glyphs: Glyphs = UNICODE, width: int = TERMINAL.width) -> str:
     """The whole picture: facts, grid, memory, and what the marks mean."""
     title, *more = str(figure.shape), *facts(figure)[:1]
-    lines = [title if len(title) <= width else title[: width - 3] + "...", *_wrapped(more, width)]
+    lines = [clipped(title, width), *_wrapped(more, width)]
     if figure.reason:
         return "\n".join([*lines, f"({figure.reason})"])
     marks = [

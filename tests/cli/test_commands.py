@@ -15,8 +15,8 @@ from gpulayout.api.explain import explain
 from gpulayout.cli import demo as demo_command
 from gpulayout.cli.failures import printable
 from gpulayout.cli.main import commands
-from gpulayout.cli.output import clipped
 from gpulayout.gpu.devices import DEVICES, REFERENCE
+from gpulayout.layout.checks import clipped
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
 
 COMMANDS = sorted(commands.commands)

@@ -81,9 +81,9 @@ def test_notes_are_what_the_library_says(text):
     for cell in cells_of(figure):
         index = gl.delinearize(cell.place, shape, padding="mark")
         bits = cell.place * (4 if shape.is_packed else 8 * shape.itemsize)
-        byte = f"byte {bits // 8}" + (f", bit {bits % 8}" if shape.is_packed else "")
+        byte = f"byte {bits // 8}" + (f" bit {bits % 8}" if shape.is_packed else "")
         known = "padding" if -1 in index else str([int(i) for i in index])
-        assert note(figure, cell) == f"{known} -> linear {cell.place}, {byte}"
+        assert note(figure, cell) == f"{known} -> place {cell.place}, {byte}"
 
 
 # ---- in a browser --------------------------------------------------------------------------------------------
@@ -180,11 +180,11 @@ def test_pointing_at_a_place_of_a_plan_lights_where_its_element_comes_from_and_g
             index = [int(i) for i in index]
             width = plan.source.itemsize
             assert said == (
-                f"{index} -> linear {partners[0]}, byte {partners[0] * width} -> "
-                f"target linear {drawn.place}, byte {drawn.place * width}"
+                f"{index} -> place {partners[0]}, byte {partners[0] * width} -> "
+                f"target place {drawn.place}, byte {drawn.place * width}"
             )
         else:
-            assert said.startswith("target: padding -> linear ")
+            assert said.startswith("target: padding -> place ")
 
 
 def test_a_plan_has_a_page_too(tmp_path):

@@ -133,7 +133,22 @@ def torch_module(cp):
         def __torch_dispatch__(self):
             raise AssertionError
 
-        is_neg = is_conj = lambda self: False
+        is_neg = is_conj = is_inference = lambda self: False
+
+        def numel(self):
+            return self.array.size
+
+        def element_size(self):
+            return self.array.itemsize
+
+        def stride(self):
+            return tuple(stride // self.array.itemsize for stride in self.array.strides)
+
+        def storage_offset(self):
+            return 0
+
+        def untyped_storage(self):
+            return types.SimpleNamespace(nbytes=lambda: self.array.nbytes)
 
         def data_ptr(self):
             return self.array.data.ptr
@@ -185,6 +200,10 @@ def torch_module(cp):
         default_stream=lambda device: default[device.index],
         ExternalStream=lambda pointer, device: TorchStream(cp, device.index, pointer or None),  # as torch reads a 0
     )
+    torch.jit = types.SimpleNamespace(is_tracing=lambda: False)
+    modes = types.SimpleNamespace(FAKE=0, PROXY=1)
+    torch._C = types.SimpleNamespace(_TorchDispatchModeKey=modes, _get_dispatch_mode=lambda mode: None)
+    torch.autograd = types.SimpleNamespace(graph=types.SimpleNamespace(increment_version=lambda tensor: None))
     for name, kind in DTYPES.items():
         setattr(torch, name, kind)
     return torch

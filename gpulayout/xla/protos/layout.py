@@ -227,8 +227,7 @@ def _tile_sizes(tile: Tile, layout: Layout) -> tuple[int, ...]:
 
 
 def _shown(layout: Layout) -> str:
-    text = str(layout)
-    return f"layout {text if len(text) <= 200 else text[:197] + '...'}"
+    return f"layout {checks.clipped(str(layout), 200)}"
 
 
 def put(message: Message, name: str, value: Any) -> None:

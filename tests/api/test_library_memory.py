@@ -1,0 +1,98 @@
+"""Memory of PyTorch and JAX in states that a call must notice: recorded, resized, saved for a gradient, packed."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gpulayout as gl
+
+LINE = "f32[2,3]{1,0}"
+FLOATS = np.arange(6, dtype=np.float32)
+
+
+def refused(given, error, text):
+    for call in (
+        lambda: gl.pack(given, "{0}"),
+        lambda: gl.relayout(given, "f32[6]", "{0}"),
+        lambda: gl.relayout_many([(given, "f32[6]", "{0}")]),
+        lambda: gl.shape_of(given),
+        lambda: gl.transpose(given),
+        lambda: gl.view(given, "f32[6]"),
+        lambda: gl.linearize(given, "f32[6]"),
+    ):
+        with pytest.raises(error) as caught:
+            call()
+        assert text in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+def test_nothing_is_called_while_torch_records_its_own_calls():
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def inside(tensor):
+        refused(tensor, TypeError, "used while torch records calls, as in torch.jit.trace and make_fx")
+        return tensor * 2
+
+    torch.jit.trace(inside, torch.zeros(6), check_trace=False)
+    make_fx(inside)(torch.zeros(6))
+    tensor = torch.zeros(6)
+    with FakeTensorMode():
+        refused(tensor, TypeError, "makes no memory, as in FakeTensorMode: call gpulayout outside of them")
+
+
+def test_a_tensor_whose_storage_was_resized_is_refused():
+    torch = pytest.importorskip("torch")
+    for size, held in ((0, 0), (8, 8), (23, 23)):
+        tensor = torch.zeros(6)
+        tensor.untyped_storage().resize_(size)
+        refused(tensor, BufferError, f"(Tensor) has a storage of {held} bytes, but its shape and strides need 24")
+        with pytest.raises(BufferError, match=r"^out \(Tensor\) has a storage of "):
+            gl.relayout(FLOATS, LINE, "{0,1}", out=tensor)
+    refused(torch._efficientzerotensor((6,)), BufferError, "has a shape, but no memory: pass .clone()")
+    tensor = torch.zeros(24)[1::4]  # the storage may end with the last element
+    tensor.untyped_storage().resize_(22 * 4)
+    assert gl.pack(tensor, "{0}").tolist() == [0] * 6
+    empty = torch.zeros(0, 3)
+    empty.untyped_storage().resize_(0)
+    assert gl.pack(empty, "{0,1}").shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda out: gl.relayout(FLOATS, LINE, "{0,1}", out=out),
+        lambda out: gl.pack(FLOATS.reshape(2, 3), "{0,1}", out=out),
+        lambda out: gl.relayout_many([(FLOATS, LINE, "{0,1}")], out=[out]),
+        lambda out: gl.unpack(FLOATS, "f32[6]", out=out),
+    ],
+)
+def test_autograd_knows_that_out_changed(write):
+    torch = pytest.importorskip("torch")
+    weights, out = torch.ones(6, requires_grad=True), torch.zeros(6)
+    total = (weights * out).sum()
+    write(out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+    with torch.inference_mode():
+        made = torch.zeros(6)
+    write(made)
+    assert made.tolist() == out.tolist()
+
+
+def test_jax_arrays_of_types_below_a_byte_have_no_view():
+    given = pytest.importorskip("jax").device_put(np.arange(6).astype(ml_dtypes.int4))
+    with pytest.raises(gl.LayoutError, match="^array of int4 has no view, because XLA packs elements below a byte"):
+        gl.view(given, "s4[2,3]")
+
+
+def test_jax_before_0_8_has_another_name_for_its_64_bits(monkeypatch):
+    jax = pytest.importorskip("jax")
+    used, enable = [], jax.enable_x64
+    monkeypatch.delattr(jax, "enable_x64")
+    monkeypatch.setattr("jax.experimental.enable_x64", lambda on: used.append(on) or enable(on), raising=False)
+    with enable(True):
+        given = jax.device_put(FLOATS.astype(np.float64))
+    assert gl.relayout(given, "f64[2,3]", "{0,1}").tolist() == [0, 3, 1, 4, 2, 5] and used == [True]
+    assert gl.view(given, "f64[2,3]").dtype == np.float64

@@ -9,16 +9,16 @@ import click
 from gpulayout.api.explain import explain as explained
 from gpulayout.api.relayout import Plan, plan
 from gpulayout.cli.arguments import FILE_NAME, SHAPE, SHAPE_OR_LAYOUT
+from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import write_plan_page
-from gpulayout.cli.streams import File
+from gpulayout.cli.standard_streams import File
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
 from gpulayout.gpu.estimate import estimate
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import requests, sector_fraction
-from gpulayout.interop.layout_names import LayoutName
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 

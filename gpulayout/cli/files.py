@@ -22,7 +22,7 @@ from numpy.lib import format as npy
 
 from gpulayout.cli.failures import Failure
 from gpulayout.cli.new_file import new_file
-from gpulayout.cli.streams import File, input_name, opened, status_of, write_standard_output
+from gpulayout.cli.standard_streams import File, input_name, opened, status_of, write_standard_output
 from gpulayout.layout.checks import counted
 
 MAX_RANK = 64  # NumPy's own limit

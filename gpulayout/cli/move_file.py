@@ -17,10 +17,10 @@ from gpulayout.cli.explain import plan_as_json
 from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.file_shapes import array_shape, buffer_shape
 from gpulayout.cli.files import NpyFile, new_npy, open_npy, open_raw
+from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.new_file import check_output
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.cli.streams import File, output_name
-from gpulayout.interop.layout_names import LayoutName
+from gpulayout.cli.standard_streams import File, output_name
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape

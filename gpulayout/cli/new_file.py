@@ -19,7 +19,7 @@ from typing import BinaryIO
 import click
 
 from gpulayout.cli.failures import Failure, printable
-from gpulayout.cli.streams import File, check_standard_output, opened, status_of
+from gpulayout.cli.standard_streams import File, check_standard_output, opened, status_of
 
 AT_FDCWD, RENAME_NOREPLACE = -100, 1  # of Linux
 

@@ -9,7 +9,7 @@ import click
 from gpulayout.api.relayout import Plan
 from gpulayout.cli.failures import printable
 from gpulayout.cli.new_file import check_output, new_file
-from gpulayout.cli.streams import File, write_standard_output
+from gpulayout.cli.standard_streams import File, write_standard_output
 from gpulayout.layout.checks import clipped
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import PAGE, figure_of

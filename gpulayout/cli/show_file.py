@@ -7,7 +7,7 @@ from typing import Any
 from gpulayout.cli.failures import printable
 from gpulayout.cli.file_shapes import array_shape
 from gpulayout.cli.files import NpyHeader, read_header
-from gpulayout.cli.streams import File
+from gpulayout.cli.standard_streams import File
 from gpulayout.layout.shape import Shape
 
 

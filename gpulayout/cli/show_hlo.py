@@ -13,7 +13,7 @@ from rich.table import Table
 
 from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.output import new_table, print_json, print_table
-from gpulayout.cli.streams import File, input_name, standard_input
+from gpulayout.cli.standard_streams import File, input_name, standard_input
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.shape import Shape

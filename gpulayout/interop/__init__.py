@@ -14,8 +14,8 @@
 
 from gpulayout.interop.cute import from_cute, to_cute
 from gpulayout.interop.jax_layouts import from_jax_format, from_jax_layout, to_jax_format, to_jax_layout
-from gpulayout.interop.numpy_arrays import from_numpy_order, from_numpy_strides, to_numpy_order, to_numpy_strides
-from gpulayout.interop.torch_tensors import (
+from gpulayout.interop.numpy_layouts import from_numpy_order, from_numpy_strides, to_numpy_order, to_numpy_strides
+from gpulayout.interop.torch_layouts import (
     from_torch_memory_format,
     from_torch_stride,
     to_torch_memory_format,

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from numpy.typing import DTypeLike
 
 from gpulayout.interop.cute_text import Mode, Part, modes_text, parse_modes
-from gpulayout.interop.strides import shape_from_strides
+from gpulayout.interop.strides_to_shape import shape_from_strides
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import product, value_text
 from gpulayout.layout.digits import Digit

@@ -441,7 +441,7 @@ class Shape(ShapeSizes):
              │a│d│b│e│c│f│
              └─┴─┴─┴─┴─┴─┘
         """
-        from gpulayout.pictures.picture import ShapePicture
+        from gpulayout.pictures.shape_picture import ShapePicture
 
         return ShapePicture(self, names)
 

@@ -11,7 +11,7 @@ from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import Cell, Figure
 
-_LONGEST_LIST, _LONGEST_TITLE, _LONGEST_MARK = 100, 100, 6  # characters
+_LONGEST_LIST, LONGEST_TITLE, _LONGEST_MARK = 100, 100, 6  # characters
 _MOST_COORDINATES = 8  # of the index that pointing at a cell shows
 
 
@@ -133,7 +133,7 @@ def padding_mark(shape: Shape, ellipsis: str = "…") -> str:
 
 def shape_title(shape: Shape) -> str:
     """The shape's text, cut off where a picture would become too wide."""
-    return clipped(str(shape), _LONGEST_TITLE, "…")
+    return clipped(str(shape), LONGEST_TITLE, "…")
 
 
 def place_text(shape: Shape, place: int) -> str:

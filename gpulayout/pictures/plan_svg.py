@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpulayout.gpu.traffic import SECTOR
 from gpulayout.layout.checks import counted
 from gpulayout.pictures.figure import Figure
-from gpulayout.pictures.legend import Mark, legend, padding_mark, shape_title, tip
+from gpulayout.pictures.legend import LONGEST_TITLE, Mark, legend, padding_mark, shape_title, tip
 from gpulayout.pictures.plan_figure import PlanFigure
 from gpulayout.pictures.shape_svg import MARGIN, draw_legend
 from gpulayout.pictures.style import COLORS
@@ -27,9 +27,12 @@ _MOST_COUNTS = 12  # of sectors that are listed
 def plan_svg(figure: PlanFigure) -> str:
     """The picture of a plan as SVG text."""
     sheet = Sheet()
-    title = f"{shape_title(figure.source.shape)} → {shape_title(figure.target.shape)}"
-    sheet.text(MARGIN, MARGIN + 12, title, "gl-title gl-ink")
-    y = MARGIN + 32
+    source, target = shape_title(figure.source.shape), shape_title(figure.target.shape)
+    title = f"{source} → {target}"
+    y = MARGIN + 12
+    for line in [title] if len(title) <= LONGEST_TITLE else [source, f"→ {target}"]:
+        sheet.text(MARGIN, y, line, "gl-title gl-ink")
+        y += 20
     for fact in figure.facts:
         sheet.text(MARGIN, y, fact, "gl-small gl-muted")
         y += 16

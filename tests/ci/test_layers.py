@@ -33,7 +33,7 @@ ROOMS = {
 }
 # The imports against the order: `shape.draw()` is where users look for a picture, and only that call loads pictures.
 UPWARD = {
-    ("gpulayout.layout.shape", "gpulayout.pictures.picture"),
+    ("gpulayout.layout.shape", "gpulayout.pictures.shape_picture"),
     ("gpulayout.layout.layout", "gpulayout.pictures.example"),
 }
 FILE_LINES = 500

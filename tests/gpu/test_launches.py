@@ -81,7 +81,7 @@ def test_a_call_without_out_prepares_its_launch_once_and_never_again(cupy, monke
     counted(cuda_run.CudaBackend, "start_of_move", "launch")
     counted(cuda_run.CudaBackend, "start_of_pieces", "launch")
     for side in (sides.BufferSide, sides.ArraySide):
-        counted(side, "check", "check")
+        counted(side, "memory", "check")
     buffer = numbers(cupy, 240)
     matrix = buffer.reshape(12, 20)
     first = CALLS[name](buffer, matrix).tolist()
@@ -256,7 +256,7 @@ def refused(cupy, name, buffer, out):
         "short out": (buffer, out[:239]),
         "dtype": (buffer.view(np.int32), out),
         "dtype of out": (buffer, out.view(np.uint32)),
-        "rank": (buffer.reshape(12, 20), out),
+        "rank": (buffer.reshape(20, 12), out),
         "rank of out": (buffer, out.reshape(12, 20)),
         "steps": (cupy.zeros(480, np.float32)[::2], out),
         "device": (buffer, elsewhere),

@@ -110,6 +110,14 @@ def test_the_svg_is_well_formed_deterministic_and_says_the_facts(source, target)
     assert len(labels) == sum(len(side.requests) for side in figure.warp)
 
 
+def test_two_long_shapes_stand_below_each_other():
+    shape = gl.Shape("u8", (2,) * 40)
+    svg = gl.plan(shape, gl.Layout.ascending(40)).draw().svg
+    source, target = re.findall('gl-title gl-ink" x="16" y="(\\d+)">(.*?)<', svg)
+    assert source[1].startswith("u8[2,2,") and target[1].startswith("→ u8[2,2,") and int(source[0]) < int(target[0])
+    assert int(re.search('width="(\\d+)"', svg)[1]) < 1100
+
+
 def test_lanes_of_a_transpose_are_drawn_in_order():
     svg = gl.plan("f32[2,3]", "{0,1}").draw().svg
     root = ElementTree.fromstring(svg)

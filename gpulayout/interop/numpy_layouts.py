@@ -1,8 +1,8 @@
 """NumPy's names for layouts: the orders "C" and "F", and strides in bytes.
 
-np.zeros((2, 3), np.float32)                  order "C", strides (12, 4)     {1,0}
-np.zeros((2, 3), np.float32, order="F")       order "F", strides (4, 8)      {0,1}
-np.zeros((2, 4), np.float32)[:, :3]           strides (16, 4)                {1,0:PD(2,4)}
+    np.zeros((2, 3), np.float32)                  order "C", strides (12, 4)     {1,0}
+    np.zeros((2, 3), np.float32, order="F")       order "F", strides (4, 8)      {0,1}
+    np.zeros((2, 4), np.float32)[:, :3]           strides (16, 4)                {1,0:PD(2,4)}
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, SupportsIndex
 from numpy.typing import DTypeLike
 
 from gpulayout.interop.orders import said_in_full
-from gpulayout.interop.strides import shape_from_strides
+from gpulayout.interop.strides_to_shape import shape_from_strides
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.element_type import ElementType

@@ -16,7 +16,7 @@ from typing import Any, SupportsIndex
 from numpy.typing import DTypeLike
 
 from gpulayout.interop.orders import said_in_full
-from gpulayout.interop.strides import shape_from_strides
+from gpulayout.interop.strides_to_shape import shape_from_strides
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.element_type import TorchDType

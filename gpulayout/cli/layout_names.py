@@ -1,8 +1,9 @@
-"""Names of layouts, for the command line: a name becomes a `Layout` once the dimensions of an array are known.
+"""Layouts by name as arguments: a name becomes a `Layout` once the dimensions of an array are known.
 
-C, F                              NumPy's orders
-torch:channels_last               a memory_format of PyTorch
-cute:(2,3):(1,2)                  a CuTe layout, whose sizes must be those of the array
+    C, F                    NumPy's orders
+    torch:channels_last     a memory_format of PyTorch
+    cute:(2,3):(1,2)        a CuTe layout, whose sizes must be those of the array
+    named:NHWC:NCHW         a name of `Layout.named`, and the array's dimensions in order
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpulayout.interop.cute import from_cute
-from gpulayout.interop.numpy_arrays import ORDERS, from_numpy_order
-from gpulayout.interop.torch_tensors import MEMORY_FORMATS, from_torch_memory_format
+from gpulayout.interop.numpy_layouts import ORDERS, from_numpy_order
+from gpulayout.interop.torch_layouts import MEMORY_FORMATS, from_torch_memory_format
 from gpulayout.layout.checks import counted, shown, value_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout

@@ -112,12 +112,17 @@ def _advice(given: object, role: str) -> str:
     """How to make an array of an object, or nothing."""
     if isinstance(given, (str, Shape, Layout)) and role != "out":
         return f"; the {role} is the first argument"
+    if isinstance(given, (list, tuple)) and given and library_of(given[0]) is not None:
+        module = "jax.numpy" if type(given[0]).__module__.startswith("jax") else "torch"
+        return f"; {module}.stack({role}) makes one"
     if isinstance(given, (list, tuple, range)):
         return f"; numpy.array({role}) makes one"
     module = type(given).__module__
     if module == "cupy.cuda.memory":
         return "; cupy.ndarray(shape, dtype, pointer) makes one of a MemoryPointer"
-    return "; .toarray() makes one of a sparse matrix" if ".sparse." in f"{module}." else ""
+    if ".sparse." in f"{module}.":
+        return "; .toarray() makes one of a sparse matrix"
+    return f"; numpy.asarray({role}) makes one" if offers(given, "__array__") and role != "out" else ""
 
 
 def _dlpack_backend(given: Any, role: str) -> Backend:

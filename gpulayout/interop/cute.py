@@ -30,6 +30,7 @@ from gpulayout.interop.strides_to_shape import shape_from_strides
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import product, value_text
 from gpulayout.layout.digits import Digit
+from gpulayout.layout.element_type import TorchDType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -44,7 +45,7 @@ Entry = tuple[Digit, ...]  # digits of one dimension, highest first
 _MOST_EMPTY = 1000
 
 
-def from_cute(text: str, element_type: str | DTypeLike) -> Shape:
+def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
     """The shape of a CuTe layout.
 
     Parameters
@@ -52,7 +53,7 @@ def from_cute(text: str, element_type: str | DTypeLike) -> Shape:
     text : str
         Sizes, a colon and strides in elements, such as ``(2,3):(1,2)`` or ``((2,2),3):((1,4),2)``.  Without strides the
         layout is compact, and the leftmost size is the most minor.
-    element_type : str or DTypeLike
+    element_type : str, DTypeLike or torch.dtype
         An XLA name, or anything `numpy.dtype` takes; CuTe's text has none.
 
     Returns

@@ -18,6 +18,7 @@ from typing import SupportsIndex
 from numpy.typing import DTypeLike
 
 from gpulayout.layout import checks
+from gpulayout.layout.element_type import TorchDType
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
@@ -26,7 +27,7 @@ from gpulayout.layout.strides import layout_from_strides
 def shape_from_strides(
     strides: Iterable[SupportsIndex],
     dimensions: Iterable[SupportsIndex],
-    element_type: str | DTypeLike,
+    element_type: str | DTypeLike | TorchDType,
     *,
     itemsize: int = 1,
     named: Iterable[Layout] = (),

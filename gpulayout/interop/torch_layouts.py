@@ -19,6 +19,7 @@ from gpulayout.interop.orders import said_in_full
 from gpulayout.interop.strides_to_shape import shape_from_strides
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.element_type import TorchDType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -116,7 +117,7 @@ def to_torch_memory_format(layout: Shape | Layout | str) -> Any:
 
 
 def from_torch_stride(
-    stride: Iterable[SupportsIndex], size: Iterable[SupportsIndex], element_type: str | DTypeLike
+    stride: Iterable[SupportsIndex], size: Iterable[SupportsIndex], element_type: str | DTypeLike | TorchDType
 ) -> Shape:
     """The shape of a tensor from its strides.
 
@@ -126,7 +127,7 @@ def from_torch_stride(
         Elements between neighbours along each dimension: `tensor.stride()`.
     size : iterable of int
         Logical sizes: `tensor.size()`.
-    element_type : str or DTypeLike
+    element_type : str, DTypeLike or torch.dtype
         An XLA name, or anything `numpy.dtype` takes.
 
     Returns

@@ -67,6 +67,8 @@ def _hint(value: object, like: Shape | None) -> str:
         return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
     if hasattr(value, "__dlpack__"):
         return ": arrays come before shapes, and gl.shape_of(array) is the shape of one"
+    if type(value).__name__ == "memory_format":
+        return f": write gl.interop.from_torch_memory_format({value}, {like.rank if like else 4})"
     return ""
 
 

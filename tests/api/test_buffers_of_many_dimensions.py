@@ -89,8 +89,8 @@ def test_arrays_of_each_library(call, name):
     with pytest.raises(BufferError) as caught:
         call(given, "f32[2,3]", "{0,1}")
     assert (
-        "buffer has shape (2, 3) and strides (4, 8), so its memory is not a buffer of f32[2,3]{1,0}, which has strides "
-        "(12, 4): gl.pack takes an array with any strides, and "
+        "buffer has shape (2, 3) and strides (4, 8), so its memory is f32[2,3]{0,1}, not a buffer of f32[2,3]{1,0}, "
+        "which has strides (12, 4): gl.pack takes an array with any strides, and "
         + {
             "numpy": "buffer.ravel('K') is the memory of a dense one, in its own order",
             "torch": "buffer.as_strided((6,), (1,)) is the memory of a dense one, in its own order",
@@ -98,6 +98,17 @@ def test_arrays_of_each_library(call, name):
         }[name]
         in str(caught.value)
     )
+
+
+def test_only_an_array_without_gaps_is_told_to_flatten():
+    columns = np.zeros((4, 6), np.float32)
+    for array, memory in ((columns[:, ::2], "not a buffer"), (columns[:, :3], "f32[4,3]{1,0:PD(4,6)}, not a buffer")):
+        with pytest.raises(BufferError) as caught:
+            gl.relayout(array, "f32[4,3]", "{0,1}")
+        assert str(caught.value).endswith(
+            f"so its memory is {memory} of f32[4,3]{{1,0}}, which has strides (12, 4): gl.pack takes an array with any "
+            "strides"
+        )
 
 
 def in_order_of_jax(array, major_to_minor):
@@ -144,7 +155,7 @@ def test_an_out_of_many_dimensions_needs_all_places():
 def test_packed_elements_and_cut_tiles_have_no_strides():
     for shape in ("s4[2,3]{1,0:E(4)}", "f32[2,3]{1,0:T(2,2)}"):
         shape = gl.parse_shape(shape)
-        with pytest.raises(BufferError, match="so its memory is not a buffer of .*: gl.pack takes"):
+        with pytest.raises(BufferError, match="so its memory is .*not a buffer of .*: gl.pack takes"):
             gl.relayout(np.zeros((2, 3), shape.buffer_dtype), shape, "{0,1}")
     wide = np.zeros((3, 128), np.float32)
     assert gl.relayout(wide, "f32[3,128]{1,0:T(1,128)}", "{0,1}").shape == (384,)

@@ -12,6 +12,14 @@ SHAPE, LAYOUT = gl.parse_shape("f32[2,3]"), gl.Layout((0, 1))
 FIRST, BEFORE = "; the {} is the first argument", ": arrays come before shapes"
 SPACED = "; spaces separate the names, write 'h w c -> c h w'"
 
+
+class Lazy:
+    """Like an array of zarr or h5py: it is not in memory."""
+
+    def __array__(self, dtype=None, copy=None):
+        return MATRIX
+
+
 SLIPS = {
     "a pattern without spaces": (lambda: gl.transpose(IMAGE, "hwc->chw"), SPACED),
     "a pattern with commas": (lambda: gl.transpose(IMAGE, "h,w,c -> c,h,w"), SPACED),
@@ -40,6 +48,11 @@ SLIPS = {
     "a plan that is called with a shape": (lambda: gl.plan("f32[6]", "{0}")("f32[6]"), FIRST.format("buffer")),
     "a layout is missing": (lambda: gl.relayout(LINE, "f32[2,3]"), "missing 1 required positional argument: 'target'"),
     "a list to relayout": (lambda: gl.relayout([1.0], "f32[1]", "{0}"), "; numpy.array(buffer) makes one"),
+    "a file of bfloat16 that NumPy read": (
+        lambda: gl.unpack(np.zeros(6, "V2"), "bf16[2,3]"),
+        ": numpy.save keeps no name of this type, so pass buffer.view(ml_dtypes.bfloat16)",
+    ),
+    "an object that makes an array": (lambda: gl.pack(Lazy(), "{0,1}"), "; numpy.asarray(array) makes one"),
     "a list to transpose": (lambda: gl.transpose([[1, 2]], (1, 0)), "; numpy.array(array) makes one"),
     "a range of indices": (lambda: gl.delinearize(range(3), SHAPE), "; numpy.array(linear) makes one"),
     "a list without an element type": (lambda: gl.pack([[1, 2]], "{0,1}"), "is only a layout: write the whole shape"),
@@ -97,6 +110,18 @@ def test_the_error_says_what_to_write(slip):
     with pytest.raises((TypeError, IndexError, BufferError, gl.LayoutError)) as caught:
         call()
     assert hint in str(caught.value)
+
+
+def test_slips_with_tensors():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"; torch.stack\(array\) makes one$"):
+        gl.transpose([torch.zeros(2), torch.zeros(2)], (1, 0))
+    images = torch.zeros(2, 3, 4, 5)
+    with pytest.raises(TypeError, match=r"write gl.interop.from_torch_memory_format\(torch.channels_last, 4\)$"):
+        gl.pack(images, torch.channels_last)
+    with pytest.raises(TypeError, match=r"write gl.interop.from_torch_memory_format\(torch.channels_last, 4\)$"):
+        gl.relayout(images, gl.shape_of(images), torch.channels_last)
+    gl.pack(images, gl.interop.from_torch_memory_format(torch.channels_last, 4))
 
 
 def test_what_is_written_instead_is_accepted():

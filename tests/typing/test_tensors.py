@@ -44,6 +44,8 @@ def test_tensors_in_tensors_out() -> None:
     assert_type(gl.delinearize(places, "f32[2,3]"), torch.Tensor)
     assert_type(gl.convert_linear(places, "f32[2,3]", "{0,1}"), torch.Tensor)
     assert_type(gl.shape_of(matrix), gl.Shape)
+    assert_type(gl.interop.from_torch_stride(matrix.stride(), matrix.shape, matrix.dtype), gl.Shape)
+    assert_type(gl.interop.from_cute("(2,3):(1,2)", torch.bfloat16), gl.Shape)
 
 
 def test_a_parameter_gives_a_tensor() -> None:

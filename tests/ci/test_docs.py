@@ -41,21 +41,22 @@ def examples(name):
 
 
 def run(text, name="page"):
-    """(examples, failures) of a text."""
-    test = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
-    found = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=lambda text: None)
-    return found.attempted, found.failed
+    """(number of examples, what doctest says of those that fail) of a text."""
+    test, told = doctest.DocTestParser().get_doctest(text, {}, name, name, 0), []
+    found = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=told.append)
+    return found.attempted, "".join(told)
 
 
 @pytest.mark.parametrize("name", [name for name, text in PAGES.items() if ">>>" in text])
 def test_the_python_examples_run(name):
-    attempted, failed = run(examples(name), name)
-    assert attempted >= 5 and not failed
+    attempted, failures = run(examples(name), name)
+    assert failures == "" and attempted >= 5
 
 
 def test_there_are_examples_and_a_wrong_one_fails():
     assert sum(text.count(">>>") for text in PAGES.values()) > 60
-    assert run(">>> 1 + 1\n3\n") == (1, 1)
+    attempted, failures = run(">>> 1 + 1\n3\n")
+    assert attempted == 1 and "Expected:\n    3\nGot:\n    2" in failures
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,2 @@
+"""D"""
+from gpulayout.dask.moving import pack, relayout, unpack

@@ -1,0 +1,159 @@
+"""`pack`, `unpack` and `relayout` for Dask arrays: Dask's shuffle brings slabs together, and each is one local call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask._task_spec import Task, TaskRef
+
+from gpulayout.api import packing
+from gpulayout.api import relayout as relayouts
+from gpulayout.api.array_types import ShapeLike, TargetLike
+from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
+from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked
+from gpulayout.dask.slabs import Sizes, Slabs, slabs_of_chunks, slabs_of_lengths, slabs_of_size
+from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.move import check_same_array
+from gpulayout.moves.supported import check_storable
+from gpulayout.moves.view_strides import view_strides
+
+
+def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = None) -> da.Array:
+    """P"""
+    check_dask(array, "array", "pack")
+    shape = as_shape(shape, like=Shape(array.dtype, array.shape))
+    check_storable(shape)
+    ArraySide(shape, ()).check(array, "array")
+    limit = limit_of(chunk_size)
+    slabs = slabs_of_chunks(shape, array.chunks, limit) if chunk_size is None else None
+    return _pack(array, slabs or slabs_of_size(shape, limit))
+
+
+def _pack(array: da.Array, slabs: Slabs) -> da.Array:
+    """The slabs of an array, shuffled first unless its chunks are those of the slabs."""
+    shape = slabs.shape
+    if shape.element_count:
+        array = rechunked(array, slabs.chunks)
+
+    def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
+        chunk = empty_like(array, slab.dimensions) if block is None else TaskRef((array.name, *block))
+        return Task((name, i), packing.pack, chunk, str(slab))
+
+    def tasks(name: str) -> Mapping[Key, Task]:
+        return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(slabs.shapes, slabs.blocks))}
+
+    like = packing.pack(empty_like(array, (0,)), _without_elements(shape))
+    return new_array("pack", tasks, array, (slabs.lengths,), like, str(shape))
+
+
+def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: int | str | None = None) -> da.Array:
+    """U"""
+    shape = as_shape(shape)
+    buffer = _buffer_of(buffer, shape, "unpack")
+    limit = limit_of(chunk_size)
+    slabs = slabs_of_lengths(shape, buffer.chunks[0]) if chunk_size is None else None
+    return _unpack(buffer, slabs or slabs_of_size(shape, limit))
+
+
+def _unpack(buffer: da.Array, slabs: Slabs) -> da.Array:
+    """The logical arrays of the slabs of a buffer: views where strides can express them."""
+    shape = slabs.shape
+    like = packing.unpack(empty_like(buffer, (0,)), _without_elements(shape))
+    if not shape.element_count:
+        return da.from_array(np.empty_like(like, shape=shape.dimensions), chunks=-1)
+    buffer = rechunked(buffer, (slabs.lengths,))
+
+    def tasks(name: str) -> Mapping[Key, Task]:
+        return {
+            (name, *block): Task((name, *block), _unpacker(slab), TaskRef((buffer.name, i)), str(slab))
+            for i, (slab, block) in enumerate(zip(slabs.shapes, slabs.blocks))
+            if block is not None
+        }
+
+    return new_array("unpack", tasks, buffer, slabs.chunks, like, str(shape))
+
+
+@functools.lru_cache(maxsize=128)  # most slabs have the same shape
+def _unpacker(slab: Shape) -> Any:
+    """`view` if strides can express the array, or `unpack`."""
+    try:
+        view_strides(slab)
+    except LayoutError:
+        return packing.unpack
+    return packing.view
+
+
+def relayout(
+    buffer: da.Array, source: ShapeLike, target: TargetLike, *, chunk_size: int | str | None = None
+) -> da.Array:
+    """R"""
+    source = as_shape(source, "source")
+    target = as_shape(target, "target", like=source)
+    check_same_array(source, target)
+    check_storable(target)
+    buffer = _buffer_of(buffer, source, "relayout")
+    limit = limit_of(chunk_size)
+    # With its dimensions in the order of memory, the source's slabs are C-ordered arrays.  The shuffle copies those in
+    # long runs, and leaves the transposition to `pack`, which is faster at it than NumPy's assignments.
+    source, target = (shape.permute_dimensions(source.layout.major_to_minor) for shape in (source, target))
+    kept = slabs_of_lengths(source, buffer.chunks[0]) if chunk_size is None else None
+    pair = _local(source, target, kept, limit) if source.element_count else None
+    if pair is not None:
+        return _relayout(rechunked(buffer, (pair[0].lengths,)), *pair)
+    return _pack(_unpack(buffer, kept or slabs_of_size(source, limit)), slabs_of_size(target, limit))
+
+
+def _local(source: Shape, target: Shape, kept: Slabs | None, limit: int) -> tuple[Slabs, Slabs] | None:
+    """Slabs of both shapes that hold the same elements, so that no slab needs another; None if there are none.
+
+    It takes a common most major dimension: f32[N,H,W,C]{3,2,1,0} and {2,1,3,0} can both be cut along N.
+    """
+    own_slabs = [(kept, target)] if kept else []
+    own_slabs += [(slabs_of_size(target, limit), source), (slabs_of_size(source, limit), target)]
+    for own, shape in own_slabs:
+        other = slabs_of_chunks(shape, own.chunks, limit)
+        if other is not None and other.largest <= max(limit, own.largest):
+            return (own, other) if shape is target else (other, own)
+    return None
+
+
+def _relayout(buffer: da.Array, source: Slabs, target: Slabs) -> da.Array:
+    """Every slab of the target from the slab of the source that holds the same elements."""
+    number = {block: i for i, block in enumerate(source.blocks)}
+
+    def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
+        if block is None:
+            return Task((name, i), packing.pack, empty_like(buffer, slab.dimensions), str(slab))
+        chunk = TaskRef((buffer.name, number[block]))
+        return Task((name, i), relayouts.relayout, chunk, str(source.shapes[number[block]]), str(slab))
+
+    def tasks(name: str) -> Mapping[Key, Task]:
+        return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(target.shapes, target.blocks))}
+
+    empty = packing.unpack(empty_like(buffer, (0,)), _without_elements(source.shape))
+    like = packing.pack(empty, _without_elements(target.shape))
+    return new_array("relayout", tasks, buffer, (target.lengths,), like, str(source.shape), str(target.shape))
+
+
+def _buffer_of(buffer: da.Array, shape: Shape, function: str) -> da.Array:
+    """The places of a shape in a buffer, which may be longer."""
+    check_dask(buffer, "buffer", function)
+    check_storable(shape)
+    check_buffer_dtype(buffer, shape, "buffer")
+    if buffer.ndim != 1:
+        raise BufferError(f"buffer has shape {buffer.shape}: a Dask array that is a buffer of {shape} is 1-D")
+    if buffer.size < shape.buffer_length:
+        raise BufferError(too_short(buffer, shape, "buffer"))
+    return buffer[: shape.buffer_length] if buffer.size > shape.buffer_length else buffer
+
+
+def _without_elements(shape: Shape) -> Shape:
+    """A 1-D shape without elements, to find out what kind of array a function returns."""
+    return Shape(shape.element_type, (0,), Layout((0,), element_size_in_bits=shape.layout.element_size_in_bits))

@@ -1,0 +1,230 @@
+"""How a buffer is cut into slabs: runs of whole tiles and whole bytes, each of them the buffer of a smaller shape.
+
+The most major digits of a layout say where.  f32[100,60]{1,0:T(8,128)} has the digits, most major first,
+
+    Digit(dim=0, step=8, extent=13, stride=1024), Digit(dim=0, step=1, extent=8, ...), Digit(dim=1, step=1, ...)
+
+so the buffer is 13 units of 8 rows, 1024 places each.  Four units are the buffer of f32[32,60] in the same layout, and
+the last one is that of f32[4,60].  A limit below one unit cuts the next digit as well, if it is another dimension's:
+f32[4,1000,60]{2,1,0} may be cut into single indices of dimension 0 and ranges of dimension 1.
+
+The cuts of all dimensions together are a grid over the logical array, as the chunks of a Dask array are.  Slabs that
+lie beyond the logical sizes hold only padding.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.layout.cached import cached_property
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.stride_table import stride_table
+
+Sizes = tuple[int, ...]
+Chunks = tuple[Sizes, ...]  # for every dimension, the sizes of its pieces
+
+
+class Unit(NamedTuple):
+    """Where one of the leading dimensions may be cut.
+
+    size      elements along the dimension; every cut is a multiple of it
+    length    places in the buffer
+    joined    how many units make whole bytes
+    """
+
+    dim: int
+    size: int
+    length: int
+    joined: int
+
+
+def units(shape: Shape) -> tuple[Unit, ...]:
+    """The dimensions that may be cut, most major first.
+
+    >>> from gpulayout import parse_shape
+    >>> units(parse_shape("f32[100,60]{1,0:T(8,128)}"))
+    (Unit(dim=0, size=8, length=1024, joined=1),)
+    >>> units(parse_shape("u4[5,3]{0,1:E(4)}"))
+    (Unit(dim=1, size=1, length=5, joined=2),)
+    """
+    sizes, widths = list(shape.bounds), list(shape.buffer_dimensions)
+    table = stride_table(_box(shape, sizes, widths))
+    periods: dict[int, int] = {}  # of the numbers that are composed of a dimension's coordinate
+    for digit in itertools.chain(*table.numbers):
+        periods[digit.dim] = math.lcm(periods.get(digit.dim, 1), digit.step * digit.extent)
+    found: list[Unit] = []
+    for dim, step, _, stride in reversed(table.digits):
+        if dim >= shape.rank or step % periods.get(dim, 1) or any(u.dim == dim or u.joined > 1 for u in found):
+            break
+        sizes[dim], widths[dim] = min(step, sizes[dim]), min(step, widths[dim])
+        if _box(shape, sizes, widths).buffer_size != stride:  # a tile is wider than the unit
+            break
+        found.append(Unit(dim, step, stride, 8 // math.gcd(8, stride * shape.bits_per_element)))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Slabs:
+    """The slabs of a shape's buffer.
+
+    borders   for every dimension where it is cut, in elements of its width: from 0 to the end of its last unit
+    """
+
+    shape: Shape
+    borders: Chunks
+
+    @cached_property
+    def chunks(self) -> Chunks:
+        """For every dimension the logical sizes of its pieces, without those that are only padding."""
+        return tuple(
+            tuple(size for size in sizes if size) or (0,) for sizes in map(_sizes, self.borders, self.shape.bounds)
+        )
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shape of every slab, in the order of the buffer."""
+        bounds, widths = self.shape.bounds, self.shape.buffer_dimensions
+        pieces = [
+            list(zip(_sizes(borders, size), _sizes(borders, width)))
+            for borders, size, width in zip(self.borders, bounds, widths)
+        ]
+        box = functools.cache(lambda piece: _box(self.shape, *zip(*piece)) if piece else _box(self.shape, (), ()))
+        slabs = [box(piece) for piece in self._in_order(pieces)]
+        rest = self.shape.buffer_size - sum(slab.buffer_size for slab in slabs[:-1])
+        last = slabs[-1]
+        if last.buffer_size != rest:  # the tail
+            slabs[-1] = last.with_layout(last.layout.replace(tail_padding_alignment=rest))
+        return tuple(slabs)
+
+    @cached_property
+    def blocks(self) -> tuple[Sizes | None, ...]:
+        """For every slab, in the order of the buffer, its place in the grid of `chunks`; None if it is only padding."""
+        full = [len(sizes) if any(sizes) else 0 for sizes in self.chunks]
+        return tuple(
+            place if all(map(int.__lt__, place, full)) else None
+            for place in self._in_order([range(len(borders) - 1) for borders in self.borders])
+        )
+
+    @property
+    def lengths(self) -> Sizes:
+        """The length of every slab as an array of the buffer's dtype: in elements, or in bytes when they are packed."""
+        return tuple(slab.buffer_length for slab in self.shapes)
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest slab."""
+        return max(slab.nbytes for slab in self.shapes)
+
+    def _in_order(self, pieces: Sequence[Sequence[object]]) -> Iterator[tuple[object, ...]]:
+        """One item for every dimension, in the order of the slabs in the buffer."""
+        order = self.shape.layout.major_to_minor
+        position = self.shape.layout.logical_to_physical()
+        for found in itertools.product(*(pieces[dim] for dim in order)):
+            yield tuple(found[place] for place in position)
+
+
+def _box(shape: Shape, sizes: Sequence[int], widths: Sequence[int]) -> Shape:
+    """The same layout with these sizes and padded widths, and no tail."""
+    padded = None if shape.layout.padded_dimensions is None else widths
+    layout = shape.layout.replace(padded_dimensions=padded, tail_padding_alignment=1)
+    return shape.replace(dimensions=sizes, layout=layout)
+
+
+def _sizes(borders: Sizes, size: int) -> Sizes:
+    """How much of 0..size lies between neighbouring borders.
+
+    >>> _sizes((0, 4, 8, 12), 6)
+    (4, 2, 0)
+    """
+    return tuple(max(0, min(end, size) - start) for start, end in itertools.pairwise(borders))
+
+
+def _steps(start: int, end: int, step: int) -> Sizes:
+    """The borders from `start` to `end`."""
+    return (*range(start, end, step), end) if end > start else (start,)
+
+
+def _whole(shape: Shape) -> list[Sizes]:
+    return [(0, width) for width in shape.buffer_dimensions]
+
+
+def slabs_of_size(shape: Shape, limit: int) -> Slabs:
+    """Slabs of at most `limit` bytes, as large as they can be; one unit of the last leading dimension may take more.
+
+    The bytes are those of the buffer or, for packed elements, those of the larger logical array.
+
+    >>> from gpulayout import parse_shape
+    >>> [str(slab) for slab in slabs_of_size(parse_shape("f32[20,60]{1,0:T(8,128)}"), 10_000).shapes]
+    ['f32[16,60]{1,0:T(8,128)}', 'f32[4,60]{1,0:T(8,128)}']
+    >>> slabs_of_size(parse_shape("f32[2,1000,60]"), 120_000).borders
+    ((0, 1, 2), (0, 500, 1000), (0, 60))
+    """
+    borders, leading = _whole(shape), units(shape) if shape.buffer_size else ()
+    for unit, following in zip(leading, (*leading[1:], None)):
+        fitting = limit // (unit.length * shape.itemsize)
+        goes_deeper = fitting < 1 and unit.joined == 1 and following is not None
+        step = unit.size if goes_deeper else unit.size * unit.joined * max(fitting // unit.joined, 1)
+        borders[unit.dim] = _steps(0, shape.buffer_dimensions[unit.dim], step)
+        if not goes_deeper:
+            break
+    return Slabs(shape, tuple(borders))
+
+
+def slabs_of_chunks(shape: Shape, chunks: Chunks, limit: int) -> Slabs | None:
+    """The slabs whose logical arrays are these chunks, or None if they are not slabs.
+
+    What is only padding is cut as `slabs_of_size` does.
+
+    >>> from gpulayout import parse_shape
+    >>> slabs_of_chunks(parse_shape("f32[20,60]{1,0:T(8,128)}"), ((8, 12), (60,)), 2**20).borders
+    ((0, 8, 20), (0, 60))
+    >>> slabs_of_chunks(parse_shape("f32[20,60]{1,0:T(8,128)}"), ((10, 10), (60,)), 2**20)
+    """
+    if any(0 in sizes for sizes in chunks):
+        return None
+    wanted = [(0, *itertools.accumulate(sizes)) for sizes in chunks]
+    borders, cut = _whole(shape), set(range(shape.rank))
+    for unit in units(shape):
+        cut.discard(unit.dim)
+        step, size, width = unit.size * unit.joined, shape.bounds[unit.dim], shape.buffer_dimensions[unit.dim]
+        if any(border % step for border in wanted[unit.dim][1:-1]):
+            return None
+        deeper = unit.length * shape.itemsize > limit or any(len(chunks[dim]) > 1 for dim in cut)
+        if deeper and unit.joined == 1 and wanted[unit.dim] == _steps(0, size, unit.size):  # single units
+            borders[unit.dim] = _steps(0, width, unit.size)
+            continue
+        most = step * max(limit // (unit.length * unit.joined * shape.itemsize), 1)
+        last = wanted[unit.dim][-2]
+        end = min(width, last + max(-(-(size - last) // step) * step, most))  # padding that fits joins the last slab
+        borders[unit.dim] = (*wanted[unit.dim][:-1], *_steps(end, width, most))
+        break
+    whole = all(len(chunks[dim]) == 1 for dim in cut)
+    return Slabs(shape, tuple(borders)) if whole else None
+
+
+def slabs_of_lengths(shape: Shape, lengths: Sizes) -> Slabs | None:
+    """The slabs with these lengths, cut along the most major dimension; None if there are none.
+
+    >>> from gpulayout import parse_shape
+    >>> slabs_of_lengths(parse_shape("f32[4,10]"), (20, 20)).borders
+    ((0, 2, 4), (0, 10))
+    >>> slabs_of_lengths(parse_shape("f32[4,10]"), (15, 25))
+    """
+    if len(lengths) == 1:
+        return Slabs(shape, tuple(_whole(shape)))
+    leading = units(shape)[:1]
+    if not leading or 0 in lengths:
+        return None
+    (dim, size, length, joined), borders = leading[0], _whole(shape)
+    ends = (0, *itertools.accumulate(lengths[:-1]))
+    places = [end * 8 // shape.bits_per_element if shape.is_packed else end for end in ends]
+    cuts = tuple(place // length * size for place in places)
+    if cuts[-1] >= shape.buffer_dimensions[dim] or any(place % (length * joined) for place in places):
+        return None
+    borders[dim] = (*cuts, shape.buffer_dimensions[dim])
+    return Slabs(shape, tuple(borders))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.pieces import relayout_pieces
+
+if TYPE_CHECKING:
+    from gpulayout.api.blocks import Blocks
 
 
 class Plan:
@@ -92,12 +95,97 @@ class Plan:
         """
         return self.transfer(buffer, out)
 
-    def explain(self) -> Explanation:
+    def explain(self, *, max_bytes: SupportsIndex | None = None) -> Explanation:
         """Explain in text what was merged, which kernel was chosen and why not a faster one, and how many bytes move.
 
         The GPU part assumes buffers aligned to 16 bytes, as allocators return them.
+
+        Parameters
+        ----------
+        max_bytes : int, optional
+            Also explain how `blocks` cuts the plan for this limit, and whether two passes have longer runs.
         """
-        return explain(self.pieces, self.source, self.target)
+        found = explain(self.pieces, self.source, self.target)
+        if max_bytes is None:
+            return found
+        from gpulayout.api.blocks import explained
+
+        return Explanation("\n".join([found, *explained(self, max_bytes)]))
+
+    def blocks(self, max_bytes: SupportsIndex) -> Blocks:
+        """Cut the plan into blocks that take bounded memory, for arrays larger than memory.
+
+        Parameters
+        ----------
+        max_bytes : int
+            The most bytes that the two buffers of a block take together.
+
+        Returns
+        -------
+        Blocks
+            A sequence, made as it is read.  Every block is a smaller plan, with the runs of bytes of the large buffers
+            that it reads and writes.  Together the blocks write every byte of the target once.  Runs are as long on
+            both sides as the limit allows.
+
+        Raises
+        ------
+        LayoutError
+            When tiles or packed elements allow no block that small, with the bytes of the smallest.
+
+        See Also
+        --------
+        passes : Longer runs for twice the traffic.
+        relayout_file : The same between files.
+
+        Notes
+        -----
+        A block of M bytes of a 2-D transpose has runs of the square root of M * itemsize / 2 bytes: 27.7 KB in 384 MB
+        for f32.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> transpose = plan("f32[4,6]", "{0,1}")
+        >>> buffer, out = np.arange(24, dtype=np.float32), np.empty(24, np.float32)
+        >>> for block in transpose.blocks(64):
+        ...     block(buffer, out)
+        >>> bool((out == transpose(buffer)).all())
+        True
+        """
+        from gpulayout.api.blocks import Blocks
+
+        return Blocks(self, max_bytes)
+
+    def passes(self, max_bytes: SupportsIndex) -> tuple[Plan, ...]:
+        """Plan one pass or two, whichever suits files: cut each of them with `blocks(max_bytes)`.
+
+        Parameters
+        ----------
+        max_bytes : int
+            The most bytes that the two buffers of a block take together.
+
+        Returns
+        -------
+        tuple of Plan
+            This plan alone if it has runs of 16 KB or more.  Else, if that gives longer runs, one plan to a scratch
+            layout and one from it.  The scratch layout has tiles, each the part that a slab of the source and a slab of
+            the target have in common.
+
+        Notes
+        -----
+        Two passes read and write everything twice, but in runs of megabytes.  This is external transposition as in
+        Aggarwal and Vitter, "The input/output complexity of sorting and related problems" (1988).
+
+        Examples
+        --------
+        >>> for each in plan("f32[39000,39001]", "{0,1}").passes(64 << 20):
+        ...     print(each.source, each.target)
+        f32[39000,39001]{1,0} f32[39000,39001]{1,0:T(201,202)}
+        f32[39000,39001]{1,0:T(201,202)} f32[39000,39001]{0,1}
+        """
+        from gpulayout.api.blocks import passes
+
+        return passes(self, max_bytes)
 
     def draw(self) -> Picture:
         """Draw where the elements go, and what the first warp of a GPU's launch reads and writes.

@@ -12,8 +12,8 @@ from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
-from gpulayout.cli.standard_streams import File
 from gpulayout.cpu import choose_plan
+from gpulayout.files.standard_streams import File
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
 from gpulayout.gpu.estimate import estimate

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from gpulayout.api.relayout import Plan, plan
+from gpulayout.api.plan import Plan, plan
 from gpulayout.cli.arguments import FILE_NAME
 from gpulayout.cli.explain import plan_as_json
 from gpulayout.cli.failures import Failure, print_note, printable

@@ -52,7 +52,7 @@ class ShapeArgument(ShapeType):
 
 
 class ShapeOrFile(ShapeArgument):
-    """The text of a shape, or a .npy file as a `standard_streams.File`: a name that ends in .npy, or `-`.
+    """The text of a shape, or a .npy file as a `files.standard_streams.File`: a name that ends in .npy, or `-`.
 
     What is in the folder makes no difference.  No text of a shape ends in .npy, except in a comment.
     """
@@ -75,7 +75,7 @@ def _hint(text: str, or_layout: bool) -> str:
 
 
 class FileName(click.Path):
-    """A file's name as a path; `-` stays text and means standard input or output, see `standard_streams.File`."""
+    """A file's name as a path; `-` stays text and means standard input or output, see `files.standard_streams.File`."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, allow_dash=True)

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from gpulayout.api.explain import explain as explained
-from gpulayout.api.relayout import Plan, plan
+from gpulayout.api.plan import Plan, plan
 from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
-from gpulayout.cli.standard_streams import File
 from gpulayout.cpu import choose_plan
+from gpulayout.files.standard_streams import File
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
 from gpulayout.gpu.estimate import estimate

@@ -10,6 +10,7 @@ import click
 
 from gpulayout.api.backends import BackendUnavailable
 from gpulayout.cpu.threads import BadThreadCount
+from gpulayout.files.errors import FileError
 from gpulayout.layout.errors import LayoutError
 
 
@@ -20,6 +21,11 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"gpulayout: error: {printable(self.message)}", err=True)
+
+
+def print_note(text: str) -> None:
+    """Say on stderr what is no error."""
+    click.echo(f"gpulayout: note: {printable(text)}", err=True)
 
 
 @contextlib.contextmanager
@@ -34,7 +40,7 @@ def failures_in_one_line() -> Iterator[None]:
         raise Failure(f"{where}{error.strerror or error}") from error
     except MemoryError as error:
         raise Failure(f"not enough memory: {error}" if str(error) else "not enough memory") from error
-    except (LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount) as error:
+    except (FileError, LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount) as error:
         raise Failure(str(error)) from error
 
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import click
 
-from gpulayout.api.relayout import Plan, plan
+from gpulayout.api.plan import Plan, plan
 from gpulayout.cli.arguments import FILE_NAME
 from gpulayout.cli.explain import plan_as_json
-from gpulayout.cli.failures import Failure, printable
-from gpulayout.cli.file_shapes import array_shape, buffer_shape
-from gpulayout.cli.files import NpyFile, new_npy, open_npy, open_raw
+from gpulayout.cli.failures import Failure, print_note, printable
 from gpulayout.cli.layout_names import LayoutName
-from gpulayout.cli.new_file import check_output
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.cli.standard_streams import File, output_name
+from gpulayout.files.file_shapes import array_shape, buffer_shape
+from gpulayout.files.new_file import check_output
+from gpulayout.files.npy import NpyFile, new_npy, open_npy, open_raw
+from gpulayout.files.standard_streams import File, output_name
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -99,7 +99,7 @@ class FileMove:
         source, target = job.plan.source, job.plan.target
         dtype = target.buffer_dtype if target.is_packed else job.source.dtype
         raw = self.raw and not job.is_array
-        with new_npy(self.target, dtype, job.dimensions, overwrite=self.overwrite, raw=raw) as result:
+        with new_npy(self.target, dtype, job.dimensions, overwrite=self.overwrite, raw=raw, note=print_note) as result:
             job.plan(job.source.elements.view(source.buffer_dtype), out=result.view(target.buffer_dtype))
         return time.perf_counter() - start
 

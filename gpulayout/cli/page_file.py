@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from gpulayout.api.relayout import Plan
+from gpulayout.api.plan import Plan
 from gpulayout.cli.arguments import FILE_NAME
-from gpulayout.cli.failures import printable
-from gpulayout.cli.new_file import check_output, new_file
-from gpulayout.cli.standard_streams import File, write_standard_output
+from gpulayout.cli.failures import print_note, printable
+from gpulayout.files.new_file import check_output, new_file
+from gpulayout.files.standard_streams import File, write_standard_output
 from gpulayout.layout.checks import clipped
 from gpulayout.layout.shape import Shape
 from gpulayout.pictures.figure import PAGE, figure_of
@@ -39,6 +39,6 @@ def _write(text: str, what: str, path: File, overwrite: bool) -> None:
     if not isinstance(path, Path):
         return write_standard_output(content)
     check_output(path, None, overwrite=overwrite)
-    with new_file(path, overwrite=overwrite) as stream:
+    with new_file(path, overwrite=overwrite, note=print_note) as stream:
         stream.write(content)
     click.echo(f"{printable(str(path))}  {clipped(what, 200)}  {len(content)} bytes; open it in a browser")

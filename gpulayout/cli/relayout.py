@@ -7,7 +7,7 @@ import click
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
-from gpulayout.cli.standard_streams import File
+from gpulayout.files.standard_streams import File
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 

@@ -13,7 +13,7 @@ from gpulayout.cli.page_file import html_option, overwrite_option, write_page
 from gpulayout.cli.show_file import read_shape
 from gpulayout.cli.show_hlo import SORTS, show_hlo
 from gpulayout.cli.show_shape import shape_as_json, show_shape
-from gpulayout.cli.standard_streams import File
+from gpulayout.files.standard_streams import File
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 

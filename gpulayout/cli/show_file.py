@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gpulayout.cli.failures import printable
-from gpulayout.cli.file_shapes import array_shape
-from gpulayout.cli.files import NpyHeader, read_header
-from gpulayout.cli.standard_streams import File
+from gpulayout.files.file_shapes import array_shape
+from gpulayout.files.npy import NpyHeader, read_header
+from gpulayout.files.standard_streams import File
 from gpulayout.layout.shape import Shape
 
 

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from gpulayout.cli.failures import Failure, printable
 from gpulayout.cli.output import new_table, print_json, print_table
-from gpulayout.cli.standard_streams import File, input_name, standard_input
+from gpulayout.files.errors import FileError
+from gpulayout.files.standard_streams import File, input_name, standard_input
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.shape import Shape
@@ -81,6 +82,8 @@ def _read(file: File) -> str:
     """The text of a file.  Bytes that are not UTF-8 become a character that no shape has."""
     try:
         data = file.read_bytes() if isinstance(file, Path) else standard_input().read()
+    except FileError:
+        raise
     except ValueError as error:  # a name with a null character
         raise Failure(f"{file}: {error}") from None
     return data.decode("utf-8", errors="replace")

@@ -7,9 +7,9 @@ from typing import Any
 import click
 from rich.table import Table
 
-from gpulayout.cli.files import NpyHeader
 from gpulayout.cli.output import drawing_width, glyphs, new_table, print_json, print_table
 from gpulayout.cli.show_file import header_as_json, header_text
+from gpulayout.files.npy import NpyHeader
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.errors import LayoutError

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import gpulayout as gl
 from gpulayout.cli.main import commands
-from gpulayout.cli.standard_streams import write_standard_output
+from gpulayout.files.standard_streams import write_standard_output
 from tests.support import strategies
 from tests.support.command_line import run
 

@@ -20,9 +20,9 @@ from typing import Any, BinaryIO, Literal, cast
 import numpy as np
 from numpy.lib import format as npy
 
-from gpulayout.cli.failures import Failure
-from gpulayout.cli.new_file import new_file
-from gpulayout.cli.standard_streams import File, input_name, opened, status_of, write_standard_output
+from gpulayout.files.errors import FileError, Note, warn
+from gpulayout.files.new_file import new_file
+from gpulayout.files.standard_streams import File, input_name, opened, status_of, write_standard_output
 from gpulayout.layout.checks import counted
 
 MAX_RANK = 64  # NumPy's own limit
@@ -67,7 +67,7 @@ class NpyFile(NpyHeader):
 def read_header(file: File) -> NpyHeader:
     """The checked header of a .npy file.  No element is read, and nothing after the header from a pipe.
 
-    `Failure` names the file if it is not a .npy file, has another size than its header says, or holds objects, fields
+    `FileError` names the file if it is not a .npy file, has another size than its header says, or holds objects, fields
     or big-endian numbers.  The size of what a pipe still holds is not known, so it is not checked.
     """
     with opened(file) as stream:
@@ -110,29 +110,29 @@ def _parsed_header(name: str, stream: BinaryIO) -> tuple[Dtype, tuple[int, ...],
         raise
     except Exception as error:  # the header is a Python literal, and a hostile one can fail in many ways
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise Failure(f"{name}: not a .npy file that can be read: {reason[:200]}") from None
+        raise FileError(f"{name}: not a .npy file that can be read: {reason[:200]}") from None
     _check_dtype(name, dtype)
     if any(type(size) is not int or size < 0 for size in dimensions) or len(dimensions) > MAX_RANK:
-        raise Failure(f"{name}: the dimensions {str(dimensions)[:200]} are not at most {MAX_RANK} sizes of 0 or more")
+        raise FileError(f"{name}: the dimensions {str(dimensions)[:200]} are not at most {MAX_RANK} sizes of 0 or more")
     return dtype, dimensions, fortran_order
 
 
 def _check_dtype(name: str, dtype: Dtype) -> None:
     if dtype.hasobject:
-        raise Failure(f"{name}: it holds Python objects, which are never unpickled")
+        raise FileError(f"{name}: it holds Python objects, which are never unpickled")
     if dtype.names or dtype.subdtype:
-        raise Failure(f"{name}: its dtype {str(dtype)[:80]} has fields, but a layout has plain elements")
+        raise FileError(f"{name}: its dtype {str(dtype)[:80]} has fields, but a layout has plain elements")
     if not dtype.itemsize:
-        raise Failure(f"{name}: its elements ({dtype.str}) take no bytes")
+        raise FileError(f"{name}: its elements ({dtype.str}) take no bytes")
     if not dtype.isnative:
-        raise Failure(f"{name}: its dtype {dtype.str} is big-endian: convert it to native byte order first")
+        raise FileError(f"{name}: its dtype {dtype.str} is big-endian: convert it to native byte order first")
 
 
 def _check_size(name: str, stream: BinaryIO, nbytes: int, needed: str) -> None:
     """Check that a regular file ends `nbytes` after the place reached so far."""
     status = status_of(stream)
     if status and status.st_size != stream.tell() + nbytes:
-        raise Failure(
+        raise FileError(
             f"{name}: the file has {counted(status.st_size, 'byte')}, but {needed} needs {stream.tell() + nbytes}"
         )
 
@@ -143,20 +143,26 @@ def _elements(name: str, stream: BinaryIO, dtype: Dtype, count: int, needed: str
         return _mapped(stream, "r", dtype, stream.tell(), count)
     nbytes = count * dtype.itemsize
     if nbytes > sys.maxsize:
-        raise Failure(f"{name}: {needed} needs {nbytes} bytes, more than memory can hold")
+        raise FileError(f"{name}: {needed} needs {nbytes} bytes, more than memory can hold")
     elements = np.empty(count, dtype)
     memory, place = elements.view(np.uint8).data, 0
     while place < nbytes and (read := cast(io.BufferedIOBase, stream).readinto(memory[place : place + CHUNK])):
         place += read
     if place < nbytes or stream.read(1):
         found = f"only {counted(place, 'byte')}" if place < nbytes else f"more than {counted(place, 'byte')}"
-        raise Failure(f"{name}: there are {found} of elements, but {needed} needs {nbytes}")
+        raise FileError(f"{name}: there are {found} of elements, but {needed} needs {nbytes}")
     return elements
 
 
 @contextlib.contextmanager
 def new_npy(
-    file: File, dtype: Dtype, dimensions: tuple[int, ...], *, overwrite: bool, raw: bool = False
+    file: File,
+    dtype: Dtype,
+    dimensions: tuple[int, ...],
+    *,
+    overwrite: bool,
+    raw: bool = False,
+    note: Note = warn,
 ) -> Iterator[Elements]:
     """The elements of a new .npy file in C order, 1-D, to fill inside the `with`; with `raw`, of a raw file.
 
@@ -169,7 +175,7 @@ def new_npy(
         yield elements
         write_standard_output(header, elements.view(np.uint8).data)
         return
-    with new_file(file, overwrite=overwrite) as stream:
+    with new_file(file, overwrite=overwrite, note=note) as stream:
         stream.write(header)
         offset = stream.tell()
         stream.flush()

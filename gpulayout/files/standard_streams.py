@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from gpulayout.cli.failures import Failure
+from gpulayout.files.errors import FileError
 
 File = Path | Literal["-"]
 
@@ -30,24 +30,24 @@ def output_name(file: File) -> str:
 
 
 def standard_input() -> BinaryIO:
-    """The bytes of standard input; `Failure` if it is closed."""
+    """The bytes of standard input; `FileError` if it is closed."""
     if sys.stdin is None:
-        raise Failure("standard input is closed")
+        raise FileError("standard input is closed")
     return sys.stdin.buffer
 
 
 @contextlib.contextmanager
 def opened(file: File) -> Iterator[BinaryIO]:
-    """A regular file or standard input, open for reading; `Failure` for a terminal, which has no bytes to read."""
+    """A regular file or standard input, open for reading; `FileError` for a terminal, which has no bytes to read."""
     if isinstance(file, Path):
         # Opening a pipe would wait for a writer.
         if not stat.S_ISREG(os.stat(file).st_mode):
-            raise Failure(f"{file}: not a regular file")
+            raise FileError(f"{file}: not a regular file")
         with open(file, "rb") as stream:
             yield stream
         return
     if standard_input().isatty():
-        raise Failure("standard input is a terminal: redirect a file to it, or a pipe")
+        raise FileError("standard input is a terminal: redirect a file to it, or a pipe")
     yield standard_input()
 
 
@@ -61,9 +61,9 @@ def status_of(stream: BinaryIO) -> os.stat_result | None:
 
 
 def check_standard_output() -> None:
-    """`Failure` when standard output is a terminal, which would show the bytes and obey some of them."""
+    """`FileError` when standard output is a terminal, which would show the bytes and obey some of them."""
     if sys.stdout.isatty():
-        raise Failure("standard output is a terminal: redirect it to a file or a pipe")
+        raise FileError("standard output is a terminal: redirect it to a file or a pipe")
 
 
 def write_standard_output(*parts: bytes | memoryview) -> None:

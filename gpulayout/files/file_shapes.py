@@ -6,8 +6,8 @@ order.  A *buffer* is 1-D, in some layout.
 
 from __future__ import annotations
 
-from gpulayout.cli.failures import Failure
-from gpulayout.cli.files import NpyFile, NpyHeader
+from gpulayout.files.errors import FileError
+from gpulayout.files.npy import NpyFile, NpyHeader
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
@@ -19,17 +19,17 @@ def buffer_shape(source: NpyFile, shape: Shape) -> Shape:
     if not shape.is_packed:
         _check_element_type(source, shape)
     elif source.dtype != shape.buffer_dtype:
-        raise Failure(
+        raise FileError(
             f"{source.name}: its elements are {source.dtype.name}, but {shape} is packed, and its buffer is uint8"
         )
     if len(source.dimensions) != 1:
-        raise Failure(
+        raise FileError(
             f"{source.name}: it holds an array of dimensions {source.dimensions}, but --from is for a 1-D buffer; "
             "gpulayout pack reads an N-d array"
         )
     if source.element_count != shape.buffer_length:
         unit = "byte" if shape.is_packed else "element"
-        raise Failure(
+        raise FileError(
             f"{source.name}: it has {counted(source.element_count, unit)}, but a buffer of {shape} has "
             f"{shape.buffer_length}"
         )
@@ -44,28 +44,28 @@ def array_shape(source: NpyHeader, to: Shape | Layout | None) -> Shape:
     layout = (Layout.ascending if source.fortran_order else Layout.descending)(len(source.dimensions))
     if isinstance(to, Shape):
         if to.dimensions != source.dimensions:
-            raise Failure(
+            raise FileError(
                 f"{source.name}: it holds an array of dimensions {source.dimensions}, but --to {to} has "
                 f"{to.dimensions}; if it is a buffer, gpulayout relayout --from SHAPE moves it"
             )
         _check_element_type(source, to)
         return Shape(to.element_type, source.dimensions, layout)
     if isinstance(to, Layout) and len(source.dimensions) == 1 < to.rank:
-        raise Failure(
+        raise FileError(
             f"{source.name}: it holds an array of dimensions {source.dimensions}, but --to orders {to.rank} "
             "dimensions; if it is a buffer, gpulayout relayout --from SHAPE moves it"
         )
     if source.dtype.kind == "V":
         sizes = ",".join(map(str, source.dimensions))
         example = f"'{_likely_type(source, to)}[{sizes}]{layout if to is None else to}'"
-        raise Failure(
+        raise FileError(
             f"{source.name}: its elements are opaque ({source.dtype.str}); name their type with a whole shape, such "
             f"as {'gpulayout show' if to is None else '--to'} {example}"
         )
     try:
         return Shape(source.dtype, source.dimensions, layout)
     except TypeError as error:
-        raise Failure(f"{source.name}: {error}") from None
+        raise FileError(f"{source.name}: {error}") from None
 
 
 def _likely_type(source: NpyHeader, layout: Layout | None) -> str:
@@ -85,4 +85,4 @@ def _check_element_type(source: NpyHeader, shape: Shape) -> None:
     if source.dtype == element_type.dtype or (opaque and source.dtype.itemsize == element_type.itemsize):
         return
     also = f" (or {element_type.carrier.name})" if element_type.is_extended else ""
-    raise Failure(f"{source.name}: its elements are {source.dtype.name}, but {shape} needs {shape.dtype.name}{also}")
+    raise FileError(f"{source.name}: its elements are {source.dtype.name}, but {shape} needs {shape.dtype.name}{also}")

@@ -16,16 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import click
-
-from gpulayout.cli.failures import Failure, printable
-from gpulayout.cli.standard_streams import File, check_standard_output, opened, status_of
+from gpulayout.files.errors import FileError, Note, warn
+from gpulayout.files.standard_streams import File, check_standard_output, opened, status_of
 
 AT_FDCWD, RENAME_NOREPLACE = -100, 1  # of Linux
 
 
 def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
-    """`Failure` when `path` cannot or must not become the result of `source`, or of no file."""
+    """`FileError` when `path` cannot or must not become the result of `source`, or of no file."""
     if not isinstance(path, Path):
         return check_standard_output()
     try:
@@ -36,14 +34,14 @@ def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
         found = os.stat(path)
     except FileNotFoundError:
         if not overwrite:  # the link's name is taken, and its target may be anywhere
-            raise Failure(
+            raise FileError(
                 f"{path}: a symbolic link to {os.readlink(path)}, which does not exist; --overwrite writes that file"
             ) from None
         return _check_folder(path)
     if source and _is_open_as(found, source):
-        raise Failure(f"{path}: input and output are the same file")
+        raise FileError(f"{path}: input and output are the same file")
     if not stat.S_ISREG(found.st_mode):
-        raise Failure(f"{path}: not a regular file")
+        raise FileError(f"{path}: not a regular file")
     if not overwrite:
         raise _exists(path)
 
@@ -58,20 +56,20 @@ def _is_open_as(found: os.stat_result, source: File) -> bool:
 def _check_folder(path: Path) -> None:
     folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
     if not folder.is_dir():
-        raise Failure(f"{path}: there is no folder {folder}")
+        raise FileError(f"{path}: there is no folder {folder}")
 
 
-def _exists(path: Path) -> Failure:
-    return Failure(f"{path}: the file exists; --overwrite replaces it")
+def _exists(path: Path) -> FileError:
+    return FileError(f"{path}: the file exists; --overwrite replaces it")
 
 
 @contextlib.contextmanager
-def new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+def new_file(path: Path, *, overwrite: bool, note: Note = warn) -> Iterator[BinaryIO]:
     """A new file to write and read inside the `with`.  It takes its name when the block ends without an error.
 
     After an error nothing is left, and an existing file of that name stays.  Without `overwrite`, a file that took the
-    name in the meantime stays too, and the new one is discarded with a `Failure`.  With it, the old file is replaced in
-    one step and its permissions are kept; a symbolic link stays, and the file behind it is replaced.
+    name in the meantime stays too, and the new one is discarded with a `FileError`.  With it, the old file is replaced
+    in one step and its permissions are kept; a symbolic link stays, and the file behind it is replaced.
     """
     final = Path(os.path.realpath(path)) if overwrite else path
     # In the same folder, because a rename cannot cross file systems.
@@ -87,7 +85,7 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         if overwrite:
             os.replace(temporary, final)
         else:
-            _take_free_name(temporary, final)
+            _take_free_name(temporary, final, note)
         _sync_folder(final.parent)
     except OSError as error:
         if error.errno is None or error.filename not in (None, temporary, str(temporary)):
@@ -98,7 +96,7 @@ def new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             os.unlink(temporary)
 
 
-def _take_free_name(temporary: Path, path: Path) -> None:
+def _take_free_name(temporary: Path, path: Path, note: Note) -> None:
     """Give the file its name unless the name is taken, in the best way that the file system offers.
 
     If a way fails for another reason, the next one is tried.  The last one reports what is wrong.
@@ -110,7 +108,7 @@ def _take_free_name(temporary: Path, path: Path) -> None:
             raise _exists(path) from None
         except OSError:
             continue
-    claim_and_replace(temporary, path)
+    claim_and_replace(temporary, path, note)
 
 
 def _link(temporary: Path, path: Path) -> None:
@@ -129,7 +127,7 @@ def _rename_to_free_name(temporary: Path, path: Path) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
 
 
-def claim_and_replace(temporary: Path, path: Path) -> None:
+def claim_and_replace(temporary: Path, path: Path, note: Note) -> None:
     """Take the name with an empty file, then replace that file.
 
     This is not atomic, and a note says so.  In between, others see an empty file.  What they write into it is lost, and
@@ -145,10 +143,9 @@ def claim_and_replace(temporary: Path, path: Path) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
         raise
-    click.echo(
-        f"gpulayout: note: {printable(str(path))} existed as an empty file for a moment before it was complete: this "
-        "file system has neither hard links nor a rename that keeps existing files",
-        err=True,
+    note(
+        f"{path} existed as an empty file for a moment before it was complete: this file system has neither hard links "
+        "nor a rename that keeps existing files"
     )
 
 

@@ -7,9 +7,9 @@ import os
 import numpy as np
 import pytest
 
-from gpulayout.cli import files
-from gpulayout.cli.failures import Failure
-from gpulayout.cli.files import new_npy, open_npy
+from gpulayout.files import npy as files
+from gpulayout.files.errors import FileError
+from gpulayout.files.npy import new_npy, open_npy
 from tests.support.unprivileged import unprivileged
 
 
@@ -26,11 +26,11 @@ def header(text: str, *, version: bytes = b"\x01\x00", body: bytes = b"") -> byt
 
 def refusal(path, content: bytes) -> str:
     path.write_bytes(content)
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(FileError) as caught:
         open_npy(path)
-    assert caught.value.message.startswith(f"{path}: ")
-    assert "\n" not in caught.value.message
-    return caught.value.message.removeprefix(f"{path}: ")
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+    return str(caught.value).removeprefix(f"{path}: ")
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_elements_are_those_of_the_file_whose_header_was_read(path, tmp_path):
 
 def test_a_pipe_is_refused_without_waiting_for_it(path):
     os.mkfifo(path)
-    with pytest.raises(Failure, match="not a regular file"):
+    with pytest.raises(FileError, match="not a regular file"):
         open_npy(path)
 
 

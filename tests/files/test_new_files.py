@@ -3,19 +3,17 @@
 import errno
 import itertools
 import os
-import signal
 import stat
-import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from gpulayout.cli import new_file as new_file_module
-from gpulayout.cli.failures import Failure
-from gpulayout.cli.new_file import check_output, new_file
+from gpulayout.files import new_file as new_file_module
+from gpulayout.files.errors import FileError
+from gpulayout.files.new_file import check_output, new_file
 from tests.support.unprivileged import unprivileged
 
 
@@ -42,8 +40,8 @@ def way(request, monkeypatch):
     return request.param
 
 
-def write(path, content=b"new", *, overwrite=False):
-    with new_file(path, overwrite=overwrite) as stream:
+def write(path, content=b"new", *, overwrite=False, note=lambda text: None):
+    with new_file(path, overwrite=overwrite, note=note) as stream:
         stream.write(content)
 
 
@@ -68,7 +66,7 @@ def appear(path, kind):
 
 
 def test_the_file_has_its_name_when_it_is_complete_and_not_before(path, way):
-    with new_file(path, overwrite=False) as stream:
+    with new_file(path, overwrite=False, note=lambda text: None) as stream:
         stream.write(b"new")
         assert not os.path.lexists(path)
     assert path.read_bytes() == b"new" and names(path) == ["out.npy"] and path.stat().st_nlink == 1
@@ -76,10 +74,10 @@ def test_the_file_has_its_name_when_it_is_complete_and_not_before(path, way):
 
 @pytest.mark.parametrize("kind", ["file", "folder", "pipe", "link to nothing"])
 def test_a_file_that_took_the_name_in_the_meantime_stays(kind, path, way):
-    with pytest.raises(Failure) as caught, new_file(path, overwrite=False) as stream:
+    with pytest.raises(FileError) as caught, new_file(path, overwrite=False) as stream:
         stream.write(b"new")
         before = appear(path, kind)
-    assert caught.value.message == f"{path}: the file exists; --overwrite replaces it"
+    assert str(caught.value) == f"{path}: the file exists; --overwrite replaces it"
     assert os.path.samestat(os.lstat(path), before) and os.lstat(path).st_size == before.st_size
     assert names(path) == ["out.npy"]
 
@@ -91,11 +89,11 @@ def test_one_of_many_writers_of_the_same_name_wins(path, way):
 
         def race(number):
             try:
-                with new_file(path, overwrite=False) as stream:
+                with new_file(path, overwrite=False, note=lambda text: None) as stream:
                     stream.write(b"%d" % number)
                     ready.wait(60)
                 won.append(number)
-            except Failure:
+            except FileError:
                 lost.append(number)
 
         threads = [threading.Thread(target=race, args=(number,)) for number in range(count)]
@@ -108,16 +106,22 @@ def test_one_of_many_writers_of_the_same_name_wins(path, way):
         path.unlink()
 
 
-def test_a_note_is_printed_only_if_the_name_was_claimed_with_an_empty_file(path, way, capsys):
-    write(path)
-    noted = capsys.readouterr()
-    assert noted.out == ""
-    assert noted.err == (
-        ""
-        if way != "claim"
-        else f"gpulayout: note: {path} existed as an empty file for a moment before it was complete: this file system "
-        "has neither hard links nor a rename that keeps existing files\n"
+def test_there_is_a_note_only_if_the_name_was_claimed_with_an_empty_file(path, way):
+    notes = []
+    write(path, note=notes.append)
+    text = (
+        f"{path} existed as an empty file for a moment before it was complete: this file system has neither hard links "
+        "nor a rename that keeps existing files"
     )
+    assert notes == ([text] if way == "claim" else [])
+
+
+def test_a_note_is_a_warning_unless_the_caller_wants_it(path, way):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with new_file(path, overwrite=False):
+            pass
+    assert [str(warning.message).split(" existed ")[0] for warning in caught] == ([str(path)] if way == "claim" else [])
 
 
 def test_a_temporary_name_that_cannot_be_removed_is_not_a_failure(path, way, monkeypatch):
@@ -274,9 +278,9 @@ def source(tmp_path):
 
 
 def refusal(path, source, *, overwrite):
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(FileError) as caught:
         check_output(path, source, overwrite=overwrite)
-    return caught.value.message
+    return str(caught.value)
 
 
 def test_an_existing_output_needs_overwrite(path, source):
@@ -360,70 +364,3 @@ def test_an_error_while_the_file_is_completed_names_the_output_and_leaves_nothin
         write(path, overwrite=True)
     assert str(caught.value) == f"[Errno {errno.EIO}] Input/output error: '{path}'"
     assert names(path) == (["out.npy"] if call == "replace" else [])
-
-
-SIGNALLED = """
-import os, signal, sys, time
-from gpulayout.cli.main import main
-from gpulayout.api.relayout import Plan
-
-first, second, ignored = (int(number) for number in sys.argv[1:4])
-sys.argv[1:] = ["relayout", *sys.argv[4:]]
-move, unlink = Plan.__call__, os.unlink
-
-def signalled_move(self, *arguments, **options):
-    os.kill(os.getpid(), first)
-    return move(self, *arguments, **options)
-
-def signalled_unlink(path):
-    if second:
-        os.kill(os.getpid(), second)
-    unlink(path)
-
-Plan.__call__, os.unlink = signalled_move, signalled_unlink
-signal.signal(signal.SIGINT, signal.default_int_handler)             # the tests themselves may run under nohup
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-if ignored:
-    signal.signal(first, signal.SIG_IGN)
-main()
-"""
-
-
-def signalled(folder, first, second, ignored):
-    """Run the command in a process that gets one signal while it moves elements and a second while it cleans up."""
-    np.save(folder / "in.npy", np.zeros((3, 4), "u1"))
-    return subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            SIGNALLED,
-            *(str(int(number)) for number in (first, second, ignored)),
-            str(folder / "in.npy"),
-            str(folder / "out.npy"),
-            "--to",
-            "{0,1}",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
-@pytest.mark.parametrize("second", ("SIGINT", "SIGTERM", "SIGHUP"))
-@pytest.mark.parametrize("first", ("SIGINT", "SIGTERM", "SIGHUP"))
-def test_a_second_signal_does_not_interrupt_the_removal_of_a_half_written_file(tmp_path, first, second):
-    done = signalled(tmp_path, getattr(signal, first), getattr(signal, second), False)
-    assert done.returncode == (1 if first == "SIGINT" else 128 + getattr(signal, first)), done.stderr
-    assert "Traceback" not in done.stderr
-    assert os.listdir(tmp_path) == ["in.npy"]
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
-@pytest.mark.parametrize("number", ("SIGINT", "SIGTERM", "SIGHUP"))
-def test_a_signal_that_the_caller_ignores_ends_nothing(tmp_path, number):
-    """As under nohup, or for a background job of a script."""
-    done = signalled(tmp_path, getattr(signal, number), 0, True)
-    assert done.returncode == 0, done.stderr
-    assert sorted(os.listdir(tmp_path)) == ["in.npy", "out.npy"]

@@ -1,0 +1,75 @@
+"""A signal ends a command, and nothing half-written is left."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+SIGNALLED = """
+import os, signal, sys, time
+from gpulayout.cli.main import main
+from gpulayout.api.plan import Plan
+
+first, second, ignored = (int(number) for number in sys.argv[1:4])
+sys.argv[1:] = ["relayout", *sys.argv[4:]]
+move, unlink = Plan.__call__, os.unlink
+
+def signalled_move(self, *arguments, **options):
+    os.kill(os.getpid(), first)
+    return move(self, *arguments, **options)
+
+def signalled_unlink(path):
+    if second:
+        os.kill(os.getpid(), second)
+    unlink(path)
+
+Plan.__call__, os.unlink = signalled_move, signalled_unlink
+signal.signal(signal.SIGINT, signal.default_int_handler)             # the tests themselves may run under nohup
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if ignored:
+    signal.signal(first, signal.SIG_IGN)
+main()
+"""
+
+
+def signalled(folder, first, second, ignored):
+    """Run the command in a process that gets one signal while it moves elements and a second while it cleans up."""
+    np.save(folder / "in.npy", np.zeros((3, 4), "u1"))
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SIGNALLED,
+            *(str(int(number)) for number in (first, second, ignored)),
+            str(folder / "in.npy"),
+            str(folder / "out.npy"),
+            "--to",
+            "{0,1}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
+@pytest.mark.parametrize("second", ("SIGINT", "SIGTERM", "SIGHUP"))
+@pytest.mark.parametrize("first", ("SIGINT", "SIGTERM", "SIGHUP"))
+def test_a_second_signal_does_not_interrupt_the_removal_of_a_half_written_file(tmp_path, first, second):
+    done = signalled(tmp_path, getattr(signal, first), getattr(signal, second), False)
+    assert done.returncode == (1 if first == "SIGINT" else 128 + getattr(signal, first)), done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == ["in.npy"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
+@pytest.mark.parametrize("number", ("SIGINT", "SIGTERM", "SIGHUP"))
+def test_a_signal_that_the_caller_ignores_ends_nothing(tmp_path, number):
+    """As under nohup, or for a background job of a script."""
+    done = signalled(tmp_path, getattr(signal, number), 0, True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(tmp_path)) == ["in.npy", "out.npy"]

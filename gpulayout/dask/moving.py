@@ -26,7 +26,48 @@ from gpulayout.moves.view_strides import view_strides
 
 
 def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = None) -> da.Array:
-    """P"""
+    """Copy a logical Dask array into a 1-D buffer in the layout of `shape`, chunk by chunk.  Nothing is computed yet.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+        Array of shape `shape.dimensions`, in any chunks of NumPy's or CuPy's.
+    shape : Shape, Layout or str
+        A shape or its text; or only a layout, such as ``"{1,0:T(8,128)}"``.
+    chunk_size : int or str, optional
+        Bytes of the largest chunk, such as ``"64MiB"``.  By default the array's own chunks stay if they are slabs;
+        otherwise it is Dask's setting ``array.chunk-size``.
+
+    Returns
+    -------
+    dask.array.Array
+        1-D array of `shape.buffer_length` elements.  Its chunks are slabs: whole indices of the most major dimension,
+        or whole tiles; where one of these is larger than `chunk_size`, the next dimension is cut too.
+
+    Raises
+    ------
+    TypeError, BufferError, LayoutError
+        As `gpulayout.pack` raises them, before anything is computed; TypeError for an array that is not Dask's.
+    ValueError
+        For chunks of unknown size, and for a `chunk_size` below 1.
+
+    See Also
+    --------
+    unpack : The inverse.
+    gpulayout.pack : The same for an array in memory.
+
+    Notes
+    -----
+    Dask's own `rechunk` brings the elements of a slab together; each slab is then one local `gpulayout.pack`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> matrix = da.arange(12, chunks=3).reshape(4, 3)
+    >>> buffer = pack(matrix, "{0,1:PD(4,4)}", chunk_size=64)
+    >>> buffer.chunks, buffer.compute()
+    (((8, 8),), array([ 0,  3,  6,  9,  1,  4,  7, 10,  2,  5,  8, 11,  0,  0,  0,  0]))
+    """
     check_dask(array, "array", "pack")
     shape = as_shape(shape, like=Shape(array.dtype, array.shape))
     check_storable(shape)
@@ -54,7 +95,39 @@ def _pack(array: da.Array, slabs: Slabs) -> da.Array:
 
 
 def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: int | str | None = None) -> da.Array:
-    """U"""
+    """See or copy the logical array in a 1-D Dask array that is a buffer of `shape`.  Nothing is computed yet.
+
+    Parameters
+    ----------
+    buffer : dask.array.Array
+        1-D array of `shape.buffer_length` elements or more, in any chunks; uint8 when elements are packed.
+    shape : Shape or str
+        The buffer's shape, or its text.
+    chunk_size : int or str, optional
+        Bytes of the largest chunk, as for `pack`.
+
+    Returns
+    -------
+    dask.array.Array
+        Array of shape `shape.dimensions`.  Every chunk is the logical array of one slab: a view of the buffer's chunk
+        if strides can express it, as `gpulayout.view` returns, or else a copy in C order.
+
+    Raises
+    ------
+    TypeError, BufferError, LayoutError, ValueError
+        As `pack` and `gpulayout.unpack` raise them, before anything is computed.
+
+    See Also
+    --------
+    pack : The inverse.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> unpack(da.arange(6, chunks=2), "s64[2,3]{0,1}").compute()
+    array([[0, 2, 4],
+           [1, 3, 5]])
+    """
     shape = as_shape(shape)
     buffer = _buffer_of(buffer, shape, "unpack")
     limit = limit_of(chunk_size)
@@ -93,7 +166,45 @@ def _unpacker(slab: Shape) -> Any:
 def relayout(
     buffer: da.Array, source: ShapeLike, target: TargetLike, *, chunk_size: int | str | None = None
 ) -> da.Array:
-    """R"""
+    """Copy a buffer of `source`, a 1-D Dask array, into one of `target`.  Nothing is computed yet.
+
+    Parameters
+    ----------
+    buffer : dask.array.Array
+        1-D array of `source.buffer_length` elements or more, in any chunks; uint8 when elements are packed.
+    source : Shape or str
+        The buffer's shape, or its text.
+    target : Shape, Layout or str
+        The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
+    chunk_size : int or str, optional
+        Bytes of the largest chunk, as for `pack`.
+
+    Returns
+    -------
+    dask.array.Array
+        1-D array of `target.buffer_length` elements, in slabs of the target.
+
+    Raises
+    ------
+    TypeError, BufferError, LayoutError, ValueError
+        As `pack` and `gpulayout.relayout` raise them, before anything is computed.
+
+    See Also
+    --------
+    gpulayout.relayout : The same for a buffer in memory.
+
+    Notes
+    -----
+    If both layouts have the same most major dimension, every slab is one local `gpulayout.relayout`, and nothing is
+    shuffled.  Otherwise the slabs of the source are seen as arrays, Dask's `rechunk` shuffles them, and every slab of
+    the target is one local `gpulayout.pack`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> relayout(da.arange(6, chunks=3), "s64[2,3]", "{0,1}").compute()
+    array([0, 3, 1, 4, 2, 5])
+    """
     source = as_shape(source, "source")
     target = as_shape(target, "target", like=source)
     check_same_array(source, target)

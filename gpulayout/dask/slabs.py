@@ -1,12 +1,9 @@
 """How a buffer is cut into slabs: runs of whole tiles and whole bytes, each of them the buffer of a smaller shape.
 
-The most major digits of a layout say where.  f32[100,60]{1,0:T(8,128)} has the digits, most major first,
-
-    Digit(dim=0, step=8, extent=13, stride=1024), Digit(dim=0, step=1, extent=8, ...), Digit(dim=1, step=1, ...)
-
-so the buffer is 13 units of 8 rows, 1024 places each.  Four units are the buffer of f32[32,60] in the same layout, and
-the last one is that of f32[4,60].  A limit below one unit cuts the next digit as well, if it is another dimension's:
-f32[4,1000,60]{2,1,0} may be cut into single indices of dimension 0 and ranges of dimension 1.
+A slab is a box that is one run.  f32[100,60]{1,0:T(8,128)} is cut into units of 8 rows, 1024 places each: four units
+are the buffer of f32[32,60] in the same layout, and the thirteenth, the last one, is that of f32[4,60].  If one unit of
+the most major dimension is too large, the next dimension is cut too: f32[4,1000,60]{2,1,0} into single indices of
+dimension 0 and ranges of dimension 1.
 
 The cuts of all dimensions together are a grid over the logical array, as the chunks of a Dask array are.  Slabs that
 lie beyond the logical sizes hold only padding.
@@ -14,33 +11,32 @@ lie beyond the logical sizes hold only padding.
 
 from __future__ import annotations
 
-import functools
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.stride_table import stride_table
+from gpulayout.moves.boxes import boxes, rounded
 
 Sizes = tuple[int, ...]
 Chunks = tuple[Sizes, ...]  # for every dimension, the sizes of its pieces
+Piece = TypeVar("Piece")
 
 
 class Unit(NamedTuple):
-    """Where one of the leading dimensions may be cut.
+    """Where one of the most major dimensions may be cut.
 
-    size      elements along the dimension; every cut is a multiple of it
-    length    places in the buffer
-    joined    how many units make whole bytes
+    size        elements along the dimension; every cut is a multiple of it
+    length      places in the buffer
+    is_single   False for several indices that share a byte: then no more minor dimension can be cut
     """
 
     dim: int
     size: int
     length: int
-    joined: int
+    is_single: bool
 
 
 def units(shape: Shape) -> tuple[Unit, ...]:
@@ -48,23 +44,19 @@ def units(shape: Shape) -> tuple[Unit, ...]:
 
     >>> from gpulayout import parse_shape
     >>> units(parse_shape("f32[100,60]{1,0:T(8,128)}"))
-    (Unit(dim=0, size=8, length=1024, joined=1),)
+    (Unit(dim=0, size=8, length=1024, is_single=True),)
     >>> units(parse_shape("u4[5,3]{0,1:E(4)}"))
-    (Unit(dim=1, size=1, length=5, joined=2),)
+    (Unit(dim=1, size=2, length=10, is_single=False),)
     """
-    sizes, widths = list(shape.bounds), list(shape.buffer_dimensions)
-    table = stride_table(_box(shape, sizes, widths))
-    periods: dict[int, int] = {}  # of the numbers that are composed of a dimension's coordinate
-    for digit in itertools.chain(*table.numbers):
-        periods[digit.dim] = math.lcm(periods.get(digit.dim, 1), digit.step * digit.extent)
+    whole = boxes(shape)
+    leads = {lead.position: (dim, lead) for dim, lead in enumerate(whole.leads) if lead}
     found: list[Unit] = []
-    for dim, step, _, stride in reversed(table.digits):
-        if dim >= shape.rank or step % periods.get(dim, 1) or any(u.dim == dim or u.joined > 1 for u in found):
+    for position in reversed(range(len(whole.table.digits))):
+        if position in leads:
+            dim, lead = leads[position]
+            found.append(Unit(dim, lead.align, lead.places(lead.align), lead.values(lead.align) == 1))
+        if whole.table.digits[position].extent != 1 and not (position in leads and found[-1].is_single):
             break
-        sizes[dim], widths[dim] = min(step, sizes[dim]), min(step, widths[dim])
-        if _box(shape, sizes, widths).buffer_size != stride:  # a tile is wider than the unit
-            break
-        found.append(Unit(dim, step, stride, 8 // math.gcd(8, stride * shape.bits_per_element)))
     return tuple(found)
 
 
@@ -72,7 +64,7 @@ def units(shape: Shape) -> tuple[Unit, ...]:
 class Slabs:
     """The slabs of a shape's buffer.
 
-    borders   for every dimension where it is cut, in elements of its width: from 0 to the end of its last unit
+    borders   for every dimension where it is cut, from 0 to its padded width
     """
 
     shape: Shape
@@ -87,19 +79,17 @@ class Slabs:
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shape of every slab, in the order of the buffer."""
-        bounds, widths = self.shape.bounds, self.shape.buffer_dimensions
-        pieces = [
-            list(zip(_sizes(borders, size), _sizes(borders, width)))
-            for borders, size, width in zip(self.borders, bounds, widths)
-        ]
-        box = functools.cache(lambda piece: _box(self.shape, *zip(*piece)) if piece else _box(self.shape, (), ()))
-        slabs = [box(piece) for piece in self._in_order(pieces)]
-        rest = self.shape.buffer_size - sum(slab.buffer_size for slab in slabs[:-1])
-        last = slabs[-1]
-        if last.buffer_size != rest:  # the tail
-            slabs[-1] = last.with_layout(last.layout.replace(tail_padding_alignment=rest))
-        return tuple(slabs)
+        """The shape of every slab, in the order of the buffer.  Slabs of the same sizes share one object."""
+        whole, bounds = boxes(self.shape), self.shape.bounds
+        tail = self.shape.buffer_size - whole.table.buffer_size
+        made: dict[tuple[tuple[int, int], ...], Shape] = {}  # by the logical size and the width of every dimension
+        found = []
+        for box in self._in_order([list(itertools.pairwise(borders)) for borders in self.borders]):
+            sizes = tuple((max(min(end, size) - start, 0), end - start) for (start, end), size in zip(box, bounds))
+            if sizes not in made:
+                made[sizes] = whole.part(box)
+            found.append(made[sizes])
+        return (*found[:-1], whole.part(box, tail=tail)) if tail else tuple(found)
 
     @cached_property
     def blocks(self) -> tuple[Sizes | None, ...]:
@@ -120,19 +110,11 @@ class Slabs:
         """Bytes of the largest slab."""
         return max(slab.nbytes for slab in self.shapes)
 
-    def _in_order(self, pieces: Sequence[Sequence[object]]) -> Iterator[tuple[object, ...]]:
-        """One item for every dimension, in the order of the slabs in the buffer."""
-        order = self.shape.layout.major_to_minor
-        position = self.shape.layout.logical_to_physical()
+    def _in_order(self, pieces: Sequence[Sequence[Piece]]) -> Iterator[tuple[Piece, ...]]:
+        """One piece of every dimension, in the order of the slabs in the buffer."""
+        order, position = self.shape.layout.major_to_minor, self.shape.layout.logical_to_physical()
         for found in itertools.product(*(pieces[dim] for dim in order)):
             yield tuple(found[place] for place in position)
-
-
-def _box(shape: Shape, sizes: Sequence[int], widths: Sequence[int]) -> Shape:
-    """The same layout with these sizes and padded widths, and no tail."""
-    padded = None if shape.layout.padded_dimensions is None else widths
-    layout = shape.layout.replace(padded_dimensions=padded, tail_padding_alignment=1)
-    return shape.replace(dimensions=sizes, layout=layout)
 
 
 def _sizes(borders: Sizes, size: int) -> Sizes:
@@ -167,9 +149,8 @@ def slabs_of_size(shape: Shape, limit: int) -> Slabs:
     borders, leading = _whole(shape), units(shape) if shape.buffer_size else ()
     for unit, following in zip(leading, (*leading[1:], None)):
         fitting = limit // (unit.length * shape.itemsize)
-        goes_deeper = fitting < 1 and unit.joined == 1 and following is not None
-        step = unit.size if goes_deeper else unit.size * unit.joined * max(fitting // unit.joined, 1)
-        borders[unit.dim] = _steps(0, shape.buffer_dimensions[unit.dim], step)
+        goes_deeper = fitting < 1 and unit.is_single and following is not None
+        borders[unit.dim] = _steps(0, shape.buffer_dimensions[unit.dim], unit.size * max(fitting, 1))
         if not goes_deeper:
             break
     return Slabs(shape, tuple(borders))
@@ -191,16 +172,16 @@ def slabs_of_chunks(shape: Shape, chunks: Chunks, limit: int) -> Slabs | None:
     borders, cut = _whole(shape), set(range(shape.rank))
     for unit in units(shape):
         cut.discard(unit.dim)
-        step, size, width = unit.size * unit.joined, shape.bounds[unit.dim], shape.buffer_dimensions[unit.dim]
-        if any(border % step for border in wanted[unit.dim][1:-1]):
+        size, width = shape.bounds[unit.dim], shape.buffer_dimensions[unit.dim]
+        if any(border % unit.size for border in wanted[unit.dim][1:-1]):
             return None
         deeper = unit.length * shape.itemsize > limit or any(len(chunks[dim]) > 1 for dim in cut)
-        if deeper and unit.joined == 1 and wanted[unit.dim] == _steps(0, size, unit.size):  # single units
+        if deeper and unit.is_single and wanted[unit.dim] == _steps(0, size, unit.size):  # single units
             borders[unit.dim] = _steps(0, width, unit.size)
             continue
-        most = step * max(limit // (unit.length * unit.joined * shape.itemsize), 1)
+        most = unit.size * max(limit // (unit.length * shape.itemsize), 1)
         last = wanted[unit.dim][-2]
-        end = min(width, last + max(-(-(size - last) // step) * step, most))  # padding that fits joins the last slab
+        end = min(width, last + max(rounded(size - last, unit.size), most))  # padding that fits joins the last slab
         borders[unit.dim] = (*wanted[unit.dim][:-1], *_steps(end, width, most))
         break
     whole = all(len(chunks[dim]) == 1 for dim in cut)
@@ -220,11 +201,11 @@ def slabs_of_lengths(shape: Shape, lengths: Sizes) -> Slabs | None:
     leading = units(shape)[:1]
     if not leading or 0 in lengths:
         return None
-    (dim, size, length, joined), borders = leading[0], _whole(shape)
+    unit, borders = leading[0], _whole(shape)
     ends = (0, *itertools.accumulate(lengths[:-1]))
     places = [end * 8 // shape.bits_per_element if shape.is_packed else end for end in ends]
-    cuts = tuple(place // length * size for place in places)
-    if cuts[-1] >= shape.buffer_dimensions[dim] or any(place % (length * joined) for place in places):
+    cuts, width = tuple(place // unit.length * unit.size for place in places), shape.buffer_dimensions[unit.dim]
+    if cuts[-1] >= width or any(place % unit.length for place in places):
         return None
-    borders[dim] = (*cuts, shape.buffer_dimensions[dim])
+    borders[unit.dim] = (*cuts, width)
     return Slabs(shape, tuple(borders))

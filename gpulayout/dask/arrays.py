@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-import dask
 import dask.array as da
 import numpy as np
+from dask import config
 from dask._task_spec import Task
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
@@ -21,8 +21,8 @@ from dask.utils import parse_bytes
 from gpulayout.dask.slabs import Chunks
 from gpulayout.layout.checks import type_text, value_text
 from gpulayout.layout.element_type import ElementType
-from gpulayout.layout.shape import Shape
 
+untyped: Any = da  # for calls of functions that Dask leaves untyped
 Key: TypeAlias = "tuple[str | int, ...]"
 
 
@@ -36,10 +36,15 @@ def check_dask(given: object, role: str, function: str) -> None:
 
 def limit_of(chunk_size: int | str | None) -> int:
     """Bytes of the largest chunk; ValueError unless there is at least one."""
-    given = dask.config.get("array.chunk-size") if chunk_size is None else chunk_size
+    given = config.get("array.chunk-size") if chunk_size is None else chunk_size
     if not isinstance(given, (int, str)) or isinstance(given, bool):
-        raise TypeError(f"chunk_size {value_text(given)} is {type_text(given)}: it must be bytes or text such as '64MiB'")
-    limit = parse_bytes(given)
+        raise TypeError(
+            f"chunk_size {value_text(given)} is {type_text(given)}: it must be bytes or text such as '64MiB'"
+        )
+    try:
+        limit = parse_bytes(given)
+    except ValueError:
+        limit = 0
     if limit < 1:
         raise ValueError(f"chunk_size {value_text(given)} is not at least one byte")
     return limit
@@ -67,12 +72,13 @@ def new_array(
     """
     name = f"{what}-{tokenize(source.name, chunks, *token)}"
     made = tasks(name)
-    sources = [source] if any(task.dependencies for task in made.values()) else []  # none if all is padding
-    graph = HighLevelGraph.from_collections(name, made, dependencies=sources)
-    return da.Array(graph, name, chunks, meta=np.empty_like(like, shape=(0,) * len(chunks)))
+    sources: list[Any] = [source] if any(task.dependencies for task in made.values()) else []  # none if all is padding
+    graph = HighLevelGraph.from_collections(name, cast(Any, made), dependencies=sources)
+    result: da.Array = untyped.Array(graph, name, chunks, meta=np.empty_like(like, shape=(0,) * len(chunks)))
+    return result
 
 
-def rechunked(array: da.Array, chunks: Chunks) -> da.Array:
+def rechunked(array: Any, chunks: Chunks) -> Any:
     """The array in other chunks, by Dask's own shuffle.
 
     Dask's shuffle between workers cannot send the types of ml_dtypes, so they travel as unsigned integers.
@@ -86,7 +92,7 @@ def rechunked(array: da.Array, chunks: Chunks) -> da.Array:
     return _seen_as(_seen_as(array, carrier).rechunk(chunks), dtype)
 
 
-def _seen_as(array: da.Array, dtype: np.dtype[Any]) -> da.Array:
+def _seen_as(array: Any, dtype: np.dtype[Any]) -> Any:
     return array.map_blocks(_view, dtype, dtype=dtype, meta=array._meta.view(dtype))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpulayout.api import indexing
 from gpulayout.api.array_types import IndexMode, PaddingMode, ShapeLike, TargetLike
-from gpulayout.dask.arrays import check_dask
+from gpulayout.dask.arrays import check_dask, rechunked, untyped
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted
 
@@ -54,19 +54,20 @@ def linearize(index: da.Array | Sequence[Any], shape: ShapeLike, *, mode: IndexM
            [1, 3, 5]])
     """
     shape = as_shape(shape)
+    whole: Any = index
     if isinstance(index, (tuple, list)):
         for dim, coordinate in enumerate(index):
             _check_index(coordinate, f"index[{dim}]", "linearize")
-        index = da.stack(da.broadcast_arrays(*index)) if index else index
-    if not isinstance(index, (tuple, list)):
+        whole = untyped.stack(untyped.broadcast_arrays(*index)) if index else index
+    else:
         _check_index(index, "index", "linearize")
-    rank = len(index)
+    rank = len(whole)
     if rank != shape.rank or not rank:
         raise IndexError(f"index has {counted(rank, 'coordinate')}, but {shape} has {counted(shape.rank, 'dimension')}")
     if shape.element_count:
         indexing.linearize((0,) * rank, shape, mode=mode)  # ValueError for a mode that does not exist
-    whole = index.rechunk({0: -1})
-    return _mapped(indexing.linearize, whole, str(shape), chunks=whole.chunks[1:], drop_axis=0, mode=mode)
+    points = rechunked(whole, ((rank,), *whole.chunks[1:]))
+    return _mapped(indexing.linearize, points, str(shape), chunks=points.chunks[1:], drop_axis=0, mode=mode)
 
 
 def delinearize(linear: da.Array, shape: ShapeLike, *, padding: PaddingMode = "raise") -> da.Array:
@@ -160,4 +161,5 @@ def _mapped(function: Callable[..., Any], array: da.Array, *shapes: str, **optio
     """The results of all chunks."""
     rank = len(options["chunks"])
     meta = np.empty_like(array._meta, shape=(0,) * rank, dtype=np.int64)
-    return da.map_blocks(function, array, *shapes, dtype=np.int64, meta=meta, **options)
+    result: da.Array = untyped.map_blocks(function, array, *shapes, dtype=np.int64, meta=meta, **options)
+    return result

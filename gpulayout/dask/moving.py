@@ -14,7 +14,7 @@ from gpulayout.api import packing
 from gpulayout.api import relayout as relayouts
 from gpulayout.api.array_types import ShapeLike, TargetLike
 from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
-from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked
+from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
 from gpulayout.dask.slabs import Sizes, Slabs, slabs_of_chunks, slabs_of_lengths, slabs_of_size
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.errors import LayoutError
@@ -69,7 +69,7 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
     (((8, 8),), array([ 0,  3,  6,  9,  1,  4,  7, 10,  2,  5,  8, 11,  0,  0,  0,  0]))
     """
     check_dask(array, "array", "pack")
-    shape = as_shape(shape, like=Shape(array.dtype, array.shape))
+    shape = as_shape(shape, like=Shape(array.dtype, [int(size) for size in array.shape]))
     check_storable(shape)
     ArraySide(shape, ()).check(array, "array")
     limit = limit_of(chunk_size)
@@ -140,7 +140,8 @@ def _unpack(buffer: da.Array, slabs: Slabs) -> da.Array:
     shape = slabs.shape
     like = packing.unpack(empty_like(buffer, (0,)), _without_elements(shape))
     if not shape.element_count:
-        return da.from_array(np.empty_like(like, shape=shape.dimensions), chunks=-1)
+        empty: da.Array = untyped.from_array(np.empty_like(like, shape=shape.dimensions), chunks=-1)
+        return empty
     buffer = rechunked(buffer, (slabs.lengths,))
 
     def tasks(name: str) -> Mapping[Key, Task]:

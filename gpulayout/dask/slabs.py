@@ -84,12 +84,13 @@ class Slabs:
         tail = self.shape.buffer_size - whole.table.buffer_size
         made: dict[tuple[tuple[int, int], ...], Shape] = {}  # by the logical size and the width of every dimension
         found = []
-        for box in self._in_order([list(itertools.pairwise(borders)) for borders in self.borders]):
+        in_order = list(self._in_order([list(itertools.pairwise(borders)) for borders in self.borders]))
+        for box in in_order:
             sizes = tuple((max(min(end, size) - start, 0), end - start) for (start, end), size in zip(box, bounds))
             if sizes not in made:
                 made[sizes] = whole.part(box)
             found.append(made[sizes])
-        return (*found[:-1], whole.part(box, tail=tail)) if tail else tuple(found)
+        return (*found[:-1], whole.part(in_order[-1], tail=tail)) if tail else tuple(found)
 
     @cached_property
     def blocks(self) -> tuple[Sizes | None, ...]:

@@ -119,6 +119,7 @@ TESTS = (
             "cli/standard_streams cli/signals"
         ),
     ),
+    ("dask/*", NUMPY, _files("dask/slabs dask/moving dask/indexing dask/errors")),
     (
         "api/*",
         ALL,

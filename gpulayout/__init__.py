@@ -75,7 +75,8 @@ from gpulayout.api.config import show_config
 from gpulayout.api.indexing import convert_linear, delinearize, linearize
 from gpulayout.api.many import relayout_many
 from gpulayout.api.packing import empty, pack, shape_of, unpack, view
-from gpulayout.api.relayout import Plan, plan, relayout
+from gpulayout.api.plan import Plan, plan
+from gpulayout.api.relayout import relayout
 from gpulayout.api.transpose import transpose
 from gpulayout.layout.digits import Digit, StrideTable
 from gpulayout.layout.dynamic import UNBOUNDED

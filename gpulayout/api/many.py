@@ -12,7 +12,7 @@ from gpulayout.api import array_types as types
 from gpulayout.api import arrays
 from gpulayout.api.array_types import ShapeLike, TargetLike
 from gpulayout.api.libraries import Library, library_of
-from gpulayout.api.relayout import plan
+from gpulayout.api.plan import plan
 from gpulayout.api.same_kind import Result
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.checks import counted, type_text

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpulayout.api.explain import explain as explained
-from gpulayout.api.relayout import Plan, plan
+from gpulayout.api.plan import Plan, plan
 from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json

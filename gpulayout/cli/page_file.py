@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpulayout.api.relayout import Plan
+from gpulayout.api.plan import Plan
 from gpulayout.cli.arguments import FILE_NAME
 from gpulayout.cli.failures import print_note, printable
 from gpulayout.files.new_file import check_output, new_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpulayout.api.relayout import Plan, plan
+from gpulayout.api.plan import Plan, plan
 from gpulayout.files.file_shapes import array_shape, buffer_shape, npy_order
 from gpulayout.files.npy import Header, is_npy_name
 from gpulayout.files.source import Source

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api.relayout import Plan
+from gpulayout.api.plan import Plan
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
 
 PACKAGES = str(pathlib.Path(gl.__file__).parent.parent)

@@ -11,7 +11,7 @@ import pytest
 SIGNALLED = """
 import os, signal, sys, time
 from gpulayout.cli.main import main
-from gpulayout.api.relayout import Plan
+from gpulayout.api.plan import Plan
 
 first, second, ignored = (int(number) for number in sys.argv[1:4])
 sys.argv[1:] = ["relayout", *sys.argv[4:]]

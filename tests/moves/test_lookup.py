@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api.relayout import Plan
+from gpulayout.api.plan import Plan
 from gpulayout.cpu import lookup
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.moves.lookup_move import LookupMove

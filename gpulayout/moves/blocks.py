@@ -1,0 +1,281 @@
+"""A relayout in blocks: boxes of the logical array, each a smaller relayout that takes bounded memory.
+
+Both sides cut the array into the same boxes.  A box of the source is a few long runs if it covers many coordinates of
+the source's minor dimensions; one of the target, if it covers the target's.  Memory bounds the product:
+
+    f32[39000,39001]{1,0} to {0,1} in 384 MB    boxes of about 6929 x 6929: 192 MB on each side, runs of 27.7 KB on both
+
+`cut` finds the longest runs that both sides can have.  Where they are too short, two passes through a scratch file move
+longer ones.  The scratch file has one more layout, whose tiles are what a slab of the source and a slab of the target
+have in common:
+
+    f32[39000,39001]{1,0}  to  {1,0:T(1219,1219)}    slabs of 1219 rows: one run of 190 MB on both sides
+    {1,0:T(1219,1219)}     to  {0,1}                 slabs of 1219 columns: runs of 5.9 MB (a tile), and one of 190 MB
+
+Two passes read and write everything twice.  This is the external transposition of Aggarwal and Vitter, "The
+input/output complexity of sorting and related problems" (1988), with tiles as long as memory allows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+from gpulayout.layout.tile import Tile
+from gpulayout.moves.boxes import Boxes, Interval, boxes, rounded
+from gpulayout.moves.move import check_same_array
+from gpulayout.moves.runs import Runs
+from gpulayout.moves.supported import check_storable
+
+SHORT_RUN = 1 << 14  # bytes; shorter runs cost more than reading and writing everything twice
+
+
+class BlockShapes(NamedTuple):
+    """A block: the shapes of its own two buffers, and where these bytes lie in the large buffers."""
+
+    source: Shape
+    target: Shape
+    source_runs: Runs
+    target_runs: Runs
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A relayout cut into boxes.
+
+    source, target   the two sides
+    whole_target     the target with its tail, which is filled after the boxes
+    sizes            coordinates of a box in every dimension; the last box of a dimension may have fewer
+    max_bytes        the limit for a block
+    """
+
+    source: Boxes
+    target: Boxes
+    whole_target: Shape
+    sizes: tuple[int, ...]
+    max_bytes: int
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Boxes along every dimension."""
+        return tuple(-(-width // size) for width, size in zip(self.target.widths, self.sizes))
+
+    @property
+    def box_count(self) -> int:
+        return math.prod(self.counts)
+
+    @property
+    def block_count(self) -> int:
+        """The number of blocks: boxes, then fills of the tail."""
+        first, last = self._tail
+        return self.box_count + -(-(last - first) // self._tail_step)
+
+    @property
+    def _tail_step(self) -> int:
+        """Places of the tail that a block fills: whole bytes."""
+        bits = self.whole_target.bits_per_element
+        return max(self.max_bytes * 8 // max(bits, 8) * max(8 // bits, 1), 1)
+
+    @property
+    def _tail(self) -> Interval:
+        """Places of the target after the last box.  If that ends inside a byte, it is filled to the end of the byte."""
+        ended = self.target.table.buffer_size if self.box_count else 0
+        per_byte = 8 // self.whole_target.bits_per_element if self.whole_target.is_packed else 1
+        return min(-(-ended // per_byte) * per_byte, self.whole_target.buffer_size), self.whole_target.buffer_size
+
+    def box(self, number: int) -> tuple[Interval, ...]:
+        """The coordinates of a box.  Boxes that follow one another in the target have consecutive numbers."""
+        found = [(0, 0)] * len(self.sizes)
+        for dim in self.target.shape.layout.minor_to_major:
+            number, place = divmod(number, self.counts[dim])
+            first = place * self.sizes[dim]
+            found[dim] = first, min(first + self.sizes[dim], self.target.widths[dim])
+        return tuple(found)
+
+    def block(self, number: int) -> BlockShapes:
+        """One of the blocks."""
+        if number >= self.box_count:
+            return self._fill(number - self.box_count)
+        box = self.box(number)
+        read = self._read(box)
+        is_last = number + 1 == self.box_count
+        tail = self._tail[0] - self.target.table.buffer_size if is_last else 0
+        return BlockShapes(
+            self.source.part(read), self.target.part(box, tail=tail), self.source.runs(read), self.target.runs(box)
+        )
+
+    def _read(self, box: Sequence[Interval]) -> tuple[Interval, ...]:
+        """What a box reads: up to the end of the elements; a box that begins at 0 also reads padding that is kept."""
+        return tuple(self._read_along(dim, *interval) for dim, interval in enumerate(box))
+
+    def _read_along(self, dim: int, first: int, last: int) -> Interval:
+        size = self.source.shape.dimensions[dim]
+        if first >= size:
+            return 0, 0
+        if last < size:
+            return first, last
+        return first, self.source.end_of(dim, self.source.leads[dim]) if first else self.source.widths[dim]
+
+    def _fill(self, number: int) -> BlockShapes:
+        """A block of the tail."""
+        first, last = self._tail
+        first += number * self._tail_step
+        places = min(self._tail_step, last - first)
+        kept = self.whole_target.layout
+        layout = Layout(
+            (0,),
+            padded_dimensions=(places,),
+            padding_value=kept.padding_value,
+            element_size_in_bits=kept.element_size_in_bits,
+        )
+        target = Shape(self.whole_target.element_type, (0,), layout)
+        empty = target.with_layout(layout.replace(padded_dimensions=(0,)))
+        bits = target.bits_per_element
+        return BlockShapes(empty, target, Runs(0, 0), Runs(first * bits // 8, target.nbytes))
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the largest block's two buffers."""
+        first, last = self._tail
+        tail = -(-min(self._tail_step, last - first) * self.whole_target.bits_per_element // 8)
+        if not self.box_count:
+            return tail
+        box = self.box(0)
+        return max(self.source.nbytes(self._read(box)) + self.target.nbytes(box), tail)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of all source runs: elements, and the padding between them that is cheaper to read than to skip."""
+        if not self.source.shape.element_count:
+            return 0
+        found = self.source.extents([(0, width) for width in self.source.widths])
+        for dim, lead in enumerate(self.source.leads):
+            if lead:
+                firsts = range(0, self.source.shape.dimensions[dim], self.sizes[dim])
+                read = [self._read_along(dim, first, first + self.sizes[dim]) for first in firsts]
+                found[lead.position] = sum(lead.values(last) - lead.values(first) for first, last in read)
+        return -(-math.prod(found) * self.source.shape.bits_per_element // 8)
+
+
+def cut(source: Shape, target: Shape, max_bytes: int) -> Cut:
+    """The relayout in blocks whose two buffers have at most `max_bytes` together, with runs as long as possible.
+
+    LayoutError when the shapes are not the same array, or when even the smallest block is larger.
+    """
+    check_same_array(source, target)
+    check_storable(source)
+    check_storable(target)
+    reading, writing = boxes(source, reads=True), boxes(target)
+    least = tuple(_least(reading, writing, dim) for dim in range(source.rank))
+
+    def limited(length: int, other: int) -> Cut:
+        """With runs of these lengths, in the source and in the target."""
+        wanted = zip(least, map(min, reading.sizes_for(length), source.dimensions), writing.sizes_for(other))
+        sizes = tuple(rounded(max(unit, read, written), unit) for unit, read, written in wanted)
+        return Cut(reading, writing, target, tuple(map(min, sizes, map(_at_least_1, writing.widths))), max_bytes)
+
+    smallest = limited(1, 1)
+    if smallest.block_bytes > max_bytes:
+        raise LayoutError(
+            f"max_bytes {max_bytes} is too small to relayout {source} to {target}: tiles and packed bytes allow no "
+            f"smaller blocks than {'x'.join(map(str, smallest.sizes)) or '1'} coordinates, {smallest.block_bytes} bytes"
+        )
+    both = _longest(lambda length: limited(length, length).block_bytes <= max_bytes, max_bytes)
+    written = _longest(lambda length: limited(both, length).block_bytes <= max_bytes, max_bytes)
+    read = _longest(lambda length: limited(length, written).block_bytes <= max_bytes, max_bytes)
+    return _balanced(limited(read, written), least)
+
+
+def _least(reading: Boxes, writing: Boxes, dim: int) -> int:
+    """The smallest box along a dimension: a multiple of what both sides need, at most up to the end of the elements.
+
+    Behind the elements only the target is cut.
+    """
+    unit = writing.align[dim]
+    elements = max(rounded(reading.shape.dimensions[dim], unit), unit)
+    return min(math.lcm(reading.align[dim], unit), elements, _at_least_1(writing.widths[dim]))
+
+
+def _at_least_1(width: int) -> int:
+    return max(width, 1)
+
+
+def _longest(fits: Callable[[int], bool], most: int) -> int:
+    """The largest length up to `most` that fits; 1 fits."""
+    low, high = 1, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _balanced(found: Cut, least: Sequence[int]) -> Cut:
+    """The same number of blocks, of about equal sizes."""
+    sizes = tuple(
+        min(rounded(-(-_at_least_1(width) // max(count, 1)), unit), size)
+        for width, count, unit, size in zip(found.target.widths, found.counts, least, found.sizes)
+    )
+    return Cut(found.source, found.target, found.whole_target, sizes, found.max_bytes)
+
+
+# ---- two passes ------------------------------------------------------------------------------------------------
+
+
+def scratch_shape(source: Shape, target: Shape, max_bytes: int) -> Shape | None:
+    """The layout of a scratch file that both a slab of the source and a slab of the target are long runs of.
+
+    A slab is what memory holds of consecutive bytes.  The tiles of the scratch file are the boxes that two slabs have
+    in common.  None for an array without elements.
+    """
+    if not source.element_count or not source.rank:
+        return None
+    slabs = [_slab(side, max_bytes) for side in (boxes(source, reads=True), boxes(target))]
+    per_byte = 8 // min(source.bits_per_element, target.bits_per_element, 8)
+    tile = []
+    for dim, size in enumerate(source.dimensions):
+        unit = math.lcm(boxes(source).align[dim], boxes(target).align[dim])
+        unit = math.lcm(unit, per_byte) if dim == source.layout.minor_to_major[0] else unit
+        wanted = min(size, *(slab[dim] for slab in slabs))
+        parts = -(-size // max(wanted // unit * unit, unit))
+        tile.append(rounded(-(-size // parts), unit))
+    bits = min(source.bits_per_element, target.bits_per_element)
+    order = source.layout.minor_to_major
+    layout = Layout(
+        order,
+        tiles=(Tile(tuple(tile[dim] for dim in reversed(order))),),
+        element_size_in_bits=bits if bits < 8 else 0,
+    )
+    return Shape(source.element_type, source.dimensions, layout)
+
+
+def _slab(side: Boxes, max_bytes: int) -> tuple[int, ...]:
+    """The sizes of the largest box that is one run and leaves room for its copy in tiles that do not divide it."""
+    most = max_bytes * 15 // 32
+    return side.sizes_for(_longest(lambda length: _box_bytes(side, side.sizes_for(length)) <= most, most))
+
+
+def slabs(shape: Shape, max_bytes: int) -> Cut:
+    """The buffer of a shape in slabs: boxes of consecutive bytes, in order.
+
+    Each has at most `max_bytes`, unless it cannot be cut smaller.
+    """
+    side = boxes(shape)
+    sizes = side.sizes_for(_longest(lambda length: _box_bytes(side, side.sizes_for(length)) <= max_bytes, max_bytes))
+    length, digits = 1, iter(side.table.digits)
+    while side.runs(_first_box(side, sizes)).run_count > 1:  # a dimension that is not cut lies above the cut
+        length *= max(next(digits).extent, 1)
+        sizes = side.sizes_for(-(-length * shape.bits_per_element // 8))
+    return _balanced(Cut(side, side, shape, tuple(map(_at_least_1, sizes)), max_bytes), side.align)
+
+
+def _first_box(side: Boxes, sizes: Sequence[int]) -> list[Interval]:
+    return [(0, min(size, width)) for size, width in zip(sizes, side.widths)]
+
+
+def _box_bytes(side: Boxes, sizes: Sequence[int]) -> int:
+    return side.nbytes(_first_box(side, sizes))

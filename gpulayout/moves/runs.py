@@ -1,0 +1,110 @@
+"""The bytes of a block within a large buffer: runs of equal length, at places that loops give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Runs(NamedTuple):
+    """Runs of equal length within a large buffer, in bytes.
+
+    The block's own buffer holds the same bytes without the gaps, run after run.
+
+    Attributes
+    ----------
+    offset : int
+        Bytes before the first run.
+    length : int
+        Bytes of each run.
+    loops : tuple of (int, int)
+        Count and stride in bytes of each loop over the runs, most major first.
+
+    Examples
+    --------
+    The middle column of f32[2,3] is two runs of 4 bytes, 12 apart:
+
+    >>> middle = Runs(4, 4, ((2, 12),))
+    >>> middle.run_count, middle.nbytes, middle.starts()
+    (2, 8, array([ 4, 16]))
+    """
+
+    offset: int
+    length: int
+    loops: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def run_count(self) -> int:
+        """The number of runs; 0 for a block without bytes on this side."""
+        return math.prod(count for count, _ in self.loops) if self.length else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all runs."""
+        return self.run_count * self.length
+
+    def starts(self) -> np.ndarray:
+        """The byte offset of every run, in the order in which the block's own buffer holds them: int64, 1-D."""
+        if not self.run_count:
+            return np.empty(0, np.int64)
+        found = np.array([self.offset], np.int64)
+        for count, stride in self.loops:
+            found = (found[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
+        return found
+
+    def of(self, memory: np.ndarray) -> np.ndarray:
+        """The runs as a view of the large buffer: one axis for every loop, and the bytes of a run last.
+
+        Parameters
+        ----------
+        memory : array
+            The whole buffer as 1-D uint8; it may be a memory map.
+
+        Raises
+        ------
+        BufferError
+            The memory is not 1-D contiguous uint8, or ends before the last run.
+
+        Examples
+        --------
+        >>> Runs(4, 4, ((2, 12),)).of(np.arange(24, dtype=np.uint8))
+        array([[ 4,  5,  6,  7],
+               [16, 17, 18, 19]], dtype=uint8)
+        """
+        if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous:
+            raise BufferError(f"memory has dtype {memory.dtype} and shape {memory.shape}: runs are of 1-D uint8")
+        end = self.offset + self.length + sum((count - 1) * stride for count, stride in self.loops)
+        if self.run_count and end > memory.size:
+            raise BufferError(f"memory has {memory.size} bytes, but the last run ends at {end}")
+        shape = (*(count for count, _ in self.loops), self.length) if self.run_count else (0, 0)
+        strides = (*(stride for _, stride in self.loops), 1) if self.run_count else (1, 1)
+        return np.lib.stride_tricks.as_strided(
+            memory[self.offset :] if self.run_count else memory[:0], shape, strides, writeable=memory.flags.writeable
+        )
+
+
+def runs_of(levels: Iterable[tuple[int, int]], offset: int, bits: int) -> Runs:
+    """The runs of a box of places.
+
+    levels   extent and stride of each loop over places, most minor first; the strides grow
+    offset   the first place
+    bits     bits of a place; a run of less than 8 times a whole number ends with the buffer
+
+    >>> runs_of([(3, 1), (4, 10), (2, 40)], 5, 32)
+    Runs(offset=20, length=12, loops=((8, 40),))
+    """
+    length, loops = 1, list[tuple[int, int]]()
+    for extent, stride in levels:
+        if extent == 1:
+            continue
+        if not loops and stride == length:
+            length *= extent
+        elif loops and stride == loops[-1][0] * loops[-1][1]:
+            loops[-1] = loops[-1][0] * extent, loops[-1][1]
+        else:
+            loops.append((extent, stride))
+    in_bytes = tuple((count, stride * bits // 8) for count, stride in reversed(loops))
+    return Runs(offset * bits // 8, -(-length * bits // 8), in_bytes)

@@ -78,18 +78,19 @@ def new_array(
     return result
 
 
-def rechunked(array: Any, chunks: Chunks) -> Any:
+def rechunked(array: Any, chunks: Chunks, limit: int | None = None) -> Any:
     """The array in other chunks, by Dask's own shuffle.
 
+    limit   bytes of the chunks that Dask may make on the way, unless those before or after it are larger
     Dask's shuffle between workers cannot send the types of ml_dtypes, so they travel as unsigned integers.
     """
     if array.chunks == chunks:
         return array
     dtype = array.dtype
     if dtype.type.__module__ == np.generic.__module__:
-        return array.rechunk(chunks)
+        return array.rechunk(chunks, block_size_limit=limit)
     carrier = ElementType.of(dtype).carrier
-    return _seen_as(_seen_as(array, carrier).rechunk(chunks), dtype)
+    return _seen_as(_seen_as(array, carrier).rechunk(chunks, block_size_limit=limit), dtype)
 
 
 def _seen_as(array: Any, dtype: np.dtype[Any]) -> Any:

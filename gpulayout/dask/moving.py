@@ -74,14 +74,14 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
     ArraySide(shape, ()).check(array, "array")
     limit = limit_of(chunk_size)
     slabs = slabs_of_chunks(shape, array.chunks, limit) if chunk_size is None else None
-    return _pack(array, slabs or slabs_of_size(shape, limit))
+    return _pack(array, slabs or slabs_of_size(shape, limit), limit)
 
 
-def _pack(array: da.Array, slabs: Slabs) -> da.Array:
+def _pack(array: da.Array, slabs: Slabs, limit: int) -> da.Array:
     """The slabs of an array, shuffled first unless its chunks are those of the slabs."""
     shape = slabs.shape
     if shape.element_count:
-        array = rechunked(array, slabs.chunks)
+        array = rechunked(array, slabs.chunks, limit)
 
     def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
         chunk = empty_like(array, slab.dimensions) if block is None else TaskRef((array.name, *block))
@@ -132,17 +132,17 @@ def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: int | str | None =
     buffer = _buffer_of(buffer, shape, "unpack")
     limit = limit_of(chunk_size)
     slabs = slabs_of_lengths(shape, buffer.chunks[0]) if chunk_size is None else None
-    return _unpack(buffer, slabs or slabs_of_size(shape, limit))
+    return _unpack(buffer, slabs or slabs_of_size(shape, limit), limit)
 
 
-def _unpack(buffer: da.Array, slabs: Slabs) -> da.Array:
+def _unpack(buffer: da.Array, slabs: Slabs, limit: int) -> da.Array:
     """The logical arrays of the slabs of a buffer: views where strides can express them."""
     shape = slabs.shape
     like = packing.unpack(empty_like(buffer, (0,)), _without_elements(shape))
     if not shape.element_count:
         empty: da.Array = untyped.from_array(np.empty_like(like, shape=shape.dimensions), chunks=-1)
         return empty
-    buffer = rechunked(buffer, (slabs.lengths,))
+    buffer = rechunked(buffer, (slabs.lengths,), limit)
 
     def tasks(name: str) -> Mapping[Key, Task]:
         return {
@@ -218,8 +218,9 @@ def relayout(
     kept = slabs_of_lengths(source, buffer.chunks[0]) if chunk_size is None else None
     pair = _local(source, target, kept, limit) if source.element_count else None
     if pair is not None:
-        return _relayout(rechunked(buffer, (pair[0].lengths,)), *pair)
-    return _pack(_unpack(buffer, kept or slabs_of_size(source, limit)), slabs_of_size(target, limit))
+        return _relayout(rechunked(buffer, (pair[0].lengths,), limit), *pair)
+    array = _unpack(buffer, kept or slabs_of_size(source, limit), limit)
+    return _pack(array, slabs_of_size(target, limit), limit)
 
 
 def _local(source: Shape, target: Shape, kept: Slabs | None, limit: int) -> tuple[Slabs, Slabs] | None:

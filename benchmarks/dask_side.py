@@ -75,7 +75,7 @@ def measured(megabytes, rounds, chunk_bytes):
     side = math.isqrt(megabytes << 18) // 8 * 8
     columns = chunk_bytes // (4 * side)
     sides = {"gpulayout": by_gpulayout, "dask": by_dask}
-    seconds, peaks = {name: [] for name in sides}, {name: 0 for name in sides}
+    seconds, peaks = {name: [] for name in sides}, dict.fromkeys(sides, 0)
     for _ in range(rounds):
         for name, move in sides.items():
             with (

@@ -147,6 +147,16 @@ def test_a_common_most_major_dimension_needs_no_shuffle():
     assert {"unpack", "pack"} < {*layers(turned)} and "relayout" not in layers(turned)
 
 
+def test_the_shuffle_copies_long_runs():
+    """NumPy assigns transposed pieces slowly, so what is shuffled is C-ordered for any order of the source."""
+    buffer = da.arange(6000, chunks=600)
+    moved = gl.dask.relayout(buffer, "s64[60,100]{0,1}", "{1,0}", chunk_size=5000)
+    (name,) = (name for name in moved.dask.layers if name.startswith("unpack"))
+    keys = list(moved.dask.layers[name])
+    blocks = dask.get(dict(moved.dask), keys)
+    assert len(blocks) == 10 and all(block.flags.c_contiguous and block.shape == (10, 60) for block in blocks)
+
+
 def test_a_slab_is_seen_and_not_copied_where_strides_suffice():
     data = np.arange(120, dtype=np.float32)
     chunks = {("data", at): data[24 * at : 24 * at + 24] for at in range(5)}

@@ -35,12 +35,14 @@ def failures_in_one_line() -> Iterator[None]:
         yield
     except BrokenPipeError:  # an OSError, but the reader of the message is gone
         raise
+    except FileError as error:  # one of them is an OSError as well
+        raise Failure(f"{error}{error.advice}") from error
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
         raise Failure(f"{where}{error.strerror or error}") from error
     except MemoryError as error:
         raise Failure(f"not enough memory: {error}" if str(error) else "not enough memory") from error
-    except (FileError, LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount) as error:
+    except (LayoutError, IndexError, BufferError, BackendUnavailable, BadThreadCount) as error:
         raise Failure(str(error)) from error
 
 

@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
-from gpulayout.api.plan import Plan, plan
 from gpulayout.cli.arguments import FILE_NAME
 from gpulayout.cli.explain import plan_as_json
 from gpulayout.cli.failures import Failure, print_note, printable
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
-from gpulayout.files.file_shapes import array_shape, buffer_shape
+from gpulayout.files.job import Job, job
+from gpulayout.files.mapped import mapped
 from gpulayout.files.new_file import check_output
-from gpulayout.files.npy import NpyFile, new_npy, open_npy, open_raw
+from gpulayout.files.source import open_source
 from gpulayout.files.standard_streams import File, output_name
+from gpulayout.files.target import new_target
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -63,23 +65,22 @@ class FileMove:
     quiet: bool
     as_json: bool
 
-    def run(self, from_: Shape | None, to: Shape | Layout | LayoutName | None) -> None:
-        """Move a buffer of the shape `from_`, or else an N-d array, to a buffer of `to`, or else to an N-d array."""
+    def run(self, from_: Shape | None, to: Shape | Layout | LayoutName | None, *, flat: bool = False) -> None:
+        """Move a buffer of the shape `from_`, or else an N-d array, to a buffer of `to`, or else to an N-d array.
+
+        A buffer is 1-D in the file if it is `flat`, or if a .npy file cannot say its layout.
+        """
         if self.quiet and self.as_json:
             raise click.UsageError("give either --quiet or --json")
         check_output(self.target, self.source, overwrite=self.overwrite)
-        file = self._opened(from_)
-        if isinstance(to, LayoutName):
-            to = to.of((from_ or file).dimensions)
-        shape = array_shape(file, to) if from_ is None else buffer_shape(file, from_)
-        target = shape.with_layout(to) if to is None or isinstance(to, Layout) else to
-        is_array = to is None
-        job = Job(file, plan(shape, target), shape.dimensions if is_array else (target.buffer_length,), is_array)
-        seconds = None if self.dry_run else self._execute(job)
+        with open_source(self.source, from_, raw=self.raw) as source:
+            layout = to.of((from_ or source.header).dimensions) if isinstance(to, LayoutName) else to
+            found = job(source, self.target, from_, layout, raw=self.raw, flat=flat)
+            seconds = None if self.dry_run else self._execute(found)
         if self.quiet:
             return
         try:
-            self._report(job, seconds)
+            self._report(found, seconds)
         except OSError as error:
             if self.dry_run:
                 raise
@@ -87,65 +88,61 @@ class FileMove:
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
             ) from error
 
-    def _opened(self, from_: Shape | None) -> NpyFile:
-        """The source file."""
-        if from_ is None or not self.raw:
-            return open_npy(self.source)
-        return open_raw(self.source, from_.buffer_dtype, from_.buffer_length, f"a buffer of {from_}")
-
-    def _execute(self, job: Job) -> float:
+    def _execute(self, found: Job) -> float:
         """Move the elements.  Returns seconds, with the time to write them to disk."""
         start = time.perf_counter()
-        source, target = job.plan.source, job.plan.target
-        dtype = target.buffer_dtype if target.is_packed else job.source.dtype
-        raw = self.raw and not job.is_array
-        with new_npy(self.target, dtype, job.dimensions, overwrite=self.overwrite, raw=raw, note=print_note) as result:
-            job.plan(job.source.elements.view(source.buffer_dtype), out=result.view(target.buffer_dtype))
+        source, target = found.plan.source, found.plan.target
+        with new_target(
+            self.target, found.header, plain=found.plain, overwrite=self.overwrite, note=print_note
+        ) as result:
+            elements = mapped(result, "r+")
+            found.plan(mapped(found.source, "r").view(source.buffer_dtype), out=elements.view(target.buffer_dtype))
+            if isinstance(elements, np.memmap):
+                elements.flush()
         return time.perf_counter() - start
 
-    def _report(self, job: Job, seconds: float | None) -> None:
+    def _report(self, found: Job, seconds: float | None) -> None:
         """Say what was done, on stderr when standard output has the elements."""
         aside = self.target == "-"
         if self.as_json:
-            print_json(self._as_json(job, seconds), err=aside)
+            print_json(self._as_json(found, seconds), err=aside)
         else:
-            click.echo("\n".join(self._lines(job, seconds)), err=aside)
+            click.echo("\n".join(self._lines(found, seconds)), err=aside)
 
-    def _as_json(self, job: Job, seconds: float | None) -> dict[str, Any]:
+    def _as_json(self, found: Job, seconds: float | None) -> dict[str, Any]:
         return {
             "input": str(self.source),
             "output": str(self.target),
-            "output_dimensions": job.dimensions,
+            "output_dimensions": found.header.dimensions,
+            "output_order": "F" if found.header.fortran_order else "C",
+            "output_format": "plain bytes" if found.plain else "npy",
             "dry_run": seconds is None,
             "seconds": seconds,
-            "plan": plan_as_json(job.plan),
+            "plan": plan_as_json(found.plan),
         }
 
-    def _lines(self, job: Job, seconds: float | None) -> list[str]:
-        source, target = job.plan.source, job.plan.target
+    def _lines(self, found: Job, seconds: float | None) -> list[str]:
+        source, target = found.plan.source, found.plan.target
         name = output_name(self.target)
         lines = [
-            f"{printable(job.source.name)}  {source}  {counted(source.nbytes, 'byte')}",
-            f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, dimensions {job.dimensions}",
+            f"{printable(found.source.header.name)}  {source}  {counted(source.nbytes, 'byte')}",
+            f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {_kind(found)}",
         ]
         if seconds is None:
-            return [*lines, f"\n{job.plan.explain()}\n\ndry run: nothing was written"]
+            return [*lines, f"\n{found.plan.explain()}\n\ndry run: nothing was written"]
         lines.append(f"moved in {seconds:.2f} s, including the disk")
-        if not job.is_array and isinstance(self.target, Path):
+        if not found.is_array and isinstance(self.target, Path):
             name = f"./{name}" if name.startswith("-") else name  # neither an option nor standard input
             back = ["gpulayout", "unpack", name, "BACK.npy", "--from", str(target), *["--raw"] * self.raw]
             lines.append(f"back to an N-d array:  {printable(shlex.join(back))}")
         return lines
 
 
-@dataclass(frozen=True)
-class Job:
-    """What is moved.  `dimensions` are those of the output, which is an N-d array or else a 1-D buffer."""
-
-    source: NpyFile
-    plan: Plan
-    dimensions: tuple[int, ...]
-    is_array: bool
+def _kind(found: Job) -> str:
+    """What the new file holds."""
+    if found.plain:
+        return "plain bytes"
+    return f"dimensions {found.header.dimensions}{', Fortran order' if found.header.fortran_order else ''}"
 
 
 def whole_shape(from_: Shape | Layout | LayoutName) -> Shape:

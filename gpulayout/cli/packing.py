@@ -32,7 +32,7 @@ def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options:
       gpulayout pack weights.npy tiles.bin --raw --to 'bf16[64,256]{1,0:T(8,128)}'
       gpulayout pack picture.npy - --to '{1,0,2}' | gzip > planes.npy.gz
     """
-    FileMove(source, target, **options).run(None, to)
+    FileMove(source, target, **options).run(None, to, flat=True)
 
 
 @click.command(short_help="Copy a 1-D buffer in a layout into an N-d array.")

@@ -6,24 +6,24 @@ from typing import Any
 
 from gpulayout.cli.failures import printable
 from gpulayout.files.file_shapes import array_shape
-from gpulayout.files.npy import NpyHeader, read_header
+from gpulayout.files.npy import Header, read_header
 from gpulayout.files.standard_streams import File
 from gpulayout.layout.shape import Shape
 
 
-def read_shape(file: File) -> tuple[Shape, NpyHeader]:
+def read_shape(file: File) -> tuple[Shape, Header]:
     """The shape of the array in a .npy file, and the header that says so."""
     header = read_header(file)
     return array_shape(header, None), header
 
 
-def header_text(header: NpyHeader) -> str:
+def header_text(header: Header) -> str:
     """The header in one line."""
     order = "Fortran" if header.fortran_order else "C"
     return f"{printable(header.name)}: {header.dtype.str}, dimensions {header.dimensions}, {order} order"
 
 
-def header_as_json(header: NpyHeader) -> dict[str, Any]:
+def header_as_json(header: Header) -> dict[str, Any]:
     """The header as plain values."""
     return {
         "name": header.name,

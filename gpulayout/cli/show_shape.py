@@ -9,7 +9,7 @@ from rich.table import Table
 
 from gpulayout.cli.output import drawing_width, glyphs, new_table, print_json, print_table
 from gpulayout.cli.show_file import header_as_json, header_text
-from gpulayout.files.npy import NpyHeader
+from gpulayout.files.npy import Header
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.errors import LayoutError
@@ -23,7 +23,7 @@ from gpulayout.pictures.shape_text import draw_grid, draw_strip
 MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
 
-def show_shape(shape: Shape, header: NpyHeader | None, as_json: bool) -> None:
+def show_shape(shape: Shape, header: Header | None, as_json: bool) -> None:
     """Print what a shape means; `header` is that of the file it was read from."""
     if as_json:
         print_json(shape_as_json(shape) | ({} if header is None else {"file": header_as_json(header)}))

@@ -1,31 +1,71 @@
 """The shape of what a .npy file holds: an N-d array, described by its header, or a buffer, described by the user.
 
 An *array* is logical and N-d, in C or Fortran order.  It is a buffer too: descending in C order, ascending in Fortran
-order.  A *buffer* is 1-D, in some layout.
+order.  A *buffer* is in some layout.  Its file is 1-D, unless a .npy file can say the layout: then it is the file of
+the array as well, and keeps the dimensions.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 from gpulayout.files.errors import FileError
-from gpulayout.files.npy import NpyFile, NpyHeader
+from gpulayout.files.npy import MAX_RANK, Header
 from gpulayout.layout.checks import counted
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 
+Order = Literal["C", "F"]
+ORDERS: tuple[Order, ...] = ("C", "F")
+IF_A_BUFFER = "; if it is a buffer, gpulayout relayout --from SHAPE moves it"
 
-def buffer_shape(source: NpyFile, shape: Shape) -> Shape:
-    """The given shape, if the file holds such a buffer."""
+
+def npy_order(shape: Shape) -> Order | None:
+    """The order in which a .npy file can say what a buffer of this shape is, or None.
+
+    "C" or "F" if the buffer is the array in that order, one element after the other, however its layout is written.
+    Where both orders are the same it is "C", as NumPy has it.
+
+    >>> from gpulayout import parse_shape
+    >>> [npy_order(parse_shape(f"f32[2,3]{layout}")) for layout in ("{1,0}", "{0,1:PD(2,3)}", "{0,1:PD(3,5)}")]
+    ['C', 'F', None]
+    """
+    orders = (order for order in ORDERS if shape.rank <= MAX_RANK and _is_array(shape, order))
+    return next(orders, None)
+
+
+def _is_array(shape: Shape, order: Order) -> bool:
+    """True when a buffer of the shape is the array in this order, one element after the other."""
+    array = Shape(shape.element_type, shape.dimensions, _layout(shape.rank, order))
+    return not shape.is_packed and same_buffer(shape, array)
+
+
+def _order(header: Header) -> Order:
+    return "F" if header.fortran_order else "C"
+
+
+def _layout(rank: int, order: Order) -> Layout:
+    return Layout.descending(rank) if order == "C" else Layout.ascending(rank)
+
+
+def buffer_shape(source: Header, shape: Shape) -> Shape:
+    """The given shape, if the file holds such a buffer: a 1-D one, or an N-d array in the order of the shape."""
     if not shape.is_packed:
         _check_element_type(source, shape)
     elif source.dtype != shape.buffer_dtype:
         raise FileError(
             f"{source.name}: its elements are {source.dtype.name}, but {shape} is packed, and its buffer is uint8"
         )
+    if source.dimensions == shape.dimensions and _is_array(shape, _order(source)):
+        return shape
     if len(source.dimensions) != 1:
+        order = "Fortran" if source.fortran_order else "C"
         raise FileError(
-            f"{source.name}: it holds an array of dimensions {source.dimensions}, but --from is for a 1-D buffer; "
-            "gpulayout pack reads an N-d array"
+            f"{source.name}: it holds an array of dimensions {source.dimensions} in {order} order, which is not a "
+            f"buffer of {shape}",
+            "; gpulayout pack reads an N-d array, and so does gpulayout relayout without --from",
         )
     if source.element_count != shape.buffer_length:
         unit = "byte" if shape.is_packed else "element"
@@ -36,31 +76,32 @@ def buffer_shape(source: NpyFile, shape: Shape) -> Shape:
     return shape
 
 
-def array_shape(source: NpyHeader, to: Shape | Layout | None) -> Shape:
+def array_shape(source: Header, to: Shape | Layout | None) -> Shape:
     """The shape of an array file.  Its header has everything except the names of types that NumPy does not know.
 
     to   the layout that the array will get, or its whole shape, which names the type; None if it stays where it is
     """
-    layout = (Layout.ascending if source.fortran_order else Layout.descending)(len(source.dimensions))
+    layout = _layout(len(source.dimensions), _order(source))
     if isinstance(to, Shape):
         if to.dimensions != source.dimensions:
             raise FileError(
-                f"{source.name}: it holds an array of dimensions {source.dimensions}, but --to {to} has "
-                f"{to.dimensions}; if it is a buffer, gpulayout relayout --from SHAPE moves it"
+                f"{source.name}: it holds an array of dimensions {source.dimensions}, but {to} has {to.dimensions}",
+                IF_A_BUFFER,
             )
         _check_element_type(source, to)
         return Shape(to.element_type, source.dimensions, layout)
     if isinstance(to, Layout) and len(source.dimensions) == 1 < to.rank:
         raise FileError(
-            f"{source.name}: it holds an array of dimensions {source.dimensions}, but --to orders {to.rank} "
-            "dimensions; if it is a buffer, gpulayout relayout --from SHAPE moves it"
+            f"{source.name}: it holds an array of dimensions {source.dimensions}, but the layout {to} orders {to.rank} "
+            "dimensions",
+            IF_A_BUFFER,
         )
     if source.dtype.kind == "V":
         sizes = ",".join(map(str, source.dimensions))
         example = f"'{_likely_type(source, to)}[{sizes}]{layout if to is None else to}'"
         raise FileError(
-            f"{source.name}: its elements are opaque ({source.dtype.str}); name their type with a whole shape, such "
-            f"as {'gpulayout show' if to is None else '--to'} {example}"
+            f"{source.name}: its elements are opaque ({source.dtype.str}); name their type with a whole shape",
+            f", such as {'gpulayout show' if to is None else '--to'} {example}",
         )
     try:
         return Shape(source.dtype, source.dimensions, layout)
@@ -68,14 +109,14 @@ def array_shape(source: NpyHeader, to: Shape | Layout | None) -> Shape:
         raise FileError(f"{source.name}: {error}") from None
 
 
-def _likely_type(source: NpyHeader, layout: Layout | None) -> str:
+def _likely_type(source: Header, layout: Layout | None) -> str:
     """A type for an example that opaque elements may have and the layout can store."""
     if layout is not None and layout.element_size_in_bits in (1, 2, 4):
         return f"s{layout.element_size_in_bits}"
     return "f8e4m3fn" if source.dtype.itemsize == 1 else "bf16"
 
 
-def _check_element_type(source: NpyHeader, shape: Shape) -> None:
+def _check_element_type(source: Header, shape: Shape) -> None:
     """Check that the file holds unpacked elements of the shape's type.
 
     A type that NumPy lacks is stored as opaque bytes or unsigned integers of its width.

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from gpulayout.files.errors import FileError, Note, warn
+from gpulayout.files.errors import FileError, Note, OutputExistsError, warn
 from gpulayout.files.standard_streams import File, check_standard_output, opened, status_of
 
 AT_FDCWD, RENAME_NOREPLACE = -100, 1  # of Linux
@@ -34,8 +34,9 @@ def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
         found = os.stat(path)
     except FileNotFoundError:
         if not overwrite:  # the link's name is taken, and its target may be anywhere
-            raise FileError(
-                f"{path}: a symbolic link to {os.readlink(path)}, which does not exist; --overwrite writes that file"
+            raise OutputExistsError(
+                f"{path}: a symbolic link to {os.readlink(path)}, which does not exist",
+                "; --overwrite writes that file",
             ) from None
         return _check_folder(path)
     if source and _is_open_as(found, source):
@@ -60,7 +61,7 @@ def _check_folder(path: Path) -> None:
 
 
 def _exists(path: Path) -> FileError:
-    return FileError(f"{path}: the file exists; --overwrite replaces it")
+    return OutputExistsError(f"{path}: the file exists", "; --overwrite replaces it")
 
 
 @contextlib.contextmanager

@@ -93,14 +93,14 @@ def test_a_raw_buffer_of_another_size_is_refused(change, folder):
 
 
 def test_an_array_file_is_refused_where_a_buffer_is_wanted_and_the_other_way_round(folder):
-    assert failure("unpack", "array.npy", "out.npy", "--from", "f32[2,3,4]") == (
-        "array.npy: it holds an array of dimensions (2, 3, 4), but --from is for a 1-D buffer; gpulayout pack reads "
-        "an N-d array"
+    assert failure("unpack", "array.npy", "out.npy", "--from", "f32[2,3,4]{0,1,2}") == (
+        "array.npy: it holds an array of dimensions (2, 3, 4) in C order, which is not a buffer of f32[2,3,4]{0,1,2}; "
+        "gpulayout pack reads an N-d array, and so does gpulayout relayout without --from"
     )
     np.save("buffer.npy", np.zeros(6, np.float32))
     assert failure("pack", "buffer.npy", "out.npy", "--to", "{0,1}") == (
-        "buffer.npy: it holds an array of dimensions (6,), but --to orders 2 dimensions; if it is a buffer, gpulayout "
-        "relayout --from SHAPE moves it"
+        "buffer.npy: it holds an array of dimensions (6,), but the layout {0,1} orders 2 dimensions; if it is a "
+        "buffer, gpulayout relayout --from SHAPE moves it"
     )
 
 

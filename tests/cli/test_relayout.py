@@ -72,8 +72,8 @@ def test_types_that_numpy_lacks_are_named_by_the_shape(dtype, folder):
 
 def test_unsigned_integers_may_carry_a_type_that_numpy_lacks(folder):
     np.save("bits.npy", np.arange(6, dtype=np.uint16).reshape(2, 3))
-    run("relayout", "bits.npy", "out.npy", "--to", "bf16[2,3]{0,1}")
-    np.testing.assert_array_equal(np.load("out.npy"), np.array([0, 3, 1, 4, 2, 5], np.uint16), strict=True)
+    run("relayout", "bits.npy", "out.npy", "--to", "bf16[2,3]{0,1:PD(2,4)}")
+    np.testing.assert_array_equal(np.load("out.npy"), np.array([0, 3, 1, 4, 2, 5, 0, 0], np.uint16), strict=True)
 
 
 def test_a_dry_run_explains_and_writes_nothing(folder):
@@ -179,11 +179,15 @@ def test_a_move_that_fails_leaves_the_old_file_alone(folder, monkeypatch):
         (["--to", "{1,0,2:PD(1,1,1)}"], "is smaller than dimensions"),
         (
             ["--to", "f32[4,3,2]{0,1,2}"],
-            "it holds an array of dimensions (2, 3, 4), but --to f32[4,3,2]{0,1,2} has (4, 3, 2)",
+            "it holds an array of dimensions (2, 3, 4), but f32[4,3,2]{0,1,2} has (4, 3, 2)",
         ),
         (["--to", "s32[2,3,4]{0,1,2}"], "its elements are float32, but s32[2,3,4]{0,1,2} needs int32"),
         (["--to", "f64[2,3,4]{0,1,2}"], "its elements are float32, but f64[2,3,4]{0,1,2} needs float64"),
-        (["--from", "f32[2,3,4]", "--to", "{0,1,2}"], "but --from is for a 1-D buffer"),
+        (
+            ["--from", "f32[2,3,4]{0,1,2}", "--to", "{1,0,2}"],
+            "it holds an array of dimensions (2, 3, 4) in C order, which is not a buffer of f32[2,3,4]{0,1,2}; "
+            "gpulayout pack reads an N-d array",
+        ),
     ],
 )
 def test_a_shape_that_does_not_fit_the_file_is_refused(options, message, folder):
@@ -219,7 +223,9 @@ def test_letters_for_a_layout_and_a_buffer_without_its_shape_are_answered_with_w
     )
     np.save("buffer.npy", np.zeros(6, np.float32))
     failed = failure("relayout", "buffer.npy", "out.npy", "--to", "{0,1}")
-    assert failed.endswith("--to orders 2 dimensions; if it is a buffer, gpulayout relayout --from SHAPE moves it")
+    assert failed.endswith(
+        "the layout {0,1} orders 2 dimensions; if it is a buffer, gpulayout relayout --from SHAPE moves it"
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))

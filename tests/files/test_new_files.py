@@ -45,6 +45,11 @@ def write(path, content=b"new", *, overwrite=False, note=lambda text: None):
         stream.write(content)
 
 
+def said(error):
+    """What the command line says."""
+    return f"{error}{error.advice}"
+
+
 def names(path):
     return sorted(os.listdir(path.parent))
 
@@ -77,7 +82,7 @@ def test_a_file_that_took_the_name_in_the_meantime_stays(kind, path, way):
     with pytest.raises(FileError) as caught, new_file(path, overwrite=False) as stream:
         stream.write(b"new")
         before = appear(path, kind)
-    assert str(caught.value) == f"{path}: the file exists; --overwrite replaces it"
+    assert said(caught.value) == f"{path}: the file exists; --overwrite replaces it"
     assert os.path.samestat(os.lstat(path), before) and os.lstat(path).st_size == before.st_size
     assert names(path) == ["out.npy"]
 
@@ -280,7 +285,7 @@ def source(tmp_path):
 def refusal(path, source, *, overwrite):
     with pytest.raises(FileError) as caught:
         check_output(path, source, overwrite=overwrite)
-    return str(caught.value)
+    return said(caught.value)
 
 
 def test_an_existing_output_needs_overwrite(path, source):

@@ -111,7 +111,13 @@ TESTS = (
         (f"api/{name}.py", ALL, _files("api/same_kind gpu/other_libraries"))
         for name in ("libraries", "torch_tensors", "jax_arrays", "same_kind")
     ),
-    ("files/*", NUMPY, _files("files/npy files/new_files cli/relayout cli/packing cli/standard_streams cli/signals")),
+    (
+        "files/*",
+        NUMPY,
+        _files(
+            "files/npy files/source files/target files/new_files cli/relayout cli/packing cli/standard_streams cli/signals"
+        ),
+    ),
     (
         "api/*",
         ALL,

@@ -1,0 +1,55 @@
+"""What moves from one file to another: the two shapes and the header of the new file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpulayout.api.plan import Plan, plan
+from gpulayout.files.file_shapes import array_shape, buffer_shape, npy_order
+from gpulayout.files.npy import Header, is_npy_name
+from gpulayout.files.source import Source
+from gpulayout.files.standard_streams import File, output_name
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+
+
+@dataclass(frozen=True)
+class Job:
+    """A move from an open file to a new one.
+
+    plan       between the shapes of the two files; a buffer's bytes are those of a file's elements
+    header     of the new file
+    plain      True when the new file is its elements alone, without a header
+    is_array   True when its header says all about it: an N-d array; False for a buffer, which is 1-D
+    """
+
+    source: Source
+    plan: Plan
+    header: Header
+    plain: bool
+    is_array: bool
+
+
+def job(
+    source: Source,
+    target: File,
+    from_: Shape | None,
+    to: Shape | Layout | None,
+    *,
+    raw: bool = False,
+    flat: bool = False,
+) -> Job:
+    """The move of a buffer of the shape `from_`, or else of the N-d array that the file describes.
+
+    to     the layout or the shape that the new file gets; None for an N-d array in C order
+    raw    a buffer gets no header, whatever the name of the new file is
+    flat   a buffer is 1-D, also where a .npy file could keep the dimensions
+    """
+    shape = array_shape(source.header, to) if from_ is None else buffer_shape(source.header, from_)
+    found = plan(shape, shape.with_layout(to) if to is None or isinstance(to, Layout) else to)
+    plain = (raw and to is not None) or not is_npy_name(target)
+    order = None if plain or (flat and to is not None) else npy_order(found.target)
+    dimensions = (found.target.buffer_length,) if order is None else found.target.dimensions
+    dtype = found.target.buffer_dtype if found.target.is_packed else source.header.dtype
+    header = Header(output_name(target), dtype, dimensions, order == "F", "the result")
+    return Job(source, found, header, plain, order is not None)

@@ -1,0 +1,81 @@
+"""Files that other libraries read and write: found by their name or their first bytes, and what to do with them.
+
+A .npz file is a zip of .npy files, and its arrays are compressed or lie anywhere in it.  HDF5, Zarr and safetensors
+hold many arrays under names.  None is one array or one buffer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from gpulayout.files.errors import FileError
+
+
+class OtherFormat(NamedTuple):
+    """A format, how its files are known, and how to move their arrays.
+
+    endings      of file names, lower case
+    beginnings   the first bytes of its files
+    read, write  what to do instead
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    beginnings: tuple[bytes, ...]
+    read: str
+    write: str
+
+
+OTHER_FORMATS = (
+    OtherFormat(
+        ".npz, a zip of .npy files",
+        (".npz",),
+        (b"PK\x03\x04", b"PK\x05\x06"),
+        "unpack it with unzip, or pipe one of its arrays with unzip -p FILE NAME.npy",
+        "write .npy files and put them together with numpy.savez, or with zip -0",
+    ),
+    OtherFormat(
+        "HDF5",
+        (".h5", ".hdf5"),
+        (b"\x89HDF\r\n\x1a\n",),
+        "gpulayout.dask moves its arrays, from dask.array.from_array(h5py.File(FILE)[NAME])",
+        "gpulayout.dask moves arrays that dask.array.to_hdf5 writes",
+    ),
+    OtherFormat(
+        "Zarr",
+        (".zarr",),
+        (),
+        "gpulayout.dask moves its arrays, from dask.array.from_zarr(FILE)",
+        "gpulayout.dask moves arrays that dask.array.to_zarr writes",
+    ),
+    OtherFormat(
+        "safetensors",
+        (".safetensors",),
+        (),
+        "gpulayout.pack takes its arrays, from safetensors.numpy.load_file(FILE)[NAME]",
+        "safetensors.numpy.save_file writes the arrays that gpulayout.pack and gpulayout.unpack return",
+    ),
+)
+ZARR = OTHER_FORMATS[2]
+ZARR_FILES = ("zarr.json", ".zarray", ".zgroup")  # one of them is in every folder of Zarr
+
+
+def refuse_other_format(name: str, beginning: bytes) -> None:
+    """`FileError` for the file of another library, known by its name or its first bytes."""
+    for other in OTHER_FORMATS:
+        if name.lower().endswith(other.endings) or beginning.startswith(other.beginnings):
+            raise FileError(f"{name}: this is {other.name}: {other.read}")
+
+
+def refuse_other_folder(path: Path) -> None:
+    """`FileError` for a folder of Zarr."""
+    if path.name.lower().endswith(ZARR.endings) or any((path / name).is_file() for name in ZARR_FILES):
+        raise FileError(f"{path}: this is {ZARR.name}: {ZARR.read}")
+
+
+def refuse_other_output(path: Path) -> None:
+    """`FileError` for a new file with the name of another format."""
+    for other in OTHER_FORMATS:
+        if path.name.lower().endswith(other.endings):
+            raise FileError(f"{path}: gpulayout writes .npy files and plain bytes, not {other.name}: {other.write}")

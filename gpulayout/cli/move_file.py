@@ -34,7 +34,7 @@ FILES: tuple[Decorator, ...] = (
     click.argument("target", metavar="OUT.npy", type=FILE_NAME),
 )
 OPTIONS: tuple[Decorator, ...] = (
-    click.option("--raw", is_flag=True, help="Buffers are plain bytes, without a .npy header."),
+    click.option("--raw", is_flag=True, help="Buffers are plain bytes, whatever the names of the files."),
     click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists."),
     click.option("--dry-run", is_flag=True, help="Check and explain; write nothing."),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing unless something is wrong."),
@@ -55,7 +55,7 @@ def files_and_options(*options: Decorator) -> Decorator:
 
 @dataclass(frozen=True)
 class FileMove:
-    """The files and options of one command.  `raw` is about 1-D buffers only; an N-d array is always a .npy file."""
+    """The files and options of one command.  `raw` is about buffers only."""
 
     source: File
     target: File

@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpulayout.layout.digits import StrideTable
+from gpulayout.layout.digits import StrideTable, table_of
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.moves.runs import Runs, runs_of
 
 Interval = tuple[int, int]  # coordinates: the first, and one past the last
+PRIME = 2**89 - 1
 MOST_GAP = 1 << 16  # bytes of padding between rows that are read rather than skipped: about what a seek costs
 
 
@@ -221,19 +222,25 @@ def _lead(table: StrideTable, dim: int, width: int, needs: Sequence[int]) -> Lea
 
 
 def _stays(whole: Boxes, dim: int, lead: Lead) -> bool:
-    """Whether a box of one alignment has the digits that the law expects.
+    """Whether a box that is any multiple of `align` wide has the digits that the law expects.
 
-    It has others if a tile of the layout is longer than the dimension, so that its digit does not show: T(4)(2,2) cuts
-    7 elements by 8, which is 1 tile.
+    It has others if a tile is longer than the dimension, so that its digit does not show: T(4)(2,2) cuts 7 elements by
+    8, which is 1 tile.  Or if `*` joins digits again: T(8)(*,5) rounds a box of 5 up to 8.  Or if a tile holds a whole
+    dimension that `*` joins to a more major one: T(*,6) on rows of 6.  One alignment shows what is rounded up.  A
+    multiple by a prime that is larger than all tiles shows the rest: what divides it divides every multiple.
     """
-    if lead.align >= whole.widths[dim]:
-        return False
-    box = [(0, width) for width in whole.widths]
-    box[dim] = (0, lead.align)
-    expected = zip(whole.table.digits, whole.extents(box))
-    found = stride_table(whole.part(box)).digits
+    return lead.align < whole.widths[dim] and all(_as_expected(whole, dim, lead, number) for number in (1, PRIME))
+
+
+def _as_expected(whole: Boxes, dim: int, lead: Lead, number: int) -> bool:
+    """Whether a box that is so many alignments wide has the digits of the whole, but for the most major of `dim`."""
+    width, layout = lead.align * number, whole.shape.layout
+    extents = whole.extents([(0, each) for each in whole.widths])
+    extents[lead.position] = lead.places(width) // whole.table.digits[lead.position].stride
+    widths = [*whole.widths[:dim], width, *whole.widths[dim + 1 :]]
+    found = table_of(whole.shape.dimensions, widths, layout.major_to_minor, layout.tiles).digits
     return [digit[:3] for digit in found if digit.extent != 1] == [
-        (digit.dim, digit.step, extent) for digit, extent in expected if extent != 1
+        (digit.dim, digit.step, extent) for digit, extent in zip(whole.table.digits, extents) if extent != 1
     ]
 
 

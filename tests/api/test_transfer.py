@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.api import packing, relayout
+from gpulayout.api import packing
+from gpulayout.api import plan as planning
 from gpulayout.api.kept import Kept
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.layout.arguments import LONGEST_KEPT
@@ -21,7 +22,7 @@ MATRIX = np.arange(6, dtype=np.float32).reshape(2, 3)
 def planned(monkeypatch, plans_anew):
     """The names of the planners that were called."""
     calls = []
-    for module, name in ((relayout, "relayout_pieces"), (packing, "pack_pieces"), (packing, "unpack_pieces")):
+    for module, name in ((planning, "relayout_pieces"), (packing, "pack_pieces"), (packing, "unpack_pieces")):
         real = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, real=real, name=name: calls.append(name) or real(*given))
     return calls
@@ -41,7 +42,7 @@ def test_a_plan_is_found_again_however_its_shapes_are_given(planned, monkeypatch
         )
     ]
     assert all(plan is plans[0] for plan in plans) and planned == ["relayout_pieces"]
-    monkeypatch.setattr(relayout, "as_shape", lambda *given, **named: pytest.fail("a text was read again"))
+    monkeypatch.setattr(planning, "as_shape", lambda *given, **named: pytest.fail("a text was read again"))
     assert gl.plan("f32[2,3]", "{0,1}") is gl.plan(source, gl.Layout((0, 1))) is plans[0]
     monkeypatch.undo()
     assert gl.plan(source, "{1,0}") is not plans[0] and gl.plan("f32[2,3]{0,1}", "{0,1}") is not plans[0]
@@ -114,7 +115,7 @@ def test_plans_of_new_shapes_do_not_pile_up(monkeypatch, plans_anew):
         assert gl.relayout(buffer, f"f32[2,{size}]{{0,1}}", "{1,0}").tolist() == list(range(2 * size))
         assert gl.unpack(buffer, f"f32[2,{size}]{{0,1}}").tolist() == array.tolist()
         assert all(
-            0 < len(kept.keys()) <= 12 for kept in (relayout.kept_plans, packing.kept_packs, packing.kept_unpacks)
+            0 < len(kept.keys()) <= 12 for kept in (planning.kept_plans, packing.kept_packs, packing.kept_unpacks)
         )
 
 
@@ -122,7 +123,7 @@ def test_long_texts_are_read_and_not_kept(plans_anew):
     text = "f32[" + ",".join(["1"] * 2100) + "]"
     assert len(text) > LONGEST_KEPT
     assert gl.relayout(np.ones(1, np.float32), text, text).tolist() == [1]
-    assert all(text not in key for key in relayout.kept_plans.keys())
+    assert all(text not in key for key in planning.kept_plans.keys())
 
 
 def test_a_bound_says_what_an_entry_takes():
@@ -131,12 +132,12 @@ def test_a_bound_says_what_an_entry_takes():
     tracemalloc.start()
     try:
         for size in range(200, 300):
-            plan = relayout.Plan(gl.Shape("f32", (3, size)), gl.Shape("f32", (3, size), gl.Layout((0, 1))))
+            plan = planning.Plan(gl.Shape("f32", (3, size)), gl.Shape("f32", (3, size), gl.Layout((0, 1))))
             plan(np.zeros(3 * size, np.float32))
             kept.keep((plan.source, plan.target), plan, len(plan.pieces))
         each = tracemalloc.get_traced_memory()[0] / 100
         tracemalloc.clear_traces()
-        plan = relayout.Plan(
+        plan = planning.Plan(
             gl.parse_shape("u8[1500,1500]{1,0:T(53,59)}"), gl.parse_shape("u8[1500,1500]{1,0:T(61,67)}")
         )
         plan(np.zeros(plan.source.nbytes, np.uint8))

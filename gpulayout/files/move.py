@@ -55,9 +55,7 @@ def route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
     return Route(tuple(each.blocks(max_bytes) for each in plans), scratch if len(plans) > 1 else None)
 
 
-def move(
-    job: Job, target: File, found: Route, progress: Progress, *, overwrite: bool, note: Note = warn
-) -> float:
+def move(job: Job, target: File, found: Route, progress: Progress, *, overwrite: bool, note: Note = warn) -> float:
     """Write the new file.  Returns seconds, with the time to write it to the disk."""
     start = time.perf_counter()
     done, total = 0, found.bytes_read + found.bytes_written

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, SupportsIndex
 
 from gpulayout.api.array_types import ShapeLike, TargetLike
-from gpulayout.files.job import job
-from gpulayout.files.memory import block_limit
-from gpulayout.files.move import Progress, move, route
-from gpulayout.files.new_file import check_output
-from gpulayout.files.source import open_source
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
@@ -54,7 +50,7 @@ def relayout_file(
     overwrite: bool = False,
     memory: SupportsIndex | str | None = None,
     scratch: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> FileRelayout:
     """Copy the elements of a file into a new file in another layout.  The array may be larger than memory.
 
@@ -117,6 +113,13 @@ def relayout_file(
     (True, (2, 3), 24)
     >>> folder.cleanup()
     """
+    # Loaded late, so that `import gpulayout` need not wait for them.
+    from gpulayout.files.job import job
+    from gpulayout.files.memory import block_limit
+    from gpulayout.files.move import move, route
+    from gpulayout.files.new_file import check_output
+    from gpulayout.files.source import open_source
+
     found = Path(os.fspath(out))
     shape = None if source is None else as_shape(source, "source")
     check_output(found, Path(os.fspath(file)), overwrite=overwrite)

@@ -87,9 +87,7 @@ class Runs(NamedTuple):
             raise BufferError(f"memory has {memory.size} bytes, but the last run ends at {end}")
         shape = (*(count for count, _ in self.loops), self.length) if self.run_count else (0, 0)
         strides = (*(stride for _, stride in self.loops), 1) if self.run_count else (1, 1)
-        return np.lib.stride_tricks.as_strided(
-            memory[self.offset :] if self.run_count else memory[:0], shape, strides, writeable=memory.flags.writeable
-        )
+        return np.lib.stride_tricks.as_strided(memory[self.offset :] if self.run_count else memory, shape, strides)
 
 
 def runs_of(levels: Iterable[tuple[int, int]], offset: int, bits: int) -> Runs:

@@ -51,5 +51,5 @@ def job(
     order = None if plain or (flat and to is not None) else npy_order(found.target)
     dimensions = (found.target.buffer_length,) if order is None else found.target.dimensions
     dtype = found.target.buffer_dtype if found.target.is_packed else source.header.dtype
-    header = Header(output_name(target), dtype, dimensions, order == "F", "the result")
+    header = Header(output_name(target), dtype, dimensions, order == "F")
     return Job(source, found, header, plain, order is not None)

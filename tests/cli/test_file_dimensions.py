@@ -211,3 +211,15 @@ def test_a_npy_file_keeps_its_header_under_any_name_when_it_is_read(folder):
     run("relayout", "array.dat", "out.npy", "--from", "f32[2,3,4]", "--to", "F")
     run("relayout", "array.dat", "same.npy", "--to", "F")
     assert content("out.npy") == content("same.npy") == saved(np.asfortranarray(ARRAY))
+
+
+def test_plain_bytes_that_cannot_be_told_from_a_npy_file_are_refused_with_what_to_type(folder):
+    (folder / "in.bin").write_bytes(b"\x93NUMPY" + bytes(18))
+    options = ["--from", "u8[24]", "--to", "C"]
+    assert failure("relayout", "in.bin", "out.bin", *options) == (
+        "in.bin: not a .npy file that can be read: its format version is 0.0, not 1.0 or 2.0; plain bytes need --raw"
+    )
+    run("relayout", "in.bin", "out.bin", "--raw", *options)
+    assert content("out.bin") == content("in.bin")
+    (folder / "text").write_bytes(b"hello")
+    assert failure("relayout", "text", "out.npy", "--to", "C").endswith("; plain bytes need --from SHAPE")

@@ -113,6 +113,24 @@ def test_packed_elements_are_bytes_and_stay_1_d(folder):
     assert content("out.npy") == saved(np.asfortranarray(array))
 
 
+@pytest.mark.parametrize("sizes", [(1, 1), (0, 3), (2, 0)])
+def test_packed_elements_are_1_d_even_where_a_byte_holds_all(sizes, folder):
+    array = np.zeros(sizes, np.uint8)
+    np.save("array.npy", array)
+    shape = gl.parse_shape(f"u4[{sizes[0]},{sizes[1]}]{{1,0:E(4)}}")
+    run("relayout", "array.npy", "out.npy", "--to", shape)
+    np.testing.assert_array_equal(np.load("out.npy"), gl.pack(array, shape), strict=True)
+
+
+def test_more_dimensions_than_numpy_has_stay_1_d(folder):
+    """NumPy reads no .npy file of more than 64 dimensions."""
+    for rank in (64, 65):
+        sizes = ",".join(["2"] * 3 + ["1"] * (rank - 3))
+        np.save("in.npy", np.arange(8, dtype=np.uint8))
+        run("relayout", "in.npy", "out.npy", "--overwrite", "--from", f"u8[{sizes}]", "--to", "C")
+        assert np.load("out.npy").ndim == (64 if rank == 64 else 1)
+
+
 def test_pack_is_1_d_in_every_layout_as_in_python(folder):
     for to in ("C", "F", "{1,0,2}"):
         text = run("pack", "array.npy", "out.npy", "--overwrite", "--to", to).stdout

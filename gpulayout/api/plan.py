@@ -17,6 +17,7 @@ from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import SHORT_RUN, Cut, cut, scratch_shape
@@ -402,6 +403,9 @@ class Blocks(Sequence[Block]):
         shapes = self._cut.block(number)
         return Block(plan(shapes.source, shapes.target), shapes.source_runs, shapes.target_runs)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Blocks, (self.plan, self.max_bytes)
+
     def __repr__(self) -> str:
         return f"<{checks.counted(len(self), 'block')} of {self.plan!r}, up to {self.block_bytes} bytes each>"
 
@@ -441,7 +445,10 @@ def _passes(whole: Plan, max_bytes: SupportsIndex) -> tuple[Plan, ...]:
     if scratch is None:
         return (whole,)
     two = plan(whole.source, scratch), plan(scratch, whole.target)
-    found = [Blocks(each, max_bytes) for each in two]
+    try:
+        found = [Blocks(each, max_bytes) for each in two]
+    except LayoutError:  # tiles that both sides have in common may be larger than those of one
+        return (whole,)
     longer = min(min(each.source_run_bytes, each.target_run_bytes) for each in found)
     return two if longer >= 2 * shortest else (whole,)
 

@@ -59,6 +59,10 @@ TESTS = (
     ("pictures/*", NUMPY, PICTURES),
     ("memory/*", ALL, _files("memory/foreign_memory memory/mapped_files api/foreign_arrays gpu/cupy_runtime")),
     ("moves/index_*", ALL, (*INDICES, *_files("gpu/index_width kernels/index_program kernels/struct kernels/sparse"))),
+    *(
+        (f"moves/{name}.py", NUMPY, _files("moves/runs api/blocks moves/blocks"))
+        for name in ("runs", "boxes", "blocks")
+    ),
     ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),
     ("moves/lookup_*", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
     ("moves/*", NUMPY, (*PLANNING, *INDICES, *MOVES)),
@@ -106,6 +110,11 @@ TESTS = (
     ),
     ("api/code*", ALL, _files("api/code kernels/code")),
     ("api/*index*", ALL, (*DOORS, *INDICES, *_files("gpu/launches gpu/cupy_runtime"))),
+    (
+        "api/plan.py",
+        ALL,
+        _files("api/blocks api/transfer api/explain moves/blocks cli/relayout", "pictures/plan_picture"),
+    ),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
     *(
         (f"api/{name}.py", ALL, _files("api/same_kind gpu/other_libraries"))

@@ -70,7 +70,7 @@ def open_source(file: File, shape: Shape | None = None, *, raw: bool = False) ->
         if shape is not None and (raw or _is_plain(file, stream)):
             header = Header(name, shape.buffer_dtype, (shape.buffer_length,), False, f"a buffer of {shape}")
         else:
-            header = parse_header(name, stream)
+            header = parse_header(name, stream, "; plain bytes need " + ("--raw" if shape else "--from SHAPE"))
         check_size(header, stream)
         if status_of(stream):
             yield Source(header, stream.tell(), stream, np.empty(0, np.uint8))

@@ -61,6 +61,7 @@ More
                       the classes of what `plan`, `stride_table` and `draw` return
     xla               the rest of XLA's utilities for shapes
     interop           layouts in the words of NumPy, PyTorch, JAX, CuTe and zarr
+    dask              pack, unpack and relayout for Dask arrays: larger than memory, on several machines
 """
 
 import importlib as _importlib
@@ -99,6 +100,7 @@ from gpulayout.version import __version__
 from gpulayout.xla.bitcast import is_bitcast
 
 if _typing.TYPE_CHECKING:
+    from gpulayout import dask as dask
     from gpulayout import interop
 
 __all__ = [
@@ -148,8 +150,10 @@ __all__ = [
     "xla",
 ]
 
-_LATE = "interop"  # a module that is imported when it is first used: import gpulayout need not wait for it
-_public_names.publish(globals(), [name for name in __all__ if name != _LATE])
+# Modules that are imported when they are first used: import gpulayout need not wait for them.  `dask` is not in
+# `__all__`, because `from gpulayout import *` would need Dask, and would hide a module of that name.
+_LATE = ("interop", "dask")
+_public_names.publish(globals(), [name for name in __all__ if name not in _LATE])
 
 
 def __dir__() -> list[str]:
@@ -169,7 +173,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     """Import a late module, or find a name that has moved to `gpulayout.xla`, which still works; functions warn."""
-    if name == _LATE:
+    if name in _LATE:
         return _importlib.import_module(f"gpulayout.{name}")
     if name not in xla.__all__:
         raise AttributeError(f"module 'gpulayout' has no attribute {name!r}")

@@ -50,6 +50,8 @@ def open_array_like(given: Any, role: str, dtype: np.dtype[Any] | None) -> tuple
     if type(given) is np.ndarray:
         return host_backend(), given
     if isinstance(given, PLAIN):
+        if isinstance(given, (list, tuple)) and given and is_dask(type(given[0])):
+            open_array(given[0], f"{role}[0]")  # raises; NumPy would compute it
         backend = default_backend()
         return backend, backend.array(array_of_values(given, role, dtype), dtype)
     return open_array(given, role)
@@ -67,6 +69,11 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         return host_backend(), np.asarray(given)
     if isinstance(given, type):
         raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
+    if is_dask(kind):
+        raise TypeError(
+            f"{role} is a Dask array, which may be larger than memory: gpulayout.dask has pack, unpack, relayout and "
+            f"index conversion for those, and {role}.compute() is an array in memory"
+        )
     library = library_of(given)
     if library is not None:
         library.check(given, role, writing)
@@ -87,6 +94,11 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
 def _is_cupy(kind: Any) -> bool:
     """True for CuPy's array type and its subclasses.  It is found by name, so that CuPy need not be imported."""
     return any((base.__module__, base.__name__) == ("cupy", "ndarray") for base in kind.__mro__)
+
+
+def is_dask(kind: type) -> bool:
+    """True for the type of Dask's arrays, also without Dask."""
+    return kind.__module__.partition(".")[0] == "dask"
 
 
 def memory_of(library: Library, given: Any, role: str, writing: bool) -> tuple[Backend, Array]:

@@ -336,7 +336,7 @@ def shape_of(array: Array) -> Shape:
         )
     if isinstance(array, str):
         raise TypeError(f"array is the str {value_text(array)}: call gl.parse_shape to read the text of a shape")
-    if type(array).__module__.partition(".")[0] == "dask":
+    if arrays.is_dask(type(array)):
         raise TypeError(
             "array is a Dask array, and each of its chunks has its own layout: call gl.shape_of(array.compute()), or "
             "gl.Shape(array.dtype, array.shape) for a row-major array of its size"

@@ -48,14 +48,12 @@ class BufferSide:
         shape = self.shape
         # NumPy has one object for each of its own dtypes, so `is` settles the usual case
         if array.dtype is not shape.buffer_dtype:
-            _check_buffer_dtype(array, shape, role)
+            check_buffer_dtype(array, shape, role)
         if array.ndim != 1:
             return self._flattened(backend, array, role, flat)
-        size = array.size
-        if size < shape.buffer_length:
-            unit = "bytes" if shape.is_packed else "elements"
-            raise BufferError(f"{role} has {size} {unit}, but {shape} needs {shape.buffer_length}")
-        if size > 1 and array.strides[0] != array.itemsize:
+        if array.size < shape.buffer_length:
+            raise BufferError(too_short(array, shape, role))
+        if array.size > 1 and array.strides[0] != array.itemsize:
             raise BufferError(
                 f"{role} steps by {array.strides[0]} bytes, but a buffer of {shape} is contiguous and "
                 f"steps by {shape.itemsize}"
@@ -170,7 +168,14 @@ def check_dtype(array: Array, shape: Shape, role: str) -> None:
     raise TypeError(f"{role} has dtype {dtype}, but {shape} needs {shape.dtype.name}{also}")
 
 
-def _check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
+def too_short(array: Array, shape: Shape, role: str) -> str:
+    """The message about a 1-D array that is no buffer of the shape, because it is too short."""
+    unit = "bytes" if shape.is_packed else "elements"
+    return f"{role} has {array.size} {unit}, but {shape} needs {shape.buffer_length}"
+
+
+def check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
+    """TypeError unless the array has the element type, or is uint8 for packed elements."""
     if not shape.is_packed:
         check_dtype(array, shape, role)
     elif array.dtype != shape.buffer_dtype:

@@ -43,9 +43,9 @@ def relayout(
     With --from, a file is plain bytes if its name does not end in .npy and it does not begin as .npy files do.  OUT is
     plain bytes if its name does not end in .npy.  `-` has a .npy header.  --raw: no header under any name.
 
-    NumPy cannot name bf16, f8... and stores them as V2, V1 or unsigned integers: name the type with a SHAPE.
+    Types that NumPy cannot name (bf16, f8...) need a SHAPE.
 
-    OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
+    OUT appears complete or not at all.  `-` is standard input or output.
 
     \b
     Examples:

@@ -28,9 +28,10 @@ ROOMS = {
     "api": ("version", "layout", "interop", "pictures", "memory", "moves", "cpu", "gpu"),
     "files": ("layout", "memory", "moves", "api"),
     "cli": ("version", "layout", "xla", "interop", "pictures", "memory", "moves", "cpu", "gpu", "api", "files"),
+    "dask": ("layout", "moves", "api"),
     "version": (),
     "__main__": ("cli",),
-    "": ("version", "layout", "xla", "interop", "api", "files"),
+    "": ("version", "layout", "xla", "interop", "dask", "api", "files"),
 }
 # The imports against the order: `shape.draw()` is where users look for a picture, and only that call loads pictures.
 UPWARD = {

@@ -128,6 +128,7 @@ TESTS = (
             "cli/packing cli/standard_streams cli/signals"
         ),
     ),
+    ("dask/*", NUMPY, _files("dask/slabs dask/moving dask/indexing dask/errors")),
     (
         "api/*",
         ALL,

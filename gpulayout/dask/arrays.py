@@ -1,0 +1,100 @@
+"""Dask arrays: what enters, what leaves, and their shuffle.
+
+A result is a graph with one task for each of its chunks.  A task calls a public function of the package with a chunk
+and the text of a shape, so it takes a few hundred bytes on the way to a worker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, cast
+
+import dask.array as da
+import numpy as np
+from dask import config
+from dask._task_spec import Task
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+from dask.utils import parse_bytes
+
+from gpulayout.dask.slabs import Chunks
+from gpulayout.layout.checks import type_text, value_text
+from gpulayout.layout.element_type import ElementType
+
+untyped: Any = da  # for calls of functions that Dask leaves untyped
+Key: TypeAlias = "tuple[str | int, ...]"
+
+
+def check_dask(given: object, role: str, function: str) -> None:
+    """TypeError unless the argument is a Dask array, ValueError unless its size is known."""
+    if not isinstance(given, da.Array):
+        raise TypeError(f"{role} is {type_text(given)}, not a Dask array: gl.{function} takes other arrays")
+    if any(math.isnan(size) for size in given.shape):
+        raise ValueError(f"{role} has chunks of unknown size {given.shape}: call its compute_chunk_sizes() first")
+
+
+def limit_of(chunk_size: int | str | None) -> int:
+    """Bytes of the largest chunk; ValueError unless there is at least one."""
+    given = config.get("array.chunk-size") if chunk_size is None else chunk_size
+    if not isinstance(given, (int, str)) or isinstance(given, bool):
+        raise TypeError(
+            f"chunk_size {value_text(given)} is {type_text(given)}: it must be bytes or text such as '64MiB'"
+        )
+    try:
+        limit = parse_bytes(given)
+    except ValueError:
+        limit = 0
+    if limit < 1:
+        raise ValueError(f"chunk_size {value_text(given)} is not at least one byte")
+    return limit
+
+
+def empty_like(array: da.Array, dimensions: Iterable[int]) -> Any:
+    """An array without elements of the kind that the chunks are, NumPy's or CuPy's, and of their dtype."""
+    return np.empty_like(array._meta, shape=tuple(dimensions))
+
+
+def new_array(
+    what: str,
+    tasks: Callable[[str], Mapping[Key, Task]],
+    source: da.Array,
+    chunks: Chunks,
+    like: Any,
+    *token: object,
+) -> da.Array:
+    """The Dask array whose chunks are these tasks.
+
+    what    the first part of its name, which Dask's dashboard shows
+    tasks   makes the tasks for a name
+    like    an array of the kind and dtype of the chunks
+    token   what the tasks depend on besides the source and the chunks
+    """
+    name = f"{what}-{tokenize(source.name, chunks, *token)}"
+    made = tasks(name)
+    sources: list[Any] = [source] if any(task.dependencies for task in made.values()) else []  # none if all is padding
+    graph = HighLevelGraph.from_collections(name, cast(Any, made), dependencies=sources)
+    result: da.Array = untyped.Array(graph, name, chunks, meta=np.empty_like(like, shape=(0,) * len(chunks)))
+    return result
+
+
+def rechunked(array: Any, chunks: Chunks) -> Any:
+    """The array in other chunks, by Dask's own shuffle.
+
+    Dask's shuffle between workers cannot send the types of ml_dtypes, so they travel as unsigned integers.
+    """
+    if array.chunks == chunks:
+        return array
+    dtype = array.dtype
+    if dtype.type.__module__ == np.generic.__module__:
+        return array.rechunk(chunks)
+    carrier = ElementType.of(dtype).carrier
+    return _seen_as(_seen_as(array, carrier).rechunk(chunks), dtype)
+
+
+def _seen_as(array: Any, dtype: np.dtype[Any]) -> Any:
+    return array.map_blocks(_view, dtype, dtype=dtype, meta=array._meta.view(dtype))
+
+
+def _view(chunk: Any, dtype: np.dtype[Any]) -> Any:
+    return chunk.view(dtype)

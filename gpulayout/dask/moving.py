@@ -1,0 +1,271 @@
+"""`pack`, `unpack` and `relayout` for Dask arrays: Dask's shuffle brings slabs together, and each is one local call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask._task_spec import Task, TaskRef
+
+from gpulayout.api import packing
+from gpulayout.api import relayout as relayouts
+from gpulayout.api.array_types import ShapeLike, TargetLike
+from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
+from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
+from gpulayout.dask.slabs import Sizes, Slabs, slabs_of_chunks, slabs_of_lengths, slabs_of_size
+from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.move import check_same_array
+from gpulayout.moves.supported import check_storable
+from gpulayout.moves.view_strides import view_strides
+
+
+def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = None) -> da.Array:
+    """Copy a logical Dask array into a 1-D buffer in the layout of `shape`, chunk by chunk.  Nothing is computed yet.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+        Array of shape `shape.dimensions`, in any chunks of NumPy's or CuPy's.
+    shape : Shape, Layout or str
+        A shape or its text; or only a layout, such as ``"{1,0:T(8,128)}"``.
+    chunk_size : int or str, optional
+        Bytes of the largest chunk, such as ``"64MiB"``.  By default the array's own chunks stay if they are slabs;
+        otherwise it is Dask's setting ``array.chunk-size``.
+
+    Returns
+    -------
+    dask.array.Array
+        1-D array of `shape.buffer_length` elements.  Its chunks are slabs: whole indices of the most major dimension,
+        or whole tiles; where one of these is larger than `chunk_size`, the next dimension is cut too.
+
+    Raises
+    ------
+    TypeError, BufferError, LayoutError
+        As `gpulayout.pack` raises them, before anything is computed; TypeError for an array that is not Dask's.
+    ValueError
+        For chunks of unknown size, and for a `chunk_size` below 1.
+
+    See Also
+    --------
+    unpack : The inverse.
+    gpulayout.pack : The same for an array in memory.
+
+    Notes
+    -----
+    Dask's own `rechunk` brings the elements of a slab together; each slab is then one local `gpulayout.pack`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> matrix = da.arange(12, chunks=3).reshape(4, 3)
+    >>> buffer = pack(matrix, "{0,1:PD(4,4)}", chunk_size=64)
+    >>> buffer.chunks, buffer.compute()
+    (((8, 8),), array([ 0,  3,  6,  9,  1,  4,  7, 10,  2,  5,  8, 11,  0,  0,  0,  0]))
+    """
+    check_dask(array, "array", "pack")
+    shape = as_shape(shape, like=Shape(array.dtype, [int(size) for size in array.shape]))
+    check_storable(shape)
+    ArraySide(shape, ()).check(array, "array")
+    limit = limit_of(chunk_size)
+    slabs = slabs_of_chunks(shape, array.chunks, limit) if chunk_size is None else None
+    return _pack(array, slabs or slabs_of_size(shape, limit))
+
+
+def _pack(array: da.Array, slabs: Slabs) -> da.Array:
+    """The slabs of an array, shuffled first unless its chunks are those of the slabs."""
+    shape = slabs.shape
+    if shape.element_count:
+        array = rechunked(array, slabs.chunks)
+
+    def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
+        chunk = empty_like(array, slab.dimensions) if block is None else TaskRef((array.name, *block))
+        return Task((name, i), packing.pack, chunk, str(slab))
+
+    def tasks(name: str) -> Mapping[Key, Task]:
+        return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(slabs.shapes, slabs.blocks))}
+
+    like = packing.pack(empty_like(array, (0,)), _without_elements(shape))
+    return new_array("pack", tasks, array, (slabs.lengths,), like, str(shape))
+
+
+def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: int | str | None = None) -> da.Array:
+    """See or copy the logical array in a 1-D Dask array that is a buffer of `shape`.  Nothing is computed yet.
+
+    Parameters
+    ----------
+    buffer : dask.array.Array
+        1-D array of `shape.buffer_length` elements or more, in any chunks; uint8 when elements are packed.
+    shape : Shape or str
+        The buffer's shape, or its text.
+    chunk_size : int or str, optional
+        Bytes of the largest chunk, as for `pack`.
+
+    Returns
+    -------
+    dask.array.Array
+        Array of shape `shape.dimensions`.  Every chunk is the logical array of one slab: a view of the buffer's chunk
+        if strides can express it, as `gpulayout.view` returns, or else a copy in C order.
+
+    Raises
+    ------
+    TypeError, BufferError, LayoutError, ValueError
+        As `pack` and `gpulayout.unpack` raise them, before anything is computed.
+
+    See Also
+    --------
+    pack : The inverse.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> unpack(da.arange(6, chunks=2), "s64[2,3]{0,1}").compute()
+    array([[0, 2, 4],
+           [1, 3, 5]])
+    """
+    shape = as_shape(shape)
+    buffer = _buffer_of(buffer, shape, "unpack")
+    limit = limit_of(chunk_size)
+    slabs = slabs_of_lengths(shape, buffer.chunks[0]) if chunk_size is None else None
+    return _unpack(buffer, slabs or slabs_of_size(shape, limit))
+
+
+def _unpack(buffer: da.Array, slabs: Slabs) -> da.Array:
+    """The logical arrays of the slabs of a buffer: views where strides can express them."""
+    shape = slabs.shape
+    like = packing.unpack(empty_like(buffer, (0,)), _without_elements(shape))
+    if not shape.element_count:
+        empty: da.Array = untyped.from_array(np.empty_like(like, shape=shape.dimensions), chunks=-1)
+        return empty
+    buffer = rechunked(buffer, (slabs.lengths,))
+
+    def tasks(name: str) -> Mapping[Key, Task]:
+        return {
+            (name, *block): Task((name, *block), _unpacker(slab), TaskRef((buffer.name, i)), str(slab))
+            for i, (slab, block) in enumerate(zip(slabs.shapes, slabs.blocks))
+            if block is not None
+        }
+
+    return new_array("unpack", tasks, buffer, slabs.chunks, like, str(shape))
+
+
+@functools.lru_cache(maxsize=128)  # most slabs have the same shape
+def _unpacker(slab: Shape) -> Any:
+    """`view` if strides can express the array, or `unpack`."""
+    try:
+        view_strides(slab)
+    except LayoutError:
+        return packing.unpack
+    return packing.view
+
+
+def relayout(
+    buffer: da.Array, source: ShapeLike, target: TargetLike, *, chunk_size: int | str | None = None
+) -> da.Array:
+    """Copy a buffer of `source`, a 1-D Dask array, into one of `target`.  Nothing is computed yet.
+
+    Parameters
+    ----------
+    buffer : dask.array.Array
+        1-D array of `source.buffer_length` elements or more, in any chunks; uint8 when elements are packed.
+    source : Shape or str
+        The buffer's shape, or its text.
+    target : Shape, Layout or str
+        The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
+    chunk_size : int or str, optional
+        Bytes of the largest chunk, as for `pack`.
+
+    Returns
+    -------
+    dask.array.Array
+        1-D array of `target.buffer_length` elements, in slabs of the target.
+
+    Raises
+    ------
+    TypeError, BufferError, LayoutError, ValueError
+        As `pack` and `gpulayout.relayout` raise them, before anything is computed.
+
+    See Also
+    --------
+    gpulayout.relayout : The same for a buffer in memory.
+
+    Notes
+    -----
+    If both layouts have the same most major dimension, every slab is one local `gpulayout.relayout`, and nothing is
+    shuffled.  Otherwise the slabs of the source are seen as arrays, Dask's `rechunk` shuffles them, and every slab of
+    the target is one local `gpulayout.pack`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> relayout(da.arange(6, chunks=3), "s64[2,3]", "{0,1}").compute()
+    array([0, 3, 1, 4, 2, 5])
+    """
+    source = as_shape(source, "source")
+    target = as_shape(target, "target", like=source)
+    check_same_array(source, target)
+    check_storable(target)
+    buffer = _buffer_of(buffer, source, "relayout")
+    limit = limit_of(chunk_size)
+    # With its dimensions in the order of memory, the source's slabs are C-ordered arrays.  The shuffle copies those in
+    # long runs, and leaves the transposition to `pack`, which is faster at it than NumPy's assignments.
+    source, target = (shape.permute_dimensions(source.layout.major_to_minor) for shape in (source, target))
+    kept = slabs_of_lengths(source, buffer.chunks[0]) if chunk_size is None else None
+    pair = _local(source, target, kept, limit) if source.element_count else None
+    if pair is not None:
+        return _relayout(rechunked(buffer, (pair[0].lengths,)), *pair)
+    return _pack(_unpack(buffer, kept or slabs_of_size(source, limit)), slabs_of_size(target, limit))
+
+
+def _local(source: Shape, target: Shape, kept: Slabs | None, limit: int) -> tuple[Slabs, Slabs] | None:
+    """Slabs of both shapes that hold the same elements, so that no slab needs another; None if there are none.
+
+    It takes a common most major dimension: f32[N,H,W,C]{3,2,1,0} and {2,1,3,0} can both be cut along N.
+    """
+    own_slabs = [(kept, target)] if kept else []
+    own_slabs += [(slabs_of_size(target, limit), source), (slabs_of_size(source, limit), target)]
+    for own, shape in own_slabs:
+        other = slabs_of_chunks(shape, own.chunks, limit)
+        if other is not None and other.largest <= max(limit, own.largest):
+            return (own, other) if shape is target else (other, own)
+    return None
+
+
+def _relayout(buffer: da.Array, source: Slabs, target: Slabs) -> da.Array:
+    """Every slab of the target from the slab of the source that holds the same elements."""
+    number = {block: i for i, block in enumerate(source.blocks)}
+
+    def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
+        if block is None:
+            return Task((name, i), packing.pack, empty_like(buffer, slab.dimensions), str(slab))
+        chunk = TaskRef((buffer.name, number[block]))
+        return Task((name, i), relayouts.relayout, chunk, str(source.shapes[number[block]]), str(slab))
+
+    def tasks(name: str) -> Mapping[Key, Task]:
+        return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(target.shapes, target.blocks))}
+
+    empty = packing.unpack(empty_like(buffer, (0,)), _without_elements(source.shape))
+    like = packing.pack(empty, _without_elements(target.shape))
+    return new_array("relayout", tasks, buffer, (target.lengths,), like, str(source.shape), str(target.shape))
+
+
+def _buffer_of(buffer: da.Array, shape: Shape, function: str) -> da.Array:
+    """The places of a shape in a buffer, which may be longer."""
+    check_dask(buffer, "buffer", function)
+    check_storable(shape)
+    check_buffer_dtype(buffer, shape, "buffer")
+    if buffer.ndim != 1:
+        raise BufferError(f"buffer has shape {buffer.shape}: a Dask array that is a buffer of {shape} is 1-D")
+    if buffer.size < shape.buffer_length:
+        raise BufferError(too_short(buffer, shape, "buffer"))
+    return buffer[: shape.buffer_length] if buffer.size > shape.buffer_length else buffer
+
+
+def _without_elements(shape: Shape) -> Shape:
+    """A 1-D shape without elements, to find out what kind of array a function returns."""
+    return Shape(shape.element_type, (0,), Layout((0,), element_size_in_bits=shape.layout.element_size_in_bits))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
@@ -24,7 +26,7 @@ def relayout(
     to: Shape | Layout | LayoutName | None,
     unpack: bool,
     from_: Shape | Layout | LayoutName | None,
-    **options: bool,
+    **options: Any,
 ) -> None:
     """Move the elements of IN.npy to another layout, into OUT.npy.
 

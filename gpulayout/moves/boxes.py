@@ -222,19 +222,17 @@ def _lead(table: StrideTable, dim: int, width: int, needs: Sequence[int]) -> Lea
 
 
 def _stays(whole: Boxes, dim: int, lead: Lead) -> bool:
-    """Whether a box that is any multiple of `align` wide has the digits that the law expects.
+    """Whether a box that is any multiple of `align` wide has the digits of the whole, but for the most major of `dim`.
 
     It has others if a tile is longer than the dimension, so that its digit does not show: T(4)(2,2) cuts 7 elements by
     8, which is 1 tile.  Or if `*` joins digits again: T(8)(*,5) rounds a box of 5 up to 8.  Or if a tile holds a whole
-    dimension that `*` joins to a more major one: T(*,6) on rows of 6.  One alignment shows what is rounded up.  A
-    multiple by a prime that is larger than all tiles shows the rest: what divides it divides every multiple.
+    dimension that `*` joins to a more major one: T(*,6) on rows of 6.
+
+    The test is a multiple by a prime that is larger than all tiles: a tile that divides it divides every multiple.
     """
-    return lead.align < whole.widths[dim] and all(_as_expected(whole, dim, lead, number) for number in (1, PRIME))
-
-
-def _as_expected(whole: Boxes, dim: int, lead: Lead, number: int) -> bool:
-    """Whether a box that is so many alignments wide has the digits of the whole, but for the most major of `dim`."""
-    width, layout = lead.align * number, whole.shape.layout
+    if lead.align >= whole.widths[dim]:
+        return False
+    width, layout = lead.align * PRIME, whole.shape.layout
     extents = whole.extents([(0, each) for each in whole.widths])
     extents[lead.position] = lead.places(width) // whole.table.digits[lead.position].stride
     widths = [*whole.widths[:dim], width, *whole.widths[dim + 1 :]]

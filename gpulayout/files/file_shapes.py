@@ -32,8 +32,10 @@ def npy_order(shape: Shape) -> Order | None:
     >>> [npy_order(parse_shape(f"f32[2,3]{layout}")) for layout in ("{1,0}", "{0,1:PD(2,3)}", "{0,1:PD(3,5)}")]
     ['C', 'F', None]
     """
-    orders = (order for order in ORDERS if shape.rank <= MAX_RANK and _is_array(shape, order))
-    return next(orders, None)
+    for order in ORDERS:
+        if shape.rank <= MAX_RANK and _is_array(shape, order):
+            return order
+    return None
 
 
 def _is_array(shape: Shape, order: Order) -> bool:

@@ -77,7 +77,7 @@ def parse_header(name: str, stream: BinaryIO, advice: str = "") -> Header:
     try:
         if not beginning.startswith(MAGIC) or len(beginning) < len(MAGIC) + 2:
             raise ValueError(f"it begins with {beginning!r} instead of {MAGIC!r} and a version")
-        version = tuple(beginning[len(MAGIC) :])
+        version = beginning[-2], beginning[-1]
         if version not in VERSIONS:
             raise ValueError(f"its format version is {'.'.join(map(str, version))}, not 1.0 or 2.0")
         with warnings.catch_warnings():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -49,8 +50,9 @@ class Source:
         place = self.offset + start
         found = read_at(self.stream, part, place, self.header.name)
         if found < len(part):
+            size = os.fstat(self.stream.fileno()).st_size
             raise FileError(
-                f"{self.header.name}: the file has become shorter while it was read: it ends at byte {place + found}, "
+                f"{self.header.name}: the file has become shorter while it was read: it has {counted(size, 'byte')}, "
                 f"but {self.header.needed} needs {self.offset + self.header.nbytes}"
             )
 

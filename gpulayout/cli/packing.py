@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
@@ -16,12 +18,15 @@ from gpulayout.layout.shape import Shape
 @files_and_options(
     click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, required=True, help="The layout of the buffer.")
 )
-def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options: bool) -> None:
+def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options: Any) -> None:
     """Copy the N-d array in IN.npy into OUT.npy, as a 1-D buffer in a layout.  Padding is filled.
 
     The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough, or a name: C, F,
     torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).  Types that NumPy cannot name
     (bf16, f8..., s4) need a SHAPE such as 'bf16[512,256]{0,1}'.  Packed elements, E(4), become bytes.
+
+    The buffer is 1-D in every layout; gpulayout relayout --to C or F keeps the dimensions.  If the name of OUT does not
+    end in .npy, it is plain bytes.
 
     OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 
@@ -29,13 +34,13 @@ def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options:
     Examples:
       gpulayout pack picture.npy planes.npy --to '{1,0,2}'
       gpulayout pack picture.npy rgbx.npy --to '{2,1,0:PD(600,800,4)PV(highest)}'
-      gpulayout pack weights.npy tiles.bin --raw --to 'bf16[64,256]{1,0:T(8,128)}'
+      gpulayout pack weights.npy tiles.bin --to 'bf16[64,256]{1,0:T(8,128)}'
       gpulayout pack picture.npy - --to '{1,0,2}' | gzip > planes.npy.gz
     """
     FileMove(source, target, **options).run(None, to, flat=True)
 
 
-@click.command(short_help="Copy a 1-D buffer in a layout into an N-d array.")
+@click.command(short_help="Copy a buffer in a layout into an N-d array.")
 @files_and_options(
     click.option(
         "--from",
@@ -46,18 +51,19 @@ def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options:
         help="The shape of the buffer, with its layout.",
     )
 )
-def unpack(source: File, target: File, from_: Shape | Layout | LayoutName, **options: bool) -> None:
-    """Copy the 1-D buffer in IN.npy into OUT.npy, as an N-d array in C order without padding.
+def unpack(source: File, target: File, from_: Shape | Layout | LayoutName, **options: Any) -> None:
+    """Copy the buffer in IN.npy into OUT.npy, as an N-d array in C order without padding.
 
     A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  A wrong layout of the
-    right size cannot be detected.
+    right size cannot be detected.  IN is plain bytes if its name does not end in .npy and it does not begin as .npy
+    files do.
 
     OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
 
     \b
     Examples:
       gpulayout unpack planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}'
-      gpulayout unpack tiles.bin weights.npy --raw --from 'bf16[64,256]{1,0:T(8,128)}'
+      gpulayout unpack tiles.bin weights.npy --from 'bf16[64,256]{1,0:T(8,128)}'
       gunzip < x.npy.gz | gpulayout unpack - x.npy --from 'u8[600,800,3]{1,0,2}'
     """
     FileMove(source, target, **options).run(whole_shape(from_), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
@@ -14,11 +16,9 @@ from gpulayout.layout.shape import Shape
 
 @click.command(short_help="Move a .npy file from one layout to another.")
 @files_and_options(
-    click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a 1-D buffer in this layout."),
+    click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, help="Write a buffer in this layout."),
     click.option("--unpack", is_flag=True, help="Write an N-d array in C order; needs --from."),
-    click.option(
-        "--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a 1-D buffer of this shape."
-    ),
+    click.option("--from", "from_", metavar="SHAPE", type=SHAPE_OR_LAYOUT, help="IN.npy is a buffer of this shape."),
 )
 def relayout(
     source: File,
@@ -26,18 +26,22 @@ def relayout(
     to: Shape | Layout | LayoutName | None,
     unpack: bool,
     from_: Shape | Layout | LayoutName | None,
-    **options: bool,
+    **options: Any,
 ) -> None:
     """Move the elements of IN.npy to another layout, into OUT.npy.
 
     \b
-      --from SHAPE --to LAYOUT   1-D buffer -> 1-D buffer
-      --to LAYOUT                N-d array  -> 1-D buffer, as gpulayout pack
-      --from SHAPE --unpack      1-D buffer -> N-d array, as gpulayout unpack
+      --from SHAPE --to LAYOUT   buffer    -> buffer
+      --to LAYOUT                N-d array -> buffer
+      --from SHAPE --unpack      buffer    -> N-d array in C order
 
-    A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  --to takes a LAYOUT
-    such as {1,0,2}, a SHAPE of the same array, or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)',
-    named:NHWC:NCHW (for an array N C H W).
+    A buffer is 1-D and stores neither dimensions nor layout, so --from needs the whole SHAPE.  In C or Fortran order
+    it keeps the dimensions: then a .npy file can say the layout, and --from is not needed.  --to takes a LAYOUT such as
+    {1,0,2}, a SHAPE of the same array, or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for
+    an array N C H W).
+
+    With --from, a file is plain bytes if its name does not end in .npy and it does not begin as .npy files do.  OUT is
+    plain bytes if its name does not end in .npy.  `-` has a .npy header.  --raw: no header under any name.
 
     NumPy cannot name bf16, f8... and stores them as V2, V1 or unsigned integers: name the type with a SHAPE.
 
@@ -47,6 +51,7 @@ def relayout(
     Examples:
       gpulayout relayout planes.npy rows.npy --from 'u8[600,800,3]{1,0,2}' --to C
       gpulayout relayout picture.npy planes.npy --to '{1,0,2}'
+      gpulayout relayout matrix.bin columns.npy --from 'f32[512,256]' --to F
       gpulayout relayout planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}' --unpack
     """
     if unpack == (to is not None):

@@ -39,7 +39,7 @@ def npy_order(shape: Shape) -> Order | None:
 def _is_array(shape: Shape, order: Order) -> bool:
     """True when a buffer of the shape is the array in this order, one element after the other."""
     array = Shape(shape.element_type, shape.dimensions, _layout(shape.rank, order))
-    return not shape.is_packed and same_buffer(shape, array)
+    return same_buffer(shape, array)
 
 
 def _order(header: Header) -> Order:

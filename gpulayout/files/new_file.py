@@ -1,6 +1,7 @@
 """New files that appear complete or not at all, and replace an existing file only on request.
 
-A file is written under a temporary name in its own folder, and gets its name when it is complete.
+A file is written under a temporary name in its own folder, and gets its name when it is complete.  The temporary name
+begins with the final one: out.npy.gpulayout-partial-58f0c1d2a3b4e5f6.  Only a process that is killed leaves one behind.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import secrets
+import shlex
 import stat
 import sys
 from collections.abc import Iterator
@@ -17,8 +20,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gpulayout.files.errors import FileError, Note, OutputExistsError, warn
+from gpulayout.files.other_formats import refuse_other_output
 from gpulayout.files.standard_streams import File, check_standard_output, opened, status_of
 
+NAME_BYTES = 255  # of a name, on nearly every file system
+PARTIAL = ".gpulayout-partial-"  # then as many hexadecimal digits
+HEX_DIGITS = 16
+HEX = f"[0-9a-f]{{{HEX_DIGITS}}}"
+MOST = 8  # unfinished files that a note names
 AT_FDCWD, RENAME_NOREPLACE = -100, 1  # of Linux
 
 
@@ -26,6 +35,7 @@ def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
     """`FileError` when `path` cannot or must not become the result of `source`, or of no file."""
     if not isinstance(path, Path):
         return check_standard_output()
+    refuse_other_output(path)
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -73,8 +83,9 @@ def new_file(path: Path, *, overwrite: bool, note: Note = warn) -> Iterator[Bina
     in one step and its permissions are kept; a symbolic link stays, and the file behind it is replaced.
     """
     final = Path(os.path.realpath(path)) if overwrite else path
+    _note_partial_files(path, final, note)
     # In the same folder, because a rename cannot cross file systems.
-    temporary = final.with_name(f".gpulayout-{secrets.token_hex(8)}.tmp")
+    temporary = final.with_name(_partial_prefix(final.name) + secrets.token_hex(HEX_DIGITS // 2))
     try:
         with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "r+b") as stream:
             if overwrite:
@@ -95,6 +106,26 @@ def new_file(path: Path, *, overwrite: bool, note: Note = warn) -> Iterator[Bina
     finally:
         with contextlib.suppress(OSError):  # gone after a rename; never there on a read-only file system
             os.unlink(temporary)
+
+
+def _partial_prefix(name: str) -> str:
+    """How the temporary names of a file begin.  A long name is cut: a temporary name has at most 255 bytes too."""
+    while len(os.fsencode(name)) > NAME_BYTES - len(PARTIAL) - HEX_DIGITS:
+        name = name[:-1]
+    return name + PARTIAL
+
+
+def _note_partial_files(path: Path, final: Path, note: Note) -> None:
+    """Name the temporary files of other runs to the same output, if there are any."""
+    begins = re.compile(re.escape(_partial_prefix(final.name)) + HEX)
+    found: list[str] = []
+    with contextlib.suppress(OSError):  # a folder may let its files be written but not listed
+        found = sorted(str(final.with_name(name)) for name in os.listdir(final.parent) if begins.fullmatch(name))
+    if found:
+        left = "another run to this output left an unfinished file, or is still writing it"
+        if len(found) > 1:
+            left = f"other runs to this output left {len(found)} unfinished files, or are still writing them"
+        note(f"{path}: {left}; if no such run is alive, delete what is left: rm -- {shlex.join(found[:MOST])}")
 
 
 def _take_free_name(temporary: Path, path: Path, note: Note) -> None:

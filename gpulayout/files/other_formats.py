@@ -40,14 +40,14 @@ OTHER_FORMATS = (
         (".h5", ".hdf5"),
         (b"\x89HDF\r\n\x1a\n",),
         "gpulayout.dask moves its arrays, from dask.array.from_array(h5py.File(FILE)[NAME])",
-        "gpulayout.dask moves arrays that dask.array.to_hdf5 writes",
+        "gpulayout.dask moves arrays, and dask.array.to_hdf5 writes them",
     ),
     OtherFormat(
         "Zarr",
         (".zarr",),
         (),
         "gpulayout.dask moves its arrays, from dask.array.from_zarr(FILE)",
-        "gpulayout.dask moves arrays that dask.array.to_zarr writes",
+        "gpulayout.dask moves arrays, and dask.array.to_zarr writes them",
     ),
     OtherFormat(
         "safetensors",
@@ -78,4 +78,4 @@ def refuse_other_output(path: Path) -> None:
     """`FileError` for a new file with the name of another format."""
     for other in OTHER_FORMATS:
         if path.name.lower().endswith(other.endings):
-            raise FileError(f"{path}: gpulayout writes .npy files and plain bytes, not {other.name}: {other.write}")
+            raise FileError(f"{path}: gpulayout does not write {other.name}: {other.write}")

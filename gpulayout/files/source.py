@@ -22,6 +22,7 @@ from gpulayout.files.standard_streams import File, input_name, opened, status_of
 from gpulayout.layout.checks import counted
 from gpulayout.layout.shape import Shape
 
+BEGINNING = 8  # bytes that say which format a file has
 CHUNK = 1 << 24  # bytes read from a pipe at a time
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
@@ -69,7 +70,7 @@ def open_source(file: File, shape: Shape | None = None, *, raw: bool = False) ->
         if shape is not None and (raw or _is_plain(file, stream)):
             header = Header(name, shape.buffer_dtype, (shape.buffer_length,), False, f"a buffer of {shape}")
         else:
-            header = parse_header(name, stream)
+            header = parse_header(name, stream, "; plain bytes need " + ("--raw" if shape else "--from SHAPE"))
         check_size(header, stream)
         if status_of(stream):
             yield Source(header, stream.tell(), stream, np.empty(0, np.uint8))
@@ -81,10 +82,10 @@ def _is_plain(file: File, stream: BinaryIO) -> bool:
     """True when a file is a buffer without a header: nothing says that it is a .npy file, or another library's."""
     if is_npy_name(file):
         return False
-    beginning = stream.read(len(MAGIC))
+    beginning = stream.read(BEGINNING)
     stream.seek(0)
     refuse_other_format(str(file), beginning)
-    return beginning != MAGIC
+    return not beginning.startswith(MAGIC)
 
 
 def _read_all(header: Header, stream: BinaryIO) -> Bytes:

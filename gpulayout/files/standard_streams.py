@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from gpulayout.files.errors import FileError
+from gpulayout.files.other_formats import refuse_other_folder
 
 File = Path | Literal["-"]
 
@@ -40,8 +41,10 @@ def standard_input() -> BinaryIO:
 def opened(file: File) -> Iterator[BinaryIO]:
     """A regular file or standard input, open for reading; `FileError` for a terminal, which has no bytes to read."""
     if isinstance(file, Path):
-        # Opening a pipe would wait for a writer.
-        if not stat.S_ISREG(os.stat(file).st_mode):
+        status = os.stat(file)  # opening a pipe would wait for a writer
+        if stat.S_ISDIR(status.st_mode):
+            refuse_other_folder(file)
+        if not stat.S_ISREG(status.st_mode):
             raise FileError(f"{file}: not a regular file")
         with open(file, "rb") as stream:
             yield stream

@@ -30,7 +30,7 @@ ROOMS = {
     "cli": ("version", "layout", "xla", "interop", "pictures", "memory", "moves", "cpu", "gpu", "api", "files"),
     "version": (),
     "__main__": ("cli",),
-    "": ("version", "layout", "xla", "interop", "api"),
+    "": ("version", "layout", "xla", "interop", "api", "files"),
 }
 # The imports against the order: `shape.draw()` is where users look for a picture, and only that call loads pictures.
 UPWARD = {

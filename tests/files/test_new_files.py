@@ -3,7 +3,9 @@
 import errno
 import itertools
 import os
+import shlex
 import stat
+import subprocess
 import sys
 import threading
 import warnings
@@ -238,6 +240,94 @@ def test_an_interruption_at_any_line_leaves_the_whole_file_or_none(overwrite, pa
     assert line > 20 and {before, b"new"} <= found <= allowed
 
 
+# ---- unfinished files of other runs ---------------------------------------------------------------------------
+
+
+def partial_name(path):
+    """The temporary name that a run to this path has."""
+    before = set(os.listdir(path.parent))
+    with new_file(path, overwrite=True, note=lambda text: None):
+        (found,) = set(os.listdir(path.parent)) - before
+    path.unlink()
+    return path.with_name(found)
+
+
+def notes_of(path, overwrite=False):
+    notes = []
+    write(path, overwrite=overwrite, note=notes.append)
+    return notes
+
+
+@pytest.mark.parametrize("name", ["out.npy", "-out", "a b.npy", "*[a].npy", "x" * 255, "ä" * 127, "x" + "ä" * 127])
+def test_a_temporary_name_begins_with_the_name_of_the_output(name, tmp_path):
+    partial = partial_name(tmp_path / name).name
+    assert len(os.fsencode(partial)) <= 255
+    begin, _, digits = partial.partition(".gpulayout-partial-")
+    assert name.startswith(begin) and (begin == name or len(os.fsencode(partial)) > 253)
+    assert len(digits) == 16 and int(digits, 16) >= 0
+    assert partial_name(tmp_path / name).name != partial
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["out.npy", "-out", "a b.npy", "*[a].npy", "x" * 255, "ä" * 127])
+def test_the_next_run_names_an_unfinished_file_and_leaves_it(name, overwrite, tmp_path):
+    path = tmp_path / name
+    left = partial_name(path)
+    left.write_bytes(b"half")
+    (note,) = notes_of(path, overwrite)
+    assert note == (
+        f"{path}: another run to this output left an unfinished file, or is still writing it; if no such run is alive, "
+        f"delete what is left: rm -- {shlex.quote(str(left))}"
+    )
+    assert left.read_bytes() == b"half" and path.read_bytes() == b"new"
+    subprocess.run(["sh", "-c", note.partition("delete what is left: ")[2]], check=True)
+    assert os.listdir(tmp_path) == [name] and notes_of(path, overwrite=True) == []
+
+
+def test_several_unfinished_files_are_named_together(path):
+    left = sorted(str(partial_name(path)) for _ in range(3))
+    for name in left:
+        Path(name).touch()
+    (note,) = notes_of(path)
+    assert note == (
+        f"{path}: other runs to this output left 3 unfinished files, or are still writing them; if no such run is "
+        f"alive, delete what is left: rm -- {' '.join(left)}"
+    )
+
+
+def test_the_unfinished_file_of_another_output_is_not_named(path):
+    for name in ("other.npy", "out.npy.x", "xout.npy", "out.np", "out.npyx"):
+        partial_name(path.with_name(name)).touch()
+    for digits in ("", "12", "g" * 16, "0" * 17):
+        path.with_name(f"out.npy.gpulayout-partial-{digits}").touch()
+    assert notes_of(path) == []
+
+
+def test_an_unfinished_file_behind_a_link_is_named(path, tmp_path):
+    (tmp_path / "data").mkdir()
+    path.symlink_to("data/target.npy")
+    left = partial_name(tmp_path / "data" / "target.npy")
+    left.touch()
+    (note,) = notes_of(path, overwrite=True)
+    assert note.startswith(f"{path}: another run to this output left") and note.endswith(f"rm -- {left}")
+
+
+def test_a_run_that_still_goes_on_is_named_and_not_disturbed(path):
+    with new_file(path, overwrite=True) as stream:
+        stream.write(b"first")
+        (note,) = notes_of(path)
+        assert "or is still writing it" in note
+    assert path.read_bytes() == b"first"
+
+
+def test_a_folder_that_cannot_be_listed_gets_its_file():
+    with unprivileged() as folder:
+        folder.chmod(0o333)
+        write(folder / "out.npy")
+        folder.chmod(0o755)
+        assert os.listdir(folder) == ["out.npy"]
+
+
 # ---- replaced files ------------------------------------------------------------------------------------------
 
 
@@ -292,6 +382,14 @@ def test_an_existing_output_needs_overwrite(path, source):
     path.write_bytes(b"old")
     assert refusal(path, source, overwrite=False) == f"{path}: the file exists; --overwrite replaces it"
     check_output(path, source, overwrite=True)
+
+
+def test_an_existing_output_is_pythons_own_error_too_and_names_no_option(path, source):
+    path.write_bytes(b"old")
+    for call in (lambda: check_output(path, source, overwrite=False), lambda: write(path)):
+        with pytest.raises(FileExistsError) as caught:
+            call()
+        assert str(caught.value) == f"{path}: the file exists" and isinstance(caught.value, ValueError)
 
 
 def test_a_link_to_nothing_needs_overwrite(path, source):

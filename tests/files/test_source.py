@@ -135,8 +135,9 @@ def test_plain_bytes_that_begin_as_npy_does_are_never_taken_for_elements_of_anot
     for beginning in (npy(np.zeros(24, np.uint8)), b"\x93NUMPY", b"\x93NUMPY\x01\x00"):
         content = beginning[:24].ljust(24, b"\0")
         path.write_bytes(content)
-        with pytest.raises(FileError), open_source(path, SHAPE):
+        with pytest.raises(FileError) as caught, open_source(path, SHAPE):
             pass
+        assert caught.value.advice == "; plain bytes need --raw"
         with open_source(path, SHAPE, raw=True) as source:
             assert read(source, 0, 24) == content
 

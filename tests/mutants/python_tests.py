@@ -124,8 +124,8 @@ TESTS = (
         "files/*",
         NUMPY,
         _files(
-            "files/npy files/source files/target files/new_files cli/relayout cli/packing "
-            "cli/standard_streams cli/signals"
+            "files/npy files/source files/target files/new_files files/other_formats cli/file_dimensions cli/relayout "
+            "cli/packing cli/standard_streams cli/signals"
         ),
     ),
     (

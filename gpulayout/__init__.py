@@ -16,6 +16,7 @@ Moving arrays
     pack              copy an array into a 1-D buffer in the layout of a shape
     unpack            copy such a buffer into an array
     relayout          copy a buffer from one layout to another
+    relayout_file     the same from file to file, for arrays larger than memory
     relayout_many     the same for many buffers, in few kernel launches
     view              see a buffer as a strided array, without a copy
     empty             make a new buffer for a shape
@@ -79,6 +80,7 @@ from gpulayout.api.packing import empty, pack, shape_of, unpack, view
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.relayout import relayout
 from gpulayout.api.transpose import transpose
+from gpulayout.files.relayout_file import relayout_file
 from gpulayout.layout.digits import Digit, StrideTable
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.element_type import ElementType
@@ -136,6 +138,7 @@ __all__ = [
     "parse_shape",
     "plan",
     "relayout",
+    "relayout_file",
     "relayout_many",
     "shape_of",
     "show_config",

@@ -485,4 +485,4 @@ def _explained(whole: Plan, max_bytes: SupportsIndex) -> list[str]:
 
 
 def _runs(length: int, count: int) -> str:
-    return f"{checks.counted(count, 'run')} of {checks.counted(length, 'byte')}"
+    return f"{'about ' if count > 1 else ''}{checks.counted(count, 'run')} of {checks.counted(length, 'byte')}"

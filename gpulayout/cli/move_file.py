@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
+from gpulayout.api.plan import Blocks
 from gpulayout.cli.arguments import FILE_NAME
 from gpulayout.cli.explain import plan_as_json
 from gpulayout.cli.failures import Failure, print_note, printable
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
+from gpulayout.cli.progress import shown_progress
 from gpulayout.files.job import Job, job
-from gpulayout.files.mapped import mapped
+from gpulayout.files.memory import as_bytes, block_limit
+from gpulayout.files.move import Route, move, route
 from gpulayout.files.new_file import check_output
 from gpulayout.files.source import open_source
 from gpulayout.files.standard_streams import File, output_name
-from gpulayout.files.target import new_target
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
@@ -33,9 +33,30 @@ FILES: tuple[Decorator, ...] = (
     click.argument("source", metavar="IN.npy", type=FILE_NAME),
     click.argument("target", metavar="OUT.npy", type=FILE_NAME),
 )
+
+
+def _as_bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    try:
+        return None if text is None else as_bytes(text)
+    except ValueError as error:
+        raise click.BadParameter(printable(str(error))) from error
+
+
 OPTIONS: tuple[Decorator, ...] = (
     click.option("--raw", is_flag=True, help="Buffers are plain bytes, whatever the names of the files."),
     click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists."),
+    click.option(
+        "--memory",
+        metavar="SIZE",
+        callback=_as_bytes,
+        help="Such as 512M; by default a quarter of what is free.",
+    ),
+    click.option(
+        "--scratch",
+        metavar="FOLDER",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Allow two passes, through a scratch file there.",
+    ),
     click.option("--dry-run", is_flag=True, help="Check and explain; write nothing."),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing unless something is wrong."),
     json_option,
@@ -61,6 +82,8 @@ class FileMove:
     target: File
     raw: bool
     overwrite: bool
+    memory: int | None
+    scratch: Path | None
     dry_run: bool
     quiet: bool
     as_json: bool
@@ -76,11 +99,12 @@ class FileMove:
         with open_source(self.source, from_, raw=self.raw) as source:
             layout = to.of((from_ or source.header).dimensions) if isinstance(to, LayoutName) else to
             found = job(source, self.target, from_, layout, raw=self.raw, flat=flat)
-            seconds = None if self.dry_run else self._execute(found)
+            way = route(found.plan, block_limit(self.memory), self.scratch)
+            seconds = None if self.dry_run else self._execute(found, way)
         if self.quiet:
             return
         try:
-            self._report(found, seconds)
+            self._report(found, way, seconds)
         except OSError as error:
             if self.dry_run:
                 raise
@@ -88,28 +112,20 @@ class FileMove:
                 f"{self.target}: the file is complete, but standard output failed: {error.strerror}"
             ) from error
 
-    def _execute(self, found: Job) -> float:
+    def _execute(self, found: Job, way: Route) -> float:
         """Move the elements.  Returns seconds, with the time to write them to disk."""
-        start = time.perf_counter()
-        source, target = found.plan.source, found.plan.target
-        with new_target(
-            self.target, found.header, plain=found.plain, overwrite=self.overwrite, note=print_note
-        ) as result:
-            elements = mapped(result, "r+")
-            found.plan(mapped(found.source, "r").view(source.buffer_dtype), out=elements.view(target.buffer_dtype))
-            if isinstance(elements, np.memmap):
-                elements.flush()
-        return time.perf_counter() - start
+        with shown_progress(quiet=self.quiet, as_json=self.as_json) as progress:
+            return move(found, self.target, way, progress, overwrite=self.overwrite, note=print_note)
 
-    def _report(self, found: Job, seconds: float | None) -> None:
+    def _report(self, found: Job, way: Route, seconds: float | None) -> None:
         """Say what was done, on stderr when standard output has the elements."""
         aside = self.target == "-"
         if self.as_json:
-            print_json(self._as_json(found, seconds), err=aside)
+            print_json(self._as_json(found, way, seconds), err=aside)
         else:
-            click.echo("\n".join(self._lines(found, seconds)), err=aside)
+            click.echo("\n".join(self._lines(found, way, seconds)), err=aside)
 
-    def _as_json(self, found: Job, seconds: float | None) -> dict[str, Any]:
+    def _as_json(self, found: Job, way: Route, seconds: float | None) -> dict[str, Any]:
         return {
             "input": str(self.source),
             "output": str(self.target),
@@ -118,10 +134,11 @@ class FileMove:
             "output_format": "plain bytes" if found.plain else "npy",
             "dry_run": seconds is None,
             "seconds": seconds,
+            "passes": [_pass_as_json(blocks) for blocks in way.passes],
             "plan": plan_as_json(found.plan),
         }
 
-    def _lines(self, found: Job, seconds: float | None) -> list[str]:
+    def _lines(self, found: Job, way: Route, seconds: float | None) -> list[str]:
         source, target = found.plan.source, found.plan.target
         name = output_name(self.target)
         lines = [
@@ -129,8 +146,11 @@ class FileMove:
             f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {_kind(found)}",
         ]
         if seconds is None:
-            return [*lines, f"\n{found.plan.explain()}\n\ndry run: nothing was written"]
-        lines.append(f"moved in {seconds:.2f} s, including the disk")
+            return [
+                *lines,
+                f"\n{found.plan.explain(max_bytes=block_limit(self.memory))}\n\ndry run: nothing was written",
+            ]
+        lines += [f"moved in {seconds:.2f} s, including the disk", *_passes(way)]
         if not found.is_array and isinstance(self.target, Path):
             name = f"./{name}" if name.startswith("-") else name  # neither an option nor standard input
             back = ["gpulayout", "unpack", name, "BACK.npy", "--from", str(target), *["--raw"] * self.raw]
@@ -143,6 +163,29 @@ def _kind(found: Job) -> str:
     if found.plain:
         return "plain bytes"
     return f"dimensions {found.header.dimensions}{', Fortran order' if found.header.fortran_order else ''}"
+
+
+def _passes(way: Route) -> list[str]:
+    """How the move was cut; nothing if it was not."""
+    if way.scratch is None and len(way.passes[0]) < 2:
+        return []
+    return [
+        f"{f'pass {number}' if way.scratch else 'one pass'} in {counted(len(blocks), 'block')} of at most "
+        f"{counted(blocks.block_bytes, 'byte')}, runs of {counted(blocks.source_run_bytes, 'byte')} read and of "
+        f"{counted(blocks.target_run_bytes, 'byte')} written"
+        for number, blocks in enumerate(way.passes, 1)
+    ]
+
+
+def _pass_as_json(blocks: Blocks) -> dict[str, int]:
+    return {
+        "blocks": len(blocks),
+        "block_bytes": blocks.block_bytes,
+        "source_run_bytes": blocks.source_run_bytes,
+        "target_run_bytes": blocks.target_run_bytes,
+        "bytes_read": blocks.bytes_read,
+        "bytes_written": blocks.bytes_written,
+    }
 
 
 def whole_shape(from_: Shape | Layout | LayoutName) -> Shape:

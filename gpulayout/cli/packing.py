@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
@@ -16,7 +18,7 @@ from gpulayout.layout.shape import Shape
 @files_and_options(
     click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, required=True, help="The layout of the buffer.")
 )
-def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options: bool) -> None:
+def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options: Any) -> None:
     """Copy the N-d array in IN.npy into OUT.npy, as a 1-D buffer in a layout.  Padding is filled.
 
     The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough, or a name: C, F,
@@ -49,7 +51,7 @@ def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options:
         help="The shape of the buffer, with its layout.",
     )
 )
-def unpack(source: File, target: File, from_: Shape | Layout | LayoutName, **options: bool) -> None:
+def unpack(source: File, target: File, from_: Shape | Layout | LayoutName, **options: Any) -> None:
     """Copy the buffer in IN.npy into OUT.npy, as an N-d array in C order without padding.
 
     A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  A wrong layout of the

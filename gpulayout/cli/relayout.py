@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
@@ -24,7 +26,7 @@ def relayout(
     to: Shape | Layout | LayoutName | None,
     unpack: bool,
     from_: Shape | Layout | LayoutName | None,
-    **options: bool,
+    **options: Any,
 ) -> None:
     """Move the elements of IN.npy to another layout, into OUT.npy.
 
@@ -41,9 +43,9 @@ def relayout(
     With --from, a file is plain bytes if its name does not end in .npy and it does not begin as .npy files do.  OUT is
     plain bytes if its name does not end in .npy.  `-` has a .npy header.  --raw: no header under any name.
 
-    NumPy cannot name bf16, f8... and stores them as V2, V1 or unsigned integers: name the type with a SHAPE.
+    Types that NumPy cannot name (bf16, f8...) need a SHAPE.
 
-    OUT.npy appears complete or not at all.  `-` is standard input or output; messages then go to stderr.
+    OUT appears complete or not at all.  `-` is standard input or output.
 
     \b
     Examples:

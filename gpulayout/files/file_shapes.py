@@ -32,14 +32,16 @@ def npy_order(shape: Shape) -> Order | None:
     >>> [npy_order(parse_shape(f"f32[2,3]{layout}")) for layout in ("{1,0}", "{0,1:PD(2,3)}", "{0,1:PD(3,5)}")]
     ['C', 'F', None]
     """
-    orders = (order for order in ORDERS if shape.rank <= MAX_RANK and _is_array(shape, order))
-    return next(orders, None)
+    for order in ORDERS:
+        if shape.rank <= MAX_RANK and _is_array(shape, order):
+            return order
+    return None
 
 
 def _is_array(shape: Shape, order: Order) -> bool:
     """True when a buffer of the shape is the array in this order, one element after the other."""
     array = Shape(shape.element_type, shape.dimensions, _layout(shape.rank, order))
-    return not shape.is_packed and same_buffer(shape, array)
+    return same_buffer(shape, array)
 
 
 def _order(header: Header) -> Order:

@@ -48,8 +48,8 @@ def job(
     shape = array_shape(source.header, to) if from_ is None else buffer_shape(source.header, from_)
     found = plan(shape, shape.with_layout(to) if to is None or isinstance(to, Layout) else to)
     plain = (raw and to is not None) or not is_npy_name(target)
-    order = None if plain or (flat and to is not None) else npy_order(found.target)
+    order = None if plain or flat else npy_order(found.target)
     dimensions = (found.target.buffer_length,) if order is None else found.target.dimensions
     dtype = found.target.buffer_dtype if found.target.is_packed else source.header.dtype
-    header = Header(output_name(target), dtype, dimensions, order == "F", "the result")
+    header = Header(output_name(target), dtype, dimensions, order == "F")
     return Job(source, found, header, plain, order is not None)

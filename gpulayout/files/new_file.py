@@ -22,7 +22,6 @@ from typing import BinaryIO
 from gpulayout.files.errors import FileError, Note, OutputExistsError, warn
 from gpulayout.files.other_formats import refuse_other_output
 from gpulayout.files.standard_streams import File, check_standard_output, opened, status_of
-from gpulayout.layout.checks import counted
 
 NAME_BYTES = 255  # of a name, on nearly every file system
 PARTIAL = ".gpulayout-partial-"  # then as many hexadecimal digits
@@ -123,10 +122,10 @@ def _note_partial_files(path: Path, final: Path, note: Note) -> None:
     with contextlib.suppress(OSError):  # a folder may let its files be written but not listed
         found = sorted(str(final.with_name(name)) for name in os.listdir(final.parent) if begins.fullmatch(name))
     if found:
-        left = "it is left of a run that was killed, unless that run still goes on; to delete it"
+        left = "another run to this output left an unfinished file, or is still writing it"
         if len(found) > 1:
-            left = "they are left of runs that were killed, unless these still go on; to delete them"
-        note(f"{path}: {counted(len(found), 'unfinished file')} beside it: {left}: rm -- {shlex.join(found[:MOST])}")
+            left = f"other runs to this output left {len(found)} unfinished files, or are still writing them"
+        note(f"{path}: {left}; if no such run is alive, delete what is left: rm -- {shlex.join(found[:MOST])}")
 
 
 def _take_free_name(temporary: Path, path: Path, note: Note) -> None:

@@ -35,14 +35,14 @@ class Header:
     name            what messages call the file
     dtype           the dtype in the file: native byte order, no objects, no fields
     dimensions      logical sizes; with `fortran_order` dimension 0 varies fastest
-    needed          what asks for `nbytes` bytes, for messages about files that have fewer or more
+    needed          what asks for `nbytes` bytes, for messages about a file that has fewer or more
     """
 
     name: str
     dtype: Dtype
     dimensions: tuple[int, ...]
     fortran_order: bool
-    needed: str
+    needed: str = ""
 
     @property
     def element_count(self) -> int:
@@ -67,16 +67,19 @@ def read_header(file: File) -> Header:
         return header
 
 
-def parse_header(name: str, stream: BinaryIO) -> Header:
-    """The checked header at the place that a stream has reached, which is then the place of the first element."""
+def parse_header(name: str, stream: BinaryIO, advice: str = "") -> Header:
+    """The checked header at the place that a stream has reached, which is then the place of the first element.
+
+    advice   of the error for a file that is no .npy file, see `FileError`
+    """
     beginning = stream.read(len(MAGIC) + 2)
     refuse_other_format(name, beginning)
     try:
-        if beginning[: len(MAGIC)] != MAGIC:
+        if not beginning.startswith(MAGIC) or len(beginning) < len(MAGIC) + 2:
             raise ValueError(f"it begins with {beginning!r} instead of {MAGIC!r} and a version")
-        version = tuple(beginning[len(MAGIC) :])
+        version = beginning[-2], beginning[-1]
         if version not in VERSIONS:
-            raise ValueError(f"format version {version} is only used for dtypes with fields")
+            raise ValueError(f"its format version is {'.'.join(map(str, version))}, not 1.0 or 2.0")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers from Python 2
             dimensions, fortran_order, dtype = VERSIONS[version](stream)
@@ -84,7 +87,7 @@ def parse_header(name: str, stream: BinaryIO) -> Header:
         raise
     except Exception as error:  # the header is a Python literal, and a hostile one can fail in many ways
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise FileError(f"{name}: not a .npy file that can be read: {reason[:200]}") from None
+        raise FileError(f"{name}: not a .npy file that can be read: {reason[:200]}", advice) from None
     _check_dtype(name, dtype)
     if any(type(size) is not int or size < 0 for size in dimensions) or len(dimensions) > MAX_RANK:
         raise FileError(f"{name}: the dimensions {str(dimensions)[:200]} are not at most {MAX_RANK} sizes of 0 or more")

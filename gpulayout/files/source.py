@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -49,8 +50,9 @@ class Source:
         place = self.offset + start
         found = read_at(self.stream, part, place, self.header.name)
         if found < len(part):
+            size = os.fstat(self.stream.fileno()).st_size
             raise FileError(
-                f"{self.header.name}: the file has become shorter while it was read: it ends at byte {place + found}, "
+                f"{self.header.name}: the file has become shorter while it was read: it has {counted(size, 'byte')}, "
                 f"but {self.header.needed} needs {self.offset + self.header.nbytes}"
             )
 
@@ -70,7 +72,7 @@ def open_source(file: File, shape: Shape | None = None, *, raw: bool = False) ->
         if shape is not None and (raw or _is_plain(file, stream)):
             header = Header(name, shape.buffer_dtype, (shape.buffer_length,), False, f"a buffer of {shape}")
         else:
-            header = parse_header(name, stream)
+            header = parse_header(name, stream, "; plain bytes need " + ("--raw" if shape else "--from SHAPE"))
         check_size(header, stream)
         if status_of(stream):
             yield Source(header, stream.tell(), stream, np.empty(0, np.uint8))

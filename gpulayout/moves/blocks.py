@@ -3,14 +3,14 @@
 Both sides cut the array into the same boxes.  A box of the source is a few long runs if it covers many coordinates of
 the source's minor dimensions; one of the target, if it covers the target's.  Memory bounds the product:
 
-    f32[39000,39001]{1,0} to {0,1} in 384 MB    boxes of about 6929 x 6929: 192 MB on each side, runs of 27.7 KB on both
+    f32[39000,39001]{1,0} to {0,1} in 384 MB    boxes of 6500 x 6501: 169 MB on each side, runs of 26 KB on both
 
 `cut` finds the longest runs that both sides can have.  Where they are too short, two passes through a scratch file move
 longer ones.  The scratch file has one more layout, whose tiles are what a slab of the source and a slab of the target
 have in common:
 
-    f32[39000,39001]{1,0}  to  {1,0:T(1219,1219)}    slabs of 1219 rows: one run of 190 MB on both sides
-    {1,0:T(1219,1219)}     to  {0,1}                 slabs of 1219 columns: runs of 5.9 MB (a tile), and one of 190 MB
+    f32[39000,39001]{1,0}  to  {1,0:T(1148,1148)}    slabs of 1148 rows: one run of 179 MB on both sides
+    {1,0:T(1148,1148)}     to  {0,1}                 slabs of 1148 columns: runs of 5.3 MB (a tile), and one of 179 MB
 
 Two passes read and write everything twice.  This is the external transposition of Aggarwal and Vitter, "The
 input/output complexity of sorting and related problems" (1988), with tiles as long as memory allows.

@@ -127,7 +127,7 @@ class Boxes:
         sizes = tuple([max(min(last, size) - first, 0) for (first, last), size in zip(box, self.shape.dimensions)])
         widths = tuple([last - first for first, last in box])
         layout = self.shape.layout
-        if layout.padded_dimensions is not None or widths != sizes:
+        if layout.padded_dimensions is not None:
             layout = layout.replace(padded_dimensions=widths)
         if tail:
             layout = layout.replace(tail_padding_alignment=math.prod(self.extents(box)) + tail)
@@ -193,48 +193,40 @@ def _needs(table: StrideTable, per_byte: int) -> list[int]:
 
 def _lead(table: StrideTable, dim: int, width: int, needs: Sequence[int]) -> Lead | None:
     """The way of a dimension to its most major digit; None if the dimension is never cut."""
-    value, hops, others, position = dim, list[tuple[int, int]](), list[int](), -1
+    value, place, hops = dim, -1, list[tuple[int, int]]()
     sums = (*table.numbers, table.digits)
-    while value < len(table.dimensions) + len(table.numbers) and position < 0:
+    while value < len(table.dimensions) + len(table.numbers):
         shares = [
-            (digit.step, into, place)
+            (digit.step, into, at)
             for into, digits in enumerate(sums)
-            for place, digit in enumerate(digits)
+            for at, digit in enumerate(digits)
             if digit.dim == value
         ]
         if not shares:
             return None
         step, into, place = max(shares)
-        below = [sums[i][p] for s, i, p in shares if (s, i, p) != (step, into, place)]
-        others.append(math.lcm(1, *(digit.step * digit.extent for digit in below)))
         hops.append((step, sums[into][place].stride))
-        if into == len(table.numbers):
-            position = place
-        elif place < len(sums[into]) - 1:  # a more major dimension continues the number
-            return None
         value = len(table.dimensions) + into
-    align = needs[position]
-    for (step, stride), other in reversed(list(zip([*hops[:-1], (hops[-1][0], 1)], others))):
-        align = math.lcm(step * (align // math.gcd(align, stride)), other)
+    align = needs[place]
+    for step, stride in [(hops[-1][0], 1), *reversed(hops[:-1])]:
+        align = step * (align // math.gcd(align, stride))
     if not align:
         return None
-    return Lead(position, tuple(hops), align, width, table.digits[position].extent)
+    return Lead(place, tuple(hops), align, width, table.digits[place].extent)
 
 
 def _stays(whole: Boxes, dim: int, lead: Lead) -> bool:
-    """Whether a box that is any multiple of `align` wide has the digits that the law expects.
+    """Whether a box that is any multiple of `align` wide has the digits of the whole, but for the most major of `dim`.
 
     It has others if a tile is longer than the dimension, so that its digit does not show: T(4)(2,2) cuts 7 elements by
     8, which is 1 tile.  Or if `*` joins digits again: T(8)(*,5) rounds a box of 5 up to 8.  Or if a tile holds a whole
-    dimension that `*` joins to a more major one: T(*,6) on rows of 6.  One alignment shows what is rounded up.  A
-    multiple by a prime that is larger than all tiles shows the rest: what divides it divides every multiple.
+    dimension that `*` joins to a more major one: T(*,6) on rows of 6.
+
+    The test is a multiple by a prime that is larger than all tiles: a tile that divides it divides every multiple.
     """
-    return lead.align < whole.widths[dim] and all(_as_expected(whole, dim, lead, number) for number in (1, PRIME))
-
-
-def _as_expected(whole: Boxes, dim: int, lead: Lead, number: int) -> bool:
-    """Whether a box that is so many alignments wide has the digits of the whole, but for the most major of `dim`."""
-    width, layout = lead.align * number, whole.shape.layout
+    if lead.align >= whole.widths[dim]:
+        return False
+    width, layout = lead.align * PRIME, whole.shape.layout
     extents = whole.extents([(0, each) for each in whole.widths])
     extents[lead.position] = lead.places(width) // whole.table.digits[lead.position].stride
     widths = [*whole.widths[:dim], width, *whole.widths[dim + 1 :]]

@@ -46,13 +46,19 @@ class Runs(NamedTuple):
         """Bytes of all runs."""
         return self.run_count * self.length
 
-    def starts(self) -> np.ndarray:
-        """The byte offset of every run, in the order in which the block's own buffer holds them: int64, 1-D."""
-        if not self.run_count:
-            return np.empty(0, np.int64)
-        found = np.array([self.offset], np.int64)
-        for count, stride in self.loops:
-            found = (found[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
+    def starts(self, first: int = 0, last: int | None = None) -> np.ndarray:
+        """The byte offsets of runs, in the order in which the block's own buffer holds them: int64, 1-D.
+
+        Parameters
+        ----------
+        first, last : int
+            Only the runs ``first`` to ``last - 1``: the offsets of many short runs take more memory than the runs.
+        """
+        numbers = np.arange(first, self.run_count if last is None else last, dtype=np.int64)
+        found = np.full(numbers.size, self.offset, np.int64)
+        for count, stride in reversed(self.loops):
+            numbers, digits = np.divmod(numbers, max(count, 1))
+            found += digits * stride
         return found
 
     def of(self, memory: np.ndarray) -> np.ndarray:
@@ -81,9 +87,7 @@ class Runs(NamedTuple):
             raise BufferError(f"memory has {memory.size} bytes, but the last run ends at {end}")
         shape = (*(count for count, _ in self.loops), self.length) if self.run_count else (0, 0)
         strides = (*(stride for _, stride in self.loops), 1) if self.run_count else (1, 1)
-        return np.lib.stride_tricks.as_strided(
-            memory[self.offset :] if self.run_count else memory[:0], shape, strides, writeable=memory.flags.writeable
-        )
+        return np.lib.stride_tricks.as_strided(memory[self.offset :] if self.run_count else memory, shape, strides)
 
 
 def runs_of(levels: Iterable[tuple[int, int]], offset: int, bits: int) -> Runs:

@@ -106,6 +106,16 @@ def test_huge_padding_is_written_in_bounded_blocks(layout):
     assert not blocks[-1].source_runs.run_count and blocks[1].plan.target.layout.padding_value == 7
 
 
+@pytest.mark.parametrize("name, itemsize", [("u8", 1), ("f32", 4)])
+@pytest.mark.parametrize("more, is_read", [(0, True), (1, False)])
+def test_padding_between_rows_is_read_up_to_64_kb(name, itemsize, more, is_read):
+    """Rows of 10 elements, then padding of 64 KB, or of one element more."""
+    width = 10 + (1 << 16) // itemsize + more
+    blocks = gl.plan(f"{name}[50,10]{{1,0:PD(60,{width})}}", "{0,1}").blocks(1 << 30)
+    assert blocks.bytes_read == 50 * (width if is_read else 10) * itemsize
+    assert blocks[0].source_runs.run_count == (1 if is_read else 50)
+
+
 @pytest.mark.parametrize("rows", [2**31 + 1, 2**33 + 3])
 def test_arrays_past_32_bits(rows):
     """The last block ends with both buffers, and its first element is where the definition says."""

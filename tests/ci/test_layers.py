@@ -31,7 +31,7 @@ ROOMS = {
     "dask": ("layout", "moves", "api"),
     "version": (),
     "__main__": ("cli",),
-    "": ("version", "layout", "xla", "interop", "dask", "api"),
+    "": ("version", "layout", "xla", "interop", "dask", "api", "files"),
 }
 # The imports against the order: `shape.draw()` is where users look for a picture, and only that call loads pictures.
 UPWARD = {

@@ -113,6 +113,24 @@ def test_packed_elements_are_bytes_and_stay_1_d(folder):
     assert content("out.npy") == saved(np.asfortranarray(array))
 
 
+@pytest.mark.parametrize("sizes", [(1, 1), (0, 3), (2, 0)])
+def test_packed_elements_are_1_d_even_where_a_byte_holds_all(sizes, folder):
+    array = np.zeros(sizes, np.uint8)
+    np.save("array.npy", array)
+    shape = gl.parse_shape(f"u4[{sizes[0]},{sizes[1]}]{{1,0:E(4)}}")
+    run("relayout", "array.npy", "out.npy", "--to", shape)
+    np.testing.assert_array_equal(np.load("out.npy"), gl.pack(array, shape), strict=True)
+
+
+def test_more_dimensions_than_numpy_has_stay_1_d(folder):
+    """NumPy reads no .npy file of more than 64 dimensions."""
+    for rank in (64, 65):
+        sizes = ",".join(["2"] * 3 + ["1"] * (rank - 3))
+        np.save("in.npy", np.arange(8, dtype=np.uint8))
+        run("relayout", "in.npy", "out.npy", "--overwrite", "--from", f"u8[{sizes}]", "--to", "C")
+        assert np.load("out.npy").ndim == (64 if rank == 64 else 1)
+
+
 def test_pack_is_1_d_in_every_layout_as_in_python(folder):
     for to in ("C", "F", "{1,0,2}"):
         text = run("pack", "array.npy", "out.npy", "--overwrite", "--to", to).stdout
@@ -211,3 +229,15 @@ def test_a_npy_file_keeps_its_header_under_any_name_when_it_is_read(folder):
     run("relayout", "array.dat", "out.npy", "--from", "f32[2,3,4]", "--to", "F")
     run("relayout", "array.dat", "same.npy", "--to", "F")
     assert content("out.npy") == content("same.npy") == saved(np.asfortranarray(ARRAY))
+
+
+def test_plain_bytes_that_cannot_be_told_from_a_npy_file_are_refused_with_what_to_type(folder):
+    (folder / "in.bin").write_bytes(b"\x93NUMPY" + bytes(18))
+    options = ["--from", "u8[24]", "--to", "C"]
+    assert failure("relayout", "in.bin", "out.bin", *options) == (
+        "in.bin: not a .npy file that can be read: its format version is 0.0, not 1.0 or 2.0; plain bytes need --raw"
+    )
+    run("relayout", "in.bin", "out.bin", "--raw", *options)
+    assert content("out.bin") == content("in.bin")
+    (folder / "text").write_bytes(b"hello")
+    assert failure("relayout", "text", "out.npy", "--to", "C").endswith("; plain bytes need --from SHAPE")

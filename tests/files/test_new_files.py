@@ -276,11 +276,11 @@ def test_the_next_run_names_an_unfinished_file_and_leaves_it(name, overwrite, tm
     left.write_bytes(b"half")
     (note,) = notes_of(path, overwrite)
     assert note == (
-        f"{path}: 1 unfinished file beside it: it is left of a run that was killed, unless that run still goes on; to "
-        f"delete it: rm -- {shlex.quote(str(left))}"
+        f"{path}: another run to this output left an unfinished file, or is still writing it; if no such run is alive, "
+        f"delete what is left: rm -- {shlex.quote(str(left))}"
     )
     assert left.read_bytes() == b"half" and path.read_bytes() == b"new"
-    subprocess.run(["sh", "-c", note.partition("to delete it: ")[2]], check=True)
+    subprocess.run(["sh", "-c", note.partition("delete what is left: ")[2]], check=True)
     assert os.listdir(tmp_path) == [name] and notes_of(path, overwrite=True) == []
 
 
@@ -290,16 +290,16 @@ def test_several_unfinished_files_are_named_together(path):
         Path(name).touch()
     (note,) = notes_of(path)
     assert note == (
-        f"{path}: 3 unfinished files beside it: they are left of runs that were killed, unless these still go on; to "
-        f"delete them: rm -- {' '.join(left)}"
+        f"{path}: other runs to this output left 3 unfinished files, or are still writing them; if no such run is "
+        f"alive, delete what is left: rm -- {' '.join(left)}"
     )
 
 
 def test_the_unfinished_file_of_another_output_is_not_named(path):
     for name in ("other.npy", "out.npy.x", "xout.npy", "out.np", "out.npyx"):
         partial_name(path.with_name(name)).touch()
-    for name in ("out.npy.gpulayout-partial-", "out.npy.gpulayout-partial-12", f"out.npy.gpulayout-partial-{'g' * 16}"):
-        path.with_name(name).touch()
+    for digits in ("", "12", "g" * 16, "0" * 17):
+        path.with_name(f"out.npy.gpulayout-partial-{digits}").touch()
     assert notes_of(path) == []
 
 
@@ -309,14 +309,14 @@ def test_an_unfinished_file_behind_a_link_is_named(path, tmp_path):
     left = partial_name(tmp_path / "data" / "target.npy")
     left.touch()
     (note,) = notes_of(path, overwrite=True)
-    assert note.startswith(f"{path}: 1 unfinished file") and note.endswith(f"rm -- {left}")
+    assert note.startswith(f"{path}: another run to this output left") and note.endswith(f"rm -- {left}")
 
 
 def test_a_run_that_still_goes_on_is_named_and_not_disturbed(path):
     with new_file(path, overwrite=True) as stream:
         stream.write(b"first")
         (note,) = notes_of(path)
-        assert "unless that run still goes on" in note
+        assert "or is still writing it" in note
     assert path.read_bytes() == b"first"
 
 
@@ -382,6 +382,14 @@ def test_an_existing_output_needs_overwrite(path, source):
     path.write_bytes(b"old")
     assert refusal(path, source, overwrite=False) == f"{path}: the file exists; --overwrite replaces it"
     check_output(path, source, overwrite=True)
+
+
+def test_an_existing_output_is_pythons_own_error_too_and_names_no_option(path, source):
+    path.write_bytes(b"old")
+    for call in (lambda: check_output(path, source, overwrite=False), lambda: write(path)):
+        with pytest.raises(FileExistsError) as caught:
+            call()
+        assert str(caught.value) == f"{path}: the file exists" and isinstance(caught.value, ValueError)
 
 
 def test_a_link_to_nothing_needs_overwrite(path, source):

@@ -87,11 +87,11 @@ def test_a_file_that_becomes_shorter_is_an_error_with_numbers(header, path, syst
         with pytest.raises(FileError) as caught:
             read(source, 20, 4)
         os.truncate(path, 3)
-        with pytest.raises(FileError, match="it ends at byte"):
+        with pytest.raises(FileError, match=f"it has 3 bytes, but .* needs {len(content)}"):
             read(source, 20, 4)
     needed = "its header (|u1 of dimensions (24,))" if header else "a buffer of u8[4,6]{0,1}"
     assert str(caught.value) == (
-        f"{path}: the file has become shorter while it was read: it ends at byte {len(content) - 1}, but {needed} "
+        f"{path}: the file has become shorter while it was read: it has {len(content) - 1} bytes, but {needed} "
         f"needs {len(content)}"
     )
 
@@ -135,8 +135,9 @@ def test_plain_bytes_that_begin_as_npy_does_are_never_taken_for_elements_of_anot
     for beginning in (npy(np.zeros(24, np.uint8)), b"\x93NUMPY", b"\x93NUMPY\x01\x00"):
         content = beginning[:24].ljust(24, b"\0")
         path.write_bytes(content)
-        with pytest.raises(FileError), open_source(path, SHAPE):
+        with pytest.raises(FileError) as caught, open_source(path, SHAPE):
             pass
+        assert caught.value.advice == "; plain bytes need --raw"
         with open_source(path, SHAPE, raw=True) as source:
             assert read(source, 0, 24) == content
 

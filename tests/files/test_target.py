@@ -24,7 +24,7 @@ def path(tmp_path):
 
 
 def header(dtype, dimensions, fortran_order=False):
-    return Header("out.npy", np.dtype(dtype), dimensions, fortran_order, "the test")
+    return Header("out.npy", np.dtype(dtype), dimensions, fortran_order)
 
 
 def write(path, content, about, *, plain=False, overwrite=False):

@@ -60,7 +60,7 @@ TESTS = (
     ("memory/*", ALL, _files("memory/foreign_memory memory/mapped_files api/foreign_arrays gpu/cupy_runtime")),
     ("moves/index_*", ALL, (*INDICES, *_files("gpu/index_width kernels/index_program kernels/struct kernels/sparse"))),
     *(
-        (f"moves/{name}.py", NUMPY, _files("moves/runs api/blocks moves/blocks"))
+        (f"moves/{name}.py", NUMPY, _files("moves/runs moves/boxes api/blocks moves/blocks"))
         for name in ("runs", "boxes", "blocks")
     ),
     ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),

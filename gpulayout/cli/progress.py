@@ -1,0 +1,89 @@
+"""How far a long move is: a bar on a terminal, lines of JSON for programs, nothing elsewhere.  All of it on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from gpulayout.files.move import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+SOON = 0.5  # seconds; what ends before shows no bar
+BETWEEN = 1.0  # seconds between two lines of JSON
+
+
+@contextlib.contextmanager
+def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[Progress]:
+    """What to call with the bytes done and all bytes, inside the `with`.  The bar is gone when the block ends."""
+    if as_json:
+        yield _JsonLines()
+    elif quiet or not sys.stderr.isatty():
+        yield _nothing
+    else:
+        bar = _LateBar()
+        try:
+            yield bar
+        finally:
+            bar.stop()
+
+
+def _nothing(done: int, total: int) -> None:
+    """Show nothing."""
+
+
+class _JsonLines:
+    """A line once a second: {"done_bytes": 1048576, "total_bytes": 12168312000, "seconds": 1.0}."""
+
+    def __init__(self) -> None:
+        self.begin = self.last = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self.last >= BETWEEN:
+            self.last = now
+            line = {"done_bytes": done, "total_bytes": total, "seconds": round(now - self.begin, 1)}
+            click.echo(json.dumps(line), err=True)
+
+
+class _LateBar:
+    """A bar with bytes, rate and time left, once it is clear that the move takes a while."""
+
+    def __init__(self) -> None:
+        self.begin = time.monotonic()
+        self.bar: Bar | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self.bar is None and time.monotonic() - self.begin >= SOON:
+            self.bar = _new_bar()
+            self.bar.add_task("", total=total)
+            self.bar.start()
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=done, refresh=True)
+
+    def stop(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def _new_bar() -> Bar:
+    from rich import progress  # only here: it takes 20 ms to import
+    from rich.console import Console
+
+    return progress.Progress(
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        auto_refresh=False,  # a refresh with every report needs no thread
+    )

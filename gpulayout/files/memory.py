@@ -1,0 +1,98 @@
+"""How much memory a move may take: as text such as 512M, and by default a quarter of what is free."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import SupportsIndex
+
+from gpulayout.layout.checks import value_text, whole_number
+
+SHARE = 4  # of free memory, one part
+UNKNOWN = 1 << 30  # bytes taken as free where the system does not say
+MOST_BLOCK = 1 << 30  # bytes; longer runs gain nothing, and a signal would wait longer
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_TEXT = re.compile(r"([0-9]{1,18})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+MEMINFO = Path("/proc/meminfo")
+OWN_GROUPS = Path("/proc/self/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
+# Where version 2 and version 1 of Linux's control groups have their limits: folder, limit, use, and what of the use is
+# page cache that can go.
+VERSIONS = (
+    ("", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def as_bytes(value: SupportsIndex | str) -> int:
+    """A number of bytes of 1 or more from an integer or from text with a unit of 1024, 1024^2, ....
+
+    >>> as_bytes("512M"), as_bytes("1 GiB"), as_bytes(4096)
+    (536870912, 1073741824, 4096)
+    """
+    if isinstance(value, str):
+        match = _TEXT.fullmatch(value.strip())
+        found = int(match[1]) * UNITS[match[2].upper()] if match else 0
+    else:
+        found = whole_number("memory", value)
+    if found < 1:
+        raise ValueError(f"memory {value_text(value)} is not a number of bytes such as 128M or 2G")
+    return found
+
+
+def memory_text(nbytes: int) -> str:
+    """A number of bytes as people read it.
+
+    >>> memory_text(384 << 20), memory_text(1500)
+    ('384 MiB', '1500 bytes')
+    """
+    for unit in ("G", "M"):
+        if nbytes >= 10 * UNITS[unit] or (nbytes >= UNITS[unit] and nbytes % UNITS[unit] == 0):
+            return f"{nbytes // UNITS[unit]} {unit}iB"
+    return f"{nbytes} bytes"
+
+
+def block_limit(memory: SupportsIndex | str | None) -> int:
+    """Bytes for the two buffers of a block: three quarters of the memory, since the rest of the process and the page
+    cache need some too; of a quarter of what is free if `memory` is None.
+    """
+    given = free_memory() // SHARE if memory is None else as_bytes(memory)
+    return max(min(given * 3 // 4, MOST_BLOCK), 1)
+
+
+def free_memory() -> int:
+    """Bytes that this process can still take, by the system and by the limits of its control groups."""
+    return min([*_available(), *_left_in_groups()], default=UNKNOWN)
+
+
+def _available() -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        yield from (kib << 10 for kib in _values(MEMINFO, "MemAvailable:"))
+
+
+def _left_in_groups() -> Iterator[int]:
+    """What each group that this process is in has left."""
+    for folder, limit, use, cache in VERSIONS:
+        for group in _groups(folder):
+            with contextlib.suppress(OSError, ValueError):  # the group has no limit, or is not shown in a container
+                most = int((group / limit).read_text())
+                kept = sum(_values(group / "memory.stat", cache))
+                yield max(most - int((group / use).read_text()) + kept, 0)
+
+
+def _groups(controller: str) -> Iterator[Path]:
+    """The group of this process and those around it; in a container the outermost may be all that is shown."""
+    with contextlib.suppress(OSError):
+        for line in OWN_GROUPS.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controller in controllers.split(","):
+                group = Path(path.lstrip("/"))
+                yield from (GROUPS / controller / each for each in (group, *group.parents))
+
+
+def _values(file: Path, name: str) -> list[int]:
+    """The numbers after a name in a file of lines."""
+    lines = (line.split() for line in file.read_text().splitlines())
+    return [int(words[1]) for words in lines if words[0] == name]

@@ -1,0 +1,101 @@
+"""A job in one pass over its files or in two, each in blocks of bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from gpulayout.api.plan import Blocks, Plan
+from gpulayout.files.engine import move_blocks
+from gpulayout.files.errors import Note, warn
+from gpulayout.files.job import Job
+from gpulayout.files.npy import Header
+from gpulayout.files.source import Source
+from gpulayout.files.standard_streams import File
+from gpulayout.files.target import Target, new_target, reserve_space
+from gpulayout.layout.shape import Shape
+
+Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a job goes: the blocks of one pass, or of a pass into a scratch file and a pass out of it.
+
+    scratch   the folder of that file; None for one pass
+    """
+
+    passes: tuple[Blocks, ...]
+    scratch: Path | None
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that are read from files, in all passes."""
+        return sum(blocks.bytes_read for blocks in self.passes)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that are written to files, in all passes."""
+        return sum(blocks.bytes_written for blocks in self.passes)
+
+
+def route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
+    """The passes for blocks of at most `max_bytes`: two only where a folder for a scratch file is given and runs would
+    otherwise be short.  LayoutError when no block is so small.
+    """
+    plans = (plan,) if scratch is None else plan.passes(max_bytes)
+    return Route(tuple(each.blocks(max_bytes) for each in plans), scratch if len(plans) > 1 else None)
+
+
+def move(job: Job, target: File, found: Route, progress: Progress, *, overwrite: bool, note: Note = warn) -> float:
+    """Write the new file.  Returns seconds, with the time to write it to the disk."""
+    start = time.perf_counter()
+    done, total = 0, found.bytes_read + found.bytes_written
+
+    def report(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, total)
+
+    with new_target(target, job.header, plain=job.plain, overwrite=overwrite, note=note) as result:
+        if found.scratch is None:
+            move_blocks(found.passes[0], job.source, result, report)
+        else:
+            with _scratch_file(found.scratch, found.passes[0].plan.target) as (written, read):
+                move_blocks(found.passes[0], job.source, written, report)
+                move_blocks(found.passes[1], read, result, report)
+    return time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _scratch_file(folder: Path, shape: Shape) -> Iterator[tuple[Target, Source]]:
+    """A file without a name for a buffer of a shape, to be written and then read.  Its space is reserved at once.
+
+    It has lost its name before it gets a byte, so nothing is left of it, however the process ends.
+    """
+    name = f"the scratch file in {folder}"
+    header = Header(name, shape.buffer_dtype, (shape.buffer_length,), False, f"a buffer of {shape}")
+    empty = np.empty(0, np.uint8)
+    with _nameless(folder) as stream:
+        try:
+            reserve_space(stream, shape.nbytes)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, name) from error
+        yield Target(header, 0, stream, empty), Source(header, 0, stream, empty)
+
+
+@contextlib.contextmanager
+def _nameless(folder: Path) -> Iterator[BinaryIO]:
+    """A file of a folder, open and without a name."""
+    descriptor, name = tempfile.mkstemp(".gpulayout-scratch", dir=folder)
+    with open(descriptor, "r+b", buffering=0) as stream:
+        os.unlink(name)
+        yield stream

@@ -1,0 +1,64 @@
+"""The threads that move the runs of blocks, piece by piece, and stop between two pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+from gpulayout.moves.runs import Runs
+
+PIECE = 1 << 19  # bytes that a thread moves between two looks at whether to stop
+MOST_RUNS = 1 << 12  # runs in a piece: their offsets take memory too
+
+
+class Run(NamedTuple):
+    """A run, or a part of a long one: its number, where it begins in the block's buffer and in the file, and its end
+    in the block's buffer.
+    """
+
+    number: int
+    place: int
+    start: int
+    end: int
+
+
+class Crew:
+    """Threads that share the runs of one block after the other."""
+
+    def __init__(self, size: int) -> None:
+        self._threads = ThreadPoolExecutor(size)
+        self._stopped = False
+
+    def share(self, runs: Runs, move: Callable[[Run], None]) -> list[Future[int]]:
+        """Begin to call `move` for every run.  Each future is of some of them, and gives their bytes."""
+        return [self._threads.submit(self._move_all, runs, move, *each) for each in _pieces(runs)]
+
+    def begin(self, work: Callable[[], int]) -> Future[int]:
+        """Begin something else, after what has been shared out."""
+        return self._threads.submit(work)
+
+    def stop(self) -> None:
+        """End the threads.  What they have not begun stays undone."""
+        self._stopped = True
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _move_all(self, runs: Runs, move: Callable[[Run], None], first: int, last: int, begin: int, end: int) -> int:
+        """Move bytes `begin` to `end - 1` of each of the runs `first` to `last - 1`."""
+        for number, start in enumerate(runs.starts(first, last).tolist(), first):
+            if self._stopped:
+                break
+            move(Run(number, number * runs.length + begin, start + begin, number * runs.length + end))
+        return (last - first) * (end - begin)
+
+
+def _pieces(runs: Runs) -> Iterator[tuple[int, int, int, int]]:
+    """Some short runs, or a part of a long one, at a time."""
+    if runs.length > PIECE:
+        for number in range(runs.run_count):
+            for begin in range(0, runs.length, PIECE):
+                yield number, number + 1, begin, min(begin + PIECE, runs.length)
+    elif runs.length:
+        step = min(PIECE // runs.length, MOST_RUNS)
+        for first in range(0, runs.run_count, step):
+            yield first, min(first + step, runs.run_count), 0, runs.length

@@ -1,0 +1,151 @@
+"""`relayout_file`: from file to file, for arrays larger than memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, SupportsIndex
+
+from gpulayout.api.array_types import ShapeLike, TargetLike
+from gpulayout.layout.arguments import as_shape, is_only_layout
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_text import parse_layout
+from gpulayout.layout.shape import Shape
+
+
+class FileRelayout(NamedTuple):
+    """What `relayout_file` has done.
+
+    Attributes
+    ----------
+    source, target : Shape
+        The shapes of the two files.
+    dimensions : tuple of int
+        Those in the header of the new file: of the N-d array, or of the 1-D buffer.
+    blocks : tuple of int
+        The number of blocks in each pass: one number, or two if there was a scratch file.
+    bytes_read, bytes_written : int
+        Bytes that were read from and written to files, the scratch file included.
+    seconds : float
+        With the time to write the new file to the disk.
+    """
+
+    source: Shape
+    target: Shape
+    dimensions: tuple[int, ...]
+    blocks: tuple[int, ...]
+    bytes_read: int
+    bytes_written: int
+    seconds: float
+
+
+def relayout_file(
+    file: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    source: ShapeLike | None = None,
+    target: TargetLike | None = None,
+    *,
+    raw: bool = False,
+    overwrite: bool = False,
+    memory: SupportsIndex | str | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> FileRelayout:
+    """Copy the elements of a file into a new file in another layout.  The array may be larger than memory.
+
+    Parameters
+    ----------
+    file : path
+        A .npy file, or a file of plain bytes for a buffer of `source`.
+    out : path
+        The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all.
+    source : Shape or str, optional
+        The shape of the buffer in `file`.  By default `file` holds an N-d array, which its header describes.
+    target : Shape, Layout or str, optional
+        The shape of the result, or only its layout, such as ``"{0,1}"``.  By default the result is an N-d array in C
+        order.  A .npy file keeps the dimensions where its header can say the layout; else the buffer is 1-D.
+    raw : bool
+        Buffers are plain bytes, whatever the names of the files are.
+    overwrite : bool
+        Replace `out` if it exists.
+    memory : int or str, optional
+        Bytes to use, or text such as ``"512M"``; by default a quarter of what is free.  Buffers take at most three
+        quarters of it, and at most 1 GiB.
+    scratch : path, optional
+        A folder for a scratch file of about the size of the array, on a fast disk.  With it, two passes are made where
+        runs would be short.  The file has no name, so nothing is left of it.
+    progress : callable, optional
+        Called as ``progress(done, total)``, several times a second, with the bytes that are read and written so far,
+        and all of them.  An exception that it raises ends the call, and nothing is left.
+
+    Returns
+    -------
+    FileRelayout
+        The two shapes, the dimensions of the new file, blocks, bytes and seconds.
+
+    Raises
+    ------
+    ValueError
+        When a file is not what the shape or its header says, becomes shorter while it is read, or must not be written.
+        The message begins with its name.  FileExistsError when `out` exists.
+    LayoutError
+        When the two shapes are not the same array, or when tiles allow no block as small as `memory` asks for.
+    OSError
+        When a file cannot be read or written, as on a full disk.
+
+    See Also
+    --------
+    relayout : The same in memory.
+    Plan.blocks : How it is cut.
+    Plan.passes : When two passes are made.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import gpulayout as gl
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> before, after = (os.path.join(folder.name, name) for name in ("before.npy", "after.npy"))
+    >>> np.save(before, np.arange(6, dtype=np.float32).reshape(2, 3))
+    >>> done = gl.relayout_file(before, after, target="{0,1}", memory="512M")
+    >>> np.load(after, mmap_mode="r").flags.f_contiguous, done.dimensions, done.bytes_written
+    (True, (2, 3), 24)
+    >>> folder.cleanup()
+    """
+    # Loaded late, so that `import gpulayout` need not wait for them.
+    from gpulayout.files.job import job
+    from gpulayout.files.memory import block_limit
+    from gpulayout.files.move import move, route
+    from gpulayout.files.new_file import check_output
+    from gpulayout.files.source import open_source
+
+    found = Path(os.fspath(out))
+    shape = None if source is None else as_shape(source, "source")
+    check_output(found, Path(os.fspath(file)), overwrite=overwrite)
+    with open_source(Path(os.fspath(file)), shape, raw=raw) as opened:
+        work = job(opened, found, shape, _target(target), raw=raw)
+        way = route(work.plan, block_limit(memory), None if scratch is None else Path(os.fspath(scratch)))
+        seconds = move(work, found, way, progress or _ignore, overwrite=overwrite)
+    return FileRelayout(
+        work.plan.source,
+        work.plan.target,
+        work.header.dimensions,
+        tuple(map(len, way.passes)),
+        way.bytes_read,
+        way.bytes_written,
+        seconds,
+    )
+
+
+def _target(target: TargetLike | None) -> Shape | Layout | None:
+    """A layout, or a shape, as itself or as text."""
+    if target is None or isinstance(target, Layout):
+        return target
+    if isinstance(target, str) and is_only_layout(target):
+        return parse_layout(target)
+    return as_shape(target, "target")
+
+
+def _ignore(done: int, total: int) -> None:
+    """The progress that nobody asked for."""

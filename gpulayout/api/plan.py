@@ -113,7 +113,7 @@ class Plan:
         found = explain(self.pieces, self.source, self.target)
         if max_bytes is None:
             return found
-        return Explanation("\n".join([found, *_explained(self, max_bytes)]))
+        return Explanation("\n".join([found, *blocks_explained(self, max_bytes)]))
 
     def blocks(self, max_bytes: SupportsIndex) -> Blocks:
         """Cut the plan into blocks that take bounded memory, for arrays larger than memory.
@@ -453,7 +453,7 @@ def _passes(whole: Plan, max_bytes: SupportsIndex) -> tuple[Plan, ...]:
     return two if longer >= 2 * shortest else (whole,)
 
 
-def _explained(whole: Plan, max_bytes: SupportsIndex) -> list[str]:
+def blocks_explained(whole: Plan, max_bytes: SupportsIndex) -> list[str]:
     """How a limit cuts the plan: blocks, the length of runs, and what two passes would cost."""
     blocks = Blocks(whole, max_bytes)
     runs = [

@@ -11,6 +11,7 @@ import click
 
 from gpulayout.cli.failures import printable
 from gpulayout.cli.layout_names import LayoutName, layout_name
+from gpulayout.files.memory import as_bytes
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -20,8 +21,9 @@ from gpulayout.layout.text import parse_array_shape
 
 if TYPE_CHECKING:  # generic since click 8.2
     ShapeType = click.ParamType[Shape | Layout | LayoutName]
+    SizeType = click.ParamType[int]
 else:
-    ShapeType = click.ParamType
+    ShapeType = SizeType = click.ParamType
 
 
 _NAME = re.compile(r"[A-Za-z]\w*(:.*)?", re.DOTALL)
@@ -84,7 +86,20 @@ class FileName(click.Path):
         return value if value == "-" else Path(value)
 
 
+class MemorySize(SizeType):
+    """Bytes as text, such as 512M."""
+
+    name = "size"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return as_bytes(value)
+        except ValueError as error:
+            self.fail(printable(str(error)), param, ctx)
+
+
 SHAPE = ShapeArgument()
 SHAPE_OR_LAYOUT = ShapeArgument(or_layout=True)
 FILE_NAME = FileName()
 SHAPE_OR_FILE = ShapeOrFile()
+MEMORY = MemorySize()

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from gpulayout.api.explain import explain as explained
-from gpulayout.api.plan import Plan, plan
-from gpulayout.cli.arguments import SHAPE, SHAPE_OR_LAYOUT
+from gpulayout.api.plan import Blocks, Plan, blocks_explained, plan
+from gpulayout.cli.arguments import MEMORY, SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
 from gpulayout.cpu import choose_plan
+from gpulayout.files.memory import block_limit
 from gpulayout.files.standard_streams import File
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
@@ -34,11 +35,20 @@ from gpulayout.layout.shape import Shape
     show_default=True,
     help=f"The GPU that the expected speed is for: {', '.join(DEVICES)}.",
 )
+@click.option(
+    "--memory", metavar="SIZE", type=MEMORY, help="Also say how files are moved in so much memory, such as 512M."
+)
 @html_option
 @overwrite_option
 @json_option
 def explain(
-    source: Shape, target: Shape | Layout | LayoutName, device: str, html: File | None, overwrite: bool, as_json: bool
+    source: Shape,
+    target: Shape | Layout | LayoutName,
+    device: str,
+    memory: int | None,
+    html: File | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Explain how a buffer of SOURCE would become a buffer of TARGET.
 
@@ -54,18 +64,38 @@ def explain(
       gpulayout explain 'f32[4096,4096]{1,0}' 'f32[4096,4096]{0,1}'
       gpulayout explain 'u8[600,800,3]' 'u8[600,800,3]{2,1,0:PD(600,800,4)}'
       gpulayout explain 'f32[4096,4096]' '{0,1}' --html transpose.html
+      gpulayout explain 'f32[39000,39001]' '{0,1}' --memory 64M
     """
     found = plan(source, target.of(source.dimensions) if isinstance(target, LayoutName) else target)
     if html and as_json:
         raise click.UsageError("give one of --html and --json")
+    if html and memory is not None:
+        raise click.UsageError("give one of --html and --memory")
     if overwrite and html is None:
         raise click.UsageError("--overwrite needs --html FILE")
     if html:
         write_plan_page(found, plan_as_json(found, DEVICES[device]), html, overwrite=overwrite)
-    elif as_json:
-        print_json(plan_as_json(found, DEVICES[device]))
-    else:
-        click.echo(explained(found.pieces, found.source, found.target, DEVICES[device]))
+        return
+    limit = None if memory is None else block_limit(memory)
+    if as_json:
+        cut = {} if limit is None else {"passes": [pass_as_json(each.blocks(limit)) for each in found.passes(limit)]}
+        print_json(plan_as_json(found, DEVICES[device]) | cut)
+        return
+    click.echo(explained(found.pieces, found.source, found.target, DEVICES[device]))
+    if limit is not None:
+        click.echo("\n".join(blocks_explained(found, limit)))
+
+
+def pass_as_json(blocks: Blocks) -> dict[str, int]:
+    """How a pass over files is cut, as plain values."""
+    return {
+        "blocks": len(blocks),
+        "block_bytes": blocks.block_bytes,
+        "source_run_bytes": blocks.source_run_bytes,
+        "target_run_bytes": blocks.target_run_bytes,
+        "bytes_read": blocks.bytes_read,
+        "bytes_written": blocks.bytes_written,
+    }
 
 
 def plan_as_json(found: Plan, device: Device | None = None) -> dict[str, Any]:

@@ -10,15 +10,14 @@ from typing import Any
 
 import click
 
-from gpulayout.api.plan import Blocks
-from gpulayout.cli.arguments import FILE_NAME
-from gpulayout.cli.explain import plan_as_json
+from gpulayout.cli.arguments import FILE_NAME, MEMORY
+from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, print_note, printable
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.progress import shown_progress
 from gpulayout.files.job import Job, job
-from gpulayout.files.memory import as_bytes, block_limit
+from gpulayout.files.memory import block_limit
 from gpulayout.files.move import Route, move, route
 from gpulayout.files.new_file import check_output
 from gpulayout.files.source import open_source
@@ -35,20 +34,13 @@ FILES: tuple[Decorator, ...] = (
 )
 
 
-def _as_bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    try:
-        return None if text is None else as_bytes(text)
-    except ValueError as error:
-        raise click.BadParameter(printable(str(error))) from error
-
-
 OPTIONS: tuple[Decorator, ...] = (
     click.option("--raw", is_flag=True, help="Buffers are plain bytes, whatever the names of the files."),
     click.option("--overwrite", is_flag=True, help="Replace OUT.npy if it exists."),
     click.option(
         "--memory",
         metavar="SIZE",
-        callback=_as_bytes,
+        type=MEMORY,
         help="Such as 512M; by default a quarter of what is free.",
     ),
     click.option(
@@ -134,7 +126,7 @@ class FileMove:
             "output_format": "plain bytes" if found.plain else "npy",
             "dry_run": seconds is None,
             "seconds": seconds,
-            "passes": [_pass_as_json(blocks) for blocks in way.passes],
+            "passes": [pass_as_json(blocks) for blocks in way.passes],
             "plan": plan_as_json(found.plan),
         }
 
@@ -175,17 +167,6 @@ def _passes(way: Route) -> list[str]:
         f"{counted(blocks.target_run_bytes, 'byte')} written"
         for number, blocks in enumerate(way.passes, 1)
     ]
-
-
-def _pass_as_json(blocks: Blocks) -> dict[str, int]:
-    return {
-        "blocks": len(blocks),
-        "block_bytes": blocks.block_bytes,
-        "source_run_bytes": blocks.source_run_bytes,
-        "target_run_bytes": blocks.target_run_bytes,
-        "bytes_read": blocks.bytes_read,
-        "bytes_written": blocks.bytes_written,
-    }
 
 
 def whole_shape(from_: Shape | Layout | LayoutName) -> Shape:

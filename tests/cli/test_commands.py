@@ -363,6 +363,20 @@ def test_explain_prints_the_plan():
     assert nothing["gpu"] is nothing["numpy"] is None
 
 
+def test_explain_says_how_a_limit_cuts_files():
+    plan, given = gl.plan("f32[39000,39001]", "{0,1}"), ("explain", "f32[39000,39001]", "{0,1}", "--memory")
+    wanted = str(plan.explain(max_bytes=48 << 20)).splitlines()  # blocks get three quarters of 64 MB
+    lines = [line for line in run(*given, "64M").stdout.splitlines() if "model, not measured" not in line]
+    assert lines == [line for line in wanted if "model, not measured" not in line]
+    assert "passes   two" in lines[-4]
+    found = json.loads(run(*given, "64M", "--json").stdout)["passes"]
+    assert [each["blocks"] for each in found] == [len(each.blocks(48 << 20)) for each in plan.passes(48 << 20)]
+    assert len(json.loads(run(*given, "1G", "--json").stdout)["passes"]) == 1
+    assert "passes" not in json.loads(run(*given[:3], "--json").stdout)
+    assert "'64X' is not a number of bytes" in run(*given, "64X", code=2).stderr
+    assert "--html and --memory" in run(*given, "64M", "--html", "x.html", code=2).stderr
+
+
 def test_explain_takes_a_device():
     slow, fast = (
         json.loads(run("explain", "f32[8191,8193]", "{0,1}", "--device", name, "--json").stdout)["gpu"]["model"]

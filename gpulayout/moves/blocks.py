@@ -259,23 +259,5 @@ def _slab(side: Boxes, max_bytes: int) -> tuple[int, ...]:
     return side.sizes_for(_longest(lambda length: _box_bytes(side, side.sizes_for(length)) <= most, most))
 
 
-def slabs(shape: Shape, max_bytes: int) -> Cut:
-    """The buffer of a shape in slabs: boxes of consecutive bytes, in order.
-
-    Each has at most `max_bytes`, unless it cannot be cut smaller.
-    """
-    side = boxes(shape)
-    sizes = side.sizes_for(_longest(lambda length: _box_bytes(side, side.sizes_for(length)) <= max_bytes, max_bytes))
-    length, digits = 1, iter(side.table.digits)
-    while side.runs(_first_box(side, sizes)).run_count > 1:  # a dimension that is not cut lies above the cut
-        length *= max(next(digits).extent, 1)
-        sizes = side.sizes_for(-(-length * shape.bits_per_element // 8))
-    return _balanced(Cut(side, side, shape, tuple(map(_at_least_1, sizes)), max_bytes), side.align)
-
-
-def _first_box(side: Boxes, sizes: Sequence[int]) -> list[Interval]:
-    return [(0, min(size, width)) for size, width in zip(sizes, side.widths)]
-
-
 def _box_bytes(side: Boxes, sizes: Sequence[int]) -> int:
-    return side.nbytes(_first_box(side, sizes))
+    return side.nbytes([(0, min(size, width)) for size, width in zip(sizes, side.widths)])

@@ -39,13 +39,28 @@ def test_blocks_are_a_sequence():
         blocks[1.0]
 
 
-def test_blocks_continue_one_another_in_the_target():
+@pytest.mark.parametrize("pair", [("u8[12,30]{1,0}", "{0,1}"), ("u8[30,12]{0,1}", "{1,0}")])
+def test_blocks_continue_one_another_in_the_target(pair):
     """The first run of each block begins where that of the one before ended, until a row is complete."""
-    blocks = gl.plan("u8[12,30]", "{0,1}").blocks(40)
+    blocks = gl.plan(*pair).blocks(40)
     ends = [block.target_runs.offset + block.target_runs.length for block in blocks]
     continued = sum(end == block.target_runs.offset for end, block in zip(ends, blocks[1:]))
     rows = -(-12 // blocks.target_run_bytes)
     assert rows > 1 and continued >= len(blocks) * (rows - 1) // rows - 1
+
+
+@pytest.mark.parametrize("memory", [1 << 10, 1 << 16, 1 << 20, 3 << 20])
+def test_blocks_are_of_equal_size(memory):
+    blocks = gl.plan("f32[1000,999]", "{0,1}").blocks(memory)
+    rows, columns = blocks[0].plan.source.dimensions
+    down, across = -(-1000 // rows), -(-999 // columns)
+    assert len(blocks) == down * across and (rows, columns) == (-(-1000 // down), -(-999 // across))
+
+
+def test_tiles_behind_the_elements_need_not_agree():
+    """Tiles of 7 and of 8 agree at 56, but the elements end with the second tile of each: 14 and 16 bytes."""
+    pair = gl.parse_shape("u8[10]{0:T(7)}"), gl.parse_shape("u8[10]{0:PD(1000)T(8)}")
+    assert check(*pair, 30).block_bytes == 30
 
 
 @pytest.mark.parametrize("limit", [0, -1, -(2**70)])
@@ -221,6 +236,19 @@ def test_long_runs_need_one_pass():
     for pair, memory in ((("f32[39000,39001]", "{0,1}"), 1 << 30), (("f32[1000,8,128]", "{2,1,0:T(8,128)}"), 1 << 20)):
         plan = gl.plan(*pair)
         assert plan.passes(memory) == (plan,)
+
+
+@pytest.mark.parametrize("limit", [1 << 18, 1 << 19, 15 << 16])
+def test_packed_elements_pass_through_tiles_of_whole_bytes(limit):
+    """Even if only the target is packed, and its rows may be cut anywhere."""
+    passes = gl.plan("u1[6008,60016]{1,0}", "{0,1:E(1)}").passes(limit)
+    (tile,) = passes[0].target.layout.tiles
+    assert len(passes) == 2 and tuple(tile)[-1] % 8 == 0
+
+
+def test_one_pass_where_two_have_no_longer_runs():
+    plan = gl.plan("f32[40,41]", "{0,1}")
+    assert plan.blocks(40).target_run_bytes == 8 and plan.passes(40) == (plan,)
 
 
 def test_one_pass_where_common_tiles_do_not_fit():

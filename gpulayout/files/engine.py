@@ -18,10 +18,10 @@ from concurrent.futures import FIRST_EXCEPTION, Future, wait
 import numpy as np
 
 from gpulayout.api.plan import Block
+from gpulayout.files.linux_files import start_write_back
 from gpulayout.files.pieces import Crew, Run
 from gpulayout.files.source import Bytes, Source
 from gpulayout.files.target import Target
-from gpulayout.files.write_back import start_write_back
 from gpulayout.moves.runs import Runs
 
 Report = Callable[[int], None]  # gets the bytes that were read or written since the last call

@@ -12,6 +12,7 @@ from gpulayout.layout.checks import value_text, whole_number
 
 SHARE = 4  # of free memory, one part
 UNKNOWN = 1 << 30  # bytes taken as free where the system does not say
+REST = 64 << 20  # bytes for Python, NumPy and some page cache; measured: 48 MB without the last
 MOST_BLOCK = 1 << 30  # bytes; longer runs gain nothing, and a signal would wait longer
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _TEXT = re.compile(r"([0-9]{1,18})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -55,11 +56,16 @@ def memory_text(nbytes: int) -> str:
 
 
 def block_limit(memory: SupportsIndex | str | None) -> int:
-    """Bytes for the two buffers of a block: three quarters of the memory, since the rest of the process and the page
-    cache need some too; of a quarter of what is free if `memory` is None.
+    """Bytes for the two buffers of a block; `memory` None takes a quarter of what is free.
+
+    Three quarters of the memory, but 64 MB less than all of it, so that the whole process keeps to it from 96 MB on.
+    Below, a quarter.
+
+    >>> [memory_text(block_limit(memory)) for memory in ("512M", "128M", "64M")]
+    ['384 MiB', '64 MiB', '16 MiB']
     """
     given = free_memory() // SHARE if memory is None else as_bytes(memory)
-    return max(min(given * 3 // 4, MOST_BLOCK), 1)
+    return max(min(given * 3 // 4, max(given - REST, given // 4), MOST_BLOCK), 1)
 
 
 def free_memory() -> int:

@@ -71,7 +71,7 @@ def relayout_file(
         Replace `out` if it exists.
     memory : int or str, optional
         Bytes to use, or text such as ``"512M"``; by default a quarter of what is free.  Buffers take at most three
-        quarters of it, and at most 1 GiB.
+        quarters of it, and at most 1 GiB; what Python itself needs, about 50 MB, is not counted below ``"96M"``.
     scratch : path, optional
         A folder for a scratch file of about the size of the array, on a fast disk.  With it, two passes are made where
         runs would be short.  The file has no name, so nothing is left of it.

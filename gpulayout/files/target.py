@@ -12,6 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 from gpulayout.files.errors import Note, warn
+from gpulayout.files.linux_files import forget_content
 from gpulayout.files.new_file import new_file
 from gpulayout.files.npy import Header, header_bytes
 from gpulayout.files.positioned import write_at
@@ -58,7 +59,11 @@ def new_target(file: File, header: Header, *, plain: bool, overwrite: bool, note
         stream.write(beginning)
         stream.flush()
         reserve_space(stream, len(beginning) + header.nbytes)
-        yield Target(header, len(beginning), stream, np.empty(0, np.uint8))
+        try:
+            yield Target(header, len(beginning), stream, np.empty(0, np.uint8))
+        except BaseException:
+            forget_content(stream)
+            raise
 
 
 def reserve_space(stream: BinaryIO, size: int) -> None:

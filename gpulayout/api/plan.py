@@ -5,6 +5,7 @@ A block is a smaller plan that takes bounded memory.  Together the blocks write 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple, SupportsIndex, overload
 
@@ -168,9 +169,9 @@ class Plan:
         Returns
         -------
         tuple of Plan
-            This plan alone if it has runs of 16 KB or more.  Else, if that gives longer runs, one plan to a scratch
-            layout and one from it.  The scratch layout has tiles, each the part that a slab of the source and a slab of
-            the target have in common.
+            This plan alone if it has runs of 16 KB or more.  Else, if that gives longer runs or smaller blocks, one
+            plan to a scratch layout and one from it.  The scratch layout has tiles, each the part that a slab of the
+            source and a slab of the target have in common.
 
         Notes
         -----
@@ -437,52 +438,56 @@ class Blocks(Sequence[Block]):
 
 def _passes(whole: Plan, max_bytes: SupportsIndex) -> tuple[Plan, ...]:
     """The plans that `Plan.passes` returns."""
-    one = Blocks(whole, max_bytes)
-    shortest = min(one.source_run_bytes, one.target_run_bytes)
-    if shortest >= SHORT_RUN or len(one) < 2:
-        return (whole,)
-    scratch = scratch_shape(whole.source, whole.target, one.max_bytes)
-    if scratch is None:
-        return (whole,)
-    two = plan(whole.source, scratch), plan(scratch, whole.target)
+    shortest, refused = 0, None
     try:
-        found = [Blocks(each, max_bytes) for each in two]
-    except LayoutError:  # tiles that both sides have in common may be larger than those of one
-        return (whole,)
-    longer = min(min(each.source_run_bytes, each.target_run_bytes) for each in found)
-    return two if longer >= 2 * shortest else (whole,)
+        one = Blocks(whole, max_bytes)
+        shortest = min(one.source_run_bytes, one.target_run_bytes)
+        if shortest >= SHORT_RUN or len(one) < 2:
+            return (whole,)
+    except LayoutError as error:
+        refused = error
+    scratch = scratch_shape(whole.source, whole.target, max(int(max_bytes), 1), packed=refused is None)
+    if scratch is not None:
+        two = plan(whole.source, scratch), plan(scratch, whole.target)
+        with contextlib.suppress(LayoutError):  # tiles that both sides have in common may be larger than those of one
+            found = [Blocks(each, max_bytes) for each in two]
+            if min(min(each.source_run_bytes, each.target_run_bytes) for each in found) >= 2 * shortest:
+                return two
+    if refused:
+        raise refused
+    return (whole,)
 
 
 def blocks_explained(whole: Plan, max_bytes: SupportsIndex) -> list[str]:
     """How a limit cuts the plan: blocks, the length of runs, and what two passes would cost."""
-    blocks = Blocks(whole, max_bytes)
-    runs = [
-        -(-blocks.bytes_read // max(blocks.source_run_bytes, 1)),
-        -(-blocks.bytes_written // max(blocks.target_run_bytes, 1)),
-    ]
-    lines = [
-        f"  blocks   {checks.counted(len(blocks), 'block')} of at most {checks.counted(blocks.block_bytes, 'byte')}, "
-        f"source and target together",
-        f"    runs   {_runs(blocks.source_run_bytes, runs[0])} read, {_runs(blocks.target_run_bytes, runs[1])} written",
-        f"    files  {checks.counted(blocks.bytes_read, 'byte')} read, {blocks.bytes_written} written",
-    ]
-    found = _passes(whole, max_bytes)
+    found = [Blocks(each, max_bytes) for each in _passes(whole, max_bytes)]
+    try:
+        blocks = Blocks(whole, max_bytes)
+        moved = f", instead of {blocks.bytes_read + blocks.bytes_written} in one pass"
+        lines = [
+            f"  blocks   {checks.counted(len(blocks), 'block')} of at most "
+            f"{checks.counted(blocks.block_bytes, 'byte')}, source and target together",
+            f"    runs   {_runs(blocks.source_run_bytes, blocks.bytes_read)} read, "
+            f"{_runs(blocks.target_run_bytes, blocks.bytes_written)} written",
+            f"    files  {checks.counted(blocks.bytes_read, 'byte')} read, {blocks.bytes_written} written",
+        ]
+    except LayoutError as error:
+        moved, lines = "", [f"  blocks   none in one pass: {error}"]
     if len(found) == 1:
         return lines
-    each = [Blocks(one, max_bytes) for one in found]
-    moved = sum(one.bytes_read + one.bytes_written for one in each)
+    scratch = found[0].plan.target
     return [
         *lines,
-        f"  passes   two, through {checks.counted(found[0].target.nbytes, 'byte')} of scratch, {found[0].target}:",
+        f"  passes   two, through {checks.counted(scratch.nbytes, 'byte')} of scratch, {scratch}:",
         *[
-            f"    runs   {one.source_run_bytes} bytes read, {one.target_run_bytes} bytes written, in "
-            f"{checks.counted(len(one), 'block')}"
-            for one in each
+            f"    runs   {each.source_run_bytes} bytes read, {each.target_run_bytes} bytes written, in "
+            f"{checks.counted(len(each), 'block')}"
+            for each in found
         ],
-        f"    files  {checks.counted(moved, 'byte')} read and written, instead of "
-        f"{blocks.bytes_read + blocks.bytes_written} in one pass",
+        f"    files  {sum(each.bytes_read + each.bytes_written for each in found)} bytes read and written{moved}",
     ]
 
 
-def _runs(length: int, count: int) -> str:
+def _runs(length: int, nbytes: int) -> str:
+    count = -(-nbytes // max(length, 1))
     return f"{'about ' if count > 1 else ''}{checks.counted(count, 'run')} of {checks.counted(length, 'byte')}"

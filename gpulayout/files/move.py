@@ -21,6 +21,7 @@ from gpulayout.files.npy import Header
 from gpulayout.files.source import Source
 from gpulayout.files.standard_streams import File
 from gpulayout.files.target import Target, new_target, reserve_space
+from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
 Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be
@@ -51,8 +52,19 @@ def route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
     """The passes for blocks of at most `max_bytes`: two only where a folder for a scratch file is given and runs would
     otherwise be short.  LayoutError when no block is so small.
     """
-    plans = (plan,) if scratch is None else plan.passes(max_bytes)
-    return Route(tuple(each.blocks(max_bytes) for each in plans), scratch if len(plans) > 1 else None)
+    try:
+        plans = (plan,) if scratch is None else plan.passes(max_bytes)
+        return Route(tuple(each.blocks(max_bytes) for each in plans), scratch if len(plans) > 1 else None)
+    except LayoutError as error:
+        if scratch is None and _has_two_passes(plan, max_bytes):
+            raise LayoutError(f"{error}; two passes through a scratch file take less memory") from None
+        raise
+
+
+def _has_two_passes(plan: Plan, max_bytes: int) -> bool:
+    with contextlib.suppress(LayoutError):
+        return len(plan.passes(max_bytes)) > 1
+    return False
 
 
 def move(job: Job, target: File, found: Route, progress: Progress, *, overwrite: bool, note: Note = warn) -> float:

@@ -226,24 +226,27 @@ def _balanced(found: Cut, least: Sequence[int]) -> Cut:
 # ---- two passes ------------------------------------------------------------------------------------------------
 
 
-def scratch_shape(source: Shape, target: Shape, max_bytes: int) -> Shape | None:
+def scratch_shape(source: Shape, target: Shape, max_bytes: int, *, packed: bool = True) -> Shape | None:
     """The layout of a scratch file that both a slab of the source and a slab of the target are long runs of.
 
     A slab is what memory holds of consecutive bytes.  The tiles of the scratch file are the boxes that two slabs have
     in common.  None for an array without elements.
+
+    packed   elements are packed as on the sides.  Otherwise they take whole bytes, and a dimension that one side never
+             cuts can be cut by the other: u4[5,5]{1,0:E(4)} to {0,1:E(4)} goes by pairs of rows, then pairs of columns
     """
     if not source.element_count or not source.rank:
         return None
-    slabs = [_slab(side, max_bytes) for side in (boxes(source, reads=True), boxes(target))]
-    per_byte = 8 // min(source.bits_per_element, target.bits_per_element, 8)
+    sides = boxes(source, reads=True), boxes(target)
+    bits = min(source.bits_per_element, target.bits_per_element) if packed else 8 * source.itemsize
+    slabs = [_slab(side, max_bytes, bits) for side in sides]
     tile = []
     for dim, size in enumerate(source.dimensions):
-        unit = math.lcm(boxes(source).align[dim], boxes(target).align[dim])
-        unit = math.lcm(unit, per_byte) if dim == source.layout.minor_to_major[0] else unit
+        unit = math.lcm(*(each.align[dim] for each in sides if packed or each.leads[dim]))
+        unit = math.lcm(unit, 8 // min(bits, 8)) if dim == source.layout.minor_to_major[0] else unit
         wanted = min(size, *(slab[dim] for slab in slabs))
         parts = -(-size // max(wanted // unit * unit, unit))
         tile.append(rounded(-(-size // parts), unit))
-    bits = min(source.bits_per_element, target.bits_per_element)
     order = source.layout.minor_to_major
     layout = Layout(
         order,
@@ -253,9 +256,13 @@ def scratch_shape(source: Shape, target: Shape, max_bytes: int) -> Shape | None:
     return Shape(source.element_type, source.dimensions, layout)
 
 
-def _slab(side: Boxes, max_bytes: int) -> tuple[int, ...]:
-    """The sizes of the largest box that is one run and leaves room for its copy in tiles that do not divide it."""
-    most = max_bytes * 15 // 32
+def _slab(side: Boxes, max_bytes: int, bits: int) -> tuple[int, ...]:
+    """The sizes of the largest box that is one run and leaves room for its copy in tiles that do not divide it.
+
+    bits   of an element of the copy
+    """
+    own = side.shape.bits_per_element
+    most = max(max_bytes * 15 * own // (16 * (own + bits)), 1)
     return side.sizes_for(_longest(lambda length: _box_bytes(side, side.sizes_for(length)) <= most, most))
 
 

@@ -269,3 +269,29 @@ def test_explain_says_how_a_limit_cuts():
         f"    files  {two} bytes read and written, instead of {one} in one pass",
     ):
         assert line in text
+
+
+@pytest.mark.parametrize("name", ["u1", "s2", "u4"])
+@pytest.mark.parametrize("sizes", [(301, 303), (131, 9, 133)])
+def test_packed_rows_that_end_inside_a_byte_take_two_passes(name, sizes):
+    """No block takes less than everything, but each side can be cut along with a scratch layout of whole bytes."""
+    order = ",".join(map(str, range(len(sizes))))
+    source = gl.parse_shape(f"{name}[{','.join(map(str, sizes))}]{{{order[::-1]}:E({name[1]})}}")
+    plan = gl.plan(source, f"{{{order}:E({name[1]})}}")
+    whole = plan.source.nbytes + plan.target.nbytes
+    with pytest.raises(gl.LayoutError, match=f"{whole} bytes"):
+        plan.blocks(whole - 1)
+    buffer = np.random.default_rng(0).integers(0, 256, source.nbytes, np.uint8)
+    wanted = plan(buffer)
+    for limit in (whole // 2, whole * 3 // 4, whole - 1):
+        first, second = plan.passes(limit)
+        assert first.target == second.source and not first.target.is_packed
+        scratch, out = np.empty(first.target.buffer_length, first.target.buffer_dtype), np.empty_like(wanted)
+        for block in first.blocks(limit):
+            block(buffer, scratch)
+        for block in second.blocks(limit):
+            block(scratch, out)
+        np.testing.assert_array_equal(out, wanted)
+    assert f"none in one pass: max_bytes {limit} is too small" in plan.explain(max_bytes=limit)
+    with pytest.raises(gl.LayoutError, match=f"{whole} bytes"):
+        plan.passes(2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,7 +23,8 @@ from gpulayout.files.standard_streams import File, input_name, opened, status_of
 from gpulayout.layout.checks import counted
 
 MAGIC = b"\x93NUMPY"
-VERSIONS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+VERSIONS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of the length
+MOST_HEADER = 10_000  # bytes; NumPy's own limit, which NumPy checks only when it has read the header
 MAX_RANK = 64  # NumPy's own limit
 
 Dtype = np.dtype[Any]
@@ -82,7 +84,7 @@ def parse_header(name: str, stream: BinaryIO, advice: str = "") -> Header:
             raise ValueError(f"its format version is {'.'.join(map(str, version))}, not 1.0 or 2.0")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers from Python 2
-            dimensions, fortran_order, dtype = VERSIONS[version](stream)
+            dimensions, fortran_order, dtype = _parsed(stream, *VERSIONS[version])
     except OSError:
         raise
     except Exception as error:  # the header is a Python literal, and a hostile one can fail in many ways
@@ -92,6 +94,14 @@ def parse_header(name: str, stream: BinaryIO, advice: str = "") -> Header:
     if any(type(size) is not int or size < 0 for size in dimensions) or len(dimensions) > MAX_RANK:
         raise FileError(f"{name}: the dimensions {str(dimensions)[:200]} are not at most {MAX_RANK} sizes of 0 or more")
     return Header(name, dtype, dimensions, fortran_order, f"its header ({dtype.str} of dimensions {dimensions})")
+
+
+def _parsed(stream: BinaryIO, length_bytes: int, parse: Callable[[BinaryIO], Any]) -> Any:
+    """What NumPy finds in a header.  Its length is checked first: four bytes can ask for 4 GB of memory."""
+    length = stream.read(length_bytes)
+    if int.from_bytes(length, "little") > MOST_HEADER:
+        raise ValueError(f"its header has {int.from_bytes(length, 'little')} bytes, more than {MOST_HEADER}")
+    return parse(io.BytesIO(length + stream.read(int.from_bytes(length, "little"))))
 
 
 def _check_dtype(name: str, dtype: Dtype) -> None:

@@ -126,7 +126,7 @@ def relayout_file(
     with open_source(Path(os.fspath(file)), shape, raw=raw) as opened:
         work = job(opened, found, shape, _target(target), raw=raw)
         way = route(work.plan, block_limit(memory), None if scratch is None else Path(os.fspath(scratch)))
-        seconds = move(work, found, way, progress or _ignore, overwrite=overwrite)
+        seconds = move(work, found, way, _ignore if progress is None else progress, overwrite=overwrite)
     return FileRelayout(
         work.plan.source,
         work.plan.target,

@@ -303,3 +303,10 @@ def test_the_file_behind_standard_input_is_never_the_output(folder):
 def test_an_existing_output_is_refused_before_a_pipe_is_read(folder):
     code, out, err = shell(f"{{ gpulayout pack - array.npy --to '{LAYOUT}'; cat; }} <<<hello")
     assert out == b"hello\n" and err == "gpulayout: error: array.npy: the file exists; --overwrite replaces it\n"
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"])
+def test_a_move_needs_no_standard_error(closed, folder):
+    code, _, _ = shell(f"gpulayout pack array.npy buffer.npy --to '{LAYOUT}' {closed}")
+    assert code == 0
+    assert np.load("buffer.npy").tobytes() == gl.pack(ARRAY, SHAPE).tobytes()

@@ -2,6 +2,7 @@
 
 import io
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -187,3 +188,16 @@ def test_a_pipe_is_refused_without_waiting_for_it(path):
     os.mkfifo(path)
     with pytest.raises(FileError, match="not a regular file"):
         read_header(path)
+
+
+def test_a_header_that_asks_for_gigabytes_is_refused_before_it_is_read(path):
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x02\x00" + (2**32 - 1).to_bytes(4, "little"))
+        file.truncate(1 << 30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileError, match="its header has 4294967295 bytes, more than 10000$"):
+            read_header(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,24 @@
+"""Arguments of `relayout_file` that are easily taken for others."""
+
+import numpy as np
+import pytest
+
+import gpulayout as gl
+
+
+def test_letters_that_only_look_like_units_are_refused(tmp_path):
+    np.save(tmp_path / "in.npy", np.zeros(3))
+    for unit in ("\N{KELVIN SIGN}", "K\N{LATIN SMALL LETTER DOTLESS I}B"):
+        with pytest.raises(ValueError, match="is not a number of bytes such as 128M or 2G$"):
+            gl.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", memory=f"64{unit}")
+
+
+def test_a_progress_that_is_false_is_called(tmp_path):
+    class Calls(list):  # false as long as it is empty, as bars of other packages may be
+        def __call__(self, done, total):
+            self.append((done, total))
+
+    calls = Calls()
+    np.save(tmp_path / "in.npy", np.zeros(3))
+    gl.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", progress=calls)
+    assert calls[-1] == (48, 48)

@@ -169,7 +169,7 @@ class Plan:
         Returns
         -------
         tuple of Plan
-            This plan alone if it has runs of 16 KB or more.  Else, if that gives longer runs or smaller blocks, one
+            This plan alone if it has runs of 32 KB or more.  Else, if that gives longer runs or smaller blocks, one
             plan to a scratch layout and one from it.  The scratch layout has tiles, each the part that a slab of the
             source and a slab of the target have in common.
 

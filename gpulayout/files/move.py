@@ -26,6 +26,8 @@ from gpulayout.layout.shape import Shape
 
 Progress = Callable[[int, int], None]  # gets the bytes that were read and written so far, and all that will be
 
+PACKED_BLOCK = 1 << 27  # bytes; packed elements move at 200 MB a second, and a signal waits for the plan of a block
+
 
 @dataclass(frozen=True)
 class Route:
@@ -52,6 +54,13 @@ def route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
     """The passes for blocks of at most `max_bytes`: two only where a folder for a scratch file is given and runs would
     otherwise be short.  LayoutError when no block is so small.
     """
+    if max_bytes > PACKED_BLOCK and (plan.source.is_packed or plan.target.is_packed):
+        with contextlib.suppress(LayoutError):  # the smallest block may be larger
+            return _route(plan, PACKED_BLOCK, scratch)
+    return _route(plan, max_bytes, scratch)
+
+
+def _route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
     try:
         plans = (plan,) if scratch is None else plan.passes(max_bytes)
         return Route(tuple(each.blocks(max_bytes) for each in plans), scratch if len(plans) > 1 else None)

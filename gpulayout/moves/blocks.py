@@ -32,7 +32,7 @@ from gpulayout.moves.move import check_same_array
 from gpulayout.moves.runs import Runs
 from gpulayout.moves.supported import check_storable
 
-SHORT_RUN = 1 << 14  # bytes; shorter runs cost more than reading and writing everything twice
+SHORT_RUN = 1 << 15  # bytes; shorter runs cost more than reading and writing everything twice
 
 
 class BlockShapes(NamedTuple):

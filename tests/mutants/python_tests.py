@@ -125,7 +125,8 @@ TESTS = (
         NUMPY,
         _files(
             "files/npy files/source files/target files/new_files files/other_formats cli/file_dimensions cli/relayout "
-            "cli/packing cli/standard_streams cli/signals"
+            "files/engine files/memory files/route files/relayout_file_arguments cli/large_files cli/packing "
+            "cli/standard_streams cli/signals"
         ),
     ),
     ("dask/*", NUMPY, _files("dask/slabs dask/moving dask/indexing dask/errors")),

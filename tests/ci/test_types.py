@@ -7,6 +7,7 @@ import doctest
 import importlib.util
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -21,6 +22,8 @@ if importlib.util.find_spec("torch") and importlib.util.find_spec("jax"):  # the
 # Before 2.3 NumPy's classes lack defaults for their type parameters; the package's own code relies on them.
 HAS_DEFAULTS = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
 PACKAGE = [ROOT / "gpulayout"] if HAS_DEFAULTS else []
+# Dask's own functions have no types, or ones that its documented calls break; h5py has none.
+UNTYPED = re.compile(r"""['"](compute|from_zarr|to_zarr|from_array|arange|h5py)['"]""")
 # Both must find exactly these errors: a checker that checks nothing finds none.
 WRONG = """\
 import gpulayout as gl
@@ -62,7 +65,12 @@ def check(found, done):
     """Assert that these (path, line, message) are the errors of the wrong module, and no others."""
     wrong = [(path, line, message) for path, line, message in found if pathlib.Path(path).name == "wrong.py"]
     assert sorted(line for _, line, _ in wrong) == [2, 3, 4], done.stdout + done.stderr
-    rest = [f"{path}:{line}: {message}" for path, line, message in found if pathlib.Path(path).name != "wrong.py"]
+    rest = [
+        f"{path}:{line}: {message}"
+        for path, line, message in found
+        if pathlib.Path(path).name != "wrong.py"
+        and not (pathlib.Path(path).name == "page_dask.py" and UNTYPED.search(message))
+    ]
     assert not rest, "\n" + "\n".join(rest)
 
 

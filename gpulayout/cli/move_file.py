@@ -138,10 +138,8 @@ class FileMove:
             f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {_kind(found)}",
         ]
         if seconds is None:
-            return [
-                *lines,
-                f"\n{found.plan.explain(max_bytes=block_limit(self.memory))}\n\ndry run: nothing was written",
-            ]
+            explained = found.plan.explain(max_bytes=block_limit(self.memory))
+            return [*lines, f"\n{explained}\n", *_passes(way), "dry run: nothing was written"]
         lines += [f"moved in {seconds:.2f} s, including the disk", *_passes(way)]
         if not found.is_array and isinstance(self.target, Path):
             name = f"./{name}" if name.startswith("-") else name  # neither an option nor standard input

@@ -346,9 +346,11 @@ class Block(NamedTuple):
         Raises
         ------
         BufferError
-            A buffer is not 1-D contiguous, or too short.
+            A buffer is not 1-D contiguous, or too short, or `out` is read-only.
         """
         source, target = _bytes(buffer, "buffer"), _bytes(out, "out")
+        if not target.flags.writeable:
+            raise BufferError("out is read-only: it cannot be written to")
         read, written = self.source_runs.of(source), self.target_runs.of(target)
         given = np.ascontiguousarray(read).reshape(-1).view(self.plan.source.buffer_dtype)
         if self.target_runs.run_count == 1:  # the plan can write it in place

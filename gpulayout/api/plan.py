@@ -341,12 +341,13 @@ class Block(NamedTuple):
         Parameters
         ----------
         buffer, out : array
-            The whole buffers: 1-D contiguous NumPy arrays, such as memory maps.  They must not overlap.
+            The whole buffers: 1-D contiguous NumPy arrays, such as memory maps.  They must not overlap, which is not
+            checked.
 
         Raises
         ------
         BufferError
-            A buffer is not 1-D contiguous, or too short.
+            A buffer is not 1-D contiguous, or is too short for this block.  Later blocks may need a longer one.
         """
         source, target = _bytes(buffer, "buffer"), _bytes(out, "out")
         read, written = self.source_runs.of(source), self.target_runs.of(target)
@@ -359,7 +360,10 @@ class Block(NamedTuple):
 
 def _bytes(buffer: Any, role: str) -> np.ndarray:
     if not isinstance(buffer, np.ndarray) or buffer.ndim != 1 or not buffer.flags.c_contiguous:
-        raise BufferError(f"{role} is a {type(buffer).__name__}: a block reads and writes 1-D contiguous NumPy arrays")
+        dimensions = f" of shape {buffer.shape}" if isinstance(buffer, np.ndarray) else ""
+        raise BufferError(
+            f"{role} is a {type(buffer).__name__}{dimensions}: a block reads and writes 1-D contiguous NumPy arrays"
+        )
     return buffer.view(np.ndarray).view(np.uint8)
 
 

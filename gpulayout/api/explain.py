@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.describe import described
@@ -9,9 +11,11 @@ from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dimension_labels import dimension_labels
+from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
+from gpulayout.moves.blocks import Cut
 from gpulayout.moves.kinds import AnyMove, Pieces
 
 
@@ -56,6 +60,40 @@ def explain(pieces: Pieces, source: Shape, target: Shape, device: Device | None 
     lines.append(f"  numpy    {choose_plan.describe(move)}")
     lines += described(kernel_plan(move), device)
     return Explanation("\n".join(lines))
+
+
+def explain_cut(one: Cut | LayoutError, passes: Sequence[Cut]) -> list[str]:
+    """How a limit cuts a relayout: in one pass, or why not, and in the passes that suit files."""
+    if isinstance(one, LayoutError):
+        instead, lines = "", [f"  blocks   none in one pass: {one}"]
+    else:
+        written = one.whole_target.nbytes
+        instead = f", instead of {one.bytes_read + written} in one pass"
+        lines = [
+            f"  blocks   {counted(one.block_count, 'block')} of at most {counted(one.block_bytes, 'byte')}, source and "
+            "target together",
+            f"    runs   {_runs(one.source_run_bytes, one.bytes_read)} read, "
+            f"{_runs(one.target_run_bytes, written)} written",
+            f"    files  {counted(one.bytes_read, 'byte')} read, {written} written",
+        ]
+    if len(passes) == 1:
+        return lines
+    scratch, moved = passes[0].whole_target, sum(each.bytes_read + each.whole_target.nbytes for each in passes)
+    return [
+        *lines,
+        f"  passes   two, through {counted(scratch.nbytes, 'byte')} of scratch, {scratch}:",
+        *[
+            f"    runs   {each.source_run_bytes} bytes read, {each.target_run_bytes} bytes written, in "
+            f"{counted(each.block_count, 'block')}"
+            for each in passes
+        ],
+        f"    files  {moved} bytes read and written{instead}",
+    ]
+
+
+def _runs(length: int, nbytes: int) -> str:
+    count = -(-nbytes // max(length, 1))
+    return f"{'about ' if count > 1 else ''}{counted(count, 'run')} of {counted(length, 'byte')}"
 
 
 def _size(shape: Shape) -> str:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, SupportsIndex, overload
 import numpy as np
 
 from gpulayout.api.array_types import Array, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
-from gpulayout.api.explain import Explanation, explain
+from gpulayout.api.explain import Explanation, explain, explain_cut
 from gpulayout.api.kept import KEYS, Kept
-from gpulayout.api.sides import BufferSide
+from gpulayout.api.sides import BufferSide, check_buffer_dtype
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
@@ -341,16 +341,19 @@ class Block(NamedTuple):
         Parameters
         ----------
         buffer, out : array
-            The whole buffers: 1-D contiguous NumPy arrays, such as memory maps.  They must not overlap.
+            The whole buffers: 1-D contiguous NumPy arrays, such as memory maps, or their bytes as uint8.
 
         Raises
         ------
         BufferError
-            A buffer is not 1-D contiguous, or too short, or `out` is read-only.
+            A buffer is not 1-D contiguous, or is too short for this block (later blocks may need a longer one); or `out`
+            is read-only, or shares memory with `buffer`.
+        TypeError
+            A buffer has another dtype.
         """
-        source, target = _bytes(buffer, "buffer"), _bytes(out, "out")
-        if not target.flags.writeable:
-            raise BufferError("out is read-only: it cannot be written to")
+        source, target = _bytes(buffer, self.plan.source, "buffer"), _bytes(out, self.plan.target, "out")
+        if not target.flags.writeable or np.may_share_memory(source, target):
+            raise BufferError(f"out {'shares memory with buffer' if target.flags.writeable else 'is read-only'}")
         read, written = self.source_runs.of(source), self.target_runs.of(target)
         given = np.ascontiguousarray(read).reshape(-1).view(self.plan.source.buffer_dtype)
         if self.target_runs.run_count == 1:  # the plan can write it in place
@@ -359,9 +362,14 @@ class Block(NamedTuple):
             written[...] = self.plan(given).view(np.uint8).reshape(written.shape)
 
 
-def _bytes(buffer: Any, role: str) -> np.ndarray:
+def _bytes(buffer: Any, shape: Shape, role: str) -> np.ndarray:
     if not isinstance(buffer, np.ndarray) or buffer.ndim != 1 or not buffer.flags.c_contiguous:
-        raise BufferError(f"{role} is a {type(buffer).__name__}: a block reads and writes 1-D contiguous NumPy arrays")
+        dimensions = f" of shape {buffer.shape}" if isinstance(buffer, np.ndarray) else ""
+        raise BufferError(
+            f"{role} is a {type(buffer).__name__}{dimensions}: a block reads and writes 1-D contiguous NumPy arrays"
+        )
+    if buffer.dtype != np.uint8:
+        check_buffer_dtype(buffer, shape, role)
     return buffer.view(np.ndarray).view(np.uint8)
 
 
@@ -420,12 +428,12 @@ class Blocks(Sequence[Block]):
     @property
     def source_run_bytes(self) -> int:
         """Bytes of a run in the source.  Blocks at the end of a dimension may have shorter ones."""
-        return self._cut.block(0).source_runs.length if len(self) else 0
+        return self._cut.source_run_bytes
 
     @property
     def target_run_bytes(self) -> int:
         """Bytes of a run in the target.  Blocks at the end of a dimension may have shorter ones."""
-        return self._cut.block(0).target_runs.length if len(self) else 0
+        return self._cut.target_run_bytes
 
     @property
     def bytes_read(self) -> int:
@@ -462,34 +470,9 @@ def _passes(whole: Plan, max_bytes: SupportsIndex) -> tuple[Plan, ...]:
 
 def blocks_explained(whole: Plan, max_bytes: SupportsIndex) -> list[str]:
     """How a limit cuts the plan: blocks, the length of runs, and what two passes would cost."""
-    found = [Blocks(each, max_bytes) for each in _passes(whole, max_bytes)]
+    found = [Blocks(each, max_bytes)._cut for each in _passes(whole, max_bytes)]
     try:
-        blocks = Blocks(whole, max_bytes)
-        moved = f", instead of {blocks.bytes_read + blocks.bytes_written} in one pass"
-        lines = [
-            f"  blocks   {checks.counted(len(blocks), 'block')} of at most "
-            f"{checks.counted(blocks.block_bytes, 'byte')}, source and target together",
-            f"    runs   {_runs(blocks.source_run_bytes, blocks.bytes_read)} read, "
-            f"{_runs(blocks.target_run_bytes, blocks.bytes_written)} written",
-            f"    files  {checks.counted(blocks.bytes_read, 'byte')} read, {blocks.bytes_written} written",
-        ]
+        one: Cut | LayoutError = Blocks(whole, max_bytes)._cut
     except LayoutError as error:
-        moved, lines = "", [f"  blocks   none in one pass: {error}"]
-    if len(found) == 1:
-        return lines
-    scratch = found[0].plan.target
-    return [
-        *lines,
-        f"  passes   two, through {checks.counted(scratch.nbytes, 'byte')} of scratch, {scratch}:",
-        *[
-            f"    runs   {each.source_run_bytes} bytes read, {each.target_run_bytes} bytes written, in "
-            f"{checks.counted(len(each), 'block')}"
-            for each in found
-        ],
-        f"    files  {sum(each.bytes_read + each.bytes_written for each in found)} bytes read and written{moved}",
-    ]
-
-
-def _runs(length: int, nbytes: int) -> str:
-    count = -(-nbytes // max(length, 1))
-    return f"{'about ' if count > 1 else ''}{checks.counted(count, 'run')} of {checks.counted(length, 'byte')}"
+        one = error
+    return explain_cut(one, found)

@@ -35,8 +35,8 @@ def relayout(
       --to LAYOUT                N-d array -> buffer
       --from SHAPE --unpack      buffer    -> N-d array in C order
 
-    A buffer is 1-D and stores neither dimensions nor layout, so --from needs the whole SHAPE.  In C or Fortran order
-    it keeps the dimensions: then a .npy file can say the layout, and --from is not needed.  --to takes a LAYOUT such as
+    A buffer is 1-D and stores neither dimensions nor layout, so --from needs the whole SHAPE.  Only in C or Fortran
+    order is OUT.npy N-d, because its header can say so; it then needs no --from.  --to takes a LAYOUT such as
     {1,0,2}, a SHAPE of the same array, or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for
     an array N C H W).
 

@@ -61,9 +61,11 @@ def relayout_file(
     out : path
         The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all.
     source : Shape or str, optional
-        The shape of the buffer in `file`.  By default `file` holds an N-d array, which its header describes.
+        The shape of the buffer in `file`.  By default `file` holds an N-d array, which its header describes; then
+        name the target: ``relayout_file(file, out, target="{0,1}")``.
     target : Shape, Layout or str, optional
-        The shape of the result, or only its layout, such as ``"{0,1}"``.  By default the result is an N-d array in C
+        The shape of the result, or only its layout, such as ``"{0,1}"``.  The names of the command line, such
+        as ``F``, are not known here.  By default the result is an N-d array in C
         order.  A .npy file keeps the dimensions where its header can say the layout; else the buffer is 1-D.
     raw : bool
         Buffers are plain bytes, whatever the names of the files are.
@@ -76,8 +78,9 @@ def relayout_file(
         A folder for a scratch file of about the size of the array, on a fast disk.  With it, two passes are made where
         runs would be short.  The file has no name, so nothing is left of it.
     progress : callable, optional
-        Called as ``progress(done, total)``, several times a second, with the bytes that are read and written so far,
-        and all of them.  An exception that it raises ends the call, and nothing is left.
+        Called as ``progress(done, total)``, several times a second.  Both numbers count each byte twice, once
+        read and once written, and again for a second pass.  An exception that it raises ends the
+        call, and nothing is left.
 
     Returns
     -------

@@ -139,6 +139,16 @@ class Cut:
         return BlockShapes(empty, target, Runs(0, 0), Runs(first * bits // 8, target.nbytes))
 
     @property
+    def source_run_bytes(self) -> int:
+        """Bytes of a run in the source, in the first block; 0 without blocks."""
+        return self.block(0).source_runs.length if self.block_count else 0
+
+    @property
+    def target_run_bytes(self) -> int:
+        """Bytes of a run in the target, in the first block; 0 without blocks."""
+        return self.block(0).target_runs.length if self.block_count else 0
+
+    @property
     def block_bytes(self) -> int:
         """Bytes of the largest block's two buffers."""
         first, last = self._tail

@@ -298,6 +298,20 @@ def test_packed_rows_that_end_inside_a_byte_take_two_passes(name, sizes):
 
 
 @pytest.mark.parametrize("text", ["f32[4,6]", "f32[8,8]"])  # blocks of one run and of several
+def test_a_block_refuses_other_elements_and_its_own_memory(text):
+    plan = gl.plan(text, "{0,1}")
+    buffer, out = np.zeros(plan.source.buffer_length, np.float32), np.zeros(plan.target.buffer_length, np.float32)
+    block = plan.blocks(32)[0]
+    with pytest.raises(TypeError, match="buffer has dtype int32, but .* needs float32"):
+        block(buffer.view(np.int32), out)
+    with pytest.raises(TypeError, match="out has dtype float64"):
+        block(buffer, out.astype(np.float64))
+    with pytest.raises(BufferError, match="out shares memory with buffer"):
+        block(buffer, buffer)
+    block(buffer.view(np.uint8), out.view(np.uint8))
+
+
+@pytest.mark.parametrize("text", ["f32[4,6]", "f32[8,8]"])  # blocks of one run and of several
 def test_a_block_refuses_a_read_only_target(text):
     plan = gl.plan(text, "{0,1}")
     buffer, out = np.zeros(plan.source.buffer_length, np.float32), np.zeros(plan.target.buffer_length, np.float32)

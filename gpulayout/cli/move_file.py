@@ -47,7 +47,7 @@ OPTIONS: tuple[Decorator, ...] = (
         "--scratch",
         metavar="FOLDER",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Allow two passes where runs are short: see --dry-run.",
+        help="Allow two passes, through a scratch file there.",
     ),
     click.option("--dry-run", is_flag=True, help="Check and explain; write nothing."),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing unless something is wrong."),
@@ -138,12 +138,8 @@ class FileMove:
             f"{printable(name)}  {target}  {counted(target.nbytes, 'byte')}, {_kind(found)}",
         ]
         if seconds is None:
-            return [
-                *lines,
-                f"\n{found.plan.explain(max_bytes=block_limit(self.memory))}\n",
-                *_passes(way),
-                "dry run: nothing was written",
-            ]
+            explained = found.plan.explain(max_bytes=block_limit(self.memory))
+            return [*lines, f"\n{explained}\n", *_passes(way), "dry run: nothing was written"]
         lines += [f"moved in {seconds:.2f} s, including the disk", *_passes(way)]
         if not found.is_array and isinstance(self.target, Path):
             name = f"./{name}" if name.startswith("-") else name  # neither an option nor standard input

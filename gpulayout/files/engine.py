@@ -4,6 +4,10 @@ There are two buffers.  No file is read or written while the plan of a block run
 
     read 0 | plan 0 | read 1, write 0 | plan 1 | read 2, write 1 | plan 2 | write 2
 
+Where runs are long even in blocks of half the size, there are two pairs of buffers, and a plan runs at the same time:
+
+    read 0 | read 1, plan 0 | read 2, plan 1, write 0 | read 3, plan 2, write 1 | ...
+
 Threads share the runs, because a disk answers several requests at a time.  The figures below are of a virtual disk that
 moves 1.1 GB a second, under a memory limit of 512 MB that counts the page cache too.
 """
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 
@@ -33,39 +38,39 @@ PAGE = mmap.PAGESIZE  # what a file system reads in order to change a part of it
 LONG_RUN = 1 << 18  # bytes; for runs as long as this, a page read in order to be changed is nothing
 
 
-def move_blocks(blocks: Sequence[Block], source: Source, target: Target, report: Report) -> None:
-    """Move every block.  An exception, such as that of a signal, stops the threads between two runs.
+def move_blocks(blocks: Sequence[Block], source: Source, target: Target, report: Report, *, pairs: int = 1) -> None:
+    """Move every block, with one or two pairs of buffers.
 
-    `FileError` when the source has become shorter; OSError with the name of the file when a disk fails or is full.
+    An exception, such as that of a signal, stops the threads between two runs.  `FileError` when the source has become
+    shorter; OSError with the name of the file when a disk fails or is full.
     """
-    reader, writer = _Reader(source), _Writer(target)
+    reader, writer = _Reader(source, pairs), _Writer(target, pairs)
     try:
-        pending: list[Future[int]] = []
+        reading: list[Future[int]] = []
+        writing: deque[list[Future[int]]] = deque()
         following = blocks[0] if len(blocks) else None
         if following:
-            pending = reader.begin(following)
+            reading = reader.begin(following, 0)
         for number in range(len(blocks)):
             block, following = following, blocks[number + 1] if number + 1 < len(blocks) else None
             assert block
-            _wait(pending, report)
-            _run(block, reader, writer)
-            pending = writer.begin(block, following)
-            if following:
-                pending += reader.begin(following)
-        _wait(pending, report)
+            _wait([*reading, *(writing.popleft() if len(writing) == pairs else ())], report)
+            if following and pairs > 1:
+                reading = reader.begin(following, number + 1)
+            _run(block, reader.buffer(number), writer.buffer(number, block.plan.target.nbytes))
+            writing.append(writer.begin(block, following, number))
+            if following and pairs == 1:
+                reading = reader.begin(following, number + 1)
+        _wait([future for each in writing for future in each], report)
     finally:
         for crew in (reader.crew, writer.crew):
             crew.stop()
 
 
-def _run(block: Block, reader: _Reader, writer: _Writer) -> None:
+def _run(block: Block, read: Bytes, written: Bytes) -> None:
     """Run the plan of a block, from one buffer to the other."""
     source, target = block.plan.source, block.plan.target
-    writer.buffer = _of_size(writer.buffer, target.nbytes)
-    block.plan(
-        reader.buffer[: source.nbytes].view(source.buffer_dtype),
-        out=writer.buffer[: target.nbytes].view(target.buffer_dtype),
-    )
+    block.plan(read[: source.nbytes].view(source.buffer_dtype), out=written[: target.nbytes].view(target.buffer_dtype))
 
 
 def _wait(pending: list[Future[int]], report: Report) -> None:
@@ -76,26 +81,34 @@ def _wait(pending: list[Future[int]], report: Report) -> None:
         report(sum(future.result() for future in done))
 
 
-def _of_size(buffer: Bytes, nbytes: int) -> Bytes:
-    """A buffer of at least so many bytes; a block at the end may be larger than the first."""
-    return buffer if buffer.size >= nbytes else np.empty(nbytes, np.uint8)
+class _Buffers:
+    """As many buffers as there are pairs, which blocks use in turn."""
+
+    def __init__(self, count: int) -> None:
+        self._all: list[Bytes] = [np.empty(0, np.uint8)] * count
+
+    def buffer(self, number: int, nbytes: int = 0) -> Bytes:
+        """The buffer of a block, of at least so many bytes; a block at the end may be larger than the first."""
+        place = number % len(self._all)
+        if self._all[place].size < nbytes:
+            self._all[place] = np.empty(nbytes, np.uint8)
+        return self._all[place]
 
 
-class _Reader:
-    """Reads blocks into its buffer."""
+class _Reader(_Buffers):
+    """Reads blocks into its buffers."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, pairs: int) -> None:
+        super().__init__(pairs)
         self.source = source
-        self.buffer: Bytes = np.empty(0, np.uint8)
         self.crew = Crew(READERS)
         if source.stream is not None and hasattr(os, "posix_fadvise"):
             # Otherwise Linux also reads what follows a run, and reads it again for a later block.
             os.posix_fadvise(source.stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
-    def begin(self, block: Block) -> list[Future[int]]:
+    def begin(self, block: Block, number: int) -> list[Future[int]]:
         """Begin to read a block."""
-        self.buffer = _of_size(self.buffer, block.source_runs.nbytes)
-        memory = self.buffer.data
+        memory = self.buffer(number, block.source_runs.nbytes).data
 
         def read(run: Run) -> None:
             self.source.read_into(memory[run.place : run.end], run.start)
@@ -103,8 +116,8 @@ class _Reader:
         return self.crew.share(block.source_runs, read)
 
 
-class _Writer:
-    """Writes blocks from its buffer, in whole pages of the file.
+class _Writer(_Buffers):
+    """Writes blocks from its buffers, in whole pages of the file.
 
     A page that two blocks write in parts is read in between, if the system does not hold it any more.  With 36 blocks
     in runs of 26 KB, this took 48 seconds instead of 28.  So the tail of a run, which is what lies behind its last page
@@ -114,16 +127,17 @@ class _Writer:
         block 1, bytes 26 000 to 51 999     writes 24 576 to 49 151, keeps 2848 bytes
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, pairs: int) -> None:
+        super().__init__(pairs)
         self.target = target
-        self.buffer: Bytes = np.empty(0, np.uint8)
+        self.waits = pairs == 1  # a block is written before the next one begins
         self.tails: list[bytes] = []  # of the runs of the last block; none if they were written
         self.crew = Crew(WRITERS)
 
-    def begin(self, block: Block, following: Block | None) -> list[Future[int]]:
+    def begin(self, block: Block, following: Block | None, number: int) -> list[Future[int]]:
         """Begin to write a block."""
-        runs, memory = block.target_runs, self.buffer.data
-        keeps = following is not None and _continue(runs, following.target_runs)
+        runs, memory = block.target_runs, self.buffer(number).data
+        keeps = self.waits and following is not None and _continue(runs, following.target_runs)
         tails, self.tails = self.tails, [b""] * runs.run_count if keeps else []
         kept = self.tails
 

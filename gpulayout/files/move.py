@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from gpulayout.api.plan import Blocks, Plan
-from gpulayout.files.engine import move_blocks
+from gpulayout.files.engine import LONG_RUN, move_blocks
 from gpulayout.files.errors import Note, warn
 from gpulayout.files.job import Job
 from gpulayout.files.npy import Header
@@ -33,11 +33,13 @@ PACKED_BLOCK = 1 << 27  # bytes; packed elements move at 200 MB a second, and a 
 class Route:
     """How a job goes: the blocks of one pass, or of a pass into a scratch file and a pass out of it.
 
-    scratch   the folder of that file; None for one pass
+    scratch    the folder of that file; None for one pass
+    max_bytes  the limit for all buffers together
     """
 
     passes: tuple[Blocks, ...]
     scratch: Path | None
+    max_bytes: int
 
     @property
     def bytes_read(self) -> int:
@@ -63,11 +65,23 @@ def route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
 def _route(plan: Plan, max_bytes: int, scratch: Path | None) -> Route:
     try:
         plans = (plan,) if scratch is None else plan.passes(max_bytes)
-        return Route(tuple(each.blocks(max_bytes) for each in plans), scratch if len(plans) > 1 else None)
+        passes = tuple(_blocks(each, max_bytes) for each in plans)
+        return Route(passes, scratch if len(plans) > 1 else None, max_bytes)
     except LayoutError as error:
         if scratch is None and _has_two_passes(plan, max_bytes):
             raise LayoutError(f"{error}; two passes through a scratch file take less memory") from None
         raise
+
+
+def _blocks(plan: Plan, max_bytes: int) -> Blocks:
+    """The blocks of a plan: of half the size where runs stay long, so that two pairs of buffers fit."""
+    whole = plan.blocks(max_bytes)
+    if len(whole) > 1:
+        with contextlib.suppress(LayoutError):
+            half = plan.blocks(max_bytes // 2)
+            if min(half.source_run_bytes, half.target_run_bytes) >= LONG_RUN:
+                return half
+    return whole
 
 
 def _has_two_passes(plan: Plan, max_bytes: int) -> bool:
@@ -86,13 +100,17 @@ def move(job: Job, target: File, found: Route, progress: Progress, *, overwrite:
         done += more
         progress(done, total)
 
+    def run(blocks: Blocks, source: Source, result: Target) -> None:
+        pairs = 2 if 2 * blocks.block_bytes <= found.max_bytes else 1
+        move_blocks(blocks, source, result, report, pairs=pairs)
+
     with new_target(target, job.header, plain=job.plain, overwrite=overwrite, note=note) as result:
         if found.scratch is None:
-            move_blocks(found.passes[0], job.source, result, report)
+            run(found.passes[0], job.source, result)
         else:
             with _scratch_file(found.scratch, found.passes[0].plan.target) as (written, read):
-                move_blocks(found.passes[0], job.source, written, report)
-                move_blocks(found.passes[1], read, result, report)
+                run(found.passes[0], job.source, written)
+                run(found.passes[1], read, result)
     return time.perf_counter() - start
 
 

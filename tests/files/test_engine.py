@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout.files import engine, pieces
+from gpulayout.files import engine, move, pieces
+from gpulayout.files.memory import block_limit
 
 PAGE = engine.PAGE
 
@@ -59,6 +60,21 @@ def test_a_file_gets_the_bytes_that_the_plan_gives_in_memory(folder, source, tar
     assert found == expected
     assert sorted(os.listdir(folder)) == ["in.bin", "out.bin"]
     assert done.bytes_written == len(expected) * len(done.blocks) or len(done.blocks) == 2
+
+
+@pytest.mark.parametrize("target", ["{0,1,2}", "{2,1,0:T(8,128)}", "{1,2,0}", "{0,2,1:PD(40,30,50)}"])
+@pytest.mark.parametrize("memory", [1 << 18, 1 << 20])
+@pytest.mark.parametrize("two", [False, True])
+def test_two_pairs_of_buffers_where_runs_are_long(folder, monkeypatch, target, memory, two):
+    pairs = []
+    monkeypatch.setattr(move, "LONG_RUN", 8)
+    monkeypatch.setattr(
+        move, "move_blocks", lambda *given, **named: (pairs.append(named["pairs"]), engine.move_blocks(*given, **named))
+    )
+    found, expected, done = moved(folder, "f32[40,30,50]", target, memory=memory, scratch=folder if two else None)
+    assert found == expected and pairs == [2] * len(done.blocks)
+    whole = gl.plan("f32[40,30,50]", target).blocks(block_limit(memory))
+    assert done.blocks[0] > len(whole) or len(whole) == 1 or len(done.blocks) == 2
 
 
 @settings(max_examples=30, deadline=None)

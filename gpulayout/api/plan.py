@@ -347,9 +347,11 @@ class Block(NamedTuple):
         Raises
         ------
         BufferError
-            A buffer is not 1-D contiguous, or is too short for this block.  Later blocks may need a longer one.
+            A buffer is not 1-D contiguous, or too short, or `out` is read-only.
         """
         source, target = _bytes(buffer, "buffer"), _bytes(out, "out")
+        if not target.flags.writeable:
+            raise BufferError("out is read-only: it cannot be written to")
         read, written = self.source_runs.of(source), self.target_runs.of(target)
         given = np.ascontiguousarray(read).reshape(-1).view(self.plan.source.buffer_dtype)
         if self.target_runs.run_count == 1:  # the plan can write it in place
@@ -360,10 +362,7 @@ class Block(NamedTuple):
 
 def _bytes(buffer: Any, role: str) -> np.ndarray:
     if not isinstance(buffer, np.ndarray) or buffer.ndim != 1 or not buffer.flags.c_contiguous:
-        dimensions = f" of shape {buffer.shape}" if isinstance(buffer, np.ndarray) else ""
-        raise BufferError(
-            f"{role} is a {type(buffer).__name__}{dimensions}: a block reads and writes 1-D contiguous NumPy arrays"
-        )
+        raise BufferError(f"{role} is a {type(buffer).__name__}: a block reads and writes 1-D contiguous NumPy arrays")
     return buffer.view(np.ndarray).view(np.uint8)
 
 

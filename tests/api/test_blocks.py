@@ -295,3 +295,12 @@ def test_packed_rows_that_end_inside_a_byte_take_two_passes(name, sizes):
     assert f"none in one pass: max_bytes {limit} is too small" in plan.explain(max_bytes=limit)
     with pytest.raises(gl.LayoutError, match=f"{whole} bytes"):
         plan.passes(2)
+
+
+@pytest.mark.parametrize("text", ["f32[4,6]", "f32[8,8]"])  # blocks of one run and of several
+def test_a_block_refuses_a_read_only_target(text):
+    plan = gl.plan(text, "{0,1}")
+    buffer, out = np.zeros(plan.source.buffer_length, np.float32), np.zeros(plan.target.buffer_length, np.float32)
+    out.flags.writeable = False
+    with pytest.raises(BufferError, match="out is read-only"):
+        plan.blocks(32)[0](buffer, out)

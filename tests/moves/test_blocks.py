@@ -170,3 +170,8 @@ def test_a_byte_less_than_the_smallest_block_is_refused(case):
         assert plan.blocks(least).block_bytes == least
         with pytest.raises(gl.LayoutError, match=f"^max_bytes {least - 1} is too small .* {least} bytes$"):
             plan.blocks(least - 1)
+
+
+def test_a_limit_of_some_bytes_cuts_an_array_of_any_size_without_counting_its_boxes():
+    blocks = gl.plan("u8[1099511627776,1099511]", "{0,1}").blocks(9)
+    assert blocks.bytes_read == blocks.bytes_written == 2**40 * 1099511

@@ -346,8 +346,8 @@ class Block(NamedTuple):
         Raises
         ------
         BufferError
-            A buffer is not 1-D contiguous, or is too short for this block (later blocks may need a longer one); or `out`
-            is read-only, or shares memory with `buffer`.
+            A buffer is not 1-D contiguous, or is too short for this block (later blocks may need a longer one); or
+            `out` is read-only, or shares memory with `buffer`.
         TypeError
             A buffer has another dtype.
         """

@@ -47,7 +47,7 @@ OPTIONS: tuple[Decorator, ...] = (
         "--scratch",
         metavar="FOLDER",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Allow two passes where runs are short: see --dry-run.",
+        help="Allow two passes, through a scratch file there.",
     ),
     click.option("--dry-run", is_flag=True, help="Check and explain; write nothing."),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing unless something is wrong."),

@@ -43,9 +43,9 @@ class FileRelayout(NamedTuple):
 def relayout_file(
     file: str | os.PathLike[str],
     out: str | os.PathLike[str],
+    *,
     source: ShapeLike | None = None,
     target: TargetLike | None = None,
-    *,
     raw: bool = False,
     overwrite: bool = False,
     memory: SupportsIndex | str | None = None,
@@ -78,9 +78,8 @@ def relayout_file(
         A folder for a scratch file of about the size of the array, on a fast disk.  With it, two passes are made where
         runs would be short.  The file has no name, so nothing is left of it.
     progress : callable, optional
-        Called as ``progress(done, total)``, several times a second.  Both numbers count each byte twice, once
-        read and once written, and again for a second pass.  An exception that it raises ends the
-        call, and nothing is left.
+        Called as ``progress(done, total)``, several times a second.  Both numbers count bytes that are read and
+        bytes that are written, in all passes.  An exception that it raises ends the call, and nothing is left.
 
     Returns
     -------

@@ -15,6 +15,7 @@ from gpulayout.api.explain import explain
 from gpulayout.cli import demo as demo_command
 from gpulayout.cli.failures import printable
 from gpulayout.cli.main import commands
+from gpulayout.files.memory import block_limit
 from gpulayout.gpu.devices import DEVICES, REFERENCE
 from gpulayout.layout.checks import clipped
 from tests.support.command_line import HOSTILE, PADDED, failure, refusal, run
@@ -365,12 +366,13 @@ def test_explain_prints_the_plan():
 
 def test_explain_says_how_a_limit_cuts_files():
     plan, given = gl.plan("f32[39000,39001]", "{0,1}"), ("explain", "f32[39000,39001]", "{0,1}", "--memory")
-    wanted = str(plan.explain(max_bytes=48 << 20)).splitlines()  # blocks get three quarters of 64 MB
+    limit = block_limit("64M")
+    wanted = str(plan.explain(max_bytes=limit)).splitlines()
     lines = [line for line in run(*given, "64M").stdout.splitlines() if "model, not measured" not in line]
     assert lines == [line for line in wanted if "model, not measured" not in line]
     assert "passes   two" in lines[-4]
     found = json.loads(run(*given, "64M", "--json").stdout)["passes"]
-    assert [each["blocks"] for each in found] == [len(each.blocks(48 << 20)) for each in plan.passes(48 << 20)]
+    assert [each["blocks"] for each in found] == [len(each.blocks(limit)) for each in plan.passes(limit)]
     assert len(json.loads(run(*given, "1G", "--json").stdout)["passes"]) == 1
     assert "passes" not in json.loads(run(*given[:3], "--json").stdout)
     assert "'64X' is not a number of bytes" in run(*given, "64X", code=2).stderr

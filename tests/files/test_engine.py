@@ -28,7 +28,7 @@ def moved(folder, source, target, *, memory, **options):
     buffer = np.random.default_rng(0).integers(0, 255, plan.source.nbytes, np.uint8, endpoint=True)
     (folder / "in.bin").write_bytes(buffer.tobytes())
     done = gl.relayout_file(
-        folder / "in.bin", folder / "out.bin", source, target, memory=memory, overwrite=True, **options
+        folder / "in.bin", folder / "out.bin", source=source, target=target, memory=memory, overwrite=True, **options
     )
     expected = plan(buffer.view(plan.source.buffer_dtype))
     return (folder / "out.bin").read_bytes(), expected.tobytes(), done

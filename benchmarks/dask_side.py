@@ -153,18 +153,19 @@ def owned(sizes, workers):
     return found
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--chunk-megabytes", type=int, default=32)
+    parser.add_argument("--terabytes", type=float, default=10, help="of the simulated array")
     parser.add_argument("--write", help="the JSON file")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     found = {
         "machine": machine("numpy", peers=False),
         "dask": dask.__version__,
         "measured": measured(given.megabytes, given.rounds, given.chunk_megabytes << 20),
-        "simulated": [simulated(10, 100, size << 20) for size in (128, 1024)],
+        "simulated": [simulated(given.terabytes, 100, size << 20) for size in (128, 1024)],
     }
     text = json.dumps(found, indent=1)
     print(text)

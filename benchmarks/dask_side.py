@@ -76,8 +76,8 @@ def measured(megabytes, rounds, chunk_bytes):
     columns = chunk_bytes // (4 * side)
     sides = {"gpulayout": by_gpulayout, "dask": by_dask}
     seconds, peaks = {name: [] for name in sides}, dict.fromkeys(sides, 0)
-    for _ in range(rounds):
-        for name, move in sides.items():
+    for number in range(rounds):
+        for name, move in list(sides.items())[:: -1 if number % 2 else 1]:  # each side is first in every second round
             with (
                 LocalCluster(
                     n_workers=2,

@@ -87,7 +87,7 @@ def _pack(array: da.Array, slabs: Slabs) -> da.Array:
     return _packed(array, slabs, packing.pack)
 
 
-def _shuffle(array: da.Array, slabs: Slabs) -> da.Array:
+def _shuffle(array: Any, slabs: Slabs) -> da.Array:
     """The slabs of an array after Dask's shuffle, which puts the elements in the order of memory.
 
     The shuffle of a transposed view of f32[4,6] for {0,1} makes C-ordered chunks of f32[6,4]: they are the buffer.

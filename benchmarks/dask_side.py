@@ -124,7 +124,7 @@ def simulated(terabytes, workers, chunk_bytes):
         moved = gl.dask.relayout(buffer, shape, "{0,1}", chunk_size=chunk_bytes)
         tasks = len(moved.dask)
         built = time.perf_counter() - start
-    (old, _), (_, new) = next(
+    (_, old), (new, _) = next(  # the shuffle sees the transposed array
         (layer.chunks_input, layer.chunks) for layer in moved.dask.layers.values() if hasattr(layer, "chunks_input")
     )
     held = [owned(sizes, workers) for sizes in (old, new)]  # rows of the source, columns of the target, per worker

@@ -10,7 +10,7 @@ from benchmarks import dask_side  # noqa: E402
 
 def test_a_small_run_compares_the_results_and_writes_its_record(tmp_path, capsys):
     file = tmp_path / "dask.json"
-    small = ["--megabytes", "4", "--chunk-megabytes", "1", "--rounds", "1", "--terabytes", "0.1"]
+    small = ["--megabytes", "4", "--chunk-megabytes", "1", "--rounds", "1", "--terabytes", "1"]
     dask_side.main([*small, "--write", str(file)])
     found = json.loads(file.read_text())
     assert found == json.loads(capsys.readouterr().out)
@@ -20,7 +20,8 @@ def test_a_small_run_compares_the_results_and_writes_its_record(tmp_path, capsys
     for side in ("gpulayout", "dask"):
         assert len(measured["all_seconds"][side]) == 1 and measured["peak_bytes_per_worker"][side] > 1 << 20
     for plan in found["simulated"]:
-        assert plan["least_network_bytes"] <= plan["network_bytes"] < plan["bytes"] <= 10**11
+        assert min(plan["chunks"]) > 1 and plan["bytes_of_a_piece"] * plan["pieces"] >= plan["bytes"]
+        assert 0 < plan["least_network_bytes"] <= plan["network_bytes"] < plan["bytes"] <= 10**12
 
 
 def test_chunks_are_dealt_out_in_equal_parts():

@@ -76,8 +76,8 @@ def measured(megabytes, rounds, chunk_bytes):
     columns = chunk_bytes // (4 * side)
     sides = {"gpulayout": by_gpulayout, "dask": by_dask}
     seconds, peaks = {name: [] for name in sides}, dict.fromkeys(sides, 0)
-    for _ in range(rounds):
-        for name, move in sides.items():
+    for number in range(rounds):
+        for name, move in list(sides.items())[:: -1 if number % 2 else 1]:  # each side is first in every second round
             with (
                 LocalCluster(
                     n_workers=2,
@@ -124,7 +124,7 @@ def simulated(terabytes, workers, chunk_bytes):
         moved = gl.dask.relayout(buffer, shape, "{0,1}", chunk_size=chunk_bytes)
         tasks = len(moved.dask)
         built = time.perf_counter() - start
-    (old, _), (_, new) = next(
+    (_, old), (new, _) = next(  # the shuffle sees the transposed array
         (layer.chunks_input, layer.chunks) for layer in moved.dask.layers.values() if hasattr(layer, "chunks_input")
     )
     held = [owned(sizes, workers) for sizes in (old, new)]  # rows of the source, columns of the target, per worker
@@ -153,18 +153,19 @@ def owned(sizes, workers):
     return found
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--chunk-megabytes", type=int, default=32)
+    parser.add_argument("--terabytes", type=float, default=10, help="of the simulated array")
     parser.add_argument("--write", help="the JSON file")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     found = {
         "machine": machine("numpy", peers=False),
         "dask": dask.__version__,
         "measured": measured(given.megabytes, given.rounds, given.chunk_megabytes << 20),
-        "simulated": [simulated(10, 100, size << 20) for size in (128, 1024)],
+        "simulated": [simulated(given.terabytes, 100, size << 20) for size in (128, 1024)],
     }
     text = json.dumps(found, indent=1)
     print(text)

@@ -78,19 +78,19 @@ def new_array(
     return result
 
 
-def rechunked(array: Any, chunks: Chunks, limit: int | None = None) -> Any:
+def rechunked(array: Any, chunks: Chunks) -> Any:
     """The array in other chunks, by Dask's own shuffle.
 
-    limit   bytes of the chunks that Dask may make on the way, unless those before or after it are larger
+    On the way Dask joins small chunks up to its setting `array.chunk-size`, so that it moves fewer and larger pieces.
     Dask's shuffle between workers cannot send the types of ml_dtypes, so they travel as unsigned integers.
     """
     if array.chunks == chunks:
         return array
     dtype = array.dtype
     if dtype.type.__module__ == np.generic.__module__:
-        return array.rechunk(chunks, block_size_limit=limit)
+        return array.rechunk(chunks)
     carrier = ElementType.of(dtype).carrier
-    return _seen_as(_seen_as(array, carrier).rechunk(chunks, block_size_limit=limit), dtype)
+    return _seen_as(_seen_as(array, carrier).rechunk(chunks), dtype)
 
 
 def _seen_as(array: Any, dtype: np.dtype[Any]) -> Any:

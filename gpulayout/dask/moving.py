@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dask.array as da
@@ -20,6 +20,7 @@ from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
+from gpulayout.layout.text import parse_shape
 from gpulayout.moves.move import check_same_array
 from gpulayout.moves.supported import check_storable
 from gpulayout.moves.view_strides import view_strides
@@ -58,7 +59,8 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
 
     Notes
     -----
-    Dask's own `rechunk` brings the elements of a slab together; each slab is then one local `gpulayout.pack`.
+    Dask's own `rechunk` brings the elements of a slab together, in the order of memory; each slab is then one local
+    `gpulayout.pack`, which copies nothing if that order is all that the layout says.
 
     Examples
     --------
@@ -74,18 +76,42 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
     ArraySide(shape, ()).check(array, "array")
     limit = limit_of(chunk_size)
     slabs = slabs_of_chunks(shape, array.chunks, limit) if chunk_size is None else None
-    return _pack(array, slabs or slabs_of_size(shape, limit), limit)
+    return _pack(array, slabs or slabs_of_size(shape, limit))
 
 
-def _pack(array: da.Array, slabs: Slabs, limit: int) -> da.Array:
+def _pack(array: da.Array, slabs: Slabs) -> da.Array:
     """The slabs of an array, shuffled first unless its chunks are those of the slabs."""
     shape = slabs.shape
-    if shape.element_count:
-        array = rechunked(array, slabs.chunks, limit)
+    if shape.element_count and array.chunks != slabs.chunks:
+        return _shuffle(array, slabs)
+    return _packed(array, slabs, packing.pack)
+
+
+def _shuffle(array: Any, slabs: Slabs) -> da.Array:
+    """The slabs of an array after Dask's shuffle, which puts the elements in the order of memory.
+
+    The shuffle of a transposed view of f32[4,6] for {0,1} makes C-ordered chunks of f32[6,4]: they are the buffer.
+    """
+    order = slabs.shape.layout.major_to_minor
+    turned = slabs.in_order_of_memory()
+    return _packed(rechunked(array.transpose(order), turned.chunks), turned, _pack_new)
+
+
+def _pack_new(chunk: Any, slab: str) -> Any:
+    """`pack` for a chunk that nothing else uses: it is not copied if it is the buffer already."""
+    shape = parse_shape(slab)
+    is_buffer = shape == shape.with_layout(None) and shape.dtype == chunk.dtype and chunk.flags.c_contiguous
+    return chunk.reshape(-1) if is_buffer else packing.pack(chunk, shape)
+
+
+def _packed(array: da.Array, slabs: Slabs, function: Callable[[Any, str], Any]) -> da.Array:
+    """The buffer whose slabs are made by a function of their chunks."""
+    shape = slabs.shape
 
     def task(name: str, i: int, slab: Shape, block: Sizes | None) -> Task:
-        chunk = empty_like(array, slab.dimensions) if block is None else TaskRef((array.name, *block))
-        return Task((name, i), packing.pack, chunk, str(slab))
+        if block is None:
+            return Task((name, i), packing.pack, empty_like(array, slab.dimensions), str(slab))
+        return Task((name, i), function, TaskRef((array.name, *block)), str(slab))
 
     def tasks(name: str) -> Mapping[Key, Task]:
         return {(name, i): task(name, i, *slab) for i, slab in enumerate(zip(slabs.shapes, slabs.blocks))}
@@ -132,17 +158,17 @@ def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: int | str | None =
     buffer = _buffer_of(buffer, shape, "unpack")
     limit = limit_of(chunk_size)
     slabs = slabs_of_lengths(shape, buffer.chunks[0]) if chunk_size is None else None
-    return _unpack(buffer, slabs or slabs_of_size(shape, limit), limit)
+    return _unpack(buffer, slabs or slabs_of_size(shape, limit))
 
 
-def _unpack(buffer: da.Array, slabs: Slabs, limit: int) -> da.Array:
+def _unpack(buffer: da.Array, slabs: Slabs) -> da.Array:
     """The logical arrays of the slabs of a buffer: views where strides can express them."""
     shape = slabs.shape
     like = packing.unpack(empty_like(buffer, (0,)), _without_elements(shape))
     if not shape.element_count:
         empty: da.Array = untyped.from_array(np.empty_like(like, shape=shape.dimensions), chunks=-1)
         return empty
-    buffer = rechunked(buffer, (slabs.lengths,), limit)
+    buffer = rechunked(buffer, (slabs.lengths,))
 
     def tasks(name: str) -> Mapping[Key, Task]:
         return {
@@ -197,8 +223,7 @@ def relayout(
     Notes
     -----
     If both layouts have the same most major dimension, every slab is one local `gpulayout.relayout`, and nothing is
-    shuffled.  Otherwise the slabs of the source are seen as arrays, Dask's `rechunk` shuffles them, and every slab of
-    the target is one local `gpulayout.pack`.
+    shuffled.  Otherwise the slabs of the source are seen as arrays, and `pack` shuffles them.
 
     Examples
     --------
@@ -212,15 +237,12 @@ def relayout(
     check_storable(target)
     buffer = _buffer_of(buffer, source, "relayout")
     limit = limit_of(chunk_size)
-    # With its dimensions in the order of memory, the source's slabs are C-ordered arrays.  The shuffle copies those in
-    # long runs, and leaves the transposition to `pack`, which is faster at it than NumPy's assignments.
-    source, target = (shape.permute_dimensions(source.layout.major_to_minor) for shape in (source, target))
     kept = slabs_of_lengths(source, buffer.chunks[0]) if chunk_size is None else None
     pair = _local(source, target, kept, limit) if source.element_count else None
     if pair is not None:
-        return _relayout(rechunked(buffer, (pair[0].lengths,), limit), *pair)
-    array = _unpack(buffer, kept or slabs_of_size(source, limit), limit)
-    return _pack(array, slabs_of_size(target, limit), limit)
+        return _relayout(rechunked(buffer, (pair[0].lengths,)), *pair)
+    array = _unpack(buffer, kept or slabs_of_size(source, limit))
+    return _pack(array, slabs_of_size(target, limit))
 
 
 def _local(source: Shape, target: Shape, kept: Slabs | None, limit: int) -> tuple[Slabs, Slabs] | None:

@@ -111,6 +111,11 @@ class Slabs:
         """Bytes of the largest slab."""
         return max(slab.nbytes for slab in self.shapes)
 
+    def in_order_of_memory(self) -> Slabs:
+        """The same slabs, with the dimensions of the shape most major first."""
+        order = self.shape.layout.major_to_minor
+        return Slabs(self.shape.permute_dimensions(order), tuple(self.borders[dim] for dim in order))
+
     def _in_order(self, pieces: Sequence[Sequence[Piece]]) -> Iterator[tuple[Piece, ...]]:
         """One piece of every dimension, in the order of the slabs in the buffer."""
         order, position = self.shape.layout.major_to_minor, self.shape.layout.logical_to_physical()

@@ -15,8 +15,8 @@ distributed = pytest.importorskip("distributed")
 MEGABYTES = int(os.environ.get("GPULAYOUT_TEST_DASK_MB", "0"))  # a long run: 4096, on 2 workers of 1 GB
 
 
-@pytest.fixture
-def client(tmp_path):
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
     """Two worker processes of 1 GB, reached over the loopback device."""
     with (
         distributed.LocalCluster(
@@ -25,7 +25,7 @@ def client(tmp_path):
             memory_limit="1GB",
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
-            local_directory=str(tmp_path),
+            local_directory=str(tmp_path_factory.mktemp("workers")),
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -80,6 +80,7 @@ def test_a_worker_that_is_killed_costs_only_time(client, method):
         distributed.wait(right, timeout=0.4)
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
     assert bool(right.result(timeout=60))
+    client.wait_for_workers(2, timeout=60)  # the next test needs both
 
 
 @pytest.mark.skipif(not MEGABYTES, reason="GPULAYOUT_TEST_DASK_MB is not set: 4096 takes minutes, and 4 GB of disk")

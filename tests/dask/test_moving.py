@@ -147,14 +147,29 @@ def test_a_common_most_major_dimension_needs_no_shuffle():
     assert {"unpack", "pack"} < {*layers(turned)} and "relayout" not in layers(turned)
 
 
-def test_the_shuffle_copies_long_runs():
-    """NumPy assigns transposed pieces slowly, so what is shuffled is C-ordered for any order of the source."""
-    buffer = da.arange(6000, chunks=600)
-    moved = gl.dask.relayout(buffer, "s64[60,100]{0,1}", "{1,0}", chunk_size=5000)
-    (name,) = (name for name in moved.dask.layers if name.startswith("unpack"))
-    keys = list(moved.dask.layers[name])
-    blocks = dask.get(dict(moved.dask), keys)
-    assert len(blocks) == 10 and all(block.flags.c_contiguous and block.shape == (10, 60) for block in blocks)
+@pytest.mark.parametrize("source, target", [("{1,0}", "{0,1}"), ("{0,1}", "{1,0}")])
+def test_shuffled_chunks_that_are_the_buffer_are_not_copied(source, target):
+    """The shuffle makes C-ordered chunks of the array in the order of memory."""
+    shape = gl.Shape("s64", (60, 100), source)
+    moved = gl.dask.relayout(da.arange(6000, chunks=3000), shape, target, chunk_size=5000)
+    task = next(iter(moved.dask.layers[moved.name].values()))
+    chunk = np.arange(600).reshape(10, 60)
+    assert np.shares_memory(task(dict.fromkeys(task.dependencies, chunk)), chunk)
+    same(moved, gl.relayout(np.arange(6000), shape, target))
+
+
+def test_a_chunk_that_the_caller_has_is_copied():
+    array = np.arange(12).reshape(3, 4)
+    assert not np.shares_memory(gl.dask.pack(da.from_array(array, chunks=-1), "{1,0}").compute(), array)
+
+
+def test_the_shuffle_joins_small_chunks_as_dask_does():
+    """Two transfers of 32 chunks each, not 64 of one: a small chunk_size limits the result, not what travels."""
+    array = da.zeros((64, 4096), chunks=(1, 4096), dtype="f4")
+    with dask.config.set({"array.rechunk.method": "p2p", "array.chunk-size": "512KiB"}):
+        moved = gl.dask.pack(array, "{0,1}", chunk_size="16KiB")
+    (shuffle,) = (layer for layer in moved.dask.layers.values() if hasattr(layer, "chunks_input"))
+    assert shuffle.chunks_input == ((4096,), (32, 32))
 
 
 def test_a_slab_is_seen_and_not_copied_where_strides_suffice():

@@ -78,19 +78,23 @@ def new_array(
     return result
 
 
-def rechunked(array: Any, chunks: Chunks) -> Any:
+def rechunked(array: Any, chunks: Chunks, limit: int | None = None) -> Any:
     """The array in other chunks, by Dask's own shuffle.
 
-    On the way Dask joins small chunks up to its setting `array.chunk-size`, so that it moves fewer and larger pieces.
+    limit   bytes of the largest chunk of the result
+    On the way Dask joins small chunks, up to its setting `array.chunk-size`, so that it moves fewer and larger pieces.
+    Here it joins at most four of the largest: 128 MiB at once are too many for workers of 1 GB.
     Dask's shuffle between workers cannot send the types of ml_dtypes, so they travel as unsigned integers.
     """
     if array.chunks == chunks:
         return array
-    dtype = array.dtype
+    dtype, joined = array.dtype, limit_of(None)
+    if limit is not None:
+        joined = min(4 * limit, joined)
     if dtype.type.__module__ == np.generic.__module__:
-        return array.rechunk(chunks)
+        return array.rechunk(chunks, block_size_limit=joined)
     carrier = ElementType.of(dtype).carrier
-    return _seen_as(_seen_as(array, carrier).rechunk(chunks), dtype)
+    return _seen_as(_seen_as(array, carrier).rechunk(chunks, block_size_limit=joined), dtype)
 
 
 def _seen_as(array: Any, dtype: np.dtype[Any]) -> Any:

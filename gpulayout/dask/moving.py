@@ -76,25 +76,25 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
     ArraySide(shape, ()).check(array, "array")
     limit = limit_of(chunk_size)
     slabs = slabs_of_chunks(shape, array.chunks, limit) if chunk_size is None else None
-    return _pack(array, slabs or slabs_of_size(shape, limit))
+    return _pack(array, slabs or slabs_of_size(shape, limit), limit)
 
 
-def _pack(array: da.Array, slabs: Slabs) -> da.Array:
+def _pack(array: da.Array, slabs: Slabs, limit: int) -> da.Array:
     """The slabs of an array, shuffled first unless its chunks are those of the slabs."""
     shape = slabs.shape
     if shape.element_count and array.chunks != slabs.chunks:
-        return _shuffle(array, slabs)
+        return _shuffle(array, slabs, limit)
     return _packed(array, slabs, packing.pack)
 
 
-def _shuffle(array: Any, slabs: Slabs) -> da.Array:
+def _shuffle(array: Any, slabs: Slabs, limit: int) -> da.Array:
     """The slabs of an array after Dask's shuffle, which puts the elements in the order of memory.
 
     The shuffle of a transposed view of f32[4,6] for {0,1} makes C-ordered chunks of f32[6,4]: they are the buffer.
     """
     order = slabs.shape.layout.major_to_minor
     turned = slabs.in_order_of_memory()
-    return _packed(rechunked(array.transpose(order), turned.chunks), turned, _pack_new)
+    return _packed(rechunked(array.transpose(order), turned.chunks, limit), turned, _pack_new)
 
 
 def _pack_new(chunk: Any, slab: str) -> Any:
@@ -158,17 +158,17 @@ def unpack(buffer: da.Array, shape: ShapeLike, *, chunk_size: int | str | None =
     buffer = _buffer_of(buffer, shape, "unpack")
     limit = limit_of(chunk_size)
     slabs = slabs_of_lengths(shape, buffer.chunks[0]) if chunk_size is None else None
-    return _unpack(buffer, slabs or slabs_of_size(shape, limit))
+    return _unpack(buffer, slabs or slabs_of_size(shape, limit), limit)
 
 
-def _unpack(buffer: da.Array, slabs: Slabs) -> da.Array:
+def _unpack(buffer: da.Array, slabs: Slabs, limit: int) -> da.Array:
     """The logical arrays of the slabs of a buffer: views where strides can express them."""
     shape = slabs.shape
     like = packing.unpack(empty_like(buffer, (0,)), _without_elements(shape))
     if not shape.element_count:
         empty: da.Array = untyped.from_array(np.empty_like(like, shape=shape.dimensions), chunks=-1)
         return empty
-    buffer = rechunked(buffer, (slabs.lengths,))
+    buffer = rechunked(buffer, (slabs.lengths,), limit)
 
     def tasks(name: str) -> Mapping[Key, Task]:
         return {
@@ -240,9 +240,9 @@ def relayout(
     kept = slabs_of_lengths(source, buffer.chunks[0]) if chunk_size is None else None
     pair = _local(source, target, kept, limit) if source.element_count else None
     if pair is not None:
-        return _relayout(rechunked(buffer, (pair[0].lengths,)), *pair)
-    array = _unpack(buffer, kept or slabs_of_size(source, limit))
-    return _pack(array, slabs_of_size(target, limit))
+        return _relayout(rechunked(buffer, (pair[0].lengths,), limit), *pair)
+    array = _unpack(buffer, kept or slabs_of_size(source, limit), limit)
+    return _pack(array, slabs_of_size(target, limit), limit)
 
 
 def _local(source: Shape, target: Shape, kept: Slabs | None, limit: int) -> tuple[Slabs, Slabs] | None:

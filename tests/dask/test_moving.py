@@ -163,13 +163,14 @@ def test_a_chunk_that_the_caller_has_is_copied():
     assert not np.shares_memory(gl.dask.pack(da.from_array(array, chunks=-1), "{1,0}").compute(), array)
 
 
-def test_the_shuffle_joins_small_chunks_as_dask_does():
-    """Two transfers of 32 chunks each, not 64 of one: a small chunk_size limits the result, not what travels."""
+@pytest.mark.parametrize("setting, rows", [("512KiB", 16), ("128KiB", 8), ("16KiB", 4)])
+def test_the_shuffle_joins_small_chunks_but_not_many(setting, rows):
+    """Rows of 16 KiB: four chunks of the result at once, as far as Dask's setting allows that."""
     array = da.zeros((64, 4096), chunks=(1, 4096), dtype="f4")
-    with dask.config.set({"array.rechunk.method": "p2p", "array.chunk-size": "512KiB"}):
-        moved = gl.dask.pack(array, "{0,1}", chunk_size="16KiB")
+    with dask.config.set({"array.rechunk.method": "p2p", "array.chunk-size": setting}):
+        moved = gl.dask.pack(array, "{0,1}", chunk_size="64KiB")
     (shuffle,) = (layer for layer in moved.dask.layers.values() if hasattr(layer, "chunks_input"))
-    assert shuffle.chunks_input == ((4096,), (32, 32))
+    assert shuffle.chunks_input == ((4096,), (rows,) * (64 // rows))
 
 
 def test_a_slab_is_seen_and_not_copied_where_strides_suffice():

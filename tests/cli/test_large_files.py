@@ -143,7 +143,7 @@ def test_quiet_shows_no_bar(folder, values):
 
 # ---- signals -------------------------------------------------------------------------------------------------------
 
-TIMES = 4
+TIMES = 20 if os.environ.get("GPULAYOUT_TEST_INTERRUPTS") else 2  # a long run: ci/test --all
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs the signals of Unix")

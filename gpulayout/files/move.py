@@ -101,7 +101,8 @@ def move(job: Job, target: File, found: Route, progress: Progress, *, overwrite:
         progress(done, total)
 
     def run(blocks: Blocks, source: Source, result: Target) -> None:
-        pairs = 2 if 2 * blocks.block_bytes <= found.max_bytes else 1
+        runs_are_long = min(blocks.source_run_bytes, blocks.target_run_bytes) >= LONG_RUN
+        pairs = 2 if runs_are_long and 2 * blocks.block_bytes <= found.max_bytes else 1
         move_blocks(blocks, source, result, report, pairs=pairs)
 
     with new_target(target, job.header, plain=job.plain, overwrite=overwrite, note=note) as result:

@@ -498,3 +498,10 @@ def test_the_first_bad_index_is_named_whichever_coordinate_is_bad(executor, dtyp
                 with pytest.raises(IndexError, match=re.escape(f"index {tuple(bad)} at position 7 ")):
                     gl.linearize(executor.array(index), text, out=out)
                 assert out is None or (executor.host(out) == -9).all()
+
+
+@pytest.mark.parametrize("dtype", (np.int8, np.int64))
+def test_negative_coordinates_are_outside_sizes_above_their_type(executor, dtype):
+    """-1 is 255 as an unsigned byte, which is below 300."""
+    with pytest.raises(IndexError, match=re.escape("index (-1,) at position 1 ")):
+        gl.linearize(executor.array(np.array([[0, -1]], dtype)), "f32[300]")

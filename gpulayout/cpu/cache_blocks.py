@@ -182,20 +182,26 @@ def scratch_strides(
 
     Rows that are one run in the source, and share no sets, stay dense: the run is then copied as a whole.
     """
-    dense, step = [0] * len(axes), itemsize
-    for k in source_order:
-        dense[k] = step
-        step *= block[k]
-    run = [Axis(size, size, each, each) for size, each in zip(block, dense)][: source_order[0]]
-    is_spread = places_kept(run, FIRST_CACHE.keeping(2)) >= min(math.prod(block[: source_order[0]]), BLOCK_RUN)
     strides, step, whole = [0] * len(axes), itemsize, True
     for k, above in zip(source_order, [*source_order[1:], None]):
         strides[k] = step
         step *= block[k]
         chained = _continues(axes, k, above, block)
-        if whole and step >= LEAST_ROW * (2 if chained else 1) and not (chained and is_spread):
-            step, whole = (-(-step // LINE_BYTES) | 1) * LINE_BYTES, False
+        if whole and step >= LEAST_ROW * (2 if chained else 1):
+            whole = False
+            if not (chained and _are_spread(itemsize, source_order, block)):
+                step = (-(-step // LINE_BYTES) | 1) * LINE_BYTES
     return tuple(strides)
+
+
+def _are_spread(itemsize: int, source_order: Sequence[int], block: Sequence[int]) -> bool:
+    """Whether a run along the target of a dense scratch array stays in the first-level cache."""
+    dense, step = [0] * len(block), itemsize
+    for k in source_order:
+        dense[k] = step
+        step *= block[k]
+    run = [Axis(size, size, each, each) for size, each in zip(block, dense)][: source_order[0]]
+    return places_kept(run, FIRST_CACHE) >= min(math.prod(block[: source_order[0]]), BLOCK_RUN)
 
 
 def _continues(axes: Sequence[Axis], k: int, above: int | None, block: Sequence[int]) -> bool:

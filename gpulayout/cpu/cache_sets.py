@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from gpulayout.moves.move import Axis
 
 LINE_BYTES, PAGE_BYTES = 64, 4096
-MOST_PLACES = 1024  # the most that `places_kept` returns
+LONGEST_RUN, LEADING = 1024, 256  # places that `places_kept` looks at: of a whole run, and of a longer one
 
 
 class Cache(NamedTuple):
@@ -34,25 +35,31 @@ TLB = Cache(PAGE_BYTES, 128, 16)
 def places_kept(run: Sequence[Axis], *caches: Cache) -> int:
     """How many places of the source, the first of a run along the target, can be read again and again from all caches.
 
+    Looks at no more than LEADING places of a run of more than LONGEST_RUN.
+
     Rows of f32[96,3600] are 225 lines apart.  96 of them use all 64 sets of the first-level cache, 2 ways at most.
     Rows of f32[64,12544] are 784 lines apart and use 4 sets, which hold 32 of the 64.
 
     >>> places_kept([Axis(96, 96, 14400, 4)], FIRST_CACHE), places_kept([Axis(64, 64, 50176, 4)], FIRST_CACHE)
     (96, 32)
     """
+    most = LEADING if math.prod(axis.bound for axis in run) > LONGEST_RUN else LONGEST_RUN
     offsets = np.zeros(1, np.int64)
     for axis in run:
-        steps = np.arange(min(axis.bound, MOST_PLACES)) * axis.source_stride
-        offsets = np.add.outer(steps, offsets).reshape(-1)[:MOST_PLACES]
+        steps = np.arange(min(axis.bound, most)) * axis.source_stride
+        offsets = np.add.outer(steps, offsets).reshape(-1)[:most]
     return min(_first_evicting(offsets, cache) for cache in caches)
 
 
 def _first_evicting(offsets: np.ndarray, cache: Cache) -> int:
     """The first place whose unit needs one way too many of its set; their number if there is none."""
-    _, firsts = np.unique(offsets // cache.unit, return_index=True)
-    firsts = np.sort(firsts)  # the places that are the first in their unit
-    members = offsets[firsts] // cache.unit % cache.sets
-    order = np.argsort(members, kind="stable")
-    starts = np.searchsorted(members[order], np.arange(cache.sets))
-    evicting = order[np.arange(len(order)) - starts[members[order]] >= cache.ways]
-    return int(firsts[evicting].min()) if len(evicting) else len(offsets)
+    held: dict[int, int] = {}
+    seen = set()
+    for place, unit in enumerate((offsets // cache.unit).tolist()):
+        if unit not in seen:
+            seen.add(unit)
+            member = unit % cache.sets
+            held[member] = held.get(member, 0) + 1
+            if held[member] > cache.ways:
+                return place
+    return len(offsets)

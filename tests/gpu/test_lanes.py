@@ -4,13 +4,17 @@ On the stand-in of ci/real_cupy, work runs in every order that CUDA allows: late
 """
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import gpulayout as gl
+from ci.gpu_gate import needs_devices
+from gpulayout.api import backends
 from tests.gpu.test_streams import keep_busy
 from tests.support.device_arrays import host_buffer, on_gpu_alone, same_bytes
+from tests.support.orders import RANDOM, orders
 
 PLAN = ("f32[300,410]", "{0,1:T(8,16)}")
 LIMIT = 40_000  # 34 blocks in two lanes
@@ -116,34 +120,171 @@ def test_page_locked_memory_is_bounded_and_its_lack_is_a_memory_error(cp):
 # ---- order ---------------------------------------------------------------------------------------------------------
 
 
-@on_gpu_alone
-@pytest.mark.parametrize("kind", ["null", "non-blocking"])
-def test_a_stream_waits_for_what_was_queued_before(cp, kind):
-    """The array on the device is written just before, and the target was read just before."""
+def wrong_results(cp, direction, random=RANDOM):
+    """The orders of work in which something is wrong.
+
+    The array on the device is written just before the call, the target on the device is read just before it, and the
+    host writes its source just after it.
+    """
     plan = gl.plan(*PLAN)
     old, new = (host_buffer(plan.source, seed) for seed in (1, 2))
-    with cp.cuda.Stream.null if kind == "null" else cp.cuda.Stream(non_blocking=True):
-        buffer, late = cp.asarray(old), cp.asarray(new)
-        out = np.zeros(plan.target.buffer_length, np.float32)
-        keep_busy(cp)
-        buffer[...] = late
-        plan.stream(buffer, out, max_bytes=LIMIT)
-        assert out.tobytes() == plan(new).tobytes()
-        target = cp.zeros(plan.target.buffer_length, np.float32)
-        keep_busy(cp)
-        kept = target.copy()
-        plan.stream(new, target, max_bytes=LIMIT)
-        assert not kept.any() and same_bytes(cp, target, plan(new))
+    expected, up, down = plan(new), direction != "down", direction != "up"
+    wrong = []
+    for order in orders(random):
+        with cp.cuda.Stream(non_blocking=True) as stream:
+            values, buffer, late = new.copy(), cp.asarray(old), cp.asarray(new)
+            target = cp.ones(plan.target.buffer_length, np.float32)
+            stream.synchronize()
+            keep_busy(cp, 10_000_000)
+            if not up:
+                buffer[...] = late
+            read = target * 2
+            out = np.zeros(plan.target.buffer_length, np.float32) if down else target
+            with gl.use_backend("cupy"):
+                plan.stream(values if up else buffer, out, max_bytes=LIMIT)
+            values[...] = buffer[...] = 0
+            found = out.tobytes() if down else cp.asnumpy(out.copy()).tobytes()
+            if found != expected.tobytes() or not bool((read == 2).all()):
+                wrong.append(order)
+    return wrong
 
 
 @on_gpu_alone
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_the_host_may_write_its_arrays_as_soon_as_the_call_returns(cp, direction):
+def test_in_every_order_of_copies_and_launches_the_result_is_the_same(cp, direction):
+    assert wrong_results(cp, direction) == []
+
+
+@on_gpu_alone
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_after_the_call_no_other_stream_has_to_wait(cp, direction):
     plan = gl.plan(*PLAN)
     values = host_buffer(plan.source)
-    expected = plan(values)
-    out = streamed(cp, plan, values, direction, max_bytes=LIMIT)
-    values[...] = 0
-    assert same_bytes(cp, cp.asarray(out), expected)
-    with cp.cuda.Stream(non_blocking=True):  # no other stream has to wait
-        assert same_bytes(cp, cp.asarray(out).copy(), expected)
+    for _ in orders():
+        out = streamed(cp, plan, values, direction, max_bytes=LIMIT)
+        with cp.cuda.Stream(non_blocking=True):
+            assert same_bytes(cp, cp.asarray(out).copy(), plan(values))
+
+
+@on_gpu_alone
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_device_that_is_not_current(cp, device):
+    count = cp.cuda.runtime.getDeviceCount()
+    if count <= device:
+        pytest.skip(needs_devices(2, count))
+    plan = gl.plan(*PLAN)
+    values = host_buffer(plan.source)
+    with cp.cuda.Device(device):
+        buffer, out = cp.asarray(values), cp.zeros(plan.target.buffer_length, np.float32)
+    cp.cuda.Device(device).synchronize()
+    down = plan.stream(buffer, np.zeros(plan.target.buffer_length, np.float32), max_bytes=LIMIT)
+    plan.stream(values, out, max_bytes=LIMIT)
+    assert cp.cuda.runtime.getDevice() == 0 and down.tobytes() == plan(values).tobytes()
+    with cp.cuda.Device(device):
+        assert same_bytes(cp, out, plan(values))
+
+
+@on_gpu_alone
+def test_threads_stream_at_the_same_time(cp):
+    plan = gl.plan(*PLAN)
+
+    def work(number):
+        values = host_buffer(plan.source, number)
+        with cp.cuda.Stream(non_blocking=True):
+            for direction in DIRECTIONS:
+                out = streamed(cp, plan, values, direction, max_bytes=LIMIT)
+                if not same_bytes(cp, cp.asarray(out), plan(values)):
+                    return direction
+        return None
+
+    for _ in orders([1, 2]):
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(work, range(4))) == [None] * 4
+
+
+@on_gpu_alone
+def test_a_graph_cannot_capture_it_and_is_not_disturbed(cp):
+    plan, out = gl.plan(*PLAN), cp.zeros(gl.plan(*PLAN).target.buffer_length, np.float32)
+    values = host_buffer(plan.source)
+    with cp.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        with pytest.raises(RuntimeError, match="^plan.stream waits for copies: a graph cannot capture it$"):
+            plan.stream(values, out, max_bytes=LIMIT)
+        stream.end_capture()
+    assert not out.any()
+
+
+# ---- errors in between ---------------------------------------------------------------------------------------------
+
+
+class Stop(Exception):
+    """What a progress function raises."""
+
+
+def stop_after(blocks, error=Stop):
+    """A progress function that raises after so many blocks."""
+    calls = []
+
+    def progress(done, total):
+        calls.append((done, total))
+        if len(calls) == blocks:
+            raise error
+
+    return progress
+
+
+@on_gpu_alone
+@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_an_error_leaves_nothing_under_way_and_says_what_is_written(cp, direction, error):
+    assert unfinished(cp, direction, error) == []
+
+
+def unfinished(cp, direction, error=Stop, random=RANDOM):
+    """The orders of work in which something is written after a stream has failed, or the note is wrong."""
+    plan = gl.plan(*PLAN)
+    values, down, wrong = host_buffer(plan.source), direction != "up", []
+    blocks = plan.blocks(LIMIT // 2 - 16)
+    expected = plan(values).view(np.uint8)
+    for order in orders(random):
+        out = (np if down else cp).zeros(plan.target.buffer_length, np.float32)
+        buffer = cp.asarray(values) if direction == "down" else values
+        cp.cuda.Device().synchronize()
+        with gl.use_backend("cupy"), pytest.raises(error) as raised:
+            plan.stream(buffer, out, max_bytes=LIMIT, progress=stop_after(5, error))
+        with cp.cuda.Stream(non_blocking=True):
+            before = cp.asnumpy(cp.asarray(out).copy()).tobytes()
+        cp.cuda.Device().synchronize()  # whatever is under way ends here
+        after = cp.asnumpy(out)
+        complete = [
+            (block.target_runs.of(after.view(np.uint8)) == block.target_runs.of(expected)).all() for block in blocks
+        ]
+        note = (
+            f"out is written in part: the first 5 of {len(blocks)} blocks of plan.blocks({LIMIT // 2 - 16}) are "
+            "complete, and nothing is under way"
+        )
+        said = getattr(raised.value, "__notes__", raised.value.args)
+        if before != after.tobytes() or not all(complete[:5]) or all(complete) or list(said) != [note]:
+            wrong.append(order)
+    return wrong
+
+
+@on_gpu_alone
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_launch_that_fails(cp, direction, monkeypatch, plans_anew):
+    plan, values = gl.plan(*PLAN), host_buffer(gl.parse_shape(PLAN[0]))
+    runtime, calls = backends.gpu_module(), []
+    launch = runtime._launch_kernel
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == 12:
+            raise cp.cuda.driver.CUDADriverError(719)
+        launch(*arguments)
+
+    monkeypatch.setattr(runtime, "_launch_kernel", failing)
+    with pytest.raises(cp.cuda.driver.CUDADriverError) as raised:
+        streamed(cp, plan, values, direction, max_bytes=LIMIT)
+    assert "out is written in part: the first " in str([*getattr(raised.value, "__notes__", raised.value.args)])
+    monkeypatch.undo()
+    assert same_bytes(cp, cp.asarray(streamed(cp, plan, values, direction, max_bytes=LIMIT)), plan(values))

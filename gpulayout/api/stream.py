@@ -240,11 +240,8 @@ class _Work:
 
     def described(self) -> str:
         """What is written, for an error."""
-        count = self.cut.block_count
-        return (
-            f"out is written in part: the first {self.finished} of {count} blocks of plan.blocks({self.cut.max_bytes}) "
-            "are complete, and nothing is under way"
-        )
+        blocks = f"{self.cut.block_count} blocks of plan.blocks({self.cut.max_bytes})"
+        return f"plan.stream has written the first {self.finished} of {blocks}, and nothing is under way"
 
 
 def _gather(side: _Side, runs: Runs, memory: Array) -> None:

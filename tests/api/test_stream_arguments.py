@@ -77,8 +77,8 @@ def test_an_error_in_between_says_what_is_written():
         PLAN.stream(values(), out, max_bytes=4096, progress=stop)
     complete = len(blocks) // 2 + 1
     assert [*getattr(error.value, "__notes__", error.value.args)] == [
-        f"out is written in part: the first {complete} of {len(blocks)} blocks of plan.blocks(2032) are complete, "
-        "and nothing is under way"
+        f"plan.stream has written the first {complete} of {len(blocks)} blocks of plan.blocks(2032), and nothing is "
+        "under way"
     ]
     expected = np.full(2800, -1, np.float32)
     for block in blocks[:complete]:

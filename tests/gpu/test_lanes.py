@@ -259,10 +259,8 @@ def unfinished(cp, direction, error=Stop, random=RANDOM):
         complete = [
             (block.target_runs.of(after.view(np.uint8)) == block.target_runs.of(expected)).all() for block in blocks
         ]
-        note = (
-            f"out is written in part: the first 5 of {len(blocks)} blocks of plan.blocks({LIMIT // 2 - 16}) are "
-            "complete, and nothing is under way"
-        )
+        cut = f"{len(blocks)} blocks of plan.blocks({blocks.max_bytes})"
+        note = f"plan.stream has written the first 5 of {cut}, and nothing is under way"
         said = getattr(raised.value, "__notes__", raised.value.args)
         if before != after.tobytes() or not all(complete[:5]) or all(complete) or list(said) != [note]:
             wrong.append(order)
@@ -285,6 +283,6 @@ def test_a_launch_that_fails(cp, direction, monkeypatch, plans_anew):
     monkeypatch.setattr(runtime, "_launch_kernel", failing)
     with pytest.raises(cp.cuda.driver.CUDADriverError) as raised:
         streamed(cp, plan, values, direction, max_bytes=LIMIT)
-    assert "out is written in part: the first " in str([*getattr(raised.value, "__notes__", raised.value.args)])
+    assert "plan.stream has written the first " in str([*getattr(raised.value, "__notes__", raised.value.args)])
     monkeypatch.undo()
     assert same_bytes(cp, cp.asarray(streamed(cp, plan, values, direction, max_bytes=LIMIT)), plan(values))

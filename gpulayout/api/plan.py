@@ -136,6 +136,7 @@ class Plan:
 
         See Also
         --------
+        stream : Between the host and a GPU.
         passes : Longer runs for twice the traffic.
         relayout_file : The same between files.
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
+from tests.support import fake_cuda
 
 PLAN = gl.plan("f32[40,70]", "{0,1}")
 
@@ -173,3 +174,16 @@ def test_an_array_of_cupy_on_one_side(cp, here, there):
         assert plan.stream(buffer, held, max_bytes=4096) is held
         out = cp.asnumpy(held)
     assert (out == plan(buffer)).all()
+
+
+@pytest.mark.parametrize("cp", [pytest.param("imitation", marks=pytest.mark.simt)], indirect=True)
+@pytest.mark.parametrize("there", ["device", "host"])
+def test_a_run_on_the_device_is_read_and_written_in_place(cp, there):
+    """One launch for each block, and no copies within the device."""
+    plan = gl.plan("f32[40,70]", "f32[40,70]")
+    buffer, out, blocks = values(), np.zeros(2800, np.float32), len(plan.blocks(4096 // 2 - 16))
+    device = cp.asarray(buffer if there == "host" else out)
+    fake_cuda.calls.clear()
+    plan.stream(*((buffer, device) if there == "device" else (device, out)), max_bytes=4096)
+    assert sum(call[0] == "launch" for call in fake_cuda.calls) == blocks > 5
+    assert sum(call[1] for call in fake_cuda.calls if call[0] == "copy") == buffer.nbytes

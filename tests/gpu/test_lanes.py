@@ -79,9 +79,9 @@ def test_memory_that_cannot_be_had_is_an_error_before_a_byte_is_written(cp):
     plan = gl.plan("f32[1500,2000]", "{0,1}")
     values, out = host_buffer(plan.source), np.zeros(plan.target.buffer_length, np.float32)
     pool = cp.cuda.MemoryPool()
-    pool.set_limit(1 << 19)
     with gl.use_backend("cupy"), allocator(cp, pool.malloc):
-        for limit in (None, 2 << 20):
+        for limit, room in ((None, 1 << 19), (4 << 20, 5 << 19)):  # with 2 MB of its own accord it would fit
+            pool.set_limit(room)
             with pytest.raises(MemoryError) as error:
                 plan.stream(values, out, max_bytes=limit)
             assert not hasattr(error.value, "__notes__")
@@ -286,3 +286,24 @@ def test_a_launch_that_fails(cp, direction, monkeypatch, plans_anew):
     assert "plan.stream has written the first " in str([*getattr(raised.value, "__notes__", raised.value.args)])
     monkeypatch.undo()
     assert same_bytes(cp, cp.asarray(streamed(cp, plan, values, direction, max_bytes=LIMIT)), plan(values))
+
+
+@on_gpu_alone
+def test_the_first_error_counts_if_the_device_fails_too(cp, monkeypatch):
+    lane, failed = backends.gpu_module().CupyLane, []
+    wait = lane.wait
+
+    def failing(self):
+        wait(self)
+        if failed:
+            raise RuntimeError("the device failed")
+
+    def stop(done, total):
+        failed.append(True)
+        raise Stop
+
+    monkeypatch.setattr(lane, "wait", failing)
+    with pytest.raises(Stop):
+        streamed(cp, gl.plan(*PLAN), host_buffer(gl.parse_shape(PLAN[0])), "up", max_bytes=LIMIT, progress=stop)
+    with pytest.raises(RuntimeError, match="^the device failed"):
+        streamed(cp, gl.plan(*PLAN), host_buffer(gl.parse_shape(PLAN[0])), "up", max_bytes=LIMIT)

@@ -83,10 +83,15 @@ class Transfer:
 
     def opened_out(self, backend: Backend, array: Array, out: Any) -> Array:
         """`out` as an array of its backend, with every check."""
+        result = self.target_memory(backend, array, out)
+        arrays.check_no_overlap(backend, array, result, (self.sides[0].role, "out"))
+        return result
+
+    def target_memory(self, backend: Backend, array: Array, out: Any) -> Array:
+        """`out` as an array of its backend, with every check but the one for overlap."""
         out_backend, opened = arrays.open_array(out, "out", writing=True)
         roles, library = (self.sides[0].role, "out"), library_of(out)
         result = self.sides[1].memory(out_backend, opened, "out", FLAT if library is None else library.flat)
         if backend is not out_backend or type(array) is not np.ndarray:
             arrays.check_same_device(backend, array, out_backend, result, roles)
-        arrays.check_no_overlap(backend, array, result, roles)
         return result

@@ -17,15 +17,14 @@ from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Result, same_kind
 from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
-from gpulayout.cpu.threads import thread_count
+from gpulayout.cpu.in_place import SLAB_BYTES
 from gpulayout.layout import checks
+from gpulayout.layout.cached import cached_property
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.backend import Array, Backend, Prepared
+from gpulayout.moves.backend import Array, Backend, PreparedSteps
 from gpulayout.moves.in_place import move_in_place, steps_in_place
-from gpulayout.moves.kinds import Piece
-from gpulayout.moves.move import Move
 from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.steps import Steps
 
@@ -67,7 +66,7 @@ class RelayoutTransfer(Transfer):
                 raise LayoutError(
                     f"workspace {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
                 )
-            kept = self._planned = limit, InPlace(source, target, limit, steps_in_place(move, limit), self)
+            kept = self._planned = limit, InPlace(source, target, limit, steps_in_place(move, limit, SLAB_BYTES), self)
         return kept[1]
 
     def call_in_place(self, buffer: Any, out: Any, workspace: SupportsIndex) -> Any:
@@ -111,7 +110,12 @@ class InPlace:
     limit: int
     steps: Steps
     transfer: RelayoutTransfer = field(compare=False)
-    prepared: dict[tuple[Backend, Move], Prepared] = field(default_factory=dict, compare=False)
+    prepared: dict[Backend, PreparedSteps] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def device_steps(self) -> Steps:
+        """The steps on a GPU: larger slabs and parts, so that there are fewer launches."""
+        return steps_in_place(move_in_place(self.source, self.target, self.transfer.pieces), self.limit, self.limit)
 
     @property
     def workspace(self) -> int:
@@ -155,23 +159,13 @@ class InPlace:
 
     def run(self, backend: Backend, buffer: Array) -> None:
         """The same for an array that passed every check."""
-        if not self.steps:
+        steps = self.steps if backend.name == "numpy" else self.device_steps
+        if not steps:
             return
-        if type(buffer) is np.ndarray:
-            thread_count()  # raises for a bad number before a byte is written
-        workspace = backend.empty((self.workspace,), np.dtype(np.uint8), buffer)
-        memory = buffer[: self.source.buffer_length].view(np.uint8), workspace
+        prepared = self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_steps(steps))
+        workspace = backend.empty((max(step.workspace for step in steps),), np.dtype(np.uint8), buffer)
         with deferred_signals():
-            for step in self.steps:
-                for move, from_workspace, first, to_workspace, start in step.copies():
-                    source, target = memory[from_workspace], memory[to_workspace]
-                    self._prepared(backend, move).execute(
-                        source[first : first + move.source_span[1]], target[start : start + move.target_span[1]]
-                    )
-
-    def _prepared(self, backend: Backend, move: Move) -> Prepared:
-        key = backend, move
-        return self.prepared.get(key) or self.prepared.setdefault(key, backend.prepare((Piece(move),)))
+            prepared.execute(buffer[: self.source.buffer_length].view(np.uint8), workspace)
 
     def explain(self) -> Explanation:
         """Explain in text which steps are taken, how many bytes they move, and what workspace they take."""

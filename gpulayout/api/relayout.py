@@ -56,8 +56,8 @@ def relayout(
         For a buffer or `out` that is too small or not contiguous; for an `out` that is read-only, on another device, or
         shares a part of its memory with `buffer`.
     LayoutError
-        When the two shapes are not the same logical array, and for a shape that no buffer can hold; also when a relayout
-        in place is impossible, as with padding.
+        When the two shapes are not the same logical array, for a shape that no buffer can hold, and for a relayout in
+        place that is impossible, as with padding.
 
     See Also
     --------

@@ -11,6 +11,7 @@ import numpy as np
 from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.index_program import IndexProgram, Mode
 from gpulayout.moves.kinds import Pieces
+from gpulayout.moves.steps import Steps
 
 Array = Any  # a NumPy or a CuPy array; CuPy has no types
 
@@ -32,6 +33,14 @@ class Prepared(Protocol):
 
         A target of None asks for new memory.  Returns None if the call must go through the checks.
         """
+        ...
+
+
+class PreparedSteps(Protocol):
+    """The steps of a relayout in place, ready to run."""
+
+    def execute(self, buffer: Array, workspace: Array) -> None:
+        """Execute all steps on 1-D arrays of bytes.  Errors are raised before the first one."""
         ...
 
 
@@ -131,6 +140,10 @@ class Backend(Protocol):
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
         """A function that executes all these jobs, on arrays of one device.  Errors are raised here, before it runs."""
+        ...
+
+    def prepare_steps(self, steps: Steps) -> PreparedSteps:
+        """The steps of a relayout in place, ready to run any number of times and from any thread."""
         ...
 
     def prepare_conversion(self, program: IndexProgram) -> PreparedConversion:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gpulayout.layout.checks import counted
@@ -34,9 +34,11 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.move import Axis, Move, coalesce
-from gpulayout.moves.steps import Blocks, Kept, Loops, Slabs, Step, Steps, Swaps, move_of, resized, through_workspace
+from gpulayout.moves.steps import Blocks, Kept, Slabs, Step, Steps, Swaps, move_of, resized, through_workspace
 
 SMALL_BYTES = 1 << 18  # a transposition of equal extents of up to this size moves faster whole than in pairs of parts
+LONG_BLOCK = 1 << 16  # bytes; longer blocks do not move faster
+AT_ONCE = 16  # the most slabs or parts that the workspace has room for, and so the most threads that share them
 MOST_TRIED = 1024  # sizes of a slab
 
 
@@ -57,39 +59,42 @@ def move_in_place(source: Shape, target: Shape, pieces: Pieces) -> Move:
     raise LayoutError(f"{source} to {target} cannot be moved in place: {reason}")
 
 
-def steps_in_place(move: Move, workspace: int) -> Steps:
-    """The steps of a move without padding within one buffer, in `workspace` bytes, at least those of one element."""
+def steps_in_place(move: Move, workspace: int, enough: int) -> Steps:
+    """The steps of a move without padding within one buffer, in `workspace` bytes, at least those of one element.
+
+    enough   bytes of a slab or a part; larger ones are made only where they make fewer steps
+    """
     axes, size = move.axes, move.itemsize
     if not move.element_count or all(axis.source_stride == axis.target_stride for axis in axes):
         return ()
-    *minor, major = axes
+    major = axes[-1]
     fixed = major.source_stride == major.target_stride
     inner = major.target_stride if fixed else move.bytes_read
     partners = _partners(axes)
     if partners is not None and inner > min(workspace, SMALL_BYTES):
-        return (Swaps(axes, _sizes(axes, partners, workspace // size), partners, size),)
+        swaps = Swaps(axes, _sizes(axes, partners, min(workspace, enough) // size), partners, size)
+        return (replace(swaps, at_once=min(workspace // swaps.part_bytes, AT_ONCE)),)
     if inner <= workspace:
-        return _by_slabs(axes, size, workspace) if fixed else (_slab(axes, (), size),)
-    return _by_blocks(axes, size, workspace)
+        return _by_slabs(axes if fixed else (*axes, Axis(1, 1, inner, inner)), size, workspace, enough)
+    return _by_blocks(axes, size, workspace, enough)
 
 
 # ---- one step ------------------------------------------------------------------------------------------------------
 
 
-def _slab(axes: Sequence[Axis], loops: Loops, itemsize: int, offset: int = 0) -> Slabs:
-    return Slabs(loops, *through_workspace(axes, itemsize), offset=offset)
-
-
-def _by_slabs(axes: Sequence[Axis], itemsize: int, workspace: int) -> Steps:
+def _by_slabs(axes: Sequence[Axis], itemsize: int, workspace: int, enough: int) -> Steps:
     """Slabs of several coordinates along the most major axis, which has equal strides and fits the workspace."""
     *minor, major = axes
     inner = major.source_stride
-    size = min(workspace // inner, major.extent)
+    size = min(max(min(workspace, enough) // inner, 1), major.extent)
     count, rest = divmod(major.extent, size)
-    slabs = _slab([*minor, resized(major, size)], ((count, size * inner, size * inner),), itemsize)
+    loops = ((count, size * inner, size * inner),)
+    at_once = min(workspace // (size * inner), count, AT_ONCE)
+    slabs = Slabs(loops, *through_workspace([*minor, resized(major, size)], itemsize), at_once=at_once)
     if not rest:
         return (slabs,)
-    return slabs, _slab([*minor, resized(major, rest)], (), itemsize, count * size * inner)
+    moves = through_workspace([*minor, resized(major, rest)], itemsize)
+    return slabs, Slabs((), *moves, offset=count * size * inner)
 
 
 def _partners(axes: Sequence[Axis]) -> tuple[int, ...] | None:
@@ -153,6 +158,11 @@ class Cut:
                 found.append(Part(inner, *(number in each or number == end for each, end in zip(inside, self.ends))))
         return [part for part in found if part.axis.extent > 1]
 
+    @property
+    def block_elements(self) -> int:
+        """Elements of a block."""
+        return math.prod(part.axis.extent for part in self.parts() if part.in_block)
+
     def kept(self, itemsize: int, above: int) -> Iterator[tuple[Kept, Kept]]:
         """What is left over, on its way to the workspace, behind its first `above` bytes, and back."""
         whole = list(self.axes)
@@ -184,14 +194,21 @@ class Part(NamedTuple):
         return self.in_source and self.in_target
 
 
-def _by_blocks(axes: tuple[Axis, ...], itemsize: int, workspace: int) -> Steps:
+def _by_blocks(axes: tuple[Axis, ...], itemsize: int, workspace: int, enough: int) -> Steps:
     """Slabs of the source, blocks, slabs of the target."""
-    found = [_cut(axes, itemsize, workspace, keeps) for keeps in (False, True)]
-    cut = max(found, key=lambda cut: math.prod(part.axis.extent for part in cut.parts() if part.in_block))
+    cut = _chosen_cut(axes, itemsize, workspace, enough)
     parts, is_whole = cut.parts(), not any(map(cut.rest, cut.sizes))
     steps = min((_steps(parts, itemsize, by_target, is_whole) for by_target in (True, False)), key=len)
+    if is_whole:  # slabs stay where they are
+        return tuple(_at_once(step, workspace) for step in steps)
     kept = list(cut.kept(itemsize, max((step.workspace for step in steps), default=0)))
     return (*(there for there, _ in kept), *steps, *(back for _, back in kept))
+
+
+def _at_once(step: Step, workspace: int) -> Step:
+    if isinstance(step, Slabs):
+        return replace(step, at_once=min(workspace // step.part_bytes, step.count, AT_ONCE))
+    return step
 
 
 def _steps(parts: Sequence[Part], itemsize: int, by_target: bool, is_whole: bool) -> Steps:
@@ -209,24 +226,17 @@ def _steps(parts: Sequence[Part], itemsize: int, by_target: bool, is_whole: bool
     left, right = _strides(before, itemsize), _strides(after, itemsize)
     steps: list[Step] = []
     if before != source or not is_whole:
-        steps.append(
-            Slabs(
-                tuple((p.axis.extent, p.axis.source_stride, left[p]) for p in reversed(source) if not p.in_source),
-                *through_workspace([p.axis._replace(target_stride=left[p]) for p in source if p.in_source], itemsize),
-            )
-        )
+        loops = ((p.axis.extent, p.axis.source_stride, left[p]) for p in reversed(source) if not p.in_source)
+        slab = [p.axis._replace(target_stride=left[p]) for p in source if p.in_source]
+        steps.append(Slabs(tuple(loops), *through_workspace(slab, itemsize)))
     moved = [p.axis._replace(source_stride=left[p], target_stride=right[p]) for p in after if not p.in_block]
     if any(axis.source_stride != axis.target_stride for axis in moved):
         size = math.prod(part.axis.extent for part in block)
         steps.append(Blocks(coalesce(moved)[0], move_of([Axis(size, size, itemsize, itemsize)], itemsize)))
     if after != target or not is_whole:
-        steps.append(
-            Slabs(
-                tuple((p.axis.extent, right[p], p.axis.target_stride) for p in reversed(target) if not p.in_target),
-                *through_workspace([p.axis._replace(source_stride=right[p]) for p in target if p.in_target], itemsize),
-                backwards=True,
-            )
-        )
+        loops = ((p.axis.extent, right[p], p.axis.target_stride) for p in reversed(target) if not p.in_target)
+        slab = [p.axis._replace(source_stride=right[p]) for p in target if p.in_target]
+        steps.append(Slabs(tuple(loops), *through_workspace(slab, itemsize), backwards=not is_whole))
     return tuple(steps)
 
 
@@ -239,12 +249,21 @@ def _strides(order: Iterable[Part], itemsize: int) -> dict[Part, int]:
     return found
 
 
-def _cut(axes: tuple[Axis, ...], itemsize: int, workspace: int, keeps: bool) -> Cut:
-    """Slabs of both sides that fit the workspace.
+def _chosen_cut(axes: tuple[Axis, ...], itemsize: int, workspace: int, enough: int) -> Cut:
+    """The cut with the largest blocks; or the one with slabs of at most `enough` bytes, if its blocks are long too.
 
-    keeps   half of the workspace is for a slab, and half for what is left over; else slabs divide the array
+    Blocks of a matrix of few columns, or of few rows, are as long as a part of one of them.
     """
-    limit = max(workspace // 2, itemsize) if keeps else workspace
+    near = _cut(axes, itemsize, min(workspace, enough), 0)
+    if near.block_elements * itemsize >= LONG_BLOCK:
+        return near
+    half = max(workspace // 2, itemsize)
+    cuts = _cut(axes, itemsize, workspace, 0), _cut(axes, itemsize, half, (workspace - half) // 2)
+    return max(cuts, key=lambda cut: cut.block_elements)
+
+
+def _cut(axes: tuple[Axis, ...], itemsize: int, limit: int, spare: int) -> Cut:
+    """Slabs of at most `limit` bytes on both sides, so that each of the two cuts leaves over at most `spare` bytes."""
     ends, most = [], dict[int, int]()
     for side in (0, 1):
         below = itemsize
@@ -258,7 +277,7 @@ def _cut(axes: tuple[Axis, ...], itemsize: int, workspace: int, keeps: bool) -> 
     sizes = {}
     for number, size in most.items():
         extent = axes[number].extent
-        sizes[number] = _size(extent, size, (workspace - limit) // 2 * extent // whole)
+        sizes[number] = _size(extent, size, spare * extent // whole)
     return Cut(axes, (ends[0], ends[1]), sizes)
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis, Move, coalesce
 from gpulayout.moves.texts import tile_text
+
+MOST_LISTED = 1 << 17  # blocks, whose numbers take a megabyte
 
 
 class Copy(NamedTuple):
@@ -34,6 +38,7 @@ class Slabs:
     read, write  to and from the workspace
     backwards    the last slab comes first: slabs move away from the beginning of the buffer
     offset       of the first slab
+    at_once      how many slabs the workspace holds, for as many threads; 1 if slabs move to other places
     """
 
     loops: Loops
@@ -41,27 +46,34 @@ class Slabs:
     write: Move
     backwards: bool = False
     offset: int = 0
+    at_once: int = 1
 
     def __str__(self) -> str:
         first = ", the last one first" if self.backwards and self.count > 1 else ""
-        return f"{counted(self.count, 'slab')} of {counted(self.workspace, 'byte')}, each put in another order{first}"
+        return f"{counted(self.count, 'slab')} of {counted(self.part_bytes, 'byte')}, each put in another order{first}"
 
     @property
     def count(self) -> int:
         return math.prod(count for count, _, _ in self.loops)
 
     @property
-    def workspace(self) -> int:
+    def part_bytes(self) -> int:
+        """Bytes of a slab."""
         return self.read.bytes_written
 
     @property
-    def bytes_moved(self) -> int:
-        return 2 * self.count * self.read.bytes_read
+    def workspace(self) -> int:
+        return self.at_once * self.part_bytes
 
-    def copies(self) -> Iterator[Copy]:
-        """The moves, in order."""
+    @property
+    def bytes_moved(self) -> int:
+        return 2 * self.count * self.part_bytes
+
+    def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
+        """The moves, in order; or those of every so manieth slab, whose workspace begins at 0 too."""
         turn = -1 if self.backwards else 1
-        for place in itertools.product(*(range(count)[::turn] for count, _, _ in self.loops)):
+        places = itertools.product(*(range(count)[::turn] for count, _, _ in self.loops))
+        for place in itertools.islice(places, first, None, every):
             read, write = (
                 self.offset + sum(number * loop[side] for number, loop in zip(place, self.loops)) for side in (1, 2)
             )
@@ -76,28 +88,35 @@ class Swaps:
     axes       of the whole array
     sizes      of a part along each axis; the last part may be smaller
     partners   the number of the other axis; an axis with equal strides is its own
+    at_once    how many parts the workspace holds, for as many threads
     """
 
     axes: tuple[Axis, ...]
     sizes: tuple[int, ...]
     partners: tuple[int, ...]
     itemsize: int
+    at_once: int = 1
 
     def __str__(self) -> str:
-        return f"swaps of parts of up to {tile_text(self.sizes[::-1])}, {counted(self.workspace, 'byte')}"
+        return f"swaps of parts of up to {tile_text(self.sizes[::-1])}, {counted(self.part_bytes, 'byte')}"
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of the largest part."""
+        return math.prod(self.sizes) * self.itemsize
 
     @property
     def workspace(self) -> int:
-        return math.prod(self.sizes) * self.itemsize
+        return self.at_once * self.part_bytes
 
     @property
     def bytes_moved(self) -> int:
         return 2 * math.prod(axis.extent for axis in self.axes) * self.itemsize
 
-    def copies(self) -> Iterator[Copy]:
-        """The moves, in order."""
+    def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
+        """The moves, in order; or those of every so manieth part, whose workspace begins at 0 too."""
         corners = itertools.product(*(range(0, axis.extent, size) for axis, size in zip(self.axes, self.sizes)))
-        for corner in corners:
+        for corner in itertools.islice(corners, first, None, every):
             here = sum(start * axis.source_stride for start, axis in zip(corner, self.axes))
             there = sum(start * axis.target_stride for start, axis in zip(corner, self.axes))
             if here > there:
@@ -124,44 +143,64 @@ class Blocks:
 
     axes: tuple[Axis, ...]
     block: Move
+    at_once: ClassVar = 1
 
     def __str__(self) -> str:
-        return f"{counted(self.block_count, 'block')} of {counted(self.workspace, 'byte')}, moved along cycles"
+        return f"{counted(self.count, 'block')} of {counted(self.part_bytes, 'byte')}, moved along cycles"
 
     @property
-    def workspace(self) -> int:
-        return self.block.bytes_read
-
-    @property
-    def block_count(self) -> int:
+    def count(self) -> int:
         return math.prod(axis.extent for axis in self.axes)
 
     @property
-    def bytes_moved(self) -> int:
-        return 2 * self.block_count * self.block.bytes_read
+    def part_bytes(self) -> int:
+        """Bytes of a block."""
+        return self.block.bytes_read
 
-    def copies(self) -> Iterator[Copy]:
-        """The moves, in order.  One bit for each block says whether it has moved."""
-        size = self.block.bytes_read
-        before = [(axis.extent, axis.source_stride // size, axis.target_stride // size) for axis in self.axes]
-        moved = bytearray(-(-self.block_count // 8))
-        for first in range(self.block_count):
+    @property
+    def workspace(self) -> int:
+        return self.part_bytes
+
+    @property
+    def bytes_moved(self) -> int:
+        return 2 * self.count * self.part_bytes
+
+    def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
+        """The moves, in order; they cannot be shared out."""
+        size = self.part_bytes
+        for source, target in self.numbers():
+            yield Copy(self.block, source is None, (source or 0) * size, target is None, (target or 0) * size)
+
+    def numbers(self) -> Iterator[tuple[int | None, int | None]]:
+        """From which place each block moves to which, in order; None is the workspace.
+
+        One bit for each block says whether it has moved, and up to 2^17 blocks have a table of where they come from.
+        """
+        source_of = self._sources()
+        moved = bytearray(-(-self.count // 8))
+        for first in range(self.count):
             if moved[first >> 3] >> (first & 7) & 1:
                 continue
-            place, source = first, _source(before, first)
+            place, source = first, source_of(first)
             if source == first:
                 continue
-            yield Copy(self.block, False, first * size, True, 0)
+            yield first, None
             while source != first:
-                yield Copy(self.block, False, source * size, False, place * size)
+                yield source, place
                 moved[source >> 3] |= 1 << (source & 7)
-                place, source = source, _source(before, source)
-            yield Copy(self.block, True, 0, False, place * size)
+                place, source = source, source_of(source)
+            yield None, place
 
-
-def _source(axes: Iterable[tuple[int, int, int]], place: int) -> int:
-    """The number, before, of the block that comes to a place."""
-    return sum(place // after % extent * before for extent, before, after in axes)
+    def _sources(self) -> Callable[[int], int]:
+        """A function of a place: the block that comes to it."""
+        size = self.part_bytes
+        axes = [(axis.extent, axis.source_stride // size, axis.target_stride // size) for axis in self.axes]
+        if self.count <= MOST_LISTED:
+            places, found = np.arange(self.count), np.zeros(self.count, np.int64)
+            for extent, before, after in axes:
+                found += places // after % extent * before
+            return found.data.__getitem__
+        return lambda place: sum(place // after % extent * before for extent, before, after in axes)
 
 
 @dataclass(frozen=True)
@@ -178,19 +217,25 @@ class Kept:
     back: bool
     offset: int
     kept: int
+    at_once: ClassVar = 1
 
     def __str__(self) -> str:
         return f"{counted(self.move.bytes_read, 'byte')} {'back from' if self.back else 'to'} the workspace"
 
     @property
+    def part_bytes(self) -> int:
+        """Bytes of what is kept."""
+        return self.move.bytes_read
+
+    @property
     def workspace(self) -> int:
-        return self.kept + self.move.bytes_read
+        return self.kept + self.part_bytes
 
     @property
     def bytes_moved(self) -> int:
-        return self.move.bytes_read
+        return self.part_bytes
 
-    def copies(self) -> Iterator[Copy]:
+    def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
         """The only move."""
         if self.back:
             yield Copy(self.move, True, self.kept, False, self.offset)

@@ -28,6 +28,7 @@ from gpulayout.moves.in_place import move_in_place, steps_in_place
 from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.steps import Steps
 
+DEVICE_BYTES = 1 << 24  # of a slab on a GPU: its second-level cache holds the workspace, and launches take less time
 SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
 
 
@@ -100,9 +101,9 @@ class InPlace:
     in place f32[1000,600]{1,0} -> f32[1000,600]{0,1}
       memory   240000 bytes, 10.0% of the buffer
       moved    14400000 bytes: 3.00 times what a relayout to another buffer moves
-        step 0  10 slabs of 240000 bytes, each put in another order
+        step 0  10 slabs of 240000 bytes, each to the place before
         step 1  100 blocks of 24000 bytes, moved along cycles
-        step 2  10 slabs of 240000 bytes, each put in another order, the last one first
+        step 2  10 slabs of 240000 bytes, each to the place before, the last one first
     """
 
     source: Shape
@@ -115,7 +116,7 @@ class InPlace:
     @cached_property
     def device_steps(self) -> Steps:
         """The steps on a GPU: larger slabs and parts, so that there are fewer launches."""
-        return steps_in_place(move_in_place(self.source, self.target, self.transfer.pieces), self.limit, self.limit)
+        return steps_in_place(move_in_place(self.source, self.target, self.transfer.pieces), self.limit, DEVICE_BYTES)
 
     @property
     def workspace(self) -> int:

@@ -44,7 +44,7 @@ class HostSteps:
     def _take_turns(
         self, step: Step, turns: int, buffer: np.ndarray, workspace: np.ndarray, first: int, last: int
     ) -> None:
-        """Every so manieth slab or part from some on."""
+        """The slabs or parts of the turns `first` to `last - 1`; each turn has its own part of the workspace."""
         for turn in range(first, last):
             memory = buffer, workspace[turn * step.part_bytes :] if turns > 1 else workspace
             for move, from_workspace, source, to_workspace, target in step.copies(turn, turns):

@@ -1,25 +1,27 @@
 """A relayout in place: steps that need only a workspace, each of them ordinary moves.
 
-Without padding a relayout permutes the digits of a mixed-radix number.  Three kinds of steps do that:
+Without padding a relayout permutes the digits of a mixed-radix number.  Four kinds of steps do that:
 
     slabs    consecutive bytes that fit the workspace: read into it, and written back in another order
     swaps    parts of a transposition of equal extents, exchanged in pairs, each transposed on the way
+    chains   slabs that move to the place of the one before, each put in another order on the way
     blocks   equal blocks of consecutive bytes, moved along the cycles of their permutation
 
-One of the first two is the whole relayout if the workspace, or the extents, allow it.  Else both sides are cut into
-slabs, and the blocks are what a slab of the source and a slab of the target have in common:
+Slabs or swaps are the whole relayout if the workspace, or the extents, allow it.  Else both sides are cut into slabs,
+and the blocks are what a slab of the source and a slab of the target have in common:
 
     f32[1000,600]{1,0} to {0,1} in 240 KB
-    slabs of 100 rows       each becomes 10 blocks of 100 rows and 60 columns, transposed
-    10 x 10 blocks          block (i, j) moves to (j, i)
-    slabs of 60 columns     each is 10 blocks, which become whole columns
+    10 slabs of 100 rows      each becomes 10 blocks of 100 rows and 60 columns, transposed
+    10 x 10 blocks            block (i, j) moves to (j, i)
+    10 slabs of 60 columns    each is 10 blocks, which become whole columns
 
-If slabs do not divide the array, what is left over waits in the workspace.  The first step joins the rest, and the last
-one spreads it again.  f32[8191,8193] is 20 slabs of 409 rows and 11 rows more, and 20 slabs of 409 columns and 13 more.
+If slabs do not divide the array, what is left over waits in the workspace.  The first chain closes the gaps, and the
+last one opens them again: f32[8191,8193] can be 40 slabs of 204 rows and 31 rows more, to 40 slabs of 204 columns and
+33 more.
 
-The steps before and after the blocks are those of the decomposition of Catanzaro, Keller and Garland, "A decomposition
-for in-place matrix transposition" (2014), over slabs instead of rows and columns.  Blocks that follow cycles are those
-of Gustavson, Karlsson and Kagstrom, "Parallel and cache-efficient in-place matrix storage format conversion" (2012).
+Slabs before and after the blocks stand for the row and column passes of Catanzaro, Keller and Garland, "A decomposition
+for in-place matrix transposition" (2014).  Blocks that follow cycles are those of Gustavson, Karlsson and Kagstrom,
+"Parallel and cache-efficient in-place matrix storage format conversion" (2012).
 """
 
 from __future__ import annotations
@@ -34,10 +36,9 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.move import Axis, Move, coalesce
-from gpulayout.moves.steps import Blocks, Kept, Slabs, Step, Steps, Swaps, move_of, resized, through_workspace
+from gpulayout.moves.steps import Blocks, Chain, Kept, Slabs, Steps, Swaps, move_of, resized, through_workspace
 
 SMALL_BYTES = 1 << 18  # a transposition of equal extents of up to this size moves faster whole than in pairs of parts
-LONG_BLOCK = 1 << 16  # bytes; longer blocks do not move faster
 AT_ONCE = 16  # the most slabs or parts that the workspace has room for, and so the most threads that share them
 MOST_TRIED = 1024  # sizes of a slab
 
@@ -62,7 +63,7 @@ def move_in_place(source: Shape, target: Shape, pieces: Pieces) -> Move:
 def steps_in_place(move: Move, workspace: int, enough: int) -> Steps:
     """The steps of a move without padding within one buffer, in `workspace` bytes, at least those of one element.
 
-    enough   bytes of a slab or a part; larger ones are made only where they make fewer steps
+    enough   bytes of a slab or a part that stays where it is, or changes places with another: larger ones gain nothing
     """
     axes, size = move.axes, move.itemsize
     if not move.element_count or all(axis.source_stride == axis.target_stride for axis in axes):
@@ -76,7 +77,7 @@ def steps_in_place(move: Move, workspace: int, enough: int) -> Steps:
         return (replace(swaps, at_once=min(workspace // swaps.part_bytes, AT_ONCE)),)
     if inner <= workspace:
         return _by_slabs(axes if fixed else (*axes, Axis(1, 1, inner, inner)), size, workspace, enough)
-    return _by_blocks(axes, size, workspace, enough)
+    return _by_blocks(axes, size, workspace)
 
 
 # ---- one step ------------------------------------------------------------------------------------------------------
@@ -88,13 +89,11 @@ def _by_slabs(axes: Sequence[Axis], itemsize: int, workspace: int, enough: int) 
     inner = major.source_stride
     size = min(max(min(workspace, enough) // inner, 1), major.extent)
     count, rest = divmod(major.extent, size)
-    loops = ((count, size * inner, size * inner),)
     at_once = min(workspace // (size * inner), count, AT_ONCE)
-    slabs = Slabs(loops, *through_workspace([*minor, resized(major, size)], itemsize), at_once=at_once)
+    slabs = Slabs(count, *through_workspace([*minor, resized(major, size)], itemsize), at_once=at_once)
     if not rest:
         return (slabs,)
-    moves = through_workspace([*minor, resized(major, rest)], itemsize)
-    return slabs, Slabs((), *moves, offset=count * size * inner)
+    return slabs, Slabs(1, *through_workspace([*minor, resized(major, rest)], itemsize), count * size * inner)
 
 
 def _partners(axes: Sequence[Axis]) -> tuple[int, ...] | None:
@@ -158,11 +157,6 @@ class Cut:
                 found.append(Part(inner, *(number in each or number == end for each, end in zip(inside, self.ends))))
         return [part for part in found if part.axis.extent > 1]
 
-    @property
-    def block_elements(self) -> int:
-        """Elements of a block."""
-        return math.prod(part.axis.extent for part in self.parts() if part.in_block)
-
     def kept(self, itemsize: int, above: int) -> Iterator[tuple[Kept, Kept]]:
         """What is left over, on its way to the workspace, behind its first `above` bytes, and back."""
         whole = list(self.axes)
@@ -194,21 +188,15 @@ class Part(NamedTuple):
         return self.in_source and self.in_target
 
 
-def _by_blocks(axes: tuple[Axis, ...], itemsize: int, workspace: int, enough: int) -> Steps:
+def _by_blocks(axes: tuple[Axis, ...], itemsize: int, workspace: int) -> Steps:
     """Slabs of the source, blocks, slabs of the target."""
-    cut = _chosen_cut(axes, itemsize, workspace, enough)
+    half = max(workspace // 2, itemsize)
+    cuts = _cut(axes, itemsize, workspace, 0), _cut(axes, itemsize, half, (workspace - half) // 2)
+    cut = max(cuts, key=lambda cut: math.prod(part.axis.extent for part in cut.parts() if part.in_block))
     parts, is_whole = cut.parts(), not any(map(cut.rest, cut.sizes))
     steps = min((_steps(parts, itemsize, by_target, is_whole) for by_target in (True, False)), key=len)
-    if is_whole:  # slabs stay where they are
-        return tuple(_at_once(step, workspace) for step in steps)
-    kept = list(cut.kept(itemsize, max((step.workspace for step in steps), default=0)))
+    kept = list(cut.kept(itemsize, max(step.workspace for step in steps)))
     return (*(there for there, _ in kept), *steps, *(back for _, back in kept))
-
-
-def _at_once(step: Step, workspace: int) -> Step:
-    if isinstance(step, Slabs):
-        return replace(step, at_once=min(workspace // step.part_bytes, step.count, AT_ONCE))
-    return step
 
 
 def _steps(parts: Sequence[Part], itemsize: int, by_target: bool, is_whole: bool) -> Steps:
@@ -224,20 +212,24 @@ def _steps(parts: Sequence[Part], itemsize: int, by_target: bool, is_whole: bool
     after = sorted(target, key=lambda part: (not part.in_block, not part.in_target))
     before[: len(block)] = after[: len(block)] = block
     left, right = _strides(before, itemsize), _strides(after, itemsize)
-    steps: list[Step] = []
-    if before != source or not is_whole:
-        loops = ((p.axis.extent, p.axis.source_stride, left[p]) for p in reversed(source) if not p.in_source)
-        slab = [p.axis._replace(target_stride=left[p]) for p in source if p.in_source]
-        steps.append(Slabs(tuple(loops), *through_workspace(slab, itemsize)))
+    into = [(part.axis._replace(target_stride=left[part]), part.in_source) for part in source]
+    back = [(part.axis._replace(source_stride=right[part]), part.in_target) for part in target]
+    first = [_chain(into, itemsize, False)] if before != source or not is_whole else []
+    last = [_chain(back, itemsize, True)] if after != target or not is_whole else []
+    count = math.prod(part.axis.extent for part in block)
     moved = [p.axis._replace(source_stride=left[p], target_stride=right[p]) for p in after if not p.in_block]
-    if any(axis.source_stride != axis.target_stride for axis in moved):
-        size = math.prod(part.axis.extent for part in block)
-        steps.append(Blocks(coalesce(moved)[0], move_of([Axis(size, size, itemsize, itemsize)], itemsize)))
-    if after != target or not is_whole:
-        loops = ((p.axis.extent, right[p], p.axis.target_stride) for p in reversed(target) if not p.in_target)
-        slab = [p.axis._replace(source_stride=right[p]) for p in target if p.in_target]
-        steps.append(Slabs(tuple(loops), *through_workspace(slab, itemsize), backwards=not is_whole))
-    return tuple(steps)
+    ahead = [sum(chain.part_bytes for chain in chains) // (count * itemsize) for chains in (first, last)]
+    blocks = Blocks(
+        coalesce(moved)[0], move_of([Axis(count, count, itemsize, itemsize)], itemsize), (ahead[0], ahead[1])
+    )
+    return (*first, blocks, *last)
+
+
+def _chain(axes: Sequence[tuple[Axis, bool]], itemsize: int, backwards: bool) -> Chain:
+    """The slabs that consist of the axes marked True; the others, minor first, count them."""
+    slab = [axis for axis, is_inside in axes if is_inside]
+    loops = [(axis.extent, *axis[2:]) for axis, is_inside in reversed(axes) if not is_inside]
+    return Chain(tuple(loops), move_of(slab, itemsize), *through_workspace(slab, itemsize), backwards)
 
 
 def _strides(order: Iterable[Part], itemsize: int) -> dict[Part, int]:
@@ -247,19 +239,6 @@ def _strides(order: Iterable[Part], itemsize: int) -> dict[Part, int]:
         found[part] = itemsize
         itemsize *= part.axis.extent
     return found
-
-
-def _chosen_cut(axes: tuple[Axis, ...], itemsize: int, workspace: int, enough: int) -> Cut:
-    """The cut with the largest blocks; or the one with slabs of at most `enough` bytes, if its blocks are long too.
-
-    Blocks of a matrix of few columns, or of few rows, are as long as a part of one of them.
-    """
-    near = _cut(axes, itemsize, min(workspace, enough), 0)
-    if near.block_elements * itemsize >= LONG_BLOCK:
-        return near
-    half = max(workspace // 2, itemsize)
-    cuts = _cut(axes, itemsize, workspace, 0), _cut(axes, itemsize, half, (workspace - half) // 2)
-    return max(cuts, key=lambda cut: cut.block_elements)
 
 
 def _cut(axes: tuple[Axis, ...], itemsize: int, limit: int, spare: int) -> Cut:

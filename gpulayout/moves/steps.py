@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -32,29 +32,22 @@ Loops = tuple[tuple[int, int, int], ...]  # count, and bytes of a step on either
 
 @dataclass(frozen=True)
 class Slabs:
-    """Slab by slab: read into the workspace, and written back in another order, maybe to another place.
+    """Slab by slab: read into the workspace, and written back in another order.
 
-    loops        over the slabs, with the steps between places that are read and between those that are written
+    count        of the slabs, one behind the other
     read, write  to and from the workspace
-    backwards    the last slab comes first: slabs move away from the beginning of the buffer
     offset       of the first slab
-    at_once      how many slabs the workspace holds, for as many threads; 1 if slabs move to other places
+    at_once      how many slabs the workspace holds, for as many threads
     """
 
-    loops: Loops
+    count: int
     read: Move
     write: Move
-    backwards: bool = False
     offset: int = 0
     at_once: int = 1
 
     def __str__(self) -> str:
-        first = ", the last one first" if self.backwards and self.count > 1 else ""
-        return f"{counted(self.count, 'slab')} of {counted(self.part_bytes, 'byte')}, each put in another order{first}"
-
-    @property
-    def count(self) -> int:
-        return math.prod(count for count, _, _ in self.loops)
+        return f"{counted(self.count, 'slab')} of {counted(self.part_bytes, 'byte')}, each put in another order"
 
     @property
     def part_bytes(self) -> int:
@@ -70,15 +63,64 @@ class Slabs:
         return 2 * self.count * self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """The moves, in order; or those of every so manieth slab, whose workspace begins at 0 too."""
-        turn = -1 if self.backwards else 1
-        places = itertools.product(*(range(count)[::turn] for count, _, _ in self.loops))
-        for place in itertools.islice(places, first, None, every):
-            read, write = (
-                self.offset + sum(number * loop[side] for number, loop in zip(place, self.loops)) for side in (1, 2)
-            )
-            yield Copy(self.read, False, read, True, 0)
-            yield Copy(self.write, True, 0, False, write)
+        """The moves, in order; or those of every `every`-th slab from `first` on."""
+        for number in range(first, self.count, every):
+            place = self.offset + number * self.part_bytes
+            yield Copy(self.read, False, place, True, 0)
+            yield Copy(self.write, True, 0, False, place)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Slab by slab, each put in another order on its way to the place that the one before has left.
+
+    The first slab waits in the workspace, and takes the place of the last one.  Slabs 0 to 3 become 1, 2, 3, 0.
+
+    loops        over the slabs, major first: count, and bytes of a step on the side that is read and that is written
+    direct       from place to place
+    read, write  to and from the workspace
+    backwards    the last slab comes first: 0 to 3 become 3, 0, 1, 2
+    """
+
+    loops: tuple[tuple[int, int, int], ...]
+    direct: Move
+    read: Move
+    write: Move
+    backwards: bool
+    at_once: ClassVar = 1
+
+    def __str__(self) -> str:
+        first = ", the last one first" if self.backwards else ""
+        return f"{counted(self.count, 'slab')} of {counted(self.part_bytes, 'byte')}, each to the place before{first}"
+
+    @property
+    def count(self) -> int:
+        return math.prod(count for count, _, _ in self.loops)
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of a slab."""
+        return self.read.bytes_written
+
+    @property
+    def workspace(self) -> int:
+        return self.part_bytes
+
+    @property
+    def bytes_moved(self) -> int:
+        return 2 * self.count * self.part_bytes
+
+    def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
+        """The moves, in order; they cannot be shared out."""
+        turn, left = -1 if self.backwards else 1, -1
+        for place in itertools.product(*(range(count)[::turn] for count, _, _ in self.loops)):
+            read, write = (sum(number * loop[side] for number, loop in zip(place, self.loops)) for side in (1, 2))
+            if left < 0:
+                yield Copy(self.read, False, read, True, 0)
+            else:
+                yield Copy(self.direct, False, read, False, left)
+            left = write
+        yield Copy(self.write, True, 0, False, left)
 
 
 @dataclass(frozen=True)
@@ -114,7 +156,7 @@ class Swaps:
         return 2 * math.prod(axis.extent for axis in self.axes) * self.itemsize
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """The moves, in order; or those of every so manieth part, whose workspace begins at 0 too."""
+        """The moves, in order; or those of every `every`-th part from `first` on."""
         corners = itertools.product(*(range(0, axis.extent, size) for axis, size in zip(self.axes, self.sizes)))
         for corner in itertools.islice(corners, first, None, every):
             here = sum(start * axis.source_stride for start, axis in zip(corner, self.axes))
@@ -139,10 +181,12 @@ class Blocks:
 
     axes    extents, and strides in bytes of the blocks before and after
     block   one block
+    ahead   blocks by which chains shift all places, before and after: number `ahead` is at place 0
     """
 
     axes: tuple[Axis, ...]
     block: Move
+    ahead: tuple[int, int] = (0, 0)
     at_once: ClassVar = 1
 
     def __str__(self) -> str:
@@ -192,15 +236,15 @@ class Blocks:
             yield None, place
 
     def _sources(self) -> Callable[[int], int]:
-        """A function of a place: the block that comes to it."""
-        size = self.part_bytes
+        """A function of a place: the place of the block that comes to it."""
+        size, count, (before, after) = self.part_bytes, self.count, self.ahead
         axes = [(axis.extent, axis.source_stride // size, axis.target_stride // size) for axis in self.axes]
-        if self.count <= MOST_LISTED:
-            places, found = np.arange(self.count), np.zeros(self.count, np.int64)
-            for extent, before, after in axes:
-                found += places // after % extent * before
-            return found.data.__getitem__
-        return lambda place: sum(place // after % extent * before for extent, before, after in axes)
+
+        def source_of(place: Any) -> Any:
+            number = (place + after) % count
+            return (sum(number // step % extent * stride for extent, stride, step in axes) - before) % count
+
+        return source_of(np.arange(count)).data.__getitem__ if count <= MOST_LISTED else source_of
 
 
 @dataclass(frozen=True)
@@ -243,7 +287,7 @@ class Kept:
             yield Copy(self.move, False, self.offset, True, self.kept)
 
 
-Step = Slabs | Swaps | Blocks | Kept
+Step = Slabs | Swaps | Chain | Blocks | Kept
 Steps = tuple[Step, ...]
 
 

@@ -73,6 +73,28 @@ def test_large_arrays_with_the_default_workspace():
         assert plan(buffer, out=buffer) is buffer and (buffer == expected).all()
 
 
+@pytest.mark.parametrize("threads", ["1", "2", "3", "7"])
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        ("f32[701,701]", "{0,1}"),  # swaps
+        ("u8[40,90,3,17]", "{2,3,1,0}"),  # slabs
+        ("u16[600,1201]", "{0,1}"),  # chains and blocks, with elements left over
+        ("f64[400001,3]", "{0,1}"),
+        ("f64[3,400000]", "{0,1}"),
+    ],
+)
+def test_every_number_of_threads(monkeypatch, threads, source, target):
+    monkeypatch.setenv("GPULAYOUT_NUM_THREADS", threads)
+    plan = gl.plan(source, target)
+    buffer = np.arange(plan.source.buffer_length).astype(plan.source.dtype)
+    expected = plan(buffer)
+    for workspace in (buffer.nbytes // 4, buffer.nbytes // 20):
+        given = buffer.copy()
+        plan(given, out=given, workspace=workspace)
+        assert (given == expected).all(), workspace
+
+
 def test_the_same_memory_by_another_name(executor):
     buffer = executor.array(np.arange(35, dtype=np.float32))
     expected = executor.host(gl.relayout(buffer, "f32[5,7]", "{0,1}"))

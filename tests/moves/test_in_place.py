@@ -65,9 +65,9 @@ def test_matrices_with_every_workspace():
     found = set()
     for dimensions in itertools.product(range(1, 11), repeat=2):
         found |= check_all(dimensions, (1, 0), (0, 1))
-    assert {(), ("Swaps",), ("Slabs",), ("Blocks",), ("Slabs", "Blocks", "Slabs")} <= found
-    assert ("Kept", "Slabs", "Blocks", "Slabs", "Kept") in found
-    assert ("Kept", "Kept", "Slabs", "Blocks", "Slabs", "Kept", "Kept") in found
+    assert {(), ("Swaps",), ("Slabs",), ("Blocks",), ("Chain", "Blocks", "Chain")} <= found
+    assert ("Kept", "Chain", "Blocks", "Chain", "Kept") in found
+    assert ("Kept", "Kept", "Chain", "Blocks", "Chain", "Kept", "Kept") in found
 
 
 @pytest.mark.parametrize("dimensions", [(7, 31), (31, 7), (13, 17), (2, 83), (83, 2), (12, 18), (14, 14)])

@@ -180,6 +180,17 @@ class InPlace:
         ]
         return Explanation("\n".join(lines))
 
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {
+            "workspace": self.workspace,
+            "bytes_moved": self.bytes_moved,
+            "steps": [
+                {"kind": type(step).__name__.lower(), "count": step.count, "bytes_each": step.part_bytes}
+                for step in self.steps
+            ],
+        }
+
     def __repr__(self) -> str:
         return str(self.explain())
 

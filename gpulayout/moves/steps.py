@@ -12,7 +12,6 @@ import numpy as np
 
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis, Move, coalesce
-from gpulayout.moves.texts import tile_text
 
 MOST_LISTED = 1 << 17  # blocks, whose numbers take a megabyte
 
@@ -140,7 +139,13 @@ class Swaps:
     at_once: int = 1
 
     def __str__(self) -> str:
-        return f"swaps of parts of up to {tile_text(self.sizes[::-1])}, {counted(self.part_bytes, 'byte')}"
+        sizes = " x ".join(map(str, self.sizes[::-1]))
+        return f"{counted(self.count, 'part')} of up to {sizes} elements, {counted(self.part_bytes, 'byte')}, in pairs"
+
+    @property
+    def count(self) -> int:
+        """Parts."""
+        return math.prod(-(-axis.extent // size) for axis, size in zip(self.axes, self.sizes))
 
     @property
     def part_bytes(self) -> int:
@@ -262,6 +267,7 @@ class Kept:
     offset: int
     kept: int
     at_once: ClassVar = 1
+    count: ClassVar = 1
 
     def __str__(self) -> str:
         return f"{counted(self.move.bytes_read, 'byte')} {'back from' if self.back else 'to'} the workspace"

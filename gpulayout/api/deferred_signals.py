@@ -7,6 +7,7 @@ each of the program's own, and those are called afterwards.  Signals that Python
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,11 @@ from types import FrameType
 from typing import Any
 
 Handler = Callable[[int, "FrameType | None"], Any]
+
+
+@functools.cache
+def _numbers() -> tuple[int, ...]:
+    return tuple(signal.valid_signals())  # takes 100 us
 
 
 @contextlib.contextmanager
@@ -26,7 +32,7 @@ def deferred_signals() -> Iterator[None]:
         yield
         return
     handlers: dict[int, Handler] = {}
-    for number in signal.valid_signals():
+    for number in _numbers():
         handler = signal.getsignal(number)
         if callable(handler):  # and no default action
             handlers[number] = handler

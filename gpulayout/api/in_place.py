@@ -47,11 +47,12 @@ class RelayoutTransfer(Transfer):
             return super().run(backend, array, out, result)
         array = self.source_memory(backend, array, result)
         target = self.target_memory(backend, array, out)
-        if arrays.is_same_memory(backend, array, target):
+        if arrays.may_overlap(backend, array, target):
+            if not arrays.is_same_memory(backend, array, target):
+                arrays.check_no_overlap(backend, array, target, ("buffer", "out"))  # raises
             self.in_place(None).run(backend, target)
-            return out
-        arrays.check_no_overlap(backend, array, target, ("buffer", "out"))
-        self.prepared_by(backend).execute(array, target)
+        else:
+            self.prepared_by(backend).execute(array, target)
         return out
 
     def in_place(self, workspace: SupportsIndex | None) -> InPlace:

@@ -78,7 +78,9 @@ def test_large_arrays_with_the_default_workspace():
     "source, target",
     [
         ("f32[701,701]", "{0,1}"),  # swaps
+        ("f32[2003,2003]", "{0,1}"),  # several at once
         ("u8[40,90,3,17]", "{2,3,1,0}"),  # slabs
+        ("u8[40,90,1003,3]", "{2,1,3,0}"),  # several at once
         ("u16[600,1201]", "{0,1}"),  # chains and blocks, with elements left over
         ("f64[400001,3]", "{0,1}"),
         ("f64[3,400000]", "{0,1}"),

@@ -17,7 +17,7 @@ from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Result, same_kind
 from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
-from gpulayout.cpu.in_place import SLAB_BYTES
+from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES
 from gpulayout.layout import checks
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.checks import counted
@@ -25,6 +25,7 @@ from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend, PreparedSteps
 from gpulayout.moves.in_place import move_in_place, steps_in_place
+from gpulayout.moves.kinds import Pieces
 from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.steps import Steps
 
@@ -37,8 +38,8 @@ class RelayoutTransfer(Transfer):
 
     __slots__ = ("_planned",)
 
-    def __init__(self, source: Shape, target: Shape):
-        super().__init__(BufferSide(source), BufferSide(target), relayout_pieces(source, target))
+    def __init__(self, source: Shape, target: Shape, pieces: Pieces):
+        super().__init__(BufferSide(source), BufferSide(target), pieces)
         self._planned: tuple[int, InPlace] | None = None
 
     def run(self, backend: Backend, array: Array, out: Any, result: Result | None = None) -> Array:
@@ -68,7 +69,10 @@ class RelayoutTransfer(Transfer):
                 raise LayoutError(
                     f"workspace {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
                 )
-            kept = self._planned = limit, InPlace(source, target, limit, steps_in_place(move, limit, SLAB_BYTES), self)
+            kept = self._planned = (
+                limit,
+                InPlace(source, target, limit, steps_in_place(move, limit, SLAB_BYTES, AT_ONCE), self),
+            )
         return kept[1]
 
     def call_in_place(self, buffer: Any, out: Any, workspace: SupportsIndex) -> Any:
@@ -117,7 +121,8 @@ class InPlace:
     @cached_property
     def device_steps(self) -> Steps:
         """The steps on a GPU: larger slabs and parts, so that there are fewer launches."""
-        return steps_in_place(move_in_place(self.source, self.target, self.transfer.pieces), self.limit, DEVICE_BYTES)
+        move = move_in_place(self.source, self.target, self.transfer.pieces)
+        return steps_in_place(move, self.limit, DEVICE_BYTES, 1)
 
     @property
     def workspace(self) -> int:
@@ -200,4 +205,4 @@ class InPlace:
 
 
 def _anew(source: Shape, target: Shape, limit: int) -> InPlace:
-    return RelayoutTransfer(source, target).in_place(limit)
+    return RelayoutTransfer(source, target, relayout_pieces(source, target)).in_place(limit)

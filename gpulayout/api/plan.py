@@ -23,6 +23,7 @@ from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.blocks import SHORT_RUN, Cut, cut, scratch_shape
 from gpulayout.moves.kinds import AnyMove, Pieces
+from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.runs import Runs
 
 
@@ -60,8 +61,8 @@ class Plan:
     transfer: RelayoutTransfer  # runs the pieces, and keeps what backends prepared for them
 
     def __init__(self, source: Shape, target: Shape):
-        transfer = RelayoutTransfer(source, target)
-        pieces = transfer.pieces
+        pieces = relayout_pieces(source, target)
+        transfer = RelayoutTransfer(source, target, pieces)
         read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
         for name, value in zip(self.__slots__, (source, target, pieces, read, written, transfer)):
             object.__setattr__(self, name, value)

@@ -17,6 +17,7 @@ from gpulayout.moves.move import Move
 from gpulayout.moves.steps import Blocks, Step, Steps
 
 SLAB_BYTES = 1 << 19  # a slab and its copy fit the second-level cache
+AT_ONCE = 16  # the most slabs or parts, and so threads, that the workspace has room for
 SHARE_BYTES = 1 << 16  # the fewest bytes of each block for a thread
 
 Execute = Callable[[np.ndarray, np.ndarray], None]

@@ -39,7 +39,6 @@ from gpulayout.moves.move import Axis, Move, coalesce
 from gpulayout.moves.steps import Blocks, Chain, Kept, Slabs, Steps, Swaps, move_of, resized, through_workspace
 
 SMALL_BYTES = 1 << 18  # a transposition of equal extents of up to this size moves faster whole than in pairs of parts
-AT_ONCE = 16  # the most slabs or parts that the workspace has room for, and so the most threads that share them
 MOST_TRIED = 1024  # sizes of a slab
 
 
@@ -60,10 +59,11 @@ def move_in_place(source: Shape, target: Shape, pieces: Pieces) -> Move:
     raise LayoutError(f"{source} to {target} cannot be moved in place: {reason}")
 
 
-def steps_in_place(move: Move, workspace: int, enough: int) -> Steps:
+def steps_in_place(move: Move, workspace: int, enough: int, at_once: int) -> Steps:
     """The steps of a move without padding within one buffer, in `workspace` bytes, at least those of one element.
 
     enough   bytes of a slab or a part that stays where it is, or changes places with another: larger ones gain nothing
+    at_once  the most of them that the workspace has room for, if it can
     """
     axes, size = move.axes, move.itemsize
     if not move.element_count or all(axis.source_stride == axis.target_stride for axis in axes):
@@ -74,22 +74,22 @@ def steps_in_place(move: Move, workspace: int, enough: int) -> Steps:
     partners = _partners(axes)
     if partners is not None and inner > min(workspace, SMALL_BYTES):
         swaps = Swaps(axes, _sizes(axes, partners, min(workspace, enough) // size), partners, size)
-        return (replace(swaps, at_once=min(workspace // swaps.part_bytes, AT_ONCE)),)
+        return (replace(swaps, at_once=min(workspace // swaps.part_bytes, at_once)),)
     if inner <= workspace:
-        return _by_slabs(axes if fixed else (*axes, Axis(1, 1, inner, inner)), size, workspace, enough)
+        return _by_slabs(axes if fixed else (*axes, Axis(1, 1, inner, inner)), size, workspace, enough, at_once)
     return _by_blocks(axes, size, workspace)
 
 
 # ---- one step ------------------------------------------------------------------------------------------------------
 
 
-def _by_slabs(axes: Sequence[Axis], itemsize: int, workspace: int, enough: int) -> Steps:
+def _by_slabs(axes: Sequence[Axis], itemsize: int, workspace: int, enough: int, at_once: int) -> Steps:
     """Slabs of several coordinates along the most major axis, which has equal strides and fits the workspace."""
     *minor, major = axes
     inner = major.source_stride
     size = min(max(min(workspace, enough) // inner, 1), major.extent)
     count, rest = divmod(major.extent, size)
-    at_once = min(workspace // (size * inner), count, AT_ONCE)
+    at_once = min(workspace // (size * inner), count, at_once)
     slabs = Slabs(count, *through_workspace([*minor, resized(major, size)], itemsize), at_once=at_once)
     if not rest:
         return (slabs,)

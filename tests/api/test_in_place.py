@@ -12,7 +12,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout.api.deferred_signals import deferred_signals
-from tests.support import executors
+from tests.support import executors, foreign
 from tests.support.block_cases import buffer_of
 
 SCRATCH = 4 << 20  # what NumPy's plans may take beside the workspace
@@ -103,6 +103,27 @@ def test_the_same_memory_by_another_name(executor):
     out = buffer[:]
     assert gl.relayout(buffer, "f32[5,7]", "{0,1}", out=out) is out
     assert (executor.host(buffer) == expected).all()
+
+
+def test_arrays_that_offer_dlpack(place):
+    buffer = place.array(np.arange(35, dtype=np.float32))
+    if place.on_host:
+        given = foreign.Producer(buffer)
+    else:
+        given = foreign.Interface(buffer)
+    assert gl.relayout(given, "f32[5,7]", "{0,1}", out=given, workspace=40) is given
+    assert place.host(buffer).tolist() == np.arange(35).reshape(5, 7).T.reshape(-1).tolist()
+
+
+def test_arrays_of_cupy(cp):
+    plan = gl.plan("f32[41,70]", "{0,1}")
+    values = np.arange(41 * 70, dtype=np.float32)
+    buffer = cp.asarray(values)
+    for _ in range(2):
+        buffer[...] = cp.asarray(values)
+        assert plan(buffer, out=buffer, workspace=1000) is buffer
+        assert cp.asnumpy(buffer).tolist() == plan(values).tolist()
+    assert plan.in_place(1000)(buffer) is buffer
 
 
 def test_a_longer_buffer_keeps_its_end():

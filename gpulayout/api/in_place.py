@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
 from gpulayout.api import arrays
+from gpulayout.api.array_types import Out
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.explain import Explanation
 from gpulayout.api.libraries import library_of
@@ -134,6 +135,10 @@ class InPlace:
         """Bytes of the buffer that all steps read and write.  A relayout to another buffer moves twice its size."""
         return sum(step.bytes_moved for step in self.steps)
 
+    @overload
+    def __call__(self, buffer: Out, out: None = None) -> Out: ...
+    @overload
+    def __call__(self, buffer: Any, out: Out) -> Out: ...
     def __call__(self, buffer: Any, out: Any = None) -> Any:
         """Relayout a buffer in place; returns it.
 

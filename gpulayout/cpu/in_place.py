@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gpulayout.cpu.cache_blocks import SCRATCH_BYTES
 from gpulayout.cpu.threads import share, thread_count
 from gpulayout.moves.move import Move
 from gpulayout.moves.steps import Blocks, Step, Steps
@@ -33,8 +34,9 @@ class HostSteps:
         self._moves: dict[Move, Execute] = {}
 
     def execute(self, buffer: np.ndarray, workspace: np.ndarray) -> None:
-        """See `PreparedSteps.execute`.  A bad number of threads is an error before the first step."""
+        """See `PreparedSteps.execute`.  A bad number of threads, or no memory for scratch arrays, is an error here."""
         threads = thread_count()
+        np.empty(min(SCRATCH_BYTES, buffer.size), np.uint8)
         for step in self.steps:
             if isinstance(step, Blocks):
                 share(functools.partial(_move_blocks, step, buffer, workspace), step.part_bytes, SHARE_BYTES, threads)

@@ -111,9 +111,8 @@ def _sizes(axes: Sequence[Axis], partners: Sequence[int], elements: int) -> tupl
     for number in sorted(range(len(axes)), key=lambda number: axes[number].source_stride):
         left = elements // math.prod(sizes)
         if sizes[number] == 1:
-            both = number if partners[number] == number else partners[number]
-            most = left if both == number else math.isqrt(left)
-            sizes[number] = sizes[both] = min(axes[number].extent, most)
+            most = left if partners[number] == number else math.isqrt(left)
+            sizes[number] = sizes[partners[number]] = min(axes[number].extent, most)
     return tuple(sizes)
 
 

@@ -1,4 +1,13 @@
-"""The steps of a relayout in place: each says which moves it makes, in which order, and what workspace it takes."""
+"""The steps of a relayout in place, as plain values.  `in_place` chooses them, and backends execute them.
+
+Every step has
+
+    count, part_bytes       how many slabs, parts or blocks there are, and the bytes of one
+    workspace               bytes that it takes; the workspace begins anew with every step, except for what is kept
+    bytes_moved             bytes of the buffer that are read or written
+    copies(first, every)    its moves, in order.  With `at_once` above 1, as many can go on at once: each of them takes
+                            every `at_once`-th slab or part, and `part_bytes` of the workspace
+"""
 
 from __future__ import annotations
 
@@ -62,7 +71,7 @@ class Slabs:
         return 2 * self.count * self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """The moves, in order; or those of every `every`-th slab from `first` on."""
+        """See the module."""
         for number in range(first, self.count, every):
             place = self.offset + number * self.part_bytes
             yield Copy(self.read, False, place, True, 0)
@@ -81,7 +90,7 @@ class Chain:
     backwards    the last slab comes first: 0 to 3 become 3, 0, 1, 2
     """
 
-    loops: tuple[tuple[int, int, int], ...]
+    loops: Loops
     direct: Move
     read: Move
     write: Move
@@ -110,7 +119,7 @@ class Chain:
         return 2 * self.count * self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """The moves, in order; they cannot be shared out."""
+        """See the module."""
         turn, left = -1 if self.backwards else 1, -1
         for place in itertools.product(*(range(count)[::turn] for count, _, _ in self.loops)):
             read, write = (sum(number * loop[side] for number, loop in zip(place, self.loops)) for side in (1, 2))
@@ -161,7 +170,7 @@ class Swaps:
         return 2 * math.prod(axis.extent for axis in self.axes) * self.itemsize
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """The moves, in order; or those of every `every`-th part from `first` on."""
+        """See the module."""
         corners = itertools.product(*(range(0, axis.extent, size) for axis, size in zip(self.axes, self.sizes)))
         for corner in itertools.islice(corners, first, None, every):
             here = sum(start * axis.source_stride for start, axis in zip(corner, self.axes))
@@ -215,7 +224,7 @@ class Blocks:
         return 2 * self.count * self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """The moves, in order; they cannot be shared out."""
+        """See the module."""
         size = self.part_bytes
         for source, target in self.numbers():
             yield Copy(self.block, source is None, (source or 0) * size, target is None, (target or 0) * size)
@@ -286,7 +295,7 @@ class Kept:
         return self.part_bytes
 
     def copies(self, first: int = 0, every: int = 1) -> Iterator[Copy]:
-        """The only move."""
+        """See the module."""
         if self.back:
             yield Copy(self.move, True, self.kept, False, self.offset)
         else:

@@ -210,6 +210,11 @@ def check_no_overlap(
         raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be separate memory")
 
 
+def is_same_memory(backend: Backend, a: Array, b: Array) -> bool:
+    """True when two buffers on one device are the same bytes."""
+    return bool(a.size and a.nbytes == b.nbytes and backend.address(a) == backend.address(b))
+
+
 def may_overlap(backend: Backend, a: Array, b: Array, other: Backend | None = None) -> bool:
     """True when the byte ranges of two arrays overlap, in memory or in a file that both map; `b` will be written."""
     if type(a) is type(b) is np.ndarray:

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple, SupportsIndex, overload
 from gpulayout.api.array_types import Array, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
 from gpulayout.api.explain import Explanation, explain, explain_blocks
 from gpulayout.api.host_block import run_on_host
+from gpulayout.api.in_place import InPlace, RelayoutTransfer
 from gpulayout.api.kept import KEYS, Kept
-from gpulayout.api.sides import BufferSide
 from gpulayout.api.stream import Progress, stream
-from gpulayout.api.transfer import Transfer
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.picture import Picture
@@ -56,11 +55,11 @@ class Plan:
     pieces: Pieces
     bytes_read: int
     bytes_written: int
-    transfer: Transfer  # runs the pieces, and keeps what backends prepared for them
+    transfer: RelayoutTransfer  # runs the pieces, and keeps what backends prepared for them
 
     def __init__(self, source: Shape, target: Shape):
         pieces = relayout_pieces(source, target)
-        transfer = Transfer(BufferSide(source), BufferSide(target), pieces)
+        transfer = RelayoutTransfer(source, target, pieces)
         read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
         for name, value in zip(self.__slots__, (source, target, pieces, read, written, transfer)):
             object.__setattr__(self, name, value)
@@ -80,8 +79,8 @@ class Plan:
     @overload
     def __call__(self, buffer: Array, out: None = None) -> Any: ...
     @overload
-    def __call__(self, buffer: Array, out: Out) -> Out: ...
-    def __call__(self, buffer: Array, out: Any = None) -> Any:
+    def __call__(self, buffer: Array, out: Out, *, workspace: SupportsIndex | None = None) -> Out: ...
+    def __call__(self, buffer: Array, out: Any = None, *, workspace: SupportsIndex | None = None) -> Any:
         """Run the plan: a buffer in the target layout, `out` or a new one where `buffer` lives.
 
         Parameters
@@ -90,14 +89,36 @@ class Plan:
             1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.  Or an N-d
             array that lies in memory as `source` says.
         out : array, optional
-            The same for `target`.  Only its first `target.nbytes` bytes are written.
+            The same for `target`.  Only its first `target.nbytes` bytes are written.  It may be the memory of `buffer`.
+        workspace : int, optional
+            The most bytes that a relayout in place allocates; see `in_place`.
 
         Raises
         ------
         TypeError, BufferError
             As `relayout` raises them.
         """
-        return self.transfer(buffer, out)
+        return self.transfer(buffer, out) if workspace is None else self.transfer.call_in_place(buffer, out, workspace)
+
+    def in_place(self, workspace: SupportsIndex | None = None) -> InPlace:
+        """Plan the relayout within one buffer: a workspace takes the place of the second one.
+
+        Parameters
+        ----------
+        workspace : int, optional
+            The most bytes to allocate; by default 5% of the buffer, and at least 1 MB.
+
+        Returns
+        -------
+        InPlace
+            Call it with a buffer, or print it to see its steps.
+
+        Raises
+        ------
+        LayoutError
+            With the reason why it is impossible, such as padding.
+        """
+        return self.transfer.in_place(workspace)
 
     def explain(self, *, max_bytes: SupportsIndex | None = None) -> Explanation:
         """Explain in text what was merged, which kernel was chosen and why not a faster one, and how many bytes move.

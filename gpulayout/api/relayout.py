@@ -1,8 +1,8 @@
-"""Relayout: a buffer in one layout becomes a buffer in another, in one pass."""
+"""Relayout: a buffer in one layout becomes a buffer in another, in one pass or in place."""
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -19,8 +19,12 @@ def relayout(buffer: OwnKind[Kind], source: ShapeLike, target: TargetLike, *, ou
 @overload
 def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: None = None) -> Any: ...
 @overload
-def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Out) -> Out: ...
-def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any = None) -> Any:
+def relayout(
+    buffer: Array, source: ShapeLike, target: TargetLike, *, out: Out, workspace: SupportsIndex | None = None
+) -> Out: ...
+def relayout(
+    buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any = None, workspace: SupportsIndex | None = None
+) -> Any:
     """Copy a buffer of `source` into a buffer of `target`, in one pass.  Padding is filled.
 
     Parameters
@@ -34,7 +38,10 @@ def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any =
     target : Shape, Layout or str
         The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
     out : array, optional
-        1-D contiguous array to write to, on the same device, of `target.buffer_length` elements or more.
+        1-D contiguous array to write to, on the same device, of `target.buffer_length` elements or more.  It may be
+        `buffer` itself, or another array of the same memory: then the relayout is done in place.
+    workspace : int, optional
+        The most bytes that a relayout in place allocates; by default 5% of the buffer, and at least 1 MB.
 
     Returns
     -------
@@ -47,9 +54,10 @@ def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any =
         For a buffer of another element type, and for objects that are not arrays.
     BufferError
         For a buffer or `out` that is too small or not contiguous; for an `out` that is read-only, on another device, or
-        shares memory with `buffer`.
+        shares a part of its memory with `buffer`.
     LayoutError
-        When the two shapes are not the same logical array, and for a shape that no buffer can hold.
+        When the two shapes are not the same logical array, for a shape that no buffer can hold, and for a relayout in
+        place that is impossible, as with padding.
 
     See Also
     --------
@@ -61,10 +69,21 @@ def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any =
     -----
     The layouts are those of XLA's *Shapes and Layout*.
 
+    A relayout in place that ends in the middle, by SIGKILL for example, leaves neither layout: the array is lost.
+    Python's signal handlers, so also Ctrl-C, wait until it is done.  `Plan.in_place` says before which steps it takes.
+
     Examples
     --------
     >>> import numpy as np
     >>> relayout(np.arange(6, dtype=np.float32), "f32[2,3]{1,0}", "f32[2,3]{0,1}")
     array([0., 3., 1., 4., 2., 5.], dtype=float32)
+
+    In place:
+
+    >>> buffer = np.arange(6, dtype=np.float32)
+    >>> relayout(buffer, "f32[2,3]{1,0}", "f32[2,3]{0,1}", out=buffer) is buffer
+    True
+    >>> buffer
+    array([0., 3., 1., 4., 2., 5.], dtype=float32)
     """
-    return plan(source, target)(buffer, out)
+    return plan(source, target)(buffer, out, workspace=workspace)

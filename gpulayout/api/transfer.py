@@ -83,11 +83,16 @@ class Transfer:
 
     def opened_out(self, backend: Backend, array: Array, out: Any) -> Array:
         """`out` as an array of its backend, with every check."""
+        result = self.target_memory(backend, array, out)
+        arrays.check_no_overlap(backend, array, result, (self.sides[0].role, "out"))
+        return result
+
+    def target_memory(self, backend: Backend, array: Array, out: Any) -> Array:
+        """`out` as an array of its backend, with every check but the one for overlap."""
         roles = self.sides[0].role, "out"
         out_backend, result = opened(self.sides[1], out, "out")
         if backend is not out_backend or type(array) is not np.ndarray:
             arrays.check_same_device(backend, array, out_backend, result, roles)
-        arrays.check_no_overlap(backend, array, result, roles)
         return result
 
 

@@ -39,6 +39,7 @@ from gpulayout.layout.shape import Shape
 @click.option(
     "--memory", metavar="SIZE", type=MEMORY, help="Also say how files are moved in so much memory, such as 512M."
 )
+@click.option("--in-place", is_flag=True, help="Also say which steps move it within one buffer, and in what workspace.")
 @html_option
 @overwrite_option
 @json_option
@@ -47,6 +48,7 @@ def explain(
     target: Shape | Layout | LayoutName,
     device: str,
     memory: int | None,
+    in_place: bool,
     html: File | None,
     overwrite: bool,
     as_json: bool,
@@ -70,19 +72,23 @@ def explain(
     found = plan(source, target.of(source.dimensions) if isinstance(target, LayoutName) else target)
     if html and as_json:
         raise click.UsageError("give one of --html and --json")
-    if html and memory is not None:
-        raise click.UsageError("give one of --html and --memory")
+    if html and (memory is not None or in_place):
+        raise click.UsageError(f"give one of --html and {'--in-place' if in_place else '--memory'}")
     if overwrite and html is None:
         raise click.UsageError("--overwrite needs --html FILE")
     if html:
         write_plan_page(found, plan_as_json(found, DEVICES[device]), html, overwrite=overwrite)
         return
     limit = None if memory is None else block_limit(memory)
+    within = found.in_place() if in_place else None
     if as_json:
         cut = {} if limit is None else {"passes": [pass_as_json(each.blocks(limit)) for each in found.passes(limit)]}
-        print_json(plan_as_json(found, DEVICES[device]) | cut)
+        steps = {} if within is None else {"in_place": within.as_json()}
+        print_json(plan_as_json(found, DEVICES[device]) | cut | steps)
         return
     click.echo(explained(found.pieces, found.source, found.target, DEVICES[device]))
+    if within is not None:
+        click.echo(within.explain())
     if limit is not None:
         click.echo("\n".join(explain_blocks(found.source, found.target, limit)))
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gpulayout.cpu.choose_plan import MovePlan, plan_of
+from gpulayout.cpu.in_place import HostSteps
 from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.strided_plan import host_pieces
 from gpulayout.cpu.threads import thread_count
@@ -16,7 +17,8 @@ from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.backend import LinearizeBroadcast, PreparedJob
-from gpulayout.moves.kinds import AnyMove, Pieces
+from gpulayout.moves.kinds import AnyMove, Piece, Pieces
+from gpulayout.moves.steps import Steps
 
 Planned = tuple[tuple[MovePlan, int, int], ...]  # plans, with their offsets in source and target
 
@@ -170,5 +172,8 @@ class NumpyBackend:
         self, count: int, host_bytes: int, device_bytes: int, like: np.ndarray | None = None
     ) -> contextlib.AbstractContextManager[Sequence[HostLane]]:
         return contextlib.nullcontext([HostLane(max(host_bytes, device_bytes)) for _ in range(count)])
+
+    def prepare_steps(self, steps: Steps) -> HostSteps:
+        return HostSteps(steps, lambda move: HostMoves((Piece(move),)).execute)
 
     prepare_conversion = HostConversion

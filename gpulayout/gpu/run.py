@@ -22,6 +22,7 @@ from gpulayout.moves.backend import PreparedJob
 from gpulayout.moves.index_program import IndexProgram
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.move import span
+from gpulayout.moves.steps import Steps
 
 # Planning a list takes 40 us per move, so plans of lists of up to 512 moves are kept.  A move takes about 400 bytes,
 # 64 lists at most 13 MB.
@@ -118,6 +119,9 @@ class CudaBackend(abc.ABC):
         starts += [(start, addresses[place]) for start, place in zip(alone, plan.alone)]
         return starts
 
+    def prepare_steps(self, steps: Steps) -> StepLaunches:
+        return StepLaunches(self, steps)
+
     def prepare_conversion(self, program: IndexProgram) -> IndexLaunches:
         """See `Backend.prepare_conversion`."""
         return IndexLaunches(program, self.runtime)
@@ -213,6 +217,30 @@ class MoveLaunches:
             self._made.clear()
         found = self._starts[kind] = start, *_overlapping(source, target)
         return found
+
+
+class StepLaunches:
+    """`PreparedSteps` of the GPU: one launch after the other on the current stream, which keeps their order."""
+
+    def __init__(self, backend: CudaBackend, steps: Steps) -> None:
+        self._backend, self._steps = backend, steps
+        self._starts: dict[tuple[Any, ...], Start] = {}
+
+    def execute(self, buffer: Any, workspace: Any) -> None:
+        """See `PreparedSteps.execute`.  All kernels are compiled before the first launch."""
+        place = self._backend.runtime.place
+        (*_, device), memory = place(buffer), (place(buffer)[0], place(workspace)[0])
+        launches = []
+        for step in self._steps:
+            for move, from_workspace, source, to_workspace, target in step.copies():
+                addresses = memory[from_workspace] + source, memory[to_workspace] + target
+                key = (move, device, *_phases(move, *addresses))
+                start = self._starts.get(key)
+                if start is None:
+                    start = self._starts[key] = self._backend.start_of_move(move, *key[2:], device)
+                launches.append((start, addresses))
+        for start, addresses in launches:
+            start(*addresses)
 
 
 def _overlapping(source: Any, target: Any) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from gpulayout.memory.foreign_memory import ForeignMemory
 from gpulayout.moves.index_program import IndexProgram, Mode
 from gpulayout.moves.kinds import Pieces
+from gpulayout.moves.steps import Steps
 
 Array = Any  # a NumPy or a CuPy array; CuPy has no types
 
@@ -32,6 +33,14 @@ class Prepared(Protocol):
 
         A target of None asks for new memory.  Returns None if the call must go through the checks.
         """
+        ...
+
+
+class PreparedSteps(Protocol):
+    """The steps of a relayout in place, ready to run."""
+
+    def execute(self, buffer: Array, workspace: Array) -> None:
+        """Execute all steps on 1-D arrays of bytes.  Errors are raised before the first one."""
         ...
 
 
@@ -167,6 +176,10 @@ class Backend(Protocol):
 
         They begin after what the current stream has got so far.  However the context ends, it waits for all of them.
         """
+        ...
+
+    def prepare_steps(self, steps: Steps) -> PreparedSteps:
+        """The steps of a relayout in place, ready to run any number of times and from any thread."""
         ...
 
     def prepare_conversion(self, program: IndexProgram) -> PreparedConversion:

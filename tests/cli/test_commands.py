@@ -379,6 +379,19 @@ def test_explain_says_how_a_limit_cuts_files():
     assert "--html and --memory" in run(*given, "64M", "--html", "x.html", code=2).stderr
 
 
+def test_explain_says_whether_it_can_be_done_in_place():
+    plan, given = gl.plan("f32[999,1001]", "{0,1}"), ("explain", "f32[999,1001]", "{0,1}", "--in-place")
+    assert run(*given).stdout.endswith(f"\n{plan.in_place().explain()}\n")
+    found = json.loads(run(*given, "--json").stdout)["in_place"]
+    assert found == plan.in_place().as_json() and found["workspace"] <= 1 << 20
+    assert [step["kind"] for step in found["steps"]] == [type(step).__name__.lower() for step in plan.in_place().steps]
+    failed = run("explain", "f32[2,3]", PADDED, "--in-place", code=1)
+    assert (
+        not failed.stdout and "cannot be moved in place: the source takes 24 bytes, and the target 60" in failed.stderr
+    )
+    assert "give one of --html and --in-place" in run(*given, "--html", "page.html", code=2).stderr
+
+
 def test_explain_takes_a_device():
     slow, fast = (
         json.loads(run("explain", "f32[8191,8193]", "{0,1}", "--device", name, "--json").stdout)["gpu"]["model"]

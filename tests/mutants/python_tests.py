@@ -24,6 +24,7 @@ PLANNING = _files(
 )
 MOVES = _files("moves/random moves/packed moves/lookup api/many moves/tiled moves/exhaustive")
 INDICES = _files("moves/index_split moves/index_empty moves/index_conversion moves/index_tiled cpu/index_program")
+IN_PLACE = _files("moves/in_place api/in_place")
 PICTURES = _files("pictures/figure pictures/picture pictures/plan_picture pictures/svg pictures/text pictures/pages")
 RANDOM = tuple(
     f"tests/kernels/test_random.py::test_random_moves_are_right[{kind}-{width}]"
@@ -63,6 +64,9 @@ TESTS = (
         (f"moves/{name}.py", NUMPY, _files("moves/runs moves/boxes api/blocks moves/blocks"))
         for name in ("runs", "boxes", "blocks")
     ),
+    *((f"{name}.py", NUMPY, IN_PLACE) for name in ("moves/in_place", "moves/steps", "cpu/in_place")),
+    ("api/deferred_signals.py", NUMPY, IN_PLACE),
+    ("api/in_place.py", ALL, (*IN_PLACE, *_files("api/transfer gpu/launches"))),
     ("moves/packed_*", ALL, _files("moves/packed api/explain kernels/bits")),
     ("moves/lookup_*", ALL, _files("moves/lookup kernels/lookup moves/packed api/explain")),
     ("moves/*", NUMPY, (*PLANNING, *INDICES, *MOVES)),

@@ -1,0 +1,213 @@
+"""A relayout in place: `out` is the memory of `buffer`, and a workspace is the only other memory.
+
+`moves.in_place` plans the steps.  Here they run, move after move, on the backend of the array.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+
+from gpulayout.api import arrays
+from gpulayout.api.array_types import Out
+from gpulayout.api.deferred_signals import deferred_signals
+from gpulayout.api.explain import Explanation
+from gpulayout.api.libraries import library_of
+from gpulayout.api.same_kind import Result, same_kind
+from gpulayout.api.sides import BufferSide
+from gpulayout.api.transfer import Transfer
+from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES
+from gpulayout.layout import checks
+from gpulayout.layout.cached import cached_property
+from gpulayout.layout.checks import counted
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.backend import Array, Backend, PreparedSteps
+from gpulayout.moves.in_place import move_in_place, steps_in_place
+from gpulayout.moves.kinds import Pieces
+from gpulayout.moves.pieces import relayout_pieces
+from gpulayout.moves.steps import Steps
+
+DEVICE_BYTES = 1 << 24  # of a slab on a GPU: its second-level cache holds the workspace, and launches take less time
+SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
+
+
+class RelayoutTransfer(Transfer):
+    """The transfer of a relayout, which runs in place if `out` is the memory of `buffer`."""
+
+    __slots__ = ("_planned",)
+
+    def __init__(self, source: Shape, target: Shape, pieces: Pieces):
+        super().__init__(BufferSide(source), BufferSide(target), pieces)
+        self._planned: tuple[int, InPlace] | None = None
+
+    def run(self, backend: Backend, array: Array, out: Any, result: Result | None = None) -> Array:
+        """See `Transfer.run`."""
+        if out is None:
+            return super().run(backend, array, out, result)
+        array = self.source_memory(backend, array, result)
+        target = self.target_memory(backend, array, out)
+        if arrays.may_overlap(backend, array, target):
+            if not arrays.is_same_memory(backend, array, target):
+                arrays.check_no_overlap(backend, array, target, ("buffer", "out"))  # raises
+            self.in_place(None).run(backend, target)
+        else:
+            self.prepared_by(backend).execute(array, target)
+        return out
+
+    def in_place(self, workspace: SupportsIndex | None) -> InPlace:
+        """See `Plan.in_place`.  The last one is kept."""
+        source, target = (side.shape for side in self.sides)
+        limit = max(source.nbytes // SHARE, LEAST)
+        if workspace is not None:
+            limit = checks.whole_number("workspace", workspace)
+        kept = self._planned
+        if kept is None or kept[0] != limit:
+            move = move_in_place(source, target, self.pieces)
+            if limit < move.itemsize:
+                raise LayoutError(
+                    f"workspace {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
+                )
+            kept = self._planned = (
+                limit,
+                InPlace(source, target, limit, steps_in_place(move, limit, SLAB_BYTES, AT_ONCE), self),
+            )
+        return kept[1]
+
+    def call_in_place(self, buffer: Any, out: Any, workspace: SupportsIndex) -> Any:
+        """A call with a workspace."""
+        if out is None:
+            raise TypeError("workspace is only for a relayout in place: pass out=buffer too")
+        return self.in_place(workspace)(buffer, out)
+
+
+@dataclass(frozen=True, repr=False)
+class InPlace:
+    """A relayout within one buffer, prepared once.  Made by `Plan.in_place`; call it with the buffer.
+
+    Attributes
+    ----------
+    source, target : Shape
+        The two shapes.
+    limit : int
+        The most bytes of workspace.
+    steps : tuple
+        What is done, in order; `print` shows it.
+
+    See Also
+    --------
+    relayout : Plans and runs in one call, with ``out=buffer``.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> gl.plan("f32[1000,600]", "{0,1}").in_place(240000)
+    in place f32[1000,600]{1,0} -> f32[1000,600]{0,1}
+      memory   240000 bytes, 10.0% of the buffer
+      moved    14400000 bytes: 3.00 times what a relayout to another buffer moves
+        step 0  10 slabs of 240000 bytes, each to the place before
+        step 1  100 blocks of 24000 bytes, moved along cycles
+        step 2  10 slabs of 240000 bytes, each to the place before, the last one first
+    """
+
+    source: Shape
+    target: Shape
+    limit: int
+    steps: Steps
+    transfer: RelayoutTransfer = field(compare=False)
+    prepared: dict[Backend, PreparedSteps] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def device_steps(self) -> Steps:
+        """The steps on a GPU: larger slabs and parts, so that there are fewer launches."""
+        move = move_in_place(self.source, self.target, self.transfer.pieces)
+        return steps_in_place(move, self.limit, DEVICE_BYTES, 1)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes that are allocated."""
+        return max((step.workspace for step in self.steps), default=0)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of the buffer that all steps read and write.  A relayout to another buffer moves twice its size."""
+        return sum(step.bytes_moved for step in self.steps)
+
+    @overload
+    def __call__(self, buffer: Out, out: None = None) -> Out: ...
+    @overload
+    def __call__(self, buffer: Any, out: Out) -> Out: ...
+    def __call__(self, buffer: Any, out: Any = None) -> Any:
+        """Relayout a buffer in place; returns it.
+
+        Parameters
+        ----------
+        buffer : array
+            1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.
+        out : array, optional
+            The same memory, if it is another array.
+
+        Raises
+        ------
+        TypeError, BufferError
+            As `relayout` raises them, and if `out` is other memory.
+        """
+        out = buffer if out is None else out
+
+        def work(backend: Backend, array: Array, result: Result | None = None) -> Any:
+            array = self.transfer.source_memory(backend, array, result)
+            target = self.transfer.target_memory(backend, array, out)
+            if not arrays.is_same_memory(backend, array, target):
+                raise BufferError("out is not the memory of buffer: a workspace is only for a relayout in place")
+            self.run(backend, target)
+            return out
+
+        library = library_of(buffer)
+        if library is not None:
+            return same_kind(library, buffer, "buffer", out, work)
+        return work(*arrays.open_array(buffer, "buffer"))
+
+    def run(self, backend: Backend, buffer: Array) -> None:
+        """The same for an array that passed every check."""
+        steps = self.steps if backend.name == "numpy" else self.device_steps
+        if not steps:
+            return
+        prepared = self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_steps(steps))
+        workspace = backend.empty((max(step.workspace for step in steps),), np.dtype(np.uint8), buffer)
+        with deferred_signals():
+            prepared.execute(buffer[: self.source.buffer_length].view(np.uint8), workspace)
+
+    def explain(self) -> Explanation:
+        """Explain in text which steps are taken, how many bytes they move, and what workspace they take."""
+        size = max(self.source.nbytes, 1)
+        times = f"{self.bytes_moved / size / 2:.2f} times what a relayout to another buffer moves"
+        lines = [
+            f"in place {self.source} -> {self.target}",
+            f"  memory   {counted(self.workspace, 'byte')}, {self.workspace / size:.1%} of the buffer",
+            f"  moved    {counted(self.bytes_moved, 'byte')}: {times}",
+            *[f"    step {number}  {step}" for number, step in enumerate(self.steps)],
+        ]
+        return Explanation("\n".join(lines))
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {
+            "workspace": self.workspace,
+            "bytes_moved": self.bytes_moved,
+            "steps": [
+                {"kind": type(step).__name__.lower(), "count": step.count, "bytes_each": step.part_bytes}
+                for step in self.steps
+            ],
+        }
+
+    def __repr__(self) -> str:
+        return str(self.explain())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _anew, (self.source, self.target, self.limit)
+
+
+def _anew(source: Shape, target: Shape, limit: int) -> InPlace:
+    return RelayoutTransfer(source, target, relayout_pieces(source, target)).in_place(limit)

@@ -1,0 +1,274 @@
+"""A relayout in place: steps that need only a workspace, each of them ordinary moves.
+
+Without padding a relayout permutes the digits of a mixed-radix number.  Four kinds of steps do that:
+
+    slabs    consecutive bytes that fit the workspace: read into it, and written back in another order
+    swaps    parts of a transposition of equal extents, exchanged in pairs, each transposed on the way
+    chains   slabs that move to the place of the one before, each put in another order on the way
+    blocks   equal blocks of consecutive bytes, moved along the cycles of their permutation
+
+Slabs or swaps are the whole relayout if the workspace, or the extents, allow it.  Else both sides are cut into slabs,
+and the blocks are what a slab of the source and a slab of the target have in common:
+
+    f32[1000,600]{1,0} to {0,1} in 240 KB
+    10 slabs of 100 rows      each becomes 10 blocks of 100 rows and 60 columns, transposed
+    10 x 10 blocks            block (i, j) moves to (j, i)
+    10 slabs of 60 columns    each is 10 blocks, which become whole columns
+
+If slabs do not divide the array, what is left over waits in the workspace.  The first chain closes the gaps, and the
+last one opens them again: f32[8191,8193] can be 40 slabs of 204 rows and 31 rows more, to 40 slabs of 204 columns and
+33 more.
+
+Slabs before and after the blocks stand for the row and column passes of Catanzaro, Keller and Garland, "A decomposition
+for in-place matrix transposition" (2014).  Blocks that follow cycles are those of Gustavson, Karlsson and Kagstrom,
+"Parallel and cache-efficient in-place matrix storage format conversion" (2012).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from gpulayout.layout.checks import counted
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.shape import Shape
+from gpulayout.moves.kinds import Pieces
+from gpulayout.moves.move import Axis, Move, coalesce
+from gpulayout.moves.steps import Blocks, Chain, Kept, Slabs, Steps, Swaps, move_of, resized, through_workspace
+
+SMALL_BYTES = 1 << 18  # a transposition of equal extents of up to this size moves faster whole than in pairs of parts
+MOST_TRIED = 1024  # sizes of a slab
+
+
+def move_in_place(source: Shape, target: Shape, pieces: Pieces) -> Move:
+    """The only move of a relayout that can be done in place; LayoutError with the reason for others."""
+    move = pieces[0].move
+    if isinstance(move, Move) and move.bytes_read == source.nbytes == target.nbytes:
+        return move
+    padding = source.nbytes * 8 - source.element_count * source.bits_per_element
+    if source.nbytes != target.nbytes:
+        reason = f"the source takes {counted(source.nbytes, 'byte')}, and the target {target.nbytes}"
+    elif source.bits_per_element != 8 * source.itemsize:
+        reason = f"elements of {source.bits_per_element} bits share bytes, which are not moved whole"
+    elif padding:
+        reason = f"{padding // 8} of {counted(source.nbytes, 'byte')} are padding"
+    else:
+        reason = "tiles of one side do not divide those of the other"
+    raise LayoutError(f"{source} to {target} cannot be moved in place: {reason}")
+
+
+def steps_in_place(move: Move, workspace: int, enough: int, at_once: int) -> Steps:
+    """The steps of a move without padding within one buffer, in `workspace` bytes, at least those of one element.
+
+    enough   bytes of a slab or a part that stays where it is, or changes places with another: larger ones gain nothing
+    at_once  the most of them that the workspace has room for, if it can
+    """
+    axes, size = move.axes, move.itemsize
+    if not move.element_count or all(axis.source_stride == axis.target_stride for axis in axes):
+        return ()
+    major = axes[-1]
+    fixed = major.source_stride == major.target_stride
+    inner = major.target_stride if fixed else move.bytes_read
+    partners = _partners(axes)
+    if partners is not None and inner > min(workspace, SMALL_BYTES):
+        swaps = Swaps(axes, _sizes(axes, partners, min(workspace, enough) // size), partners, size)
+        return (replace(swaps, at_once=min(workspace // swaps.part_bytes, at_once)),)
+    if inner <= workspace:
+        return _by_slabs(axes if fixed else (*axes, Axis(1, 1, inner, inner)), size, workspace, enough, at_once)
+    return _by_blocks(axes, size, workspace)
+
+
+# ---- one step ------------------------------------------------------------------------------------------------------
+
+
+def _by_slabs(axes: Sequence[Axis], itemsize: int, workspace: int, enough: int, at_once: int) -> Steps:
+    """Slabs of several coordinates along the most major axis, which has equal strides and fits the workspace."""
+    *minor, major = axes
+    inner = major.source_stride
+    size = min(max(min(workspace, enough) // inner, 1), major.extent)
+    count, rest = divmod(major.extent, size)
+    at_once = min(workspace // (size * inner), count, at_once)
+    slabs = Slabs(count, *through_workspace([*minor, resized(major, size)], itemsize), at_once=at_once)
+    if not rest:
+        return (slabs,)
+    return slabs, Slabs(1, *through_workspace([*minor, resized(major, rest)], itemsize), count * size * inner)
+
+
+def _partners(axes: Sequence[Axis]) -> tuple[int, ...] | None:
+    """For every axis the number of the one with its strides exchanged; None if there is not always one."""
+    numbers = {axis: number for number, axis in enumerate(axes)}
+    found = [
+        numbers.get(axis._replace(source_stride=axis.target_stride, target_stride=axis.source_stride)) for axis in axes
+    ]
+    return None if None in found else tuple(number for number in found if number is not None)
+
+
+def _sizes(axes: Sequence[Axis], partners: Sequence[int], elements: int) -> tuple[int, ...]:
+    """Sizes of a part of at most so many elements, equal for partners, and as long as possible in the source."""
+    sizes = [1] * len(axes)
+    for number in sorted(range(len(axes)), key=lambda number: axes[number].source_stride):
+        left = elements // math.prod(sizes)
+        if sizes[number] == 1:
+            most = left if partners[number] == number else math.isqrt(left)
+            sizes[number] = sizes[partners[number]] = min(axes[number].extent, most)
+    return tuple(sizes)
+
+
+# ---- slabs, blocks, slabs ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How both sides are cut into slabs that fit the workspace.
+
+    axes    of the whole array
+    ends    the numbers of the axes that slabs of the source and of the target have a part of
+    sizes   coordinates of a slab along these axes
+    """
+
+    axes: tuple[Axis, ...]
+    ends: tuple[int, int]
+    sizes: Mapping[int, int]
+
+    def rest(self, number: int) -> int:
+        """Coordinates of an axis that are left over."""
+        return self.axes[number].extent % self.sizes[number] if number in self.sizes else 0
+
+    def whole(self, number: int) -> Axis:
+        """An axis without what is left over."""
+        axis = self.axes[number]
+        return resized(axis, axis.extent - self.rest(number))
+
+    def parts(self) -> list[Part]:
+        """The digits of what is not left over."""
+        inside = [set[int](), set[int]()]
+        for side, end in enumerate(self.ends):
+            inside[side] = {n for n, axis in enumerate(self.axes) if axis[2 + side] < self.axes[end][2 + side]}
+        found = []
+        for number in range(len(self.axes)):
+            axis, size = self.whole(number), self.sizes.get(number, 1)
+            outer = Axis(axis.extent // size, axis.bound // size, axis.source_stride * size, axis.target_stride * size)
+            found.append(Part(outer, *(number in each for each in inside)))
+            if number in self.sizes:
+                inner = resized(axis, size)
+                found.append(Part(inner, *(number in each or number == end for each, end in zip(inside, self.ends))))
+        return [part for part in found if part.axis.extent > 1]
+
+    def kept(self, itemsize: int, above: int) -> Iterator[tuple[Kept, Kept]]:
+        """What is left over, on its way to the workspace, behind its first `above` bytes, and back."""
+        whole = list(self.axes)
+        for number in self.sizes:
+            rest = self.rest(number)
+            if rest:
+                part = list(whole)
+                part[number] = resized(self.axes[number], rest)
+                whole[number] = self.whole(number)
+                there, back = through_workspace(part, itemsize)
+                _, _, read, written = whole[number]
+                first = whole[number].extent
+                yield Kept(there, False, first * read, above), Kept(back, True, first * written, above)
+                above += there.bytes_read
+
+
+class Part(NamedTuple):
+    """A digit of the array: an axis, or what lies inside the slabs that it is cut into, or what counts them.
+
+    in_source, in_target   whether it lies inside the slabs of that side
+    """
+
+    axis: Axis
+    in_source: bool
+    in_target: bool
+
+    @property
+    def in_block(self) -> bool:
+        return self.in_source and self.in_target
+
+
+def _by_blocks(axes: tuple[Axis, ...], itemsize: int, workspace: int) -> Steps:
+    """Slabs of the source, blocks, slabs of the target."""
+    half = max(workspace // 2, itemsize)
+    cuts = _cut(axes, itemsize, workspace, 0), _cut(axes, itemsize, half, (workspace - half) // 2)
+    cut = max(cuts, key=lambda cut: math.prod(part.axis.extent for part in cut.parts() if part.in_block))
+    parts, is_whole = cut.parts(), not any(map(cut.rest, cut.sizes))
+    steps = min((_steps(parts, itemsize, by_target, is_whole) for by_target in (True, False)), key=len)
+    kept = list(cut.kept(itemsize, max(step.workspace for step in steps)))
+    return (*(there for there, _ in kept), *steps, *(back for _, back in kept))
+
+
+def _steps(parts: Sequence[Part], itemsize: int, by_target: bool, is_whole: bool) -> Steps:
+    """The steps of what is not left over.
+
+    by_target   elements of a block are in the order of the target, else in that of the source
+    is_whole    nothing is left over
+    """
+    source, target = (sorted(parts, key=lambda part: part.axis[2 + side]) for side in (0, 1))
+    block = [part for part in (target if by_target else source) if part.in_block]
+    # The order of digits before and after the blocks move, minor first: those of a block, of a slab, of the array.
+    before = sorted(source, key=lambda part: (not part.in_block, not part.in_source))
+    after = sorted(target, key=lambda part: (not part.in_block, not part.in_target))
+    before[: len(block)] = after[: len(block)] = block
+    left, right = _strides(before, itemsize), _strides(after, itemsize)
+    into = [(part.axis._replace(target_stride=left[part]), part.in_source) for part in source]
+    back = [(part.axis._replace(source_stride=right[part]), part.in_target) for part in target]
+    first = [_chain(into, itemsize, False)] if before != source or not is_whole else []
+    last = [_chain(back, itemsize, True)] if after != target or not is_whole else []
+    count = math.prod(part.axis.extent for part in block)
+    moved = [p.axis._replace(source_stride=left[p], target_stride=right[p]) for p in after if not p.in_block]
+    ahead = [sum(chain.part_bytes for chain in chains) // (count * itemsize) for chains in (first, last)]
+    blocks = Blocks(
+        coalesce(moved)[0], move_of([Axis(count, count, itemsize, itemsize)], itemsize), (ahead[0], ahead[1])
+    )
+    return (*first, blocks, *last)
+
+
+def _chain(axes: Sequence[tuple[Axis, bool]], itemsize: int, backwards: bool) -> Chain:
+    """The slabs that consist of the axes marked True; the others, minor first, count them."""
+    slab = [axis for axis, is_inside in axes if is_inside]
+    loops = [(axis.extent, *axis[2:]) for axis, is_inside in reversed(axes) if not is_inside]
+    return Chain(tuple(loops), move_of(slab, itemsize), *through_workspace(slab, itemsize), backwards)
+
+
+def _strides(order: Iterable[Part], itemsize: int) -> dict[Part, int]:
+    """Strides of digits that follow one another without gaps, minor first."""
+    found = {}
+    for part in order:
+        found[part] = itemsize
+        itemsize *= part.axis.extent
+    return found
+
+
+def _cut(axes: tuple[Axis, ...], itemsize: int, limit: int, spare: int) -> Cut:
+    """Slabs of at most `limit` bytes on both sides, so that each of the two cuts leaves over at most `spare` bytes."""
+    ends, most = [], dict[int, int]()
+    for side in (0, 1):
+        below = itemsize
+        for number in sorted(range(len(axes)), key=lambda number: axes[number][2 + side]):
+            if below * axes[number].extent > limit:
+                ends.append(number)
+                most[number] = min(limit // below, most.get(number, limit))
+                break
+            below *= axes[number].extent
+    whole = math.prod(axis.extent for axis in axes) * itemsize
+    sizes = {}
+    for number, size in most.items():
+        extent = axes[number].extent
+        sizes[number] = _size(extent, size, spare * extent // whole)
+    return Cut(axes, (ends[0], ends[1]), sizes)
+
+
+def _size(extent: int, most: int, spare: int) -> int:
+    """The largest size up to `most` that leaves over at most `spare` coordinates."""
+    parts = -(-extent // most)
+    tried = {extent // count for count in range(parts, min(parts + MOST_TRIED, extent) + 1)}
+    tried.update(range(max(most - MOST_TRIED, 1), most + 1))
+    fits = [size for size in tried if extent % size <= spare and size <= most]
+    return max(fits, default=0) or _largest_divisor(extent, most)
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    """The largest divisor up to `most`."""
+    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
+    return max(each for low in small for each in (low, number // low) if each <= most)

@@ -202,12 +202,21 @@ def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: t
 
 
 def check_no_overlap(
-    backend: Backend, a: Array, b: Array, roles: tuple[str, str], other: Backend | None = None
+    backend: Backend,
+    a: Array,
+    b: Array,
+    roles: tuple[str, str],
+    other: Backend | None = None,
+    rule: str = "separate memory",
 ) -> None:
-    """BufferError when the memory of two arrays may overlap; `other` is the backend of `b`, if it is another one."""
+    """BufferError when the memory of two arrays may overlap.
+
+    other   the backend of `b`, if it is another one
+    rule    what messages say that the second array must be
+    """
     if may_overlap(backend, a, b, other):
         where = "in the file that both map" if type(a) is np.ndarray and not np.may_share_memory(a, b) else "in memory"
-        raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be separate memory")
+        raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be {rule}")
 
 
 def is_same_memory(backend: Backend, a: Array, b: Array) -> bool:

@@ -51,7 +51,8 @@ class RelayoutTransfer(Transfer):
         target = self.target_memory(backend, array, out)
         if arrays.may_overlap(backend, array, target):
             if not arrays.is_same_memory(backend, array, target):
-                arrays.check_no_overlap(backend, array, target, ("buffer", "out"))  # raises
+                rule = "separate memory, or the same from the first byte to the last"
+                arrays.check_no_overlap(backend, array, target, ("buffer", "out"), rule=rule)  # raises
             self.in_place(None).run(backend, target)
         else:
             self.prepared_by(backend).execute(array, target)
@@ -92,7 +93,7 @@ class InPlace:
     source, target : Shape
         The two shapes.
     limit : int
-        The most bytes of workspace.
+        The most bytes that the workspace may have.
     steps : tuple
         What is done, in order; `print` shows it.
 
@@ -110,6 +111,15 @@ class InPlace:
         step 0  10 slabs of 240000 bytes, each to the place before
         step 1  100 blocks of 24000 bytes, moved along cycles
         step 2  10 slabs of 240000 bytes, each to the place before, the last one first
+
+    A matrix and its transpose, in the same memory:
+
+    >>> import numpy as np
+    >>> matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
+    >>> gl.plan("f32[2,3]", "{0,1}").in_place()(matrix.reshape(-1)).reshape(3, 2)
+    array([[0., 3.],
+           [1., 4.],
+           [2., 5.]], dtype=float32)
     """
 
     source: Shape
@@ -147,7 +157,7 @@ class InPlace:
         buffer : array
             1-D contiguous array of `source.buffer_length` elements or more; uint8 when elements are packed.
         out : array, optional
-            The same memory, if it is another array.
+            Another array of the same memory; it is returned.
 
         Raises
         ------
@@ -160,7 +170,9 @@ class InPlace:
             array = self.transfer.source_memory(backend, array, result)
             target = self.transfer.target_memory(backend, array, out)
             if not arrays.is_same_memory(backend, array, target):
-                raise BufferError("out is not the memory of buffer: a workspace is only for a relayout in place")
+                raise BufferError(
+                    "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer"
+                )
             self.run(backend, target)
             return out
 

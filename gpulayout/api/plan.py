@@ -101,12 +101,12 @@ class Plan:
         return self.transfer(buffer, out) if workspace is None else self.transfer.call_in_place(buffer, out, workspace)
 
     def in_place(self, workspace: SupportsIndex | None = None) -> InPlace:
-        """Plan the relayout within one buffer: a workspace takes the place of the second one.
+        """Plan the relayout within one buffer: a workspace takes the place of the second one.  Nothing is moved.
 
         Parameters
         ----------
         workspace : int, optional
-            The most bytes to allocate; by default 5% of the buffer, and at least 1 MB.
+            The most bytes to allocate; by default 5% of the buffer, or 1 MiB if that is more.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class Plan:
         Raises
         ------
         LayoutError
-            With the reason why it is impossible, such as padding.
+            With the reason why it is impossible, such as padding; and for a workspace below one element.
         """
         return self.transfer.in_place(workspace)
 
@@ -216,11 +216,11 @@ class Plan:
         Parameters
         ----------
         buffer, out : array
-            As in a call of the plan, except that they live in different memories, or both on the host.  Then the GPU of
-            the default backend moves the blocks, or NumPy where there is none.
+            As in a call of the plan, except that one is on the host and the other on a GPU, or both on the host.  If
+            both are, the GPU of the default backend moves the blocks, or NumPy where there is none.
         max_bytes : int, optional
             The most bytes on the GPU for blocks under way; on the host there are at most as many page-locked bytes.  By
-            default 64 MiB, or less if the GPU has not so much.  16 bytes per block come on top.
+            default 64 MiB, or less if the GPU does not have so much.  If only one block fits, 16 bytes come on top.
         progress : callable, optional
             Called as ``progress(done, total)`` after every block, with bytes read and bytes written counted together.
             An exception that it raises ends the call.
@@ -245,9 +245,9 @@ class Plan:
 
         Notes
         -----
-        The host gathers a block while the GPU copies and moves the one before, in two streams that wait for the current
-        one.  An error or Ctrl-C in between leaves no copy under way; a note on the exception says which blocks are
-        complete.
+        The host gathers a block while the GPU copies and moves the one before, in two CUDA streams.  They wait for the
+        current stream.  An error or Ctrl-C in between leaves no copy under way; a note on the exception says which
+        blocks are complete.
 
         Examples
         --------

@@ -41,7 +41,8 @@ def relayout(
         1-D contiguous array to write to, on the same device, of `target.buffer_length` elements or more.  It may be
         `buffer` itself, or another array of the same memory: then the relayout is done in place.
     workspace : int, optional
-        The most bytes that a relayout in place allocates; by default 5% of the buffer, and at least 1 MB.
+        The most bytes that a relayout in place allocates; by default 5% of the buffer, or 1 MiB if that is more.  Only
+        with ``out=buffer``.
 
     Returns
     -------
@@ -69,8 +70,8 @@ def relayout(
     -----
     The layouts are those of XLA's *Shapes and Layout*.
 
-    A relayout in place that ends in the middle, by SIGKILL for example, leaves neither layout: the array is lost.
-    Python's signal handlers, so also Ctrl-C, wait until it is done.  `Plan.in_place` says before which steps it takes.
+    If a relayout in place is stopped in the middle, by SIGKILL for example, the array is in neither layout: it is lost.
+    Python's signal handlers, so also Ctrl-C, wait until it is done.  `Plan.in_place` says beforehand what it will do.
 
     Examples
     --------

@@ -28,6 +28,7 @@ from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.libraries import library_of
 from gpulayout.api.packing import pack, unpack
 from gpulayout.api.transfer import Transfer, opened
+from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend, Lane
@@ -57,6 +58,8 @@ def stream(
 def _stream(
     transfer: Transfer, plan: Planner, buffer: Any, out: Any, max_bytes: int | None, progress: Progress | None
 ) -> None:
+    if not (progress is None or callable(progress)):
+        raise TypeError(f"progress is {type_text(progress)}: it must be a function of the bytes done and of all bytes")
     source, target, device, like = _sides(transfer, buffer, out)
     work = None
     try:

@@ -198,8 +198,8 @@ def cut(source: Shape, target: Shape, max_bytes: int) -> Cut:
     smallest = limited(1, 1)
     if smallest.block_bytes > max_bytes:
         raise LayoutError(
-            f"max_bytes {max_bytes} is too small to relayout {source} to {target}: tiles and packed bytes allow no "
-            f"smaller blocks than {'x'.join(map(str, smallest.sizes)) or '1'} coordinates, {smallest.block_bytes} bytes"
+            f"max_bytes {max_bytes} is too small to relayout {source} to {target}: the smallest block, of "
+            f"{'x'.join(map(str, smallest.sizes)) or '1'} coordinates, takes {smallest.block_bytes} bytes"
         )
     both = _longest(lambda length: limited(length, length).block_bytes <= max_bytes, max_bytes)
     written = _longest(lambda length: limited(both, length).block_bytes <= max_bytes, max_bytes)

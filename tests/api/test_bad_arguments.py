@@ -91,17 +91,20 @@ def buffer_cases():
         "input inside output": (
             lambda a, o: gl.relayout(o[:6], SOURCE, TARGET, out=o),
             BufferError,
-            "buffer and out overlap in memory: out must be separate memory",
+            "buffer and out overlap in memory: out must be separate memory, or "
+            "the same from the first byte to the last",
         ),
         "output across input": (
             lambda a, o: gl.unpack(o, TARGET, out=o[9:].reshape(2, 3)),
             BufferError,
-            "buffer and out overlap in memory: out must be separate memory",
+            "buffer and out overlap in memory: out must be separate memory, "
+            "because only gl.relayout and plans work in place",
         ),
         "pack onto itself": (
             lambda a, o: gl.pack(o[:6].reshape(2, 3), TARGET, out=o),
             BufferError,
-            "array and out overlap in memory: out must be separate memory",
+            "array and out overlap in memory: out must be separate memory, "
+            "because only gl.relayout and plans work in place",
         ),
         "logical shape": (
             lambda a, o: gl.pack(a(floats(6).reshape(3, 2)), TARGET, out=o),

@@ -68,8 +68,8 @@ def test_too_small_limits_name_the_smallest(limit):
     with pytest.raises(gl.LayoutError) as error:
         gl.plan("f32[32,512]", "{0,1:T(8,128)}").blocks(limit)
     assert str(error.value) == (
-        f"max_bytes {limit} is too small to relayout f32[32,512]{{1,0}} to f32[32,512]{{0,1:T(8,128)}}: tiles and "
-        "packed bytes allow no smaller blocks than 32x8 coordinates, 5120 bytes"
+        f"max_bytes {limit} is too small to relayout f32[32,512]{{1,0}} to f32[32,512]{{0,1:T(8,128)}}: the smallest "
+        "block, of 32x8 coordinates, takes 5120 bytes"
     )
 
 
@@ -104,7 +104,7 @@ def test_no_elements(text):
 
 def test_a_tile_is_never_cut():
     """Even where most of it is padding."""
-    with pytest.raises(gl.LayoutError, match="allow no smaller blocks than 10 coordinates, 1099511627786 bytes$"):
+    with pytest.raises(gl.LayoutError, match="the smallest block, of 10 coordinates, takes 1099511627786 bytes$"):
         gl.plan("u8[10]", f"{{0:T({2**40})}}").blocks(1 << 20)
 
 

@@ -183,17 +183,19 @@ LINE = np.arange(6, dtype=np.float32)
         (
             lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", out=line.copy(), workspace=8),
             BufferError,
-            "out is not the memory of buffer: a workspace is only for a relayout in place",
+            "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer",
         ),
         (
             lambda line: gl.relayout(line, "f32[2,2]", "{0,1}", out=line[1:]),
             BufferError,
-            "buffer and out overlap in memory: out must be separate memory",
+            "buffer and out overlap in memory: out must be separate memory, or "
+            "the same from the first byte to the last",
         ),
         (
             lambda line: gl.relayout(line[:4], "f32[2,2]", "{0,1}", out=line),
             BufferError,
-            "buffer and out overlap in memory: out must be separate memory",
+            "buffer and out overlap in memory: out must be separate memory, or "
+            "the same from the first byte to the last",
         ),
         (
             lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", out=line, workspace=3),
@@ -219,7 +221,8 @@ LINE = np.arange(6, dtype=np.float32)
         (
             lambda line: gl.relayout_many([(line, "f32[2,3]", "{0,1}")], out=[line]),
             BufferError,
-            "job 0: buffer and out overlap in memory: out must be separate memory",
+            "job 0: buffer and out overlap in memory: out must be separate memory, "
+            "because only gl.relayout and plans work in place",
         ),
     ],
 )

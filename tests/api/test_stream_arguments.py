@@ -109,6 +109,15 @@ def test_wrong_arrays_are_refused(buffer, out, error, message):
     assert not isinstance(out, np.ndarray) or not out.any()
 
 
+def test_a_progress_that_cannot_be_called_is_refused_before_a_byte_is_written():
+    out = np.zeros(2800, np.float32)
+    with pytest.raises(
+        TypeError, match="^progress is a bool: it must be a function of the bytes done and of all bytes$"
+    ):
+        PLAN.stream(values(), out, progress=True)
+    assert not out.any()
+
+
 def test_read_only_and_overlapping_targets_are_refused():
     out = np.zeros(2800, np.float32)
     out.flags.writeable = False
@@ -142,7 +151,9 @@ def test_limits_are_integers(limit, shown):
 @pytest.mark.parametrize("limit", [0, -1, 7])
 def test_a_limit_below_the_smallest_block_is_an_error_before_a_byte_is_written(limit):
     out = np.zeros(2800, "f4")
-    with pytest.raises(gl.LayoutError, match=rf"^max_bytes {limit} is too small to relayout .*, 8 bytes$") as error:
+    with pytest.raises(
+        gl.LayoutError, match=rf"^max_bytes {limit} is too small to relayout .*, takes 8 bytes$"
+    ) as error:
         PLAN.stream(values(), out, max_bytes=limit)
     assert not out.any() and not hasattr(error.value, "__notes__")
 

@@ -32,6 +32,7 @@ from benchmarks.peers.torch_peer import EagerTorch
 from gpulayout.cpu.threads import VARIABLE, thread_count
 
 QUIET = 5e-3  # seconds: a peer's threads spin for a while after their work, and hold a core
+MOST_CORES = 8  # a call on each core of a large machine would take longer than what is measured
 
 
 class GoalsSide(NumpySide):
@@ -171,13 +172,28 @@ def _alone(peer: Contender) -> Contender:
 def _rest(contender: Contender) -> None:
     """Prepare a sample.
 
-    A hypervisor may take back memory that is free for seconds, and new memory then costs up to six times as much the
-    first time.  So a contender that writes new memory makes one call first, and reuses the memory that it has just
-    freed.
+    A hypervisor may take back memory that is free for seconds, and new memory then costs up to twenty times as much the
+    first time: 134 MB in pages of 2 MB take 250 ms instead of 12.  So a contender that writes new memory first fills
+    the memory that it is about to get.  One call is not enough: the kernel keeps freed memory in a list per core, so
+    the next call finds the part that its other threads write only by chance.  It therefore makes a call on each core.
     """
     if contender.output == "fresh":
-        contender.call(0)
+        contender.call(0)  # not yet bound to a core, because threads that it starts would be bound too
+        _on_each_core(lambda: contender.call(0))
     time.sleep(QUIET)
+
+
+def _on_each_core(work: Callable[[], Any]) -> None:
+    """Call it with this thread on each core, or on the first MOST_CORES; not at all where threads can't be bound."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    usable = os.sched_getaffinity(0)
+    try:
+        for core in sorted(usable)[:MOST_CORES]:
+            os.sched_setaffinity(0, {core})
+            work()
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 def _blocking(peer: Contender) -> Contender:

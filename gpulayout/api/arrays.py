@@ -201,9 +201,11 @@ def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: t
     )
 
 
-def check_no_overlap(backend: Backend, a: Array, b: Array, roles: tuple[str, str]) -> None:
-    """BufferError when the memory of two arrays may overlap."""
-    if may_overlap(backend, a, b):
+def check_no_overlap(
+    backend: Backend, a: Array, b: Array, roles: tuple[str, str], other: Backend | None = None
+) -> None:
+    """BufferError when the memory of two arrays may overlap; `other` is the backend of `b`, if it is another one."""
+    if may_overlap(backend, a, b, other):
         where = "in the file that both map" if type(a) is np.ndarray and not np.may_share_memory(a, b) else "in memory"
         raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be separate memory")
 
@@ -213,14 +215,14 @@ def is_same_memory(backend: Backend, a: Array, b: Array) -> bool:
     return bool(a.size and a.nbytes == b.nbytes and backend.address(a) == backend.address(b))
 
 
-def may_overlap(backend: Backend, a: Array, b: Array) -> bool:
+def may_overlap(backend: Backend, a: Array, b: Array, other: Backend | None = None) -> bool:
     """True when the byte ranges of two arrays overlap, in memory or in a file that both map; `b` will be written."""
     if type(a) is type(b) is np.ndarray:
         if np.may_share_memory(a, b):
             return True
         base = b.base  # None, or an array that owns its memory: `b` is no memory map
         return base is not None and (type(base) is not np.ndarray or base.base is not None) and overlap_in_file(a, b)
-    (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(backend, b)
+    (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(other or backend, b)
     return low_a < high_b and low_b < high_a
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.describe import described
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
+from gpulayout.layout import checks
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.blocks import Cut
+from gpulayout.moves.blocks import Cut, cut, passes
 from gpulayout.moves.kinds import AnyMove, Pieces
 
 
@@ -62,7 +64,18 @@ def explain(pieces: Pieces, source: Shape, target: Shape, device: Device | None 
     return Explanation("\n".join(lines))
 
 
-def explain_cut(one: Cut | LayoutError, passes: Sequence[Cut]) -> list[str]:
+def explain_blocks(source: Shape, target: Shape, max_bytes: SupportsIndex) -> list[str]:
+    """How a limit cuts a relayout: blocks, the length of runs, and what two passes would cost."""
+    limit = checks.whole_number("max_bytes", max_bytes)
+    found = [cut(*each, limit) for each in passes(source, target, limit)]
+    try:
+        one: Cut | LayoutError = cut(source, target, limit)
+    except LayoutError as error:
+        one = error
+    return _explain_cut(one, found)
+
+
+def _explain_cut(one: Cut | LayoutError, passes: Sequence[Cut]) -> list[str]:
     """How a limit cuts a relayout: in one pass, or why not, and in the passes that suit files."""
     if isinstance(one, LayoutError):
         instead, lines = "", [f"  blocks   none in one pass: {one}"]

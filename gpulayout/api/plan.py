@@ -5,23 +5,20 @@ A block is a smaller plan that takes bounded memory.  Together the blocks write 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple, SupportsIndex, overload
 
-import numpy as np
-
 from gpulayout.api.array_types import Array, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
-from gpulayout.api.explain import Explanation, explain, explain_cut
+from gpulayout.api.explain import Explanation, explain, explain_blocks
+from gpulayout.api.host_block import run_on_host
 from gpulayout.api.in_place import InPlace, RelayoutTransfer
 from gpulayout.api.kept import KEYS, Kept
-from gpulayout.api.sides import check_buffer_dtype
+from gpulayout.api.stream import Progress, stream
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
-from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.blocks import SHORT_RUN, Cut, cut, scratch_shape
+from gpulayout.moves.blocks import Cut, cut, passes
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.runs import Runs
@@ -136,7 +133,7 @@ class Plan:
         found = explain(self.pieces, self.source, self.target)
         if max_bytes is None:
             return found
-        return Explanation("\n".join([found, *blocks_explained(self, max_bytes)]))
+        return Explanation("\n".join([found, *explain_blocks(self.source, self.target, max_bytes)]))
 
     def blocks(self, max_bytes: SupportsIndex) -> Blocks:
         """Cut the plan into blocks that take bounded memory, for arrays larger than memory.
@@ -160,6 +157,7 @@ class Plan:
 
         See Also
         --------
+        stream : Between the host and a GPU.
         passes : Longer runs for twice the traffic.
         relayout_file : The same between files.
 
@@ -207,7 +205,60 @@ class Plan:
         f32[39000,39001]{1,0} f32[39000,39001]{1,0:T(200,201)}
         f32[39000,39001]{1,0:T(200,201)} f32[39000,39001]{0,1}
         """
-        return _passes(self, max_bytes)
+        pairs = passes(self.source, self.target, checks.whole_number("max_bytes", max_bytes))
+        return tuple(plan(*pair) for pair in pairs)
+
+    def stream(
+        self, buffer: Array, out: Out, *, max_bytes: SupportsIndex | None = None, progress: Progress | None = None
+    ) -> Out:
+        """Run the plan between host memory and a GPU's, or between two arrays on the host through a GPU, in blocks.
+
+        Parameters
+        ----------
+        buffer, out : array
+            As in a call of the plan, except that they live in different memories, or both on the host.  Then the GPU of
+            the default backend moves the blocks, or NumPy where there is none.
+        max_bytes : int, optional
+            The most bytes on the GPU for blocks under way; on the host there are at most as many page-locked bytes.  By
+            default 64 MiB, or less if the GPU has not so much.  16 bytes per block come on top.
+        progress : callable, optional
+            Called as ``progress(done, total)`` after every block, with bytes read and bytes written counted together.
+            An exception that it raises ends the call.
+
+        Returns
+        -------
+        array
+            `out`, complete: the call returns after the last copy.
+
+        Raises
+        ------
+        TypeError, BufferError
+            As `relayout` raises them; BufferError also if both arrays are on a GPU.
+        LayoutError
+            When tiles or packed elements allow no block as small as `max_bytes`.
+        MemoryError
+            When the memory for blocks cannot be had.  All of it is allocated before a byte is written.
+
+        See Also
+        --------
+        blocks : The blocks, each half of `max_bytes`.
+
+        Notes
+        -----
+        The host gathers a block while the GPU copies and moves the one before, in two streams that wait for the current
+        one.  An error or Ctrl-C in between leaves no copy under way; a note on the exception says which blocks are
+        complete.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> transpose, buffer = plan("f32[4,6]", "{0,1}"), np.arange(24, dtype=np.float32)
+        >>> out = transpose.stream(buffer, np.empty(24, np.float32), max_bytes=128)
+        >>> bool((out == transpose(buffer)).all())
+        True
+        """
+        limit = None if max_bytes is None else checks.whole_number("max_bytes", max_bytes)
+        return stream(self.transfer, plan, buffer, out, limit, progress)
 
     def draw(self) -> Picture:
         """Draw where the elements go, and what the first warp of a GPU's launch reads and writes.
@@ -373,26 +424,7 @@ class Block(NamedTuple):
         TypeError
             A buffer has another dtype.
         """
-        source, target = _bytes(buffer, self.plan.source, "buffer"), _bytes(out, self.plan.target, "out")
-        if not target.flags.writeable or np.may_share_memory(source, target):
-            raise BufferError(f"out {'shares memory with buffer' if target.flags.writeable else 'is read-only'}")
-        read, written = self.source_runs.of(source), self.target_runs.of(target)
-        given = np.ascontiguousarray(read).reshape(-1).view(self.plan.source.buffer_dtype)
-        if self.target_runs.run_count == 1:  # the plan can write it in place
-            self.plan(given, out=written.reshape(-1).view(self.plan.target.buffer_dtype))
-        else:
-            written[...] = self.plan(given).view(np.uint8).reshape(written.shape)
-
-
-def _bytes(buffer: Any, shape: Shape, role: str) -> np.ndarray:
-    if not isinstance(buffer, np.ndarray) or buffer.ndim != 1 or not buffer.flags.c_contiguous:
-        dimensions = f" of shape {buffer.shape}" if isinstance(buffer, np.ndarray) else ""
-        raise BufferError(
-            f"{role} is a {type(buffer).__name__}{dimensions}: a block reads and writes 1-D contiguous NumPy arrays"
-        )
-    if buffer.dtype != np.uint8:
-        check_buffer_dtype(buffer, shape, role)
-    return buffer.view(np.ndarray).view(np.uint8)
+        run_on_host(self.plan.transfer, self.source_runs, self.target_runs, buffer, out)
 
 
 class Blocks(Sequence[Block]):
@@ -466,35 +498,3 @@ class Blocks(Sequence[Block]):
     def bytes_written(self) -> int:
         """Bytes that all blocks write: those of the target, each once."""
         return self.plan.target.nbytes
-
-
-def _passes(whole: Plan, max_bytes: SupportsIndex) -> tuple[Plan, ...]:
-    """The plans that `Plan.passes` returns."""
-    shortest, refused = 0, None
-    try:
-        one = Blocks(whole, max_bytes)
-        shortest = min(one.source_run_bytes, one.target_run_bytes)
-        if shortest >= SHORT_RUN or len(one) < 2:
-            return (whole,)
-    except LayoutError as error:
-        refused = error
-    scratch = scratch_shape(whole.source, whole.target, max(int(max_bytes), 1), packed=refused is None)
-    if scratch is not None:
-        two = plan(whole.source, scratch), plan(scratch, whole.target)
-        with contextlib.suppress(LayoutError):  # tiles that both sides have in common may be larger than those of one
-            found = [Blocks(each, max_bytes) for each in two]
-            if min(min(each.source_run_bytes, each.target_run_bytes) for each in found) >= 2 * shortest:
-                return two
-    if refused:
-        raise refused
-    return (whole,)
-
-
-def blocks_explained(whole: Plan, max_bytes: SupportsIndex) -> list[str]:
-    """How a limit cuts the plan: blocks, the length of runs, and what two passes would cost."""
-    found = [Blocks(each, max_bytes)._cut for each in _passes(whole, max_bytes)]
-    try:
-        one: Cut | LayoutError = Blocks(whole, max_bytes)._cut
-    except LayoutError as error:
-        one = error
-    return explain_cut(one, found)

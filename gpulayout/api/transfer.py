@@ -89,9 +89,15 @@ class Transfer:
 
     def target_memory(self, backend: Backend, array: Array, out: Any) -> Array:
         """`out` as an array of its backend, with every check but the one for overlap."""
-        out_backend, opened = arrays.open_array(out, "out", writing=True)
-        roles, library = (self.sides[0].role, "out"), library_of(out)
-        result = self.sides[1].memory(out_backend, opened, "out", FLAT if library is None else library.flat)
+        roles = self.sides[0].role, "out"
+        out_backend, result = opened(self.sides[1], out, "out")
         if backend is not out_backend or type(array) is not np.ndarray:
             arrays.check_same_device(backend, array, out_backend, result, roles)
         return result
+
+
+def opened(side: Side, given: Any, role: str) -> tuple[Backend, Array]:
+    """The backend of an array, and the array with every check of its side; `out` will be written."""
+    backend, array = arrays.open_array(given, role, writing=role == "out")
+    library = library_of(given)
+    return backend, side.memory(backend, array, role, FLAT if library is None else library.flat)

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from gpulayout.api.explain import explain as explained
-from gpulayout.api.plan import Blocks, Plan, blocks_explained, plan
+from gpulayout.api.explain import explain_blocks
+from gpulayout.api.plan import Blocks, Plan, plan
 from gpulayout.cli.arguments import MEMORY, SHAPE, SHAPE_OR_LAYOUT
 from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
@@ -89,7 +90,7 @@ def explain(
     if within is not None:
         click.echo(within.explain())
     if limit is not None:
-        click.echo("\n".join(blocks_explained(found, limit)))
+        click.echo("\n".join(explain_blocks(found.source, found.target, limit)))
 
 
 def pass_as_json(blocks: Blocks) -> dict[str, int]:

@@ -51,13 +51,15 @@ def host_program(
     # Without a division, narrow words take 17 % longer, since they are copied twice.
     if program.is_dot_product and given_bytes == result_bytes == 8:
         bits = 64
-    writer = _Writer(program, bits)
+    writer = _Writer(program, bits, is_checked and program.direction == "linearize")
     if result_bytes and program.direction != "delinearize":
         writer.write("store", writer.linear(), number=0)
     for position, instruction in enumerate(program.instructions):
         if result_bytes and instruction.store is not None and program.direction == "delinearize":
             writer.write("store", writer.number(position), number=instruction.store)
-        if is_checked and instruction.bound is not None and instruction.load is None:
+        if is_checked and instruction.load is not None:
+            writer.number(position)
+        elif is_checked and instruction.bound is not None:
             writer.check(position, instruction.bound)
     rows = 0 if 8 * result_bytes != bits else program.rank if program.direction == "delinearize" else 1
     ops, registers = with_registers(list(writer.nodes), rows)
@@ -78,8 +80,8 @@ _WeightedNode = tuple[int, Callable[[], int]]  # a weight, and a function that w
 class _Writer:
     """Collects nodes in the order in which they are computed.  Equal nodes are computed once."""
 
-    def __init__(self, program: IndexProgram, bits: int):
-        self.instructions, self.word = program.instructions, (1 << bits) - 1
+    def __init__(self, program: IndexProgram, bits: int, checks_loads: bool):
+        self.instructions, self.word, self.checks_loads = program.instructions, (1 << bits) - 1, checks_loads
         self.nodes: dict[Node, int] = {}
         self.kept: dict[int, int] = {}
         holds: dict[int | None, int | None] = {None: None}  # the position of the number that a register holds
@@ -103,7 +105,11 @@ class _Writer:
         if position in self.kept:
             return self.kept[position]
         if position is None or position in self.loads:
-            return self.write("load", number=0 if position is None else self.loads.index(position))
+            number = 0 if position is None else self.loads.index(position)
+            node = self.write("load", number=number)
+            if self.checks_loads:  # at once: what a check has read into the cache is then computed with
+                self.write("outside", node, number=number)
+            return node
         return self._sum(self.sums[position])
 
     def linear(self) -> int:

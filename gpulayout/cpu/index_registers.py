@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-NO_VALUE = ("past", "store")
+NO_VALUE = ("past", "outside", "store")
 UNUSED = -1  # in a field that the kind of operation does not use
 
 
@@ -21,6 +21,8 @@ class Node(NamedTuple):
     add, subtract                                      left and right
     divide, multiply, shift_right, shift_left, mask    left and the number
     past                                               there is no element where left is at or above the number
+    outside                                            nor where the given array with this number, which left holds,
+                                                       leaves its bound
     store                                              copies left to the row of the result with this number
     """
 

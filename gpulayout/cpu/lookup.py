@@ -87,7 +87,7 @@ def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block
             values = np.append(values, np.zeros(-values.size % 8, word))  # a whole number of bytes
             count = -(-(end - begin) * move.target_bits // 8)
             strided_view(target, word, (count,), begin * move.target_bits // 8, (1,))[...] = packed(
-                values, move.target_bits
+                values, move.target_bits, np.empty_like(values), values
             )[:count]
         elif move.is_apart:
             target.view(word).flat[begin:end] = values

@@ -15,8 +15,10 @@ from gpulayout.cpu.packed_stretches import periods
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import Turn, turned
 
-CHUNK, FAR_CHUNK, LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots
-MOST_SLOTS = 3 << 19  # of the chunks of all threads: 4 MB with temporary arrays
+# Slots.  Threads wait for each other before and after each of NumPy's operations, which on a smaller chunk take about
+# as long as the waiting.
+CHUNK, LOOKED_UP_CHUNK = 1 << 20, 1 << 16
+MOST_SLOTS = 15 << 17  # of the chunks of all threads: at 2 bytes of scratch arrays each, just below 4 MB
 LEAST_TURNED = 1 << 14  # slots; for fewer, the calls for a cache block cost more than they save
 MOST_ROWS = 16  # of a block; with more rows, the calls cost more than they save
 TURNED_RUN, TURNED_BYTES = 256, 1 << 19  # blocks along the source, and scratch bytes, of a cache block
@@ -38,11 +40,10 @@ def _plan_for(move: PackedMove, threads: int) -> PackedPlan:
         block = _turned_cache_block(turn, threads)
         return PackedPlan(move, threads, math.prod(block) * turn.side**2, False, False, turn, block)
     in_place = move.target_bits == 8 and move.is_dense
-    chunk = CHUNK if abs(move.axes[0].source_stride) == 1 else FAR_CHUNK
     count = math.prod(min(period, axis.bound) for period, axis in zip(periods(move), move.axes))
-    if count > 4 and count * LEAST_PART > min(move.element_count, chunk):
+    if count > 4 and count * LEAST_PART > min(move.element_count, CHUNK):
         return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), True, in_place)
-    return PackedPlan(move, threads, _part(chunk, threads), False, in_place)
+    return PackedPlan(move, threads, _part(CHUNK, threads), False, in_place)
 
 
 def _part(chunk: int, threads: int) -> int:

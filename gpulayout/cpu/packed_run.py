@@ -91,16 +91,20 @@ class PackedPlan(NamedTuple):
 
 def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
     move = plan.move
-    # A multiple of 8 slots, which pack into whole bytes.
-    scratch = np.zeros(0 if plan.in_place else -(-min(plan.chunk, move.slots) // 8) * 8, np.uint8)
+    size = -(-min(plan.chunk, move.slots) // 8) * 8  # of slots that pack into whole bytes
+    scratch = np.empty(0 if plan.in_place else size, np.uint8)
+    spare = np.empty(0 if move.bits == 1 else size, np.uint8)
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
         if plan.in_place:
-            _read_chunk(plan, reading, begin, end, writing.view(_BYTE, (end - begin,), begin, (1,)))
+            _read_chunk(plan, reading, begin, end, writing.view(_BYTE, (end - begin,), begin, (1,)), spare)
             continue
-        scratch[end - begin :] = 0
-        _read_chunk(plan, reading, begin, end, scratch[: end - begin])
-        found, done = packed(scratch, move.target_bits), 0
+        values = _as_they_lie(plan, reading, begin, end)
+        if values is None:
+            values = scratch[: -(-(end - begin) // 8) * 8]
+            values[end - begin :] = 0
+            _read_chunk(plan, reading, begin, end, values[: end - begin], spare)
+        found, done = packed(values, move.target_bits, spare, scratch), 0
         for slab in written(move, begin, end):
             count = math.prod(slab.shape)
             writing.view(_BYTE, slab.shape, slab.target_offset, slab.target_strides)[...] = found[
@@ -109,8 +113,26 @@ def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int,
             done += count
 
 
-def _read_chunk(plan: PackedPlan, reading: Memory, begin: int, end: int, elements: np.ndarray) -> None:
-    """The elements of the slots begin..end-1, one per byte, and the pad in slots without one."""
+def _as_they_lie(plan: PackedPlan, reading: Memory, begin: int, end: int) -> np.ndarray | None:
+    """The elements of the slots begin..end-1 in the source itself; None unless they are contiguous there, in whole
+    bytes of the target, and no byte has bits above an element's.
+
+    The maximum shows such bits.  It reads the elements, and so takes half the time of a copy without those bits.
+    """
+    axis, bits = plan.move.axes[0], plan.move.target_bits
+    if plan.move.source_bits < 8 or axis.source_stride != 1 or end > axis.bound or (end - begin) % 8:
+        return None
+    values = reading.view(_BYTE, (end - begin,), begin, (1,))
+    return values if values.max() < 1 << bits else None
+
+
+def _read_chunk(
+    plan: PackedPlan, reading: Memory, begin: int, end: int, elements: np.ndarray, spare: np.ndarray
+) -> None:
+    """The elements of the slots begin..end-1, one per byte, and the pad in slots without one.
+
+    spare   as long as a chunk, overwritten; not used for bits
+    """
     move = plan.move
     mask = (1 << move.bits) - 1
     if move.is_padded:
@@ -120,7 +142,8 @@ def _read_chunk(plan: PackedPlan, reading: Memory, begin: int, end: int, element
             continue
         places = np.ndarray(stretch.inside[::-1], _BYTE, elements, stretch.place, move.steps[::-1])
         if run := whole_bytes(move, stretch):
-            _spread(reading.view(_BYTE, run.shape, run.target_offset, run.target_strides), places, move.source_bits)
+            read = reading.view(_BYTE, run.shape, run.target_offset, run.target_strides)
+            _spread(read, places, move.source_bits, spare)
         elif plan.looked_up:
             _look_up(move, reading, stretch, places)
         elif move.source_bits == 8:
@@ -151,8 +174,8 @@ def slots_at(memory: np.ndarray, slots: np.ndarray, bits: int) -> np.ndarray:
     return found
 
 
-def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
-    """Unpack bytes to one element per byte of `places`; the inverse of `packed`.
+def _spread(read: np.ndarray, places: np.ndarray, bits: int, spare: np.ndarray) -> None:
+    """Unpack bytes to one element per byte of `places`; the inverse of `packed`.  `spare` is as in `_read_chunk`.
 
     Each byte becomes a word.  Its upper half of elements moves away from the lower half, then the same in each half:
     0xe4, or-ed with itself << 12, gives 0x....0e04 and then, with << 6, 0x03020100.
@@ -162,28 +185,35 @@ def _spread(read: np.ndarray, places: np.ndarray, bits: int) -> None:
         return
     per = 8 // bits
     words = places.view(word_of(per))
+    moved = spare[: words.nbytes].view(words.dtype).reshape(words.shape)
     words[...] = read
     for halving in reversed(range(per.bit_length() - 1)):
         field, width = bits << halving, 8 << halving  # bits of elements that stay together, before and after
-        words |= words << (8 - bits << halving)
+        words |= np.left_shift(words, 8 - bits << halving, out=moved)
         words &= words.dtype.type(((1 << field) - 1) * ((1 << 8 * per) - 1) // ((1 << width) - 1))
 
 
-def packed(values: np.ndarray, bits: int) -> np.ndarray:
-    """Pack bytes with values below 2**bits, the first into the lowest bits of a byte.  Overwrites the values.
+def packed(values: np.ndarray, bits: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Pack bytes with values below 2**bits, the first into the lowest bits of a byte.
+
+    first, second   as long as the values or longer, overwritten, but not used for bits; the second may be the values
+
+    Returns one word for each packed byte, which is the lowest byte of the word: an assignment to bytes keeps it.
 
     The values of one packed byte are one word.  Its halves are moved together, first within each half, then overall:
-    4 values of 2 bits, 0x03020100, or-ed with themselves >> 6 give 0x....0e04 and then, with >> 12, 0xe4.
+    4 values of 2 bits, 0x03020100, or-ed with themselves >> 6 give 0x....0e04 and then, with >> 12, 0x......e4.
     """
     if bits == 8:
         return values
     if bits == 1:
         return np.packbits(values, bitorder="little")
     per = 8 // bits
-    words = values.view(word_of(per))
+    words, first, second = (array[: len(values)].view(word_of(per)) for array in (values, first, second))
     for halving in range(per.bit_length() - 1):
-        words |= words >> (8 - bits << halving)
-    return words.astype(np.uint8)  # the lowest byte
+        np.right_shift(words, 8 - bits << halving, out=first)
+        first |= words
+        words, first, second = first, second, first
+    return words
 
 
 # ---- square blocks of slots: transposed as in kernels/bits_turn.cu, with rows of many blocks instead of words --------

@@ -83,6 +83,25 @@ def _planned(pieces: Pieces, threads: int) -> Planned:
     return tuple(found)
 
 
+class HostLane:
+    """`Lane` of the CPU: nothing has to be copied, and nothing to be waited for."""
+
+    def __init__(self, nbytes: int):
+        self.host = self.device = np.empty(nbytes, np.uint8)
+
+    def running(self) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def upload(self, places: slice) -> None:
+        """See `Lane.upload`."""
+
+    def download(self, places: slice) -> None:
+        """See `Lane.download`."""
+
+    def wait(self) -> None:
+        """See `Lane.wait`."""
+
+
 class NumpyBackend:
     """Moves with copies between strided views, and converts indices in cache-sized blocks."""
 
@@ -148,6 +167,11 @@ class NumpyBackend:
                 job.prepared.execute(job.source, job.target, threads=threads)
 
         return execute
+
+    def lanes(
+        self, count: int, host_bytes: int, device_bytes: int, like: np.ndarray | None = None
+    ) -> contextlib.AbstractContextManager[Sequence[HostLane]]:
+        return contextlib.nullcontext([HostLane(max(host_bytes, device_bytes)) for _ in range(count)])
 
     def prepare_steps(self, steps: Steps) -> HostSteps:
         return HostSteps(steps, lambda move: HostMoves((Piece(move),)).execute)

@@ -43,8 +43,8 @@ class StridedPlan:
     itemsize       bytes of an element as NumPy moves it: one or more contiguous elements of the move
     slab           all elements as one strided copy, axes major first
     by_channels    copy the places of the last axis one after the other
-    cache_block    sizes of a cache block, major first; () copies without a scratch array
-    scratch        strides of the scratch array in bytes, axes as in the slab
+    cache_block    sizes of a cache block, major first; () copies without cache blocks
+    scratch        strides of its scratch array in bytes, axes as in the slab; () copies without one
     cut, fill_cut  the axis along which work without cache blocks is cut: its index in the slab, and in the fills
     chunk          places along it that are filled and copied together; 0 takes a thread's whole share
     count          places along it, or number of cache blocks
@@ -109,7 +109,7 @@ class StridedPlan:
         """The plan in words."""
         text = f"one np.copyto over {counted(len(self.slab.shape), 'axis')}"
         if self.cache_block:
-            text = f"cache blocks of {tile_text(self.cache_block)}, through a scratch array"
+            text = f"cache blocks of {tile_text(self.cache_block)}" + ", through a scratch array" * bool(self.scratch)
         elif self.by_channels:
             channels, axes = counted(self.slab.shape[-1], "channel"), counted(len(self.slab.shape), "axis")
             text = f"{channels} one after the other, over {axes}"
@@ -186,12 +186,17 @@ def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> No
 
 
 def _copy_blocks(source: np.ndarray, target: np.ndarray, plan: StridedPlan, first: int, last: int) -> None:
-    """Copy some cache blocks: into a scratch array along the source, and out of it along the target."""
+    """Copy some cache blocks: into a scratch array along the source, and out of it along the target; or directly."""
     corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.cache_block)))
+    corners = itertools.islice(corners, first, last)
+    boxes = (tuple([slice(start, start + step) for start, step in zip(corner, plan.cache_block)]) for corner in corners)
+    if not plan.scratch:
+        for box in boxes:
+            target[box] = source[box]
+        return
     memory = np.empty(scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch), np.uint8)
     scratch = np.ndarray(plan.cache_block, source.dtype, memory, 0, plan.scratch)
-    for corner in itertools.islice(corners, first, last):
-        box = tuple([slice(start, start + step) for start, step in zip(corner, plan.cache_block)])
+    for box in boxes:
         part = source[box]
         kept = scratch[tuple([slice(size) for size in part.shape])]
         kept[...] = part

@@ -4,7 +4,7 @@ NumPy copies in the order of the target, one element at a time.  Four things mak
 
 - Contiguous runs are short.  A run of up to 512 bytes moves as one element of that size: f32[1024,512,16] with its
   first two dimensions exchanged moves as [1024,512] elements of 64 bytes.
-- The minor axes differ.  Cache blocks are copied through a scratch array; see `cache_blocks`.
+- The minor axes differ.  Cache blocks are copied, some of them through a scratch array; see `cache_blocks`.
 - The minor axis of the target is a few channels (3 planes to RGB).  NumPy's innermost loop would be too short, so
   channels are copied one by one, in chunks that stay in the cache until all channels are written.
 - There is padding.  A separate pass would fetch it and write it back again, so it is filled chunk by chunk too.
@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 
-from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block_extents, needs_cache_blocks, scratch_strides
+from gpulayout.cpu.cache_blocks import NEAR_BYTES, cache_block
 from gpulayout.cpu.strided_copy import Fill, StridedPlan
 from gpulayout.moves.kinds import AnyMove, Piece, Pieces
 from gpulayout.moves.move import Axis, Move, Slab
@@ -39,9 +39,8 @@ def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
     order = sorted(range(len(axes)), key=lambda k: abs(axes[k].source_stride))
     block: tuple[int, ...] = ()
     scratch: tuple[int, ...] = ()
-    if not by_channels and move.bytes_read > SMALL_BYTES and needs_cache_blocks(itemsize, axes, order):
-        block = cache_block_extents(itemsize, axes, order, threads)
-        scratch = scratch_strides(itemsize, axes, order, block)[::-1]
+    if not by_channels and axes:
+        block, scratch = cache_block(itemsize, axes, order, threads)
     slab = Slab(
         tuple(axis.bound for axis in reversed(axes)),
         tuple(axis.source_stride for axis in reversed(axes)),
@@ -55,7 +54,7 @@ def strided_plan_of(move: Move, threads: int = 1) -> StridedPlan:
         slab,
         by_channels,
         block[::-1],
-        scratch,
+        scratch[::-1],
         *_Cut.of(move, axes, block, by_channels),
         *_fills(move),
     )

@@ -8,6 +8,9 @@ Where runs are long even in blocks of half the size, there are two pairs of buff
 
     read 0 | read 1, plan 0 | read 2, plan 1, write 0 | read 3, plan 2, write 1 | ...
 
+A plan runs on the GPU where one works and there are several blocks: `plan.stream` takes a block through it in smaller
+ones.  Else it runs on NumPy.
+
 Threads share the runs, because a disk answers several requests at a time.  The figures below are of a virtual disk that
 moves 1.1 GB a second, under a memory limit of 512 MB that counts the page cache too.
 """
@@ -17,16 +20,18 @@ from __future__ import annotations
 import mmap
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 
 import numpy as np
 
-from gpulayout.api.plan import Block
+from gpulayout.api.backends import default_backend, host_backend
+from gpulayout.api.plan import Block, Blocks
 from gpulayout.files.linux_files import start_write_back
 from gpulayout.files.pieces import Crew, Run
 from gpulayout.files.source import Bytes, Source
 from gpulayout.files.target import Target
+from gpulayout.layout.errors import LayoutError
 from gpulayout.moves.runs import Runs
 
 Report = Callable[[int], None]  # gets the bytes that were read or written since the last call
@@ -35,15 +40,18 @@ READERS = 8  # runs of 26 KB: one thread reads 240 MB a second, 4 read 470, 8 re
 WRITERS = 2  # one writes 660 MB a second, and more than two no more: the system writes for them
 TICK = 0.1  # seconds between two reports
 PAGE = mmap.PAGESIZE  # what a file system reads in order to change a part of it
+STREAM_SHARE = 8  # of a block, the part that is on its way through a GPU
+LEAST_STREAM = 1 << 20  # bytes
 LONG_RUN = 1 << 18  # bytes; for runs as long as this, a page read in order to be changed is nothing
 
 
-def move_blocks(blocks: Sequence[Block], source: Source, target: Target, report: Report, *, pairs: int = 1) -> None:
+def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, *, pairs: int = 1) -> None:
     """Move every block, with one or two pairs of buffers.
 
     An exception, such as that of a signal, stops the threads between two runs.  `FileError` when the source has become
     shorter; OSError with the name of the file when a disk fails or is full.
     """
+    run = _run_through_gpu(blocks) if len(blocks) > 1 and default_backend() is not host_backend() else _run
     reader, writer = _Reader(source, pairs), _Writer(target, pairs)
     try:
         reading: list[Future[int]] = []
@@ -57,7 +65,7 @@ def move_blocks(blocks: Sequence[Block], source: Source, target: Target, report:
             _wait([*reading, *(writing.popleft() if len(writing) == pairs else ())], report)
             if following and pairs > 1:
                 reading = reader.begin(following, number + 1)
-            _run(block, reader.buffer(number), writer.buffer(number, block.plan.target.nbytes))
+            run(block, reader.buffer(number), writer.buffer(number, block.plan.target.nbytes))
             writing.append(writer.begin(block, following, number))
             if following and pairs == 1:
                 reading = reader.begin(following, number + 1)
@@ -69,8 +77,26 @@ def move_blocks(blocks: Sequence[Block], source: Source, target: Target, report:
 
 def _run(block: Block, read: Bytes, written: Bytes) -> None:
     """Run the plan of a block, from one buffer to the other."""
+    block.plan(*_typed(block, read, written))
+
+
+def _run_through_gpu(blocks: Blocks) -> Callable[[Block, Bytes, Bytes], None]:
+    """The same through the GPU; tiles that do not fit there go by NumPy."""
+    limit = max(blocks.block_bytes // STREAM_SHARE, LEAST_STREAM)
+
+    def run(block: Block, read: Bytes, written: Bytes) -> None:
+        try:
+            block.plan.stream(*_typed(block, read, written), max_bytes=limit)
+        except LayoutError:
+            _run(block, read, written)
+
+    return run
+
+
+def _typed(block: Block, read: Bytes, written: Bytes) -> tuple[np.ndarray, np.ndarray]:
+    """The two buffers of a block, within larger ones of bytes."""
     source, target = block.plan.source, block.plan.target
-    block.plan(read[: source.nbytes].view(source.buffer_dtype), out=written[: target.nbytes].view(target.buffer_dtype))
+    return read[: source.nbytes].view(source.buffer_dtype), written[: target.nbytes].view(target.buffer_dtype)
 
 
 def _wait(pending: list[Future[int]], report: Report) -> None:

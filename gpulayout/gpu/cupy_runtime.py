@@ -29,6 +29,7 @@ from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import DLPACK, ForeignMemory, cuda_interface_memory, offers
 from gpulayout.moves.index_program import IndexProgram
 
+OUT_OF_MEMORY = 2  # CUDA's cudaErrorMemoryAllocation
 DEFAULT_STREAM = 1  # the name of stream 0 in DLPack, where 0 has no meaning
 _launch_kernel = cupy.cuda.driver.launchKernel
 _current_device = cupy.cuda.runtime.getDevice
@@ -85,6 +86,52 @@ class CupyRuntime:
     def read_flag(self, flag: Any) -> int:
         with flag.device:
             return int(flag.get()[0])
+
+
+class CupyLane:
+    """`Lane` of a GPU: a stream of its own on the current device."""
+
+    def __init__(self, host_bytes: int, device_bytes: int) -> None:
+        self.device = cupy.empty(device_bytes, np.uint8)
+        self.host = np.frombuffer(_page_locked(host_bytes), np.uint8, host_bytes)
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+
+    def running(self) -> contextlib.AbstractContextManager[object]:
+        stream: contextlib.AbstractContextManager[object] = self._stream
+        return stream
+
+    def upload(self, places: slice) -> None:
+        host = self.host[places]
+        self.device[places].data.copy_from_host_async(host.ctypes.data, host.nbytes, self._stream)
+
+    def download(self, places: slice) -> None:
+        host = self.host[places]
+        self.device[places].data.copy_to_host_async(ctypes.c_void_p(host.ctypes.data), host.nbytes, self._stream)
+
+    def wait(self) -> None:
+        self._stream.synchronize()
+
+    def __enter__(self) -> CupyLane:
+        # CuPy's pool may have given memory that earlier work in the current stream still uses.
+        self._stream.wait_event(current_stream().record())
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            self.wait()
+        except Exception:  # a device that failed does no more work, and the first error says more
+            if error is None:
+                raise
+
+
+def _page_locked(nbytes: int) -> Any:
+    """Memory of the host, from CuPy's pool; MemoryError if there is none left."""
+    try:
+        return cupy.cuda.alloc_pinned_memory(nbytes)
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        if error.status != OUT_OF_MEMORY:
+            raise
+        raise MemoryError(f"{nbytes} bytes of page-locked memory: {error}") from error
 
 
 class CupyBackend(CudaBackend):
@@ -169,6 +216,17 @@ class CupyBackend(CudaBackend):
             return array
         with array.device:
             return cupy.ascontiguousarray(array)
+
+    @contextlib.contextmanager
+    def lanes(self, count: int, host_bytes: int, device_bytes: int, like: Any = None) -> Iterator[Sequence[CupyLane]]:
+        """See `Backend.lanes`."""
+        with contextlib.ExitStack() as entered:
+            if like is not None:
+                entered.enter_context(like.device)
+            if current_stream().is_capturing():
+                raise RuntimeError("plan.stream waits for copies: a graph cannot capture it")
+            lanes = [CupyLane(host_bytes, device_bytes) for _ in range(count)]
+            yield [entered.enter_context(lane) for lane in lanes]
 
     def linearize_broadcast(
         self, program: IndexProgram, operands: Sequence[cupy.ndarray], result: cupy.ndarray, mode: str

@@ -71,6 +71,33 @@ class PreparedConversion(Protocol):
         ...
 
 
+class Lane(Protocol):
+    """Memory on both sides, and a queue of copies between them and of launches.
+
+    A lane does one thing after the other, beside the host and beside other lanes.  On a CPU it does each at once, and
+    `host` and `device` are the same memory.
+    """
+
+    host: np.ndarray  # bytes, page-locked
+    device: Array  # bytes; it may be longer than `host`
+
+    def running(self) -> AbstractContextManager[object]:
+        """A context in which launches go to this lane."""
+        ...
+
+    def upload(self, places: slice) -> None:
+        """Copy these bytes of `host` to the same places of `device`."""
+        ...
+
+    def download(self, places: slice) -> None:
+        """Copy these bytes of `device` to the same places of `host`."""
+        ...
+
+    def wait(self) -> None:
+        """Wait until everything that the lane got is done."""
+        ...
+
+
 LinearizeBroadcast = Callable[[IndexProgram, Sequence[Array], Array, Mode], "int | None"]
 """(program, operands, result, mode): `PreparedConversion.convert` for one index array per dimension.
 
@@ -140,6 +167,15 @@ class Backend(Protocol):
 
     def prepare_jobs(self, jobs: Sequence[PreparedJob]) -> Callable[[], None]:
         """A function that executes all these jobs, on arrays of one device.  Errors are raised here, before it runs."""
+        ...
+
+    def lanes(
+        self, count: int, host_bytes: int, device_bytes: int, like: Array | None = None
+    ) -> AbstractContextManager[Sequence[Lane]]:
+        """So many lanes, on the device of `like` or else on the current one; MemoryError if there is no room.
+
+        They begin after what the current stream has got so far.  However the context ends, it waits for all of them.
+        """
         ...
 
     def prepare_steps(self, steps: Steps) -> PreparedSteps:

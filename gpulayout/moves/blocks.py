@@ -18,6 +18,7 @@ input/output complexity of sorting and related problems" (1988), with tiles as l
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -151,12 +152,17 @@ class Cut:
     @property
     def block_bytes(self) -> int:
         """Bytes of the largest block's two buffers."""
+        return self.most_bytes(source=True, target=True)
+
+    def most_bytes(self, source: bool, target: bool) -> int:
+        """The most bytes of a block's buffers, of one side or of both."""
         first, last = self._tail
-        tail = -(-min(self._tail_step, last - first) * self.whole_target.bits_per_element // 8)
+        tail = -(-min(self._tail_step, last - first) * self.whole_target.bits_per_element // 8) if target else 0
         if not self.box_count:
             return tail
         box = self.box(0)
-        return max(self.source.nbytes(self._read(box)) + self.target.nbytes(box), tail)
+        boxes = self.source.nbytes(self._read(box)) * source + self.target.nbytes(box) * target
+        return max(boxes, tail)
 
     @property
     def bytes_read(self) -> int:
@@ -234,6 +240,31 @@ def _balanced(found: Cut, least: Sequence[int]) -> Cut:
 
 
 # ---- two passes ------------------------------------------------------------------------------------------------
+
+
+def passes(source: Shape, target: Shape, max_bytes: int) -> tuple[tuple[Shape, Shape], ...]:
+    """The source and the target of one pass or of two: two if their runs are at least twice as long.
+
+    LayoutError when neither has blocks that small.
+    """
+    shortest, refused = 0, None
+    try:
+        one = cut(source, target, max_bytes)
+        shortest = min(one.source_run_bytes, one.target_run_bytes)
+        if shortest >= SHORT_RUN or one.block_count < 2:
+            return ((source, target),)
+    except LayoutError as error:
+        refused = error
+    scratch = scratch_shape(source, target, max(max_bytes, 1), packed=refused is None)
+    if scratch is not None:
+        two = (source, scratch), (scratch, target)
+        with contextlib.suppress(LayoutError):  # tiles that both sides have in common may be larger than those of one
+            found = [cut(*each, max_bytes) for each in two]
+            if min(min(each.source_run_bytes, each.target_run_bytes) for each in found) >= 2 * shortest:
+                return two
+    if refused:
+        raise refused
+    return ((source, target),)
 
 
 def scratch_shape(source: Shape, target: Shape, max_bytes: int, *, packed: bool = True) -> Shape | None:

@@ -119,13 +119,34 @@ def test_a_contender_is_made_ready_before_the_check_and_before_every_sample_outs
     assert happened == ["ready", "call", "ready", "clock", "call", "call", "clock"]
 
 
-def test_new_memory_is_written_once_before_it_counts():
-    called = []
-    for output in ("warm", "fresh"):
-        contender = Contender(OURS, output, lambda i, output=output: called.append(output))
-        for settled in (*GoalsSide()._each([contender], [2]), goals_side._alone(contender)):
-            settled.ready()
-    assert called == ["fresh", "fresh"]
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux binds threads to cores")
+def test_new_memory_is_written_on_each_core_before_it_counts(monkeypatch):
+    usable, called = os.sched_getaffinity(0), []
+    settled = [
+        each
+        for output in ("warm", "fresh")
+        for contender in [Contender(OURS, output, lambda i, output=output: called.append((output, cores())))]
+        for each in (*GoalsSide()._each([contender], [2]), goals_side._alone(contender))
+    ]
+
+    def cores():
+        return os.sched_getaffinity(0)
+
+    for each in settled:
+        each.ready()
+    once = [("fresh", usable), *(("fresh", {core}) for core in sorted(usable)[: goals_side.MOST_CORES])]
+    assert called == 2 * once and cores() == usable
+    monkeypatch.delattr(os, "sched_setaffinity")
+    settled[-1].ready()
+    assert called[len(2 * once) :] == once[:1]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux binds threads to cores")
+def test_a_call_that_fails_leaves_its_thread_all_cores():
+    usable, answers = os.sched_getaffinity(0), iter([None])
+    with pytest.raises(StopIteration):  # from the first call that is bound to a core
+        goals_side._alone(Contender(OURS, "fresh", lambda i: next(answers))).ready()
+    assert os.sched_getaffinity(0) == usable
 
 
 @pytest.mark.parametrize(

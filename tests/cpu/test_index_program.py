@@ -176,7 +176,7 @@ def test_every_place_and_every_element_is_converted(text, is_direct):
 
 
 def count(program):
-    return sum(op.kind != "load" for op in host_program(program, 32, True, 4, 4).ops)
+    return sum(op.kind not in ("load", "outside") for op in host_program(program, 32, True, 4, 4).ops)
 
 
 def test_tiles_of_powers_of_two_move_bits():
@@ -185,6 +185,14 @@ def test_tiles_of_powers_of_two_move_bits():
         program = delinearize_program(gl.parse_shape(text))
         kinds = {op.kind for op in host_program(program, 32, True, 4, 4).ops}
         assert count(program) == wanted and kinds == {"load", "shift_right", "mask", "add"}
+
+
+def test_coordinates_are_checked_as_they_are_read():
+    """Dimension 1 has one coordinate, which adds nothing to the place, and is checked too."""
+    program = linearize_program(gl.parse_shape("f32[300,1,700]{0,1,2}"))
+    checked, unchecked = ([op.kind for op in host_program(program, 64, flag, 8, 8).ops] for flag in (True, False))
+    assert checked == ["load", "outside", "multiply", "load", "outside", "add", "load", "outside"]
+    assert unchecked == ["load", "multiply", "load", "add"]
 
 
 def test_a_check_computes_no_result():

@@ -5,12 +5,15 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.cpu import cache_blocks, choose_plan, strided_plan
+from gpulayout.cpu.cache_sets import Cache, places_kept
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.moves.kinds import Piece
-from gpulayout.moves.move import pack_move, relayout_move, strided_move
+from gpulayout.moves.move import Axis, pack_move, relayout_move, strided_move
 from tests.support.kept import forget_transfers
 
 ELEMENT_TYPES = ("u8", "f16", "bf16", "f32", "f64", "c128")
@@ -177,8 +180,10 @@ def test_strided_arrays_are_packed_and_unpacked_into(cut, element_type):
         assert target.tobytes() == array.tobytes()
 
 
-def test_every_small_move_in_tiny_cache_blocks_and_long_elements(monkeypatch, plans_anew):
+@pytest.mark.parametrize("has_scratch", [True, False])
+def test_every_small_move_in_tiny_cache_blocks_and_long_elements(has_scratch, monkeypatch, plans_anew):
     """Low limits send all orders and paddings of a small array through cache blocks and long elements."""
+    tiny = Cache(1, 1, 1 if has_scratch else 2)
     for module, name, value in (
         (strided_plan, "SMALL_BYTES", 0),
         (strided_plan, "LONGEST_ELEMENT", 12),
@@ -188,6 +193,12 @@ def test_every_small_move_in_tiny_cache_blocks_and_long_elements(monkeypatch, pl
         (cache_blocks, "BLOCK_RUN", 3),
         (cache_blocks, "LEAST_BLOCKS", 1000),
         (cache_blocks, "STREAMS", 1),
+        (cache_blocks, "SHORT_RECORD", 4),
+        (cache_blocks, "LONG_RECORD", 0),
+        (cache_blocks, "FIRST_CACHE", tiny),
+        (cache_blocks, "SECOND_CACHE", tiny),
+        (cache_blocks, "PAGE_BYTES", 1),
+        (cache_blocks, "LEAST_KEPT", 2),
     ):
         monkeypatch.setattr(module, name, value)
     tiled = 0
@@ -200,8 +211,9 @@ def test_every_small_move_in_tiny_cache_blocks_and_long_elements(monkeypatch, pl
             target = np.full(shape.buffer_size, -2, np.int32)
             NumpyBackend().prepare((Piece(move),)).execute(array, target)
             assert target.tobytes() == expected_bytes(array, shape), (dimensions, order, widths)
-            tiled += strided_plan.strided_plan_of(move).cache_block != ()
-    assert tiled > 30
+            plan = strided_plan.strided_plan_of(move)
+            tiled += plan.cache_block != () and (plan.scratch != ()) == has_scratch
+    assert tiled > 20
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -240,29 +252,97 @@ def relayout_plan(text, order):
 
 
 @pytest.mark.parametrize(
-    ("text", "order", "tiled"),
+    ("text", "order", "way"),
     [
         # small
-        ("f32[16,16]", (1, 0), False),
-        ("f32[256,256]", (1, 0), False),
-        ("f32[256,512]", (1, 0), True),
-        ("f32[256,513]", (1, 0), False),
-        ("f32[515,513]", (1, 0), True),
-        ("f32[12,100000]", (1, 0), False),
-        ("f32[13,100000]", (1, 0), True),  # 13 streams
+        ("f32[16,16]", (1, 0), "whole"),
+        ("f32[128,128]", (1, 0), "whole"),
+        # lines of the source in few sets of the first-level cache: those of 1024 bytes in 4 sets, which hold 32 lines
+        ("f32[256,256]", (1, 0), "scratch"),
+        ("f32[32,2048]", (1, 0), "scratch"),
+        ("f32[8,8192]", (1, 0), "whole"),  # one set holds 8 lines
+        ("f32[256,512]", (1, 0), "scratch"),
+        ("f32[256,513]", (1, 0), "whole"),
+        ("u8[64,4096]", (1, 0), "scratch"),
+        ("u8[256,256]", (1, 0), "whole"),  # rows of the scratch array would not be spaced out
+        ("f16[320,320]", (1, 0), "scratch"),
+        ("f64[256,256]", (1, 0), "scratch"),  # 2 sets
+        ("f64[192,192]", (1, 0), "whole"),  # 8 sets
+        ("c128[128,256]", (1, 0), "scratch"),  # 1 set
+        ("c128[160,160]", (1, 0), "whole"),  # 8 sets
         # a cache line holds several short records
-        ("c64[100000,1,1]", (1, 2, 0), False),
-        ("f32[200000,3]", (1, 0), False),
-        ("f32[200000,4]", (1, 0), True),
+        ("c64[100000,1,1]", (1, 2, 0), "whole"),
+        ("f32[200000,3]", (1, 0), "whole"),
+        ("f32[200000,4]", (1, 0), "scratch"),
         # what stays in the second-level cache is not fetched twice
-        ("u8[64,16384,64]", (0, 2, 1), False),
-        ("u8[64,16385,64]", (0, 2, 1), True),
-        ("f32[64,4096,64]", (0, 2, 1), True),
-        ("u8[64,64,64,64]", (1, 3, 0, 2), True),
+        ("u8[64,16384,64]", (0, 2, 1), "whole"),
+        ("u8[64,16385,64]", (0, 2, 1), "scratch"),
+        ("f32[64,4096,64]", (0, 2, 1), "scratch"),
+        ("u8[64,64,64,64]", (1, 3, 0, 2), "scratch"),
+        # lines of all places stay in the first-level cache, in 64 sets here, but in 4 of 32 lines there
+        ("f32[12,100000]", (1, 0), "whole"),
+        ("f32[96,28880]", (1, 0), "whole"),
+        ("f32[64,50176]", (1, 0), "scratch"),
+        # lines of 128 places and more stay there: 8 rows a set, but 16 with the same distance and shorter elements
+        ("f64[4095,4097]", (1, 0), "blocks"),
+        ("f32[8191,8193]", (1, 0), "scratch"),
+        ("f32[3000,5000]", (1, 0), "blocks"),
+        ("f64[12,12,12,12,12,12]", (2, 5, 0, 3, 1, 4), "blocks"),
+        # the whole run stays in the second-level cache
+        ("f64[64,700,300]", (0, 2, 1), "whole"),
+        # blocks that are one run of the source
+        ("f32[48,96,3600]", (0, 2, 1), "scratch"),
+        ("f32[20000,1000]", (1, 0), "scratch"),
+        # records of 64 bytes in one set of the second-level cache, and in all
+        ("f32[1024,2048,16]", (1, 0, 2), "blocks"),
+        ("f32[1000,2001,16]", (1, 0, 2), "whole"),
+        ("f32[1024,512,64]", (1, 0, 2), "whole"),
     ],
 )
-def test_cache_blocks_are_for_copies_that_would_read_too_many_streams(text, order, tiled):
-    assert (relayout_plan(text, order).cache_block != ()) == tiled
+def test_the_way_of_a_copy_depends_on_the_places_that_the_caches_keep(text, order, way):
+    plan = relayout_plan(text, order)
+    assert way == ("scratch" if plan.scratch else "blocks" if plan.cache_block else "whole")
+
+
+def kept_by_simulation(offsets, unit, sets, ways):
+    """How many places a cache holds before the first that has to evict another."""
+    held = [set() for _ in range(sets)]
+    for place, offset in enumerate(offsets):
+        members = held[offset // unit % sets]
+        members.add(offset // unit)
+        if len(members) > ways:
+            return place
+    return len(offsets)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    axes=st.lists(st.tuples(st.integers(1, 40), st.integers(-5000, 200_000)), min_size=1, max_size=3),
+    caches=st.lists(
+        st.builds(Cache, st.sampled_from((1, 64, 4096)), st.sampled_from((1, 4, 64, 2048)), st.integers(1, 16)),
+        min_size=1,
+        max_size=2,
+    ),
+)
+def test_places_are_kept_until_one_evicts_another(axes, caches):
+    run = [Axis(size, size, step, 1) for size, step in axes]
+    offsets = [
+        sum(coordinate * axis.source_stride for coordinate, axis in zip(reversed(index), run))
+        for index in itertools.product(*(range(axis.bound) for axis in reversed(run)))
+    ]
+    offsets = offsets[:256] if len(offsets) > 1024 else offsets
+    assert places_kept(run, *caches) == min(kept_by_simulation(offsets, *cache) for cache in caches)
+
+
+def test_rows_that_are_one_run_and_share_no_sets_stay_dense_in_the_scratch_array():
+    assert relayout_plan("f32[48,96,3600]", (0, 2, 1)).scratch == (96 * 14400, 4, 14400)
+    assert relayout_plan("f32[64,128,128]", (0, 2, 1)).scratch[2] == 576  # rows of 512 bytes would share 8 sets
+
+
+def test_the_scratch_array_of_a_small_move_is_smaller_than_what_malloc_returns_to_the_system():
+    for text in ("f32[256,256]", "f64[256,256]", "u8[64,4096]", "c128[128,256]"):
+        plan = relayout_plan(text, (1, 0))
+        assert 0 < cache_blocks.scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch) < 128 << 10, text
 
 
 def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
@@ -278,7 +358,7 @@ def test_scratch_arrays_of_all_threads_fit_into_4_megabytes():
         move = relayout_move(source, source.with_layout(gl.Layout.ascending(source.rank)))
         for threads in (1, 2, 4, 16):
             plan = strided_plan.strided_plan_of(move, threads)
-            reach = sum((size - 1) * stride for size, stride in zip(plan.cache_block, plan.scratch)) + plan.itemsize
+            reach = cache_blocks.scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch)
             assert reach * threads <= 4 << 20, (text, threads)
 
 
@@ -299,7 +379,7 @@ def test_short_rows_far_apart_leave_scratch_arrays_small_enough(itemsize, run):
 
 
 def test_rows_of_the_scratch_array_lie_an_odd_number_of_lines_apart():
-    for text in ("f32[4096,4096]", "f64[8191,8193]", "u8[8192,8192]"):
+    for text in ("f32[4096,4096]", "f64[8192,8192]", "u8[8192,8192]"):
         source = gl.parse_shape(text)
         plan = strided_plan.strided_plan_of(relayout_move(source, source.with_layout(gl.Layout.ascending(2))))
         assert plan.scratch[1] % 128 == 64, text  # the minor axis of the target
@@ -333,7 +413,7 @@ def test_no_plan_is_worth_more_threads_than_the_limit():
             "s4[5,7]{1,0:E(4)}",
             "{1,0}",
             "chunks of up to 35 elements, unpacked to bytes by shifts",
-            {"chunk": 262144, "blocks": None, "cache_block": None},
+            {"chunk": 1048576, "blocks": None, "cache_block": None},
         ),
         (
             "s4[256,512]{1,0:E(4)}",

@@ -119,6 +119,33 @@ def test_on_the_stream_of_an_earlier_call_the_result_would_be_wrong(cp, torch, n
     assert not runs_on_torchs_stream(cp, torch, name)
 
 
+def streams_with_tensors(cp, torch, device=0):
+    """Whether `plan.stream` comes after what torch's stream held before, from a tensor and into one."""
+    plan, right = gl.plan(SOURCE, TARGET), []
+    expected = plan(VALUES)
+    for stream in [torch.cuda.Stream(device) for _ in range(3)]:
+        with torch.cuda.stream(stream):
+            given, target = torch.tensor(VALUES, device), torch.tensor(np.zeros(3550, np.float32), device)
+            with cp.cuda.Device(device), stream.cupy:
+                before = target.array.copy()
+            assert plan.stream(VALUES, target, max_bytes=4096) is target
+            right.append(not equal(before, stream.cupy, expected) and equal(target.array, stream.cupy, expected))
+            out = plan.stream(given, np.zeros(3550, np.float32), max_bytes=4096)
+        right.append(out.tobytes() == expected.tobytes())
+        assert cp.cuda.Device().id == 0 and cp.cuda.get_current_stream() == cp.cuda.Stream.null
+    return all(right)
+
+
+def test_streams_with_tensors_come_after_torchs_current_stream(cp, torch):
+    assert streams_with_tensors(cp, torch) and streams_with_tensors(cp, torch, second_device(cp))
+
+
+def test_a_stream_reads_an_array_of_jax(cp, jax):
+    plan = gl.plan(SOURCE, TARGET)
+    out = plan.stream(jax.array(VALUES), np.zeros(3550, np.float32), max_bytes=4096)
+    assert out.tobytes() == plan(VALUES).tobytes()
+
+
 def test_the_host_does_not_wait_for_torchs_stream(cp, torch):
     plan = gl.plan(SOURCE, TARGET)
     stream = torch.cuda.Stream()

@@ -37,6 +37,13 @@ def test_the_small_launches_reach_every_kernel_file():
     assert set(printed.rpartition("kernel files: ")[2].strip().split(", ")) == set(kernel_files())
 
 
+def test_streams_are_timed_beside_copies_and_their_results_are_right(tmp_path):
+    on_gpu.run("-m", "benchmarks.stream_side", "--quick", "--rounds", "1", "--json", str(tmp_path / "streams.json"))
+    rows = json.loads((tmp_path / "streams.json").read_text())["rows"]
+    assert {row["direction"] for row in rows} == {"up", "down", "through"} and len(rows) == 2 * (5 + 5 + 6)
+    assert all(row["seconds"] > 0 for row in rows)
+
+
 def test_host_calls_are_printed_beside_cupys():
     title, head, *rows = on_gpu.run(
         "ci/host_calls.py", "--backend", "cupy", "--rounds", "2", "--calls", "3"

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
+from gpulayout.moves.blocks import cut
 from tests.support import strategies
 from tests.support.block_cases import check, smallest_limit
 
@@ -116,6 +117,26 @@ def test_joined_dimensions(source, target):
     source, target = gl.parse_shape(source), gl.parse_shape(target)
     for limit in distinct_cuts(source, target, limits_of(source, target)):
         check(source, target, limit)
+
+
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        ("f32[20,30]", "f32[20,30]{0,1:PD(23,30)}"),
+        ("u8[100]", "u8[100]{0:PD(3000)}"),
+        ("u8[0]", "u8[0]{0:PD(300)}"),
+        ("u8[10,9]{1,0:PD(40,16)}", "u8[10,9]{0,1:L(512)}"),
+        ("s4[17,9]{1,0:E(4)}", "s4[17,9]{0,1:L(99)E(4)}"),
+    ],
+)
+def test_the_largest_buffers_of_one_side_and_of_both(source, target):
+    source, target = gl.parse_shape(source), gl.parse_shape(target)
+    for limit in limits_of(source, target):
+        blocks, found = gl.plan(source, target).blocks(limit), cut(source, target, limit)
+        sizes = [(block.source_runs.nbytes, block.target_runs.nbytes) for block in blocks]
+        for sides in ((True, False), (False, True), (True, True)):
+            largest = max(sum(nbytes for nbytes, wanted in zip(both, sides) if wanted) for both in sizes)
+            assert found.most_bytes(*sides) == largest, (limit, sides)
 
 
 TYPES = [("u8", 8), ("f32", 32), ("c128", 128), ("s4", 4), ("u1", 1)]

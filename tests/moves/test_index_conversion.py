@@ -1,6 +1,7 @@
 """linearize, delinearize and convert_linear against the reference, on every executor."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -481,3 +482,26 @@ def test_index_arrays_a_kernel_cannot_read_are_refused():
         ):
             gl.delinearize(odd, PADDED)
     assert gl.delinearize(odd, PADDED).tolist() == [[0] * 3] * 2
+
+
+@pytest.mark.parametrize("dtype", (np.int8, np.uint8, np.int64, np.uint64))
+@pytest.mark.parametrize("text", ("f32[3,1,5]", "f32[3,1,5]{0,2,1}", "f32[3,1,5]{2,1,0:T(2,4)}"))
+def test_the_first_bad_index_is_named_whichever_coordinate_is_bad(executor, dtype, text):
+    """Two bad indices, one of them bad in a coordinate that adds nothing to the place; with and without `out`."""
+    for earlier, later in itertools.permutations(range(3), 2):
+        for value in {5, np.iinfo(dtype).max, *([] if np.dtype(dtype).kind == "u" else [-1])}:
+            index = np.zeros((3, 40), dtype)
+            index[later, 31] = index[earlier, 7] = value
+            bad = [0, 0, 0]
+            bad[earlier] = int(value)
+            for out in (None, executor.array(np.full(40, -9))):
+                with pytest.raises(IndexError, match=re.escape(f"index {tuple(bad)} at position 7 ")):
+                    gl.linearize(executor.array(index), text, out=out)
+                assert out is None or (executor.host(out) == -9).all()
+
+
+@pytest.mark.parametrize("dtype", (np.int8, np.int64))
+def test_negative_coordinates_are_outside_sizes_above_their_type(executor, dtype):
+    """-1 is 255 as an unsigned byte, which is below 300."""
+    with pytest.raises(IndexError, match=re.escape("index (-1,) at position 1 ")):
+        gl.linearize(executor.array(np.array([[0, -1]], dtype)), "f32[300]")

@@ -44,8 +44,8 @@ EQUIVALENTS = {
      'return PackedPlan(move, threads, _part(LOOKED_UP_CHUNK, threads), False, in_place)'):
         _CHOICE,
     ("gpulayout/cpu/packed_plan.py",
-     'CHUNK, FAR_CHUNK, LOOKED_UP_CHUNK = 1 << 18, 1 << 20, 1 << 16  # slots',
-     'CHUNK, FAR_CHUNK, LOOKED_UP_CHUNK = 1 / 18, 1 << 20, 1 << 16  # slots'):
+     'CHUNK, LOOKED_UP_CHUNK = 1 << 20, 1 << 16',
+     'CHUNK, LOOKED_UP_CHUNK = 1 / 20, 1 << 16'):
         "chunks of the least size, a whole number: only slower",
     ("gpulayout/moves/join_pieces.py",
      '*minor, major = piece.move.axes or (Axis(1, 1, 0, piece.move.itemsize),)',
@@ -79,10 +79,6 @@ EQUIVALENTS = {
      'if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:',
      'if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 / len(places) >= BOX_LANES:'):
         _CHOICE,
-    ("gpulayout/cpu/packed_run.py",
-     'if bits == 1:',
-     'if bits == 0:'):
-        "single bits come right out of the general way too, slower",
     ("gpulayout/moves/view_strides.py",
      'if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):',
      'if start != place or any(extent > 0 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):'):

@@ -60,7 +60,11 @@ class ndarray(np.ndarray):  # noqa: N801 - CuPy's name
     def data(self):
         address = self.__array_interface__["data"][0]
         return types.SimpleNamespace(
-            ptr=address, device_id=self._device, memset_async=functools.partial(_memset, address)
+            ptr=address,
+            device_id=self._device,
+            memset_async=functools.partial(_memset, address),
+            copy_from_host_async=lambda host, size, stream: _copy(address, host, size),
+            copy_to_host_async=lambda host, size, stream: _copy(host.value, address, size),
         )
 
     def get(self, out=None):
@@ -81,6 +85,11 @@ ndarray.__module__ = "cupy"
 def _memset(address, value, size):
     note("memset", size)
     ctypes.memset(address, value, size)
+
+
+def _copy(to, given, size):
+    note("copy", size)
+    ctypes.memmove(to, given, size)
 
 
 class RawKernel:
@@ -204,6 +213,7 @@ def module():
         memGetInfo=lambda: thread.contexts.add(thread.device),
         pointerGetAttributes=memory_at,
         memoryTypeDevice=2,
+        CUDARuntimeError=type("CUDARuntimeError", (RuntimeError,), {}),
     )
     fake.cuda = types.SimpleNamespace(
         Device=Device,
@@ -213,6 +223,7 @@ def module():
         get_current_stream=current_stream,
         UnownedMemory=UnownedMemory,
         MemoryPointer=MemoryPointer,
+        alloc_pinned_memory=bytearray,
         driver=types.SimpleNamespace(launchKernel=launch_kernel),
     )
     return fake

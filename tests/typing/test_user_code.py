@@ -92,6 +92,7 @@ def test_the_array_given_as_out_comes_back() -> None:
     assert_type(gl.relayout(line, "f32[2,3]", "{0,1}", out=line, workspace=8), FloatArray)
     assert_type(gl.plan("f32[2,3]", "{0,1}").in_place(8)(line), FloatArray)
     assert_type(gl.plan("f32[2,3]", "{0,1}")(matrix.reshape(-1), out=line), FloatArray)
+    assert_type(gl.plan("f32[2,3]", "{0,1}").stream(matrix.reshape(-1), line, max_bytes=1 << 20), FloatArray)
     assert_type(gl.unpack(line, "f32[3,2]{0,1}", out=out), FloatArray)
     assert_type(gl.pack(matrix, "f32[2,3]", out=Tensor(line)), Tensor)
     assert_type(gl.linearize(np.array([[0, 1], [0, 2]]), "f32[2,3]", out=places), ByteArray)

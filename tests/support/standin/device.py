@@ -34,8 +34,14 @@ def install(replaced=()):
         raise RuntimeError(f"NVRTC cannot be loaded: {problem.decode()}")
     build = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p)(host_kernels.build)
     driver.standin_set_build(build)
+    driver.standin_set_order.argtypes = (ctypes.c_uint,)
     _kept.extend((driver, nvrtc, build))
     sys.meta_path.insert(0, cupy_modules.Finder(modules))
+
+
+def set_order(order):
+    """The order of work from now on: 0 as late as CUDA allows, -1 as early, any other number is a random order."""
+    _kept[0].standin_set_order(order & 0xFFFFFFFF)
 
 
 def missing():

@@ -104,6 +104,29 @@ def managed_memory_read_before_the_kernel_ended(cupy, faulty):
     return ctypes.c_int32.from_address(memory.ptr).value == 2
 
 
+@program
+def memory_changed_in_one_stream_while_another_reads_it(cupy, faulty):
+    """The host waits for the reader first, so both the latest and the earliest order are right."""
+    from tests.support.standin import device
+
+    reader, writer = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    wrong = 0
+    for order in (-1, *range(30)):
+        numbers = cupy.full(COUNT, 3, np.int32)
+        cupy.cuda.Device().synchronize()
+        device.set_order(order)
+        with reader:
+            result = numbers * 2
+        if not faulty:
+            writer.wait_event(reader.record())
+        with writer:
+            add(cupy, numbers, 1)
+        reader.synchronize()
+        wrong += bool((result.get(stream=reader) != 6).any())
+        device.set_order(0)
+    return not wrong
+
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 

@@ -46,6 +46,9 @@ TWINS = {
     "an_array_dropped_while_another_stream_reads_it": Twin("wrong", EAGER, "right"),
     "pinned_memory_changed_before_it_is_copied": Twin("wrong", EAGER, "right"),
     "managed_memory_read_before_the_kernel_ended": Twin("wrong", EAGER, "right"),
+    "memory_changed_in_one_stream_while_another_reads_it": Twin(
+        "wrong", ("work.cpp", "  else if (order != LATE) run_some();\n", "  (void)run_some;\n"), "right"
+    ),
     "a_kernel_reads_freed_memory": Twin(ILLEGAL, FREED_STAYS_OPEN, "right"),
     "memory_freed_in_one_stream_and_used_in_another": Twin(ILLEGAL, FREED_STAYS_OPEN, "right"),
     "the_host_reads_device_memory": Twin(

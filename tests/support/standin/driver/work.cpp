@@ -2,6 +2,7 @@
 #include "work.hpp"
 
 #include <map>
+#include <random>
 #include <utility>
 
 namespace standin {
@@ -28,6 +29,31 @@ template <class Call> void for_each_blocking(int device, Call call) {
     if (stream->device == device && !stream->non_blocking) call(*stream);
   for (auto& [key, stream] : defaults.per_thread)
     if (stream.device == device) call(stream);
+}
+
+// ---- other orders than the latest ----
+const unsigned LATE = 0, EARLY = ~0u;              // any other number is the seed of a random order
+unsigned order = LATE;
+std::mt19937 chance;
+
+// Runs some of the work that waits: in any stream, up to any place.
+void run_some() {
+  while (chance() % 2) {
+    std::vector<WorkPointer> waiting;
+    const auto look = [&](const WorkPointer& work) {
+      if (work && !work->done) waiting.push_back(work);
+    };
+    for (auto& stream : streams) look(stream->last);
+    for (auto& stream : defaults.legacy) look(stream.last);
+    for (auto& [key, stream] : defaults.per_thread) look(stream.last);
+    WorkPointer found;
+    while (!waiting.empty() && (!found || chance() % 2)) {
+      found = waiting[chance() % waiting.size()];
+      waiting.clear();
+      for (auto& before : found->after) look(before);
+    }
+    run(found);
+  }
 }
 
 int add_to_capture(Stream& stream, Act act, const std::vector<WorkPointer>& also) {
@@ -97,6 +123,8 @@ int add(Stream* stream, Act act, const std::vector<WorkPointer>& also) {
     work->after.push_back(defaults.legacy[stream->device].last);
   }
   stream->last = work;
+  if (order == EARLY) run(work);
+  else if (order != LATE) run_some();
   return 0;
 }
 
@@ -161,3 +189,11 @@ int unsafe_during_capture(const char* function) {
 }
 
 }  // namespace standin
+
+using namespace standin;
+
+API void standin_set_order(unsigned wanted) {
+  Lock lock(everything);
+  order = wanted;
+  chance.seed(wanted);
+}

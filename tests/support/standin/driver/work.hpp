@@ -2,6 +2,9 @@
 //
 // Work runs as late as CUDA allows: when a call waits for it, and then only what that wait needs.  So the operands of an operation
 // must stay valid and unchanged as long as on the slowest device, and streams are ordered only if the program orders them.
+//
+// standin_set_order chooses other orders that CUDA allows: as early as possible, or at random, when some of the work that waits, of any
+// stream, runs during every call that adds work.
 #pragma once
 #include <functional>
 #include <memory>

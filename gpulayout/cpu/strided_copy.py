@@ -188,8 +188,10 @@ def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> No
 def _copy_blocks(source: np.ndarray, target: np.ndarray, plan: StridedPlan, first: int, last: int) -> None:
     """Copy some cache blocks: into a scratch array along the source, and out of it along the target; or directly."""
     corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.cache_block)))
-    corners = itertools.islice(corners, first, last)
-    boxes = (tuple([slice(start, start + step) for start, step in zip(corner, plan.cache_block)]) for corner in corners)
+    boxes = (
+        tuple([slice(start, start + step) for start, step in zip(corner, plan.cache_block)])
+        for corner in itertools.islice(corners, first, last)
+    )
     if not plan.scratch:
         for box in boxes:
             target[box] = source[box]

@@ -170,6 +170,9 @@ class CupyBackend(CudaBackend):
         pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, nbytes, owner, memory.device), 0)
         return cupy.ndarray(memory.shape, self.held(memory.dtype), pointer, memory.strides)
 
+    def is_capturing(self, device: int) -> bool:
+        return bool(current_stream(device).is_capturing())
+
     def array(self, values: object, dtype: np.dtype | None, order: str | None = None, like: Any = None) -> cupy.ndarray:
         host: np.ndarray = np.array(values, cast("Any", dtype), order=cast("Any", order))  # stubs refuse None and str
         with contextlib.nullcontext() if like is None else like.device:

@@ -122,6 +122,10 @@ class CudaBackend(abc.ABC):
     def prepare_steps(self, steps: Steps) -> StepLaunches:
         return StepLaunches(self, steps)
 
+    def is_capturing(self, device: int) -> bool:
+        """True while launches are only recorded, in a CUDA graph that runs later."""
+        return False
+
     def prepare_conversion(self, program: IndexProgram) -> IndexLaunches:
         """See `Backend.prepare_conversion`."""
         return IndexLaunches(program, self.runtime)
@@ -227,9 +231,17 @@ class StepLaunches:
         self._starts: dict[tuple[Any, ...], Start] = {}
 
     def execute(self, buffer: Any, workspace: Any) -> None:
-        """See `PreparedSteps.execute`.  All kernels are compiled before the first launch."""
+        """See `PreparedSteps.execute`.  All kernels are compiled before the first launch.
+
+        When a CUDA graph runs, the workspace of the call that it captured may hold other arrays, so that is an error.
+        """
         place = self._backend.runtime.place
         (*_, device), memory = place(buffer), (place(buffer)[0], place(workspace)[0])
+        if self._backend.is_capturing(device):
+            raise BufferError(
+                "a relayout in place cannot be captured in a CUDA graph, because its workspace is given back after the "
+                "call: pass other memory as out"
+            )
         launches = []
         for step in self._steps:
             for move, from_workspace, source, to_workspace, target in step.copies():

@@ -304,6 +304,16 @@ def test_a_call_that_cannot_be_is_refused_before_a_launch(cupy, name):
     assert plan(buffer, out).tolist() == expected(plan, buffer)
 
 
+def test_a_graph_that_captures_a_relayout_in_place_is_refused(cupy, monkeypatch):
+    """Its workspace would hold other arrays when the graph runs."""
+    plan, buffer, _ = prepared(cupy)
+    before = np.array(buffer)
+    monkeypatch.setattr(fake_cuda.Stream, "is_capturing", lambda stream: True)
+    with pytest.raises(BufferError, match="cannot be captured in a CUDA graph"):
+        plan(buffer, out=buffer)
+    assert LAUNCH not in kinds() and np.array_equal(buffer, before)
+
+
 def test_neighbours_that_touch_do_not_overlap(cupy):
     plan, _, _ = prepared(cupy)
     memory = numbers(cupy, 480)

@@ -119,6 +119,8 @@ TESTS = (
         ALL,
         _files("api/blocks api/transfer api/explain moves/blocks cli/relayout", "pictures/plan_picture"),
     ),
+    ("api/stream.py", ALL, _files("api/stream_arguments api/stream gpu/lanes")),
+    ("api/host_block.py", NUMPY, _files("api/blocks moves/blocks")),
     ("api/explain.py", NUMPY, _files("api/explain cli/commands")),
     *(
         (f"api/{name}.py", ALL, _files("api/same_kind gpu/other_libraries"))

@@ -49,8 +49,6 @@ def stream(
     transfer: Transfer, plan: Planner, buffer: Any, out: Out, max_bytes: int | None, progress: Progress | None
 ) -> Out:
     """See `Plan.stream`; `transfer` is the whole relayout's."""
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress is {type_text(progress)}: it must be a function of the bytes done and all bytes")
     libraries = [library for library in map(library_of, (buffer, out)) if library is not None]
     function: Callable[..., None] = libraries[0].untraced(_stream) if libraries else _stream
     function(transfer, plan, buffer, out, max_bytes, progress)

@@ -212,7 +212,7 @@ def check_no_overlap(
 
 def is_same_memory(backend: Backend, a: Array, b: Array) -> bool:
     """True when two buffers on one device are the same bytes."""
-    return bool(a.size and a.nbytes == b.nbytes and backend.address(a) == backend.address(b))
+    return bool(a.nbytes == b.nbytes and (not a.size or backend.address(a) == backend.address(b)))
 
 
 def may_overlap(backend: Backend, a: Array, b: Array, other: Backend | None = None) -> bool:

@@ -28,7 +28,8 @@ def deferred_signals() -> Iterator[None]:
 
     Other threads than the main one need nothing: no handler interrupts them.
     """
-    if threading.current_thread() is not threading.main_thread():
+    # Not threading.current_thread: it takes a KeyError that a handler raises for a thread that it does not know.
+    if threading.get_ident() != threading.main_thread().ident:
         yield
         return
     handlers: dict[int, Handler] = {}

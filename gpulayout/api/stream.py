@@ -28,6 +28,7 @@ from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.libraries import library_of
 from gpulayout.api.packing import pack, unpack
 from gpulayout.api.transfer import Transfer, opened
+from gpulayout.layout.checks import type_text
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend, Lane
@@ -48,6 +49,8 @@ def stream(
     transfer: Transfer, plan: Planner, buffer: Any, out: Out, max_bytes: int | None, progress: Progress | None
 ) -> Out:
     """See `Plan.stream`; `transfer` is the whole relayout's."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is {type_text(progress)}: it must be a function of the bytes done and all bytes")
     libraries = [library for library in map(library_of, (buffer, out)) if library is not None]
     function: Callable[..., None] = libraries[0].untraced(_stream) if libraries else _stream
     function(transfer, plan, buffer, out, max_bytes, progress)

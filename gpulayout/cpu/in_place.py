@@ -34,9 +34,10 @@ class HostSteps:
         self._moves: dict[Move, Execute] = {}
 
     def execute(self, buffer: np.ndarray, workspace: np.ndarray) -> None:
-        """See `PreparedSteps.execute`.  A bad number of threads, or no memory for scratch arrays, is an error here."""
+        """See `PreparedSteps.execute`.  A bad number of threads, or no memory for what follows, is an error here."""
         threads = thread_count()
-        np.empty(min(SCRATCH_BYTES, buffer.size), np.uint8)
+        bitmaps = [step.bitmap_bytes for step in self.steps if isinstance(step, Blocks)]
+        np.empty(max(min(SCRATCH_BYTES, buffer.size), *bitmaps, 0), np.uint8)
         for step in self.steps:
             if isinstance(step, Blocks):
                 share(functools.partial(_move_blocks, step, buffer, workspace), step.part_bytes, SHARE_BYTES, threads)

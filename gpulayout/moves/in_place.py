@@ -40,6 +40,7 @@ from gpulayout.moves.steps import Blocks, Chain, Kept, Slabs, Steps, Swaps, move
 
 SMALL_BYTES = 1 << 18  # a transposition of equal extents of up to this size moves faster whole than in pairs of parts
 MOST_TRIED = 1024  # sizes of a slab
+MOST_DIVISORS = 1 << 20  # numbers tried: all divisors of an extent up to 2^40 are found, in 0.1 s
 
 
 def move_in_place(source: Shape, target: Shape, pieces: Pieces) -> Move:
@@ -269,6 +270,6 @@ def _size(extent: int, most: int, spare: int) -> int:
 
 
 def _largest_divisor(number: int, most: int) -> int:
-    """The largest divisor up to `most`."""
-    small = [each for each in range(1, math.isqrt(number) + 1) if number % each == 0]
+    """The largest divisor up to `most`, of those that are at most MOST_DIVISORS or an extent divided by one of them."""
+    small = [each for each in range(1, min(math.isqrt(number), MOST_DIVISORS) + 1) if number % each == 0]
     return max(each for low in small for each in (low, number // low) if each <= most)

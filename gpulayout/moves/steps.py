@@ -220,6 +220,11 @@ class Blocks:
         return self.part_bytes
 
     @property
+    def bitmap_bytes(self) -> int:
+        """Bytes beside the workspace: one bit for each block says whether it has moved."""
+        return -(-self.count // 8)
+
+    @property
     def bytes_moved(self) -> int:
         return 2 * self.count * self.part_bytes
 
@@ -232,10 +237,10 @@ class Blocks:
     def numbers(self) -> Iterator[tuple[int | None, int | None]]:
         """From which place each block moves to which, in order; None is the workspace.
 
-        One bit for each block says whether it has moved, and up to 2^17 blocks have a table of where they come from.
+        Up to 2^17 blocks have a table of where they come from.
         """
         source_of = self._sources()
-        moved = bytearray(-(-self.count // 8))
+        moved = bytearray(self.bitmap_bytes)
         for first in range(self.count):
             if moved[first >> 3] >> (first & 7) & 1:
                 continue

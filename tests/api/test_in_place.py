@@ -254,6 +254,24 @@ def test_no_memory_for_the_workspace_leaves_the_buffer(monkeypatch):
     assert line.tolist() == LINE.tolist()
 
 
+def test_no_memory_for_the_bitmap_leaves_the_buffer(monkeypatch):
+    """One bit for each block: 10403 blocks of a byte need 1301 bytes."""
+    allocate = np.empty
+
+    def limited(shape, *rest):
+        if np.prod(shape) > 1300:
+            raise MemoryError
+        return allocate(shape, *rest)
+
+    buffer = np.arange(101 * 103, dtype=np.uint16).astype(np.uint8)
+    before = buffer.copy()
+    monkeypatch.setattr("gpulayout.cpu.in_place.SCRATCH_BYTES", 1)
+    monkeypatch.setattr(np, "empty", limited)
+    with pytest.raises(MemoryError):
+        gl.plan("u8[101,103]", "{0,1}").in_place(1)(buffer)
+    assert (buffer == before).all()
+
+
 def test_a_bad_number_of_threads_leaves_the_buffer(monkeypatch):
     monkeypatch.setenv("GPULAYOUT_NUM_THREADS", "none")
     buffer = np.arange(1000 * 1001, dtype=np.float32)
@@ -270,6 +288,13 @@ def test_nothing_to_do():
             plan = gl.plan(shape, "{1,0}")
         assert plan.in_place(4).steps == ()
         assert plan(buffer, out=buffer) is buffer and buffer.tolist() == list(range(6))
+        assert plan(buffer, out=buffer, workspace=4) is buffer
+
+
+def test_an_empty_buffer_is_its_own_memory():
+    buffer = np.empty(0, np.float32)
+    assert gl.relayout(buffer, "f32[0,3]", "{0,1}", out=buffer, workspace=4) is buffer
+    assert gl.plan("f32[0,3]", "{0,1}").in_place(4)(buffer) is buffer
 
 
 @pytest.mark.parametrize("dimensions", [(2000, 2000), (1999, 2003), (1_000_003, 4), (4, 1_000_003)])
@@ -339,6 +364,18 @@ def test_every_handler_of_a_signal_that_waited_runs(handler):
         assert called == [(signal.SIGTERM, True)]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_the_main_thread_is_known_by_its_number(handler, monkeypatch):
+    """A KeyError out of a handler within `threading.current_thread` makes that return a dummy from then on."""
+    monkeypatch.setattr(threading, "current_thread", threading.Thread)
+    done = False
+    with pytest.raises(KeyboardInterrupt):
+        with deferred_signals():
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.001)
+            done = True
+    assert done
 
 
 def test_other_threads_leave_handlers_alone(handler):

@@ -68,6 +68,13 @@ def test_progress_counts_bytes_up_to_all_of_them():
     assert [done for done, _ in calls] == sorted({done for done, _ in calls})
 
 
+def test_progress_that_is_no_function_is_refused_before_a_byte_is_written():
+    out = np.zeros(2800, np.float32)
+    with pytest.raises(TypeError, match="^progress is an int: it must be a function of the bytes done and all bytes$"):
+        PLAN.stream(values(), out, max_bytes=4096, progress=5)
+    assert not out.any()
+
+
 def test_an_error_in_between_says_what_is_written():
     def stop(done, total):
         if done > total // 2:

@@ -157,3 +157,9 @@ def test_large_matrices_are_planned_within_5_percent():
         assert sum(step.bytes_moved for step in steps) <= 6.5 * shape.nbytes
         for step in steps:
             assert not isinstance(step, Blocks) or step.count < 5000 or step.part_bytes >= 1 << 16, (dimensions, steps)
+
+
+def test_huge_primes_are_planned_at_once():
+    """Trial division up to the root of an extent would take a minute."""
+    plan = gl.plan("u8[999999999999999989,3]", "{0,1}").in_place()
+    assert plan.workspace <= plan.limit and plan.bytes_moved <= 7 * plan.source.nbytes

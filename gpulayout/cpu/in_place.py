@@ -34,9 +34,7 @@ class HostSteps:
         self._moves: dict[Move, Execute] = {}
 
     def execute(self, buffer: np.ndarray, workspace: np.ndarray) -> None:
-        """See `PreparedSteps.execute`.  A bad number of threads, or no memory for more than the workspace, is an error
-        before a byte is written.
-        """
+        """See `PreparedSteps.execute`.  A bad number of threads, or no memory for what follows, is an error here."""
         threads = thread_count()
         bitmaps = [step.bitmap_bytes for step in self.steps if isinstance(step, Blocks)]
         np.empty(max(min(SCRATCH_BYTES, buffer.size), *bitmaps, 0), np.uint8)

@@ -212,10 +212,12 @@ def check_no_overlap(
     """BufferError when the memory of two arrays may overlap.
 
     other   the backend of `b`, if it is another one
-    rule    what messages say that the second array must be
+    rule    what messages say that the second array must be; two maps of one file are never the same memory
     """
     if may_overlap(backend, a, b, other):
-        where = "in the file that both map" if type(a) is np.ndarray and not np.may_share_memory(a, b) else "in memory"
+        where = "in memory"
+        if type(a) is np.ndarray and not np.may_share_memory(a, b):
+            where, rule = "in the file that both map", "separate memory"
         raise BufferError(f"{roles[0]} and {roles[1]} overlap {where}: {roles[1]} must be {rule}")
 
 

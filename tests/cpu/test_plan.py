@@ -290,6 +290,7 @@ def relayout_plan(text, order):
         ("f64[12,12,12,12,12,12]", (2, 5, 0, 3, 1, 4), "blocks"),
         # the whole run stays in the second-level cache
         ("f64[64,700,300]", (0, 2, 1), "whole"),
+        ("f64[64,100,1024]", (0, 2, 1), "scratch"),  # 100 places in 16 sets: more than half of their ways
         # blocks that are one run of the source
         ("f32[48,96,3600]", (0, 2, 1), "scratch"),
         ("f32[20000,1000]", (1, 0), "scratch"),
@@ -336,6 +337,7 @@ def test_places_are_kept_until_one_evicts_another(axes, caches):
 
 def test_rows_that_are_one_run_and_share_no_sets_stay_dense_in_the_scratch_array():
     assert relayout_plan("f32[48,96,3600]", (0, 2, 1)).scratch == (96 * 14400, 4, 14400)
+    assert relayout_plan("f32[100,300,300]", (0, 2, 1)).scratch[2] == 1200  # 19 lines apart, they would be no run
     assert relayout_plan("f32[64,128,128]", (0, 2, 1)).scratch[2] == 576  # rows of 512 bytes would share 8 sets
 
 

@@ -3,7 +3,6 @@
 On the stand-in of ci/real_cupy, work runs in every order that CUDA allows: late, early, or at random between.
 """
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,7 +12,7 @@ import gpulayout as gl
 from ci.gpu_gate import needs_devices
 from gpulayout.api import backends
 from tests.gpu.test_streams import keep_busy
-from tests.support.device_arrays import host_buffer, on_gpu_alone, same_bytes
+from tests.support.device_arrays import host_buffer, on_gpu_alone, same_bytes, using
 from tests.support.orders import RANDOM, orders
 
 PLAN = ("f32[300,410]", "{0,1:T(8,16)}")
@@ -31,18 +30,6 @@ def streamed(cp, plan, values, direction, **options):
     return out
 
 
-@contextlib.contextmanager
-def allocator(cp, allocate):
-    """Within the block, CuPy uses this allocator."""
-    before = cp.cuda.get_allocator()
-    cp.cuda.set_allocator(allocate)
-    try:
-        yield
-    finally:
-        cp.cuda.Device().synchronize()
-        cp.cuda.set_allocator(before)
-
-
 # ---- memory --------------------------------------------------------------------------------------------------------
 
 
@@ -56,7 +43,7 @@ def test_an_array_several_times_larger_than_the_pool(cp, direction):
     pool.set_limit(3 << 20)
     buffer = values if direction != "down" else cp.asarray(values)
     out = (cp if direction == "up" else np).zeros(plan.target.buffer_length, np.float32)
-    with gl.use_backend("cupy"), allocator(cp, pool.malloc):
+    with gl.use_backend("cupy"), using(cp, pool.malloc):
         plan.stream(buffer, out, max_bytes=2 << 20)
         assert 1 << 20 < pool.total_bytes() <= (2 << 20) + 2048 and pool.used_bytes() == 0
     assert same_bytes(cp, cp.asarray(out), plan(values))
@@ -68,7 +55,7 @@ def test_without_a_limit_the_blocks_fit_the_pool(cp):
     values, out = host_buffer(plan.source), np.zeros(plan.target.buffer_length, np.float32)
     pool = cp.cuda.MemoryPool()
     pool.set_limit(5 << 20)
-    with gl.use_backend("cupy"), allocator(cp, pool.malloc):
+    with gl.use_backend("cupy"), using(cp, pool.malloc):
         plan.stream(values, out)
         assert 2 << 20 < pool.total_bytes() <= 5 << 20
     assert out.tobytes() == plan(values).tobytes()
@@ -79,7 +66,7 @@ def test_memory_that_cannot_be_had_is_an_error_before_a_byte_is_written(cp):
     plan = gl.plan("f32[1500,2000]", "{0,1}")
     values, out = host_buffer(plan.source), np.zeros(plan.target.buffer_length, np.float32)
     pool = cp.cuda.MemoryPool()
-    with gl.use_backend("cupy"), allocator(cp, pool.malloc):
+    with gl.use_backend("cupy"), using(cp, pool.malloc):
         for limit, room in ((None, 1 << 19), (4 << 20, 5 << 19)):  # with 2 MB of its own accord it would fit
             pool.set_limit(room)
             with pytest.raises(MemoryError) as error:

@@ -1,13 +1,12 @@
 """The library with memory from every allocator of CuPy: pools, none, managed memory, and stream-ordered memory."""
 
-import contextlib
 import ctypes
 
 import numpy as np
 import pytest
 
 import gpulayout as gl
-from tests.support.device_arrays import host_buffer, on_gpu_alone, same_bytes
+from tests.support.device_arrays import host_buffer, on_gpu_alone, same_bytes, using
 
 PLAN = ("f32[61,130]", "{0,1:PD(64,131)PV(7)}")
 
@@ -32,18 +31,6 @@ def allocators(cp):
         "stream-ordered": memory.malloc_async,
         "stream-ordered pool": memory.MemoryAsyncPool().malloc,
     }
-
-
-@contextlib.contextmanager
-def using(cp, allocate):
-    """Within the block, CuPy uses this allocator in every thread."""
-    before = cp.cuda.get_allocator()
-    cp.cuda.set_allocator(allocate)
-    try:
-        yield
-    finally:
-        cp.cuda.Device().synchronize()
-        cp.cuda.set_allocator(before)
 
 
 @on_gpu_alone

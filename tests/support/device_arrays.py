@@ -1,5 +1,7 @@
 """For the tests of launches on a device: which CuPy they run on, and arrays compared as bytes."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -33,3 +35,15 @@ def overwrite(cp, array, values):
 
 def same_bytes(cp, array, values):
     return cp.asnumpy(array).tobytes() == np.asarray(values).tobytes()
+
+
+@contextlib.contextmanager
+def using(cp, allocate):
+    """Within the block, CuPy uses this allocator in every thread."""
+    before = cp.cuda.get_allocator()
+    cp.cuda.set_allocator(allocate)
+    try:
+        yield
+    finally:
+        cp.cuda.Device().synchronize()
+        cp.cuda.set_allocator(before)

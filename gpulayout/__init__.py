@@ -18,7 +18,7 @@ Moving arrays
     relayout          copy a buffer from one layout to another
     relayout_file     the same from file to file, for arrays larger than memory
     relayout_many     the same for many buffers, in few kernel launches
-    view              see a buffer as a strided array, without a copy
+    view              see a buffer, or an array after a pattern, as a strided array, without a copy
     empty             make a new buffer for a shape
     plan              prepare a relayout for many calls; the plan explains itself
 
@@ -76,10 +76,11 @@ from gpulayout.api.code import code
 from gpulayout.api.config import show_config
 from gpulayout.api.indexing import convert_linear, delinearize, linearize
 from gpulayout.api.many import relayout_many
-from gpulayout.api.packing import empty, pack, shape_of, unpack, view
+from gpulayout.api.packing import empty, pack, shape_of, unpack
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.relayout import relayout
 from gpulayout.api.transpose import transpose
+from gpulayout.api.view import view
 from gpulayout.files.relayout_file import relayout_file
 from gpulayout.layout.digits import Digit, StrideTable
 from gpulayout.layout.dynamic import UNBOUNDED

@@ -12,7 +12,7 @@ from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
 from gpulayout.layout import checks
 from gpulayout.layout.checks import counted
-from gpulayout.layout.dimension_labels import dimension_labels
+from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import value_text
 from gpulayout.layout.same_places import same_buffer
@@ -28,10 +28,14 @@ class Explanation(str):
         return str(self)
 
 
-def explain(pieces: Pieces, source: Shape, target: Shape, device: Device | None = None) -> Explanation:
+def explain(
+    pieces: Pieces, source: Shape, target: Shape, device: Device | None = None, *, names: Sequence[str] | None = None
+) -> Explanation:
     """What a relayout from `source` to `target` does, one fact per line; details are those of the first piece.
 
     The expected speed is that on the device, without one on the GPU that this process uses.
+
+    names   of the dimensions
     """
     move = pieces[0].move
     read, written, elements, places = (
@@ -49,7 +53,7 @@ def explain(pieces: Pieces, source: Shape, target: Shape, device: Device | None 
     ]
     if move.has_loops:
         lines.append(f"  merged   {_merged(move, source)}")
-    labels = dimension_labels(source.rank)
+    labels = named_dimensions(names, source.rank, source)
     for number, (axis, dims) in enumerate(zip(move.axes, move.dimensions)):
         name = "*".join(labels[dim] for dim in reversed(dict.fromkeys(dims))) or "-"
         padded = f" ({axis.extent - axis.bound} of them padding)" if axis.is_padded else ""

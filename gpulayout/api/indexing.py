@@ -30,6 +30,7 @@ from gpulayout.api.array_types import (
     Undecided,
 )
 from gpulayout.api.index_conversion import conversion, linear_message
+from gpulayout.api.targets import as_target
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted, out_of_bounds_text, type_text, value_text
 from gpulayout.layout.shape import Shape
@@ -245,7 +246,7 @@ def convert_linear(linear: ArrayLike, source: ShapeLike, target: TargetLike, *, 
     2434
     """
     source = as_shape(source, "source")
-    target = as_shape(target, "target", like=source)
+    target = as_target(target, source)
     between = conversion("convert_linear", source, target)
     if _is_int(linear) and out is None:
         return stride_table(target).linear_of(_delinearize_one(operator.index(linear), source, "raise"))

@@ -7,7 +7,6 @@ import functools
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import (
@@ -17,7 +16,6 @@ from gpulayout.api.array_types import (
     Kind,
     Out,
     OwnKind,
-    Scalar,
     ShapeLike,
     TargetLike,
     Values,
@@ -26,19 +24,20 @@ from gpulayout.api.backends import default_backend, host_backend
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Result, same_kind
-from gpulayout.api.sides import FLAT, ArraySide, BufferSide, contiguous_strides
+from gpulayout.api.sides import ArraySide, BufferSide, contiguous_strides
+from gpulayout.api.targets import as_target
 from gpulayout.api.transfer import Transfer
 from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.checks import number_text, value_text, whole_number
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.strides import layout_from_strides
 from gpulayout.moves.backend import Backend
 from gpulayout.moves.move import MAX_AXES
 from gpulayout.moves.pieces import pack_pieces, unpack_pieces
 from gpulayout.moves.supported import check_storable
-from gpulayout.moves.view_strides import view_strides
 
 # By the shape as it was given, and the dtype, shape and strides of the array.
 kept_packs: Kept[Transfer] = Kept()
@@ -124,7 +123,7 @@ def pack(array: ArrayLike, shape: TargetLike, *, out: Any = None) -> Any:
 
 def _whole_shape(shape: TargetLike, values: Values) -> Shape:
     """The shape for plain values; TypeError for a layout without a shape, because plain values have no element type."""
-    if is_only_layout(shape):
+    if isinstance(shape, Layout) or is_only_layout(shape):
         raise TypeError(
             f"array is a {type(values).__name__}, which has no element type, and shape {value_text(str(shape))} is "
             "only a layout: write the whole shape"
@@ -147,13 +146,13 @@ def _pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> Trans
 
 
 def _new_pack_transfer(array: Any, shape: TargetLike, dtype: np.dtype[Any]) -> Transfer:
-    if is_only_layout(shape) or isinstance(shape, (tuple, list)):  # as_shape refuses these and says what to write
-        shape = as_shape(shape, like=Shape(dtype, array.shape))
+    if isinstance(shape, Shape) or (isinstance(shape, str) and not is_only_layout(shape)):
+        found = as_shape(shape)
     else:
-        shape = as_shape(shape)
-    side = ArraySide(shape, array.strides)
+        found = as_target(shape, Shape(dtype, array.shape), "shape")
+    side = ArraySide(found, array.strides)
     side.check(array, "array")
-    return Transfer(side, BufferSide(shape), pack_pieces(array.strides, shape))
+    return Transfer(side, BufferSide(found), pack_pieces(array.strides, found))
 
 
 @overload
@@ -219,7 +218,7 @@ def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:
     key = (shape,) if out is None else (shape, out.dtype, out.shape, out.strides)
     transfer = kept_unpacks.get(key) if type(shape) in KEYS else None
     if transfer is None:
-        whole = _array_shape(shape)
+        whole = array_shape(shape)
         source = BufferSide(whole)  # LayoutError when the shape has no size
         side = ArraySide(whole, contiguous_strides(whole) if out is None else out.strides)
         if out is not None:
@@ -230,68 +229,7 @@ def _unpack_transfer(shape: ShapeLike, out: Any) -> Transfer:
     return transfer
 
 
-@overload
-def view(buffer: NDArray[Scalar], shape: ShapeLike) -> NDArray[Scalar]: ...
-@overload
-def view(buffer: OwnKind[Kind], shape: ShapeLike) -> Kind: ...
-@overload
-def view(buffer: Array, shape: ShapeLike) -> Any: ...
-def view(buffer: Array, shape: ShapeLike) -> Any:
-    """The logical array as strides over the buffer: no copy, and writing to it writes to the buffer.
-
-    Parameters
-    ----------
-    buffer : array
-        1-D contiguous array of `shape.buffer_length` elements or more.
-    shape : Shape or str
-        The buffer's shape, or its text.
-
-    Returns
-    -------
-    array
-        Array of shape `shape.dimensions` over the memory of `buffer`, of its library.
-
-    Raises
-    ------
-    LayoutError
-        For tiles that leave no single stride per dimension, for packed elements, and for a JAX array if the view would
-        have gaps.
-    TypeError, BufferError
-        For the buffer, as `unpack` raises them; BufferError for read-only memory of a GPU too, because CuPy has no
-        read-only arrays.
-
-    See Also
-    --------
-    unpack : A copy, for every layout.
-
-    Notes
-    -----
-    Strides express every order and every padding.  They express tiles only when neighbours along a dimension are
-    always the same distance apart, as with ``T(1,128)`` or with tiles as wide as the array.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> view(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}").strides
-    (1, 3)
-    """
-    shape = _array_shape(shape)
-    strides = view_strides(shape)
-    library = library_of(buffer)
-    backend, opened = arrays.open_array(buffer, "buffer")
-    source = BufferSide(shape).memory(backend, opened, "buffer", FLAT if library is None else library.flat)
-    seen = backend.strided(source, shape.dimensions, strides)
-    if library is not None:
-        return library.view(buffer, seen)
-    if type(seen) is not np.ndarray and opened is not buffer and backend.foreign_memory(buffer).read_only:
-        raise BufferError(
-            "buffer is read-only, but its view would be a CuPy array, which can always be written to: use gl.unpack to "
-            "copy the array"
-        )
-    return seen
-
-
-def _array_shape(shape: ShapeLike) -> Shape:
+def array_shape(shape: ShapeLike) -> Shape:
     """A shape whose buffer and whose logical array can exist; LayoutError past NumPy's 64 dimensions."""
     shape = as_shape(shape)
     check_storable(shape)

@@ -1,27 +1,26 @@
-"""Plans: a relayout that is prepared once, runs many times, and can be cut into blocks.
-
-A block is a smaller plan that takes bounded memory.  Together the blocks write every byte of the target once.
-"""
+"""Plans: a relayout that is prepared once, runs many times, and can be cut into blocks."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, SupportsIndex, overload
+from typing import Any, SupportsIndex, overload
 
 from gpulayout.api.array_types import Array, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
 from gpulayout.api.explain import Explanation, explain, explain_blocks
-from gpulayout.api.host_block import run_on_host
 from gpulayout.api.in_place import InPlace, RelayoutTransfer
 from gpulayout.api.kept import KEYS, Kept
+from gpulayout.api.plan_blocks import Blocks
 from gpulayout.api.stream import Progress, stream
+from gpulayout.api.targets import as_target, axis_names
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.blocks import Cut, cut, passes
+from gpulayout.moves.blocks import passes
 from gpulayout.moves.kinds import AnyMove, Pieces
 from gpulayout.moves.pieces import relayout_pieces
-from gpulayout.moves.runs import Runs
 
 
 class Plan:
@@ -31,6 +30,8 @@ class Plan:
     ----------
     source, target : Shape
         The two shapes.
+    names : tuple of str or None
+        What `explain` and `draw` call the dimensions; None for z, y and x, the letters of XLA's document.
     bytes_read, bytes_written : int
         Bytes of the elements that are read, and of all places that are written, padding included.
     pieces : tuple of Piece
@@ -48,20 +49,21 @@ class Plan:
     (24, 60)
     """
 
-    __slots__ = ("source", "target", "pieces", "bytes_read", "bytes_written", "transfer")
+    __slots__ = ("source", "target", "names", "pieces", "bytes_read", "bytes_written", "transfer")
 
     source: Shape
     target: Shape
+    names: tuple[str, ...] | None
     pieces: Pieces
     bytes_read: int
     bytes_written: int
     transfer: RelayoutTransfer  # runs the pieces, and keeps what backends prepared for them
 
-    def __init__(self, source: Shape, target: Shape):
+    def __init__(self, source: Shape, target: Shape, names: tuple[str, ...] | None = None):
         pieces = relayout_pieces(source, target)
         transfer = RelayoutTransfer(source, target, pieces)
         read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
-        for name, value in zip(self.__slots__, (source, target, pieces, read, written, transfer)):
+        for name, value in zip(self.__slots__, (source, target, names, pieces, read, written, transfer)):
             object.__setattr__(self, name, value)
 
     @property
@@ -130,7 +132,7 @@ class Plan:
         max_bytes : int, optional
             Also explain how `blocks` cuts the plan for this limit, and whether two passes have longer runs.
         """
-        found = explain(self.pieces, self.source, self.target)
+        found = explain(self.pieces, self.source, self.target, names=self.names)
         if max_bytes is None:
             return found
         return Explanation("\n".join([found, *explain_blocks(self.source, self.target, max_bytes)]))
@@ -310,29 +312,39 @@ class Plan:
         """
         from gpulayout.pictures.plan_picture import PlanPicture
 
-        return PlanPicture(self.pieces, self.source, self.target)
+        return PlanPicture(self.pieces, self.source, self.target, self.names)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
         return self.draw().svg
 
     def __eq__(self, other: object) -> bool:
-        return (self.source, self.target) == (other.source, other.target) if isinstance(other, Plan) else NotImplemented
+        return self._key == other._key if isinstance(other, Plan) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self.source, self.target))
+        return hash(self._key)
+
+    def part(self, source: Shape, target: Shape) -> Plan:
+        """The plan of a part of both buffers, with the same names where it has the same dimensions."""
+        return _plan(source, target, self.names if source.rank == self.source.rank else None)
+
+    @property
+    def _key(self) -> tuple[Shape, Shape, tuple[str, ...] | None]:
+        return self.source, self.target, self.names
 
     def __repr__(self) -> str:
-        return f"plan({str(self.source)!r}, {str(self.target)!r})"
+        names = "" if self.names is None else f", names={self.names}"
+        return f"plan({str(self.source)!r}, {str(self.target)!r}{names})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return plan, (self.source, self.target)
+        make = plan if self.names is None else functools.partial(plan, names=self.names)
+        return make, (self.source, self.target)
 
 
 kept_plans: Kept[Plan] = Kept()  # by pairs of shapes, and by the texts and layouts that stand for them
 
 
-def plan(source: ShapeLike, target: TargetLike) -> Plan:
+def plan(source: ShapeLike, target: TargetLike, *, names: str | Sequence[str] | None = None) -> Plan:
     """Plan the relayout of a buffer from `source` to `target`.
 
     Parameters
@@ -340,7 +352,12 @@ def plan(source: ShapeLike, target: TargetLike) -> Plan:
     source : Shape or str
         The buffer's shape, or its text.
     target : Shape, Layout or str
-        The shape of the result, with the same element type and dimensions; or only its layout, such as ``"{0,1}"``.
+        The shape of the result, with the same element type and dimensions; or only its layout: ``"{0,1}"``, a name such
+        as ``"F"`` or ``"torch:channels_last"``, or a pattern such as ``"n h w c -> n c h w"``, which means the memory
+        of the array after it.
+    names : str or sequence of str, optional
+        What `explain` and `draw` call the dimensions, dimension 0 first: ``"nhwc"``, or ``"batch channel"``, or a list.
+        By default the names in a pattern.
 
     Returns
     -------
@@ -350,7 +367,8 @@ def plan(source: ShapeLike, target: TargetLike) -> Plan:
     Raises
     ------
     LayoutError
-        When element types or dimensions differ, and for a shape that no buffer can hold.
+        When element types or dimensions differ, for a shape that no buffer can hold, and for `names` that are not one
+        for each dimension.
 
     See Also
     --------
@@ -361,140 +379,26 @@ def plan(source: ShapeLike, target: TargetLike) -> Plan:
     >>> to_tiles = plan("f32[16,256]", "{1,0:T(8,128)}")
     >>> to_tiles.bytes_written, len(to_tiles.pieces)
     (16384, 1)
+    >>> to_planes = plan("u8[8,224,224,3]", "n h w c -> n c h w")
+    >>> str(to_planes.target), to_planes.names
+    ('u8[8,224,224,3]{2,1,3,0}', ('n', 'h', 'w', 'c'))
     """
+    if names is not None:
+        shape = as_shape(source, "source")
+        return _plan(shape, as_target(target, shape), named_dimensions(names, shape.rank, shape))
     if type(source) in KEYS and type(target) in KEYS and (found := kept_plans.get((source, target))):
         return found
-    asked, source = (source, target), as_shape(source, "source")
-    target = as_shape(target, "target", like=source)
-    found = kept_plans.get((source, target))
-    if found is None:
-        found = Plan(source, target)
-        kept_plans.keep((source, target), found, len(found.pieces))
-    if asked != (source, target):
-        kept_plans.keep(asked, found)
+    shape = as_shape(source, "source")
+    found = _plan(shape, as_target(target, shape), axis_names(target, shape.rank))
+    kept_plans.keep((source, target), found)
     return found
 
 
-# ---- blocks --------------------------------------------------------------------------------------------------------
-
-
-class Block(NamedTuple):
-    """A part of a relayout: a plan between two smaller buffers, and where their bytes lie in the large ones.
-
-    Attributes
-    ----------
-    plan : Plan
-        From a buffer of `source_runs.nbytes` bytes to one of `target_runs.nbytes`.  Blocks of the same size share it.
-    source_runs, target_runs : Runs
-        The bytes of these two buffers within the large buffers: run after run.
-
-    See Also
-    --------
-    Plan.blocks : all blocks of a plan.
-
-    Examples
-    --------
-    >>> import gpulayout as gl
-    >>> block = gl.plan("f32[4,6]", "{0,1}").blocks(64)[0]
-    >>> block.plan
-    plan('f32[4,2]{1,0}', 'f32[4,2]{0,1}')
-    >>> block.source_runs
-    Runs(offset=0, length=8, loops=((4, 24),))
-    >>> block.target_runs
-    Runs(offset=0, length=32, loops=())
-    """
-
-    plan: Plan
-    source_runs: Runs
-    target_runs: Runs
-
-    def __call__(self, buffer: Any, out: Any) -> None:
-        """Run the block between the large buffers: it reads its part of `buffer` and writes its part of `out`.
-
-        Parameters
-        ----------
-        buffer, out : array
-            The whole buffers: 1-D contiguous NumPy arrays, such as memory maps, or their bytes as uint8.
-
-        Raises
-        ------
-        BufferError
-            A buffer is not 1-D contiguous, or is too short for this block (later blocks may need a longer one); or
-            `out` is read-only, or shares memory with `buffer`.
-        TypeError
-            A buffer has another dtype.
-        """
-        run_on_host(self.plan.transfer, self.source_runs, self.target_runs, buffer, out)
-
-
-class Blocks(Sequence[Block]):
-    """The blocks of a plan, in the order in which they continue one another in the target.  Made by `Plan.blocks`.
-
-    Attributes
-    ----------
-    plan : Plan
-        The whole plan.
-    max_bytes : int
-        The limit: no block's two buffers take more bytes together.
-
-    Examples
-    --------
-    >>> import gpulayout as gl
-    >>> blocks = gl.plan("f32[39000,39001]", "{0,1}").blocks(384 << 20)
-    >>> blocks
-    <36 blocks of plan('f32[39000,39001]{1,0}', 'f32[39000,39001]{0,1}'), up to 338052000 bytes each>
-    >>> blocks.source_run_bytes, blocks.target_run_bytes
-    (26004, 26000)
-    """
-
-    __slots__ = ("plan", "max_bytes", "_cut")
-
-    def __init__(self, plan: Plan, max_bytes: SupportsIndex):
-        self.plan, self.max_bytes = plan, checks.whole_number("max_bytes", max_bytes, "")
-        self._cut: Cut = cut(plan.source, plan.target, self.max_bytes)
-
-    def __len__(self) -> int:
-        return self._cut.block_count
-
-    @overload
-    def __getitem__(self, number: SupportsIndex) -> Block: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[Block]: ...
-    def __getitem__(self, number: SupportsIndex | slice) -> Block | list[Block]:
-        found = range(len(self))[number]
-        return self._block(found) if isinstance(found, int) else [self._block(each) for each in found]
-
-    def _block(self, number: int) -> Block:
-        shapes = self._cut.block(number)
-        return Block(plan(shapes.source, shapes.target), shapes.source_runs, shapes.target_runs)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Blocks, (self.plan, self.max_bytes)
-
-    def __repr__(self) -> str:
-        return f"<{checks.counted(len(self), 'block')} of {self.plan!r}, up to {self.block_bytes} bytes each>"
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of the largest block: its source and its target together."""
-        return self._cut.block_bytes
-
-    @property
-    def source_run_bytes(self) -> int:
-        """Bytes of a run in the source.  Blocks at the end of a dimension may have shorter ones."""
-        return self._cut.source_run_bytes
-
-    @property
-    def target_run_bytes(self) -> int:
-        """Bytes of a run in the target.  Blocks at the end of a dimension may have shorter ones."""
-        return self._cut.target_run_bytes
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes that all blocks read.  Padding of up to 64 KB between runs is read too, since a seek costs as much."""
-        return self._cut.bytes_read
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes that all blocks write: those of the target, each once."""
-        return self.plan.target.nbytes
+def _plan(source: Shape, target: Shape, names: tuple[str, ...] | None) -> Plan:
+    """The plan between two shapes, a kept one if there is one."""
+    key = (source, target) if names is None else (source, target, names)
+    found = kept_plans.get(key)
+    if found is None:
+        found = Plan(source, target, names)
+        kept_plans.keep(key, found, len(found.pieces))
+    return found

@@ -9,46 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpulayout.api.targets import check_layout_text
 from gpulayout.cli.failures import printable
-from gpulayout.cli.layout_names import LayoutName, layout_name
 from gpulayout.files.memory import as_bytes
 from gpulayout.layout.arguments import is_only_layout
 from gpulayout.layout.errors import LayoutError
-from gpulayout.layout.layout import Layout
-from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.text import parse_array_shape
 
 if TYPE_CHECKING:  # generic since click 8.2
-    ShapeType = click.ParamType[Shape | Layout | LayoutName]
+    ShapeType = click.ParamType[Shape | str]
     SizeType = click.ParamType[int]
 else:
     ShapeType = SizeType = click.ParamType
 
 
-_NAME = re.compile(r"[A-Za-z]\w*(:.*)?", re.DOTALL)
-
-
 class ShapeArgument(ShapeType):
-    """The text of a shape.
-
-    With `or_layout`, the text of a layout without a shape gives a `Layout`, and its name a `LayoutName`.
-    """
+    """The text of a shape.  With `or_layout` also that of a layout without a shape, which stays text, once checked."""
 
     name = "shape"
 
     def __init__(self, or_layout: bool = False) -> None:
         self.or_layout = or_layout
 
-    def convert(
-        self, value: str | Shape | Layout | LayoutName, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Shape | Layout | LayoutName:
+    def convert(self, value: str | Shape, param: click.Parameter | None, ctx: click.Context | None) -> Shape | str:
         if not isinstance(value, str):
             return value
         try:
             if not (self.or_layout and is_only_layout(value)):
                 return parse_array_shape(value)
-            return layout_name(value) if _NAME.fullmatch(value) else parse_layout(value)
+            check_layout_text(value)
+            return value
         except LayoutError as error:
             self.fail(printable(f"{error}{_hint(value, self.or_layout)}"), param, ctx)
 
@@ -103,3 +94,5 @@ SHAPE_OR_LAYOUT = ShapeArgument(or_layout=True)
 FILE_NAME = FileName()
 SHAPE_OR_FILE = ShapeOrFile()
 MEMORY = MemorySize()
+
+names_option = click.option("--names", metavar="NAMES", help="What dimensions are called: nhwc, or 'batch channel'.")

@@ -85,7 +85,7 @@ def _print_example(strips: dict[str, str]) -> None:
         layout = parse_array_shape(text).layout
         remark = "" if strip == EXAMPLE[text] else f"   WRONG: {' '.join(EXAMPLE[text])}"
         click.echo(f"  {layout!s:<14} {' '.join(strip)}{remark}")
-    figure = figure_of(parse_array_shape(PADDED), names=NAMES)
+    figure = figure_of(parse_array_shape(PADDED), elements=NAMES)
     click.echo("\nThe last one pads dimensions y and x from 2 x 3 to 3 x 5.  Every element with its linear index:\n")
     click.echo(draw_grid(figure, glyphs=glyphs()))
     click.echo("\nThe same in memory.  Padding is hatched.\n")

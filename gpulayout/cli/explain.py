@@ -8,9 +8,9 @@ import click
 
 from gpulayout.api.explain import explain as explained
 from gpulayout.api.explain import explain_blocks
-from gpulayout.api.plan import Blocks, Plan, plan
-from gpulayout.cli.arguments import MEMORY, SHAPE, SHAPE_OR_LAYOUT
-from gpulayout.cli.layout_names import LayoutName
+from gpulayout.api.plan import Plan, plan
+from gpulayout.api.plan_blocks import Blocks
+from gpulayout.cli.arguments import MEMORY, SHAPE, SHAPE_OR_LAYOUT, names_option
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.page_file import html_option, overwrite_option, write_plan_page
 from gpulayout.cpu import choose_plan
@@ -21,7 +21,6 @@ from gpulayout.gpu.devices import DEVICES, REFERENCE, Device
 from gpulayout.gpu.estimate import estimate
 from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import requests, sector_fraction
-from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 
@@ -39,13 +38,15 @@ from gpulayout.layout.shape import Shape
 @click.option(
     "--memory", metavar="SIZE", type=MEMORY, help="Also say how files are moved in so much memory, such as 512M."
 )
+@names_option
 @click.option("--in-place", is_flag=True, help="Also say which steps move it within one buffer, and in what workspace.")
 @html_option
 @overwrite_option
 @json_option
 def explain(
     source: Shape,
-    target: Shape | Layout | LayoutName,
+    target: Shape | str,
+    names: str | None,
     device: str,
     memory: int | None,
     in_place: bool,
@@ -55,10 +56,10 @@ def explain(
 ) -> None:
     """Explain how a buffer of SOURCE would become a buffer of TARGET.
 
-    SOURCE is a SHAPE.  TARGET is a SHAPE, or a LAYOUT for the same array: {0,1}, or a name such as F or
-    torch:channels_last.  The answer names the merged dimensions, what is copied and what is filled, the kernel that a
-    GPU would run and why not a faster one, and the bytes read and written.  Nothing is moved, and no GPU is needed: the
-    expected speed comes from a model.
+    SOURCE is a SHAPE.  TARGET is a SHAPE, or a LAYOUT for the same array: {0,1}, a name such as F or
+    torch:channels_last, or a pattern such as 'n h w c -> n c h w', the memory of the array after it.  The answer names
+    the merged dimensions, what is copied and what is filled, the kernel that a GPU would run and why not a faster one,
+    and the bytes read and written.  Nothing is moved, and no GPU is needed: the expected speed comes from a model.
 
     --html FILE writes a picture of it: where the elements go, and what the first warp reads and writes.
 
@@ -67,9 +68,10 @@ def explain(
       gpulayout explain 'f32[4096,4096]{1,0}' 'f32[4096,4096]{0,1}'
       gpulayout explain 'u8[600,800,3]' 'u8[600,800,3]{2,1,0:PD(600,800,4)}'
       gpulayout explain 'f32[4096,4096]' '{0,1}' --html transpose.html
+      gpulayout explain 'u8[8,224,224,3]' 'n h w c -> n c h w'
       gpulayout explain 'f32[39000,39001]' '{0,1}' --memory 64M
     """
-    found = plan(source, target.of(source.dimensions) if isinstance(target, LayoutName) else target)
+    found = plan(source, target, names=names)
     if html and as_json:
         raise click.UsageError("give one of --html and --json")
     if html and (memory is not None or in_place):
@@ -86,7 +88,7 @@ def explain(
         steps = {} if within is None else {"in_place": within.as_json()}
         print_json(plan_as_json(found, DEVICES[device]) | cut | steps)
         return
-    click.echo(explained(found.pieces, found.source, found.target, DEVICES[device]))
+    click.echo(explained(found.pieces, found.source, found.target, DEVICES[device], names=found.names))
     if within is not None:
         click.echo(within.explain())
     if limit is not None:
@@ -126,7 +128,7 @@ def plan_as_json(found: Plan, device: Device | None = None) -> dict[str, Any]:
         "axes": [{"dimensions": dims, **axis._asdict()} for axis, dims in zip(move.axes, move.dimensions)],
         "numpy": choose_plan.as_json(move),
         "gpu": None if kernel is None else {name: getattr(kernel, name) for name in names} | _traffic(kernel, device),
-        "text": str(explained(found.pieces, found.source, found.target, device)),
+        "text": str(explained(found.pieces, found.source, found.target, device, names=found.names)),
     }
 
 

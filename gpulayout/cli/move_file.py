@@ -13,7 +13,6 @@ import click
 from gpulayout.cli.arguments import FILE_NAME, MEMORY
 from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, print_note, printable
-from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json
 from gpulayout.cli.progress import shown_progress
 from gpulayout.files.job import Job, job
@@ -23,7 +22,6 @@ from gpulayout.files.new_file import check_output
 from gpulayout.files.source import open_source
 from gpulayout.files.standard_streams import File, output_name
 from gpulayout.layout.checks import clipped, counted
-from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 Decorator = Callable[[Any], Any]  # click's, which give back what they get
@@ -80,7 +78,7 @@ class FileMove:
     quiet: bool
     as_json: bool
 
-    def run(self, from_: Shape | None, to: Shape | Layout | LayoutName | None, *, flat: bool = False) -> None:
+    def run(self, from_: Shape | None, to: Shape | str | None, *, flat: bool = False) -> None:
         """Move a buffer of the shape `from_`, or else an N-d array, to a buffer of `to`, or else to an N-d array.
 
         A buffer is 1-D in the file if it is `flat`, or if a .npy file cannot say its layout.
@@ -89,8 +87,7 @@ class FileMove:
             raise click.UsageError("give either --quiet or --json")
         check_output(self.target, self.source, overwrite=self.overwrite)
         with open_source(self.source, from_, raw=self.raw) as source:
-            layout = to.of((from_ or source.header).dimensions) if isinstance(to, LayoutName) else to
-            found = job(source, self.target, from_, layout, raw=self.raw, flat=flat)
+            found = job(source, self.target, from_, to, raw=self.raw, flat=flat)
             way = route(found.plan, block_limit(self.memory), self.scratch)
             seconds = None if self.dry_run else self._execute(found, way)
         if self.quiet:
@@ -167,11 +164,11 @@ def _passes(way: Route) -> list[str]:
     ]
 
 
-def whole_shape(from_: Shape | Layout | LayoutName) -> Shape:
+def whole_shape(from_: Shape | str) -> Shape:
     """The value of --from; a usage error for a layout without a shape."""
-    if isinstance(from_, (Layout, LayoutName)):
+    if isinstance(from_, str):
         raise click.UsageError(
-            f"--from {clipped(str(from_), 60)!r} is only a layout: a buffer file does not store dimensions, so "
+            f"--from {clipped(from_, 60)!r} is only a layout: a buffer file does not store dimensions, so "
             "write the whole shape, such as 'f32[2,3]{0,1}'"
         )
     return from_

@@ -7,10 +7,8 @@ from typing import Any
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
-from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
 from gpulayout.files.standard_streams import File
-from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 
@@ -18,11 +16,12 @@ from gpulayout.layout.shape import Shape
 @files_and_options(
     click.option("--to", metavar="LAYOUT|SHAPE", type=SHAPE_OR_LAYOUT, required=True, help="The layout of the buffer.")
 )
-def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options: Any) -> None:
+def pack(source: File, target: File, to: Shape | str, **options: Any) -> None:
     """Copy the N-d array in IN.npy into OUT.npy, as a 1-D buffer in a layout.  Padding is filled.
 
-    The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough, or a name: C, F,
-    torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).  Types that NumPy cannot name
+    The file has dimensions and an element type, so a LAYOUT such as {1,0,2} is enough; or a pattern such as
+    'h w c -> c h w', or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
+    Types that NumPy cannot name
     (bf16, f8..., s4) need a SHAPE such as 'bf16[512,256]{0,1}'.  Packed elements, E(4), become bytes.
 
     The buffer is 1-D in every layout; gpulayout relayout --to C or F keeps the dimensions.  If the name of OUT does not
@@ -32,7 +31,7 @@ def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options:
 
     \b
     Examples:
-      gpulayout pack picture.npy planes.npy --to '{1,0,2}'
+      gpulayout pack picture.npy planes.npy --to 'h w c -> c h w'
       gpulayout pack picture.npy rgbx.npy --to '{2,1,0:PD(600,800,4)PV(highest)}'
       gpulayout pack weights.npy tiles.bin --to 'bf16[64,256]{1,0:T(8,128)}'
       gpulayout pack picture.npy - --to '{1,0,2}' | gzip > planes.npy.gz
@@ -51,7 +50,7 @@ def pack(source: File, target: File, to: Shape | Layout | LayoutName, **options:
         help="The shape of the buffer, with its layout.",
     )
 )
-def unpack(source: File, target: File, from_: Shape | Layout | LayoutName, **options: Any) -> None:
+def unpack(source: File, target: File, from_: Shape | str, **options: Any) -> None:
     """Copy the buffer in IN.npy into OUT.npy, as an N-d array in C order without padding.
 
     A file with a buffer stores neither dimensions nor layout, so --from needs the whole SHAPE.  A wrong layout of the

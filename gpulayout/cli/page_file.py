@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -23,14 +24,16 @@ html_option = click.option(
 overwrite_option = click.option("--overwrite", is_flag=True, help="With --html: replace the file if it exists.")
 
 
-def write_page(shape: Shape, facts: dict[str, object], path: File, *, overwrite: bool) -> None:
+def write_page(
+    shape: Shape, facts: dict[str, object], path: File, *, names: Sequence[str] | None, overwrite: bool
+) -> None:
     """Write the page of a shape, with facts about it as JSON."""
-    _write(page(figure_of(shape, room=PAGE), facts), str(shape), path, overwrite)
+    _write(page(figure_of(shape, names=names, room=PAGE), facts), str(shape), path, overwrite)
 
 
 def write_plan_page(plan: Plan, facts: dict[str, object], path: File, *, overwrite: bool) -> None:
     """Write the page of a plan, with facts about it as JSON."""
-    figure = plan_figure(plan.pieces, plan.source, plan.target)
+    figure = plan_figure(plan.pieces, plan.source, plan.target, plan.names)
     _write(plan_page(figure, facts), f"{plan.source} -> {plan.target}", path, overwrite)
 
 

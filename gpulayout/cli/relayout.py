@@ -7,10 +7,8 @@ from typing import Any
 import click
 
 from gpulayout.cli.arguments import SHAPE_OR_LAYOUT
-from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.move_file import FileMove, files_and_options, whole_shape
 from gpulayout.files.standard_streams import File
-from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 
@@ -23,9 +21,9 @@ from gpulayout.layout.shape import Shape
 def relayout(
     source: File,
     target: File,
-    to: Shape | Layout | LayoutName | None,
+    to: Shape | str | None,
     unpack: bool,
-    from_: Shape | Layout | LayoutName | None,
+    from_: Shape | str | None,
     **options: Any,
 ) -> None:
     """Move the elements of IN.npy to another layout, into OUT.npy.
@@ -37,20 +35,19 @@ def relayout(
 
     A buffer is 1-D and stores neither dimensions nor layout, so --from needs the whole SHAPE.  Only in C or Fortran
     order is OUT.npy N-d, because its header can say so; it then needs no --from.  --to takes a LAYOUT such as
-    {1,0,2}, a SHAPE of the same array, or a name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for
-    an array N C H W).
+    {1,0,2}, a SHAPE of the same array, a pattern such as 'h w c -> c h w' (the memory of the array after it), or a
+    name: C, F, torch:channels_last, cute:'(2,3):(1,2)', named:NHWC:NCHW (for an array N C H W).
 
     With --from, a file is plain bytes if its name does not end in .npy and it does not begin as .npy files do.  OUT is
     plain bytes if its name does not end in .npy.  `-` has a .npy header.  --raw: no header under any name.
 
-    Types that NumPy cannot name (bf16, f8...) need a SHAPE.
-
-    OUT appears complete or not at all.  `-` is standard input or output.
+    Types that NumPy cannot name (bf16, f8...) need a SHAPE.  OUT appears complete or not at all.  `-` is standard
+    input or output.
 
     \b
     Examples:
       gpulayout relayout planes.npy rows.npy --from 'u8[600,800,3]{1,0,2}' --to C
-      gpulayout relayout picture.npy planes.npy --to '{1,0,2}'
+      gpulayout relayout picture.npy planes.npy --to 'h w c -> c h w'
       gpulayout relayout matrix.bin columns.npy --from 'f32[512,256]' --to F
       gpulayout relayout planes.npy picture.npy --from 'u8[600,800,3]{1,0,2}' --unpack
     """

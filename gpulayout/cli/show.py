@@ -7,19 +7,21 @@ from typing import get_args
 import click
 
 from gpulayout.api.code import Language, code
-from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE
+from gpulayout.cli.arguments import FILE_NAME, SHAPE_OR_FILE, names_option
 from gpulayout.cli.output import json_option
 from gpulayout.cli.page_file import html_option, overwrite_option, write_page
 from gpulayout.cli.show_file import read_shape
 from gpulayout.cli.show_hlo import SORTS, show_hlo
 from gpulayout.cli.show_shape import shape_as_json, show_shape
 from gpulayout.files.standard_streams import File
+from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 
 
 @click.command(short_help="Show order, strides, bytes and padding, with a picture.")
 @click.argument("given", metavar="[SHAPE|FILE.npy]", type=SHAPE_OR_FILE, required=False)
+@names_option
 @html_option
 @overwrite_option
 @click.option("--code", "language", type=click.Choice(get_args(Language)), help="Print functions that find elements.")
@@ -35,6 +37,7 @@ from gpulayout.layout.shape import Shape
 @json_option
 def show(
     given: Shape | File | None,
+    names: str | None,
     html: File | None,
     overwrite: bool,
     language: Language | None,
@@ -75,6 +78,7 @@ def show(
         ("--name", name, "--code", language),
         ("--code", language, one_shape, given),
         ("--html", html, one_shape, given),
+        ("--names", names, one_shape, given),
         ("--overwrite", overwrite or None, "--html FILE", html),
     ):
         if value is not None and found is None:
@@ -85,12 +89,13 @@ def show(
         return show_hlo(program, sort or "bytes", most or 20, as_json)
     assert given is not None
     shape, header = (given, None) if isinstance(given, Shape) else read_shape(given)
+    labels = named_dimensions(names, shape.rank, shape)
     if language:
         click.echo(_code(shape, language, name), nl=False)
     elif html:
-        write_page(shape, shape_as_json(shape), html, overwrite=overwrite)
+        write_page(shape, shape_as_json(shape), html, names=labels, overwrite=overwrite)
     else:
-        show_shape(shape, header, as_json)
+        show_shape(shape, header, labels, as_json)
 
 
 def _code(shape: Shape, language: Language, name: str | None) -> str:

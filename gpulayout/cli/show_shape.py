@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,7 +12,6 @@ from gpulayout.cli.output import drawing_width, glyphs, new_table, print_json, p
 from gpulayout.cli.show_file import header_as_json, header_text
 from gpulayout.files.npy import Header
 from gpulayout.layout.checks import clipped, counted
-from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.shape import Shape
@@ -23,12 +23,12 @@ from gpulayout.pictures.shape_text import draw_grid, draw_strip
 MAX_DIMENSIONS = 16  # listed at most: a text may have thousands
 
 
-def show_shape(shape: Shape, header: Header | None, as_json: bool) -> None:
-    """Print what a shape means; `header` is that of the file it was read from."""
+def show_shape(shape: Shape, header: Header | None, labels: Sequence[str], as_json: bool) -> None:
+    """Print what a shape means, with names for its dimensions; `header` is that of the file it was read from."""
     if as_json:
         print_json(shape_as_json(shape) | ({} if header is None else {"file": header_as_json(header)}))
         return
-    facts = _facts(shape)
+    facts = _facts(shape, labels)
     if header is not None:
         click.echo(clipped(header_text(header), 200))
     click.echo(f"{clipped(str(shape), 200)}\n")
@@ -36,14 +36,14 @@ def show_shape(shape: Shape, header: Header | None, as_json: bool) -> None:
         click.echo(f"{name:<13} {value}")
     if not shape.rank:
         return
-    print_table(_dimension_table(shape))
-    _draw(shape)
+    print_table(_dimension_table(shape, labels))
+    _draw(shape, labels)
 
 
-def _draw(shape: Shape) -> None:
+def _draw(shape: Shape, labels: Sequence[str]) -> None:
     """The grid and the strip of a shape, with a word on what they leave out."""
     chars, width = glyphs(), drawing_width()
-    figure = figure_of(shape, room=TERMINAL._replace(width=width))
+    figure = figure_of(shape, names=labels, room=TERMINAL._replace(width=width))
     below = "" if figure.is_all_in_grid else ", and some of it appears only in memory below"
     what = "every element" if figure.is_whole else "elements at corners and edges"
     click.echo(f"Place of {what}; padding is hatched{below}:\n")
@@ -82,16 +82,16 @@ def shape_as_json(shape: Shape) -> dict[str, Any]:
     }
 
 
-def _facts(shape: Shape) -> list[tuple[str, str]]:
+def _facts(shape: Shape, labels: Sequence[str]) -> list[tuple[str, str]]:
     dtype = shape.dtype.name
     width = f"{counted(shape.bits_per_element, 'bit')}, packed" if shape.is_packed else counted(shape.itemsize, "byte")
     facts = [
         ("element type", f"{shape.element_type} ({dtype}), {width}"),
-        ("order", _order(shape)),
+        ("order", _order(shape, labels)),
         *([("tiles", _tiles(shape))] if shape.is_tiled else []),
         ("elements", str(shape.element_count)),
         ("buffer", f"{counted(shape.buffer_size, 'place')}, {counted(shape.nbytes, 'byte')}"),
-        *_labels(shape),
+        *_labels(shape, labels),
     ]
     if not shape.is_padded:
         return [*facts, ("padding", "none")]
@@ -107,9 +107,8 @@ def _facts(shape: Shape) -> list[tuple[str, str]]:
     ]
 
 
-def _labels(shape: Shape) -> list[tuple[str, str]]:
+def _labels(shape: Shape, names: Sequence[str]) -> list[tuple[str, str]]:
     """Properties other than the places of the elements, and why no buffer can hold it, if none can."""
-    names = dimension_labels(shape.rank)
     facts = [
         (
             "dynamic sizes",
@@ -131,10 +130,9 @@ def _labels(shape: Shape) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value]
 
 
-def _order(shape: Shape) -> str:
+def _order(shape: Shape, labels: Sequence[str]) -> str:
     if not shape.rank:
         return "a scalar has none"
-    labels = dimension_labels(shape.rank)
     minor_first = _listed([labels[dim] for dim in shape.layout.minor_to_major], ", then ")
     if shape.rank == 1:
         return f"{labels[0]} is the only dimension"
@@ -155,10 +153,9 @@ def _tiles(shape: Shape) -> str:
     return f"{clipped(''.join(map(str, shape.layout.tiles)), 100)}: memory is {_listed(texts, ' x ')} places"
 
 
-def _dimension_table(shape: Shape) -> Table:
+def _dimension_table(shape: Shape, labels: Sequence[str]) -> Table:
     width = "width before tiles" if shape.is_tiled else "width in memory"
     table = new_table("dim", "name", "size", width, "stride", "byte stride", "minor position")
-    labels = dimension_labels(shape.rank)
     strides = ["-"] * shape.rank if shape.is_tiled else shape.strides
     byte_strides = ["-"] * shape.rank if shape.is_tiled or shape.bits_per_element % 8 else shape.byte_strides
     order = shape.layout.minor_to_major[:MAX_DIMENSIONS] if shape.rank > MAX_DIMENSIONS else range(shape.rank)

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpulayout.api import indexing
 from gpulayout.api.array_types import IndexMode, PaddingMode, ShapeLike, TargetLike
+from gpulayout.api.targets import as_target
 from gpulayout.dask.arrays import check_dask, rechunked, untyped
 from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.checks import counted
@@ -145,7 +146,7 @@ def convert_linear(linear: da.Array, source: ShapeLike, target: TargetLike) -> d
     array([0, 2, 4, 1, 3, 5])
     """
     source = as_shape(source, "source")
-    target = as_shape(target, "target", like=source)
+    target = as_target(target, source)
     _check_index(linear, "linear", "convert_linear")
     indexing.convert_linear(np.zeros(0, np.int64), source, target)  # LayoutError unless they are the same array
     return _mapped(indexing.convert_linear, linear, str(source), str(target), chunks=linear.chunks)

@@ -12,8 +12,10 @@ from dask._task_spec import Task, TaskRef
 
 from gpulayout.api import packing
 from gpulayout.api import relayout as relayouts
+from gpulayout.api import view as views
 from gpulayout.api.array_types import ShapeLike, TargetLike
 from gpulayout.api.sides import ArraySide, check_buffer_dtype, too_short
+from gpulayout.api.targets import as_target
 from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked, untyped
 from gpulayout.dask.slabs import Sizes, Slabs, slabs_of_chunks, slabs_of_lengths, slabs_of_size
 from gpulayout.layout.arguments import as_shape
@@ -71,7 +73,7 @@ def pack(array: da.Array, shape: TargetLike, *, chunk_size: int | str | None = N
     (((8, 8),), array([ 0,  3,  6,  9,  1,  4,  7, 10,  2,  5,  8, 11,  0,  0,  0,  0]))
     """
     check_dask(array, "array", "pack")
-    shape = as_shape(shape, like=Shape(array.dtype, [int(size) for size in array.shape]))
+    shape = as_target(shape, Shape(array.dtype, [int(size) for size in array.shape]), "shape")
     check_storable(shape)
     ArraySide(shape, ()).check(array, "array")
     limit = limit_of(chunk_size)
@@ -187,7 +189,7 @@ def _unpacker(slab: Shape) -> Any:
         view_strides(slab)
     except LayoutError:
         return packing.unpack
-    return packing.view
+    return views.view
 
 
 def relayout(
@@ -232,7 +234,7 @@ def relayout(
     array([0, 3, 1, 4, 2, 5])
     """
     source = as_shape(source, "source")
-    target = as_shape(target, "target", like=source)
+    target = as_target(target, source)
     check_same_array(source, target)
     check_storable(target)
     buffer = _buffer_of(buffer, source, "relayout")

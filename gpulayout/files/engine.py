@@ -26,7 +26,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, wait
 import numpy as np
 
 from gpulayout.api.backends import default_backend, host_backend
-from gpulayout.api.plan import Block, Blocks
+from gpulayout.api.plan_blocks import Block, Blocks
 from gpulayout.files.linux_files import start_write_back
 from gpulayout.files.pieces import Crew, Run
 from gpulayout.files.source import Bytes, Source

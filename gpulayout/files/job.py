@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpulayout.api.plan import Plan, plan
+from gpulayout.api.targets import axis_names, layout_for
 from gpulayout.files.file_shapes import array_shape, buffer_shape, npy_order
 from gpulayout.files.npy import Header, is_npy_name
 from gpulayout.files.source import Source
 from gpulayout.files.standard_streams import File, output_name
+from gpulayout.layout.arguments import as_shape, is_only_layout
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
@@ -34,19 +36,22 @@ def job(
     source: Source,
     target: File,
     from_: Shape | None,
-    to: Shape | Layout | None,
+    to: Shape | Layout | str | None,
     *,
     raw: bool = False,
     flat: bool = False,
 ) -> Job:
     """The move of a buffer of the shape `from_`, or else of the N-d array that the file describes.
 
-    to     the layout or the shape that the new file gets; None for an N-d array in C order
+    to     what the new file gets, as `api.targets` reads it; None for an N-d array in C order
     raw    a buffer gets no header, whatever the name of the new file is
     flat   a buffer is 1-D, also where a .npy file could keep the dimensions
     """
+    names = axis_names(to, len((from_ or source.header).dimensions))
+    if isinstance(to, str):
+        to = layout_for(to, (from_ or source.header).dimensions) if is_only_layout(to) else as_shape(to, "target")
     shape = array_shape(source.header, to) if from_ is None else buffer_shape(source.header, from_)
-    found = plan(shape, shape.with_layout(to) if to is None or isinstance(to, Layout) else to)
+    found = plan(shape, shape.with_layout(to) if to is None or isinstance(to, Layout) else to, names=names)
     plain = (raw and to is not None) or not is_npy_name(target)
     order = None if plain or flat else npy_order(found.target)
     dimensions = (found.target.buffer_length,) if order is None else found.target.dimensions

@@ -13,7 +13,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from gpulayout.api.plan import Blocks, Plan
+from gpulayout.api.plan import Plan
+from gpulayout.api.plan_blocks import Blocks
 from gpulayout.files.engine import LONG_RUN, move_blocks
 from gpulayout.files.errors import Note, warn
 from gpulayout.files.job import Job

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, SupportsIndex
 
 from gpulayout.api.array_types import ShapeLike, TargetLike
-from gpulayout.layout.arguments import as_shape, is_only_layout
-from gpulayout.layout.layout import Layout
-from gpulayout.layout.layout_text import parse_layout
+from gpulayout.layout.arguments import as_shape
 from gpulayout.layout.shape import Shape
 
 
@@ -64,9 +62,9 @@ def relayout_file(
         The shape of the buffer in `file`.  By default `file` holds an N-d array, which its header describes; then
         name the target: ``relayout_file(file, out, target="{0,1}")``.
     target : Shape, Layout or str, optional
-        The shape of the result, or only its layout, such as ``"{0,1}"``.  The names of the command line, such
-        as ``F``, are not known here.  By default the result is an N-d array in C
-        order.  A .npy file keeps the dimensions where its header can say the layout; else the buffer is 1-D.
+        The shape of the result, or only its layout: ``"{0,1}"``, a name such as ``"F"``, or a pattern such as ``"h w c
+        -> c h w"``, for the memory of the array after it.  By default the result is an N-d array in C order.  A .npy
+        file keeps the dimensions where its header can say the layout; else the buffer is 1-D.
     raw : bool
         Buffers are plain bytes, whatever the names of the files are.
     overwrite : bool
@@ -126,7 +124,7 @@ def relayout_file(
     shape = None if source is None else as_shape(source, "source")
     check_output(found, Path(os.fspath(file)), overwrite=overwrite)
     with open_source(Path(os.fspath(file)), shape, raw=raw) as opened:
-        work = job(opened, found, shape, _target(target), raw=raw)
+        work = job(opened, found, shape, target, raw=raw)
         way = route(work.plan, block_limit(memory), None if scratch is None else Path(os.fspath(scratch)))
         seconds = move(work, found, way, _ignore if progress is None else progress, overwrite=overwrite)
     return FileRelayout(
@@ -138,15 +136,6 @@ def relayout_file(
         way.bytes_written,
         seconds,
     )
-
-
-def _target(target: TargetLike | None) -> Shape | Layout | None:
-    """A layout, or a shape, as itself or as text."""
-    if target is None or isinstance(target, Layout):
-        return target
-    if isinstance(target, str) and is_only_layout(target):
-        return parse_layout(target)
-    return as_shape(target, "target")
 
 
 def _ignore(done: int, total: int) -> None:

@@ -76,7 +76,7 @@ def numbers_in(text: str) -> str | None:
     return checks.shown([int(digits) for digits in re.findall("[0-9]+", text)])
 
 
-def named_layout(text: str) -> str | None:
+def named_layout(text: str, write: str = "gl.Layout.named({name!r}, logical={logical!r})") -> str | None:
     """What to write for the name of a layout; None for other text.
 
     >>> named_layout("NHWC"), named_layout("Fortran")
@@ -94,7 +94,7 @@ def named_layout(text: str) -> str | None:
         if logical == letters and not name[2]:
             logical = "".join(sorted(letters, key="NDHWC".index))
     listed = f"{', '.join(logical[:-1])} and {logical[-1]}"
-    return f"write gl.Layout.named({text!r}, logical={logical!r}) if the array's dimensions are {listed}"
+    return f"write {write.format(name=text, logical=logical)} if the array's dimensions are {listed}"
 
 
 # ---- a layout ------------------------------------------------------------------------------------------

@@ -28,22 +28,18 @@ def _kept(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
     return lambda text: kept(text) if len(text) <= LONGEST_KEPT else parse(text)
 
 
-_parsed, _parsed_layout = _kept(parse_array_shape), _kept(parse_layout)
+_parsed, parsed_layout = _kept(parse_array_shape), _kept(parse_layout)
 
 
-def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | None = None) -> Shape:
+def as_shape(value: Shape | str, role: str = "shape") -> Shape:
     """A shape from a shape or its text; TypeError for anything else.
 
-    With `like`, a `Layout` or its text means the shape `like` in that layout.
-
-    >>> str(as_shape("{0,1}", like=Shape("f32", (2, 3))))
-    'f32[2,3]{0,1}'
+    >>> str(as_shape("f32[2,3]"))
+    'f32[2,3]{1,0}'
     """
     if type(value) is Shape:
         return value
     if isinstance(value, str):
-        if like is not None and is_only_layout(value):
-            return as_shape(_parsed_layout(value), role, like)
         if value.lstrip().startswith("{"):
             raise ShapeTextError(
                 f"{role} {value_text(value)} is only a layout: write the whole shape, such as 'f32[2,3]{{0,1}}'"
@@ -51,24 +47,17 @@ def as_shape(value: Shape | Layout | str, role: str = "shape", like: Shape | Non
         return _parsed(value)
     if isinstance(value, Shape):
         return value
-    if like is not None and isinstance(value, Layout):
-        return like.with_layout(value)
-    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}{_hint(value, like)}")
+    raise TypeError(f"{role} must be a Shape or its text, not {type(value).__name__}{_hint(value)}")
 
 
-def _hint(value: object, like: Shape | None) -> str:
+def _hint(value: object) -> str:
     """What to write instead of a value that is not a shape, or nothing."""
     if isinstance(value, (tuple, list)) and are_sizes(value):
-        if like is not None and sorted(value) == list(range(like.rank)):
-            return f": write gl.Layout({shown(value)})"
-        if like is None or tuple(value) == like.dimensions:
-            return f": write gl.Shape('{like.element_type if like else 'f32'}', {shown(value)}) or its text"
+        return f": write gl.Shape('f32', {shown(value)}) or its text"
     if isinstance(value, Layout):
         return f": {value} is only a layout, write the whole shape, such as 'f32[2,3]{{0,1}}'"
     if hasattr(value, "__dlpack__"):
         return ": arrays come before shapes, and gl.shape_of(array) is the shape of one"
-    if type(value).__name__ == "memory_format":
-        return f": write gl.interop.from_torch_memory_format({value}, {like.rank if like else 4})"
     return ""
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from gpulayout.layout.checks import clipped, counted, value_text
+from gpulayout.layout.errors import LayoutError, LayoutTypeError
+
 # The letters of XLA's document on shapes and layout, dimension 0 first.
 _LETTERS = {1: "x", 2: "yx", 3: "zyx", 4: "pzyx"}
 
@@ -13,3 +18,27 @@ def dimension_labels(rank: int) -> tuple[str, ...]:
     (('z', 'y', 'x'), ('d0', 'd1'))
     """
     return tuple(_LETTERS.get(rank, "")) if rank in _LETTERS else tuple(f"d{dim}" for dim in range(rank))
+
+
+def named_dimensions(names: str | Sequence[str] | None, rank: int, of: object) -> tuple[str, ...]:
+    """The names that a caller gives to the dimensions of a shape, or the short ones; `of` is shown in messages.
+
+    >>> named_dimensions("hwc", 3, "u8[4,5,3]"), named_dimensions(["row", "column"], 2, "f32[2,3]")
+    (('h', 'w', 'c'), ('row', 'column'))
+    """
+    if names is None:
+        return dimension_labels(rank)
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise LayoutTypeError(f"names {value_text(names)} of {of} is not text such as 'nhwc', nor a list of texts")
+    found = tuple(names.split() if isinstance(names, str) and " " in names.strip() else names)
+    if len(found) != rank:
+        raise LayoutError(
+            f"names {value_text(names)} of {of} has {counted(len(found), 'name')}, but there are "
+            f"{counted(rank, 'dimension')}: one name for each, such as 'nhwc' or 'batch channel'"
+        )
+    for dim, name in enumerate(found):
+        if not name or not name.isprintable() or name.isspace():
+            raise LayoutError(f"names {value_text(names)} of {of}: the name of dimension {dim} cannot be printed")
+        if name in found[:dim]:
+            raise LayoutError(f"names {value_text(names)} of {of} has two dimensions called {clipped(name, 40)}")
+    return found

@@ -395,13 +395,16 @@ class Shape(ShapeSizes):
 
     # ---- picture --------------------------------------------------------------------------------------
 
-    def draw(self, *, names: Sequence[object] = ()) -> Picture:
+    def draw(self, *, names: str | Sequence[str] | None = None, elements: Sequence[object] = ()) -> Picture:
         """A picture of the layout: the logical array with the place of every element, and memory under it.
 
         Parameters
         ----------
-        names : sequence, optional
-            A name for every element, in row-major order, such as `"abcdef"`; without it, elements are named by their
+        names : str or sequence of str, optional
+            A name for every dimension, dimension 0 first: ``"nhwc"``, or ``"batch channel"``, or a list.  By default
+            z, y and x, the letters of XLA's document.
+        elements : sequence, optional
+            A name for every element, in row-major order, such as ``"abcdef"``; without it, elements are named by their
             indices.  Of a name longer than 8 characters, the first 6 are drawn.
 
         Returns
@@ -412,9 +415,9 @@ class Shape(ShapeSizes):
         Raises
         ------
         LayoutError
-            `names` does not have a name for every element.
+            `names` does not have a name for every dimension, or `elements` one for every element.
         TypeError
-            `names` is not a sequence.
+            `names` or `elements` is not a sequence.
 
         Notes
         -----
@@ -423,7 +426,7 @@ class Shape(ShapeSizes):
 
         Examples
         --------
-        >>> print(Shape("f32", (2, 3), "{0,1}").draw(names="abcdef"))
+        >>> print(Shape("f32", (2, 3), "{0,1}").draw(elements="abcdef"))
         f32[2,3]{0,1}
         6 elements in 6 places, 24 bytes
         <BLANKLINE>
@@ -443,7 +446,7 @@ class Shape(ShapeSizes):
         """
         from gpulayout.pictures.shape_picture import ShapePicture
 
-        return ShapePicture(self, names)
+        return ShapePicture(self, names, elements)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""

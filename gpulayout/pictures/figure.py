@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from gpulayout.layout.checks import clipped, counted, product, type_text
 from gpulayout.layout.digits import StrideTable, widths_in_tiles
-from gpulayout.layout.dimension_labels import dimension_labels
+from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
@@ -37,7 +37,7 @@ from gpulayout.pictures.shown import (
 MOST_PANELS, MOST_CELLS, MOST_PLACES, MOST_DIMENSIONS = 6, 576, 64, 64
 _WHOLE_CELLS, _WHOLE_SIDE = 256, 16  # an array with no more of them is drawn whole
 _LARGE_ROWS, _LARGE_COLUMNS = 12, 12
-_LONGEST_INDEX, LONGEST_NAME = 12, 8  # characters
+_LONGEST_INDEX, LONGEST_NAME, _LONGEST_LABEL = 12, 8, 16  # characters
 _CONTROLS = re.compile(r"[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
@@ -132,25 +132,30 @@ class Figure:
         return product(self.widths) == self.shape.buffer_size
 
 
-def figure_of(shape: Shape, *, names: Sequence[object] = (), room: Room = TERMINAL) -> Figure:
+def figure_of(
+    shape: Shape, *, names: Sequence[str] | None = None, elements: Sequence[object] = (), room: Room = TERMINAL
+) -> Figure:
     """The picture of a shape.
 
     Parameters
     ----------
     shape : Shape
-    names : sequence, optional
+    names : sequence of str, optional
+        A name for every dimension.
+    elements : sequence, optional
         A text for every element, in row-major order.  Of more than 8 characters, the first 6 and two dots are shown.
     room : Room, optional
         How much it may take.
     """
-    labels = dimension_labels(shape.rank) if shape.rank <= MOST_DIMENSIONS else ()
+    labels = named_dimensions(names, shape.rank, shape) if shape.rank <= MOST_DIMENSIONS else ()
+    labels = tuple(clipped(label, _LONGEST_LABEL, "..") for label in labels)
     reason = _reason(shape)
-    if not (hasattr(names, "__len__") and hasattr(names, "__getitem__")):
-        raise TypeError(f"names must be a sequence with a name for every element, not {type_text(names)}")
-    if len(names) and (reason or len(names) != shape.element_count):
+    if not (hasattr(elements, "__len__") and hasattr(elements, "__getitem__")):
+        raise TypeError(f"elements must be a sequence with a name for every element, not {type_text(elements)}")
+    if len(elements) and (reason or len(elements) != shape.element_count):
         count = reason or f"it has {counted(shape.element_count, 'element')}"
-        raise LayoutError(f"names has {counted(len(names), 'entry')} for {shape}: {count}")
-    return Figure(shape, labels, reason=reason) if reason else _figure(shape, labels, names, room)
+        raise LayoutError(f"elements has {counted(len(elements), 'entry')} for {shape}: {count}")
+    return Figure(shape, labels, reason=reason) if reason else _figure(shape, labels, elements, room)
 
 
 def _reason(shape: Shape) -> str:
@@ -165,8 +170,8 @@ def _reason(shape: Shape) -> str:
 class Places:
     """The cells of a shape's places."""
 
-    def __init__(self, shape: Shape, names: Sequence[object] = ()):
-        self.shape, self.names = shape, names
+    def __init__(self, shape: Shape, elements: Sequence[object] = ()):
+        self.shape, self.elements = shape, elements
         self.table = stride_table(shape)
         self.blocks = tile_blocks(shape)
         self.row = row_length(self.table)
@@ -186,13 +191,13 @@ class Places:
 
     def _text(self, index: tuple[int, ...]) -> str:
         number = row_major_number(index, self.shape.dimensions)
-        if len(self.names):
-            return _name(self.names[number])
+        if len(self.elements):
+            return _name(self.elements[number])
         return f"#{number}" if self.has_numbers else _index_text(index)
 
 
-def _figure(shape: Shape, labels: tuple[str, ...], names: Sequence[object], room: Room) -> Figure:
-    places = Places(shape, names)
+def _figure(shape: Shape, labels: tuple[str, ...], elements: Sequence[object], room: Room) -> Figure:
+    places = Places(shape, elements)
     table, blocks, rank = places.table, places.blocks, shape.rank
     widths = widths_in_tiles(shape.buffer_dimensions, shape.layout.major_to_minor, shape.layout.tiles)
     edges = {dim: tile_edges(table, dim, size, blocks) for dim, size in enumerate(widths)}
@@ -207,8 +212,8 @@ def _figure(shape: Shape, labels: tuple[str, ...], names: Sequence[object], room
         wanted = wanted_coordinates(widths[dim], shape.dimensions[dim], edges[dim])
         return tuple(chosen(widths[dim], wanted, length, cell, gap))
 
-    # Reading millions of names takes seconds.
-    name = LONGEST_NAME if len(names) > _WHOLE_CELLS else max((len(_name(name)) for name in names), default=0)
+    # Reading millions of elements takes seconds.
+    name = LONGEST_NAME if len(elements) > _WHOLE_CELLS else max((len(_name(name)) for name in elements), default=0)
     cell = len(str(shape.buffer_size - 1)) + name + 2  # a blank and a wall
     gutter = len(f"{labels[-2]} {widths[-2]} ") if rank > 1 else 3
     across = room.width // (room.beside if len(panels) > 1 else 1) - gutter
@@ -235,8 +240,8 @@ def _figure(shape: Shape, labels: tuple[str, ...], names: Sequence[object], room
         blocks,
         places.color_length,
         _fastest(table),
-        bool(len(names)),
-        places.has_numbers and not len(names),
+        bool(len(elements)),
+        places.has_numbers and not len(elements),
     )
 
 

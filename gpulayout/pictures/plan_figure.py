@@ -45,11 +45,12 @@ class PlanFigure:
     warp: tuple[WarpSide, ...] = ()
 
 
-def plan_figure(pieces: Pieces, source: Shape, target: Shape) -> PlanFigure:
+def plan_figure(pieces: Pieces, source: Shape, target: Shape, names: Sequence[str] | None = None) -> PlanFigure:
     """The picture of a relayout."""
     launch = kernel_plan(pieces[0].move)
     warp = first_warp(launch) if launch else None
-    figures, facts = (figure_of(source), figure_of(target)), tuple(_facts(pieces, launch, warp is not None))
+    figures = figure_of(source, names=names), figure_of(target, names=names)
+    facts = tuple(_facts(pieces, launch, warp is not None))
     sides = warp_sides(warp) if warp else ()
     if figures[1].reason:
         return PlanFigure(*figures, facts=facts, warp=sides)

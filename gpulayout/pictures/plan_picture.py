@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gpulayout.layout.picture import COLUMNS, LEAST_COLUMNS, Picture
@@ -19,8 +20,8 @@ from gpulayout.pictures.shape_text import draw_strip
 class PlanPicture(Picture):
     """A picture of the relayout that these pieces do."""
 
-    def __init__(self, pieces: Pieces, source: Shape, target: Shape):
-        self._figure = plan_figure(pieces, source, target)
+    def __init__(self, pieces: Pieces, source: Shape, target: Shape, names: Sequence[str] | None = None):
+        self._figure = plan_figure(pieces, source, target, names)
 
     @property
     def svg(self) -> str:

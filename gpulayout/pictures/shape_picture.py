@@ -13,11 +13,11 @@ from gpulayout.pictures.shape_text import shape_text
 
 
 class ShapePicture(Picture):
-    """A picture of a shape; `names` as in `Shape.draw`."""
+    """A picture of a shape; `names` and `elements` as in `Shape.draw`."""
 
-    def __init__(self, shape: Shape, names: Sequence[object] = ()):
-        self._shape, self._names = shape, names
-        self._figure = figure_of(shape, names=names, room=PAGE)
+    def __init__(self, shape: Shape, names: str | Sequence[str] | None = None, elements: Sequence[object] = ()):
+        self._shape, self._names, self._elements = shape, names, elements
+        self._figure = figure_of(shape, names=names, elements=elements, room=PAGE)
 
     @property
     def svg(self) -> str:
@@ -27,5 +27,6 @@ class ShapePicture(Picture):
     def as_text(self, *, width: int = COLUMNS, ascii_only: bool = False) -> str:
         """The picture drawn with characters."""
         width = max(width, LEAST_COLUMNS)
-        figure = figure_of(self._shape, names=self._names, room=TERMINAL._replace(width=width))
+        room = TERMINAL._replace(width=width)
+        figure = figure_of(self._shape, names=self._names, elements=self._elements, room=room)
         return shape_text(figure, glyphs=ASCII if ascii_only else UNICODE, width=width)

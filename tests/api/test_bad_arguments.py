@@ -132,7 +132,7 @@ def buffer_cases():
             "target s32[2,3]{1,0} is not the same logical array as source f32[2,3]{1,0}: "
             "the element type is s32, not f32",
         ),
-        "not a shape": (lambda a, o: gl.pack(o, 15), TypeError, "shape must be a Shape or its text, not int"),
+        "not a shape": (lambda a, o: gl.pack(o, 15), TypeError, "shape must be a Shape, a Layout or text, not int"),
         "view too small": (
             lambda a, o: gl.view(o[:14], TARGET),
             BufferError,

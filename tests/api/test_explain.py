@@ -3,9 +3,10 @@
 import pytest
 
 import gpulayout as gl
-from gpulayout.api.explain import dimension_labels, explain
+from gpulayout.api.explain import explain
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.devices import DEVICES, REFERENCE
+from gpulayout.layout.dimension_labels import dimension_labels
 from gpulayout.moves.move import pack_move, relayout_move
 
 

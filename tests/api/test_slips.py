@@ -27,12 +27,12 @@ SLIPS = {
     "a Layout as a pattern": (lambda: gl.transpose(IMAGE, gl.Layout((1, 0, 2))), ": gl.pack takes layouts and shapes"),
     "a size under another name": (
         lambda: gl.transpose(MATRIX, "(h w) c -> c h w", height=2),
-        "size height belongs to no axis of '(h w) c -> c h w'",
+        "size height is given, but axes '(h w) c -> c h w' has no axis height",
     ),
-    "an argument of numpy": (lambda: gl.transpose(MATRIX, "h w -> w h", order="F"), "size order belongs to no axis"),
+    "an argument of numpy": (lambda: gl.transpose(MATRIX, "h w -> w h", order="F"), "size order is given, but axes"),
     "a pattern to pack": (
         lambda: gl.pack(IMAGE, "CHW"),
-        "gl.transpose(array, 'h w c -> c h w') reorders axes by name",
+        "; write 'named:CHW:HWC' if",
     ),
     "transpose swapped": (lambda: gl.transpose("h w c -> c h w", IMAGE), FIRST.format("array")),
     "pack swapped": (lambda: gl.pack("f32[2,3]", MATRIX), FIRST.format("array")),
@@ -92,7 +92,6 @@ SLIPS = {
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: gl.transpose(MATRIX, "\u00e9 \u00fc -> \u00fc \u00e9"),  # names are ASCII
         lambda: gl.relayout(LINE, SHAPE, (2, 4)),  # neither an order nor the sizes
         lambda: gl.Shape("f32", (4, 5), (8, 128)),
         lambda: gl.linearize((1, 2), (4, 5.0)),
@@ -117,11 +116,11 @@ def test_slips_with_tensors():
     with pytest.raises(TypeError, match=r"; torch.stack\(array\) makes one$"):
         gl.transpose([torch.zeros(2), torch.zeros(2)], (1, 0))
     images = torch.zeros(2, 3, 4, 5)
-    with pytest.raises(TypeError, match=r"write gl.interop.from_torch_memory_format\(torch.channels_last, 4\)$"):
+    with pytest.raises(TypeError, match="write 'torch:channels_last'$"):
         gl.pack(images, torch.channels_last)
-    with pytest.raises(TypeError, match=r"write gl.interop.from_torch_memory_format\(torch.channels_last, 4\)$"):
+    with pytest.raises(TypeError, match="write 'torch:channels_last'$"):
         gl.relayout(images, gl.shape_of(images), torch.channels_last)
-    gl.pack(images, gl.interop.from_torch_memory_format(torch.channels_last, 4))
+    gl.pack(images, "torch:channels_last")
 
 
 def test_what_is_written_instead_is_accepted():

@@ -163,7 +163,12 @@ def test_sizes_of_0_and_1():
         ("(h (w c)) -> c h w", {}, "axes '(h (w c)) -> c h w' has '(' inside parentheses"),
         ("h (...) -> (...) h", {}, "axes 'h (...) -> (...) h' splits ...: on the left, ... cannot be in parentheses"),
         ("h ~0 c -> c ~0 h", {}, "axes 'h ~0 c -> c ~0 h' is not a pattern such as 'h w c -> c h w': it contains '~'"),
-        ("h 2 c -> c 2 h", {}, "axes 'h 2 c -> c 2 h' is not a pattern such as 'h w c -> c h w': it contains '2'"),
+        (
+            "h 2 c -> c 2 h",
+            {},
+            "axes 'h 2 c -> c 2 h' is not a pattern such as 'h w c -> c h w': a size needs a name, "
+            "such as 'c=2' instead of '2'",
+        ),
         ("... ... -> ...", {}, "axes '... ... -> ...' names ... twice on the left"),
         (
             "h w c -> c ...",
@@ -204,7 +209,7 @@ def test_sizes_of_0_and_1():
         (
             "(a b) w c -> a b w c",
             {},
-            "axes '(a b) w c -> a b w c' leaves the sizes of a and b open: give all but one, such as a=...",
+            "axes '(a b) w c -> a b w c' leaves the sizes of a and b open: give all but one, such as '(a=8 b)'",
         ),
         (
             "(a b) w c -> a b w c",
@@ -216,7 +221,7 @@ def test_sizes_of_0_and_1():
             {"h": 5},
             "axes 'h w c -> c h w' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 5",
         ),
-        ("h w c -> c h w", {"n": 5}, "size n belongs to no axis of 'h w c -> c h w'"),
+        ("h w c -> c h w", {"n": 5}, "size n is given, but axes 'h w c -> c h w' has no axis n"),
         ("1 w c -> c w", {}, "axes '1 w c -> c w' does not fit the array's shape (4, 5, 6): axis 0 of size 4 is not 1"),
         (
             (0, 1, 1),

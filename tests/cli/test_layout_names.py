@@ -65,7 +65,8 @@ def test_explain_takes_names():
 def test_a_misspelled_name_is_answered_with_the_names(name, folder):
     for arguments in (["relayout", "array.npy", "out.npy", "--to", name], ["explain", "f32[2,3]", name]):
         message = refusal(*arguments)
-        assert f"{name!r} is neither a layout, such as {{1,0}}, nor the name of one: names are C, F, torch:" in message
+        assert f"{name!r} is neither a layout, such as {{1,0}}, nor a pattern, such as" in message
+        assert ", nor the name of one: names are C, F, torch:" in message
         assert "torch:channels_last_3d, cute:SIZES:STRIDES, named:NHWC:NCHW" in message
     assert list(folder.iterdir()) == [folder / "array.npy"]
 

@@ -257,18 +257,24 @@ def test_only_text_is_read(value, name):
     assert str(caught.value) == f"shape text must be a str, not {name}"
 
 
+NAMES = (
+    "names are C, F, torch:contiguous_format, torch:channels_last, torch:channels_last_3d, cute:SIZES:STRIDES, "
+    "named:NHWC:NCHW"
+)
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
         (
             lambda: gl.pack(np.zeros((2, 3), "f4"), "NHWC"),
-            "'NHWC' is not a layout: write gl.Layout.named('NHWC', logical='NCHW') if the array's dimensions are "
-            "N, C, H and W; gl.transpose(array, 'h w c -> c h w') reorders axes by name",
+            "'NHWC' is neither a layout, such as {1,0}, nor a pattern, such as 'h w c -> c h w', nor the name of one: "
+            f"{NAMES}; write 'named:NHWC:NCHW' if the array's dimensions are N, C, H and W",
         ),
         (
             lambda: gl.pack(np.zeros((2, 3), "f4"), "c h w"),
-            "'c h w' is not a layout: a layout begins with '{', as '{1,0,2}' does; gl.transpose(array, 'h w c -> "
-            "c h w') reorders axes by name",
+            "'c h w' is neither a layout, such as {1,0}, nor a pattern, such as 'h w c -> c h w', nor the name of one: "
+            f"{NAMES}",
         ),
         (
             lambda: gl.unpack(np.zeros(6, "f4"), "{0,1}"),
@@ -288,7 +294,7 @@ def test_text_of_another_kind_is_named(call, message):
 
 def test_a_layout_as_a_sequence_is_written_out():
     with pytest.raises(
-        TypeError, match=r"^target must be a Shape or its text, not tuple: write gl\.Layout\(\(0, 1\)\)$"
+        TypeError, match=r"^target must be a Shape, a Layout or text, not tuple: write gl\.Layout\(\(0, 1\)\)$"
     ):
         gl.plan("f32[2,3]", (0, 1))
     with pytest.raises(

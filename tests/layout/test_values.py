@@ -16,7 +16,7 @@ import pytest
 
 import gpulayout as gl
 from gpulayout import Layout, Shape
-from gpulayout.layout.arguments import as_shape
+from gpulayout.api.targets import as_target
 
 TEXTS = (
     "f32[]",
@@ -178,7 +178,7 @@ def test_caches_distinguish_layouts_that_compare_equal():
     for text in ("{0,1}", "{0,1:M(8)}", "{0,1}", "{0,1:M(16)}"):
         layout = gl.parse_layout(text)
         assert layout == Layout((0, 1)) and hash(layout) == hash(Layout((0, 1)))
-        assert str(as_shape(layout, like=like)) == str(as_shape(text, like=like)) == f"f32[2,3]{text}"
+        assert str(as_target(layout, like)) == str(as_target(text, like)) == f"f32[2,3]{text}"
 
 
 def test_replace_changes_one_field():

@@ -124,24 +124,24 @@ def test_padding_alone_is_drawn():
 
 
 def test_names_are_those_of_the_elements_in_memory():
-    figure = figure_of(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}"), names="abcdef")
+    figure = figure_of(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}"), elements="abcdef")
     assert "".join(cell.text or "0" for cell in figure.strip) == "ad0be0cf0000000"
 
 
 def test_names_of_many_elements_are_not_all_read():
-    figure = figure_of(gl.parse_shape("u8[100000,1000]"), names=range(10**8))
+    figure = figure_of(gl.parse_shape("u8[100000,1000]"), elements=range(10**8))
     assert figure.strip[-1].text == "99999999" and figure.has_names
 
 
 def test_names_cannot_move_the_rest_of_a_drawing():
-    figure = figure_of(gl.parse_shape("u8[3]"), names=["a\nb", "\x1b[31m", "\x85\x7f\ud800"])
+    figure = figure_of(gl.parse_shape("u8[3]"), elements=["a\nb", "\x1b[31m", "\x85\x7f\ud800"])
     assert [cell.text for cell in figure.strip] == ["a\ufffdb", "\ufffd[31m", "\ufffd" * 3]
 
 
 @pytest.mark.parametrize("text, names", [("f32[2,3]", "abc"), ("f32[0]", "a"), ("f32[?]", "a")])
 def test_names_must_be_as_many_as_elements(text, names):
-    with pytest.raises(gl.LayoutError, match=r"^names has \d entr.* for f32\["):
-        figure_of(gl.parse_shape(text), names=names)
+    with pytest.raises(gl.LayoutError, match=r"^elements has \d entr.* for f32\["):
+        figure_of(gl.parse_shape(text), elements=names)
 
 
 @pytest.mark.parametrize(

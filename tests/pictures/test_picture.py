@@ -33,20 +33,20 @@ def test_other_kinds_of_files_are_refused(tmp_path, name):
 
 
 def test_names_are_drawn():
-    assert "│a│d│░│" not in PADDED.draw().text and "│a │d │░0│b │" in PADDED.draw(names="abcdef").text
-    with pytest.raises(gl.LayoutError, match="^names has 5 entries for .*: it has 6 elements$"):
-        PADDED.draw(names="abcde")
+    assert "│a│d│░│" not in PADDED.draw().text and "│a │d │░0│b │" in PADDED.draw(elements="abcdef").text
+    with pytest.raises(gl.LayoutError, match="^elements has 5 entries for .*: it has 6 elements$"):
+        PADDED.draw(elements="abcde")
     for names in (3, iter("abcdef"), {"a"}):
-        with pytest.raises(TypeError, match="^names must be a sequence with a name for every element, not "):
-            PADDED.draw(names=names)
+        with pytest.raises(TypeError, match="^elements must be a sequence with a name for every element, not "):
+            PADDED.draw(elements=names)
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_names_of_any_text_leave_the_grid_whole(ascii_only):
     shape = gl.parse_shape("f32[2,3]")
-    plain = shape.draw(names=["12345678"] * 6).as_text(ascii_only=ascii_only)
+    plain = shape.draw(elements=["12345678"] * 6).as_text(ascii_only=ascii_only)
     names = ["a\nb", "\x1b[31mred", "\x9b1A", "\u202eabc", "\ud800", "activation_0"]
-    text = shape.draw(names=names).as_text(ascii_only=ascii_only)
+    text = shape.draw(elements=names).as_text(ascii_only=ascii_only)
     assert [len(line.rstrip()) for line in text.splitlines()] == [len(line.rstrip()) for line in plain.splitlines()]
     assert all(map(str.isprintable, text.splitlines())) and "activa.. 5" in text
     text.encode()

@@ -48,7 +48,7 @@ def test_the_cells_are_those_of_the_figure(text):
 
 
 def test_names_stand_in_the_grid_and_in_memory_as_the_document_prints_them():
-    picture = parsed(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}").draw(names="abcdef").svg)
+    picture = parsed(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}").draw(elements="abcdef").svg)
     assert "".join(text for _, text, _ in cells(picture, "strip")) == "ad0be0cf0000000"
     assert [text for _, text, _ in cells(picture, "grid")][:6] == ["a 0", "b 3", "c 6", "9", "12", "d 1"]
 
@@ -220,7 +220,7 @@ def test_a_picture_has_the_rules_that_it_uses():
 
 @pytest.mark.parametrize("name", ["<script>", "a&b", "]]>", '"', "\0", "\ud800", "\uffff", "é…", "\x1b[31m", "\u202e"])
 def test_hostile_names_stay_text(name):
-    picture = gl.parse_shape("f32[2]").draw(names=[name, "x" * 5000])
+    picture = gl.parse_shape("f32[2]").draw(elements=[name, "x" * 5000])
     texts = [text for _, text, _ in cells(parsed(picture.svg), "strip")]
     assert texts[0] == re.sub("[\0\ud800\uffff\x1b\u202e]", "\ufffd", name)[:8] and len(texts[1]) == 8
 
@@ -283,7 +283,7 @@ def test_pictures_of_the_worst_shapes_are_below_the_limit(text):
 
 def test_names_of_many_bytes_stay_below_the_limit():
     shape = gl.parse_shape("c128[12,10,8]{1,0,2:T(*,*,8,4)L(1000)}")
-    assert len(shape.draw(names=["&" * 50] * shape.element_count).svg.encode()) < LARGEST
+    assert len(shape.draw(elements=["&" * 50] * shape.element_count).svg.encode()) < LARGEST
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(1, 3), st.booleans())))

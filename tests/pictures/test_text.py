@@ -27,7 +27,7 @@ def texts(drawing):
 
 
 def test_the_documents_example_is_drawn_as_a_grid():
-    figure = figure_of(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}"), names="abcdef")
+    figure = figure_of(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}"), elements="abcdef")
     assert draw_grid(figure, glyphs=ASCII).splitlines() == [
         "y v 2, padded to 3, fastest",
         "x -> 3, padded to 5",
@@ -42,7 +42,7 @@ def test_the_documents_example_is_drawn_as_a_grid():
 
 
 def test_the_documents_example_is_drawn_as_a_strip():
-    figure = figure_of(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}"), names="abcdef")
+    figure = figure_of(gl.parse_shape("f32[2,3]{0,1:PD(3,5)}"), elements="abcdef")
     assert draw_strip(figure, pad="0", glyphs=ASCII).splitlines() == [
         "place  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14",
         "     +--+--+--+--+--+--+--+--+--+--+--+--+--+--+--+",

@@ -68,7 +68,7 @@ def test_numpy_arrays_in_numpy_arrays_out() -> None:
 
 
 def test_pictures_are_text() -> None:
-    for picture in (gl.Shape("f32", (2, 3)).draw(names="abcdef"), gl.Layout((0, 1)).draw((2, 3))):
+    for picture in (gl.Shape("f32", (2, 3)).draw(elements="abcdef"), gl.Layout((0, 1)).draw((2, 3))):
         assert_type(picture.svg, str)
         assert_type(picture.as_text(width=60, ascii_only=True), str)
         assert_type(picture.text, str)

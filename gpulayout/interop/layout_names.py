@@ -1,4 +1,4 @@
-"""Layouts by name as arguments: a name becomes a `Layout` once the dimensions of an array are known.
+"""Layouts by name: a name is a `Layout` once the dimensions of an array are known.
 
 C, F                    NumPy's orders
 torch:channels_last     a memory_format of PyTorch
@@ -9,52 +9,42 @@ named:NHWC:NCHW         a name of `Layout.named`, and the array's dimensions in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from gpulayout.interop.cute import from_cute
 from gpulayout.interop.numpy_layouts import ORDERS, from_numpy_order
 from gpulayout.interop.torch_layouts import MEMORY_FORMATS, from_torch_memory_format
+from gpulayout.layout.argument_hints import named_layout
 from gpulayout.layout.checks import counted, shown, value_text
-from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.errors import LayoutError, ShapeTextError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.shape import Shape
 
 NAMES = (*ORDERS, *(f"torch:{name}" for name in MEMORY_FORMATS), "cute:SIZES:STRIDES", "named:NHWC:NCHW")
+LayoutFor = Callable[[Sequence[int]], Layout]  # the layout for an array of these dimensions; LayoutError without one
 
 
-@dataclass(frozen=True)
-class LayoutName:
-    """A layout by name.
-
-    of    the layout for an array of these dimensions; LayoutError when it has none
-    """
-
-    text: str
-    of: Callable[[Sequence[int]], Layout]
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def layout_name(text: str) -> LayoutName:
+def layout_name(text: str) -> LayoutFor:
     """The layout with this name; LayoutError for text that is not a name.
 
-    >>> layout_name("torch:channels_last").of((8, 3, 4, 4)), layout_name("cute:(2,3):(1,2)").of((2, 3))
+    >>> layout_name("torch:channels_last")((8, 3, 4, 4)), layout_name("cute:(2,3):(1,2)")((2, 3))
     (Layout((1, 3, 2, 0)), Layout((0, 1)))
     """
     library, _, name = text.partition(":")
     if text in ORDERS:
-        return LayoutName(text, lambda dimensions: from_numpy_order(text, len(dimensions)))
+        return lambda dimensions: from_numpy_order(text, len(dimensions))
     if library == "torch" and name in MEMORY_FORMATS:
-        return LayoutName(text, lambda dimensions: from_torch_memory_format(name, len(dimensions)))
+        return lambda dimensions: from_torch_memory_format(name, len(dimensions))
     if library == "cute":
         shape = from_cute(name, "u8")  # bytes: the element type changes no place
-        return LayoutName(text, lambda dimensions: _of_cute(shape, text, dimensions))
+        return lambda dimensions: _of_cute(shape, text, dimensions)
     if library == "named":
         layout = _named(name, text)
-        return LayoutName(text, lambda dimensions: _of_rank(layout, text, dimensions))
-    raise LayoutError(
-        f"{value_text(text)} is neither a layout, such as {{1,0}}, nor the name of one: names are {', '.join(NAMES)}"
+        return lambda dimensions: _of_rank(layout, text, dimensions)
+    hint = named_layout(text, "'named:{name}:{logical}'")
+    raise ShapeTextError(
+        f"{value_text(text)} is neither a layout, such as {{1,0}}, nor a pattern, such as 'h w c -> c h w', nor the "
+        f"name of one: names are {', '.join(NAMES)}{f'; {hint}' if hint else ''}",
+        0,
     )
 
 

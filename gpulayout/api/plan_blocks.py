@@ -1,0 +1,133 @@
+"""The blocks of a plan: smaller plans that take bounded memory.  Together they write every byte of the target once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, SupportsIndex, overload
+
+from gpulayout.api.host_block import run_on_host
+from gpulayout.layout import checks
+from gpulayout.moves.blocks import Cut, cut
+from gpulayout.moves.runs import Runs
+
+
+class Block(NamedTuple):
+    """A part of a relayout: a plan between two smaller buffers, and where their bytes lie in the large ones.
+
+    Attributes
+    ----------
+    plan : Plan
+        From a buffer of `source_runs.nbytes` bytes to one of `target_runs.nbytes`.  Blocks of the same size share it.
+    source_runs, target_runs : Runs
+        The bytes of these two buffers within the large buffers: run after run.
+
+    See Also
+    --------
+    Plan.blocks : all blocks of a plan.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> block = gl.plan("f32[4,6]", "{0,1}").blocks(64)[0]
+    >>> block.plan
+    plan('f32[4,2]{1,0}', 'f32[4,2]{0,1}')
+    >>> block.source_runs
+    Runs(offset=0, length=8, loops=((4, 24),))
+    >>> block.target_runs
+    Runs(offset=0, length=32, loops=())
+    """
+
+    plan: Any  # a Plan, whose file imports this one
+    source_runs: Runs
+    target_runs: Runs
+
+    def __call__(self, buffer: Any, out: Any) -> None:
+        """Run the block between the large buffers: it reads its part of `buffer` and writes its part of `out`.
+
+        Parameters
+        ----------
+        buffer, out : array
+            The whole buffers: 1-D contiguous NumPy arrays, such as memory maps, or their bytes as uint8.
+
+        Raises
+        ------
+        BufferError
+            A buffer is not 1-D contiguous, or is too short for this block (later blocks may need a longer one); or
+            `out` is read-only, or shares memory with `buffer`.
+        TypeError
+            A buffer has another dtype.
+        """
+        run_on_host(self.plan.transfer, self.source_runs, self.target_runs, buffer, out)
+
+
+class Blocks(Sequence[Block]):
+    """The blocks of a plan, in the order in which they continue one another in the target.  Made by `Plan.blocks`.
+
+    Attributes
+    ----------
+    plan : Plan
+        The whole plan.
+    max_bytes : int
+        The limit: no block's two buffers take more bytes together.
+
+    Examples
+    --------
+    >>> import gpulayout as gl
+    >>> blocks = gl.plan("f32[39000,39001]", "{0,1}").blocks(384 << 20)
+    >>> blocks
+    <36 blocks of plan('f32[39000,39001]{1,0}', 'f32[39000,39001]{0,1}'), up to 338052000 bytes each>
+    >>> blocks.source_run_bytes, blocks.target_run_bytes
+    (26004, 26000)
+    """
+
+    __slots__ = ("plan", "max_bytes", "_cut")
+
+    def __init__(self, plan: Any, max_bytes: SupportsIndex):
+        self.plan, self.max_bytes = plan, checks.whole_number("max_bytes", max_bytes, "")
+        self._cut: Cut = cut(plan.source, plan.target, self.max_bytes)
+
+    def __len__(self) -> int:
+        return self._cut.block_count
+
+    @overload
+    def __getitem__(self, number: SupportsIndex) -> Block: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Block]: ...
+    def __getitem__(self, number: SupportsIndex | slice) -> Block | list[Block]:
+        found = range(len(self))[number]
+        return self._block(found) if isinstance(found, int) else [self._block(each) for each in found]
+
+    def _block(self, number: int) -> Block:
+        shapes = self._cut.block(number)
+        return Block(self.plan.part(shapes.source, shapes.target), shapes.source_runs, shapes.target_runs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Blocks, (self.plan, self.max_bytes)
+
+    def __repr__(self) -> str:
+        return f"<{checks.counted(len(self), 'block')} of {self.plan!r}, up to {self.block_bytes} bytes each>"
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the largest block: its source and its target together."""
+        return self._cut.block_bytes
+
+    @property
+    def source_run_bytes(self) -> int:
+        """Bytes of a run in the source.  Blocks at the end of a dimension may have shorter ones."""
+        return self._cut.source_run_bytes
+
+    @property
+    def target_run_bytes(self) -> int:
+        """Bytes of a run in the target.  Blocks at the end of a dimension may have shorter ones."""
+        return self._cut.target_run_bytes
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that all blocks read.  Padding of up to 64 KB between runs is read too, since a seek costs as much."""
+        return self._cut.bytes_read
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that all blocks write: those of the target, each once."""
+        return int(self.plan.target.nbytes)

@@ -1,0 +1,109 @@
+"""Targets: one text language for the layout of a result, wherever a function or a command takes one.
+
+    f32[2,3]{0,1}               a whole shape
+    {0,1:T(8,128)}              a layout
+    h w c -> c h w              a pattern: the layout of the transposed array in C order, for the array before it
+    C, F, torch:channels_last, cute:(2,3):(1,2), named:NHWC:NCHW
+                                a layout by name, see `interop.layout_names`
+
+A layout without a shape is for the array of the source, which also gives a pattern and a name their dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpulayout.layout import checks
+from gpulayout.layout.arguments import as_shape, is_only_layout, parsed_layout
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.patterns import Pattern, read_pattern
+from gpulayout.layout.shape import Shape
+
+
+def as_target(value: Shape | Layout | str, like: Shape, role: str = "target") -> Shape:
+    """A target as a shape; LayoutError for text that is none, TypeError for anything but a shape, a layout or text.
+
+    like    the shape whose array the target describes
+
+    >>> images = Shape("u8", (8, 224, 224, 3))
+    >>> str(as_target("n h w c -> n c h w", images)), str(as_target("F", Shape("f32", (2, 3))))
+    ('u8[8,224,224,3]{2,1,3,0}', 'f32[2,3]{0,1}')
+    """
+    if isinstance(value, str) and is_only_layout(value):
+        value = layout_for(value, like.bounds, role)
+    if isinstance(value, Layout):
+        return like.with_layout(value)
+    if isinstance(value, (Shape, str)):
+        return as_shape(value, role)
+    raise TypeError(f"{role} must be a Shape, a Layout or text, not {type(value).__name__}{_hint(value, like)}")
+
+
+def layout_for(text: str, dimensions: Sequence[int], role: str = "target") -> Layout:
+    """The layout that a text without a shape means for an array of these dimensions."""
+    if "->" in text:
+        return _pattern_layout(read_pattern(text, len(dimensions), role), dimensions)
+    if not _is_name(text):
+        return parsed_layout(text)
+    from gpulayout.interop.layout_names import layout_name  # late: most programs use no names
+
+    return layout_name(text)(dimensions)
+
+
+def check_layout_text(text: str, role: str = "target") -> None:
+    """LayoutError for text that is no layout, pattern or name, whatever the dimensions are."""
+    if "->" in text:
+        read_pattern(text, None, role)
+    elif _is_name(text):
+        from gpulayout.interop.layout_names import layout_name
+
+        layout_name(text)
+    else:
+        parsed_layout(text)
+
+
+def axis_names(target: object, rank: int) -> tuple[str, ...] | None:
+    """The names that a target gives to the dimensions of the array, or None."""
+    if isinstance(target, str) and "->" in target and is_only_layout(target):
+        return read_pattern(target, rank, "target").labels()
+    return None
+
+
+def _is_name(text: str) -> bool:
+    """True for text that names a layout, or was meant to."""
+    return text[:1].isalpha()
+
+
+def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:
+    """The layout of the array before a transpose whose memory is that of the array after it, in C order."""
+    sizes = pattern.axis_sizes(dimensions, {})
+    if all(len(group) < 2 for group in pattern.before):
+        place = {name: position for position, name in enumerate(pattern.order)}
+        places = [place[group[0]] if group else -1 for group in pattern.before]  # an axis `1` changes no place
+        return Layout(sorted(range(len(places)), key=lambda dim: (places[dim], dim), reverse=True))
+    if 0 in dimensions:
+        return Layout.descending(len(dimensions))
+    strides, stride = {}, 1
+    for name in reversed(pattern.order):
+        strides[name] = stride
+        stride *= sizes[name]
+    from gpulayout.interop.cute import from_cute
+    from gpulayout.interop.cute_text import Part, modes_text
+
+    modes = [
+        tuple(Part(sizes[name], strides[name]) for name in reversed(group)) or (Part(1, 1),) for group in pattern.before
+    ]
+    return from_cute(modes_text(modes), "u8").layout
+
+
+def _hint(value: object, like: Shape) -> str:
+    """What to write instead of a value that is not a target, or nothing."""
+    if isinstance(value, (tuple, list)) and checks.are_sizes(value):
+        if sorted(value) == list(range(like.rank)):
+            return f": write gl.Layout({checks.shown(value)})"
+        if tuple(value) == like.dimensions:
+            return f": write gl.Shape('{like.element_type}', {checks.shown(value)}) or its text"
+    if hasattr(value, "__dlpack__"):
+        return ": arrays come before shapes, and gl.shape_of(array) is the shape of one"
+    if type(value).__name__ == "memory_format":
+        return f": write '{str(value).replace('torch.', 'torch:')}'"
+    return ""

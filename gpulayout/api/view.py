@@ -1,0 +1,122 @@
+"""Views: an array over the same memory, without a copy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpulayout.api import arrays
+from gpulayout.api.array_types import Array, Kind, OwnKind, Scalar, ShapeLike
+from gpulayout.api.libraries import library_of
+from gpulayout.api.packing import array_shape
+from gpulayout.api.sides import FLAT, BufferSide
+from gpulayout.layout.arguments import is_only_layout
+from gpulayout.layout.errors import LayoutError
+from gpulayout.layout.patterns import read_pattern
+from gpulayout.moves.move import MAX_AXES
+from gpulayout.moves.view_strides import view_strides
+
+
+@overload
+def view(buffer: NDArray[Scalar], shape: ShapeLike, **sizes: int) -> NDArray[Scalar]: ...
+@overload
+def view(buffer: OwnKind[Kind], shape: ShapeLike, **sizes: int) -> Kind: ...
+@overload
+def view(buffer: Array, shape: ShapeLike, **sizes: int) -> Any: ...
+def view(buffer: Array, shape: ShapeLike = "", /, **sizes: Any) -> Any:  # type: ignore[misc]  # as in `transpose`
+    """See the same memory as another array: no copy, and writing to one writes to both.
+
+    Parameters
+    ----------
+    buffer : array
+        1-D contiguous array of `shape.buffer_length` elements or more.  For a pattern, any N-d array.
+    shape : Shape or str
+        The buffer's shape, or its text.  Or a pattern such as ``"b s (h d) -> b h s d"``, as `transpose` takes it.
+    **sizes : int
+        Sizes of the axes that a pattern splits, such as ``h=8``; the pattern can say them too: ``"(h=8 d)"``.
+
+    Returns
+    -------
+    array
+        The logical array, of shape `shape.dimensions`; or the array after the pattern.  It is of the library of
+        `buffer`.
+
+    Raises
+    ------
+    LayoutError
+        For tiles that leave no single stride per dimension, for packed elements, for a pattern that joins axes whose
+        elements are not evenly spaced, and for a JAX array if the view would have gaps.
+    TypeError, BufferError
+        For the buffer, as `unpack` raises them; BufferError for read-only memory of a GPU too, because CuPy has no
+        read-only arrays.
+
+    See Also
+    --------
+    unpack, transpose : Copies, for every layout and every pattern.
+
+    Notes
+    -----
+    Strides express every order and every padding.  They express tiles only when neighbours along a dimension are
+    always the same distance apart, as with ``T(1,128)`` or with tiles as wide as the array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> view(np.array([1, 4, 0, 2, 5, 0, 3, 6, 0], np.int8), "s8[2,3]{0,1:PD(3,3)}").strides
+    (1, 3)
+    >>> heads = view(np.zeros((2, 16, 512), np.float32), "b s (h d) -> b h s d", h=8)
+    >>> heads.shape, heads.strides
+    ((2, 8, 16, 64), (32768, 256, 2048, 4))
+    """
+    shape = sizes.pop("shape") if "shape" in sizes and shape == "" else shape
+    is_pattern = isinstance(shape, str) and "->" in shape and is_only_layout(shape)
+    if sizes and not is_pattern:
+        raise TypeError(f"sizes {', '.join(sizes)} belong to a pattern such as 'h w c -> c h w', but shape is {shape}")
+    whole = None if is_pattern else array_shape(shape)
+    strides = () if whole is None else view_strides(whole)
+    library = library_of(buffer)
+    backend, opened = arrays.open_array(buffer, "buffer")
+    if whole is None:
+        dimensions, strides = _after(str(shape), tuple(opened.shape), tuple(opened.strides), sizes)
+        seen = backend.strided(opened, dimensions, strides)
+    else:
+        source = BufferSide(whole).memory(backend, opened, "buffer", FLAT if library is None else library.flat)
+        seen = backend.strided(source, whole.dimensions, strides)
+    if library is not None:
+        return library.view(buffer, seen)
+    if type(seen) is not np.ndarray and opened is not buffer and backend.foreign_memory(buffer).read_only:
+        raise BufferError(
+            "buffer is read-only, but its view would be a CuPy array, which can always be written to: use "
+            f"{'gl.transpose' if is_pattern else 'gl.unpack'} to copy the array"
+        )
+    return seen
+
+
+def _after(
+    text: str, dimensions: tuple[int, ...], strides: tuple[int, ...], sizes: dict[str, int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Dimensions and byte strides of the array after a pattern; LayoutError for a joined axis without a single stride.
+
+    Axes joined as (a b) have the stride of b if a steps over exactly the elements of b: stride a = size b * stride b.
+    Axes of size 1 take no step, and an array without elements none at all.
+    """
+    pattern = read_pattern(text, len(dimensions), "shape")
+    named = pattern.axis_sizes(dimensions, sizes)
+    stepped = pattern.axis_strides(named, strides)
+    found = []
+    for group in pattern.after:
+        steps = [name for name in group if named[name] != 1]
+        for outer, inner in zip(steps, steps[1:]):
+            if 0 not in dimensions and stepped[outer] != named[inner] * stepped[inner]:
+                raise LayoutError(
+                    f"{pattern.shown} joins {outer} and {inner}, whose elements are not evenly spaced: a step along "
+                    f"{outer} is {stepped[outer]} bytes, and {inner} takes {named[inner] * stepped[inner]}; "
+                    "gl.transpose copies the array"
+                )
+        found.append((math.prod(named[name] for name in group), stepped[steps[-1]] if steps else 0))
+    if len(found) > MAX_AXES:
+        raise LayoutError(f"{pattern.shown} has {len(found)} axes: {MAX_AXES} is the limit")
+    return tuple(size for size, _ in found), tuple(stride for _, stride in found)

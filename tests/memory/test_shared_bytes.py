@@ -11,7 +11,7 @@ MEMORY = np.zeros(500, np.uint8)
 
 @st.composite
 def strided(draw):
-    """(array in a buffer of 300 bytes, its lowest byte): any strides, also 0 and those that overlap themselves."""
+    """(array in a buffer of 500 bytes, its lowest byte): any strides, also 0 and those that overlap themselves."""
     dtype = np.dtype(draw(st.sampled_from(("u1", "i2", "V3", "f4", "f8", "c16"))))
     sizes = draw(st.lists(st.integers(1, 4), max_size=4))
     unit = draw(st.sampled_from((1, dtype.itemsize)))

@@ -22,6 +22,7 @@ from gpulayout.layout.shape import Shape
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import CUDA_INTERFACE, DLPACK, ForeignMemory, offers
 from gpulayout.memory.mapped_files import by_file, overlap_in_file
+from gpulayout.memory.shared_bytes import share_bytes
 from gpulayout.moves.backend import Array, Backend
 
 if TYPE_CHECKING:
@@ -185,9 +186,13 @@ def _adopted(
 
 
 def check_shape(array: Array, expected: tuple[int, ...], role: str) -> None:
-    """BufferError unless the array has this shape and is C-contiguous."""
+    """BufferError unless the array has this shape."""
     if tuple(array.shape) != expected:
         raise BufferError(f"{role} has shape {tuple(array.shape)}, but the result has shape {expected}")
+
+
+def check_contiguous(array: Array, role: str) -> None:
+    """BufferError unless the array is C-contiguous."""
     if not array.flags.c_contiguous:
         raise BufferError(f"{role} with strides {tuple(array.strides)} is not C-contiguous")
 
@@ -209,7 +214,7 @@ def check_no_overlap(
     other: Backend | None = None,
     rule: str = "separate memory",
 ) -> None:
-    """BufferError when the memory of two arrays may overlap.
+    """BufferError when two arrays share memory.
 
     other   the backend of `b`, if it is another one
     rule    what messages say that the second array must be; two maps of one file are never the same memory
@@ -227,14 +232,19 @@ def is_same_memory(backend: Backend, a: Array, b: Array) -> bool:
 
 
 def may_overlap(backend: Backend, a: Array, b: Array, other: Backend | None = None) -> bool:
-    """True when the byte ranges of two arrays overlap, in memory or in a file that both map; `b` will be written."""
+    """True when two arrays share a byte, in memory or in a file that both map; `b` will be written.
+
+    True also where that is hard to know, see `share_bytes`.
+    """
     if type(a) is type(b) is np.ndarray:
-        if np.may_share_memory(a, b):
+        if not np.may_share_memory(a, b):  # it compares byte ranges
+            base = b.base  # None, or an array that owns its memory: `b` is no memory map
+            is_map = base is not None and (type(base) is not np.ndarray or base.base is not None)
+            return is_map and overlap_in_file(a, b)
+        if a.flags.c_contiguous and b.flags.c_contiguous:  # no gaps; saves 7 us of a call in place
             return True
-        base = b.base  # None, or an array that owns its memory: `b` is no memory map
-        return base is not None and (type(base) is not np.ndarray or base.base is not None) and overlap_in_file(a, b)
     (low_a, high_a), (low_b, high_b) = _byte_range(backend, a), _byte_range(other or backend, b)
-    return low_a < high_b and low_b < high_a
+    return low_a < high_b and low_b < high_a and share_bytes(a, b, low_b - low_a)
 
 
 def check_none_overlap(

@@ -129,6 +129,7 @@ class IndexConversion:
     def _opened_out(self, backend: Backend, given: Array, result_shape: tuple[int, ...], mode: Mode, out: Any) -> Array:
         out_backend, result = arrays.open_array(out, "out", writing=True)
         arrays.check_shape(result, result_shape, "out")
+        arrays.check_contiguous(result, "out")
         self._check_result_dtype(result.dtype, mode)
         arrays.check_same_device(backend, given, out_backend, result, (self.role, "out"))
         return result

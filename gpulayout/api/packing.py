@@ -174,7 +174,8 @@ def unpack(buffer: Array, shape: ShapeLike, *, out: Any = None) -> Any:
     shape : Shape or str
         The buffer's shape, or its text.  The library cannot detect a wrong layout.
     out : array, optional
-        Array of shape `shape.dimensions` to write to, on the same device, with any strides that do not overlap.
+        Array of shape `shape.dimensions` to write to, on the same device, with any strides that do not overlap: a
+        slice of a larger array, such as ``cache[:, 0]``.
 
     Returns
     -------

@@ -61,33 +61,40 @@ class BufferSide:
         return array
 
     def _flattened(self, backend: Backend, array: Array, role: str, flat: str) -> Array:
-        """The memory of an N-d array from its first to its last element.
+        """The memory of an N-d array from its first to its last element.  Without elements, any strides will do.
 
         A padded buffer ends after that, but moves never read padding: f32[2,3]{0,1:PD(3,5)} has 15 places, and the last
         element is at 7.  Moves write padding, so an `out` has to have all of it.
         """
         shape = self.shape
-        strides = _own_strides(shape) if tuple(array.shape) == shape.dimensions else None
-        if strides is None or any(
-            size > 1 and stride != own for size, stride, own in zip(array.shape, array.strides, strides)
-        ):
-            own = "" if strides is None else f", which has strides {strides}"
-            call = "gl.unpack writes" if role == "out" else "gl.pack takes"
-            found = None if shape.is_packed else _shape_of_memory(array, shape)
-            is_dense = shape.is_packed or (found is not None and not found.is_padded)
-            advice = f", and {flat.format(role=role, size=array.size)}" if is_dense else ""
-            raise BufferError(
-                f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is "
-                f"{f'{found}, ' if found else ''}not a buffer of {shape}{own}: {call} an array with any strides{advice}"
-            )
-        reach = sum((size - 1) * stride for size, stride in zip(array.shape, strides)) // shape.itemsize + 1
-        length = 0 if 0 in shape.dimensions else reach
-        if length < shape.buffer_length and (role == "out" or shape.is_tiled):
+        is_same = tuple(array.shape) == shape.dimensions
+        length = 0
+        if not (is_same and 0 in shape.dimensions):
+            strides = _own_strides(shape) if is_same else None
+            if strides is None or any(
+                size > 1 and stride != own for size, stride, own in zip(array.shape, array.strides, strides)
+            ):
+                raise BufferError(self._not_a_buffer(array, strides, role, flat))
+            length = sum((size - 1) * stride for size, stride in zip(array.shape, strides)) // shape.itemsize + 1
+        if length < shape.buffer_length and (role == "out" or (shape.is_tiled and length)):
             raise BufferError(
                 f"{role} has shape {tuple(array.shape)}, without the padding of {shape}: pass its whole buffer, of "
                 f"{shape.buffer_length} elements"
             )
         return backend.strided(array, (length,), (shape.itemsize,))
+
+    def _not_a_buffer(self, array: Array, strides: tuple[int, ...] | None, role: str, flat: str) -> str:
+        """The message about an N-d array that does not lie in memory as the shape says, in these strides if any."""
+        shape = self.shape
+        own = "" if strides is None else f", which has strides {strides}"
+        call = "gl.unpack writes" if role == "out" else "gl.pack takes"
+        found = None if shape.is_packed else _shape_of_memory(array, shape)
+        is_dense = shape.is_packed or (found is not None and not found.is_padded)
+        advice = f", and {flat.format(role=role, size=array.size)}" if is_dense else ""
+        return (
+            f"{role} has shape {tuple(array.shape)} and strides {tuple(array.strides)}, so its memory is "
+            f"{f'{found}, ' if found else ''}not a buffer of {shape}{own}: {call} an array with any strides{advice}"
+        )
 
 
 def _shape_of_memory(array: Array, shape: Shape) -> Shape | None:
@@ -137,7 +144,7 @@ class ArraySide:
             _ = shape.bounds  # LayoutError when the shape has an unbounded dimension
             raise BufferError(f"{role} has shape {tuple(array.shape)}, but {shape} has dimensions {shape.dimensions}")
         if role == "out":
-            _check_no_self_overlap(array, role)
+            check_no_self_overlap(array, role)
 
 
 Side = BufferSide | ArraySide
@@ -185,13 +192,13 @@ def check_buffer_dtype(array: Array, shape: Shape, role: str) -> None:
         )
 
 
-def _check_no_self_overlap(array: Array, role: str) -> None:
+def check_no_self_overlap(array: Array, role: str) -> None:
     """BufferError when two elements of an array may share memory, as with a stride of 0.
 
     Sorted by stride, every dimension must step past the reach of the dimensions below it: shape (2, 3) with strides
     (12, 4) is fine, (8, 4) is not.
     """
-    if 0 in array.shape:
+    if array.flags.c_contiguous or 0 in array.shape:
         return
     reach = array.dtype.itemsize
     for stride, size, dim in sorted(

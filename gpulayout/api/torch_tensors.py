@@ -42,6 +42,7 @@ class TorchTensors:
         if given.device.type == "cpu":
             strides = tuple(stride * dtype.itemsize for stride in given.stride())
             return ForeignMemory(given.data_ptr(), tuple(given.shape), strides, dtype, False, given)
+        given = self.described(given)  # torch's DLPack refuses gradients, also where none is recorded
         if dtype.type.__module__ == "numpy":
             return given
         return given.view(getattr(_torch(), _INTEGERS[dtype.itemsize]))  # older releases export none of these types
@@ -112,7 +113,9 @@ def _check_memory(given: Any, role: str) -> None:
             f"{role} ({kind}) is used while torch records calls, as in torch.jit.trace and make_fx, or makes no "
             "memory, as in FakeTensorMode: call gpulayout outside of them"
         )
-    wrapped = type(given).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    wrapped = type(given).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or (
+        torch._is_functional_tensor(given)  # of torch.func.functionalize: its clones are no memory either
+    )
     if not wrapped and given.layout is torch.strided:
         try:
             given.data_ptr()
@@ -126,9 +129,15 @@ def _check_memory(given: Any, role: str) -> None:
     if given.layout is not torch.strided or given.is_nested:
         layout = "nested" if given.is_nested else str(given.layout).removeprefix("torch.")
         raise BufferError(f"{role} ({kind}) is a {layout} tensor, which is not one array in memory: pass .to_dense()")
-    if given.requires_grad or _has_tangent(torch, given):
+    if given.requires_grad and torch.is_grad_enabled():
         raise BufferError(
-            f"{role} ({kind}) requires a gradient, which would not follow its values through the call: pass .detach()"
+            f"{role} ({kind}) requires a gradient, which would not follow its values through the call: pass .detach(), "
+            "or call gpulayout inside torch.no_grad()"
+        )
+    if _has_tangent(torch, given):
+        raise BufferError(
+            f"{role} ({kind}) has a tangent of forward-mode autograd, which would not follow its values through the "
+            "call: pass .detach()"
         )
     for bit in ("neg", "conj"):  # torch delays negation and conjugation
         if getattr(given, f"is_{bit}")():
@@ -147,7 +156,7 @@ def _is_recording(torch: Any) -> bool:
 
 
 def _has_tangent(torch: Any, given: Any) -> bool:
-    """True if forward-mode autograd follows the tensor."""
+    """True if forward-mode autograd follows the tensor, as it does inside torch.no_grad() too."""
     forward = torch.autograd.forward_ad
     return forward._current_level >= 0 and forward.unpack_dual(given).tangent is not None
 

@@ -18,6 +18,8 @@ from gpulayout.api.sides import FLAT, Side
 from gpulayout.moves.backend import Array, Backend, Prepared
 from gpulayout.moves.kinds import Pieces
 
+SEPARATE = "separate memory, because only gl.relayout and plans work in place"  # the rule for an `out` that overlaps
+
 
 class Transfer:
     """A transfer from one side to another.
@@ -84,8 +86,7 @@ class Transfer:
     def opened_out(self, backend: Backend, array: Array, out: Any) -> Array:
         """`out` as an array of its backend, with every check."""
         result = self.target_memory(backend, array, out)
-        rule = "separate memory, because only gl.relayout and plans work in place"
-        arrays.check_no_overlap(backend, array, result, (self.sides[0].role, "out"), rule=rule)
+        arrays.check_no_overlap(backend, array, result, (self.sides[0].role, "out"), rule=SEPARATE)
         return result
 
     def target_memory(self, backend: Backend, array: Array, out: Any) -> Array:

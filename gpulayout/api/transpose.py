@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import Array, Kind, Out, OwnKind, Scalar
+from gpulayout.api.copies import copy
 from gpulayout.api.libraries import library_of
-from gpulayout.api.packing import pack
 from gpulayout.api.same_kind import Maker, same_kind
+from gpulayout.api.sides import check_no_self_overlap
+from gpulayout.api.transfer import SEPARATE
 from gpulayout.layout import checks
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
@@ -41,7 +43,7 @@ def transpose(array: Array, axes: str | Iterable[int] | None = None, *, out: Out
 def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then one of `sizes`
     array: Array, axes: str | Iterable[int] | None = None, /, *, out: Any = None, **sizes: Any
 ) -> Any:
-    """Reorder the axes of an array, in one pass; the result is in C order.
+    """Reorder the axes of an array, in one pass; a new result is in C order.
 
     Parameters
     ----------
@@ -51,7 +53,8 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
         A pattern such as ``"h w c -> c h w"``, as in einops; or, as in `numpy.transpose`, the old number of every new
         axis.  By default the axes are reversed.
     out : array, optional
-        C-contiguous array to write to, of the shape and dtype of the result, on the same device.
+        Array to write to, of the shape and dtype of the result, on the same device, with any strides that do not
+        overlap: a slice of a larger array, such as ``cache[:, 0]``.
     **sizes : int
         Sizes of the axes that a pattern splits, such as ``h=32``; the pattern can say them too: ``"(h=32 w) -> w h"``.
         One per split axis may be left out.
@@ -68,8 +71,8 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     TypeError
         For elements of another size, Python objects, and an `out` of another dtype.
     BufferError
-        For an `out` of another shape, that is not C-contiguous or read-only, that is on another device, or that shares
-        memory with `array`.
+        For an `out` of another shape, that is read-only, on another device, overlaps itself or shares memory with
+        `array`.  Planes of one array, such as ``cache[:, 0]`` and ``cache[:, 1]``, share none.
 
     See Also
     --------
@@ -87,6 +90,13 @@ def transpose(  # type: ignore[misc]  # the overloads name `axes`, which is then
     array([[0, 3],
            [1, 4],
            [2, 5]])
+
+    Keys go into their plane of a cache, in the cache's order:
+
+    >>> cache = np.zeros((1, 2, 3, 2), int)
+    >>> keys = np.arange(6).reshape(1, 2, 3)
+    >>> transpose(keys, "b h s -> b s h", out=cache[:, 0]).tolist()
+    [[[0, 3], [1, 4], [2, 5]]]
     """
     if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
         axes = sizes.pop("axes")
@@ -123,17 +133,27 @@ def _transposed(
     else:
         find = _rearranged if all(type(size) is int for size in sizes.values()) else _rearranged.__wrapped__
         dimensions, strides, shape = find(axes, tuple(source.shape), tuple(source.strides), tuple(sizes.items()))
+    carrier = _carrier(source.dtype, dimensions)
     if out is None:
         result = out = maker.empty(shape, source.dtype, source)
     else:
-        result = arrays.open_array(out, "out", writing=True)[1]
-        arrays.check_shape(result, shape, "out")
-        if result.dtype != source.dtype:
-            raise TypeError(f"out has dtype {result.dtype}, but array has {source.dtype}")
-    carrier = _carrier(source.dtype, dimensions)
-    turned = backend.strided(source, dimensions, strides).view(carrier.dtype)
-    pack(turned, carrier, out=result.reshape(-1).view(carrier.dtype))
+        result = _opened_out(backend, source, shape, out)
+    if 0 not in shape:
+        copy(backend, source, strides, carrier, result)
     return out
+
+
+def _opened_out(backend: Backend, source: Any, shape: tuple[int, ...], out: Any) -> Any:
+    """`out` as an array of its backend, with every check."""
+    out_backend, result = arrays.open_array(out, "out", writing=True)
+    arrays.check_shape(result, shape, "out")
+    if result.dtype != source.dtype:
+        raise TypeError(f"out has dtype {result.dtype}, but array has {source.dtype}")
+    check_no_self_overlap(result, "out")
+    if backend is not out_backend or type(source) is not np.ndarray:
+        arrays.check_same_device(backend, source, out_backend, result, ("array", "out"))
+    arrays.check_no_overlap(backend, source, result, ("array", "out"), rule=SEPARATE)
+    return result
 
 
 @functools.lru_cache(maxsize=1024)  # saves 10 to 20 us a call

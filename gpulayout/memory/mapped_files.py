@@ -17,6 +17,8 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 from numpy.lib.stride_tricks import as_strided
 
+from gpulayout.memory.shared_bytes import share_bytes
+
 MAPS = "/proc/self/maps"
 _STRIDED: type[Any] = type(as_strided(np.zeros(1)).base)  # as_strided puts an object between a view and its array
 
@@ -39,7 +41,10 @@ def overlap_in_file(read: np.ndarray, written: np.ndarray) -> bool:
     """True when writing one array may change the other through a file that both map."""
     if not _owner(written):
         return False
-    return any(len(low) == 2 and max(low) < min(high) for _, low, high in by_file((read, written), 1))
+    return any(
+        len(low) == 2 and max(low) < min(high) and share_bytes(read, written, low[1] - low[0])
+        for _, low, high in by_file((read, written), 1)
+    )
 
 
 def by_file(arrays: Sequence[Any], first_written: int) -> list[tuple[list[int], list[int], list[int]]]:

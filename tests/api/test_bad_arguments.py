@@ -155,16 +155,16 @@ class Foreign(np.ndarray):
     """Arrays whose overlap the library computes itself."""
 
 
-def test_byte_ranges_of_strided_arrays_overlap_as_numpy_says():
+def test_strided_arrays_share_memory_as_numpy_says():
     memory, host, kinds = np.zeros((6, 8), np.int16), backends.host_backend(), collections.Counter()
     parts = [
-        memory[rows, columns]
+        memory[rows, columns, ...]
         for rows in (slice(0, 3), slice(3, 6), slice(4, None, -2), slice(0, 0), 2)
         for columns in (slice(0, 4), slice(4, 8), slice(None, None, -3), slice(1, 7, 2), 5)
     ]
     for a, b in itertools.product(parts, repeat=2):
         found = arrays.may_overlap(host, np.asarray(a).view(Foreign), np.asarray(b).view(Foreign))
-        assert found == np.may_share_memory(a, b), (a.__array_interface__, b.__array_interface__)
+        assert found == arrays.may_overlap(host, a, b) == np.shares_memory(a, b), (a, b)
         kinds[found] += 1
     assert min(kinds.values()) > 100
 

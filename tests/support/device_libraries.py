@@ -200,6 +200,7 @@ def torch_module(cp):
         default_stream=lambda device: default[device.index],
         ExternalStream=lambda pointer, device: TorchStream(cp, device.index, pointer or None),  # as torch reads a 0
     )
+    torch._is_functional_tensor = lambda tensor: False
     torch.jit = types.SimpleNamespace(is_tracing=lambda: False)
     modes = types.SimpleNamespace(FAKE=0, PROXY=1)
     torch._C = types.SimpleNamespace(_TorchDispatchModeKey=modes, _get_dispatch_mode=lambda mode: None)

@@ -61,7 +61,7 @@ More
                       the classes of what `plan`, `stride_table` and `draw` return
     xla               the rest of XLA's utilities for shapes
     interop           layouts in the words of NumPy, PyTorch, JAX, CuTe and zarr
-    dask              pack, unpack and relayout for Dask arrays: larger than memory, on several machines
+    dask              pack, unpack, relayout and transpose for Dask arrays: larger than memory, on several machines
 """
 
 import importlib as _importlib

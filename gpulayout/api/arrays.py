@@ -72,8 +72,8 @@ def _foreign(given: Any, role: str, writing: bool) -> tuple[Backend, Array]:
         raise TypeError(f"{role} is the class {given.__name__}: it must be an array")
     if is_dask(kind):
         raise TypeError(
-            f"{role} is a Dask array, which may be larger than memory: gpulayout.dask has pack, unpack, relayout and "
-            f"index conversion for those, and {role}.compute() is an array in memory"
+            f"{role} is a Dask array, which may be larger than memory: gpulayout.dask has pack, unpack, relayout, "
+            f"transpose and index conversion for those, and {role}.compute() is an array in memory"
         )
     library = library_of(given)
     if library is not None:

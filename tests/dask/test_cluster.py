@@ -70,6 +70,8 @@ def test_processes_give_what_one_process_gives(client, method):
     array = np.arange(1000 * 70).reshape(1000, 70).astype("bfloat16")
     half = gl.dask.pack(da.from_array(array, chunks=(50, 70)), "{0,1}", chunk_size="20kB")
     assert half.compute().tobytes() == array.T.tobytes()
+    turned = gl.dask.transpose(buffer, "(w h) -> (h w)", h=1000)  # column-major to row-major, between named axes
+    assert bool((turned == da.arange(700_000, chunks=turned.chunks)).all().compute())
 
 
 def test_a_worker_that_is_killed_costs_only_time(client, method):

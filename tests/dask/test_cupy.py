@@ -43,3 +43,12 @@ def test_indices_of_cupy(cupy):
     lazy = gl.dask.linearize(index, "f32[5,6]{0,1}")
     assert type(lazy._meta) is cupy.ndarray and type(lazy.compute()) is cupy.ndarray
     assert (lazy.compute().get() == gl.linearize(np.indices((5, 6)), "f32[5,6]{0,1}")).all()
+
+
+@pytest.mark.parametrize("pattern", ["h w -> w h", "(a b) w -> b (w a)"])
+def test_transposes_of_cupy_chunks(cupy, pattern):
+    array, sizes = np.arange(33 * 60, dtype=np.float32).reshape(33, 60), {"a": 3} if "a" in pattern else {}
+    source = da.from_array(cupy.asarray(array), chunks=(7, 60), asarray=False)
+    lazy = gl.dask.transpose(source, pattern, **sizes)
+    assert type(lazy._meta) is cupy.ndarray and type(lazy.compute()) is cupy.ndarray
+    assert (lazy.compute().get() == gl.transpose(array, pattern, **sizes)).all()

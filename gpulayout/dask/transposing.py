@@ -1,0 +1,166 @@
+"""`transpose` for Dask arrays: every chunk is one local call, after Dask's shuffle where axes need other chunks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import dask.array as da
+from dask._task_spec import Task, TaskRef
+
+from gpulayout.api import transpose as transposes
+from gpulayout.dask.arrays import Key, check_dask, empty_like, limit_of, new_array, rechunked
+from gpulayout.dask.pieces import Group, Pieces, are_boxes, boxes_of, chunks_of, pieces_of_axis
+from gpulayout.dask.slabs import Sizes
+from gpulayout.layout import checks
+from gpulayout.layout.layout import Layout
+from gpulayout.layout.shape import Shape
+
+Groups = tuple[Group, ...]  # for every axis, the names it is made of
+Lengths = dict[str, int]
+
+
+def transpose(array: da.Array, axes: str | Iterable[int] | None = None, **sizes: int) -> da.Array:
+    """Reorder the axes of a Dask array, chunk by chunk.  Nothing is computed yet.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+        Array in any chunks of NumPy's or CuPy's, with elements of 1, 2, 4, 8 or 16 bytes.
+    axes : str or sequence of int, optional
+        A pattern such as ``"h w c -> c h w"``, or the old number of every new axis, as for `gpulayout.transpose`.  By
+        default the axes are reversed.
+    **sizes : int
+        Sizes of the axes that a pattern splits, such as ``h=32``.  One per split axis may be left out.
+
+    Returns
+    -------
+    dask.array.Array
+        Array in the shape of the result.  Each of its chunks is the transpose of one chunk of the same size.
+
+    Raises
+    ------
+    LayoutError
+        For a pattern or an order that does not fit the array.
+    TypeError
+        For an array that is not Dask's, elements of another size and Python objects.
+    ValueError
+        For chunks of unknown size.
+
+    See Also
+    --------
+    pack : Order, padding and tiles, as a flat buffer.
+    gpulayout.transpose : The same for an array in memory.
+
+    Notes
+    -----
+    A permutation keeps the chunks and shuffles nothing.  So do splits and joins of axes where every chunk is a box of
+    the named axes: for ``"(h w) c -> h w c"``, chunks that are whole rows.  Otherwise Dask's own `rechunk` makes such
+    chunks first: it joins pieces of minor axes, and cuts major axes so that no chunk is larger than Dask's setting
+    ``array.chunk-size``, or than the largest chunk of `array`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> image = da.arange(24, chunks=6).reshape(4, 2, 3)
+    >>> image.chunks, transpose(image, "h w c -> c h w").chunks
+    (((1, 1, 1, 1), (2,), (3,)), ((3,), (1, 1, 1, 1), (2,)))
+    >>> transpose(da.arange(6, chunks=3), "(h w) -> w h", h=2).compute()
+    array([[0, 3],
+           [1, 4],
+           [2, 5]])
+    """
+    check_dask(array, "array", "transpose")
+    before, after, lengths = _named(array, axes, sizes)
+    like = _meta(array, before, after)
+    limit = max(limit_of(None), math.prod(map(max, array.chunks)) * array.dtype.itemsize)
+    pieces: dict[str, Sizes] = {}
+    for group, chunks in zip(before, array.chunks):
+        pieces.update(zip(group, pieces_of_axis(tuple(lengths[name] for name in group), chunks)))
+    wanted = boxes_of(pieces, after, limit // array.dtype.itemsize)
+    if not are_boxes(wanted, before):  # no chunks suit both sides: the shuffle takes place among the named axes
+        apart = tuple((name,) for group in before for name in group)
+        split = rechunked(array, chunks_of(pieces, before), limit)
+        array, before = _moved(split, before, apart, pieces, _meta(array, before, apart)), apart
+    return _moved(rechunked(array, chunks_of(wanted, before), limit), before, after, wanted, like)
+
+
+def _named(array: da.Array, axes: str | Iterable[int] | None, sizes: Lengths) -> tuple[Groups, Groups, Lengths]:
+    """The names of every axis of the array and of the result, and their sizes."""
+    shape = tuple(int(size) for size in array.shape)
+    if isinstance(axes, str):
+        return _read(axes, shape, sizes)
+    if sizes or isinstance(axes, (Layout, Shape)):
+        in_memory: Any = transposes.transpose
+        in_memory(empty_like(array, (0,) * len(shape)), axes, **sizes)  # raises its TypeError
+    given = range(len(shape) - 1, -1, -1) if axes is None else axes
+    order = checks.permutation("axes", given, len(shape), f" for an array of shape {shape}", from_end=True)
+    names = tuple((str(dim),) for dim in range(len(shape)))
+    return names, tuple(names[dim] for dim in order), {name: size for (name,), size in zip(names, shape)}
+
+
+def _read(pattern: str, shape: Sizes, sizes: Lengths) -> tuple[Groups, Groups, Lengths]:
+    """The names on both sides of a pattern, and their sizes."""
+    before, after = (tuple(map(tuple, side)) for side in transposes._sides(pattern, len(shape)))
+    found = transposes._rearranged.__wrapped__(pattern, shape, shape, tuple(sizes.items()))
+    return before, after, dict(zip(itertools.chain(*after), found[0]))
+
+
+def _moved(array: Any, before: Groups, after: Groups, pieces: Pieces, like: Any) -> da.Array:
+    """The array whose chunks are the transposes of those of `array`, which are boxes of the pieces."""
+    pattern, new_names = _pattern(before, after), _new_names(before)
+    given = [name for group in before if len(group) > 1 for name in group]
+
+    def tasks(name: str) -> Mapping[Key, Task]:
+        made: dict[Key, Task] = {}
+        for block in _blocks(after, pieces):
+            key: Key = (name, *_place(after, block, pieces))
+            source: Key = (array.name, *_place(before, block, pieces))
+            sizes: dict[str, Any] = {new_names[name]: pieces[name][block[name]] for name in given}
+            made[key] = Task(key, transposes.transpose, TaskRef(source), pattern, **sizes)
+        return made
+
+    cuts = [pieces[name] for name in new_names]
+    return new_array("transpose", tasks, array, chunks_of(pieces, after), like, pattern, cuts)
+
+
+def _blocks(groups: Groups, pieces: Pieces) -> Iterator[dict[str, int]]:
+    """The number of the piece of every name, for each chunk."""
+    names = list(itertools.chain(*groups))
+    for numbers in itertools.product(*(range(len(pieces[name])) for name in names)):
+        yield dict(zip(names, numbers))
+
+
+def _place(groups: Groups, block: Mapping[str, int], pieces: Pieces) -> Sizes:
+    """The place of a chunk along every axis."""
+    places = []
+    for group in groups:
+        place = 0
+        for name in group:
+            place = place * len(pieces[name]) + block[name]
+        places.append(place)
+    return tuple(places)
+
+
+def _pattern(before: Groups, after: Groups) -> str:
+    """The pattern for single chunks: its names are short, and none stands for the axes of `...`.
+
+    >>> _pattern((("~0",), ("head", "dim")), (("head",), ("dim", "~0")))
+    '(a0) (a1 a2) -> (a1) (a2 a0)'
+    """
+    new_names = _new_names(before)
+    return " -> ".join(
+        " ".join(f"({' '.join(map(new_names.__getitem__, group))})" for group in side) for side in (before, after)
+    )
+
+
+def _new_names(groups: Groups) -> dict[str, str]:
+    return {name: f"a{number}" for number, name in enumerate(itertools.chain(*groups))}
+
+
+def _meta(array: da.Array, before: Groups, after: Groups) -> Any:
+    """What the transpose of a chunk is: NumPy's array or CuPy's; or its TypeError for the elements."""
+    ones: dict[str, Any] = dict.fromkeys(_new_names(before).values(), 1)
+    return transposes.transpose(empty_like(array, (1,) * len(before)), _pattern(before, after), **ones)

@@ -16,13 +16,14 @@ from gpulayout.dask.pieces import Group, Pieces, are_boxes, boxes_of, chunks_of,
 from gpulayout.dask.slabs import Sizes
 from gpulayout.layout import checks
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.patterns import read_pattern
 from gpulayout.layout.shape import Shape
 
 Groups = tuple[Group, ...]  # for every axis, the names it is made of
 Lengths = dict[str, int]
 
 
-def transpose(array: da.Array, axes: str | Iterable[int] | None = None, **sizes: int) -> da.Array:
+def transpose(array: da.Array, axes: str | Iterable[int] | None = None, /, **sizes: Any) -> da.Array:
     """Reorder the axes of a Dask array, chunk by chunk.  Nothing is computed yet.
 
     Parameters
@@ -33,7 +34,8 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, **sizes:
         A pattern such as ``"h w c -> c h w"``, or the old number of every new axis, as for `gpulayout.transpose`.  By
         default the axes are reversed.
     **sizes : int
-        Sizes of the axes that a pattern splits, such as ``h=32``.  One per split axis may be left out.
+        Sizes of the axes that a pattern splits, such as ``h=32``; the pattern can say them too: ``"(h=32 w) -> w h"``.
+        One per split axis may be left out.
 
     Returns
     -------
@@ -73,6 +75,8 @@ def transpose(array: da.Array, axes: str | Iterable[int] | None = None, **sizes:
            [2, 5]])
     """
     check_dask(array, "array", "transpose")
+    if axes is None and "axes" in sizes:  # by keyword; beside a pattern it is the size of an axis of that name
+        axes = sizes.pop("axes")
     before, after, lengths = _named(array, axes, sizes)
     like = _meta(array, before, after)
     limit = max(limit_of(None), math.prod(map(max, array.chunks)) * array.dtype.itemsize)
@@ -103,9 +107,8 @@ def _named(array: da.Array, axes: str | Iterable[int] | None, sizes: Lengths) ->
 
 def _read(pattern: str, shape: Sizes, sizes: Lengths) -> tuple[Groups, Groups, Lengths]:
     """The names on both sides of a pattern, and their sizes."""
-    before, after = (tuple(map(tuple, side)) for side in transposes._sides(pattern, len(shape)))
-    found = transposes._rearranged.__wrapped__(pattern, shape, shape, tuple(sizes.items()))
-    return before, after, dict(zip(itertools.chain(*after), found[0]))
+    found = read_pattern(pattern, len(shape))
+    return found.before, found.after, found.axis_sizes(shape, sizes)
 
 
 def _moved(array: Any, before: Groups, after: Groups, pieces: Pieces, like: Any) -> da.Array:

@@ -235,3 +235,13 @@ def test_what_is_no_dask_array_of_known_size():
     array = da.zeros((4, 6), chunks=2)
     with pytest.raises(ValueError, match="^array has chunks of unknown size"):
         gl.dask.transpose(array[array[:, 0] > 1], "h w -> w h")
+
+
+def test_sizes_in_the_text_and_axes_called_like_parameters():
+    array = np.arange(24).reshape(6, 4)
+    given = da.from_array(array, chunks=(2, 4))
+    expected = array.reshape(2, 3, 4).transpose(2, 1, 0)
+    for name in ("h", "array", "axes"):
+        assert np.array_equal(gl.dask.transpose(given, f"({name}=2 b) c -> c b {name}").compute(), expected)
+        assert np.array_equal(gl.dask.transpose(given, f"({name} b) c -> c b {name}", **{name: 2}).compute(), expected)
+    assert np.array_equal(gl.dask.transpose(given, axes=(1, 0)).compute(), array.T)

@@ -7,6 +7,7 @@ from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_fields import after_sizes
 
 
 def pitched(element_type: ElementType, dimensions: tuple[int, ...], layout: Layout, pitch: object, text: str) -> Layout:
@@ -15,7 +16,7 @@ def pitched(element_type: ElementType, dimensions: tuple[int, ...], layout: Layo
     Rows of 1000 f32 take 4000 bytes; with a pitch of 256 they take 4096, which are 1024 elements.  `text` is the shape
     without its layout, for errors.
     """
-    context = f" for {text}{layout}"
+    context = f" for {text}{after_sizes(layout)}"
     unit = checks.whole_number("pitch", pitch, context)
     shown = f"pitch {checks.number_text(unit)}"
     if unit < 1:

@@ -18,6 +18,7 @@ from gpulayout.layout.argument_hints import corrects, of_shape
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_fields import after_sizes
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape_sizes import ShapeSizes
 
@@ -467,8 +468,7 @@ class Shape(ShapeSizes):
 
     def __str__(self) -> str:
         """The text form, `f32[2,3]{0,1}`: the inverse of `parse_shape`.  A scalar prints without its empty layout."""
-        layout = str(self.layout)
-        return self.text_without_layout() + (layout if layout != "{}" else "")
+        return self.text_without_layout() + after_sizes(self.layout)
 
     def __repr__(self) -> str:
         dynamic = f", dynamic_dimensions={self.dynamic_dimensions}" if self.is_dynamic else ""

@@ -71,7 +71,7 @@ def test_a_pitch_of_numpy_is_a_number(pitch):
         ("c128[3,5]", 8, "pitch 8 is not a multiple of the 16 bytes of an element for c128[3,5]{1,0}"),
         ("f32[3,5]", 0, "pitch 0 is not a number of bytes for f32[3,5]{1,0}: it must be at least 1"),
         ("f32[3,5]", -256, "pitch -256 is not a number of bytes for f32[3,5]{1,0}: it must be at least 1"),
-        ("f32[]", 256, "pitch 256 needs a dimension to pad for f32[]{}: a scalar has no rows"),
+        ("f32[]", 256, "pitch 256 needs a dimension to pad for f32[]: a scalar has no rows"),
         ("f32[3,?]", 256, "pitch 256 cannot be given for f32[3,?]{1,0}: dimension 1 is unbounded"),
         (
             "f32[3,5]{1,0:T(2,4)}",

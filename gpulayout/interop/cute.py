@@ -7,8 +7,7 @@ A mode is a dimension, and the parts of a mode are its digits in the stride tabl
                                         row = r0 + 2 * r1, column = c0 + 2 * c1
                                         place = 2 * r0 + 12 * r1 + c0 + 4 * c1
 
-Gaps between strides are padding; `cute_tiles` finds the layout that has them.  It cannot be any gap: the extents of the
-digits, padding included, are read as row-major sizes, so every stride is a multiple of the next smaller one.
+Gaps between strides are padding; `cute_tiles` finds the layout that has them.
 """
 
 from __future__ import annotations
@@ -43,16 +42,16 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
     Returns
     -------
     Shape
-        One dimension for every mode.  Nested modes become tiles.  Gaps become padded dimensions, and inside a dimension
-        or below all modes, tiles that are larger than what they cut.
+        One dimension for every mode.  Nested modes become tiles.  A gap at the end of a dimension becomes a padded
+        dimension if that can say it; other gaps become tiles that are larger than what they cut.
 
     Raises
     ------
     ShapeTextError
         The text is not a CuTe layout.
     LayoutError
-        A stride is zero or negative, modes overlap, a stride is not a multiple of the next smaller one, the layout is
-        swizzled, or its parts are in an order that takes tiles of more than 1000 sizes.  The message names the mode.
+        A stride is zero or negative, modes overlap or interleave, the layout is swizzled, or its parts are in an order
+        that takes tiles of more than 1000 sizes.  The message names the mode.
 
     See Also
     --------
@@ -68,10 +67,10 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
     >>> str(from_cute("(2,3):(1,3)", "f32")), str(from_cute("((2,2),(2,3)):((2,12),(1,4))", "f32"))
     ('f32[2,3]{0,1:PD(3,3)}', 'f32[4,6]{1,0:T(2,2)}')
 
-    A gap after every 2 elements, and one after every element:
+    Gaps after every 2 elements, after every element, and after rows of 5 x 3:
 
-    >>> str(from_cute("((2,3)):((1,8))", "f32")), str(from_cute("6:2", "f32"))
-    ('f32[6]{0:T(2)(8)}', 'f32[6]{0:T(1)(2)}')
+    >>> [str(from_cute(text, "u8")) for text in ("((2,3)):((1,8))", "6:2", "(4,5,3):(16,3,1)")]
+    ['u8[6]{0:T(2)(8)}', 'u8[6]{0:T(1)(2)}', 'u8[4,5,3]{2,1,0:T(*,16)}']
     """
     given = parse_modes(text)
     for number, mode in enumerate(given):
@@ -79,14 +78,11 @@ def from_cute(text: str, element_type: str | DTypeLike | TorchDType) -> Shape:
     modes = [_coalesced(mode) for mode in given]
     sizes = tuple(product(part.extent for part in mode) for mode in modes)
     digits = [digit for number, mode in enumerate(modes) for digit in _digits(number, mode)]
-    lowest = min((digit.stride for digit in digits), default=1)
-    if lowest == 1 and all(len(mode) == 1 for mode in modes):
+    if all(len(mode) == 1 for mode in modes):
         try:
             return shape_from_strides([mode[0].stride for mode in modes], sizes, element_type)
-        except LayoutError as error:
-            raise LayoutError(
-                f"CuTe layout {value_text(text)} is not a Layout, with mode n as dimension n: {error}"
-            ) from None
+        except LayoutError:  # padded dimensions alone cannot say it
+            pass
     return Shape(element_type, sizes, layout_of(digits, sizes, f"CuTe layout {value_text(text)}"))
 
 
@@ -106,8 +102,8 @@ def to_cute(shape: Shape | str) -> str:
     Raises
     ------
     LayoutError
-        The shape has no elements, or its tiles are not strides of single coordinates: a tile does not divide a
-        dimension, or ``*`` joins two.
+        The shape has no elements, or its tiles are not strides of single coordinates: a tile cuts a dimension, or
+        dimensions that ``*`` joins, and does not divide it.
 
     See Also
     --------
@@ -163,20 +159,22 @@ def _coalesced(mode: Mode) -> Mode:
 def _coordinate_digits(shape: Shape) -> Iterator[Digit]:
     """The digits of the linear index that elements reach, all of them digits of coordinates.
 
-    A number that is one digit of a coordinate, padded to more values, is that digit: T(2)(3) gives `c % 2` 3 places.
+    A number that is only widened has its own digits: T(2)(3) gives `c % 2` 3 places, T(*,16) gives `r * 5 + c` 16.
     """
     table = stride_table(shape)
-    for digit in table.digits:
-        while digit.dim >= shape.rank and table.reaches[digit.dim] > digit.step:
-            below = table.numbers[digit.dim - shape.rank]
-            if len(below) != 1 or digit.step > 1 or digit.extent < table.reaches[digit.dim]:
-                raise LayoutError(
-                    f"{_tiles_of(shape)} have no CuTe layout: a tile that does not divide what it cuts, or that joins "
-                    "dimensions with *, has no strides"
-                )
-            digit = below[0]._replace(stride=digit.stride)
+    waiting = list(table.digits)
+    while waiting:
+        digit = waiting.pop()
         if digit.dim < shape.rank:
             yield digit
+        elif table.reaches[digit.dim] > digit.step:
+            if digit.step > 1 or digit.extent < table.reaches[digit.dim]:
+                raise LayoutError(
+                    f"{_tiles_of(shape)} have no CuTe layout: a tile that does not divide what it cuts, or what * "
+                    "joins, has no strides"
+                )
+            below = table.numbers[digit.dim - shape.rank]
+            waiting += (each._replace(stride=each.stride * digit.stride) for each in below)
 
 
 def _mode(dim: int, digits: Sequence[Digit], shape: Shape) -> Mode:

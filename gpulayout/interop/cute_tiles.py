@@ -15,6 +15,11 @@ A gap below all digits is a digit that is always 0, which a tile of 1 makes:
 
     8 elements, i // 2 * 5 + i % 2      T(2) makes c1, c0; (5) widens c0 to 5 places
     8 elements, i * 3                   T(1) makes c, 0; (3) widens the 0 to 3 places
+
+Where a stride is not a multiple of the next smaller one, no digit can be widened.  Then `*` joins all digits below the
+gap to one number, and this is widened:
+
+    (4, 5, 3), r * 16 + c * 3 + b       T(*,16) joins c and b to the number c * 3 + b, and gives it 16 places
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from gpulayout.layout.digits import Digit
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.strides import with_degenerate
-from gpulayout.layout.tile import Tile
+from gpulayout.layout.tile import COMBINE, Combine, Tile
 
 Entry = tuple[Digit, ...]  # digits of one dimension, highest first
 
@@ -52,7 +57,8 @@ def layout_of(digits: Sequence[Digit], sizes: Sequence[int], what: str) -> Layou
         entries.append(tuple(own))
         padded_sizes[dim] = own[0].step * own[0].extent if own else 1
     tiles, entries = _sorting_tiles(entries, padded[::-1], what)
-    tiles += _widening_tiles(entries, widths, padded[0].stride)
+    widening, entries = _widening_tiles(entries, widths, padded[0].stride)
+    tiles += widening + _joining_tiles(entries, padded)
     return Layout(order, padded_dimensions=padded_sizes if padded_sizes != list(sizes) else None, tiles=tiles)
 
 
@@ -61,14 +67,12 @@ def _widened(digits: Sequence[Digit], sizes: Sequence[int], problem: str) -> tup
     found, widths = [], {}
     for lower, upper in zip(digits, digits[1:]):
         width, rest = divmod(upper.stride, lower.stride)
-        pair = f"{upper.dim} ({upper.extent}:{upper.stride}) and mode {lower.dim} ({lower.extent}:{lower.stride})"
         if width < lower.extent:
+            pair = f"{upper.dim} ({upper.extent}:{upper.stride}) and mode {lower.dim} ({lower.extent}:{lower.stride})"
             raise LayoutError(f"{problem} {pair} overlap or interleave")
         if rest:
-            raise LayoutError(
-                f"{problem} {pair} leave a gap that is not a whole number of steps of {lower.stride}: a stride must be "
-                "a multiple of the next smaller one"
-            )
+            found.append(lower)
+            continue
         if lower.step * lower.extent == sizes[lower.dim]:
             lower = lower._replace(extent=width)
         elif width > lower.extent:
@@ -77,17 +81,19 @@ def _widened(digits: Sequence[Digit], sizes: Sequence[int], problem: str) -> tup
     return [*found, digits[-1]], widths
 
 
-def _widening_tiles(entries: Sequence[Entry], widths: dict[Digit, int], lowest: int) -> list[Tile]:
-    """Tiles that give sorted digits their widths, and the most minor one the stride `lowest`."""
+def _widening_tiles(entries: list[Entry], widths: dict[Digit, int], lowest: int) -> tuple[list[Tile], list[Entry]]:
+    """Tiles that give sorted digits their widths, and the most minor one the stride `lowest`, and the entries then."""
     if not widths and lowest == 1:
-        return []
+        return [], entries
+    tiles = []
+    if lowest > 1 and entries[-1]:
+        tiles, entries = [Tile([1])], [*entries, ()]
     sizes = [widths.get(entry[0], entry[0].extent) if entry else 1 for entry in entries]
-    first = next((place for place, entry in enumerate(entries) if entry and entry[0] in widths), len(entries))
-    if lowest == 1:
-        return [Tile(sizes[first:])]
-    if entries[-1]:
-        return [Tile([1]), Tile([*sizes[first:], lowest])]
-    return [Tile([*sizes[min(first, len(entries) - 1) : -1], lowest])]
+    if lowest > 1:
+        sizes[-1] = lowest
+    first = next((place for place, entry in enumerate(entries) if entry and entry[0] in widths), len(entries) - 1)
+    empty: list[Entry] = [()] * len(sizes[first:])
+    return [*tiles, Tile(sizes[first:])], entries[:first] + empty + entries[first:]
 
 
 def _sorting_tiles(entries: list[Entry], wanted: list[Digit], what: str) -> tuple[list[Tile], list[Entry]]:
@@ -118,6 +124,18 @@ def _sorting_tiles(entries: list[Entry], wanted: list[Digit], what: str) -> tupl
         settled += upper if run else []
         entries = lower if run else upper + lower
         wanted = wanted[run:]
+
+
+def _joining_tiles(entries: list[Entry], digits: Sequence[Digit]) -> list[Tile]:
+    """Tiles for the gaps, minor first, below strides that are not multiples of the next smaller one."""
+    tiles = []
+    for lower, upper in zip(digits, digits[1:]):
+        if upper.stride % lower.stride:
+            above = entries.index((upper,)) + 1
+            joined: list[int | Combine] = [COMBINE] * (len(entries) - above - 1)
+            tiles.append(Tile([*joined, upper.stride]))
+            entries = [*entries[:above], (), (lower,)]  # the last one stands for the number
+    return tiles
 
 
 def _longest_run(entries: list[Entry], wanted: list[Digit]) -> tuple[list[Entry], list[Entry]]:

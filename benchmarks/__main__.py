@@ -22,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.plot is not None:
-        return _plot(parser, options.plot)
+        return _plot(parser, options)
+    if options.out:
+        parser.error("--out is the folder of --plot; --json names the file of a run")
     if options.tables:
         found = json.loads(options.tables.read_text(encoding="utf-8"))
     else:
@@ -38,12 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(entry["failed"] for entry in found["not_run"]) else 0
 
 
-def _plot(parser: argparse.ArgumentParser, files: Sequence[pathlib.Path]) -> int:
+def _plot(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Draw the pictures and name their files; a usage error without matplotlib and without figures."""
     from benchmarks import plot
 
+    if options.quick:
+        parser.error("--plot draws recorded runs, and --quick makes one: run it with --json FILE, then --plot FILE")
     try:
-        written = plot.draw(files or plot.RECORDED)
+        written = plot.draw(options.plot or plot.RECORDED, options.out or plot.FOLDER)
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
@@ -97,7 +101,13 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         type=_file,
         nargs="*",
         metavar="FILE",
-        help="instead: draw recorded runs as SVG in docs/images; without FILE, those that are drawn there now",
+        help="instead: draw recorded runs as SVG; without FILE, those that are drawn in docs/images now",
+    )
+    parser.add_argument(
+        "--out",
+        type=_file,
+        metavar="FOLDER",
+        help="where --plot writes; without it docs/images, which takes no run with --quick",
     )
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="cases whose name contains this text, in upper or lower case"

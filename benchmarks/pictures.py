@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from benchmarks.goals import JAX, NAIVE, TORCH
 from benchmarks.peers.contender import COPY, OURS
-from benchmarks.record import Record, best_peer, fraction_of, mean, ratio, time_of
+from benchmarks.record import Record, best_peer, fraction_of, mean, ratio, sized, time_of
 
 RAVEL = "ravel_multi_index"
 NAMED = ("numpy", "torch", "jax")
@@ -50,7 +50,7 @@ def pictures(runs: Sequence[Record]) -> list[Picture]:
     Of several runs with the same lists the last one is drawn, so name the newest last.  Linearization shows every run
     that has it: one for each backend.
     """
-    found = []
+    found, runs = [], [sized(run) for run in runs]
     for wanted, draw in (("relayout", _relayouts), ("cases", _copies), ("relayout", _threads), ("bytes", _bytes)):
         having = [run for run in runs if run.get(wanted)]
         if having:
@@ -72,7 +72,8 @@ def _note(run: Record) -> str:
     statistic = run.get("statistic") or next(
         (r["statistic"] for r in run.get("cases", ()) if "statistic" in r), "median"
     )
-    return f"{who}{load}; {', '.join(versions)}; {statistic} of {rounds} rounds; commit {machine['commit']}"
+    quick = "tiny arrays, no measure of speed; " if run.get("quick") else ""
+    return f"{quick}{who}{load}; {', '.join(versions)}; {statistic} of {rounds} rounds; commit {machine['commit']}"
 
 
 # ---- ratios ----------------------------------------------------------------------------------------------------

@@ -41,15 +41,20 @@ STYLE = {
 def draw(files: Sequence[pathlib.Path], folder: pathlib.Path = FOLDER) -> list[pathlib.Path]:
     """The pictures that these recorded runs have figures for, written to a folder; their paths.
 
-    ModuleNotFoundError without matplotlib.
+    ModuleNotFoundError without matplotlib; ValueError for tiny arrays in `FOLDER`, whose pictures the pages show.
     """
     import matplotlib
 
     matplotlib.use("svg")
+    runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    if folder.resolve() == FOLDER:
+        for file, run in zip(files, runs):
+            if run.get("quick"):
+                raise ValueError(f"{file} is a run with --quick, of tiny arrays: choose another folder with --out")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, **STYLE}):
-        for picture in pictures([json.loads(file.read_text(encoding="utf-8")) for file in files]):
+        for picture in pictures(runs):
             figure = _bars(picture) if picture.panels else _curves(picture)
             path = folder / picture.file
             figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})

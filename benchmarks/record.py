@@ -66,6 +66,23 @@ def case_record(case: Case, backend: str, contenders: Sequence[Contender], sampl
     }
 
 
+def sized(run: Record) -> Record:
+    """The run itself; if its arrays are tiny, with the bytes that each case moved in its name.
+
+    >>> sized({"quick": True, "cases": [{"case": "f32 8192x8192", "bytes_moved": 131072}]})["cases"][0]["case"]
+    'f32 8192x8192, quick: 131 kB'
+    """
+    if not run.get("quick"):
+        return run
+    return run | {
+        section: [
+            record | {"case": f"{record['case']}, quick: {record['bytes_moved'] / 1e3:.3g} kB"} for record in listed
+        ]
+        for section, listed in run.items()
+        if isinstance(listed, list) and all(isinstance(record, dict) and "bytes_moved" in record for record in listed)
+    }
+
+
 def add_stage(record: Record, later: Record) -> None:
     """Add the peers of a later stage to a record: each against this library's time beside it, in that stage."""
     for run in later["runs"]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.goals import JAX, MEGABYTE, NAIVE, TORCH, Figure, Goal, case_goals, goals, middle
 from benchmarks.model import far_off_lines, model_text
 from benchmarks.peers.contender import COPY, OURS
-from benchmarks.record import Record, above_first, best_peer, fraction_of, ratio, seconds_of, time_of
+from benchmarks.record import Record, above_first, best_peer, fraction_of, ratio, seconds_of, sized, time_of
 
 NAMED = ("numpy", "torch", "jax")
 WIDTH = 108  # columns of a line outside of tables
@@ -29,7 +29,7 @@ def report(found: Record) -> list[str]:
     ]
     sections = [
         _table([_goal(found, goal) for goal in goals(found)]),
-        *(_table([row(found, record) for record in found.get(section, ())]) for section, row in _ROWS.items()),
+        *(_table([row(found, record) for record in sized(found).get(section, ())]) for section, row in _ROWS.items()),
         _sweep(found),
     ]
     for section in (*sections, _missed(found), _far_off(found), _absent(found)):

@@ -11,10 +11,12 @@ A layout without a shape is for the array of the source, which also gives a patt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape, is_only_layout, parsed_layout
+from gpulayout.layout.digits import Digit
+from gpulayout.layout.from_digits import layout_of
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.patterns import Pattern, read_pattern
 from gpulayout.layout.shape import Shape
@@ -86,13 +88,23 @@ def _pattern_layout(pattern: Pattern, dimensions: Sequence[int]) -> Layout:
     for name in reversed(pattern.order):
         strides[name] = stride
         stride *= sizes[name]
-    from gpulayout.interop.cute import from_cute
-    from gpulayout.interop.cute_text import Part, modes_text
+    digits = list(_digits(pattern, sizes, strides))
+    return layout_of(digits, dimensions, pattern.shown) if digits else Layout.descending(len(dimensions))
 
-    modes = [
-        tuple(Part(sizes[name], strides[name]) for name in reversed(group)) or (Part(1, 1),) for group in pattern.before
-    ]
-    return from_cute(modes_text(modes), "u8").layout
+
+def _digits(pattern: Pattern, sizes: Mapping[str, int], strides: Mapping[str, int]) -> Iterator[Digit]:
+    """The digits of the array's dimensions: one for each name, or for neighbours that stay together in memory."""
+    for dim, group in enumerate(pattern.before):
+        digit = Digit(dim, 1, 1, 0)
+        for name in reversed(group):
+            if digit.extent > 1 and strides[name] == digit.stride * digit.extent:
+                digit = digit._replace(extent=digit.extent * sizes[name])
+            elif sizes[name] > 1:
+                if digit.extent > 1:
+                    yield digit
+                digit = Digit(dim, digit.step * digit.extent, sizes[name], strides[name])
+        if digit.extent > 1:
+            yield digit
 
 
 def _hint(value: object, like: Shape) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from gpulayout.gpu.bits_turn import WORD, filled, turn_plan
 from gpulayout.gpu.element_width import Work
 from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
+from gpulayout.layout.checks import counted
 from gpulayout.moves.packed_move import PackedMove
 
 _DENSE = Kernel("bits", "bits.cu", "gpl_bits", shared_bytes=0, is_estimated=False)
@@ -50,13 +51,14 @@ def bits_plan(move: PackedMove, source_phase: int, target_phase: int) -> KernelP
 
 def _why(move: PackedMove) -> str:
     """Why the elements do not move as whole bytes."""
+    one_by_one = f"elements of {counted(move.bits, 'bit')} are moved one by one"
     if move.source_bits != move.target_bits:
         packed, other = ("source", "target") if move.source_bits < move.target_bits else ("target", "source")
-        return f"elements of {move.bits} bits one by one: the {packed} is packed and the {other} has a byte for each"
+        return f"the {packed} is packed and the {other} has a byte for each element, so {one_by_one}"
     minor, per = move.axes[0], 8 // move.bits
     if minor.source_stride != 1:
-        return f"elements of {move.bits} bits one by one: the minor axis of the target is not contiguous in the source"
+        return f"the minor axis of the target is not contiguous in the source, so {one_by_one}"
     return (
-        f"words assembled from {move.bits}-bit elements: not all runs of {minor.bound} begin and end at multiples "
-        f"of {per} elements"
+        f"not all runs of {minor.bound} elements begin and end at multiples of {per}, so words are put together from "
+        f"elements of {counted(move.bits, 'bit')}"
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gpulayout.gpu.element_width import Work
 from gpulayout.gpu.launch import THREADS, Kernel, KernelPlan, offset_bits, planned
+from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis
 from gpulayout.moves.packed_move import PackedMove
 from gpulayout.moves.packed_turn import source_minor, tiled, turned
@@ -51,8 +52,8 @@ def filled(axes: tuple[Axis, ...], counts: tuple[int, ...] = AXES) -> tuple[Axis
 def _reason(move: PackedMove, rows: str) -> str:
     side = 8 * WORD // move.bits
     return (
-        f"{side} x {side} blocks of {move.bits}-bit elements, transposed in registers: the minor axes of source and "
-        f"target differ{rows}"
+        f"the minor axes of source and target differ{rows}, so blocks of {side} x {side} elements of "
+        f"{counted(move.bits, 'bit')} are transposed in registers"
     )
 
 
@@ -105,7 +106,7 @@ def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> Ke
         return None
     work = Work(replace(move, pad=_pad(move)), 1, filled(axes, TURN_AXES), 0, 0, ())
     plan = planned(
-        work.because(_reason(move, ", rows begin inside words")),
+        work.because(_reason(move, " and rows begin inside words")),
         _ANY,
         WORD,
         tiles.along * tiles.rows * tiles.blocks // THREADS,

@@ -45,7 +45,7 @@ def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
         work, channel, channels, to_planes
     )
     if why:
-        return None, work.because(f"no exchange in registers: {why}")
+        return None, work.because(f"{why}, so a warp does not exchange channels between its registers")
     chunks, chunk = chunks_of(work.width, channels, pixel.extent, bits), chunk_pixels(work.width)
     spans = math.ceil(pixel.extent / (chunks * chunk))
     total = spans * math.prod(axis.extent for axis in others)
@@ -77,7 +77,7 @@ def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> st
     if registers(width, channels) > most_registers(width, bits):
         return f"{channels} channels of {width} bytes do not fit the registers"
     if not _keeps_lanes_busy(pixels, chunk_pixels(width)):
-        return f"rows of {pixels} pixels leave more than a fifth of all lanes idle"
+        return f"rows of {pixels} pixels would leave more than a fifth of all lanes idle"
     return None
 
 

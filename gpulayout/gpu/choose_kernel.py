@@ -54,24 +54,26 @@ def _whole_bytes_plan(move: Move, source_phase: int, target_phase: int) -> Kerne
     if minor.target_stride != 1:
         return _gather(
             work.because(
-                f"no tile: no axis of the target is contiguous, the smallest step is {minor.target_stride} elements"
+                f"no axis of the target is contiguous, the smallest step is {minor.target_stride} elements, "
+                "so elements are written one by one"
             )
         )
     if minor.source_stride == 1 or not work.reads:
         return rows_plan(work.because(_why_rows(work)))
     source_minor = next((k for k, axis in enumerate(work.axes) if axis.source_stride == 1), None)
     if source_minor is None:
-        return _gather(work.because("no tile: no axis of the source is contiguous"))
+        return _gather(work.because("no axis of the source is contiguous, so elements are read one by one"))
     others = (axis for k, axis in enumerate(work.axes) if k not in (0, source_minor))
     work = work._replace(axes=(minor, work.axes[source_minor], *others)).because(
-        f"no rows: neighbours in the target are {abs(minor.source_stride) * work.width} bytes apart in the source"
+        f"neighbours in the target are {abs(minor.source_stride) * work.width} bytes apart in the source, "
+        "so whole rows cannot be copied"
     )
     found, work = channel_plan(work)
     found = found or many_axes_plan(work, tile_plan(work))
     return found or _gather(
         work.because(
-            f"no tile: the runs of {work.axes[1].extent} and {minor.extent} elements are "
-            f"too short to fill {smallest_useful_tile()} places of shared memory"
+            f"the runs of {work.axes[1].extent} and {minor.extent} elements are too short to fill "
+            f"{smallest_useful_tile()} places of shared memory, so elements are moved one by one"
         )
     )
 
@@ -87,14 +89,16 @@ def _why_rows(work: Work) -> str:
     """Why the rows do not form a single run."""
     minor, following = work.axes[0], work.axes[1] if len(work.axes) > 1 else None
     if minor.is_padded or not following:
-        return f"no single run: rows of {minor.bound * work.width} bytes are padded to {minor.extent * work.width}"
+        padded = f"padded to {minor.extent * work.width}"
+        return f"rows of {minor.bound * work.width} bytes are {padded}, so they cannot be copied as one run"
     sides = [
         (side, stride * work.width)
         for side, stride in (("source", following.source_stride), ("target", following.target_stride))
         if stride != minor.extent
     ]
     side, step = sides[0] if sides else ("target", minor.extent * work.width)
-    return f"no single run: rows of {minor.extent * work.width} bytes are {step} bytes apart in the {side}"
+    row = f"rows of {minor.extent * work.width} bytes"
+    return f"{row} are {step} bytes apart in the {side}, so they cannot be copied as one run"
 
 
 def _gather(work: Work) -> KernelPlan:

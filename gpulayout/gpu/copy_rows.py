@@ -25,7 +25,9 @@ def copy_plan(work: Work) -> KernelPlan:
     load = common_step([work.source_phase - work.target_phase], VECTOR_BYTES)
     if load < VECTOR_BYTES:
         apart = abs(work.source_phase - work.target_phase)
-        work = work.because(f"reads are shifted: the addresses differ by {apart} modulo 16")
+        work = work.because(
+            f"the two addresses differ by {apart} modulo 16, so what is written is cut out of two vectors that are read"
+        )
     total = work.axes[0].extent
     head = min(-work.target_phase % VECTOR_BYTES // work.width, total)
     chunks = (total - head) // (VECTOR_BYTES // work.width)
@@ -50,12 +52,12 @@ def rows_plan(work: Work) -> KernelPlan:
     if aligned < VECTOR_BYTES and row_bytes >= _LONG_ROW:
         vector = VECTOR_BYTES
         work = work.because(
-            f"partial vectors at row ends: rows of the target do not all start at multiples of {vector} bytes"
+            f"rows of the target do not all start at multiples of {vector} bytes, so their ends are written in parts"
         )
     elif aligned < VECTOR_BYTES:
         work = work.because(
-            f"vectors of {counted(vector, 'byte')}: rows are short and do not all start at multiples of "
-            f"{2 * vector} bytes"
+            f"rows are short and do not all start at multiples of {2 * vector} bytes, so {counted(vector, 'byte')} "
+            f"{'are' if vector > 1 else 'is'} written at a time"
         )
     apart = [
         work.source_phase - work.target_phase,
@@ -63,7 +65,10 @@ def rows_plan(work: Work) -> KernelPlan:
     ]
     load = common_step(apart, vector) if work.reads else vector
     if load < vector:
-        work = work.because(f"reads are shifted: the two sides are not always a multiple of {2 * load} bytes apart")
+        work = work.because(
+            f"source and target are not always a multiple of {2 * load} bytes apart, so what is written is cut out of "
+            "two vectors that are read, or put together from smaller ones"
+        )
     loops = row_loops(work.axes, width, vector, load, work.target_phase)
     total = math.prod(loops.extents)
     return planned(

@@ -52,6 +52,16 @@ def widened(move: Move, source_phase: int, target_phase: int) -> Work:
     return Work(move, width, axes or (Axis(1, 1, 1, 1),), source_phase, target_phase, (reason,) if reason else ())
 
 
+def at_a_time(read: int, write: int) -> str:
+    """The bytes that a lane accesses at once, for a reason.
+
+    >>> at_a_time(4, 4), at_a_time(1, 16)
+    ('4 bytes are read and written at a time', '1 byte is read and 16 bytes are written at a time')
+    """
+    shown, written = (f"{counted(size, 'byte')} {'is' if size == 1 else 'are'}" for size in (read, write))
+    return f"{shown} read and written at a time" if read == write else f"{shown} read and {written} written at a time"
+
+
 def check_whole_elements(width: int, side: str, phase: int, strides: Iterable[int]) -> None:
     """BufferError unless the strides, in bytes, and the address modulo 16 are multiples of the element's `width`."""
     for stride in strides:
@@ -72,19 +82,20 @@ def _why_not_double(axes: Sequence[Axis], width: int, phases: int) -> str | None
     Empty if there are no such neighbours because the minor axis is not contiguous on both sides.
     """
     minor, wider = axes[0], 2 * width
-    shown = f"elements stay {counted(width, 'byte')}: "
     if minor[2:] != (width, width):
         return ""
+    odd = next((axis for axis in axes[1:] if axis.source_stride % wider or axis.target_stride % wider), None)
     if minor.is_padded:
-        return shown + "the minor axis is padded"
-    if minor.extent % 2:
-        return shown + f"the length of the contiguous run, {minor.extent}, is odd"
-    if phases % wider:
-        return shown + f"an address is not a multiple of {wider}"
-    for axis in axes[1:]:
-        if axis.source_stride % wider or axis.target_stride % wider:
-            return shown + f"strides {axis.source_stride} and {axis.target_stride} bytes are not multiples of {wider}"
-    return None
+        why = "the minor axis is padded"
+    elif minor.extent % 2:
+        why = f"the contiguous runs have an odd number of elements, {minor.extent}"
+    elif phases % wider:
+        why = f"an address is not a multiple of {wider}"
+    elif odd:
+        why = f"strides {odd.source_stride} and {odd.target_stride} bytes are not multiples of {wider}"
+    else:
+        return None
+    return f"{why}, so elements of {counted(width, 'byte')} do not move two at a time"
 
 
 def _halved(axes: Sequence[Axis], width: int) -> tuple[Axis, ...]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gpulayout.gpu.element_width import VECTOR_BYTES, Work
+from gpulayout.gpu.element_width import VECTOR_BYTES, Work, at_a_time
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, reaches, tile_kernel
 from gpulayout.moves.move import Axis
 
@@ -66,7 +66,9 @@ def _words(work: Work, why: str) -> KernelPlan | None:
     tile_a, tile_b, lead = word_tile(width, *at_words)
     if min(a.extent, tile_a) * min(b.extent, tile_b) < _LEAST_ELEMENTS:
         return None
-    plan = _tiles(work.because(f"accesses of {_WORD} bytes: {why}"), _TILE_WORDS, _WORD, (tile_b, tile_a), 1, lead=lead)
+    plan = _tiles(
+        work.because(f"{why}, so {at_a_time(_WORD, _WORD)}"), _TILE_WORDS, _WORD, (tile_b, tile_a), 1, lead=lead
+    )
     # the runs of words do not depend on the phases
     return replace(plan, runs=(min(word_tile(width, True, True)[0], a.extent), min(tile_b, b.extent)))
 
@@ -86,11 +88,11 @@ def _flexible(work: Work, why: str) -> KernelPlan | None:
     tile_a, tile_b, pitch = found
     stack = _stack(work, found) if read == write == width else None
     if stack:
-        return _stacked(work.because(f"accesses of {write} bytes: {why}"), (tile_b, tile_a), pitch, *stack)
+        return _stacked(work.because(f"{why}, so {at_a_time(read, write)}"), (tile_b, tile_a), pitch, *stack)
     if write < read:
         why = _misaligned(work, "target", a) or why
-    sizes = f"accesses of {write} bytes" if read == write else f"reads of {read} bytes, writes of {write} bytes"
-    plan = _tiles(work.because(f"{sizes}: {why}"), _TILE_ANY, write, (tile_b, tile_a), pitch, _accesses(read, write))
+    because = work.because(f"{why}, so {at_a_time(read, write)}")
+    plan = _tiles(because, _TILE_ANY, write, (tile_b, tile_a), pitch, _accesses(read, write))
     return replace(plan, reads=Access(read))
 
 

@@ -16,6 +16,7 @@ from gpulayout.layout.errors import LayoutError, LayoutTypeError
 
 Made = TypeVar("Made")
 Slip = Callable[[type, tuple[Any, ...], dict[str, Any]], str | None]
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 def corrects(slip: Slip, **accepted: str) -> Callable[[type[Made]], type[Made]]:
@@ -41,6 +42,25 @@ def corrects(slip: Slip, **accepted: str) -> Callable[[type[Made]], type[Made]]:
 
         made.__init__ = __init__  # type: ignore[method-assign]
         return made
+
+    return decorate
+
+
+def corrects_call(slip: Callable[[tuple[Any, ...], dict[str, Any]], str | None]) -> Callable[[Called], Called]:
+    """A decorator for functions: when Python refuses the arguments and `slip` knows why, LayoutTypeError says it."""
+
+    def decorate(called: Called) -> Called:
+        @functools.wraps(called)
+        def corrected(*values: Any, **fields: Any) -> Any:
+            try:
+                return called(*values, **fields)
+            except TypeError:
+                problem = slip(values, fields)
+                if problem is None:
+                    raise
+                raise LayoutTypeError(problem) from None
+
+        return corrected  # type: ignore[return-value]
 
     return decorate
 
@@ -95,6 +115,39 @@ def named_layout(text: str, write: str = "gl.Layout.named({name!r}, logical={log
             logical = "".join(sorted(letters, key="NDHWC".index))
     listed = f"{', '.join(logical[:-1])} and {logical[-1]}"
     return f"write {write.format(name=text, logical=logical)} if the array's dimensions are {listed}"
+
+
+def of_named(values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
+    """The slip of `Layout.named` without `logical`, or with it but not by name.
+
+    >>> from gpulayout import Layout
+    >>> Layout.named("NHWC")
+    Traceback (most recent call last):
+        ...
+    gpulayout.LayoutTypeError: Layout.named needs logical, the letters of the array's dimensions in order: write \
+gl.Layout.named('NHWC', logical='NCHW') if the array's dimensions are N, C, H and W
+    """
+    if "logical" in fields or not values and "name" not in fields:
+        return None
+    name = fields.get("name", values[0] if values else "")
+    if len(values) > 1:
+        given = f"{checks.value_text(name)}, logical={checks.value_text(values[1])}"
+        return f"Layout.named takes only the name without a keyword: write gl.Layout.named({given})"
+    example = named_layout(name) if isinstance(name, str) else None
+    example = example or "write gl.Layout.named(name, logical='NCHW') if they are N, C, H and W"
+    return f"Layout.named needs logical, the letters of the array's dimensions in order: {example}"
+
+
+def of_name(values: tuple[Any, ...], fields: dict[str, Any]) -> str | None:
+    """The slip of `Layout.name` without `logical`, or with it but not by name."""
+    if "logical" in fields:
+        return None
+    letters = checks.value_text(values[1]) if len(values) > 1 else "'NCHW'"
+    shape = "" if len(values) > 1 else " for an array of shape (n, c, h, w)"
+    return (
+        "Layout.name needs logical, the letters of the array's dimensions in order, as a keyword: write "
+        f"layout.name(logical={letters}){shape}"
+    )
 
 
 # ---- a layout ------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gpulayout.layout import checks, layout_fields, names
-from gpulayout.layout.argument_hints import corrects, of_layout
+from gpulayout.layout.argument_hints import corrects, corrects_call, of_layout, of_name, of_named
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
@@ -175,6 +175,7 @@ class Layout(Frozen):
         return Layout(checks.permutation("major_to_minor", major_to_minor)[::-1], **fields)
 
     @staticmethod
+    @corrects_call(of_named)
     def named(name: str, *, logical: str, **fields: Any) -> Layout:
         """The layout with a name that people know, such as NHWC or NCHW16c.
 
@@ -249,6 +250,7 @@ class Layout(Frozen):
     is_monotonic_with_dim0_major = is_descending
     is_monotonic_with_dim0_minor = is_ascending
 
+    @corrects_call(of_name)
     def name(self, *, logical: str) -> str:
         """The name of the layout: the inverse of `Layout.named`.
 

@@ -57,6 +57,16 @@ def padding_value(value: object, widths: tuple[int, ...] | None) -> PaddingValue
     return None
 
 
+def after_sizes(layout: object) -> str:
+    """A layout as the text of a shape ends with it: XLA leaves out that of a scalar, and `f32[]{}` is not a shape.
+
+    >>> after_sizes("{1,0}"), after_sizes("{}")
+    ('{1,0}', '')
+    """
+    text = str(layout)
+    return text if text != "{}" else ""
+
+
 def sparse_type(field: str, value: object) -> ElementType | None:
     """An unsigned integer type of whole bytes, or None."""
     if value is None:

@@ -18,7 +18,9 @@ from gpulayout.layout.argument_hints import corrects, of_shape
 from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
+from gpulayout.layout.layout_fields import after_sizes
 from gpulayout.layout.picture import Picture
+from gpulayout.layout.pitch import pitched
 from gpulayout.layout.shape_sizes import ShapeSizes
 
 
@@ -112,19 +114,23 @@ class Shape(ShapeSizes):
         """
         return self.replace(layout=layout)
 
-    def with_pitch(self, pitch: SupportsIndex) -> Shape:
+    def with_pitch(self, pitch: SupportsIndex, *, dimension: SupportsIndex | None = None) -> Shape:
         """The same logical array with rows that begin every multiple of `pitch` bytes.
 
         Parameters
         ----------
         pitch : int
-            Bytes, a multiple of the element's size.  The width of the most minor dimension is rounded up to a multiple
-            of them.
+            Bytes, a multiple of the element's size.
+        dimension : int, optional
+            The dimension whose steps are multiples of the pitch; a row is all that is more minor.  By default the one
+            above the most minor dimension, so that this one is padded.
 
         Raises
         ------
         LayoutError
-            The pitch is not a multiple of the element's size, the layout has tiles, or there is no dimension.
+            The pitch is not a multiple of the element's size, the layout has tiles, or there is no row.  Without
+            `dimension`: rows of one dimension would more than double the memory, and rows of more dimensions are
+            possible, because two dimensions above the most minor one have more than one index.
 
         See Also
         --------
@@ -132,16 +138,20 @@ class Shape(ShapeSizes):
 
         Notes
         -----
-        The result is `padded_dimensions`, and these are in the text; the pitch itself is not kept.  A width that is
-        already padded is rounded up from there, and a size of 0 stays 0.
+        The result is `padded_dimensions`, or a tile where no width of a dimension gives the pitch.  They are in the
+        text; the pitch itself is not kept.  A padded width is rounded up from there, and a size of 0 stays 0.
 
         Examples
         --------
         >>> shape = Shape("f32", (3, 1000)).with_pitch(256)
         >>> str(shape), shape.byte_strides
         ('f32[3,1000]{1,0:PD(3,1024)}', (4096, 4))
+        >>> str(Shape("u8", (1080, 1900, 3)).with_pitch(256, dimension=0))
+        'u8[1080,1900,3]{2,1,0:T(*,5888)}'
         """
-        return self.replace(pitch=checks.whole_number("pitch", pitch, f" for {self}"))
+        dim = None if dimension is None else self.dimension_number(dimension)
+        text = self.text_without_layout()
+        return self.with_layout(pitched(self.element_type, self.dimensions, self.layout, pitch, text, dim))
 
     def with_default_order(self) -> Shape:
         """The same logical array in descending order; the layout keeps its other fields.  XLA: `SetToDefaultLayout`."""
@@ -470,8 +480,7 @@ class Shape(ShapeSizes):
 
     def __str__(self) -> str:
         """The text form, `f32[2,3]{0,1}`: the inverse of `parse_shape`.  A scalar prints without its empty layout."""
-        layout = str(self.layout)
-        return self.text_without_layout() + (layout if layout != "{}" else "")
+        return self.text_without_layout() + after_sizes(self.layout)
 
     def __repr__(self) -> str:
         dynamic = f", dynamic_dimensions={self.dynamic_dimensions}" if self.is_dynamic else ""

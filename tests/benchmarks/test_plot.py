@@ -14,6 +14,7 @@ from benchmarks.cases.curves import COUNTS, CURVES
 from benchmarks.peers.contender import COPY, OURS
 from benchmarks.pictures import pictures
 from benchmarks.record import time_of
+from benchmarks.report import report
 
 RUNS = [json.loads(file.read_text()) for file in plot.RECORDED]
 GOALS, CASES, LINES = RUNS
@@ -103,11 +104,53 @@ def test_the_same_figures_give_the_same_file_with_every_case_in_it(matplotlib, t
 
 
 def test_the_command_names_the_files_that_it_wrote(matplotlib, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(plot, "draw", lambda files: [pathlib.Path(tmp_path, file.name) for file in files])
+    monkeypatch.setattr(plot, "draw", lambda files, folder: [pathlib.Path(folder, file.name) for file in files])
     assert command.main(["--plot"]) == 0
-    assert capsys.readouterr().out.split() == [str(tmp_path / file.name) for file in plot.RECORDED]
-    assert command.main(["--plot", "a.json"]) == 0
+    assert capsys.readouterr().out.split() == [str(plot.FOLDER / file.name) for file in plot.RECORDED]
+    assert command.main(["--plot", "a.json", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == [str(tmp_path / "a.json")]
+
+
+@pytest.fixture
+def quick_run(tmp_path):
+    """A file with a recorded run as if it were of tiny arrays."""
+    file = tmp_path / "quick.json"
+    file.write_text(json.dumps(LINES | {"quick": True}))
+    return file
+
+
+def test_a_quick_run_is_not_drawn_over_the_pictures_of_the_pages(matplotlib, quick_run, tmp_path, capsys):
+    stored = {file: file.read_bytes() for file in plot.FOLDER.iterdir()}
+    for options in ([], ["--out", str(plot.FOLDER)], ["--quick"]):
+        with pytest.raises(SystemExit) as left:
+            command.main(["--plot", str(quick_run), *options])
+        assert left.value.code == 2 and "--quick" in capsys.readouterr().err
+    assert command.main(["--plot", str(quick_run), "--out", str(tmp_path / "new")]) == 0
+    assert {file: file.read_bytes() for file in plot.FOLDER.iterdir()} == stored
+    for file in (tmp_path / "new").iterdir():
+        text = file.read_text(encoding="utf-8")
+        assert "quick: " in text and "tiny arrays" in text
+
+
+def test_a_folder_without_pictures_is_a_usage_error(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["--out", "somewhere"])
+    assert "--out is the folder of --plot" in capsys.readouterr().err
+
+
+def test_the_rows_of_a_quick_run_say_their_size():
+    for run in (GOALS, CASES, LINES):
+        rows = [
+            record["case"]
+            for section in run.values()
+            if isinstance(section, list)
+            for record in section
+            if isinstance(record, dict) and "runs" in record
+        ]
+        text = "\n".join(report(run | {"quick": True}))
+        assert rows and "quick: " in text and "quick: " not in "\n".join(report(run))
+        for name in rows:
+            assert name in text
 
 
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, capsys):

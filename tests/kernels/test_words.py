@@ -209,7 +209,9 @@ def test_words_are_chosen_where_rows_are_long_enough(name, width, axes, phases, 
 
 def test_a_plan_of_words_says_what_keeps_it_from_vectors():
     plan = kernel_plan(move_of(1, [(300, 300, 301, 1), (301, 301, 1, 300)]))
-    assert plan.reasons[-1] == "accesses of 4 bytes: the source steps by 301 bytes, not a multiple of 16"
+    assert plan.reasons[-1] == (
+        "the source steps by 301 bytes, not a multiple of 16, so 4 bytes are read and written at a time"
+    )
     assert plan.vector_bytes == 4 and plan.grid == (3 * 3, 1)
 
 

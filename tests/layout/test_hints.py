@@ -13,6 +13,36 @@ from gpulayout.layout.element_type import did_you_mean
 ORDER = gl.parse_layout("{1,0}")
 SLIPS = [
     # (call, error, message)
+    # a name
+    (
+        lambda: Layout.named("NCHW"),
+        LayoutTypeError,
+        "Layout.named needs logical, the letters of the array's dimensions in order: write "
+        "gl.Layout.named('NCHW', logical='NHWC') if the array's dimensions are N, H, W and C",
+    ),
+    (
+        lambda: Layout.named(name="ba"),
+        LayoutTypeError,
+        "Layout.named needs logical, the letters of the array's dimensions in order: write "
+        "gl.Layout.named(name, logical='NCHW') if they are N, C, H and W",
+    ),
+    (
+        lambda: Layout.named("NHWC", "NCHW"),
+        LayoutTypeError,
+        "Layout.named takes only the name without a keyword: write gl.Layout.named('NHWC', logical='NCHW')",
+    ),
+    (
+        lambda: Layout((1, 3, 2, 0)).name(),
+        LayoutTypeError,
+        "Layout.name needs logical, the letters of the array's dimensions in order, as a keyword: write "
+        "layout.name(logical='NCHW') for an array of shape (n, c, h, w)",
+    ),
+    (
+        lambda: Layout((0, 1)).name("HW"),
+        LayoutTypeError,
+        "Layout.name needs logical, the letters of the array's dimensions in order, as a keyword: write "
+        "layout.name(logical='HW')",
+    ),
     # a shape
     (
         lambda: Shape("f32", (4, 5), [0, 1]),

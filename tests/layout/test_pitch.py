@@ -1,6 +1,7 @@
 """A pitch in bytes is padding of the most minor dimension, and nothing else."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_a_pitch_of_numpy_is_a_number(pitch):
         ("c128[3,5]", 8, "pitch 8 is not a multiple of the 16 bytes of an element for c128[3,5]{1,0}"),
         ("f32[3,5]", 0, "pitch 0 is not a number of bytes for f32[3,5]{1,0}: it must be at least 1"),
         ("f32[3,5]", -256, "pitch -256 is not a number of bytes for f32[3,5]{1,0}: it must be at least 1"),
-        ("f32[]", 256, "pitch 256 needs a dimension to pad for f32[]{}: a scalar has no rows"),
+        ("f32[]", 256, "pitch 256 needs a dimension to pad for f32[]: a scalar has no rows"),
         ("f32[3,?]", 256, "pitch 256 cannot be given for f32[3,?]{1,0}: dimension 1 is unbounded"),
         (
             "f32[3,5]{1,0:T(2,4)}",
@@ -115,3 +116,94 @@ def test_the_pitch_itself_is_not_kept():
 
 def test_a_pitch_of_none_is_no_pitch():
     assert Shape("f32", (3, 5), pitch=None) == Shape("f32", (3, 5))
+
+
+# ---- rows of several dimensions ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("element_type, pitch", [("u8", 8), ("u8", 5), ("u8", 1), ("f32", 16)])
+def test_steps_of_a_dimension_are_the_least_multiple_of_the_pitch(element_type, pitch):
+    """Below the dimension, elements lie as without a pitch, and so they do from step to step above it."""
+    for dimensions in [(2, 3), (2, 3, 5), (1, 4, 3), (3, 2, 1), (2, 5, 1, 3)]:
+        for order in itertools.permutations(range(len(dimensions))):
+            plain = Shape(element_type, dimensions, Layout(order))
+            values = np.arange(1, plain.element_count + 1).reshape(dimensions).astype(plain.dtype)
+            for position in range(1, len(order)):
+                shape = plain.with_pitch(pitch, dimension=order[position])
+                row = int(np.prod([dimensions[dim] for dim in order[:position]])) * plain.itemsize
+                wide = -(-row // pitch) * pitch
+                rows = np.zeros((plain.nbytes // row, wide), np.uint8)
+                rows[:, :row] = gl.pack(values, plain).view(np.uint8).reshape(-1, row)
+                buffer = gl.pack(values, shape)
+                assert np.array_equal(buffer.view(np.uint8), rows.ravel()), shape
+                assert np.array_equal(gl.unpack(buffer, shape), values) and shape.nbytes == rows.size
+                for below, dim in enumerate(order):
+                    step = plain.byte_strides[dim] if below < position else plain.byte_strides[dim] // row * wide
+                    assert gl.view(buffer, shape).strides[dim] == step or dimensions[dim] == 1
+                assert gl.parse_shape(str(shape)) == shape
+
+
+def test_a_width_says_it_where_one_can_and_else_a_tile():
+    image = Shape("u8", (1080, 1900, 4)).with_pitch(256, dimension=0)
+    assert str(image) == "u8[1080,1900,4]{2,1,0:PD(1080,1920,4)}"
+    assert str(Shape("u8", (1080, 1900, 3)).with_pitch(256, dimension=-3)) == "u8[1080,1900,3]{2,1,0:T(*,5888)}"
+    assert str(Shape("u8", (1080, 1024, 3)).with_pitch(256, dimension=0)) == "u8[1080,1024,3]{2,1,0}"
+    assert str(Shape("u8", (8, 1080, 1900, 3)).with_pitch(256, dimension=1)) == "u8[8,1080,1900,3]{3,2,1,0:T(*,5888)}"
+    assert str(Shape("u8", (4, 0, 3)).with_pitch(256, dimension=0)) == "u8[4,0,3]{2,1,0}"
+    assert Shape("u8", (3, 5)).with_pitch(8, dimension=0) == Shape("u8", (3, 5), pitch=8)
+
+
+def doors(shape, pitch):
+    """All calls that take a pitch."""
+    yield lambda: Shape(shape.element_type, shape.dimensions, shape.layout, pitch=pitch)
+    yield lambda: shape.with_pitch(pitch)
+    yield lambda: shape.replace(pitch=pitch)
+
+
+def test_a_pitch_that_more_than_doubles_the_memory_is_refused_where_longer_rows_can_be_meant():
+    """So not with two dimensions of more than one index: there, these rows are all that can be meant."""
+    for dimensions in itertools.product((1, 2, 4, 7, 8, 9), (1, 3), (1, 5), (1, 2)):
+        for order in ((3, 2, 1, 0), (0, 1, 2, 3), (2, 0, 3, 1)):
+            shape = Shape("u8", dimensions, Layout(order))
+            minor, above = dimensions[order[0]], [dimensions[dim] for dim in order[1:]]
+            wide = -(-minor // 8) * 8
+            refused = wide > 2 * minor and sum(size > 1 for size in above) > 1
+            for call in doors(shape, 8):
+                if not refused:
+                    assert call().nbytes == shape.nbytes // minor * wide
+                    continue
+                with pytest.raises(LayoutError) as caught:
+                    call()
+                said = re.search(
+                    r"with_pitch\((8), dimension=(\d)\) after the shape, which takes (\d+) bytes", str(caught.value)
+                )
+                assert shape.with_pitch(int(said[1]), dimension=int(said[2])).nbytes == int(said[3])
+                assert shape.with_pitch(8, dimension=order[1]).nbytes == shape.nbytes // minor * wide
+
+
+def test_the_message_shows_the_way():
+    for call in doors(Shape("u8", (1080, 1900, 3)), 256):
+        with pytest.raises(LayoutError) as caught:
+            call()
+        assert str(caught.value) == (
+            "pitch 256 takes 525312000 bytes instead of 6156000 for u8[1080,1900,3]{2,1,0}: it pads every 3 elements "
+            "of dimension 2. For rows of dimensions 1, 2 together write .with_pitch(256, dimension=0) after the shape, "
+            "which takes 6359040 bytes; dimension=1 pads dimension 2 alone"
+        )
+    assert Shape("u8", (3, 3), pitch=256).nbytes == 768  # rows of a matrix, however short
+    assert Shape("u8", (0, 5, 3), pitch=256).nbytes == 0
+    with pytest.raises(LayoutError, match=r"^pitch 2\^16609... takes"):
+        Shape("u8", (2, 5, 3), pitch=10**5000)
+
+
+@pytest.mark.parametrize(
+    "dimension, message",
+    [
+        (2, "pitch 256 cannot be given to dimension 2 for u8[4,5,3]{2,1,0}: it is the most minor one"),
+        (3, "dimension 3 is out of range for u8[4,5,3]{2,1,0}: there are 3 dimensions"),
+    ],
+)
+def test_a_dimension_without_a_row_is_refused(dimension, message):
+    with pytest.raises(LayoutError) as caught:
+        Shape("u8", (4, 5, 3)).with_pitch(256, dimension=dimension)
+    assert str(caught.value) == message

@@ -302,3 +302,25 @@ def test_a_layout_as_a_sequence_is_written_out():
         match=r": it is a list, write gl\.Layout\(\(0, 1\)\)$|: it is a list, write gl\.Layout\(\[0, 1\]\)$",
     ):
         gl.Shape("f32", (2, 3), [0, 1])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gl.Shape("f32", (), pitch=256),
+        lambda: gl.Shape("f32", ()).with_pitch(6),
+        lambda: gl.Shape("f32", (), "{:T(128)}").with_pitch(256),
+        lambda: gl.Shape("f32", (), gl.Layout((), tiles=[(2**62,)])),
+        lambda: gl.Shape("f32", (), gl.Layout((0,))),
+        lambda: gl.unpack(np.zeros(1, "f4"), gl.Shape("f32", (), gl.Layout((), element_size_in_bits=4))),
+        lambda: gl.pack(np.zeros(3, "f4"), gl.Shape("f32", ())),
+        lambda: gl.linearize((1,), gl.Shape("f32", ())),
+        lambda: gl.delinearize(3, gl.Shape("f32", ())),
+        lambda: gl.plan("f32[]", "f32[2]"),
+    ],
+)
+def test_the_scalars_in_messages_have_no_empty_layout(call):
+    """XLA's text of a scalar has no empty layout: it refuses f32[]{}."""
+    with pytest.raises((ValueError, TypeError, IndexError, BufferError)) as caught:
+        call()
+    assert "f32[]" in str(caught.value) and "{}" not in str(caught.value)

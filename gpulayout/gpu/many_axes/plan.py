@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import Work
+from gpulayout.gpu.element_width import Work, at_a_time
 from gpulayout.gpu.launch import Access, KernelPlan, planned, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
 from gpulayout.gpu.many_axes.place_tables import box_side
-from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, cut_axes, runs
+from gpulayout.gpu.many_axes.shared_box import SharedBox, box_reason, boxes, cut_axes, runs
 from gpulayout.gpu.many_axes.word_plan import words_plan
 from gpulayout.gpu.parameters import BOX_STEPS, axes_variant, box_struct, move_struct
 from gpulayout.moves.move import Axis
@@ -77,8 +77,7 @@ def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     total = boxes // len(steps)
     reads, writes = (len(walk.apart) * work.width for walk in (walks.read, walks.write))
     run_bytes = f"{box.source_run * work.width} bytes in the source, of {box.target_run * work.width} in the target"
-    accesses = f"accesses of {writes} bytes" if reads == writes else f"reads of {reads} bytes, writes of {writes} bytes"
-    work = work.because(f"{accesses}: {why}; one of {len(box.write)} axes has runs of {run_bytes}")
+    work = work.because(box_reason(why, len(box.write), run_bytes, at_a_time(reads, writes)))
     plan = planned(work, _TILE_ND, writes, total, total=total)
     loops = [*(axes[k] if sizes[k] < axes[k].extent else Axis(1, 1, 0, 0) for k in cut), *left]
     tile = [sizes[k] if sizes[k] < axes[k].extent else 1 for k in cut]

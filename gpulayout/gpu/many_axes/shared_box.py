@@ -226,3 +226,13 @@ def starts_are_multiples(
             break
         within.add(k)
     return all(stride % unit == 0 for k, stride in enumerate(strides) if k not in within)
+
+
+def box_reason(why: str, axes: int, run_bytes: str, accesses: str) -> str:
+    """The reason of a plan with a box.
+
+    >>> box_reason("two axes do not fill a tile", 4, "8 bytes in the source, of 8 in the target", "4 bytes are ...")
+    'two axes do not fill a tile, so a box over 4 axes is moved: its runs are of 8 bytes in the source, of 8 in the \
+target, and 4 bytes are ...'
+    """
+    return f"{why}, so a box over {axes} axes is moved: its runs are of {run_bytes}, and {accesses}"

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gpulayout.gpu.element_width import Work
+from gpulayout.gpu.element_width import Work, at_a_time
 from gpulayout.gpu.launch import Access, KernelPlan, offset_bits, planned, tile_kernel
-from gpulayout.gpu.many_axes.shared_box import SharedBox, boxes, cut_axes
+from gpulayout.gpu.many_axes.shared_box import SharedBox, box_reason, boxes, cut_axes
 from gpulayout.gpu.many_axes.warp_lanes import UNCUT
 from gpulayout.gpu.many_axes.word_runs import WORD, WordBox, best_walk, table_sizes, walks
 from gpulayout.gpu.parameters import BOX_LANES, WORD_SHARED_BYTES, RunDigit, axes_variant, move_struct, words_struct
@@ -37,7 +37,7 @@ def words_plan(work: Work, why: str, most: float) -> KernelPlan | None:
     total = math.prod(counts) * math.prod(axes[k].extent for k in outer)
     together = max(min(total // ENOUGH_BLOCKS, _MOST_BOXES), 1)
     runs = f"{walk.length(0) * work.width} bytes in the source, of {walk.length(1) * work.width} in the target"
-    work = work.because(f"accesses of {access} bytes: {why}; a box over {len(box.write)} axes has runs of {runs}")
+    work = work.because(box_reason(why, len(box.write), runs, at_a_time(access, access)))
     plan = planned(work, _BOX_WORDS, access, -(-total // together), total=total, reach=high - low)
     loops = [axes[k] if sizes[k] < axes[k].extent else Axis(1, 1, 0, 0) for k in [*cut, *outer]]
     tile = [sizes[k] if sizes[k] < axes[k].extent else 1 for k in cut]

@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from gpulayout.files.standard_streams import standard_output_is_closed
 from gpulayout.layout.picture import LEAST_COLUMNS
 from gpulayout.pictures.boxes import ASCII, UNICODE, Glyphs
 from gpulayout.pictures.figure import TERMINAL
@@ -25,6 +26,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def print_json(value: object, *, err: bool = False) -> None:
     """One JSON value, indented, on stdout or else on stderr."""
     click.echo(json.dumps(value, indent=2, default=str), err=err)
+
+
+def print_remark(text: str) -> None:
+    """Say what was done in a file.  A caller who has closed standard output does not want to know."""
+    if not standard_output_is_closed():
+        click.echo(text)
 
 
 def new_table(*columns: str, left: Sequence[str] = ()) -> Table:

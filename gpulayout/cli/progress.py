@@ -25,7 +25,7 @@ def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[Progress]:
     """What to call with the bytes done and all bytes, inside the `with`.  The bar is gone when the block ends."""
     if as_json:
         yield _JsonLines()
-    elif quiet or sys.stderr is None or not sys.stderr.isatty():  # None: closed by the caller
+    elif quiet or not sys.stderr.isatty():
         yield _nothing
     else:
         bar = _LateBar()

@@ -59,7 +59,9 @@ def relayout_file(
     file : path
         A .npy file, or a file of plain bytes for a buffer of `source`.
     out : path
-        The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all.
+        The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all, in the
+        folder that was named when the call began, also if that folder is renamed meanwhile (Linux), or if the process
+        changes its own.
     source : Shape or str, optional
         The shape of the buffer in `file`.  By default `file` holds an N-d array, which its header describes; then
         name the target: ``relayout_file(file, out, target="{0,1}")``.
@@ -122,12 +124,14 @@ def relayout_file(
     from gpulayout.files.new_file import check_output
     from gpulayout.files.source import open_source
 
-    found = Path(os.fspath(out))
+    # Absolute: the folder of the process may change during the call.
+    given, found = (Path(os.path.abspath(os.fspath(each))) for each in (file, out))
+    folder = None if scratch is None else Path(os.path.abspath(os.fspath(scratch)))
     shape = None if source is None else as_shape(source, "source")
-    check_output(found, Path(os.fspath(file)), overwrite=overwrite)
-    with open_source(Path(os.fspath(file)), shape, raw=raw) as opened:
+    check_output(found, given, overwrite=overwrite)
+    with open_source(given, shape, raw=raw) as opened:
         work = job(opened, found, shape, _target(target), raw=raw)
-        way = route(work.plan, block_limit(memory), None if scratch is None else Path(os.fspath(scratch)))
+        way = route(work.plan, block_limit(memory), folder)
         seconds = move(work, found, way, _ignore if progress is None else progress, overwrite=overwrite)
     return FileRelayout(
         work.plan.source,

@@ -21,10 +21,10 @@ def signalled_move(self, *arguments, **options):
     os.kill(os.getpid(), first)
     return move(self, *arguments, **options)
 
-def signalled_unlink(path):
+def signalled_unlink(*arguments, **options):
     if second:
         os.kill(os.getpid(), second)
-    unlink(path)
+    unlink(*arguments, **options)
 
 Plan.__call__, os.unlink = signalled_move, signalled_unlink
 signal.signal(signal.SIGINT, signal.default_int_handler)             # the tests themselves may run under nohup

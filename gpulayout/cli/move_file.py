@@ -17,8 +17,9 @@ from gpulayout.cli.layout_names import LayoutName
 from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
 from gpulayout.files.job import Job, job
+from gpulayout.files.least_memory import sensible_route
 from gpulayout.files.memory import block_limit
-from gpulayout.files.move import Route, move, route
+from gpulayout.files.move import Route, move
 from gpulayout.files.new_file import check_output
 from gpulayout.files.source import open_source
 from gpulayout.files.standard_streams import File, check_standard_output_open, output_name
@@ -92,7 +93,7 @@ class FileMove:
         with open_source(self.source, from_, raw=self.raw) as source:
             layout = to.of((from_ or source.header).dimensions) if isinstance(to, LayoutName) else to
             found = job(source, self.target, from_, layout, raw=self.raw, flat=flat)
-            way = route(found.plan, block_limit(self.memory), self.scratch)
+            way = sensible_route(found.plan, self.memory, self.scratch)
             seconds = None if self.dry_run else self._execute(found, way)
         if self.quiet:
             return

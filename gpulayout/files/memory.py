@@ -49,7 +49,7 @@ def memory_text(nbytes: int) -> str:
     >>> memory_text(384 << 20), memory_text(1500)
     ('384 MiB', '1500 bytes')
     """
-    for unit in ("G", "M"):
+    for unit in ("G", "M", "K"):
         if nbytes >= 10 * UNITS[unit] or (nbytes >= UNITS[unit] and nbytes % UNITS[unit] == 0):
             return f"{nbytes // UNITS[unit]} {unit}iB"
     return f"{nbytes} bytes"

@@ -76,6 +76,7 @@ def relayout_file(
     memory : int or str, optional
         Bytes to use, or text such as ``"512M"``; by default a quarter of what is free.  Buffers take at most three
         quarters of it, and at most 1 GiB; what Python itself needs, about 50 MB, is not counted below ``"96M"``.
+        Refused is what makes runs of less than 512 bytes or more than 100,000 blocks.
     scratch : path, optional
         A folder for a scratch file of about the size of the array, on a fast disk.  With it, two passes are made where
         runs would be short.  The file has no name, so nothing is left of it.
@@ -94,7 +95,8 @@ def relayout_file(
         When a file is not what the shape or its header says, becomes shorter while it is read, or must not be written.
         The message begins with its name.  FileExistsError when `out` exists.
     LayoutError
-        When the two shapes are not the same array, or when tiles allow no block as small as `memory` asks for.
+        When the two shapes are not the same array, or when `memory` is too little.  The message names the least limit
+        that is accepted, and says if a scratch folder lets less do.
     OSError
         When a file cannot be read or written, as on a full disk.
 
@@ -119,8 +121,8 @@ def relayout_file(
     """
     # Loaded late, so that `import gpulayout` need not wait for them.
     from gpulayout.files.job import job
-    from gpulayout.files.memory import block_limit
-    from gpulayout.files.move import move, route
+    from gpulayout.files.least_memory import sensible_route
+    from gpulayout.files.move import move
     from gpulayout.files.new_file import check_output
     from gpulayout.files.source import open_source
 
@@ -131,7 +133,7 @@ def relayout_file(
     check_output(found, given, overwrite=overwrite)
     with open_source(given, shape, raw=raw) as opened:
         work = job(opened, found, shape, _target(target), raw=raw)
-        way = route(work.plan, block_limit(memory), folder)
+        way = sensible_route(work.plan, memory, folder)
         seconds = move(work, found, way, _ignore if progress is None else progress, overwrite=overwrite)
     return FileRelayout(
         work.plan.source,

@@ -74,8 +74,9 @@ def relayout_file(
     overwrite : bool
         Replace `out` if it exists.
     memory : int or str, optional
-        Bytes to use, or text such as ``"512M"``; by default a quarter of what is free.  Buffers take at most three
-        quarters of it, and at most 1 GiB; what Python itself needs, about 50 MB, is not counted below ``"96M"``.
+        Bytes to use, or text such as ``"512M"`` or ``"0.5G"``; by default a quarter of what is free.  Buffers take at
+        most three quarters of it, and at most 1 GiB; what Python itself needs, about 50 MB, is not counted below
+        ``"96M"``.
         Refused is what makes runs of less than 512 bytes or more than 100,000 blocks.
     scratch : path, optional
         A folder for a scratch file of about the size of the array, on a fast disk.  With it, two passes are made where

@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from gpulayout.files.standard_streams import standard_output_is_closed
+from gpulayout.layout.checks import clipped
 from gpulayout.layout.picture import LEAST_COLUMNS
 from gpulayout.pictures.boxes import ASCII, UNICODE, Glyphs
 from gpulayout.pictures.figure import TERMINAL
 
 WIDTH = 100  # columns of tables outside a terminal
+MOST_CELL = 200  # characters of a cell on a terminal
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value for programs.")
 
@@ -45,6 +47,23 @@ def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
             overflow="fold" if column in left else "ellipsis",
         )
     return table
+
+
+def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> None:
+    """A table of text, as `new_table` has it on a terminal.  Elsewhere every row is one line for programs such as awk.
+
+    There, names and cells have no blanks between the blanks that align them, and an empty cell is "-".
+    """
+    if sys.stdout.isatty():
+        table = new_table(*columns, left=left)
+        for row in rows:
+            table.add_row(*(clipped(cell, MOST_CELL) for cell in row))
+        return print_table(table)
+    lines = [[cell.replace(" ", "_") or "-" for cell in row] for row in (columns, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    sides = ["<" if column in left else ">" for column in columns]
+    for line in lines:
+        click.echo("  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths)).rstrip())
 
 
 def print_table(table: Table) -> None:

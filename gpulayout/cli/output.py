@@ -50,20 +50,23 @@ def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
 
 
 def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> None:
-    """A table of text, as `new_table` has it on a terminal.  Elsewhere every row is one line for programs such as awk.
+    """A table of text: on a terminal as `new_table` has it, without empty columns, elsewhere for programs such as awk.
 
-    There, names and cells have no blanks between the blanks that align them, and an empty cell is "-".
+    They get all columns, and every row in one line.  Names and cells have no blanks, and an empty cell is "-".
     """
     if sys.stdout.isatty():
-        table = new_table(*columns, left=left)
+        full = [number for number in range(len(columns)) if any(row[number] for row in rows)]
+        table = new_table(*(columns[number] for number in full), left=left)
         for row in rows:
-            table.add_row(*(clipped(cell, MOST_CELL) for cell in row))
+            table.add_row(*(clipped(row[number], MOST_CELL) for number in full))
         return print_table(table)
     lines = [[cell.replace(" ", "_") or "-" for cell in row] for row in (columns, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines)]
     sides = ["<" if column in left else ">" for column in columns]
+    click.echo()
     for line in lines:
         click.echo("  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths)).rstrip())
+    click.echo()
 
 
 def print_table(table: Table) -> None:

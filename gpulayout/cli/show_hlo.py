@@ -82,9 +82,7 @@ def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
     click.echo(f"{name}\n{_summary(entries, unknown)}")
     if not entries:
         return
-    click.echo()
     print_columns(COLUMNS, [_row(entry) for entry in entries[:most]], left=TEXT_COLUMNS)
-    click.echo()
     if len(entries) > most:
         click.echo(f"and {len(entries) - most} more; --top {len(entries)} lists all")
     click.echo(_saving(entries))

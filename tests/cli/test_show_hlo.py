@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import types
 
 import pytest
 from click.testing import CliRunner
@@ -169,6 +170,18 @@ def test_in_a_pipe_every_array_is_one_line_of_the_same_columns(path, sort):
         assert cells[:3] == [str(one[key]) for key in ("count", "nbytes", "padding_nbytes")]
         assert cells[4:7] == [str(one["first_line"]), one["instructions"][0], one["shape"]]
         assert cells[8:] == [str(least) if least < one["nbytes"] else "-"] and len(one["instructions"]) == one["count"]
+
+
+def test_a_terminal_gets_a_table_without_empty_columns(monkeypatch):
+    monkeypatch.setattr(
+        "gpulayout.cli.output.sys", types.SimpleNamespace(stdout=types.SimpleNamespace(isatty=lambda: True))
+    )
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert listed(PROGRAM).stdout.split("\n\n")[1].splitlines()[0].split("  ")[-1].strip() == "least bytes"
+    header, line, row = listed("Shape: f32[4]{0}").stdout.split("\n\n")[1].splitlines()
+    assert header.split() == "times bytes padding of it line shape".split() and set(line.strip()) == {"─"}
+    assert row.split() == ["1", "16", "0", "0.0%", "1", "f32[4]{0}"]
 
 
 def test_a_text_without_instructions_has_no_names_and_the_same_columns():

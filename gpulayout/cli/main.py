@@ -14,6 +14,7 @@ import sys
 import click
 
 from gpulayout.cli.benchmark import benchmark
+from gpulayout.cli.closed_streams import take_closed_streams
 from gpulayout.cli.demo import demo
 from gpulayout.cli.explain import explain
 from gpulayout.cli.failures import failures_in_one_line
@@ -82,8 +83,7 @@ def main() -> None:
     for ending in ENDINGS:
         if signal.getsignal(ending) != signal.SIG_IGN:  # nohup and background jobs ignore some of them
             signal.signal(ending, _leave)
-    if sys.stdout is None:  # closed by the caller
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    take_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name need not fit the terminal's encoding
     try:

@@ -13,14 +13,15 @@ import click
 from gpulayout.cli.arguments import FILE_NAME, MEMORY
 from gpulayout.cli.explain import pass_as_json, plan_as_json
 from gpulayout.cli.failures import Failure, print_note, printable
-from gpulayout.cli.output import json_option, print_json
+from gpulayout.cli.output import json_option, print_json, print_remark
 from gpulayout.cli.progress import shown_progress
 from gpulayout.files.job import Job, job
+from gpulayout.files.least_memory import sensible_route
 from gpulayout.files.memory import block_limit
-from gpulayout.files.move import Route, move, route
+from gpulayout.files.move import Route, move
 from gpulayout.files.new_file import check_output
 from gpulayout.files.source import open_source
-from gpulayout.files.standard_streams import File, output_name
+from gpulayout.files.standard_streams import File, check_standard_output_open, output_name
 from gpulayout.layout.checks import clipped, counted
 from gpulayout.layout.shape import Shape
 
@@ -86,9 +87,10 @@ class FileMove:
         if self.quiet and self.as_json:
             raise click.UsageError("give either --quiet or --json")
         check_output(self.target, self.source, overwrite=self.overwrite)
+        self._check_report()
         with open_source(self.source, from_, raw=self.raw) as source:
             found = job(source, self.target, from_, to, raw=self.raw, flat=flat)
-            way = route(found.plan, block_limit(self.memory), self.scratch)
+            way = sensible_route(found.plan, self.memory, self.scratch)
             seconds = None if self.dry_run else self._execute(found, way)
         if self.quiet:
             return
@@ -106,13 +108,21 @@ class FileMove:
         with shown_progress(quiet=self.quiet, as_json=self.as_json) as progress:
             return move(found, self.target, way, progress, overwrite=self.overwrite, note=print_note)
 
+    def _check_report(self) -> None:
+        """Check that what was asked for can be printed, before anything is done."""
+        if isinstance(self.target, Path) and (self.as_json or self.dry_run) and not self.quiet:
+            check_standard_output_open()
+
     def _report(self, found: Job, way: Route, seconds: float | None) -> None:
         """Say what was done, on stderr when standard output has the elements."""
         aside = self.target == "-"
         if self.as_json:
-            print_json(self._as_json(found, way, seconds), err=aside)
+            return print_json(self._as_json(found, way, seconds), err=aside)
+        text = "\n".join(self._lines(found, way, seconds))
+        if aside:
+            click.echo(text, err=True)
         else:
-            click.echo("\n".join(self._lines(found, way, seconds)), err=aside)
+            print_remark(text)
 
     def _as_json(self, found: Job, way: Route, seconds: float | None) -> dict[str, Any]:
         return {

@@ -13,11 +13,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from gpulayout.files.standard_streams import standard_output_is_closed
+from gpulayout.layout.checks import clipped
 from gpulayout.layout.picture import LEAST_COLUMNS
 from gpulayout.pictures.boxes import ASCII, UNICODE, Glyphs
 from gpulayout.pictures.figure import TERMINAL
 
 WIDTH = 100  # columns of tables outside a terminal
+MOST_CELL = 200  # characters of a cell on a terminal
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value for programs.")
 
@@ -25,6 +28,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def print_json(value: object, *, err: bool = False) -> None:
     """One JSON value, indented, on stdout or else on stderr."""
     click.echo(json.dumps(value, indent=2, default=str), err=err)
+
+
+def print_remark(text: str) -> None:
+    """Say what was done in a file.  A caller who has closed standard output does not want to know."""
+    if not standard_output_is_closed():
+        click.echo(text)
 
 
 def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
@@ -38,6 +47,26 @@ def new_table(*columns: str, left: Sequence[str] = ()) -> Table:
             overflow="fold" if column in left else "ellipsis",
         )
     return table
+
+
+def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str]) -> None:
+    """A table of text: on a terminal as `new_table` has it, without empty columns, elsewhere for programs such as awk.
+
+    They get all columns, and every row in one line.  Names and cells have no blanks, and an empty cell is "-".
+    """
+    if sys.stdout.isatty():
+        full = [number for number in range(len(columns)) if any(row[number] for row in rows)]
+        table = new_table(*(columns[number] for number in full), left=left)
+        for row in rows:
+            table.add_row(*(clipped(row[number], MOST_CELL) for number in full))
+        return print_table(table)
+    lines = [[cell.replace(" ", "_") or "-" for cell in row] for row in (columns, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    sides = ["<" if column in left else ">" for column in columns]
+    click.echo()
+    for line in lines:
+        click.echo("  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths)).rstrip())
+    click.echo()
 
 
 def print_table(table: Table) -> None:

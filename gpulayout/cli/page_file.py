@@ -10,6 +10,7 @@ import click
 from gpulayout.api.plan import Plan
 from gpulayout.cli.arguments import FILE_NAME
 from gpulayout.cli.failures import print_note, printable
+from gpulayout.cli.output import print_remark
 from gpulayout.files.new_file import check_output, new_file
 from gpulayout.files.standard_streams import File, write_standard_output
 from gpulayout.layout.checks import clipped
@@ -44,4 +45,4 @@ def _write(text: str, what: str, path: File, overwrite: bool) -> None:
     check_output(path, None, overwrite=overwrite)
     with new_file(path, overwrite=overwrite, note=print_note) as stream:
         stream.write(content)
-    click.echo(f"{printable(str(path))}  {clipped(what, 200)}  {len(content)} bytes; open it in a browser")
+    print_remark(f"{printable(str(path))}  {clipped(what, 200)}  {len(content)} bytes; open it in a browser")

@@ -1,4 +1,4 @@
-"""How far a long move is: a bar on a terminal, lines of JSON for programs, nothing elsewhere.  All of it on stderr."""
+"""How far a long move is: a bar on a terminal, a line now and then in a log, lines of JSON for programs.  On stderr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -17,16 +17,19 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 SOON = 0.5  # seconds; what ends before shows no bar
-BETWEEN = 1.0  # seconds between two lines of JSON
+BETWEEN_JSON = 1.0  # seconds between two lines
+BETWEEN_LOG = 30.0
 
 
 @contextlib.contextmanager
 def shown_progress(*, quiet: bool, as_json: bool) -> Iterator[Progress]:
     """What to call with the bytes done and all bytes, inside the `with`.  The bar is gone when the block ends."""
     if as_json:
-        yield _JsonLines()
-    elif quiet or sys.stderr is None or not sys.stderr.isatty():  # None: closed by the caller
+        yield _Lines(BETWEEN_JSON, _json_line)
+    elif quiet:
         yield _nothing
+    elif not sys.stderr.isatty():
+        yield _Lines(BETWEEN_LOG, _log_line)
     else:
         bar = _LateBar()
         try:
@@ -39,18 +42,29 @@ def _nothing(done: int, total: int) -> None:
     """Show nothing."""
 
 
-class _JsonLines:
-    """A line once a second: {"done_bytes": 1048576, "total_bytes": 12168312000, "seconds": 1.0}."""
+class _Lines:
+    """A line every so many seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, between: float, line: Callable[[int, int, float], str]) -> None:
+        self.between, self.line = between, line
         self.begin = self.last = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self.last >= BETWEEN:
+        if now - self.last >= self.between:
             self.last = now
-            line = {"done_bytes": done, "total_bytes": total, "seconds": round(now - self.begin, 1)}
-            click.echo(json.dumps(line), err=True)
+            with contextlib.suppress(OSError):  # a log that is full or gone does not end the move
+                click.echo(self.line(done, total, now - self.begin), err=True)
+
+
+def _json_line(done: int, total: int, seconds: float) -> str:
+    """Such as {"done_bytes": 1048576, "total_bytes": 12168312000, "seconds": 1.0}."""
+    return json.dumps({"done_bytes": done, "total_bytes": total, "seconds": round(seconds, 1)})
+
+
+def _log_line(done: int, total: int, seconds: float) -> str:
+    """Such as gpulayout: 10%, 1216831200 of 12168312000 bytes read and written, 30 s."""
+    return f"gpulayout: {done / max(total, 1):.0%}, {done} of {total} bytes read and written, {seconds:.0f} s"
 
 
 class _LateBar:

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from gpulayout.cli.failures import Failure, printable
-from gpulayout.cli.output import new_table, print_json, print_table
+from gpulayout.cli.output import print_columns, print_json
 from gpulayout.files.errors import FileError
 from gpulayout.files.standard_streams import File, input_name, standard_input
-from gpulayout.layout.checks import clipped, counted
+from gpulayout.layout.checks import counted
 from gpulayout.layout.dynamic import UNBOUNDED
 from gpulayout.layout.shape import Shape
-from gpulayout.xla.hlo import arrays, find_results
+from gpulayout.xla.hlo import arrays
+from gpulayout.xla.hlo_results import find_results
 from gpulayout.xla.least_padding import least_waste
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One shape, how many instructions produce it, the line of the first, and its order that needs the fewest bytes."""
+    """One shape, the instructions that produce it, the line of the first, and its order that needs the fewest bytes.
+
+    names   one for each array; the same twice if a tuple has two, and "" in a text without instructions
+    """
 
     shape: Shape
-    count: int
+    names: tuple[str, ...]
     line: int
     least: Shape
+
+    @property
+    def count(self) -> int:
+        """How many such arrays there are."""
+        return len(self.names)
 
     @property
     def wasted(self) -> int:
@@ -50,6 +57,9 @@ SORTS: dict[str, Callable[[Entry], int]] = {
     "times": lambda entry: -entry.count,
     "line": lambda entry: entry.line,
 }
+
+TEXT_COLUMNS = ("instruction", "shape", "least order")
+COLUMNS = ("times", "bytes", "padding", "of it", "line", *TEXT_COLUMNS, "least bytes")
 
 
 def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
@@ -72,7 +82,7 @@ def show_hlo(file: File, sort: str, most: int, as_json: bool) -> None:
     click.echo(f"{name}\n{_summary(entries, unknown)}")
     if not entries:
         return
-    print_table(_table(entries[:most]))
+    print_columns(COLUMNS, [_row(entry) for entry in entries[:most]], left=TEXT_COLUMNS)
     if len(entries) > most:
         click.echo(f"and {len(entries) - most} more; --top {len(entries)} lists all")
     click.echo(_saving(entries))
@@ -91,24 +101,23 @@ def _read(file: File) -> str:
 
 def _entries(name: str, text: str) -> tuple[list[Entry], int]:
     """The distinct arrays, the largest first, and how many arrays have no size because a dimension has no bound."""
-    counts: collections.Counter[Shape] = collections.Counter()
+    names: dict[Shape, list[str]] = {}
     lines: dict[Shape, int] = {}
-    found_any = False
-    for found in find_results(text):
-        found_any = True
+    results = list(find_results(text))
+    for instruction, found in results:
         for shape in arrays(found.shape):
-            counts[shape] += 1
+            names.setdefault(shape, []).append(instruction)
             lines.setdefault(shape, found.line)
-    if not found_any:
+    if not results:
         hint = ": StableHLO tensors have no layout; use the text of the compiled program" if "tensor<" in text else ""
         raise Failure(f"{name}: no array to list in {counted(len(text), 'character')}{hint}")
     sized = [
-        Entry(shape, count, lines[shape], least_waste(shape))
-        for shape, count in counts.items()
+        Entry(shape, tuple(found), lines[shape], least_waste(shape))
+        for shape, found in names.items()
         if UNBOUNDED not in shape.dimensions
     ]
     sized.sort(key=lambda entry: (-entry.shape.nbytes, -entry.count, entry.line))
-    return sized, counts.total() - sum(entry.count for entry in sized)
+    return sized, sum(map(len, names.values())) - sum(entry.count for entry in sized)
 
 
 def _total(entries: list[Entry]) -> int:
@@ -137,33 +146,23 @@ def _saving(entries: list[Entry]) -> str:
     wasted, saved = _total_wasted(entries), _total_saved(entries)
     if not saved:
         return "no other order of the dimensions needs fewer bytes"
-    return f"the orders under 'least bytes' would save {saved} of the {counted(wasted, 'byte')} of padding"
+    return f"the orders under 'least order' would save {saved} of the {counted(wasted, 'byte')} of padding"
 
 
-def _table(entries: list[Entry]) -> Table:
-    table = new_table(
-        "times", "bytes", "padding", "of it", "line", "shape", "least bytes", left=("shape", "least bytes")
-    )
-    for entry in entries:
-        shape = entry.shape
-        table.add_row(
-            str(entry.count),
-            str(shape.nbytes),
-            str(entry.wasted),
-            f"{entry.wasted / max(shape.nbytes, 1):.1%}",
-            str(entry.line),
-            clipped(str(shape), 200),
-            _advice(entry),
-        )
-    return table
-
-
-def _advice(entry: Entry) -> str:
-    """The order that needs the fewest bytes, and those bytes; empty if it is this one."""
-    if not entry.saved:
-        return ""
-    order = ",".join(map(str, entry.least.layout.minor_to_major))
-    return clipped(f"{{{order}}}: {entry.least.nbytes}", 100)
+def _row(entry: Entry) -> list[str]:
+    """A row of the table; the last two cells are empty if no other order needs fewer bytes."""
+    shape, order = entry.shape, ",".join(map(str, entry.least.layout.minor_to_major))
+    return [
+        str(entry.count),
+        str(shape.nbytes),
+        str(entry.wasted),
+        f"{entry.wasted / max(shape.nbytes, 1):.1%}",
+        str(entry.line),
+        entry.names[0],
+        str(shape),
+        f"{{{order}}}" if entry.saved else "",
+        str(entry.least.nbytes) if entry.saved else "",
+    ]
 
 
 def _as_json(entry: Entry) -> dict[str, Any]:
@@ -171,6 +170,7 @@ def _as_json(entry: Entry) -> dict[str, Any]:
         "shape": str(entry.shape),
         "count": entry.count,
         "first_line": entry.line,
+        "instructions": entry.names,
         "nbytes": entry.shape.nbytes,
         "padding_nbytes": entry.wasted,
         "padding_fraction": entry.wasted / max(entry.shape.nbytes, 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import SupportsIndex
 
@@ -15,7 +16,8 @@ UNKNOWN = 1 << 30  # bytes taken as free where the system does not say
 REST = 64 << 20  # bytes for Python, NumPy and some page cache; measured: 48 MB without the last
 MOST_BLOCK = 1 << 30  # bytes; longer runs gain nothing, and a signal would wait longer
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_TEXT = re.compile(r"([0-9]{1,18})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
+_NUMBER = r"[0-9]{1,18}|(?:[0-9]{1,18})?\.[0-9]{1,18}(?=\s*[KMGT])"  # parts of a unit, but no parts of a byte
+_TEXT = re.compile(rf"({_NUMBER})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 MEMINFO = Path("/proc/meminfo")
 OWN_GROUPS = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
@@ -30,16 +32,18 @@ VERSIONS = (
 def as_bytes(value: SupportsIndex | str) -> int:
     """A number of bytes of 1 or more from an integer or from text with a unit of 1024, 1024^2, ....
 
-    >>> as_bytes("512M"), as_bytes("1 GiB"), as_bytes(4096)
-    (536870912, 1073741824, 4096)
+    Parts of a byte are left off.
+
+    >>> as_bytes("512M"), as_bytes("0.5 GiB"), as_bytes("0.3K"), as_bytes(4096)
+    (536870912, 536870912, 307, 4096)
     """
     if isinstance(value, str):
         match = _TEXT.fullmatch(value.strip())
-        found = int(match[1]) * UNITS[match[2].upper()] if match else 0
+        found = int(Fraction(match[1]) * UNITS[match[2].upper()]) if match else 0
     else:
         found = whole_number("memory", value)
     if found < 1:
-        raise ValueError(f"memory {value_text(value)} is not a number of bytes such as 128M or 2G")
+        raise ValueError(f"memory {value_text(value)} is not a number of bytes such as 128M or 1.5G")
     return found
 
 
@@ -49,7 +53,7 @@ def memory_text(nbytes: int) -> str:
     >>> memory_text(384 << 20), memory_text(1500)
     ('384 MiB', '1500 bytes')
     """
-    for unit in ("G", "M"):
+    for unit in ("G", "M", "K"):
         if nbytes >= 10 * UNITS[unit] or (nbytes >= UNITS[unit] and nbytes % UNITS[unit] == 0):
             return f"{nbytes // UNITS[unit]} {unit}iB"
     return f"{nbytes} bytes"

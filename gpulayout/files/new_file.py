@@ -17,7 +17,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from gpulayout.files.errors import FileError, Note, OutputExistsError, warn
 from gpulayout.files.other_formats import refuse_other_output
@@ -28,7 +28,7 @@ PARTIAL = ".gpulayout-partial-"  # then as many hexadecimal digits
 HEX_DIGITS = 16
 HEX = f"[0-9a-f]{{{HEX_DIGITS}}}"
 MOST = 8  # unfinished files that a note names
-AT_FDCWD, RENAME_NOREPLACE = -100, 1  # of Linux
+RENAME_NOREPLACE = 1  # of Linux
 
 
 def check_output(path: File, source: File | None, *, overwrite: bool) -> None:
@@ -74,6 +74,38 @@ def _exists(path: Path) -> FileError:
     return OutputExistsError(f"{path}: the file exists", "; --overwrite replaces it")
 
 
+class Place(NamedTuple):
+    """Where a new file goes.  Its folder stays the same one when it is renamed, or when the process changes its own.
+
+    path       what the user calls the file
+    folder     a descriptor of the folder, to which the two names are relative; None where the system has none: then the
+               names are absolute paths
+    name       of the complete file
+    temporary  of the unfinished one
+    """
+
+    path: Path
+    folder: int | None
+    name: str
+    temporary: str
+
+
+@contextlib.contextmanager
+def _place(path: Path, final: Path) -> Iterator[Place]:
+    """A place for a new file, with its folder open inside the `with`."""
+    # In the same folder, because a rename cannot cross file systems.
+    temporary = _partial_prefix(final.name) + secrets.token_hex(HEX_DIGITS // 2)
+    if not hasattr(os, "O_PATH"):  # without it, a folder could be opened only if it may be listed
+        absolute = Path(os.path.abspath(final))
+        yield Place(path, None, str(absolute), str(absolute.with_name(temporary)))
+        return
+    folder = os.open(str(final.parent), os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield Place(path, folder, final.name, temporary)
+    finally:
+        os.close(folder)
+
+
 @contextlib.contextmanager
 def new_file(path: Path, *, overwrite: bool, note: Note = warn) -> Iterator[BinaryIO]:
     """A new file to write and read inside the `with`.  It takes its name when the block ends without an error.
@@ -84,28 +116,37 @@ def new_file(path: Path, *, overwrite: bool, note: Note = warn) -> Iterator[Bina
     """
     final = Path(os.path.realpath(path)) if overwrite else path
     _note_partial_files(path, final, note)
-    # In the same folder, because a rename cannot cross file systems.
-    temporary = final.with_name(_partial_prefix(final.name) + secrets.token_hex(HEX_DIGITS // 2))
+    own: tuple[str | None, ...] = None, str(final.parent)
     try:
-        with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "r+b") as stream:
-            if overwrite:
-                with contextlib.suppress(FileNotFoundError):
-                    os.chmod(temporary, stat.S_IMODE(os.stat(final).st_mode))
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        if overwrite:
-            os.replace(temporary, final)
-        else:
-            _take_free_name(temporary, final, note)
-        _sync_folder(final.parent)
+        with _place(path, final) as place:
+            own += (place.temporary,)
+            with _temporary_file(place) as stream:
+                if overwrite:
+                    with contextlib.suppress(FileNotFoundError):
+                        mode = stat.S_IMODE(os.stat(place.name, dir_fd=place.folder).st_mode)
+                        os.chmod(place.temporary, mode, dir_fd=place.folder)
+                with stream:  # closed before it is renamed, as Windows needs it
+                    yield stream
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                _replace(place) if overwrite else _take_free_name(place, note)
+                _sync_folder(place)
     except OSError as error:
-        if error.errno is None or error.filename not in (None, temporary, str(temporary)):
+        if error.errno is None or error.filename not in own:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error  # name the file that the user asked for
+
+
+@contextlib.contextmanager
+def _temporary_file(place: Place) -> Iterator[BinaryIO]:
+    """A file with the temporary name, which is gone when the `with` ends."""
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        with open(os.open(place.temporary, flags, 0o666, dir_fd=place.folder), "r+b") as stream:
+            yield stream
     finally:
         with contextlib.suppress(OSError):  # gone after a rename; never there on a read-only file system
-            os.unlink(temporary)
+            os.unlink(place.temporary, dir_fd=place.folder)
 
 
 def _partial_prefix(name: str) -> str:
@@ -128,63 +169,72 @@ def _note_partial_files(path: Path, final: Path, note: Note) -> None:
         note(f"{path}: {left}; if no such run is alive, delete what is left: rm -- {shlex.join(found[:MOST])}")
 
 
-def _take_free_name(temporary: Path, path: Path, note: Note) -> None:
+def _replace(place: Place) -> None:
+    """Give the file its name, whatever has it."""
+    os.replace(place.temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+
+
+def _take_free_name(place: Place, note: Note) -> None:
     """Give the file its name unless the name is taken, in the best way that the file system offers.
 
     If a way fails for another reason, the next one is tried.  The last one reports what is wrong.
     """
     for way in (_link, _rename_to_free_name):
         try:
-            return way(temporary, path)
+            return way(place)
         except FileExistsError:
-            raise _exists(path) from None
+            raise _exists(place.path) from None
         except OSError:
             continue
-    claim_and_replace(temporary, path, note)
+    claim_and_replace(place, note)
 
 
-def _link(temporary: Path, path: Path) -> None:
+def _link(place: Place) -> None:
     """Add a second name, which must be free, then remove the first."""
-    os.link(temporary, path)
+    os.link(place.temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     with contextlib.suppress(OSError):  # the file has its name already
-        os.unlink(temporary)
+        os.unlink(place.temporary, dir_fd=place.folder)
 
 
-def _rename_to_free_name(temporary: Path, path: Path) -> None:
+def _rename_to_free_name(place: Place) -> None:
     """Linux's rename that fails if the name is taken; OSError where the C library or the file system lacks it."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if renameat2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if renameat2(AT_FDCWD, os.fsencode(temporary), AT_FDCWD, os.fsencode(path), RENAME_NOREPLACE):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
+    folder, old, new = place.folder, os.fsencode(place.temporary), os.fsencode(place.name)
+    if renameat2(folder, old, folder, new, RENAME_NOREPLACE):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def claim_and_replace(temporary: Path, path: Path, note: Note) -> None:
+def claim_and_replace(place: Place, note: Note) -> None:
     """Take the name with an empty file, then replace that file.
 
     This is not atomic, and a note says so.  In between, others see an empty file.  What they write into it is lost, and
     it stays if the process is killed then.
     """
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        os.close(os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=place.folder))
     except FileExistsError:
-        raise _exists(path) from None
+        raise _exists(place.path) from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(place.path)) from error
     try:
-        os.replace(temporary, path)
+        _replace(place)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(path)
+            os.unlink(place.name, dir_fd=place.folder)
         raise
     note(
-        f"{path} existed as an empty file for a moment before it was complete: this file system has neither hard links "
-        "nor a rename that keeps existing files"
+        f"{place.path} existed as an empty file for a moment before it was complete: this file system has neither hard "
+        "links nor a rename that keeps existing files"
     )
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync_folder(place: Place) -> None:
     """Put the new name on disk.  Some systems cannot open folders."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
+        folder = "." if place.folder is not None else os.path.dirname(place.name)
+        descriptor = os.open(folder, os.O_RDONLY, dir_fd=place.folder)
         try:
             os.fsync(descriptor)
         finally:

@@ -57,7 +57,9 @@ def relayout_file(
     file : path
         A .npy file, or a file of plain bytes for a buffer of `source`.
     out : path
-        The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all.
+        The new file.  It gets a .npy header if its name ends in ``.npy``.  It appears complete or not at all, in the
+        folder that was named when the call began, also if that folder is renamed meanwhile (Linux), or if the process
+        changes its own.
     source : Shape or str, optional
         The shape of the buffer in `file`.  By default `file` holds an N-d array, which its header describes; then
         name the target: ``relayout_file(file, out, target="{0,1}")``.
@@ -70,8 +72,10 @@ def relayout_file(
     overwrite : bool
         Replace `out` if it exists.
     memory : int or str, optional
-        Bytes to use, or text such as ``"512M"``; by default a quarter of what is free.  Buffers take at most three
-        quarters of it, and at most 1 GiB; what Python itself needs, about 50 MB, is not counted below ``"96M"``.
+        Bytes to use, or text such as ``"512M"`` or ``"0.5G"``; by default a quarter of what is free.  Buffers take at
+        most three quarters of it, and at most 1 GiB; what Python itself needs, about 50 MB, is not counted below
+        ``"96M"``.
+        Refused is what makes runs of less than 512 bytes or more than 100,000 blocks.
     scratch : path, optional
         A folder for a scratch file of about the size of the array, on a fast disk.  With it, two passes are made where
         runs would be short.  The file has no name, so nothing is left of it.
@@ -90,7 +94,8 @@ def relayout_file(
         When a file is not what the shape or its header says, becomes shorter while it is read, or must not be written.
         The message begins with its name.  FileExistsError when `out` exists.
     LayoutError
-        When the two shapes are not the same array, or when tiles allow no block as small as `memory` asks for.
+        When the two shapes are not the same array, or when `memory` is too little.  The message names the least limit
+        that is accepted, and says if a scratch folder lets less do.
     OSError
         When a file cannot be read or written, as on a full disk.
 
@@ -115,17 +120,19 @@ def relayout_file(
     """
     # Loaded late, so that `import gpulayout` need not wait for them.
     from gpulayout.files.job import job
-    from gpulayout.files.memory import block_limit
-    from gpulayout.files.move import move, route
+    from gpulayout.files.least_memory import sensible_route
+    from gpulayout.files.move import move
     from gpulayout.files.new_file import check_output
     from gpulayout.files.source import open_source
 
-    found = Path(os.fspath(out))
+    # Absolute: the folder of the process may change during the call.
+    given, found = (Path(os.path.abspath(os.fspath(each))) for each in (file, out))
+    folder = None if scratch is None else Path(os.path.abspath(os.fspath(scratch)))
     shape = None if source is None else as_shape(source, "source")
-    check_output(found, Path(os.fspath(file)), overwrite=overwrite)
-    with open_source(Path(os.fspath(file)), shape, raw=raw) as opened:
+    check_output(found, given, overwrite=overwrite)
+    with open_source(given, shape, raw=raw) as opened:
         work = job(opened, found, shape, target, raw=raw)
-        way = route(work.plan, block_limit(memory), None if scratch is None else Path(os.fspath(scratch)))
+        way = sensible_route(work.plan, memory, folder)
         seconds = move(work, found, way, _ignore if progress is None else progress, overwrite=overwrite)
     return FileRelayout(
         work.plan.source,

@@ -63,14 +63,27 @@ def status_of(stream: BinaryIO) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
+def standard_output_is_closed() -> bool:
+    """True when the caller has closed standard output."""
+    return sys.stdout is None or sys.stdout.closed
+
+
+def check_standard_output_open() -> None:
+    """`FileError` when standard output is closed."""
+    if standard_output_is_closed():
+        raise FileError("standard output is closed")
+
+
 def check_standard_output() -> None:
-    """`FileError` when standard output is a terminal, which would show the bytes and obey some of them."""
+    """`FileError` when standard output is closed, or a terminal, which would show the bytes and obey some of them."""
+    check_standard_output_open()
     if sys.stdout.isatty():
         raise FileError("standard output is a terminal: redirect it to a file or a pipe")
 
 
 def write_standard_output(*parts: bytes | memoryview) -> None:
-    """Write all bytes and flush them; an OSError names standard output."""
+    """Write all bytes and flush them; an OSError names standard output, and `FileError` says that it is closed."""
+    check_standard_output_open()
     stream = sys.stdout.buffer
     try:
         for part in parts:

@@ -249,37 +249,6 @@ def _close(reader: _ProgramReader, opened: list[_Open]) -> Span | None:
     return None
 
 
-# ---- the results of instructions: `%name = SHAPE opcode(...)` ----------------------------------------
-
-NO_MEMORY = {"tuple", "get-tuple-element", "bitcast"}  # they only rename results that exist already
-_OPCODE = re.compile(r"[ \t\r\n]*([A-Za-z][\w\-]*)\(")
-_MOST_BLANKS = 16  # between the equals sign and the shape
-
-
-def find_results(text: str) -> Iterator[FoundShape]:
-    """The results of a program's instructions, without those of `NO_MEMORY`; otherwise as `find_shapes`.
-
-    A text without instructions, such as an allocation report, gives all its shapes.
-
-    >>> text = "%a = f32[8]{0} add(f32[8]{0} %x, f32[8]{0} %y)  ROOT %t = (f32[8]{0}) tuple(%a)"
-    >>> [(found.column, str(found.shape)) for found in find_results(text)]
-    [(6, 'f32[8]{0}')]
-    """
-    seen = visible(text)
-    spans = [(span, _opcode(seen, span)) for span in scan(seen)]
-    if any(opcode for _, opcode in spans):
-        spans = [(span, opcode) for span, opcode in spans if opcode and opcode not in NO_MEMORY]
-    return with_lines(text, (span for span, _ in spans))
-
-
-def _opcode(text: str, span: Span) -> str | None:
-    """The opcode of the instruction whose result a shape is; None for any other shape."""
-    if not text[max(span.start - _MOST_BLANKS, 0) : span.start].rstrip().endswith("="):
-        return None
-    found = _OPCODE.match(text, span.end)
-    return found and found[1]
-
-
 def arrays(shape: AnyShape) -> list[Shape]:
     """The arrays in a shape, also those in buffers."""
     leaves = shape.leaves() if isinstance(shape, TupleShape) else [shape]

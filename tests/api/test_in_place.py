@@ -1,8 +1,11 @@
 """A relayout in place as users call it: executors, kinds of arrays, errors, memory and signals."""
 
+import ctypes
 import itertools
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -392,6 +395,64 @@ def test_other_threads_leave_handlers_alone(handler):
     thread.start()
     thread.join()
     assert found == [handler]
+
+
+def system_side(numbers):
+    """What Linux does with signals: the function that it calls, and flags such as SA_RESTART."""
+    library, found = ctypes.CDLL(None), ctypes.create_string_buffer(1 << 10)
+    return [(library.sigaction(number, None, found), found.raw[:8], found.raw[136:140])[1:] for number in numbers]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's struct sigaction")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_the_system_does_with_signals_never_changes(restarts):
+    numbers = signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers[:3]}
+    try:
+        signal.siginterrupt(signal.SIGUSR1, not restarts)
+        expected = system_side(numbers)
+        assert (expected[0] == expected[1]) != restarts
+        with deferred_signals():
+            assert system_side(numbers) == expected
+        assert system_side(numbers) == expected
+        with pytest.raises(ZeroDivisionError), deferred_signals():
+            1 / 0
+        assert system_side(numbers) == expected
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+READING = """
+import ctypes, os, signal, sys, threading, time
+import numpy as np
+import gpulayout as gl
+
+called = []
+signal.signal(signal.SIGUSR1, lambda *_: called.append(1))
+signal.siginterrupt(signal.SIGUSR1, sys.argv[1] == "interrupts")
+buffer = np.arange(35, dtype=np.uint16)
+gl.relayout(buffer, "u16[5,7]", "{0,1}", out=buffer)
+
+reading, writing = os.pipe()
+
+def disturb():
+    time.sleep(0.3)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+    time.sleep(0.3)
+    os.write(writing, b"x")
+
+threading.Thread(target=disturb).start()
+found = ctypes.CDLL(None).read(reading, ctypes.create_string_buffer(1), 1)  # not os.read: Python tries that again
+print(found, len(called))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "siginterrupt"), reason="needs the signals of Unix")
+@pytest.mark.parametrize("choice, found", [("restarts", "1 1"), ("interrupts", "-1 1")])
+def test_a_read_that_restarts_after_a_signal_still_does_so_after_a_relayout_in_place(choice, found):
+    done = subprocess.run([sys.executable, "-c", READING, choice], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.stderr) == (found, "")
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers on this system")

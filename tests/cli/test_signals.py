@@ -21,10 +21,10 @@ def signalled_move(self, *arguments, **options):
     os.kill(os.getpid(), first)
     return move(self, *arguments, **options)
 
-def signalled_unlink(path):
+def signalled_unlink(*arguments, **options):
     if second:
         os.kill(os.getpid(), second)
-    unlink(path)
+    unlink(*arguments, **options)
 
 Plan.__call__, os.unlink = signalled_move, signalled_unlink
 signal.signal(signal.SIGINT, signal.default_int_handler)             # the tests themselves may run under nohup
@@ -73,3 +73,14 @@ def test_a_signal_that_the_caller_ignores_ends_nothing(tmp_path, number):
     done = signalled(tmp_path, getattr(signal, number), 0, True)
     assert done.returncode == 0, done.stderr
     assert sorted(os.listdir(tmp_path)) == ["in.npy", "out.npy"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs the signals of Unix")
+@pytest.mark.parametrize("number", ("SIGUSR1", "SIGKILL"))
+def test_other_signals_leave_an_unfinished_file_that_the_documented_command_finds(tmp_path, number):
+    assert signalled(tmp_path, getattr(signal, number), 0, False).returncode == -getattr(signal, number)
+    found = subprocess.run(["find", tmp_path, "-name", "*.gpulayout-partial-*"], capture_output=True, text=True)
+    assert [os.path.basename(line) for line in found.stdout.splitlines()] == sorted(
+        name for name in os.listdir(tmp_path) if name != "in.npy"
+    )
+    assert found.stdout.count("/out.npy.gpulayout-partial-") == 1

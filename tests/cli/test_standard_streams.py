@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import types
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import gpulayout as gl
+from gpulayout.cli.closed_streams import ClosedOutput
 from gpulayout.cli.main import commands
 from gpulayout.files.standard_streams import write_standard_output
 from tests.support import strategies
@@ -189,7 +191,7 @@ def test_a_standard_output_that_takes_a_part_at_a_time_gets_everything(monkeypat
             return super().write(bytes(data[:7]))
 
     stream = Partial()
-    monkeypatch.setattr(sys, "stdout", types.SimpleNamespace(buffer=stream))
+    monkeypatch.setattr(sys, "stdout", types.SimpleNamespace(buffer=stream, closed=False))
     write_standard_output(b"header", memoryview(bytes(range(100))))
     assert stream.getvalue() == b"header" + bytes(range(100))
 
@@ -305,8 +307,93 @@ def test_an_existing_output_is_refused_before_a_pipe_is_read(folder):
     assert out == b"hello\n" and err == "gpulayout: error: array.npy: the file exists; --overwrite replaces it\n"
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"])
-def test_a_move_needs_no_standard_error(closed, folder):
-    code, _, _ = shell(f"gpulayout pack array.npy buffer.npy --to '{LAYOUT}' {closed}")
-    assert code == 0
+# ---- closed streams ------------------------------------------------------------------------------------------------
+
+PRINTING = [
+    "relayout array.npy - --to F",
+    "pack -q array.npy - --to F",
+    "unpack --json array.npy - --from 'f32[2,3,4]'",
+    "relayout array.npy out.npy --to F --json",
+    "relayout array.npy out.npy --to F --dry-run",
+    "show 'f32[2,3]'",
+    "show array.npy --json",
+    "show 'f32[2,3]' --html -",
+    "show 'f32[2,3]' --code c",
+    "show --hlo program.txt",
+    "index 'f32[2,3]' 1,2",
+    "explain 'f32[2,3]' '{0,1}'",
+    "explain 'f32[2,3]' '{0,1}' --html -",
+    "demo --quick",
+    "benchmark linearize --count 10 'f32[2,3]'",
+    "info",
+    "info --json",
+    "--version",
+    "--help",
+    "show --help",
+]
+
+
+@pytest.mark.parametrize("command", PRINTING)
+def test_what_a_closed_standard_output_would_lose_is_one_line_and_changes_nothing(command, folder, monkeypatch, capsys):
+    (folder / "program.txt").write_text("%a = f32[4] add()")
+    before = sorted(os.listdir())
+    monkeypatch.setattr(sys, "stdout", ClosedOutput())
+    with pytest.raises(SystemExit) as left:
+        commands(shlex.split(command), prog_name="gpulayout")
+    assert (left.value.code, capsys.readouterr().err) == (1, "gpulayout: error: standard output is closed\n")
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize("command", ["relayout array.npy - --to F", "show 'f32[2,3]'", "--version"])
+def test_a_process_whose_standard_output_is_closed_says_so(command, folder):
+    assert shell(f"gpulayout {command} >&-") == (1, b"", "gpulayout: error: standard output is closed\n")
+
+
+@pytest.mark.parametrize("command", ["relayout array.npy - --to F", "show 'f32[2,3]'", "--version"])
+def test_a_closed_standard_error_changes_neither_the_output_nor_the_exit_code(command, folder):
+    with_it, without = shell(f"gpulayout {command}"), shell(f"gpulayout {command} 2>&-")
+    assert without == (0, with_it[1], "") and with_it[1]
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_a_failure_with_a_closed_standard_error_keeps_its_exit_code(closed, folder):
+    assert shell(f"gpulayout pack none.npy out.npy --to F {closed}") == (1, b"", "")
+    assert shell(f"gpulayout pack array.npy out.npy --to 'f32[' {closed}") == (2, b"", "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_move_between_files_needs_no_standard_stream(closed, folder):
+    code, out, _ = shell(f"gpulayout pack array.npy buffer.npy --to '{LAYOUT}' {closed}")
+    assert code == 0 and (out == b"" or closed in ("<&-", "2>&-"))
+    assert np.load("buffer.npy").tobytes() == gl.pack(ARRAY, SHAPE).tobytes()
+
+
+def test_a_page_in_a_file_needs_no_standard_stream(folder):
+    assert shell("gpulayout show 'f32[2,3]' --html page.html >&- 2>&-") == (0, b"", "")
+    assert (folder / "page.html").read_text().endswith("</html>\n")
+
+
+NOISY = """
+import os
+from gpulayout.api.plan import Plan
+from gpulayout.cli.main import main
+
+move = Plan.__call__
+
+def noisy_move(self, *arguments, **options):
+    for stream in (1, 2):
+        os.write(stream, b"noise")  # as a library in C prints
+    return move(self, *arguments, **options)
+
+Plan.__call__ = noisy_move
+main()
+"""
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_no_file_gets_what_is_printed_to_a_closed_stream(closed, folder):
+    (folder / "noisy.py").write_text(NOISY)
+    before = (folder / "array.npy").read_bytes()
+    code, _, _ = shell(f"{sys.executable} noisy.py pack array.npy buffer.npy --overwrite --to '{LAYOUT}' {closed}")
+    assert code == 0 and (folder / "array.npy").read_bytes() == before
     assert np.load("buffer.npy").tobytes() == gl.pack(ARRAY, SHAPE).tobytes()

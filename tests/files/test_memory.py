@@ -1,6 +1,11 @@
 """Amounts of memory: as text, and what is free by the system and by control groups."""
 
+import math
+from fractions import Fraction
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpulayout as gl
 from gpulayout.files import memory
@@ -10,21 +15,42 @@ M = 1 << 20
 
 @pytest.mark.parametrize(
     "text, nbytes",
-    [("1", 1), ("512M", 512 * M), ("512MiB", 512 * M), ("512 mb", 512 * M), ("2G", 2 << 30), ("3k", 3072), (7, 7)],
+    [("1", 1), ("512M", 512 * M), ("512MiB", 512 * M), ("512 mb", 512 * M), ("2G", 2 << 30), ("3k", 3072), (7, 7)]
+    + [("0.5G", 512 * M), ("1.5GiB", 1536 * M), (".25 M", M // 4), ("1.000M", M), ("0.001K", 1), ("0.3K", 307)]
+    + [("16777216.000000000000000001T", 1 << 64), ("9" * 18 + "T", (10**18 - 1) << 40)],
 )
 def test_units_are_powers_of_1024(text, nbytes):
     assert memory.as_bytes(text) == nbytes
 
 
-@pytest.mark.parametrize("text", ["", "M", "0", "-1M", "1.5G", "512X", "1e9", 0, -1])
+NO_SIZES = "M 0 -1M +1M 1.5 512X 1e9 nan infG 1e400 1e400G 0.0000001K 0.0G 1. 1.M . .G 1.5.5G 1,5G 1_000M 0x10M 1/2G M1"
+OTHER_DIGITS = ["\uff15\uff11\uff12M", "\u0661M", "\u00bdG"]
+LONG = ["1" * 19, "9" * 100_000 + "M", "0." + "0" * 100_000 + "1G", " " * 100_000 + "x", "1" + " " * 100_000 + "x"]
+
+
+@pytest.mark.parametrize(
+    "text", [*NO_SIZES.split(), *OTHER_DIGITS, *LONG, "", "1M\0", "1 M B", "1\n\n.5M", 0, -1], ids=range(37)
+)
 def test_anything_else_is_refused(text):
-    with pytest.raises(ValueError, match="^memory .* is not a number of bytes such as 128M or 2G$"):
+    with pytest.raises(ValueError, match=r"(?s)^memory .* is not a number of bytes such as 128M or 1.5G$"):
         memory.as_bytes(text)
+    try:
+        memory.as_bytes(text)
+    except ValueError as error:
+        assert len(str(error)) < 200
 
 
-def test_a_float_is_not_a_number_of_bytes():
+@pytest.mark.parametrize("number", [1e9, math.nan, math.inf, Fraction(3, 2), None, b"1M", [1]])
+def test_what_is_neither_a_whole_number_nor_text_is_not_a_number_of_bytes(number):
     with pytest.raises(gl.LayoutTypeError, match="memory"):
-        memory.as_bytes(1e9)
+        memory.as_bytes(number)
+
+
+@given(st.integers(0, 10**18 - 1), st.integers(0, 10**18 - 1), st.sampled_from("KMGT"))
+def test_a_decimal_fraction_is_exact_and_parts_of_a_byte_are_left_off(whole, parts, unit):
+    found = whole * memory.UNITS[unit] + parts * memory.UNITS[unit] // 10**18
+    if found:
+        assert memory.as_bytes(f"{whole}.{parts:018}{unit}iB") == found
 
 
 def test_blocks_leave_memory_for_the_rest_and_get_at_most_a_gigabyte(monkeypatch):

@@ -132,7 +132,7 @@ def test_a_note_is_a_warning_unless_the_caller_wants_it(path, way):
 
 
 def test_a_temporary_name_that_cannot_be_removed_is_not_a_failure(path, way, monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(new_file_module.os, "unlink", broken)
@@ -151,7 +151,7 @@ def test_the_file_is_on_the_disk_before_it_has_its_name(path, way, monkeypatch):
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt(), SystemExit(143)])
 def test_a_claimed_name_is_given_up_when_the_rename_fails(error, path, way, monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         raise error
 
     monkeypatch.setattr(new_file_module.os, "replace", broken)
@@ -435,7 +435,7 @@ def test_an_output_that_cannot_be_a_file_is_refused(overwrite, path, source, tmp
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_on_a_read_only_file_system_the_output_is_named(overwrite, path, monkeypatch):
-    def refused(name, *_):
+    def refused(name, *_, **__):
         raise OSError(errno.EROFS, "Read-only file system", name)
 
     for call in ("open", "unlink"):  # both fail there, whether or not the name exists
@@ -457,7 +457,7 @@ def test_in_a_folder_that_cannot_be_written_the_output_is_named(overwrite):
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_an_error_while_the_file_is_completed_names_the_output_and_leaves_nothing(call, path, monkeypatch):
-    def broken(*names):
+    def broken(*names, **_):
         raise OSError(errno.EIO, "Input/output error", *names[:1])
 
     if call == "replace":

@@ -17,7 +17,7 @@ XLA = _files(
     "xla/tiled_bitcast"
 )
 PROTO = _files("xla/protos xla/protos_oracle xla/protos_many_shapes layout/fuzz_readers")
-HLO = _files("xla/hlo cli/show_hlo xla/trees layout/text_errors")
+HLO = _files("xla/hlo xla/hlo_results cli/show_hlo xla/trees layout/text_errors")
 DOORS = _files("api/bad_arguments api/slips api/arrays_oracle api/foreign_arrays")
 PLANNING = _files(
     "gpu/division moves/supported gpu/choose_kernel moves/move gpu/index_width gpu/traffic gpu/many_axes api/explain"
@@ -53,6 +53,7 @@ TESTS = (
     ("layout/picture.py", NUMPY, PICTURES),
     ("layout/*", NUMPY, (*LAYOUT, *XLA, *DOORS, *MOVES)),
     ("xla/hlo.py", NUMPY, HLO),
+    ("xla/hlo_results.py", NUMPY, HLO),
     ("xla/protos/*", NUMPY, PROTO),
     ("xla/*", NUMPY, XLA),
     ("interop/*", NUMPY, _files("interop/cute interop/numpy_and_torch interop/jax interop/zarr cli/layout_names")),

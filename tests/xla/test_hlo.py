@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import gpulayout as gl
 from gpulayout.layout import text_reader
 from gpulayout.xla import hlo
-from gpulayout.xla.hlo import NO_MEMORY, arrays, find_results
+from gpulayout.xla.hlo import arrays
 from tests.support.counted_pattern import CountedPattern
 from tests.support.fuzz_readers import CORPUS
 from tests.support.strategies import all_shapes
@@ -345,52 +345,6 @@ def test_a_long_text_of_one_line_has_every_position():
     text = "f32[2]{0} add(%a), " * 50_000
     found = list(gl.xla.find_shapes(text))
     assert len(found) == 50_000 and (found[-1].line, found[-1].column) == (1, len(text) - 19 + 1)
-
-
-# ---- programs --------------------------------------------------------------------------------------
-
-
-def instructions(text):
-    """(shape, opcode) of every line that is an instruction, as these programs print them."""
-    lines = (
-        re.fullmatch(r"  (?:ROOT )?%?[\w.-]+ = (.*?\]|.*?\}|\(.*?\)) ([a-z][\w-]*)\(.*", line)
-        for line in text.splitlines()
-    )
-    return [(gl.parse_shape(line[1]), line[2]) for line in lines if line]
-
-
-@pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.stem)
-def test_the_results_of_a_program_are_those_of_its_instructions(path):
-    text = path.read_text()
-    expected = instructions(text)
-    assert len(expected) == len(re.findall(" = ", text)) > 4
-    assert [found.shape for found in find_results(text)] == [
-        shape for shape, opcode in expected if opcode not in NO_MEMORY
-    ]
-    everywhere = [found.shape for found in gl.xla.find_shapes(text)]
-    assert len(everywhere) > len(expected) and all(shape in everywhere for shape, _ in expected)
-
-
-def test_the_programs_have_the_cases_they_are_kept_for():
-    assert [path.stem for path in DUMPS] == ["convolution", "loop", "packed", "tiled"]
-    found = {path.stem: [one.shape for one in find_results(path.read_text())] for path in DUMPS}
-    leaves = {name: [leaf for shape in shapes for leaf in arrays(shape)] for name, shapes in found.items()}
-    assert any(isinstance(shape, gl.TupleShape) for shape in found["loop"]) and any(
-        leaf.is_packed for leaf in leaves["packed"]
-    )
-    assert any(leaf.is_tiled for leaf in leaves["tiled"]) and any(leaf.is_dynamic for leaf in leaves["tiled"])
-    assert (
-        gl.TokenShape() in found["tiled"]
-        and "f32[9,9]" in DUMPS[3].read_text()
-        and gl.Shape("f32", (9, 9)) not in leaves["tiled"]
-    )
-
-
-def test_a_text_without_instructions_gives_all_its_shapes():
-    report = "Size: 4.00G\nShape: bf16[2048,1]{0,1:T(4,128)(2,1)}\nShape: (s32[], token[])\n"
-    found = list(find_results(report))
-    assert [one.line for one in found] == [2, 3] and len(arrays(found[1].shape)) == 1
-    assert [one.line for one in find_results(report + "%a = f32[2] add(%b)")] == [4]
 
 
 def test_arrays_of_a_shape():

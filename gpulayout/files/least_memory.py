@@ -1,0 +1,120 @@
+"""Limits of memory under which a move between files would take forever: refused, with the least one that is accepted.
+
+    f32[39000,39001]{1,0} to {0,1} in 1K    35,797,948 blocks, in runs of 20 bytes
+
+A disk moves whole pages, so runs of a few bytes move every page hundreds of times.  A limit is refused only where a
+larger one does better: rows of 12 bytes between long padding are runs of 12 bytes under any limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import SupportsIndex
+
+from gpulayout.api.plan import Plan
+from gpulayout.files.memory import MOST_BLOCK, as_bytes, block_limit, memory_text
+from gpulayout.files.move import Route, route
+from gpulayout.layout.errors import LayoutError
+
+LEAST_RUN = 512  # bytes: the sector of a disk
+MOST_BLOCKS = 100_000
+SIZES = [f"{count}{unit}" for unit in "KM" for count in range(1, 1024)] + ["1G", "2G"]  # blocks do not grow after 2G
+ANY_FOLDER = Path()  # planning does not look at it
+
+
+def sensible_route(plan: Plan, memory: SupportsIndex | str | None, scratch: Path | None) -> Route:
+    """The passes within a limit of memory; None takes a quarter of what is free.
+
+    LayoutError when no block is so small, or when the limit makes runs of less than 512 bytes or more than 100,000
+    blocks although a larger one would not.  The message names the least limit that is accepted.  A source and a target
+    that fit into the limit together are always accepted.
+    """
+    if memory is None:
+        return route(plan, block_limit(None), scratch)
+    given = as_bytes(memory)
+    try:
+        found = _route(plan, given, scratch)
+    except LayoutError as error:
+        raise LayoutError(f"{error}{_advice(plan, given, scratch)}") from None
+    if _is_sensible(found, plan, given, scratch):
+        return found
+    blocks, (read, written) = _most_blocks(found), _runs(found)
+    raise LayoutError(
+        f"memory of {memory_text(given)} is too little to relayout {plan.source} to {plan.target}: it makes {blocks} "
+        f"blocks, with runs of {read} bytes read and of {written} bytes written{_advice(plan, given, scratch)}"
+    )
+
+
+def _route(plan: Plan, given: int, scratch: Path | None) -> Route:
+    """The passes in blocks of the usual share of a limit; in one block of all of it if tiles allow no smaller one."""
+    try:
+        return route(plan, block_limit(given), scratch)
+    except LayoutError:
+        if not _fits(plan, given):
+            raise
+        return route(plan, given, scratch)
+
+
+def _fits(plan: Plan, given: int) -> bool:
+    """True when a limit holds source and target together."""
+    return plan.source.nbytes + plan.target.nbytes <= given
+
+
+def _is_sensible(found: Route, plan: Plan, given: int, scratch: Path | None) -> bool:
+    """True for long runs and not too many blocks, as far as any limit can make them so."""
+    if _most_blocks(found) < 2 or _fits(plan, given):
+        return True
+    if _reaches(found, (LEAST_RUN, LEAST_RUN), MOST_BLOCKS):
+        return True
+    best = route(plan, MOST_BLOCK, scratch)
+    runs = [min(LEAST_RUN, run) for run in _runs(best)]
+    return _reaches(found, runs, max(MOST_BLOCKS, _most_blocks(best)))
+
+
+def _reaches(found: Route, runs: Sequence[int], most_blocks: int) -> bool:
+    return _most_blocks(found) <= most_blocks and all(run >= least for run, least in zip(_runs(found), runs))
+
+
+def _runs(found: Route) -> tuple[int, int]:
+    """The bytes of the shortest runs that a pass reads, and that one writes."""
+    return (
+        min(blocks.source_run_bytes for blocks in found.passes),
+        min(blocks.target_run_bytes for blocks in found.passes),
+    )
+
+
+def _most_blocks(found: Route) -> int:
+    return max(map(len, found.passes))
+
+
+def _advice(plan: Plan, given: int, scratch: Path | None) -> str:
+    """The least limits that are accepted, with and without two passes; nothing if none is."""
+    least = _least(plan, given, scratch)
+    text = f"; the least memory is {least}" if least else ""
+    if scratch is not None:
+        return text
+    if _accepts(plan, given, ANY_FOLDER):
+        return f"{text}; with a scratch folder this memory is enough"
+    other = _least(plan, given, ANY_FOLDER)
+    is_less = other and (not least or as_bytes(other) < as_bytes(least))
+    return f"{text}; with a scratch folder {other} is enough" if is_less else text
+
+
+def _least(plan: Plan, given: int, scratch: Path | None) -> str | None:
+    """The least of `SIZES` above a limit that is accepted, or one near it; None if none is."""
+    larger = [size for size in SIZES if as_bytes(size) > given]
+    if not larger or not _accepts(plan, as_bytes(larger[-1]), scratch):
+        return None
+    low, high = -1, len(larger) - 1  # `high` is accepted
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _accepts(plan, as_bytes(larger[middle]), scratch) else (middle, high)
+    return larger[high]
+
+
+def _accepts(plan: Plan, given: int, scratch: Path | None) -> bool:
+    try:
+        return _is_sensible(_route(plan, given, scratch), plan, given, scratch)
+    except LayoutError:
+        return False

@@ -1,0 +1,96 @@
+"""How far a long move is, by a clock of the test.  Bars are tested in test_large_files.py, with a terminal."""
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from gpulayout.cli import progress
+from tests.support.command_line import run
+
+TOTAL = 4_000_000
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that shows what the test sets, and goes on by `step` each time that it is read."""
+
+    class Clock:
+        now = step = 0.0
+
+        def monotonic(self):
+            self.now += self.step
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def reports(clock, seconds, **options):
+    """A report every quarter of a second, in which as much is done as in any other."""
+    clock.now = 1000.0
+    with progress.shown_progress(**options) as report:
+        for quarter in range(4 * seconds + 1):
+            clock.now = 1000 + quarter / 4
+            report(TOTAL * quarter // (4 * seconds), TOTAL)
+
+
+def test_a_log_gets_a_line_every_30_seconds(clock, capsys):
+    reports(clock, 100, quiet=False, as_json=False)
+    assert capsys.readouterr() == (
+        "",
+        "gpulayout: 30%, 1200000 of 4000000 bytes read and written, 30 s\n"
+        "gpulayout: 60%, 2400000 of 4000000 bytes read and written, 60 s\n"
+        "gpulayout: 90%, 3600000 of 4000000 bytes read and written, 90 s\n",
+    )
+
+
+def test_a_log_gets_no_line_of_a_short_move(clock, capsys):
+    reports(clock, 29, quiet=False, as_json=False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_json_has_its_own_line_every_second_and_no_other(clock, capsys):
+    reports(clock, 100, quiet=False, as_json=True)
+    out, err = capsys.readouterr()
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert out == "" and lines == [
+        {"done_bytes": TOTAL * second // 100, "total_bytes": TOTAL, "seconds": float(second)}
+        for second in range(1, 101)
+    ]
+
+
+def test_quiet_prints_nothing_however_long_it_takes(clock, capsys):
+    reports(clock, 10_000, quiet=True, as_json=False)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_log_that_is_full_does_not_end_the_move(as_json, clock, monkeypatch):
+    full = open("/dev/full", "w", buffering=1)
+    monkeypatch.setattr(sys, "stderr", full)
+    reports(clock, 100, quiet=False, as_json=as_json)
+    monkeypatch.undo()
+    with pytest.raises(OSError):
+        full.close()
+
+
+@pytest.mark.parametrize("option", [None, "--quiet", "--json"])
+def test_a_command_prints_them_between_its_blocks(option, clock, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("in.npy", np.zeros((700, 900), np.float32))
+    clock.step = 40.0
+    result = run("relayout", "in.npy", "out.npy", "--to", "F", "--memory", "2M", *[option] * bool(option))
+    lines = result.stderr.splitlines()
+    if option == "--quiet":
+        assert result.output == ""
+    elif option == "--json":
+        assert lines and all(json.loads(line)["total_bytes"] == 5_040_000 for line in lines)
+    else:
+        assert lines and all(
+            line.startswith("gpulayout: ") and "of 5040000 bytes read and written, " in line for line in lines
+        )

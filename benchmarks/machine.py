@@ -11,7 +11,7 @@ import sys
 from importlib import metadata
 from typing import Any
 
-from gpulayout.cpu.threads import thread_count
+from gpulayout.cpu.thread_count import thread_count
 from gpulayout.version import __version__
 
 PACKAGES = ("numpy", "ml_dtypes")

@@ -47,7 +47,8 @@ Indices
 
 Where calls run
     use_backend       choose "auto", "numpy" or "cupy" for calls without an array
-    show_config       versions, devices, which backend runs and why
+    use_threads       choose how many threads calls on the CPU may use
+    show_config       versions, devices, threads, which backend runs and why
 
 Errors
     LayoutError       a layout or shape that cannot exist; also a ValueError
@@ -80,6 +81,7 @@ from gpulayout.api.packing import empty, pack, shape_of, unpack
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.relayout import relayout
 from gpulayout.api.transpose import transpose
+from gpulayout.api.use_threads import use_threads
 from gpulayout.api.view import view
 from gpulayout.files.relayout_file import relayout_file
 from gpulayout.layout.digits import Digit, StrideTable
@@ -147,6 +149,7 @@ __all__ = [
     "transpose",
     "unpack",
     "use_backend",
+    "use_threads",
     "view",
     "xla",
 ]

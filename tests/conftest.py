@@ -15,6 +15,7 @@ import pytest
 
 import gpulayout
 from gpulayout.api import backends
+from gpulayout.cpu import threads
 from gpulayout.cpu.run import NumpyBackend
 from tests.support import executors, fake_cuda, fake_cupy, foreign
 from tests.support.device_arrays import ON_GPU
@@ -25,6 +26,12 @@ collect_ignore = [] if "tests.support.standin.plugin" in sys.modules else ["supp
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("default")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _threads_never_rest():
+    """A busy machine must not decide which tests use threads; and work that sleeps or waits looks like one."""
+    threads.PAUSES = threads.process_crew.pause, _ = 0.0, 0.0
 
 
 @pytest.fixture(scope="session")

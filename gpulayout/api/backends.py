@@ -10,7 +10,6 @@ import functools
 import importlib
 import logging
 import os
-from contextvars import ContextVar, Token
 from types import ModuleType
 from typing import Any
 
@@ -18,13 +17,13 @@ from gpulayout.api.array_types import BackendName
 from gpulayout.cpu.run import NumpyBackend
 from gpulayout.gpu import driver
 from gpulayout.layout.checks import value_text
+from gpulayout.layout.choice import Choice, Choices
 from gpulayout.moves.backend import Backend
 
 CHOICES = ("auto", "numpy", "cupy")
 _log = logging.getLogger("gpulayout")
 _host: Backend = NumpyBackend()
-statements: list[use_backend] = []  # choices made as statements; the last one counts
-_scoped: ContextVar[str | None] = ContextVar("gpulayout_backend", default=None)  # the choice of the innermost `with`
+choices: Choices[str] = Choices("backend")
 
 
 class BackendUnavailable(RuntimeError):
@@ -38,7 +37,7 @@ class BackendUnavailable(RuntimeError):
     """
 
 
-class use_backend:  # noqa: N801 - used as a function and as a context manager
+class use_backend(Choice[str]):  # noqa: N801 - used as a function and as a context manager
     """Choose the backend for calls without an array, such as `empty`.
 
     As a statement it applies to all threads until the next one; as a context manager, to the current thread until the
@@ -72,24 +71,12 @@ class use_backend:  # noqa: N801 - used as a function and as a context manager
     'ndarray'
     """
 
+    choices = choices
+
     def __init__(self, name: BackendName):
-        self.name = _checked(name, "backend")
-        if self.name == "cupy":
+        if _checked(name, "backend") == "cupy":
             _cupy_backend_or_raise()
-        self._tokens: list[Token[str | None]] = []
-        statements.append(self)
-        del statements[:-64]  # only the last statement counts; later ones may turn out to be `with` blocks
-
-    def __enter__(self) -> use_backend:
-        # This is a `with` block, not a statement: the choice applies to this thread only, so that the blocks of several
-        # threads cannot undo each other.
-        if self in statements:
-            statements.remove(self)
-        self._tokens.append(_scoped.set(self.name))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _scoped.reset(self._tokens.pop())
+        super().__init__(name)
 
 
 def host_backend() -> Backend:
@@ -129,13 +116,13 @@ def default_backend() -> Backend:
 
 def selected() -> str:
     """The choice by `use_backend` or the environment variable GPULAYOUT_BACKEND: "auto", "numpy" or "cupy"."""
-    chosen = _scoped.get() or (statements[-1].name if statements else None)
-    return chosen or _checked(os.environ.get("GPULAYOUT_BACKEND") or "auto", "GPULAYOUT_BACKEND")
+    choice = choices.current()
+    return choice.value if choice else _checked(os.environ.get("GPULAYOUT_BACKEND") or "auto", "GPULAYOUT_BACKEND")
 
 
 def is_chosen_in_code() -> bool:
     """True when `use_backend` made the choice, not the environment."""
-    return bool(_scoped.get() or statements)
+    return choices.current() is not None
 
 
 @functools.cache

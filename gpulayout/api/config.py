@@ -11,7 +11,7 @@ import numpy as np
 
 from gpulayout.api import backends
 from gpulayout.api.array_types import ConfigMode
-from gpulayout.cpu.threads import thread_count
+from gpulayout.cpu.thread_count import BadThreadCount, reason_of_count, thread_count
 from gpulayout.layout.checks import value_text
 from gpulayout.version import __version__
 
@@ -33,7 +33,7 @@ def configuration() -> dict[str, Any]:
         "ml_dtypes": ml_dtypes.__version__,
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
-        "threads": _threads(),
+        **_threads(),
         **backends.gpu_versions(),
         "gpu": "not available" if problem else "available",
         "gpu_problem": problem,
@@ -43,12 +43,12 @@ def configuration() -> dict[str, Any]:
     }
 
 
-def _threads() -> int | str:
-    """The number of threads that share a large move on the CPU, or the error in GPULAYOUT_NUM_THREADS."""
+def _threads() -> dict[str, Any]:
+    """The number of threads that share a large move on the CPU, or the error in GPULAYOUT_NUM_THREADS, and why."""
     try:
-        return thread_count()
-    except ValueError as error:
-        return str(error)
+        return {"threads": thread_count(), "threads_reason": reason_of_count()}
+    except BadThreadCount as error:
+        return {"threads": str(error)}
 
 
 @overload
@@ -56,7 +56,7 @@ def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
 @overload
 def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
 def show_config(mode: ConfigMode = "stdout") -> dict[str, Any] | None:
-    """Print versions, devices, and which backend runs and why.
+    """Print versions, devices, the number of threads on the CPU, and which backend runs; of the last two also why.
 
     Parameters
     ----------

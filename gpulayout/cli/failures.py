@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from gpulayout.api.backends import BackendUnavailable
-from gpulayout.cpu.threads import BadThreadCount
+from gpulayout.cpu.thread_count import BadThreadCount
 from gpulayout.files.errors import FileError
 from gpulayout.layout.errors import LayoutError
 

@@ -13,7 +13,8 @@ from collections.abc import Callable
 import numpy as np
 
 from gpulayout.cpu.cache_blocks import SCRATCH_BYTES
-from gpulayout.cpu.threads import share, thread_count
+from gpulayout.cpu.thread_count import thread_count
+from gpulayout.cpu.threads import share
 from gpulayout.moves.move import Move
 from gpulayout.moves.steps import Blocks, Step, Steps
 
@@ -40,7 +41,8 @@ class HostSteps:
         np.empty(max(min(SCRATCH_BYTES, buffer.size), *bitmaps, 0), np.uint8)
         for step in self.steps:
             if isinstance(step, Blocks):
-                share(functools.partial(_move_blocks, step, buffer, workspace), step.part_bytes, SHARE_BYTES, threads)
+                least = max(SHARE_BYTES, step.part_bytes // threads)  # a portion for each: it visits every block
+                share(functools.partial(_move_blocks, step, buffer, workspace), step.part_bytes, least, threads)
             else:
                 turns = min(step.at_once, threads)
                 share(functools.partial(self._take_turns, step, turns, buffer, workspace), turns, 1, threads)

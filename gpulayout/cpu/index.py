@@ -45,8 +45,7 @@ class HostConversion:
         block = BLOCK_BYTES // max(4, given.itemsize, 0 if result is None else result.itemsize)
         offenders = []
 
-        def convert_part(first: int, last: int) -> None:
-            scratch = Scratch(program, min(last - first, block))
+        def convert_part(first: int, last: int, scratch: Scratch) -> None:
             for start in range(first, last, block):
                 part = slice(start, min(start + block, last))
                 offender = run(program, scratch, given[..., part], None if result is None else result[..., part], how)
@@ -54,7 +53,7 @@ class HostConversion:
                     offenders.append(start + offender)
                     return
 
-        share(convert_part, count, SHARE)
+        share(convert_part, count, SHARE, scratch=lambda: (Scratch(program, min(count, block)),))
         return min(offenders, default=None)
 
     def again(self, given: np.ndarray, result: np.ndarray, mode: str) -> bool:

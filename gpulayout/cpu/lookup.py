@@ -25,14 +25,12 @@ class LookupPlan(NamedTuple):
     threads       number of threads
     block         places in a block: a multiple of 8, so that no two blocks share a byte
     block_count   number of blocks
-    share         the fewest blocks for a thread
     """
 
     move: LookupMove
     threads: int
     block: int
     block_count: int
-    share: int
 
     @property
     def most_threads(self) -> int:
@@ -44,8 +42,9 @@ class LookupPlan(NamedTuple):
         share(
             functools.partial(_move_blocks, self.move, source, target, self.block),
             self.block_count,
-            self.share,
+            1,
             self.threads,
+            functools.partial(_scratch, self.move, self.block),
         )
 
     def describe(self) -> str:
@@ -65,14 +64,27 @@ def lookup_plan_of(move: LookupMove, threads: int = 1) -> LookupPlan:
     place_bytes = move.program.index_bits // 8 * (move.program.registers + 10) + 2 * move.itemsize
     block = max(min(BLOCK, SCRATCH_BYTES // threads // place_bytes) // 8, 1) * 8
     count = -(-move.place_count // block)
-    return LookupPlan(move, threads, block, count, -(-count // threads))
+    return LookupPlan(move, threads, block, count)
 
 
-def _move_blocks(move: LookupMove, source: np.ndarray, target: np.ndarray, block: int, first: int, last: int) -> None:
+def _scratch(move: LookupMove, block: int) -> tuple[index_run.Scratch, np.ndarray]:
+    """The scratch arrays of a thread: for the arithmetic, and for the places of a block in the source."""
+    program, size = move.program, min(move.place_count, block)
+    word = np.int32 if program.index_bits == 32 else np.int64  # signed: strides may be negative
+    return index_run.Scratch(program, size), np.empty(size, word)
+
+
+def _move_blocks(
+    move: LookupMove,
+    source: np.ndarray,
+    target: np.ndarray,
+    block: int,
+    first: int,
+    last: int,
+    scratch: index_run.Scratch,
+    places: np.ndarray,
+) -> None:
     program, word = move.program, word_of(move.itemsize)
-    size = min(move.place_count, block)
-    scratch = index_run.Scratch(program, size)
-    places = np.empty(size, np.int32 if program.index_bits == 32 else np.int64)  # signed: strides may be negative
     pad = np.frombuffer(move.pad, word)[0]
     for begin in range(first * block, min(last * block, move.place_count), block):
         end = min(begin + block, move.place_count)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.cpu.packed_stretches import Stretch, parts, stretches, whole_bytes, written
-from gpulayout.cpu.threads import MOST_THREADS, share
+from gpulayout.cpu.thread_count import MOST_THREADS
+from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import Memory, word_of
 from gpulayout.layout.checks import counted
 from gpulayout.moves.packed_move import PackedMove
@@ -55,13 +56,28 @@ class PackedPlan(NamedTuple):
     def execute(self, source: np.ndarray, source_offset: int, target: np.ndarray, target_offset: int) -> None:
         """Move between two arrays; offsets are bytes from the first element of each."""
         if self.move.slots:
-            work = functools.partial(_turn_cache_blocks, self.turn) if self.turn else _move_chunks
+            work = functools.partial(_move_chunks, self)
+            if self.turn:
+                starts = (range(0, axis.extent, step) for axis, step in zip(self.turn.axes, self.cache_block))
+                work = functools.partial(_turn_cache_blocks, self, self.turn, list(itertools.product(*starts)))
             share(
-                functools.partial(work, self, Memory(source, source_offset), Memory(target, target_offset)),
+                functools.partial(work, Memory(source, source_offset), Memory(target, target_offset)),
                 self.chunk_count,
                 1,
                 self.threads,
+                self._turn_scratch if self.turn else self._chunk_scratch,
             )
+
+    def _chunk_scratch(self) -> tuple[np.ndarray, np.ndarray]:
+        """The two scratch arrays of a thread for chunks."""
+        size = -(-min(self.chunk, self.move.slots) // 8) * 8  # of slots that pack into whole bytes
+        scratch = np.empty(0 if self.in_place else size, np.uint8)
+        return scratch, np.empty(0 if self.move.bits == 1 else size, np.uint8)
+
+    def _turn_scratch(self) -> tuple[np.ndarray]:
+        """The scratch array of a thread for cache blocks: a row of blocks for each row of a block, and a spare one."""
+        assert self.turn is not None
+        return (np.empty((self.turn.side + 1, math.prod(self.cache_block)), word_of(self.turn.unit_bytes)),)
 
     def describe(self) -> str:
         """The plan in words."""
@@ -89,11 +105,16 @@ class PackedPlan(NamedTuple):
         }
 
 
-def _move_chunks(plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
+def _move_chunks(
+    plan: PackedPlan,
+    reading: Memory,
+    writing: Memory,
+    first: int,
+    last: int,
+    scratch: np.ndarray,
+    spare: np.ndarray,
+) -> None:
     move = plan.move
-    size = -(-min(plan.chunk, move.slots) // 8) * 8  # of slots that pack into whole bytes
-    scratch = np.empty(0 if plan.in_place else size, np.uint8)
-    spare = np.empty(0 if move.bits == 1 else size, np.uint8)
     for chunk in range(first, last):
         begin, end = chunk * plan.chunk, min((chunk + 1) * plan.chunk, move.slots)
         if plan.in_place:
@@ -219,16 +240,23 @@ def packed(values: np.ndarray, bits: int, first: np.ndarray, second: np.ndarray)
 # ---- square blocks of slots: transposed as in kernels/bits_turn.cu, with rows of many blocks instead of words --------
 
 
-def _turn_cache_blocks(turn: Turn, plan: PackedPlan, reading: Memory, writing: Memory, first: int, last: int) -> None:
+def _turn_cache_blocks(
+    plan: PackedPlan,
+    turn: Turn,
+    corners: Sequence[tuple[int, ...]],
+    reading: Memory,
+    writing: Memory,
+    first: int,
+    last: int,
+    scratch: np.ndarray,
+) -> None:
     """Move cache block by cache block; the axes of arrays are those of the blocks, major first."""
     move, cache_block, unit = plan.move, plan.cache_block, turn.unit_bytes
     word = word_of(unit)
     pad = word.type(move.pad[0] * ((1 << 8 * unit) - 1) // ((1 << move.bits) - 1))
     steps = [[unit * axis[side] for axis in turn.axes] for side in (2, 3)]
     strides = [tuple(reversed(side)) for side in steps]
-    scratch = np.empty((turn.side + 1, math.prod(cache_block)), word)
-    corners = itertools.product(*(range(0, axis.extent, step) for axis, step in zip(turn.axes, cache_block)))
-    for corner in itertools.islice(corners, first, last):
+    for corner in corners[first:last]:
         sizes = [min(axis.extent - start, step) for axis, start, step in zip(turn.axes, corner, cache_block)]
         inside = [max(min(axis.bound - start, size), 0) for axis, start, size in zip(turn.axes, corner, sizes)]
         from_start, to_start = (sum(map(int.__mul__, corner, side)) for side in steps)

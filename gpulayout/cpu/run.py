@@ -12,7 +12,7 @@ from gpulayout.cpu.choose_plan import MovePlan, plan_of
 from gpulayout.cpu.in_place import HostSteps
 from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.strided_plan import host_pieces
-from gpulayout.cpu.threads import thread_count
+from gpulayout.cpu.thread_count import thread_count
 from gpulayout.cpu.views import word_of
 from gpulayout.memory import dlpack
 from gpulayout.memory.foreign_memory import ForeignMemory
@@ -48,7 +48,7 @@ class HostMoves:
     def __init__(self, pieces: Pieces):
         self.pieces = pieces
         self._alone = _planned(pieces, 1)
-        self._shared = 1, self._alone  # the last number of threads, and the plans for it
+        self._shared = 1, self._alone  # the last number of threads above 1, and the plans for it
         self._asks = any(plan.most_threads > 1 for plan, _, _ in self._alone)
 
     def execute(
@@ -63,9 +63,11 @@ class HostMoves:
         """Always None: checking NumPy arrays takes no longer than recognising an earlier call."""
 
     def _plans_for(self, threads: int) -> Planned:
+        if threads == 1:
+            return self._alone
         count, plans = self._shared
         if count != threads:
-            plans = self._alone if threads == 1 else _planned(self.pieces, threads)
+            plans = _planned(self.pieces, threads)
             self._shared = threads, plans
         return plans
 

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpulayout.cpu.cache_blocks import scratch_bytes
-from gpulayout.cpu.threads import MOST_THREADS, share
+from gpulayout.cpu.thread_count import MOST_THREADS
+from gpulayout.cpu.threads import share
 from gpulayout.cpu.views import strided_view, word_of
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.checks import counted
@@ -170,8 +171,18 @@ def _copy_part(
 
 def _copy_blocked(source: np.ndarray, target: np.ndarray, plan: StridedPlan, fills: Sequence[_Padding]) -> None:
     """Copy cache blocks, shared by threads, and fill all padding before or after them."""
+    axes = (range(0, size, step) for size, step in zip(source.shape, plan.cache_block))
+    boxes = [
+        tuple([slice(start, start + step) for start, step in zip(corner, plan.cache_block)])
+        for corner in itertools.product(*axes)
+    ]
     copy = functools.partial(
-        share, functools.partial(_copy_blocks, source, target, plan), plan.count, plan.share, plan.threads
+        share,
+        functools.partial(_copy_blocks, source, target, boxes),
+        plan.count,
+        plan.share,
+        plan.threads,
+        functools.partial(_scratch, plan, source.dtype),
     )
     fill = [
         functools.partial(share, functools.partial(_fill_part, places, pad), len(places), fill.share, plan.threads)
@@ -185,21 +196,28 @@ def _fill_part(places: np.ndarray, pad: np.generic, first: int, last: int) -> No
     places[first:last] = pad
 
 
-def _copy_blocks(source: np.ndarray, target: np.ndarray, plan: StridedPlan, first: int, last: int) -> None:
-    """Copy some cache blocks: into a scratch array along the source, and out of it along the target; or directly."""
-    corners = itertools.product(*(range(0, size, step) for size, step in zip(source.shape, plan.cache_block)))
-    boxes = (
-        tuple([slice(start, start + step) for start, step in zip(corner, plan.cache_block)])
-        for corner in itertools.islice(corners, first, last)
-    )
+def _scratch(plan: StridedPlan, word: np.dtype) -> tuple[np.ndarray, ...]:
+    """The scratch array of a thread, if the plan has one."""
     if not plan.scratch:
-        for box in boxes:
-            target[box] = source[box]
-        return
+        return ()
     memory = np.empty(scratch_bytes(plan.itemsize, plan.cache_block, plan.scratch), np.uint8)
-    scratch = np.ndarray(plan.cache_block, source.dtype, memory, 0, plan.scratch)
-    for box in boxes:
+    return (np.ndarray(plan.cache_block, word, memory, 0, plan.scratch),)
+
+
+def _copy_blocks(
+    source: np.ndarray,
+    target: np.ndarray,
+    boxes: Sequence[tuple[slice, ...]],
+    first: int,
+    last: int,
+    scratch: np.ndarray | None = None,
+) -> None:
+    """Copy some cache blocks: into a scratch array along the source, and out of it along the target; or directly."""
+    for box in boxes[first:last]:
         part = source[box]
+        if scratch is None:
+            target[box] = part
+            continue
         kept = scratch[tuple([slice(size) for size in part.shape])]
         kept[...] = part
         target[box] = kept

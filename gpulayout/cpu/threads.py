@@ -1,73 +1,74 @@
 """The threads that share large moves on the CPU.  NumPy releases the GIL while it copies and computes.
 
-`GPULAYOUT_NUM_THREADS` sets how many take part, the calling thread included; the default is the number of cores that
-this process may use.  The first call that is large enough starts them, never an import.  They belong to one process: a
-forked child starts its own.
+`thread_count` says how many take part, the calling thread included.  The first call that is large enough starts them,
+never an import.  They belong to one process: a forked child starts its own.
+
+Threads claim small portions of the work, so one that has no core delays a call by the portion that it is doing, not by
+its share of everything.  Still, on a busy machine a second thread can take time instead of saving it: a caller that
+waits for the GIL, or for a portion, loses its core to another process for some milliseconds.  Alone, it would have done
+the others' work itself.  So when a caller has waited for longer than the others have worked, the calls that follow do
+without them for a while.
 
 An exception can reach a caller between any two instructions: Ctrl-C, or one that a signal handler raises.  A signal
 handler or a `__del__` can also call `share` between any two instructions.  So nothing here holds a lock that a caller
 waits for, and each step of a caller is one atomic operation or can be done twice:
 
-- A thread enters the list `inside` before it takes a part, and leaves it when no part is left.
-- A caller that leaves, for any reason, first empties the list of parts and then waits for all threads that are inside.
-  A thread that enters later finds no part and touches nothing.
+- A thread enters the list `inside` before it claims a portion, and leaves it when no portion is left.
+- A caller that leaves, for any reason, first empties the queue of portions and then waits for all threads that are
+  inside.  A thread that enters later finds no portion and touches nothing.
 - A handler may also fork.  The child has no other threads, so the call waits for none and does all the work itself.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from _thread import LockType, allocate_lock, start_new_thread
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
+from time import perf_counter, thread_time
+from typing import Any
 
-VARIABLE = "GPULAYOUT_NUM_THREADS"
-MOST_THREADS = 1024  # the largest number that GPULAYOUT_NUM_THREADS may hold
+from gpulayout.cpu.thread_count import MOST_THREADS, thread_count
 
-
-class BadThreadCount(ValueError):
-    """GPULAYOUT_NUM_THREADS is not a number of threads."""
-
-
-def thread_count() -> int:
-    """How many threads share a large move.  BadThreadCount when GPULAYOUT_NUM_THREADS is not a number of threads."""
-    return wanted_threads() or _usable_cores()
+PORTIONS = 4  # for each thread, if they are large enough
+LOSS = 0.0002  # seconds that a caller may wait for nothing; less does not justify a rest
+HAS_CLOCK = hasattr(time, "CLOCK_THREAD_CPUTIME_ID")  # of a thread's own time; that of Windows has steps of 16 ms
+PAUSES = 0.02, 1.0  # the shortest and the longest time without help, in seconds
 
 
-def wanted_threads() -> int | None:
-    """The number in GPULAYOUT_NUM_THREADS, or None.  Raises as `thread_count` does."""
-    wanted = os.environ.get(VARIABLE)
-    if not wanted:
-        return None
-    if not (wanted.isascii() and wanted.strip().isdecimal() and len(wanted) <= 20 and 1 <= int(wanted) <= MOST_THREADS):
-        raise BadThreadCount(f"{VARIABLE} is {wanted[:40]!r}: it must be a whole number from 1 to {MOST_THREADS}")
-    return int(wanted)
+def share(
+    work: Callable[..., None],
+    count: int,
+    least: int,
+    threads: int | None = None,
+    scratch: Callable[[], tuple[Any, ...]] = tuple,
+) -> None:
+    """Call work(first, last, *scratch()) for portions that make up 0..count-1, in several threads.
 
+    least     the fewest items of a portion; 0 leaves all of them to the caller
+    threads   number of threads; None asks `thread_count`, if there are two portions
+    scratch   makes the scratch arrays of one thread, which all its portions use one after the other
 
-def share(work: Callable[[int, int], None], count: int, least: int, threads: int | None = None) -> None:
-    """Call work(first, last) for parts that make up 0..count-1, in several threads.
-
-    least     the fewest items for a thread; 0 leaves all of them to the caller
-    threads   number of threads; None asks `thread_count`, if there is work for two
-
-    Returns when everything is done.  The caller does the first part, then every part that no thread has begun, so
-    callers never wait for each other.  After an error no further part begins.  The error is raised once no thread is
-    working, as is an exception that reaches the caller from outside; later exceptions wait until then.
+    Returns when everything is done.  Threads claim portions while there are any: the caller from the front, the others
+    from the back, so callers never wait for a portion that no thread has begun, or for each other.  After an error no
+    further portion begins.  The error is raised once no thread is working, as is an exception that reaches the caller
+    from outside; later exceptions wait until then.
     """
-    parts = count // least if least else 1
+    most = count // least if least else 1
     if threads is None:
-        threads = thread_count() if parts > 1 else 1
-    parts = min(parts, threads)
-    if parts < 2:
-        work(0, count)
-        return
-    ends = [count * part // parts for part in range(parts + 1)]
+        threads = thread_count() if most > 1 else 1
     crew = process_crew
-    call = _Call(work, list(zip(ends, ends[1:]))[::-1], crew)
+    if min(most, threads) < 2 or crew.rests():
+        work(0, count, *scratch())
+        return
+    call = _Call(work, scratch, _portions(count, least, threads), crew)
+    begin, begin_work = perf_counter(), thread_time()
     try:
         try:
-            crew.invite(call, parts - 1, threads - 1)
-            call.take_parts()
+            crew.invite(call, min(most, threads) - 1, threads - 1)
+            call.lead()
         finally:
             call.close()
     finally:
@@ -76,36 +77,76 @@ def share(work: Callable[[int, int], None], count: int, least: int, threads: int
         error, call.error = call.error, None  # the traceback refers to `call`: a cycle would keep the arrays alive
         raise error
     if crew.is_lost:
-        work(0, count)
+        work(0, count, *scratch())
+    elif HAS_CLOCK:
+        waited = perf_counter() - begin - (thread_time() - begin_work)
+        crew.judge(waited - sum(call.helped))
+
+
+def _portions(count: int, least: int, threads: int) -> deque[tuple[int, int]]:
+    """The portions of 0..count-1.  They get smaller towards the middle, where threads meet: each takes half of what is
+    left for it, so that all end at about the same time.
+
+    32 items for 2 threads, at least one each:  0-7 8-11 12-13 14-15 | 16-17 18-19 20-23 24-31
+    """
+    front: list[tuple[int, int]] = []
+    back: list[tuple[int, int]] = []
+    first, last = 0, count
+    while len(front) < PORTIONS - 1 and (size := (last - first) // (2 * threads)) >= 2 * least:
+        front.append((first, first + size))
+        first += size
+        for _ in range(threads - 1):
+            back.append((last - size, last))
+            last -= size
+    number = min((last - first) // least, threads)
+    ends = [first + (last - first) * portion // number for portion in range(number + 1)]
+    return deque([*front, *zip(ends, ends[1:]), *reversed(back)])
 
 
 class _Call:
-    """One call of `share`: the parts that no thread has begun, and the threads working on other parts."""
+    """One call of `share`: the portions that no thread has begun, and the threads working on other portions."""
 
-    def __init__(self, work: Callable[[int, int], None], parts: list[tuple[int, int]], crew: Crew) -> None:
-        self.work = work
+    def __init__(
+        self,
+        work: Callable[..., None],
+        scratch: Callable[[], tuple[Any, ...]],
+        portions: deque[tuple[int, int]],
+        crew: Crew,
+    ) -> None:
+        self.work, self.scratch = work, scratch
         self.crew = crew
-        self.waiting = parts  # the next one last
+        self.waiting = portions
         self.inside: list[LockType] = []  # one lock per thread at work, which holds it until it is done
+        self.helped: list[float] = []  # seconds that other threads have worked
         self.error: BaseException | None = None  # one attribute: storing an error must not need memory
 
-    def take_parts(self) -> None:
-        """Do parts until none is left."""
+    def lead(self) -> None:
+        """Do portions until none is left."""
+        own = self.scratch()
         while True:
             try:
-                part = self.waiting.pop()
+                portion = self.waiting.popleft()
             except IndexError:
                 return
-            self.work(*part)
+            self.work(*portion, *own)
 
     def help(self) -> None:
-        """Take parts on another thread."""
+        """Do portions on another thread."""
+        if not self.waiting:
+            return
         busy = allocate_lock()
         busy.acquire()
         self.crew.busy.append(busy)
         self.inside.append(busy)
         try:
-            self.take_parts()
+            begin, own = thread_time(), self.scratch()
+            while True:
+                try:
+                    portion = self.waiting.pop()
+                except IndexError:
+                    break
+                self.work(*portion, *own)
+            self.helped.append(thread_time() - begin)
         except BaseException as error:  # the caller raises it once no thread is writing
             self.error = error
             self.waiting.clear()
@@ -115,8 +156,8 @@ class _Call:
             self.crew.busy.remove(busy)
 
     def close(self) -> None:
-        """Stop threads from beginning a part, wait for those at work, then raise what arrived meanwhile.  Can be called
-        twice.
+        """Stop threads from beginning a portion, wait for those at work, then raise what arrived meanwhile.  Can be
+        called twice.
         """
         late = []
         while True:
@@ -126,7 +167,7 @@ class _Call:
                     if self.crew.is_lost:
                         break
                     busy.acquire()
-                self.work = _nothing  # an unread invitation must not keep arrays alive
+                self.work, self.scratch = _nothing, tuple  # an unread invitation must not keep arrays alive
                 break
             except BaseException as error:
                 late.append(error)
@@ -146,6 +187,8 @@ class Crew:
         self.invitations: SimpleQueue[_Call] = SimpleQueue()
         self.busy: list[LockType] = []  # the locks of all threads at work, for any call
         self.is_lost = False  # true in a forked child: the threads stayed with the parent
+        self.pause = PAUSES[0]  # seconds that the threads rest after the next loss
+        self.back = 0.0  # when they are back
 
     def lose(self) -> None:
         """Tell the calls under way that the threads are gone, including a call that waits for a lock now."""
@@ -153,6 +196,20 @@ class Crew:
         for busy in self.busy:
             if busy.locked():
                 busy.release()
+
+    def rests(self) -> bool:
+        """Whether calls do without these threads at the moment."""
+        return perf_counter() < self.back
+
+    def judge(self, loss: float) -> None:
+        """Rest after a call that took `loss` seconds longer than without these threads: each time four times as long.
+        A call without a loss halves the time.
+        """
+        if loss > LOSS:
+            self.back = perf_counter() + self.pause
+            self.pause = min(4 * self.pause, PAUSES[1])
+        else:
+            self.pause = max(self.pause / 2, PAUSES[0])
 
     def invite(self, call: _Call, guests: int, size: int) -> None:
         """Invite other threads, out of a crew of `size`.  None come while Python shuts down."""
@@ -186,12 +243,6 @@ class Crew:
                 self.invitations.get().help()  # a variable for the call would keep its arrays alive while waiting
         finally:
             del self.seats[seat]
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 process_crew = Crew()  # the crew of this process

@@ -18,7 +18,7 @@ needs_no_gpu = pytest.mark.skipif(backends.gpu_problem() is None, reason="a GPU 
 @pytest.fixture
 def fresh_selection(monkeypatch):
     """No choice made, nothing probed or logged yet."""
-    monkeypatch.setattr(backends, "statements", [])
+    monkeypatch.setattr(backends.choices, "statements", [])
     monkeypatch.delenv("GPULAYOUT_BACKEND", raising=False)
     backends.log_fallback.cache_clear()
     yield

@@ -7,13 +7,13 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout.cpu import run, threads
+from gpulayout.cpu import run, thread_count, threads
+from tests.support.crews import SoloCrew, refuse, wait_until
 
 MATRIX = gl.Shape("f32", (1031, 1033))
 TURNED = MATRIX.with_layout(gl.Layout((0, 1)))
@@ -25,7 +25,7 @@ def moved_right() -> bool:
 
 
 def in_a_new_process(text: str, seconds: float = 120) -> str:
-    environment = {**os.environ, threads.VARIABLE: "3"}
+    environment = {**os.environ, thread_count.VARIABLE: "3"}
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=seconds
     )
@@ -40,6 +40,7 @@ def sharing_ends():
         """
 import time
 from gpulayout.cpu import run, threads
+threads.PAUSES = threads.process_crew.pause, _ = 0.0, 0.0    # work that sleeps looks like a loss
 parts = []
 def work(first, last):
     parts.append((first, last))
@@ -51,24 +52,6 @@ print(len(parts))
         30,
     )
     assert done.split() == ["150"]
-
-
-@pytest.fixture
-def three_threads(monkeypatch):
-    monkeypatch.setenv(threads.VARIABLE, "3")
-
-
-@pytest.mark.parametrize("least, count", [(1, 0), (1, 1), (1, 2), (1, 7), (5, 14), (5, 15), (100, 99), (100, 1000)])
-def test_parts_cover_everything_once(three_threads, least, count):
-    seen, parts = [], []
-
-    def work(first, last):
-        parts.append((first, last))
-        seen.extend(range(first, last))
-
-    threads.share(work, count, least)
-    assert sorted(seen) == list(range(count))
-    assert 1 <= len(parts) <= 3 and all(last - first >= least for first, last in parts) or len(parts) == 1
 
 
 def test_several_threads_take_part(three_threads):
@@ -100,7 +83,7 @@ def test_an_error_of_any_part_is_raised_when_no_thread_is_at_work(three_threads,
     assert sorted(done) == [part for part in range(3) if part != broken]
 
 
-def test_after_an_error_no_part_begins(three_threads, monkeypatch):
+def test_after_an_error_no_portion_begins(three_threads, monkeypatch):
     monkeypatch.setattr(threads, "process_crew", SoloCrew())
     begun = []
 
@@ -113,7 +96,7 @@ def test_after_an_error_no_part_begins(three_threads, monkeypatch):
     assert begun == [0]
 
 
-def test_a_thread_at_work_begins_no_further_part_after_an_error_of_the_caller(three_threads, monkeypatch):
+def test_a_thread_at_work_begins_no_further_portion_after_an_error_of_the_caller(three_threads, monkeypatch):
     class OneGuest(threads.Crew):
         def invite(self, call, guests, size):
             super().invite(call, 1, 1)
@@ -132,13 +115,6 @@ def test_a_thread_at_work_begins_no_further_part_after_an_error_of_the_caller(th
     with pytest.raises(KeyError):
         threads.share(work, 3, 1)
     assert len(begun) == 2
-
-
-class SoloCrew(threads.Crew):
-    """No thread comes to help."""
-
-    def invite(self, call, guests, size):
-        pass
 
 
 def test_callers_do_not_wait_for_each_other(three_threads):
@@ -174,8 +150,7 @@ def test_moves_from_many_threads_at_once_are_right(three_threads):
 
 def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads):
     """If no thread can be started, an invitation waits until a busy thread reads it."""
-    crew = threads.Crew()
-    monkeypatch.setattr(threads, "process_crew", crew)
+    crew = threads.process_crew
     busy, release = threading.Event(), threading.Event()
 
     def hold(first, last):
@@ -185,13 +160,13 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
             busy.set()
             release.wait(30)
 
-    monkeypatch.setenv(threads.VARIABLE, "2")
+    monkeypatch.setenv(thread_count.VARIABLE, "2")
     holder = threading.Thread(target=threads.share, args=(hold, 2, 1))
     holder.start()
     seen = []
     try:
         assert busy.wait(30)  # the only thread of the crew is at work
-        monkeypatch.setenv(threads.VARIABLE, "3")
+        monkeypatch.setenv(thread_count.VARIABLE, "3")
         with monkeypatch.context() as patch:
             patch.setattr(threads, "start_new_thread", refuse)
             threads.share(lambda first, last: seen.append((first, last)), 3, 1)
@@ -203,10 +178,6 @@ def test_a_thread_that_comes_late_finds_nothing_to_do(monkeypatch, three_threads
     wait_until(crew.invitations.empty)
     threads.share(lambda first, last: None, 2, 1)  # by now the thread is done with earlier invitations
     assert len(seen) == 3
-
-
-def refuse(function, arguments):
-    raise RuntimeError("can't start new thread")
 
 
 def test_invitations_do_not_pile_up(monkeypatch, three_threads):
@@ -224,9 +195,9 @@ def test_invitations_do_not_pile_up(monkeypatch, three_threads):
     try:
         for _ in range(3):
             assert begun.acquire(timeout=30)
-        for _ in range(threads.MOST_THREADS):
+        for _ in range(thread_count.MOST_THREADS):
             threads.share(lambda first, last: None, 3, 1)
-        assert crew.invitations.qsize() == threads.MOST_THREADS
+        assert crew.invitations.qsize() == thread_count.MOST_THREADS
     finally:
         release.set()
         holder.join()
@@ -273,8 +244,8 @@ def test_the_number_of_threads_is_read_once(monkeypatch):
     numbers, parts = iter((3, 1, 1, 1, 1)), []
     monkeypatch.setattr(threads, "process_crew", threads.Crew())
     monkeypatch.setattr(threads, "thread_count", lambda: next(numbers))
-    threads.share(lambda first, last: parts.append(first), 6, 1)
-    assert sorted(parts) == [0, 2, 4]
+    threads.share(lambda first, last: parts.append(first), 3, 1)
+    assert sorted(parts) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -348,35 +319,28 @@ def function_of(thread: threading.Thread) -> str:
     return sys._current_frames()[thread.ident].f_code.co_name
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
 def test_many_moves_write_nothing_when_the_number_is_wrong(monkeypatch):
-    monkeypatch.setenv(threads.VARIABLE, "many")
+    monkeypatch.setenv(thread_count.VARIABLE, "many")
     out = np.full(4, 7, np.float32)
-    with pytest.raises(threads.BadThreadCount):
+    with pytest.raises(thread_count.BadThreadCount):
         gl.relayout_many([(np.zeros(4, np.float32), "f32[2,2]", "{0,1}")], out=[out])
     assert (out == 7).all()
 
 
 def test_moves_in_pieces_write_nothing_when_the_number_is_wrong(monkeypatch):
     """One thread copies the first piece, of 100 elements; the last piece fills 16 MB."""
-    monkeypatch.setenv(threads.VARIABLE, "many")
+    monkeypatch.setenv(thread_count.VARIABLE, "many")
     plan = gl.plan("u8[10,10]", "{1,0:PD(4000,4000)T(8,8)}")
     out = np.full(plan.target.buffer_size, 7, np.uint8)
     assert len(plan.pieces) > 1
-    with pytest.raises(threads.BadThreadCount):
+    with pytest.raises(thread_count.BadThreadCount):
         plan(np.zeros(100, np.uint8), out)
     assert (out == 7).all()
 
 
 @pytest.mark.parametrize("value", ("0", "-1", "1.5", "two", "99999", "\u0663", "9" * 5000))
 def test_a_wrong_number_raises_before_a_byte_is_written(monkeypatch, value):
-    monkeypatch.setenv(threads.VARIABLE, value)
+    monkeypatch.setenv(thread_count.VARIABLE, value)
     out = np.full(MATRIX.element_count, 7, np.float32)
     with pytest.raises(ValueError, match="GPULAYOUT_NUM_THREADS"):
         gl.relayout(np.zeros(MATRIX.element_count, np.float32), MATRIX, TURNED, out=out)
@@ -384,12 +348,12 @@ def test_a_wrong_number_raises_before_a_byte_is_written(monkeypatch, value):
 
 
 def test_the_number_is_that_of_the_variable_or_the_cores_of_this_process(monkeypatch):
-    monkeypatch.setenv(threads.VARIABLE, "5")
-    assert threads.thread_count() == 5
-    monkeypatch.setenv(threads.VARIABLE, "")
-    assert 1 <= threads.thread_count() <= os.cpu_count()
+    monkeypatch.setenv(thread_count.VARIABLE, "5")
+    assert thread_count.thread_count() == 5
+    monkeypatch.setenv(thread_count.VARIABLE, "")
+    assert 1 <= thread_count.thread_count() <= os.cpu_count()
     if hasattr(os, "sched_getaffinity"):
-        assert threads.thread_count() == len(os.sched_getaffinity(0))
+        assert thread_count.thread_count() == len(os.sched_getaffinity(0))
 
 
 PRELUDE = """
@@ -397,6 +361,7 @@ import os, threading, numpy as np, gpulayout as gl
 from _thread import _count as started
 from gpulayout.cpu import run, threads
 from tests.cpu.test_threads import moved_right
+threads.PAUSES = threads.process_crew.pause, _ = 0.0, 0.0
 """
 
 

@@ -170,7 +170,7 @@ def test_layouts_in_other_libraries_words() -> None:
 
 
 def test_what_runs() -> None:
-    with gl.use_backend("numpy"):
+    with gl.use_backend("numpy"), gl.use_threads(1), gl.use_threads(None):
         pass
     assert_type(gl.show_config("dicts"), dict[str, Any])
 
@@ -212,6 +212,8 @@ def test_lines_that_checkers_reject() -> None:
         gl.shape_of([1, 2])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="backend 'cuda' is not one of"):
         gl.use_backend("cuda")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="threads '2' is not an integer"):
+        gl.use_threads("2")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="mode 'json' is not one of"):
         gl.show_config("json")  # type: ignore[call-overload]
     with pytest.raises(BufferError, match="is a NumPy scalar"):

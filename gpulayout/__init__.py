@@ -19,7 +19,7 @@ Moving arrays
     relayout_file     the same from file to file, for arrays larger than memory
     relayout_many     the same for many buffers, in few kernel launches
     view              see a buffer, or an array after a pattern, as a strided array, without a copy
-    empty             make a new buffer for a shape
+    zeros             make a new buffer for a shape, filled with zeros
     plan              prepare a relayout for many calls; the plan explains itself
 
 Shapes and layouts
@@ -32,10 +32,6 @@ Shapes and layouts
     parse_layout      a layout from its text
     shape_of          the shape of an existing array
     UNBOUNDED         a dimension without a size, `?`
-    MemorySpace       names for the memory spaces of a layout
-    SplitConfig       where XLA splits an array across memories
-    TupleShape, TokenShape, OpaqueShape, BufferShape
-                      shapes in XLA programs that are not one array
 
 Indices
     linearize         logical indices to linear indices
@@ -43,7 +39,6 @@ Indices
     convert_linear    linear indices from one layout to another
     stride_table      where every element lies: a StrideTable of Digits
     code              the same as source text for kernels: CUDA, C or Python
-    is_bitcast        whether two shapes describe the same bytes
 
 Where calls run
     use_backend       choose "auto", "numpy" or "cupy" for calls without an array
@@ -66,9 +61,7 @@ More
 """
 
 import importlib as _importlib
-import sys as _sys
 import typing as _typing
-import warnings as _warnings
 
 import gpulayout.layout.public_names as _public_names
 from gpulayout import xla
@@ -77,7 +70,7 @@ from gpulayout.api.code import code
 from gpulayout.api.config import show_config
 from gpulayout.api.indexing import convert_linear, delinearize, linearize
 from gpulayout.api.many import relayout_many
-from gpulayout.api.packing import empty, pack, shape_of, unpack
+from gpulayout.api.packing import pack, shape_of, unpack, zeros
 from gpulayout.api.plan import Plan, plan
 from gpulayout.api.relayout import relayout
 from gpulayout.api.transpose import transpose
@@ -90,17 +83,13 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError, LayoutTypeError, ShapeTextError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
-from gpulayout.layout.memory_space import MemorySpace
-from gpulayout.layout.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.padding import PaddingValue
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
-from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.stride_table import stride_table
 from gpulayout.layout.text import parse_shape
 from gpulayout.layout.tile import COMBINE, Tile
 from gpulayout.version import __version__
-from gpulayout.xla.bitcast import is_bitcast
 
 if _typing.TYPE_CHECKING:
     from gpulayout import dask as dask
@@ -108,33 +97,25 @@ if _typing.TYPE_CHECKING:
 
 __all__ = [
     "BackendUnavailable",
-    "BufferShape",
     "COMBINE",
     "Digit",
     "ElementType",
     "Layout",
     "LayoutError",
     "LayoutTypeError",
-    "MemorySpace",
-    "OpaqueShape",
     "PaddingValue",
     "Picture",
     "Plan",
     "Shape",
     "ShapeTextError",
-    "SplitConfig",
     "StrideTable",
     "Tile",
-    "TokenShape",
-    "TupleShape",
     "UNBOUNDED",
     "__version__",
     "code",
     "convert_linear",
     "delinearize",
-    "empty",
     "interop",
-    "is_bitcast",
     "linearize",
     "pack",
     "parse_layout",
@@ -152,6 +133,7 @@ __all__ = [
     "use_threads",
     "view",
     "xla",
+    "zeros",
 ]
 
 # Modules that are imported when they are first used: import gpulayout need not wait for them.  `dask` is not in
@@ -161,27 +143,11 @@ _public_names.publish(globals(), [name for name in __all__ if name not in _LATE]
 
 
 def __dir__() -> list[str]:
-    """The public names, or an empty list for `help(gpulayout)`, which would otherwise print 3,000 lines.
-
-    The module's docstring is the overview.  pydoc has no setting for this, so the function looks for pydoc's frame.
-    """
-    frame = _sys._getframe()
-    for _ in range(4):  # this function, one or two of `inspect`, and pydoc's own
-        if frame.f_code.co_name == "docmodule" and frame.f_globals.get("__name__") == "pydoc":
-            return []
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
     return list(__all__)
 
 
 def __getattr__(name: str) -> object:
-    """Import a late module, or find a name that has moved to `gpulayout.xla`, which still works; functions warn."""
+    """Import a module when it is first used."""
     if name in _LATE:
         return _importlib.import_module(f"gpulayout.{name}")
-    if name not in xla.__all__:
-        raise AttributeError(f"module 'gpulayout' has no attribute {name!r}")
-    found = getattr(xla, name)
-    if not isinstance(found, type):
-        _warnings.warn(f"gpulayout.{name} has moved to gpulayout.xla.{name}", DeprecationWarning, stacklevel=2)
-    return found
+    raise AttributeError(f"module 'gpulayout' has no attribute {name!r}")

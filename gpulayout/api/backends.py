@@ -67,7 +67,7 @@ class use_backend(Choice[str]):  # noqa: N801 - used as a function and as a cont
     --------
     >>> import gpulayout as gl
     >>> with gl.use_backend("numpy"):
-    ...     type(gl.empty("f32[2,3]")).__name__
+    ...     type(gl.zeros("f32[2,3]")).__name__
     'ndarray'
     """
 

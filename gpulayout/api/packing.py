@@ -295,8 +295,8 @@ def _shape_with(dtype: np.dtype[Any], dimensions: tuple[int, ...], strides: tupl
     return Shape(element_type, dimensions, layout_from_strides(dimensions, strides, itemsize=element_type.itemsize))
 
 
-def empty(shape: ShapeLike, *, align: SupportsIndex = 1) -> Any:
-    """Make a new buffer for `shape` on the default backend, filled with zeros.
+def zeros(shape: ShapeLike, *, align: SupportsIndex = 1) -> Any:
+    """Make a new buffer for `shape`, filled with zeros, on the default backend.
 
     Parameters
     ----------
@@ -329,11 +329,11 @@ def empty(shape: ShapeLike, *, align: SupportsIndex = 1) -> Any:
 
     Examples
     --------
-    >>> empty("f32[2,3]{0,1:PD(3,5)}").shape
+    >>> zeros("f32[2,3]{0,1:PD(3,5)}").shape
     (15,)
     >>> import gpulayout as gl
     >>> with gl.use_backend("numpy"):
-    ...     gl.empty("f32[2,3]", align=256).ctypes.data % 256
+    ...     gl.zeros("f32[2,3]", align=256).ctypes.data % 256
     0
     """
     shape = as_shape(shape)

@@ -82,7 +82,7 @@ def of_one_sequence(made: type, values: tuple[Any, ...], fields: dict[str, Any])
         made(values)
     except (LayoutError, TypeError):  # arguments of another kind, such as whole tiles
         return problem
-    return f"{problem}: write gl.{made.__name__}({checks.shown(values)})"
+    return f"{problem}: write {made.__module__.replace('gpulayout', 'gl')}.{made.__name__}({checks.shown(values)})"
 
 
 def numbers_in(text: str) -> str | None:

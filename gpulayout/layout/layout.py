@@ -247,9 +247,6 @@ class Layout(Frozen):
         """
         return self.minor_to_major == tuple(range(self.rank))
 
-    is_monotonic_with_dim0_major = is_descending
-    is_monotonic_with_dim0_minor = is_ascending
-
     @corrects_call(of_name)
     def name(self, *, logical: str) -> str:
         """The name of the layout: the inverse of `Layout.named`.

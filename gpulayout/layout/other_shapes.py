@@ -83,6 +83,7 @@ class BufferShape(Frozen):
 
     Examples
     --------
+    >>> from gpulayout import Shape
     >>> str(BufferShape(Shape("f32", (8, 16))))
     'b(f32[8,16]{1,0})'
     """
@@ -139,6 +140,7 @@ class TupleShape(Frozen):
 
     Examples
     --------
+    >>> from gpulayout import Shape
     >>> pair = TupleShape((Shape("f32", (2,)), TupleShape(())))
     >>> str(pair), len(pair), pair.nbytes
     ('(f32[2]{0}, ())', 2, 8)

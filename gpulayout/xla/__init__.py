@@ -2,6 +2,8 @@
 
 `docs/xla-names.md` gives XLA's name for each.  Every function that takes a shape also takes its text.
 
+    TupleShape, TokenShape, OpaqueShape, BufferShape            shapes in XLA programs that are not one array
+    MemorySpace, SplitConfig                                    memory spaces, and where an array is split across them
     is_bitcast, reshape_is_bitcast, align_layouts, ...          whether two shapes are the same bytes
     shapes_equal, shapes_compatible, layouts_equal, ...         comparison; ignore="tiles" and the like leaves parts out
     subshapes, subshape, map_arrays, leaf_shapes, ...           tuples of shapes
@@ -12,7 +14,10 @@
     each_index, bump_indices, compare_indices                   logical indices
 """
 
+from gpulayout.layout.memory_space import MemorySpace
+from gpulayout.layout.other_shapes import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.layout.public_names import publish as _publish
+from gpulayout.layout.split_config import SplitConfig
 from gpulayout.layout.strides import byte_strides_is_major_to_minor, layout_from_strides
 from gpulayout.layout.text import parse_any_shape, parse_array_shape
 from gpulayout.xla.bitcast import (
@@ -79,7 +84,13 @@ from gpulayout.xla.trees import (
 from gpulayout.xla.types import can_upcast, higher_precision_element_type
 
 __all__ = [
+    "BufferShape",
     "FoundShape",
+    "MemorySpace",
+    "OpaqueShape",
+    "SplitConfig",
+    "TokenShape",
+    "TupleShape",
     "align_layouts",
     "bitcast_kind",
     "bump_indices",

@@ -12,18 +12,12 @@ from gpulayout.layout.padding import PaddingValue, scalar_key
 from gpulayout.layout.same_places import same_buffer
 from gpulayout.layout.shape import Shape
 from gpulayout.layout.stride_table import stride_table
-from gpulayout.xla.ignored import Ignorable, TypePart
+from gpulayout.xla.ignored import TypePart, ignored_parts
 
-_ELEMENT_TYPE = ("element_type",), ("ignore_element_type",)
-_IS_BITCAST = Ignorable("is_bitcast", *_ELEMENT_TYPE)
-_RESHAPE_IS_BITCAST = Ignorable("reshape_is_bitcast", *_ELEMENT_TYPE)
-_TRANSPOSE_IS_BITCAST = Ignorable("transpose_is_bitcast", *_ELEMENT_TYPE)
-_IS_RESHAPE_OR_TRANSPOSE_BITCAST = Ignorable("is_reshape_or_transpose_bitcast", *_ELEMENT_TYPE)
+_ELEMENT_TYPE = ("element_type",)
 
 
-def is_bitcast(
-    source: Shape | str, target: Shape | str, *, ignore: TypePart | Iterable[TypePart] = (), **deprecated: bool
-) -> bool:
+def is_bitcast(source: Shape | str, target: Shape | str, *, ignore: TypePart | Iterable[TypePart] = ()) -> bool:
     """True when a buffer of `source` is, byte for byte, a buffer of `target` for the same logical array.
 
     Parameters
@@ -52,8 +46,7 @@ def is_bitcast(
     Notes
     -----
     Dimensions of size 1 may have any position: f32[1,3]{1,0} and f32[1,3]{0,1} are the same bytes, though not equal
-    shapes.  Tiles may differ if the places do not.  The memory space is ignored.  The flag `ignore_element_type`
-    is deprecated.
+    shapes.  Tiles may differ if the places do not.  The memory space is ignored.
 
     Examples
     --------
@@ -61,7 +54,7 @@ def is_bitcast(
     (True, False)
     """
     source, target = as_shape(source, "source"), as_shape(target, "target")
-    ignored = _IS_BITCAST.read(ignore, deprecated)
+    ignored = ignored_parts("is_bitcast", _ELEMENT_TYPE, ignore)
     return source.dimensions == target.dimensions and _same_places(source, target, ignored)
 
 
@@ -111,9 +104,7 @@ def is_untiled(shape: Shape | str) -> bool:
     return same_buffer(shape, shape.with_layout(shape.layout.replace(tiles=())))
 
 
-def reshape_is_bitcast(
-    source: Shape | str, target: Shape | str, *, ignore: TypePart | Iterable[TypePart] = (), **deprecated: bool
-) -> bool:
+def reshape_is_bitcast(source: Shape | str, target: Shape | str, *, ignore: TypePart | Iterable[TypePart] = ()) -> bool:
     """True when reshaping `source` to `target`, in row-major logical order, moves no byte.
 
     Parameters
@@ -135,14 +126,14 @@ def reshape_is_bitcast(
 
     Notes
     -----
-    XLA: `ReshapeIsBitcast`.  The flag `ignore_element_type` is deprecated.
+    XLA: `ReshapeIsBitcast`.
 
     Examples
     --------
     >>> reshape_is_bitcast("f32[17,3,1,16]{1,0,3,2}", "f32[51,16]{0,1}")
     True
     """
-    ignored = _RESHAPE_IS_BITCAST.read(ignore, deprecated)
+    ignored = ignored_parts("reshape_is_bitcast", _ELEMENT_TYPE, ignore)
     return _same_places(as_shape(source, "source"), as_shape(target, "target"), ignored)
 
 
@@ -152,7 +143,6 @@ def transpose_is_bitcast(
     permutation: Iterable[int],
     *,
     ignore: TypePart | Iterable[TypePart] = (),
-    **deprecated: bool,
 ) -> bool:
     """True when the logical transpose of `source` to `target` moves no byte.
 
@@ -176,8 +166,7 @@ def transpose_is_bitcast(
 
     Notes
     -----
-    XLA: `TransposeIsBitcast`, which compares only the order of the dimensions, not tiles, element size or tail.  The
-    flag `ignore_element_type` is deprecated.
+    XLA: `TransposeIsBitcast`, which compares only the order of the dimensions, not tiles, element size or tail.
 
     Examples
     --------
@@ -187,7 +176,7 @@ def transpose_is_bitcast(
     True
     """
     source, target = as_shape(source, "source"), as_shape(target, "target")
-    ignored = _TRANSPOSE_IS_BITCAST.read(ignore, deprecated)
+    ignored = ignored_parts("transpose_is_bitcast", _ELEMENT_TYPE, ignore)
     return _turns_in_place(source, target, permutation, ignored)
 
 
@@ -245,7 +234,7 @@ def _by_place(shape: Shape) -> list[int]:
 
 
 def is_reshape_or_transpose_bitcast(
-    source: Shape | str, target: Shape | str, *, ignore: TypePart | Iterable[TypePart] = (), **deprecated: bool
+    source: Shape | str, target: Shape | str, *, ignore: TypePart | Iterable[TypePart] = ()
 ) -> bool:
     """True when one reshape or one transpose from `source` to `target` moves no byte.
 
@@ -267,7 +256,7 @@ def is_reshape_or_transpose_bitcast(
 
     Notes
     -----
-    XLA: `IsReshapeOrTransposeBitcast`.  The flag `ignore_element_type` is deprecated.
+    XLA: `IsReshapeOrTransposeBitcast`.
 
     Examples
     --------
@@ -275,7 +264,7 @@ def is_reshape_or_transpose_bitcast(
     [True, False]
     """
     source, target = as_shape(source, "source"), as_shape(target, "target")
-    ignored = _IS_RESHAPE_OR_TRANSPOSE_BITCAST.read(ignore, deprecated)
+    ignored = ignored_parts("is_reshape_or_transpose_bitcast", _ELEMENT_TYPE, ignore)
     return _same_places(source, target, ignored) or (
         (bool(ignored) or source.element_type is target.element_type)
         and deduce_transpose_dimensions_for_bitcast(source, target) is not None

@@ -14,39 +14,19 @@ from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_text import parse_layout
 from gpulayout.layout.other_shapes import AnyShape, BufferShape, TupleShape
 from gpulayout.layout.shape import Shape
-from gpulayout.xla.ignored import Ignorable, LayoutPart, PrecisionPart, ShapePart
+from gpulayout.xla.ignored import LayoutPart, PrecisionPart, ShapePart, ignored_parts
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Layout)}
 _LAYOUT_PARTS, _SHAPE_PARTS = get_args(LayoutPart), get_args(ShapePart)
-_TYPE_FLAGS = ("ignore_element_type", "ignore_float_precision")
+_FLOAT_PRECISION = ("float_precision",)
 
-_LAYOUTS_EQUAL = Ignorable("layouts_equal", _LAYOUT_PARTS, ("minor_to_major_only",))
-_LAYOUTS_IN_SHAPES_EQUAL = Ignorable("layouts_in_shapes_equal", _LAYOUT_PARTS, ("minor_to_major_only",))
-_SHAPES_EQUAL = Ignorable(
-    "shapes_equal",
-    _SHAPE_PARTS,
-    (
-        "ignore_layout",
-        "minor_to_major_only",
-        "ignore_layout_fields",
-        *_TYPE_FLAGS,
-        "ignore_dynamic_dimensions",
-        "ignore_dimensions",
-        "ignore_buffer",
-    ),
-)
-_SHAPES_COMPATIBLE = Ignorable("shapes_compatible", _SHAPE_PARTS, _TYPE_FLAGS)
-_SHAPES_COMPATIBLE_KIND = Ignorable("shapes_compatible_kind", _SHAPE_PARTS, ("ignore_buffer",))
-_SAME_ELEMENT_TYPE = Ignorable("same_element_type", ("float_precision",), ("ignore_float_precision",))
 
 _COMPATIBLE = frozenset({"layout", "dynamic_dimensions"})
 _COMPATIBLE_KIND = _COMPATIBLE | {"element_type", "dimensions"}
 _LAYOUTS_ONLY = frozenset({"element_type", "dimensions", "dynamic_dimensions"})
 
 
-def layouts_equal(
-    first: Layout | str, second: Layout | str, *, ignore: LayoutPart | Iterable[LayoutPart] = (), **deprecated: bool
-) -> bool:
+def layouts_equal(first: Layout | str, second: Layout | str, *, ignore: LayoutPart | Iterable[LayoutPart] = ()) -> bool:
     """True when two layouts are equal in every field that is not ignored.
 
     Parameters
@@ -72,7 +52,7 @@ def layouts_equal(
 
     Notes
     -----
-    XLA: `Layout::Equal` and its options.  The flag `minor_to_major_only` is deprecated.
+    XLA: `Layout::Equal` and its options.
 
     Examples
     --------
@@ -80,7 +60,7 @@ def layouts_equal(
     True
     """
     one, other = _as_layout(first, "first"), _as_layout(second, "second")
-    return _layouts_equal(one, other, _LAYOUTS_EQUAL.read(ignore, deprecated))
+    return _layouts_equal(one, other, ignored_parts("layouts_equal", _LAYOUT_PARTS, ignore))
 
 
 def _as_layout(value: Layout | str, role: str) -> Layout:
@@ -103,7 +83,6 @@ def shapes_equal(
     second: AnyShape | str,
     *,
     ignore: ShapePart | Iterable[ShapePart] = (),
-    **deprecated: bool,
 ) -> bool:
     """True when two shapes are equal in every part that is not ignored.
 
@@ -137,12 +116,11 @@ def shapes_equal(
     See Also
     --------
     shapes_compatible : Ignores the layout and whether sizes are dynamic.
-    gpulayout.is_bitcast : Whether two shapes are the same bytes.
+    gpulayout.xla.is_bitcast : Whether two shapes are the same bytes.
 
     Notes
     -----
-    XLA: `Shape::Equal` and its options.  The flags `ignore_layout`, `minor_to_major_only`, `ignore_layout_fields`,
-    `ignore_element_type` and the like are deprecated.
+    XLA: `Shape::Equal` and its options.
 
     Examples
     --------
@@ -152,7 +130,7 @@ def shapes_equal(
     True
     """
     one, other = as_any_shape(first, "first"), as_any_shape(second, "second")
-    return _equal(one, other, _SHAPES_EQUAL.read(ignore, deprecated))
+    return _equal(one, other, ignored_parts("shapes_equal", _SHAPE_PARTS, ignore))
 
 
 def _equal(first: AnyShape, second: AnyShape, ignored: frozenset[str]) -> bool:
@@ -182,7 +160,6 @@ def shapes_compatible(
     second: AnyShape | str,
     *,
     ignore: ShapePart | Iterable[ShapePart] = (),
-    **deprecated: bool,
 ) -> bool:
     """True when two shapes describe the same logical arrays, each in its own layout.
 
@@ -213,7 +190,7 @@ def shapes_compatible(
     (True, True)
     """
     one, other = as_any_shape(first, "first"), as_any_shape(second, "second")
-    return _equal(one, other, _COMPATIBLE | _SHAPES_COMPATIBLE.read(ignore, deprecated))
+    return _equal(one, other, _COMPATIBLE | ignored_parts("shapes_compatible", _SHAPE_PARTS, ignore))
 
 
 def shapes_compatible_kind(
@@ -221,7 +198,6 @@ def shapes_compatible_kind(
     second: AnyShape | str,
     *,
     ignore: ShapePart | Iterable[ShapePart] = (),
-    **deprecated: bool,
 ) -> bool:
     """True when two shapes have the same structure of tuples, with arrays of the same rank in the same places.
 
@@ -243,7 +219,7 @@ def shapes_compatible_kind(
 
     Notes
     -----
-    XLA: `CompatibleKind`.  The flag `ignore_buffer` is deprecated.
+    XLA: `CompatibleKind`.
 
     Examples
     --------
@@ -253,7 +229,7 @@ def shapes_compatible_kind(
     False
     """
     one, other = as_any_shape(first, "first"), as_any_shape(second, "second")
-    return _equal(one, other, _COMPATIBLE_KIND | _SHAPES_COMPATIBLE_KIND.read(ignore, deprecated))
+    return _equal(one, other, _COMPATIBLE_KIND | ignored_parts("shapes_compatible_kind", _SHAPE_PARTS, ignore))
 
 
 def layouts_in_shapes_equal(
@@ -261,7 +237,6 @@ def layouts_in_shapes_equal(
     second: AnyShape | str,
     *,
     ignore: LayoutPart | Iterable[LayoutPart] = (),
-    **deprecated: bool,
 ) -> bool:
     """True when the layouts of all arrays are equal, whatever their element types and sizes.
 
@@ -283,7 +258,7 @@ def layouts_in_shapes_equal(
 
     Notes
     -----
-    XLA: `LayoutsInShapesEqual`, which forgets its options inside tuples.  The flag `minor_to_major_only` is deprecated.
+    XLA: `LayoutsInShapesEqual`, which forgets its options inside tuples.
 
     Examples
     --------
@@ -292,7 +267,7 @@ def layouts_in_shapes_equal(
     (False, True)
     """
     one, other = as_any_shape(first, "first"), as_any_shape(second, "second")
-    return _equal(one, other, _LAYOUTS_ONLY | _LAYOUTS_IN_SHAPES_EQUAL.read(ignore, deprecated))
+    return _equal(one, other, _LAYOUTS_ONLY | ignored_parts("layouts_in_shapes_equal", _LAYOUT_PARTS, ignore))
 
 
 def same_dimensions(first: Shape | str, second: Shape | str) -> bool:
@@ -351,7 +326,6 @@ def same_element_type(
     second: Shape | str,
     *,
     ignore: PrecisionPart | Iterable[PrecisionPart] = (),
-    **deprecated: bool,
 ) -> bool:
     """True when two arrays have the same element type.
 
@@ -373,7 +347,7 @@ def same_element_type(
 
     Notes
     -----
-    XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.  The flag `ignore_float_precision` is deprecated.
+    XLA: `SameElementType`, `SameElementTypeIgnoringFpPrecision`.
 
     Examples
     --------
@@ -381,7 +355,7 @@ def same_element_type(
     (False, True)
     """
     first, second = as_shape(first, "first"), as_shape(second, "second")
-    return _same_type(first, second, _SAME_ELEMENT_TYPE.read(ignore, deprecated))
+    return _same_type(first, second, ignored_parts("same_element_type", _FLOAT_PRECISION, ignore))
 
 
 def equal_structure(first: AnyShape | str, second: AnyShape | str) -> bool:

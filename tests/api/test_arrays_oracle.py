@@ -47,7 +47,7 @@ def test_the_shape_of_an_array_has_the_order_that_xla_gave_it():
             expected = gl.Shape("f32", sizes, gl.Layout.from_major_to_minor(order))
             array = laid_out(payload(expected), order)
             found = gl.shape_of(array)
-            assert gl.is_bitcast(found, expected), (found, expected)
+            assert gl.xla.is_bitcast(found, expected), (found, expected)
             assert 1 in sizes or found == expected
             assert gl.shape_of(np.asarray(array)) == found
 

@@ -29,7 +29,7 @@ def fresh_selection(monkeypatch):
 def test_auto_falls_back_to_numpy_with_one_log_line_that_says_why(fresh_selection, caplog):
     with caplog.at_level(logging.INFO, "gpulayout"):
         for _ in range(3):
-            assert type(gl.empty("f32[2,3]")) is np.ndarray
+            assert type(gl.zeros("f32[2,3]")) is np.ndarray
     assert len(caplog.records) == 1
     assert caplog.records[0].message == f"running on the CPU with NumPy: {backends.gpu_problem()}"
 
@@ -42,7 +42,7 @@ def test_cupy_by_name_never_falls_back(fresh_selection, monkeypatch):
     assert str(caught.value) == message and isinstance(caught.value, RuntimeError)
     monkeypatch.setenv("GPULAYOUT_BACKEND", "cupy")
     with pytest.raises(gl.BackendUnavailable):
-        gl.empty("f32[2,3]")
+        gl.zeros("f32[2,3]")
     assert gl.relayout(np.zeros(6, np.float32), "f32[2,3]", "f32[2,3]{0,1}").shape == (
         6,
     )  # an array decides by its device
@@ -98,7 +98,7 @@ def test_an_empty_environment_variable_chooses_nothing(fresh_selection, monkeypa
 def test_a_broken_cupy_counts_as_no_gpu(tmp_path, line):
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy" / "__init__.py").write_text(line)
-    code = "import gpulayout as gl; print(type(gl.empty('f32[2]')).__name__, gl.show_config('dicts')['backend'])"
+    code = "import gpulayout as gl; print(type(gl.zeros('f32[2]')).__name__, gl.show_config('dicts')['backend'])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -123,7 +123,7 @@ def test_unknown_backends_are_refused(fresh_selection, name, monkeypatch):
     assert str(caught.value) == f"backend {name!r} is not one of 'auto', 'numpy', 'cupy'"
     monkeypatch.setenv("GPULAYOUT_BACKEND", "gpu")
     with pytest.raises(ValueError, match="^GPULAYOUT_BACKEND 'gpu' is not one of 'auto', 'numpy', 'cupy'$"):
-        gl.empty("f32[]")
+        gl.zeros("f32[]")
 
 
 def probe_with(monkeypatch, module):

@@ -22,17 +22,17 @@ SHAPES = [
 @pytest.mark.parametrize("text", SHAPES)
 def test_the_address_is_a_multiple_of_the_alignment_and_the_buffer_is_zeros(executor, text):
     shape = gl.parse_shape(text)
-    held = [gl.empty(shape, align=align) for align in ALIGNMENTS * 3]  # together, so that addresses differ
+    held = [gl.zeros(shape, align=align) for align in ALIGNMENTS * 3]  # together, so that addresses differ
     for buffer, align in zip(held, ALIGNMENTS * 3):
         assert executor.backend.address(buffer) % align == 0
-        assert buffer.shape == (shape.buffer_length,) and buffer.dtype == gl.empty(shape).dtype
+        assert buffer.shape == (shape.buffer_length,) and buffer.dtype == gl.zeros(shape).dtype
         assert buffer.flags.c_contiguous and not executor.host(buffer.view(np.uint8)).any()
 
 
 def test_aligned_buffers_can_be_moved_and_do_not_overlap(executor):
     shape = gl.Shape("f32", (3, 5), pitch=64)
     values = np.arange(1, 16, dtype=np.float32).reshape(3, 5)
-    buffers = [gl.empty(shape, align=256) for _ in range(8)]
+    buffers = [gl.zeros(shape, align=256) for _ in range(8)]
     for number, buffer in enumerate(buffers):
         gl.pack(executor.array(values + 100 * number), shape, out=buffer)
     for number, buffer in enumerate(buffers):
@@ -43,7 +43,7 @@ def test_aligned_buffers_can_be_moved_and_do_not_overlap(executor):
 
 
 def test_an_aligned_buffer_outlives_what_it_was_cut_from():
-    buffers = [gl.empty("u8[100000]", align=4096) for _ in range(20)]
+    buffers = [gl.zeros("u8[100000]", align=4096) for _ in range(20)]
     for number, buffer in enumerate(buffers):
         buffer[...] = number
     assert all((buffer == number).all() for number, buffer in enumerate(buffers))
@@ -52,13 +52,13 @@ def test_an_aligned_buffer_outlives_what_it_was_cut_from():
 @pytest.mark.parametrize("align", [np.int64(64), np.uint16(64)])
 def test_an_alignment_of_numpy_is_a_number(align):
     with gl.use_backend("numpy"):
-        assert gl.empty("f32[3]", align=align).ctypes.data % 64 == 0
+        assert gl.zeros("f32[3]", align=align).ctypes.data % 64 == 0
 
 
 @pytest.mark.parametrize("align", [0, -8, 3, 100, 2**30 + 1, 2**31, 2**1000])
 def test_an_alignment_is_a_power_of_two(align):
     with pytest.raises(LayoutError) as caught:
-        gl.empty("f32[2,3]", align=align)
+        gl.zeros("f32[2,3]", align=align)
     shown = align if align < 2**1000 else "2^1000..."
     assert str(caught.value) == f"align {shown} is not a power of two in 1..2^30 for f32[2,3]{{1,0}}"
 
@@ -66,5 +66,5 @@ def test_an_alignment_is_a_power_of_two(align):
 @pytest.mark.parametrize("align, kind", [("64", "a str"), (64.0, "a float"), (None, "a NoneType"), (True, "a bool")])
 def test_an_alignment_is_an_integer(align, kind):
     with pytest.raises(LayoutTypeError) as caught:
-        gl.empty("f32[2,3]", align=align)
+        gl.zeros("f32[2,3]", align=align)
     assert str(caught.value) == f"align {align!r} is not an integer for f32[2,3]{{1,0}}: it is {kind}"

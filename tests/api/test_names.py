@@ -1,4 +1,4 @@
-"""What `import gpulayout as gl` offers, and where its former names are now."""
+"""What `import gpulayout as gl` offers."""
 
 import inspect
 import typing
@@ -9,19 +9,8 @@ import gpulayout as gl
 
 
 def test_the_package_lists_its_public_names_and_two_submodules():
-    assert dir(gl) == sorted(gl.__all__) and len(gl.__all__) <= 45 and {"interop", "xla"} < {*gl.__all__}
+    assert dir(gl) == sorted(gl.__all__) and len(gl.__all__) <= 38 and {"interop", "xla"} < {*gl.__all__}
     assert dir(gl.xla) == sorted(gl.xla.__all__) and dir(gl.interop) == sorted(gl.interop.__all__)
-
-
-@pytest.mark.parametrize("name", sorted(set(gl.xla.__all__) - set(gl.__all__)))
-def test_a_name_that_moved_still_works_and_says_where_it_is(name):
-    moved = getattr(gl.xla, name)
-    assert moved.__module__ == "gpulayout.xla"
-    if isinstance(moved, type):  # pickles look classes up, and must not warn
-        assert getattr(gl, name) is moved
-        return
-    with pytest.warns(DeprecationWarning, match=f"^gpulayout.{name} has moved to gpulayout.xla.{name}$"):
-        assert getattr(gl, name) is moved
 
 
 def test_an_unknown_name_is_an_attribute_error():

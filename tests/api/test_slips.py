@@ -57,7 +57,7 @@ SLIPS = {
     "a range of indices": (lambda: gl.delinearize(range(3), SHAPE), "; numpy.array(linear) makes one"),
     "a list without an element type": (lambda: gl.pack([[1, 2]], "{0,1}"), "is only a layout: write the whole shape"),
     "sizes as a shape": (lambda: gl.linearize((1, 2), (4, 5)), ": write gl.Shape('f32', (4, 5)) or its text"),
-    "sizes to empty": (lambda: gl.empty([2, 3]), ": write gl.Shape('f32', (2, 3)) or its text"),
+    "sizes to empty": (lambda: gl.zeros([2, 3]), ": write gl.Shape('f32', (2, 3)) or its text"),
     "an order to pack": (lambda: gl.pack(MATRIX, (0, 1)), ": write gl.Layout((0, 1))"),
     "sizes to pack": (lambda: gl.pack(MATRIX, (2, 3)), ": write gl.Shape('f32', (2, 3)) or its text"),
     "an order as a target": (lambda: gl.relayout(LINE, SHAPE, [0, 1]), ": write gl.Layout((0, 1))"),

@@ -42,7 +42,7 @@ def check(shape, slabs):
 
 def storable(shape, limit=20_000):
     try:
-        gl.empty(shape) if gl.UNBOUNDED not in shape.dimensions and shape.nbytes <= limit else gl.empty("f32[?]")
+        gl.zeros(shape) if gl.UNBOUNDED not in shape.dimensions and shape.nbytes <= limit else gl.zeros("f32[?]")
     except (gl.LayoutError, TypeError):
         return False
     return True

@@ -54,7 +54,7 @@ def test_an_unused_gpu_is_a_warning_and_no_gpu_is_not(machine, caplog, present, 
     try:
         with gl.use_backend("auto"), caplog.at_level(logging.DEBUG, "gpulayout"):
             for _ in range(3):
-                gl.empty("f32[2,3]")
+                gl.zeros("f32[2,3]")
     finally:
         backends.log_fallback.cache_clear()
     assert [(record.levelno, record.message) for record in caplog.records] == [
@@ -71,7 +71,7 @@ def test_a_program_without_logging_sees_the_warning_only(tmp_path, present):
     code = (
         "import pathlib, gpulayout as gl; from gpulayout.gpu import driver\n"
         f"driver.KERNEL_MODULE, driver.LIBRARY = pathlib.Path({str(place)!r}), 'no-such-library.so'\n"
-        "gl.empty('f32[2]'); gl.empty('f32[2]')"
+        "gl.zeros('f32[2]'); gl.zeros('f32[2]')"
     )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.pathsep.join(sys.path)}"}
     for name in ("GPULAYOUT_BACKEND", "CUDA_VISIBLE_DEVICES"):

@@ -252,9 +252,9 @@ ERRORS = {
         "dimensions of a Tile must be one sequence, not 2 arguments: write gl.Tile(('*', 128))",
     ),
     "shapes of a tuple as separate arguments": (
-        lambda: gl.TupleShape(Shape("f32", ()), gl.TokenShape()),
+        lambda: gl.xla.TupleShape(Shape("f32", ()), gl.xla.TokenShape()),
         LayoutTypeError,
-        "shapes of a TupleShape must be one sequence, not 2 arguments: write gl.TupleShape((Shape('f32', (), "
+        "shapes of a TupleShape must be one sequence, not 2 arguments: write gl.xla.TupleShape((Shape('f32', (), "
         "Layout(())), TokenShape()))",
     ),
     "an order as separate arguments": (
@@ -355,12 +355,12 @@ ERRORS = {
         "split_configs (0:2)(0:3) cuts physical dimension 0 twice",
     ),
     "a split nowhere": (
-        lambda: gl.SplitConfig(0, ()),
+        lambda: gl.xla.SplitConfig(0, ()),
         LayoutError,
         "split_indices () is empty: dimension 0 needs at least one",
     ),
     "splits that go back": (
-        lambda: gl.SplitConfig(0, (3, 3)),
+        lambda: gl.xla.SplitConfig(0, (3, 3)),
         LayoutError,
         "split_indices (3, 3) are not ascending from 1: entry 1 is 3",
     ),

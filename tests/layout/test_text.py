@@ -214,7 +214,7 @@ def test_reading_many_split_configurations_never_prints_the_layout(monkeypatch):
 @pytest.mark.parametrize(
     "shape",
     [
-        gl.TupleShape([Shape("f32", (2,))] * 8000),
+        gl.xla.TupleShape([Shape("f32", (2,))] * 8000),
         Shape("u8", (1,) * 20_000, Layout.ascending(20_000)),
         Shape("u8", (20_000,), Layout((0,), split_configs=[(0, range(1, 20_000))])),
         Shape("u8", (2,), Layout((0,), tiles=[(1,) * 33_000])),

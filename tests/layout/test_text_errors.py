@@ -187,7 +187,7 @@ def test_nested_tuples_have_a_limit():
     assert caught.value.position == 64
     assert str(caught.value).startswith("more than 64 nested tuples, at character 64 ('(') of ")
     with pytest.raises(LayoutError) as caught:
-        gl.TupleShape((gl.parse_shape(deepest),))
+        gl.xla.TupleShape((gl.parse_shape(deepest),))
     assert str(caught.value) == "shapes are 65 nested tuples: the limit is 64"
 
 
@@ -216,7 +216,7 @@ def test_every_function_of_a_shape_takes_its_text_and_refuses_other_types():
         positional = [parameter for parameter in others if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
         needed = [None for parameter in positional if parameter.default is parameter.empty]
         with pytest.raises(TypeError, match=f"^{first.name} must be a Shape or its text, not TokenShape"):
-            getattr(gl if name in gl.__all__ else gl.xla, name)(gl.TokenShape(), *needed)
+            getattr(gl if name in gl.__all__ else gl.xla, name)(gl.xla.TokenShape(), *needed)
         with pytest.raises(ShapeTextError, match="^expected the shape of one array, "):
             getattr(gl if name in gl.__all__ else gl.xla, name)("token[]", *needed)
 

@@ -239,7 +239,7 @@ def test_a_tile_longer_than_the_rank_cuts_any_new_major_dimension():
         "pack": lambda shape: gl.pack(np.zeros(shape.dimensions, shape.dtype), shape),
         "unpack": lambda shape: gl.unpack(np.zeros(1024, shape.dtype), shape),
         "view": lambda shape: gl.view(np.zeros(1024, shape.dtype), shape),
-        "empty": gl.empty,
+        "empty": gl.zeros,
     }.items(),
 )
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ CASES = {
         gl.LayoutError,
         "dynamic_dimensions (True,) has 1 entry",
     ),
-    "a tuple's parts that are not a sequence": (lambda: gl.TupleShape(3), TypeError, "shapes 3 is"),
+    "a tuple's parts that are not a sequence": (lambda: gl.xla.TupleShape(3), TypeError, "shapes 3 is"),
     "split configurations that are not a sequence": (
         lambda: gl.Layout((1, 0), split_configs=3),
         TypeError,

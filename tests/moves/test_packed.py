@@ -381,8 +381,8 @@ def test_lists_of_relayouts(executor):
 
 def test_new_buffers_are_bytes(executor):
     assert (
-        executor.host(gl.empty("s4[3,5]{1,0:E(4)}")).tolist() == [0] * 8
-        and gl.empty("u1[9]{0:L(32)E(1)}").dtype == np.uint8
+        executor.host(gl.zeros("s4[3,5]{1,0:E(4)}")).tolist() == [0] * 8
+        and gl.zeros("u1[9]{0:L(32)E(1)}").dtype == np.uint8
     )
     assert gl.pack(executor.array(logical("s2", (3, 3))), "s2[3,3]{1,0:E(2)}").dtype == np.uint8
     indices = np.arange(15)

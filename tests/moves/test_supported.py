@@ -19,7 +19,7 @@ MOVING = {
     "pack": lambda shape: gl.pack(np.zeros(shape.dimensions, shape.dtype), shape),
     "unpack": lambda shape: gl.unpack(np.zeros(1024, shape.dtype), shape),
     "view": lambda shape: gl.view(np.zeros(1024, shape.dtype), shape),
-    "empty": gl.empty,
+    "empty": gl.zeros,
 }
 
 

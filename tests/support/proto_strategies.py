@@ -17,11 +17,11 @@ def shapes(dialect):
     Arrays inside others are stored densely: XLA's reader of text validates them there, and only there.
     """
     dense = arrays(dialect).map(_dense)
-    leaf = dense | dense | dense.map(gl.BufferShape) | st.sampled_from((gl.TokenShape(), gl.OpaqueShape()))
+    leaf = dense | dense | dense.map(gl.xla.BufferShape) | st.sampled_from((gl.xla.TokenShape(), gl.xla.OpaqueShape()))
     return (
         arrays(dialect)
         | arrays(dialect)
-        | st.recursive(leaf, lambda inner: st.lists(inner, max_size=8).map(gl.TupleShape), max_leaves=6)
+        | st.recursive(leaf, lambda inner: st.lists(inner, max_size=8).map(gl.xla.TupleShape), max_leaves=6)
     )
 
 

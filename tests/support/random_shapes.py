@@ -32,16 +32,16 @@ def random_shape(rng, *, tuples=True, padding=True, combine=True, depth=0):
     """
     kind = rng.random() if tuples else 1
     if kind < 0.15 and depth < 4:
-        return gl.TupleShape(
+        return gl.xla.TupleShape(
             [
                 random_shape(rng, padding=padding, combine=combine, depth=depth + 1)
                 for _ in range(rng.choice((0, 1, 2, 3, 12)))
             ]
         )
     if kind < 0.2:
-        return rng.choice((gl.TokenShape(), gl.OpaqueShape()))
+        return rng.choice((gl.xla.TokenShape(), gl.xla.OpaqueShape()))
     array = _array(rng, padding, combine)
-    return gl.BufferShape(array) if kind < 0.25 else array
+    return gl.xla.BufferShape(array) if kind < 0.25 else array
 
 
 def _array(rng, padding, combine):

@@ -143,8 +143,14 @@ def any_shapes(draw):
 
 def all_shapes():
     """Every kind of shape: arrays, tuples, tokens, opaque values and buffers."""
-    leaf = any_shapes() | any_shapes().map(gl.BufferShape) | st.sampled_from((gl.TokenShape(), gl.OpaqueShape()))
-    return any_shapes() | st.recursive(leaf, lambda inner: st.lists(inner, max_size=8).map(gl.TupleShape), max_leaves=9)
+    leaf = (
+        any_shapes()
+        | any_shapes().map(gl.xla.BufferShape)
+        | st.sampled_from((gl.xla.TokenShape(), gl.xla.OpaqueShape()))
+    )
+    return any_shapes() | st.recursive(
+        leaf, lambda inner: st.lists(inner, max_size=8).map(gl.xla.TupleShape), max_leaves=9
+    )
 
 
 @st.composite

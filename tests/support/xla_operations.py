@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 import gpulayout as gl
-from gpulayout import BufferShape, Layout, LayoutError, OpaqueShape, PaddingValue, Shape, TokenShape, TupleShape
+from gpulayout import Layout, LayoutError, PaddingValue, Shape
+from gpulayout.xla import BufferShape, OpaqueShape, TokenShape, TupleShape
 
 
 def shape_of(given, **fields):
@@ -242,8 +243,8 @@ OPERATIONS = {
     "ascending_layout": lambda g: list(Layout.ascending(g["rank"]).minor_to_major),
     "from_major_to_minor": lambda g: list(Layout.from_major_to_minor(g["major_to_minor"]).minor_to_major),
     "is_monotonic": lambda g: {
-        "dim0_minor": layout_of(g).is_monotonic_with_dim0_minor,
-        "dim0_major": layout_of(g).is_monotonic_with_dim0_major,
+        "dim0_minor": layout_of(g).is_ascending,
+        "dim0_major": layout_of(g).is_descending,
     },
     "logical_to_physical": lambda g: list(layout_of(g).logical_to_physical()),
     "major_minor": lambda g: {

@@ -114,8 +114,8 @@ def test_arrays_of_other_libraries_give_any() -> None:
     assert_type(gl.transpose(tensor), Any)
     assert_type(gl.relayout_many([(tensor, "f32[6]", "{0}")], out=[None]), list[Any])
     assert_type(gl.pack([[1, 2, 3], [4, 5, 6]], "f32[2,3]"), Any)
-    assert_type(gl.empty("f32[2,3]"), Any)
-    assert_type(gl.empty("f32[2,3]", align=256), Any)
+    assert_type(gl.zeros("f32[2,3]"), Any)
+    assert_type(gl.zeros("f32[2,3]", align=256), Any)
     assert_type(gl.shape_of(tensor), gl.Shape)
 
 
@@ -155,7 +155,7 @@ def test_shapes_and_layouts() -> None:
     plan = assert_type(gl.plan(shape, "{1,0}"), gl.Plan)
     assert_type(plan.source, gl.Shape)
     assert_type(plan.bytes_read, int)
-    assert_type(gl.is_bitcast(shape, "f32[2,3]"), bool)
+    assert_type(gl.xla.is_bitcast(shape, "f32[2,3]"), bool)
 
 
 def test_layouts_in_other_libraries_words() -> None:
@@ -205,9 +205,9 @@ def test_lines_that_checkers_reject() -> None:
     with pytest.raises(TypeError, match="numpy.array"):
         gl.transpose([[1, 2]], (1, 0))  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
-        gl.empty()  # type: ignore[call-arg]
+        gl.zeros()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="write gl.Shape"):
-        gl.empty((2, 3))  # type: ignore[arg-type]
+        gl.zeros((2, 3))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="which has no layout"):
         gl.shape_of([1, 2])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="backend 'cuda' is not one of"):

@@ -56,7 +56,7 @@ def test_padded_shapes_are_bitcasts_exactly_when_every_place_agrees(count):
         same = places(source) == places(target)
         agreeing += same and source.is_padded and source != target
         assert gl.xla.reshape_is_bitcast(source, target) == same, (source, target)
-        assert gl.is_bitcast(source, target) == (same and source.dimensions == target.dimensions)
+        assert gl.xla.is_bitcast(source, target) == (same and source.dimensions == target.dimensions)
     assert agreeing  # the pairs are not all trivial
 
 
@@ -79,17 +79,17 @@ def test_padding_must_hold_the_same_bytes():
     def padded(value, widths=(2, 4)):
         return Shape("f32", (2, 3), Layout((1, 0), padded_dimensions=widths, padding_value=value))
 
-    assert gl.is_bitcast(padded(None), padded(PaddingValue.ZERO))
-    assert gl.is_bitcast(padded(PaddingValue.LOWEST), padded(-math.inf))
-    assert not gl.is_bitcast(padded(0.0), padded(-0.0))
-    assert not gl.is_bitcast(padded(None), padded(1))
-    assert gl.is_bitcast(padded(None, (2, 3)), padded(1, (2, 3)))  # no padding, so no difference
+    assert gl.xla.is_bitcast(padded(None), padded(PaddingValue.ZERO))
+    assert gl.xla.is_bitcast(padded(PaddingValue.LOWEST), padded(-math.inf))
+    assert not gl.xla.is_bitcast(padded(0.0), padded(-0.0))
+    assert not gl.xla.is_bitcast(padded(None), padded(1))
+    assert gl.xla.is_bitcast(padded(None, (2, 3)), padded(1, (2, 3)))  # no padding, so no difference
 
 
 def test_element_types_and_their_widths_count_unless_they_are_ignored():
     f32, s32, f16 = (Shape(name, (2, 3)) for name in ("f32", "s32", "f16"))
-    assert not gl.is_bitcast(f32, s32) and gl.is_bitcast(f32, s32, ignore="element_type")
-    assert gl.is_bitcast(f32, f16, ignore="element_type") and not gl.is_bitcast(f32, f16)
+    assert not gl.xla.is_bitcast(f32, s32) and gl.xla.is_bitcast(f32, s32, ignore="element_type")
+    assert gl.xla.is_bitcast(f32, f16, ignore="element_type") and not gl.xla.is_bitcast(f32, f16)
     assert gl.xla.transpose_is_bitcast(f32, s32.permute_dimensions((1, 0)), (1, 0), ignore="element_type")
     assert not gl.xla.transpose_is_bitcast(f32, s32.permute_dimensions((1, 0)), (1, 0))
     assert gl.xla.reshape_is_bitcast(f32, Shape("s32", (6,)), ignore="element_type")

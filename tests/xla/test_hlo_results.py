@@ -47,12 +47,12 @@ def test_the_programs_have_the_cases_they_are_kept_for():
     assert [path.stem for path in DUMPS] == ["convolution", "loop", "packed", "tiled"]
     found = {path.stem: [one.found.shape for one in find_results(path.read_text())] for path in DUMPS}
     leaves = {name: [leaf for shape in shapes for leaf in arrays(shape)] for name, shapes in found.items()}
-    assert any(isinstance(shape, gl.TupleShape) for shape in found["loop"]) and any(
+    assert any(isinstance(shape, gl.xla.TupleShape) for shape in found["loop"]) and any(
         leaf.is_packed for leaf in leaves["packed"]
     )
     assert any(leaf.is_tiled for leaf in leaves["tiled"]) and any(leaf.is_dynamic for leaf in leaves["tiled"])
     assert (
-        gl.TokenShape() in found["tiled"]
+        gl.xla.TokenShape() in found["tiled"]
         and "f32[9,9]" in DUMPS[3].read_text()
         and gl.Shape("f32", (9, 9)) not in leaves["tiled"]
     )

@@ -1,7 +1,6 @@
-"""The names that `ignore` takes: each leaves out one part, and the flags that it replaced still work."""
+"""The names that `ignore` takes: each leaves out one part."""
 
 import dataclasses
-import re
 from typing import get_args
 
 import pytest
@@ -64,72 +63,11 @@ def test_a_name_leaves_out_one_part_of_a_shape(name):
     assert gl.xla.shapes_equal(first, second, ignore={name, "tiles"})
 
 
-OLD = [
-    (gl.is_bitcast, ("f32[2]", "s32[2]"), {"ignore_element_type": True}, "element_type"),
-    (gl.xla.reshape_is_bitcast, ("f32[2]", "s32[2]"), {"ignore_element_type": True}, "element_type"),
-    (gl.xla.transpose_is_bitcast, ("f32[2]", "f16[2]", (0,)), {"ignore_element_type": True}, "element_type"),
-    (gl.xla.is_reshape_or_transpose_bitcast, ("f32[2]", "s32[2]"), {"ignore_element_type": True}, "element_type"),
-    (gl.xla.layouts_equal, ("{0:S(1)}", "{0}"), {"minor_to_major_only": True}, "layout_except_minor_to_major"),
-    (
-        gl.xla.layouts_in_shapes_equal,
-        ("f32[2]{0:S(1)}", "u8[3]"),
-        {"minor_to_major_only": True},
-        "layout_except_minor_to_major",
-    ),
-    *[
-        (gl.xla.shapes_equal, PAIRS[name], {flag: True}, name)
-        for flag, name in {
-            "ignore_layout": "layout",
-            "minor_to_major_only": "layout_except_minor_to_major",
-            "ignore_element_type": "element_type",
-            "ignore_float_precision": "float_precision",
-            "ignore_dynamic_dimensions": "dynamic_dimensions",
-            "ignore_dimensions": "dimensions",
-            "ignore_buffer": "buffer",
-        }.items()
-    ],
-    (gl.xla.shapes_equal, ("f32[2]{0:S(1)}", "f32[2]"), {"ignore_layout_fields": "memory_space"}, "memory_space"),
-    (gl.xla.shapes_equal, ("f32[2]{0:S(1)}", "f32[2]"), {"ignore_layout_fields": ["memory_space"]}, "memory_space"),
-    (gl.xla.shapes_compatible, ("f32[2]", "s8[2]"), {"ignore_element_type": True}, "element_type"),
-    (gl.xla.shapes_compatible, ("f32[2]", "f16[2]"), {"ignore_float_precision": True}, "float_precision"),
-    (gl.xla.shapes_compatible_kind, ("f32[2]", "b(f32[2])"), {"ignore_buffer": True}, "buffer"),
-    (gl.xla.same_element_type, ("f32[2]", "f16[2]"), {"ignore_float_precision": True}, "float_precision"),
-]
-
-
-@pytest.mark.parametrize("function, arguments, flags, name", OLD, ids=lambda value: getattr(value, "__name__", None))
-def test_an_old_flag_still_works_and_says_the_name_to_write(function, arguments, flags, name):
-    (flag,) = flags
-    message = f"{function.__name__}({flag}=...) is deprecated: write ignore={name!r}"
-    with pytest.warns(DeprecationWarning, match=f"^{re.escape(message)}$") as caught:
-        assert function(*arguments, **flags)
-    assert caught[0].filename == __file__
-    assert function(*arguments, ignore=name) and not function(*arguments)
-    if flags[flag] is True:
-        with pytest.warns(DeprecationWarning, match=r"write ignore=\(\)$"):
-            assert not function(*arguments, **{flag: False})
-
-
-def test_old_flags_and_names_together():
-    message = (
-        "shapes_equal(ignore_layout_fields=..., ignore_buffer=...) is deprecated: "
-        "write ignore=('element_type', 'memory_space', 'tiles', 'buffer')"
-    )
-    with pytest.warns(DeprecationWarning, match=f"^{re.escape(message)}$"):
-        assert gl.xla.shapes_equal(
-            "b(f32[2]{0:S(1)})",
-            "s8[2]",
-            ignore="element_type",
-            ignore_layout_fields=["memory_space", "tiles"],
-            ignore_buffer=True,
-        )
-
-
 @pytest.mark.parametrize(
     "function, arguments, kind, message",
     [
         (
-            gl.is_bitcast,
+            gl.xla.is_bitcast,
             {"ignore": "dimensions"},
             LayoutError,
             "ignore 'dimensions' of is_bitcast is not one of 'element_type'",
@@ -146,13 +84,7 @@ def test_old_flags_and_names_together():
             LayoutTypeError,
             "ignore True is neither a name nor an iterable of names: it is a bool",
         ),
-        (
-            gl.xla.shapes_equal,
-            {"ignore_layout_fields": 3},
-            LayoutTypeError,
-            "ignore_layout_fields 3 is not an iterable of names: it is an int",
-        ),
-        (gl.is_bitcast, {"ignored": "x"}, TypeError, "is_bitcast() got an unexpected keyword argument 'ignored'"),
+        (gl.xla.is_bitcast, {"ignored": "x"}, TypeError, "is_bitcast() got an unexpected keyword argument 'ignored'"),
         (
             gl.xla.same_element_type,
             {"ignore_element_type": True},

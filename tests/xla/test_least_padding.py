@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpulayout as gl
-from gpulayout import Layout, LayoutError, Shape, SplitConfig
+from gpulayout import Layout, LayoutError, Shape
 from gpulayout.layout.tile import reach
-from gpulayout.xla import least_padding
+from gpulayout.xla import SplitConfig, least_padding
 from tests.support.strategies import tiles
 
 

@@ -13,14 +13,14 @@ XLA, FIRST = messages.DIALECTS
 
 def plain(shape):
     """The shape with only what the first protos have: order, padding with a named value, static sizes."""
-    if isinstance(shape, gl.TupleShape):
-        return gl.TupleShape([plain(part) for part in shape.shapes])
+    if isinstance(shape, gl.xla.TupleShape):
+        return gl.xla.TupleShape([plain(part) for part in shape.shapes])
     if not isinstance(shape, gl.Shape):
         return (
-            gl.OpaqueShape()
-            if isinstance(shape, gl.TokenShape)
+            gl.xla.OpaqueShape()
+            if isinstance(shape, gl.xla.TokenShape)
             else plain(shape.shape)
-            if isinstance(shape, gl.BufferShape)
+            if isinstance(shape, gl.xla.BufferShape)
             else shape
         )
     sizes = [7 if size is gl.UNBOUNDED else size for size in shape.dimensions]

@@ -85,7 +85,7 @@ def test_shapes_are_bitcasts_exactly_when_all_places_agree():
             other,
         )
         if one.dimensions == other.dimensions:
-            assert gl.is_bitcast(one, other) == found
+            assert gl.xla.is_bitcast(one, other) == found
     assert min(kinds.values()) > 500
 
 
@@ -262,7 +262,7 @@ def test_a_transpose_is_deduced_exactly_when_some_permutation_is_a_bitcast(dimen
     ],
 )
 def test_the_other_parts_of_a_shape_that_count(one, other, same):
-    assert gl.is_bitcast(one, other) == gl.is_bitcast(other, one) == same
+    assert gl.xla.is_bitcast(one, other) == gl.xla.is_bitcast(other, one) == same
 
 
 def held(shape):
@@ -305,7 +305,7 @@ def test_same_bytes_exactly_when_the_independent_model_says_so(dimensions):
     agreeing = 0
     for (one, key), (other, other_key) in itertools.product(zip(shapes, keys), repeat=2):
         agreeing += key == other_key and one != other
-        assert gl.is_bitcast(one, other) == (key == other_key), (one, other)
+        assert gl.xla.is_bitcast(one, other) == (key == other_key), (one, other)
     assert agreeing > 10
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 
 import gpulayout as gl
-from gpulayout import BufferShape, LayoutError, LayoutTypeError, OpaqueShape, Shape, TokenShape, TupleShape
+from gpulayout import LayoutError, LayoutTypeError, Shape
+from gpulayout.xla import BufferShape, OpaqueShape, TokenShape, TupleShape
 from gpulayout.xla.tree_arrays import arrays
 from tests.support.strategies import all_shapes
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from gpulayout import Layout, LayoutError, MemorySpace, Shape
+from gpulayout import Layout, LayoutError, Shape
+from gpulayout.xla import MemorySpace
 
 # ---- every index -----------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def test_many_small_moves(benchmark, side, name, who):
         elif who == "relayout_many with new outputs":
             found = gl.relayout_many(jobs)
         else:
-            found = [plan(job[0], out) for plan, job, out in zip(plans, jobs, outs)]
+            found = [plan(job[0], out=out) for plan, job, out in zip(plans, jobs, outs)]
         side.clock.synchronize()
         return found
 

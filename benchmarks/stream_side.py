@@ -60,14 +60,14 @@ def measured(plan: gl.Plan, limits: Sequence[int], rounds: int) -> list[Row]:
     out, up, down = np.empty_like(expected), cupy.asarray(values), cupy.empty(expected.size, expected.dtype)
     directions = {
         "up": _calls(plan, values, down, limits)
-        | {"copy": _copy(cupy, values.nbytes, 0), "asarray, plan": lambda: plan(cupy.asarray(values), down)},
+        | {"copy": _copy(cupy, values.nbytes, 0), "asarray, plan": lambda: plan(cupy.asarray(values), out=down)},
         "down": _calls(plan, up, out, limits)
-        | {"copy": _copy(cupy, 0, out.nbytes), "plan, get": lambda: plan(up, down).get(out=out)},
+        | {"copy": _copy(cupy, 0, out.nbytes), "plan, get": lambda: plan(up, out=down).get(out=out)},
         "through": _calls(plan, values, out, limits)
         | {
             "copy": _copy(cupy, values.nbytes, out.nbytes),
-            "asarray, plan, get": lambda: plan(cupy.asarray(values), down).get(out=out),
-            "plan on the CPU": lambda: plan(values, out),
+            "asarray, plan, get": lambda: plan(cupy.asarray(values), out=down).get(out=out),
+            "plan on the CPU": lambda: plan(values, out=out),
         },
     }
     rows = []
@@ -94,7 +94,8 @@ def _dtype(shape: gl.Shape) -> np.dtype[Any]:
 
 def _calls(plan: gl.Plan, buffer: Any, out: Any, limits: Sequence[int]) -> Calls:
     return {
-        f"stream, {limit} MiB": lambda limit=limit: plan.stream(buffer, out, max_bytes=limit * MIB) for limit in limits
+        f"stream, {limit} MiB": lambda limit=limit: plan.stream(buffer, out=out, max_bytes=limit * MIB)
+        for limit in limits
     }
 
 

@@ -112,7 +112,7 @@ def _move_packed(xp, source: str, target: str, before: int) -> str:
     given = np.random.default_rng(0).integers(0, 256, plan.source.nbytes, np.uint8)
     buffer, moved = _buffer(xp, plan.source, before), _buffer(xp, plan.target, before)
     buffer[:] = xp.asarray(given)
-    plan(buffer, moved)
+    plan(buffer, out=moved)
     back = xp.zeros((*plan.target.dimensions, 2), np.uint8)[..., 1]
     gl.unpack(moved, plan.target, out=back)
     expected = plan(given)

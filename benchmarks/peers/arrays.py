@@ -37,7 +37,7 @@ def small_calls(xp: ModuleType, case: MoveCase, given: Any, out: Any) -> list[Co
     view, shaped = as_copy(case, given, out)
     return [
         Contender(f"{xp.__name__}.copyto", "call", lambda i: xp.copyto(shaped, view)),
-        Contender(PREPARED_CALL, "call", lambda i: plan(buffer, out)),
+        Contender(PREPARED_CALL, "call", lambda i: plan(buffer, out=out)),
         Contender(UNPLANNED_CALL, "call", lambda i: gl.relayout(buffer, source, target, out=out)),
         Contender(f"{OURS} relayout with texts", "call", lambda i: gl.relayout(buffer, *texts, out=out)),
     ]

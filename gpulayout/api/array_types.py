@@ -7,7 +7,7 @@ its arrays give `Any`.  For arrays of other libraries the result depends on the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,8 @@ class Undecided(int):
     For a sequence of `Any`, pyright takes the first overload that matches.  That overload has to return `Any`.
     """
 
+
+ByteCount: TypeAlias = SupportsIndex | str  # bytes, or text such as "512M"
 
 # Indices.  A bool is an int to a checker, but the functions refuse it.
 Integer: TypeAlias = int | np.integer[Any]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import SupportsIndex
 
+from gpulayout.api.array_types import ByteCount
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
 from gpulayout.gpu.describe import described
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
-from gpulayout.layout import checks
+from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.checks import counted
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.errors import LayoutError
@@ -68,9 +68,9 @@ def explain(
     return Explanation("\n".join(lines))
 
 
-def explain_blocks(source: Shape, target: Shape, max_bytes: SupportsIndex) -> list[str]:
+def explain_blocks(source: Shape, target: Shape, max_bytes: ByteCount) -> list[str]:
     """How a limit cuts a relayout: blocks, the length of runs, and what two passes would cost."""
-    limit = checks.whole_number("max_bytes", max_bytes)
+    limit = byte_count("max_bytes", max_bytes)
     found = [cut(*each, limit) for each in passes(source, target, limit)]
     try:
         one: Cut | LayoutError = cut(source, target, limit)

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, SupportsIndex, overload
+from typing import Any, overload
 
 import numpy as np
 
 from gpulayout.api import arrays
-from gpulayout.api.array_types import Out
+from gpulayout.api.array_types import ByteCount, Out
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.explain import Explanation
 from gpulayout.api.libraries import library_of
@@ -19,7 +19,7 @@ from gpulayout.api.same_kind import Result, same_kind
 from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
 from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES
-from gpulayout.layout import checks
+from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.cached import cached_property
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
@@ -58,18 +58,18 @@ class RelayoutTransfer(Transfer):
             self.prepared_by(backend).execute(array, target)
         return out
 
-    def in_place(self, workspace: SupportsIndex | None) -> InPlace:
+    def in_place(self, max_bytes: ByteCount | None) -> InPlace:
         """See `Plan.in_place`.  The last one is kept."""
         source, target = (side.shape for side in self.sides)
         limit = max(source.nbytes // SHARE, LEAST)
-        if workspace is not None:
-            limit = checks.whole_number("workspace", workspace)
+        if max_bytes is not None:
+            limit = byte_count("max_bytes", max_bytes)
         kept = self._planned
         if kept is None or kept[0] != limit:
             move = move_in_place(source, target, self.pieces)
             if limit < move.itemsize:
                 raise LayoutError(
-                    f"workspace {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
+                    f"max_bytes {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
                 )
             kept = self._planned = (
                 limit,
@@ -77,11 +77,11 @@ class RelayoutTransfer(Transfer):
             )
         return kept[1]
 
-    def call_in_place(self, buffer: Any, out: Any, workspace: SupportsIndex) -> Any:
-        """A call with a workspace."""
+    def call_in_place(self, buffer: Any, out: Any, max_bytes: ByteCount) -> Any:
+        """A call with a limit."""
         if out is None:
-            raise TypeError("workspace is only for a relayout in place: pass out=buffer too")
-        return self.in_place(workspace)(buffer, out)
+            raise TypeError("max_bytes is only for a relayout in place: pass out=buffer too")
+        return self.in_place(max_bytes)(buffer, out=out)
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,10 +146,10 @@ class InPlace:
         return sum(step.bytes_moved for step in self.steps)
 
     @overload
-    def __call__(self, buffer: Out, out: None = None) -> Out: ...
+    def __call__(self, buffer: Out, *, out: None = None) -> Out: ...
     @overload
-    def __call__(self, buffer: Any, out: Out) -> Out: ...
-    def __call__(self, buffer: Any, out: Any = None) -> Any:
+    def __call__(self, buffer: Any, *, out: Out) -> Out: ...
+    def __call__(self, buffer: Any, *, out: Any = None) -> Any:
         """Relayout a buffer in place; returns it.
 
         Parameters

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, overload
+from typing import Any, overload
 
-from gpulayout.api.array_types import Array, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
+from gpulayout.api.array_types import Array, ByteCount, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
 from gpulayout.api.explain import Explanation, explain, explain_blocks
 from gpulayout.api.in_place import InPlace, RelayoutTransfer
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.plan_blocks import Blocks
 from gpulayout.api.stream import Progress, stream
 from gpulayout.api.targets import as_target, axis_names
-from gpulayout.layout import checks
 from gpulayout.layout.arguments import as_shape
+from gpulayout.layout.byte_counts import byte_count
 from gpulayout.layout.dimension_labels import named_dimensions
 from gpulayout.layout.picture import Picture
 from gpulayout.layout.shape import Shape
@@ -35,7 +35,8 @@ class Plan:
     bytes_read, bytes_written : int
         Bytes of the elements that are read, and of all places that are written, padding included.
     pieces : tuple of Piece
-        Moves between parts of both buffers, the largest copy first.  There is one unless tiles are cut.
+        Moves between parts of both buffers, the largest copy first.  There is one unless tiles are cut.  They and
+        `move` are internals, for a look at what happens: any release may change them.
     move : Move, LookupMove or PackedMove
         The coalesced loops of the first piece.
 
@@ -75,14 +76,14 @@ class Plan:
         raise AttributeError(f"{name} of a plan cannot be changed: plans are shared and frozen")
 
     @overload
-    def __call__(self, buffer: HostArray, out: None = None) -> HostArray: ...
+    def __call__(self, buffer: HostArray, *, out: None = None) -> HostArray: ...
     @overload
-    def __call__(self, buffer: OwnKind[Kind], out: None = None) -> Kind: ...
+    def __call__(self, buffer: OwnKind[Kind], *, out: None = None) -> Kind: ...
     @overload
-    def __call__(self, buffer: Array, out: None = None) -> Any: ...
+    def __call__(self, buffer: Array, *, out: None = None) -> Any: ...
     @overload
-    def __call__(self, buffer: Array, out: Out, *, workspace: SupportsIndex | None = None) -> Out: ...
-    def __call__(self, buffer: Array, out: Any = None, *, workspace: SupportsIndex | None = None) -> Any:
+    def __call__(self, buffer: Array, *, out: Out, max_bytes: ByteCount | None = None) -> Out: ...
+    def __call__(self, buffer: Array, *, out: Any = None, max_bytes: ByteCount | None = None) -> Any:
         """Run the plan: a buffer in the target layout, `out` or a new one where `buffer` lives.
 
         Parameters
@@ -92,23 +93,23 @@ class Plan:
             array that lies in memory as `source` says.
         out : array, optional
             The same for `target`.  Only its first `target.nbytes` bytes are written.  It may be the memory of `buffer`.
-        workspace : int, optional
-            The most bytes that a relayout in place allocates; see `in_place`.
+        max_bytes : int or str, optional
+            The most bytes that a relayout in place allocates, such as ``"64M"``; see `in_place`.
 
         Raises
         ------
         TypeError, BufferError
             As `relayout` raises them.
         """
-        return self.transfer(buffer, out) if workspace is None else self.transfer.call_in_place(buffer, out, workspace)
+        return self.transfer(buffer, out) if max_bytes is None else self.transfer.call_in_place(buffer, out, max_bytes)
 
-    def in_place(self, workspace: SupportsIndex | None = None) -> InPlace:
+    def in_place(self, max_bytes: ByteCount | None = None) -> InPlace:
         """Plan the relayout within one buffer: a workspace takes the place of the second one.  Nothing is moved.
 
         Parameters
         ----------
-        workspace : int, optional
-            The most bytes to allocate; by default 5% of the buffer, or 1 MiB if that is more.
+        max_bytes : int or str, optional
+            The most bytes to allocate, such as ``"64M"``; by default 5% of the buffer, or 1 MiB if that is more.
 
         Returns
         -------
@@ -118,18 +119,18 @@ class Plan:
         Raises
         ------
         LayoutError
-            With the reason why it is impossible, such as padding; and for a workspace below one element.
+            With the reason why it is impossible, such as padding; and for a limit below one element.
         """
-        return self.transfer.in_place(workspace)
+        return self.transfer.in_place(max_bytes)
 
-    def explain(self, *, max_bytes: SupportsIndex | None = None) -> Explanation:
+    def explain(self, *, max_bytes: ByteCount | None = None) -> Explanation:
         """Explain in text what was merged, which kernel was chosen and why not a faster one, and how many bytes move.
 
         The GPU part assumes buffers aligned to 16 bytes, as allocators return them.
 
         Parameters
         ----------
-        max_bytes : int, optional
+        max_bytes : int or str, optional
             Also explain how `blocks` cuts the plan for this limit, and whether two passes have longer runs.
         """
         found = explain(self.pieces, self.source, self.target, names=self.names)
@@ -137,13 +138,13 @@ class Plan:
             return found
         return Explanation("\n".join([found, *explain_blocks(self.source, self.target, max_bytes)]))
 
-    def blocks(self, max_bytes: SupportsIndex) -> Blocks:
+    def blocks(self, max_bytes: ByteCount) -> Blocks:
         """Cut the plan into blocks that take bounded memory, for arrays larger than memory.
 
         Parameters
         ----------
-        max_bytes : int
-            The most bytes that the two buffers of a block take together.
+        max_bytes : int or str
+            The most bytes that the two buffers of a block take together, such as ``"512M"``.
 
         Returns
         -------
@@ -174,18 +175,18 @@ class Plan:
         >>> transpose = plan("f32[4,6]", "{0,1}")
         >>> buffer, out = np.arange(24, dtype=np.float32), np.empty(24, np.float32)
         >>> for block in transpose.blocks(64):
-        ...     block(buffer, out)
+        ...     _ = block(buffer, out=out)
         >>> bool((out == transpose(buffer)).all())
         True
         """
         return Blocks(self, max_bytes)
 
-    def passes(self, max_bytes: SupportsIndex) -> tuple[Plan, ...]:
+    def passes(self, max_bytes: ByteCount) -> tuple[Plan, ...]:
         """Plan one pass or two, whichever suits files: cut each of them with `blocks(max_bytes)`.
 
         Parameters
         ----------
-        max_bytes : int
+        max_bytes : int or str
             The most bytes that the two buffers of a block take together.
 
         Returns
@@ -207,11 +208,11 @@ class Plan:
         f32[39000,39001]{1,0} f32[39000,39001]{1,0:T(200,201)}
         f32[39000,39001]{1,0:T(200,201)} f32[39000,39001]{0,1}
         """
-        pairs = passes(self.source, self.target, checks.whole_number("max_bytes", max_bytes))
+        pairs = passes(self.source, self.target, byte_count("max_bytes", max_bytes))
         return tuple(plan(*pair) for pair in pairs)
 
     def stream(
-        self, buffer: Array, out: Out, *, max_bytes: SupportsIndex | None = None, progress: Progress | None = None
+        self, buffer: Array, *, out: Out, max_bytes: ByteCount | None = None, progress: Progress | None = None
     ) -> Out:
         """Run the plan between host memory and a GPU's, or between two arrays on the host through a GPU, in blocks.
 
@@ -220,7 +221,7 @@ class Plan:
         buffer, out : array
             As in a call of the plan, except that one is on the host and the other on a GPU, or both on the host.  If
             both are, the GPU of the default backend moves the blocks, or NumPy where there is none.
-        max_bytes : int, optional
+        max_bytes : int or str, optional
             The most bytes on the GPU for blocks under way; on the host there are at most as many page-locked bytes.  By
             default 64 MiB, or less if the GPU does not have so much.  If only one block fits, 16 bytes come on top.
         progress : callable, optional
@@ -255,11 +256,11 @@ class Plan:
         --------
         >>> import numpy as np
         >>> transpose, buffer = plan("f32[4,6]", "{0,1}"), np.arange(24, dtype=np.float32)
-        >>> out = transpose.stream(buffer, np.empty(24, np.float32), max_bytes=128)
+        >>> out = transpose.stream(buffer, out=np.empty(24, np.float32), max_bytes=128)
         >>> bool((out == transpose(buffer)).all())
         True
         """
-        limit = None if max_bytes is None else checks.whole_number("max_bytes", max_bytes)
+        limit = None if max_bytes is None else byte_count("max_bytes", max_bytes)
         return stream(self.transfer, plan, buffer, out, limit, progress)
 
     def draw(self) -> Picture:

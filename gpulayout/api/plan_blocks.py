@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, SupportsIndex, overload
 
+from gpulayout.api.array_types import ByteCount, Out
 from gpulayout.api.host_block import run_on_host
 from gpulayout.layout import checks
+from gpulayout.layout.byte_counts import byte_count
 from gpulayout.moves.blocks import Cut, cut
 from gpulayout.moves.runs import Runs
 
@@ -41,13 +43,18 @@ class Block(NamedTuple):
     source_runs: Runs
     target_runs: Runs
 
-    def __call__(self, buffer: Any, out: Any) -> None:
+    def __call__(self, buffer: Any, *, out: Out) -> Out:
         """Run the block between the large buffers: it reads its part of `buffer` and writes its part of `out`.
 
         Parameters
         ----------
         buffer, out : array
             The whole buffers: 1-D contiguous NumPy arrays, such as memory maps, or their bytes as uint8.
+
+        Returns
+        -------
+        array
+            `out`.
 
         Raises
         ------
@@ -58,6 +65,7 @@ class Block(NamedTuple):
             A buffer has another dtype.
         """
         run_on_host(self.plan.transfer, self.source_runs, self.target_runs, buffer, out)
+        return out
 
 
 class Blocks(Sequence[Block]):
@@ -82,8 +90,8 @@ class Blocks(Sequence[Block]):
 
     __slots__ = ("plan", "max_bytes", "_cut")
 
-    def __init__(self, plan: Any, max_bytes: SupportsIndex):
-        self.plan, self.max_bytes = plan, checks.whole_number("max_bytes", max_bytes, "")
+    def __init__(self, plan: Any, max_bytes: ByteCount):
+        self.plan, self.max_bytes = plan, byte_count("max_bytes", max_bytes)
         self._cut: Cut = cut(plan.source, plan.target, self.max_bytes)
 
     def __len__(self) -> int:

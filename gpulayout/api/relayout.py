@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex, overload
+from typing import Any, overload
 
 import numpy as np
 
-from gpulayout.api.array_types import Array, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
+from gpulayout.api.array_types import Array, ByteCount, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
 from gpulayout.api.plan import plan
 
 
@@ -20,10 +20,10 @@ def relayout(buffer: OwnKind[Kind], source: ShapeLike, target: TargetLike, *, ou
 def relayout(buffer: Array, source: ShapeLike, target: TargetLike, *, out: None = None) -> Any: ...
 @overload
 def relayout(
-    buffer: Array, source: ShapeLike, target: TargetLike, *, out: Out, workspace: SupportsIndex | None = None
+    buffer: Array, source: ShapeLike, target: TargetLike, *, out: Out, max_bytes: ByteCount | None = None
 ) -> Out: ...
 def relayout(
-    buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any = None, workspace: SupportsIndex | None = None
+    buffer: Array, source: ShapeLike, target: TargetLike, *, out: Any = None, max_bytes: ByteCount | None = None
 ) -> Any:
     """Copy a buffer of `source` into a buffer of `target`, in one pass.  Padding is filled.
 
@@ -40,9 +40,9 @@ def relayout(
     out : array, optional
         1-D contiguous array to write to, on the same device, of `target.buffer_length` elements or more.  It may be
         `buffer` itself, or another array of the same memory: then the relayout is done in place.
-    workspace : int, optional
-        The most bytes that a relayout in place allocates; by default 5% of the buffer, or 1 MiB if that is more.  Only
-        with ``out=buffer``.
+    max_bytes : int or str, optional
+        The most bytes that a relayout in place allocates, such as ``"64M"``; by default 5% of the buffer, or 1 MiB if
+        that is more. Only with ``out=buffer``.
 
     Returns
     -------
@@ -87,4 +87,4 @@ def relayout(
     >>> buffer
     array([0., 3., 1., 4., 2., 5.], dtype=float32)
     """
-    return plan(source, target)(buffer, out, workspace=workspace)
+    return plan(source, target)(buffer, out=out, max_bytes=max_bytes)

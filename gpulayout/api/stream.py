@@ -104,7 +104,7 @@ def _sides(transfer: Transfer, buffer: Any, out: Any) -> tuple[_Side, _Side, Bac
     if len(on_device) == 2:
         raise BufferError(
             f"buffer is on {here.device(given)} and out is on {there.device(taken)}: stream is for an array in host "
-            "memory, and plan(buffer, out) moves one within a device"
+            "memory, and plan(buffer, out=out) moves one within a device"
         )
     shape = transfer.sides[0].shape
     if given.size < shape.buffer_length:
@@ -203,7 +203,7 @@ class _Work:
             in_place = self.target.is_direct(block.target_runs)
             made = self.target.memory[block.target_runs.offset :] if in_place else lane.device[target_place]
             self.plan(block.source, block.target)(
-                self.typed(given, block.source), self.typed(made[: block.target.nbytes], block.target)
+                self.typed(given, block.source), out=self.typed(made[: block.target.nbytes], block.target)
             )
             if not self.target.on_host and not in_place:
                 _scatter(lane.device[target_place], block.target_runs, self.target)

@@ -77,7 +77,8 @@ def move_blocks(blocks: Blocks, source: Source, target: Target, report: Report, 
 
 def _run(block: Block, read: Bytes, written: Bytes) -> None:
     """Run the plan of a block, from one buffer to the other."""
-    block.plan(*_typed(block, read, written))
+    buffer, out = _typed(block, read, written)
+    block.plan(buffer, out=out)
 
 
 def _run_through_gpu(blocks: Blocks) -> Callable[[Block, Bytes, Bytes], None]:
@@ -86,7 +87,8 @@ def _run_through_gpu(blocks: Blocks) -> Callable[[Block, Bytes, Bytes], None]:
 
     def run(block: Block, read: Bytes, written: Bytes) -> None:
         try:
-            block.plan.stream(*_typed(block, read, written), max_bytes=limit)
+            buffer, out = _typed(block, read, written)
+            block.plan.stream(buffer, out=out, max_bytes=limit)
         except LayoutError:
             _run(block, read, written)
 

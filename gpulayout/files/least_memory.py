@@ -23,16 +23,16 @@ SIZES = [f"{count}{unit}" for unit in "KM" for count in range(1, 1024)] + ["1G",
 ANY_FOLDER = Path()  # planning does not look at it
 
 
-def sensible_route(plan: Plan, memory: SupportsIndex | str | None, scratch: Path | None) -> Route:
+def sensible_route(plan: Plan, max_bytes: SupportsIndex | str | None, scratch: Path | None) -> Route:
     """The passes within a limit of memory; None takes a quarter of what is free.
 
     LayoutError when no block is so small, or when the limit makes runs of less than 512 bytes or more than 100,000
     blocks although a larger one would not.  The message names the least limit that is accepted.  A source and a target
     that fit into the limit together are always accepted.
     """
-    if memory is None:
+    if max_bytes is None:
         return route(plan, block_limit(None), scratch)
-    given = as_bytes(memory)
+    given = as_bytes(max_bytes)
     try:
         found = _route(plan, given, scratch)
     except LayoutError as error:
@@ -41,7 +41,7 @@ def sensible_route(plan: Plan, memory: SupportsIndex | str | None, scratch: Path
         return found
     blocks, (read, written) = _most_blocks(found), _runs(found)
     raise LayoutError(
-        f"memory of {memory_text(given)} is too little to relayout {plan.source} to {plan.target}: it makes {blocks} "
+        f"a limit of {memory_text(given)} is too little to relayout {plan.source} to {plan.target}: it makes {blocks} "
         f"blocks, with runs of {read} bytes read and of {written} bytes written{_advice(plan, given, scratch)}"
     )
 
@@ -91,11 +91,11 @@ def _most_blocks(found: Route) -> int:
 def _advice(plan: Plan, given: int, scratch: Path | None) -> str:
     """The least limits that are accepted, with and without two passes; nothing if none is."""
     least = _least(plan, given, scratch)
-    text = f"; the least memory is {least}" if least else ""
+    text = f"; the least limit is {least}" if least else ""
     if scratch is not None:
         return text
     if _accepts(plan, given, ANY_FOLDER):
-        return f"{text}; with a scratch folder this memory is enough"
+        return f"{text}; with a scratch folder this limit is enough"
     other = _least(plan, given, ANY_FOLDER)
     is_less = other and (not least or as_bytes(other) < as_bytes(least))
     return f"{text}; with a scratch folder {other} is enough" if is_less else text

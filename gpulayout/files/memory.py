@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 from typing import SupportsIndex
 
-from gpulayout.layout.checks import value_text, whole_number
+from gpulayout.layout.byte_counts import UNITS, byte_count
+from gpulayout.layout.checks import value_text
+from gpulayout.layout.errors import LayoutError
 
 SHARE = 4  # of free memory, one part
 UNKNOWN = 1 << 30  # bytes taken as free where the system does not say
 REST = 64 << 20  # bytes for Python, NumPy and some page cache; measured: 48 MB without the last
 MOST_BLOCK = 1 << 30  # bytes; longer runs gain nothing, and a signal would wait longer
-UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_NUMBER = r"[0-9]{1,18}|(?:[0-9]{1,18})?\.[0-9]{1,18}(?=\s*[KMGT])"  # parts of a unit, but no parts of a byte
-_TEXT = re.compile(rf"({_NUMBER})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 MEMINFO = Path("/proc/meminfo")
 OWN_GROUPS = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
@@ -29,21 +26,15 @@ VERSIONS = (
 )
 
 
-def as_bytes(value: SupportsIndex | str) -> int:
-    """A number of bytes of 1 or more from an integer or from text with a unit of 1024, 1024^2, ....
+def as_bytes(value: SupportsIndex | str, field: str = "max_bytes") -> int:
+    """A number of bytes of 1 or more, as `byte_count` reads it.
 
-    Parts of a byte are left off.
-
-    >>> as_bytes("512M"), as_bytes("0.5 GiB"), as_bytes("0.3K"), as_bytes(4096)
-    (536870912, 536870912, 307, 4096)
+    >>> as_bytes("0.3K"), as_bytes(4096)
+    (307, 4096)
     """
-    if isinstance(value, str):
-        match = _TEXT.fullmatch(value.strip())
-        found = int(Fraction(match[1]) * UNITS[match[2].upper()]) if match else 0
-    else:
-        found = whole_number("memory", value)
+    found = byte_count(field, value)
     if found < 1:
-        raise ValueError(f"memory {value_text(value)} is not a number of bytes such as 128M or 1.5G")
+        raise LayoutError(f"{field} {value_text(value)} is not a number of bytes such as 128M or 1.5G")
     return found
 
 
@@ -59,16 +50,16 @@ def memory_text(nbytes: int) -> str:
     return f"{nbytes} bytes"
 
 
-def block_limit(memory: SupportsIndex | str | None) -> int:
-    """Bytes for the two buffers of a block; `memory` None takes a quarter of what is free.
+def block_limit(max_bytes: SupportsIndex | str | None) -> int:
+    """Bytes for the two buffers of a block; `max_bytes` None takes a quarter of what is free.
 
     Three quarters of the memory, but 64 MB less than all of it, so that the whole process keeps to it from 96 MB on.
     Below, a quarter.
 
-    >>> [memory_text(block_limit(memory)) for memory in ("512M", "128M", "64M")]
+    >>> [memory_text(block_limit(text)) for text in ("512M", "128M", "64M")]
     ['384 MiB', '64 MiB', '16 MiB']
     """
-    given = free_memory() // SHARE if memory is None else as_bytes(memory)
+    given = free_memory() // SHARE if max_bytes is None else as_bytes(max_bytes)
     return max(min(given * 3 // 4, max(given - REST, given // 4), MOST_BLOCK), 1)
 
 

@@ -46,7 +46,7 @@ def relayout_file(
     target: TargetLike | None = None,
     raw: bool = False,
     overwrite: bool = False,
-    memory: SupportsIndex | str | None = None,
+    max_bytes: SupportsIndex | str | None = None,
     scratch: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> FileRelayout:
@@ -71,7 +71,7 @@ def relayout_file(
         Buffers are plain bytes, whatever the names of the files are.
     overwrite : bool
         Replace `out` if it exists.
-    memory : int or str, optional
+    max_bytes : int or str, optional
         Bytes to use, or text such as ``"512M"`` or ``"0.5G"``; by default a quarter of what is free.  Buffers take at
         most three quarters of it, and at most 1 GiB; what Python itself needs, about 50 MB, is not counted below
         ``"96M"``.
@@ -94,8 +94,8 @@ def relayout_file(
         When a file is not what the shape or its header says, becomes shorter while it is read, or must not be written.
         The message begins with its name.  FileExistsError when `out` exists.
     LayoutError
-        When the two shapes are not the same array, or when `memory` is too little.  The message names the least limit
-        that is accepted, and says if a scratch folder lets less do.
+        When the two shapes are not the same array, or when `max_bytes` is too little.  The message names the least
+        limit that is accepted, and says if a scratch folder lets less do.
     OSError
         When a file cannot be read or written, as on a full disk.
 
@@ -113,7 +113,7 @@ def relayout_file(
     >>> folder = tempfile.TemporaryDirectory()
     >>> before, after = (os.path.join(folder.name, name) for name in ("before.npy", "after.npy"))
     >>> np.save(before, np.arange(6, dtype=np.float32).reshape(2, 3))
-    >>> done = gl.relayout_file(before, after, target="{0,1}", memory="512M")
+    >>> done = gl.relayout_file(before, after, target="{0,1}", max_bytes="512M")
     >>> np.load(after, mmap_mode="r").flags.f_contiguous, done.dimensions, done.bytes_written
     (True, (2, 3), 24)
     >>> folder.cleanup()
@@ -132,7 +132,7 @@ def relayout_file(
     check_output(found, given, overwrite=overwrite)
     with open_source(given, shape, raw=raw) as opened:
         work = job(opened, found, shape, target, raw=raw)
-        way = sensible_route(work.plan, memory, folder)
+        way = sensible_route(work.plan, max_bytes, folder)
         seconds = move(work, found, way, _ignore if progress is None else progress, overwrite=overwrite)
     return FileRelayout(
         work.plan.source,

@@ -179,7 +179,7 @@ def test_a_block_runs_between_memory_maps(tmp_path):
     buffer = np.memmap(tmp_path / "in", np.float32, "r")
     out = np.memmap(tmp_path / "out", np.float32, "w+", shape=(7000,))
     for block in plan.blocks(4096):
-        block(buffer, out)
+        block(buffer, out=out)
     assert (tmp_path / "out").read_bytes() == buffer_of(plan.target).tobytes()
 
 
@@ -189,7 +189,7 @@ def test_a_block_runs_between_memory_maps(tmp_path):
 def test_blocks_take_numpy_arrays(role, buffers):
     (block,) = gl.plan("f32[2,3]", "{0,1}").blocks(99)
     with pytest.raises(BufferError, match=f"^{role} is a .*: a block reads and writes 1-D contiguous NumPy arrays$"):
-        block(*buffers)
+        block(buffers[0], out=buffers[1])
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_short_or_strided_buffers_are_refused(buffer, out):
     written = np.zeros(out, "f4")
     for block in gl.plan("f32[2,3]", "{0,1}").blocks(99):
         with pytest.raises(BufferError):
-            block(buffer, written)
+            block(buffer, out=written)
         with pytest.raises(BufferError):
-            block(np.ones(6, "f4"), buffer)
+            block(np.ones(6, "f4"), out=buffer)
     assert not written.any()
 
 
@@ -288,9 +288,9 @@ def test_packed_rows_that_end_inside_a_byte_take_two_passes(name, sizes):
         assert first.target == second.source and not first.target.is_packed
         scratch, out = np.empty(first.target.buffer_length, first.target.buffer_dtype), np.empty_like(wanted)
         for block in first.blocks(limit):
-            block(buffer, scratch)
+            block(buffer, out=scratch)
         for block in second.blocks(limit):
-            block(scratch, out)
+            block(scratch, out=out)
         np.testing.assert_array_equal(out, wanted)
     assert f"none in one pass: max_bytes {limit} is too small" in plan.explain(max_bytes=limit)
     with pytest.raises(gl.LayoutError, match=f"{whole} bytes"):
@@ -303,12 +303,12 @@ def test_a_block_refuses_other_elements_and_its_own_memory(text):
     buffer, out = np.zeros(plan.source.buffer_length, np.float32), np.zeros(plan.target.buffer_length, np.float32)
     block = plan.blocks(32)[0]
     with pytest.raises(TypeError, match="buffer has dtype int32, but .* needs float32"):
-        block(buffer.view(np.int32), out)
+        block(buffer.view(np.int32), out=out)
     with pytest.raises(TypeError, match="out has dtype float64"):
-        block(buffer, out.astype(np.float64))
+        block(buffer, out=out.astype(np.float64))
     with pytest.raises(BufferError, match="out shares memory with buffer"):
-        block(buffer, buffer)
-    block(buffer.view(np.uint8), out.view(np.uint8))
+        block(buffer, out=buffer)
+    block(buffer.view(np.uint8), out=out.view(np.uint8))
 
 
 @pytest.mark.parametrize("text", ["f32[4,6]", "f32[8,8]"])  # blocks of one run and of several
@@ -317,4 +317,4 @@ def test_a_block_refuses_a_read_only_target(text):
     buffer, out = np.zeros(plan.source.buffer_length, np.float32), np.zeros(plan.target.buffer_length, np.float32)
     out.flags.writeable = False
     with pytest.raises(BufferError, match="out is read-only"):
-        plan.blocks(32)[0](buffer, out)
+        plan.blocks(32)[0](buffer, out=out)

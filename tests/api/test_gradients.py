@@ -24,7 +24,7 @@ READS = {
     "transpose": lambda line: gl.transpose(line.reshape(2, 3)).reshape(-1),
     "a pattern": lambda line: gl.transpose(line, "(a b) -> b a", a=2).reshape(-1),
     "view": lambda line: gl.view(line, "f32[3,2]{0,1}").reshape(-1),
-    "stream": lambda line: gl.plan(SOURCE, TARGET).stream(line, torch.zeros(6)),
+    "stream": lambda line: gl.plan(SOURCE, TARGET).stream(line, out=torch.zeros(6)),
     "out": lambda line: gl.relayout(line, SOURCE, TARGET, out=torch.zeros(6)),
 }
 # Each writes MOVED to its `out`, of shape (6,).
@@ -32,10 +32,10 @@ WRITES = {
     "pack": lambda out: gl.pack(FLOATS.reshape(2, 3), "{0,1}", out=out),
     "unpack": lambda out: gl.unpack(np.array(MOVED, np.float32), "f32[6]", out=out),
     "relayout": lambda out: gl.relayout(FLOATS, SOURCE, TARGET, out=out),
-    "plan": lambda out: gl.plan(SOURCE, TARGET)(FLOATS, out),
+    "plan": lambda out: gl.plan(SOURCE, TARGET)(FLOATS, out=out),
     "relayout_many": lambda out: gl.relayout_many([(FLOATS, SOURCE, TARGET)], out=[out])[0],
     "transpose": lambda out: gl.transpose(FLOATS.reshape(2, 3), "a b -> (b a)", out=out),
-    "stream": lambda out: gl.plan(SOURCE, TARGET).stream(FLOATS, out),
+    "stream": lambda out: gl.plan(SOURCE, TARGET).stream(FLOATS, out=out),
     "in place": lambda out: gl.relayout(out.copy_(torch.arange(6.0)), SOURCE, TARGET, out=out),
     "in place, planned": lambda out: gl.plan(SOURCE, TARGET).in_place()(out.copy_(torch.arange(6.0))),
 }

@@ -27,7 +27,7 @@ def check(executor, source, target, workspace, phase=0):
     source, target = plan.source, plan.target
     buffer, memory = executors.guarded(executor, source.buffer_dtype, source.buffer_length, phase)
     buffer[...] = executor.array(buffer_of(source).view(source.buffer_dtype))
-    assert gl.relayout(buffer, source, target, out=buffer, workspace=workspace) is buffer
+    assert gl.relayout(buffer, source, target, out=buffer, max_bytes=workspace) is buffer
     where = f"{source} to {target} in {workspace} bytes"
     assert executor.host(buffer).view(np.uint8).tolist() == buffer_of(target).tolist(), where
     assert executors.guards_intact(executor, memory, phase, source.nbytes), where
@@ -96,7 +96,7 @@ def test_every_number_of_threads(monkeypatch, threads, source, target):
     expected = plan(buffer)
     for workspace in (buffer.nbytes // 4, buffer.nbytes // 20):
         given = buffer.copy()
-        plan(given, out=given, workspace=workspace)
+        plan(given, out=given, max_bytes=workspace)
         assert (given == expected).all(), workspace
 
 
@@ -114,7 +114,7 @@ def test_arrays_that_offer_dlpack(place):
         given = foreign.Producer(buffer)
     else:
         given = foreign.Interface(buffer)
-    assert gl.relayout(given, "f32[5,7]", "{0,1}", out=given, workspace=40) is given
+    assert gl.relayout(given, "f32[5,7]", "{0,1}", out=given, max_bytes=40) is given
     assert place.host(buffer).tolist() == np.arange(35).reshape(5, 7).T.reshape(-1).tolist()
 
 
@@ -124,7 +124,7 @@ def test_arrays_of_cupy(cp):
     buffer = cp.asarray(values)
     for _ in range(2):
         buffer[...] = cp.asarray(values)
-        assert plan(buffer, out=buffer, workspace=1000) is buffer
+        assert plan(buffer, out=buffer, max_bytes=1000) is buffer
         assert cp.asnumpy(buffer).tolist() == plan(values).tolist()
     assert plan.in_place(1000)(buffer) is buffer
 
@@ -179,12 +179,12 @@ LINE = np.arange(6, dtype=np.float32)
     "call, error, message",
     [
         (
-            lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", workspace=8),
+            lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", max_bytes=8),
             TypeError,
-            "workspace is only for a relayout in place: pass out=buffer too",
+            "max_bytes is only for a relayout in place: pass out=buffer too",
         ),
         (
-            lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", out=line.copy(), workspace=8),
+            lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", out=line.copy(), max_bytes=8),
             BufferError,
             "out is not the memory of buffer: a relayout in place, with a workspace, needs out=buffer",
         ),
@@ -201,14 +201,14 @@ LINE = np.arange(6, dtype=np.float32)
             "the same from the first byte to the last",
         ),
         (
-            lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", out=line, workspace=3),
+            lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", out=line, max_bytes=3),
             gl.LayoutError,
-            "workspace 3 is less than an element of f32[2,3]{1,0}: it takes 4 bytes",
+            "max_bytes 3 is less than an element of f32[2,3]{1,0}: it takes 4 bytes",
         ),
         (
-            lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", out=line, workspace=4.0),
+            lambda line: gl.relayout(line, "f32[2,3]", "{0,1}", out=line, max_bytes=4.0),
             gl.LayoutTypeError,
-            "workspace 4.0 is not an integer: it is a float",
+            "max_bytes 4.0 is not an integer: it is a float",
         ),
         (
             lambda line: gl.relayout(line, "f32[2,1]", "{0,1:PD(2,2)}", out=line),
@@ -294,12 +294,12 @@ def test_nothing_to_do():
             plan = gl.plan(shape, "{1,0}")
         assert plan.in_place(4).steps == ()
         assert plan(buffer, out=buffer) is buffer and buffer.tolist() == list(range(6))
-        assert plan(buffer, out=buffer, workspace=4) is buffer
+        assert plan(buffer, out=buffer, max_bytes=4) is buffer
 
 
 def test_an_empty_buffer_is_its_own_memory():
     buffer = np.empty(0, np.float32)
-    assert gl.relayout(buffer, "f32[0,3]", "{0,1}", out=buffer, workspace=4) is buffer
+    assert gl.relayout(buffer, "f32[0,3]", "{0,1}", out=buffer, max_bytes=4) is buffer
     assert gl.plan("f32[0,3]", "{0,1}").in_place(4)(buffer) is buffer
 
 
@@ -471,7 +471,7 @@ def test_an_interrupted_relayout_is_complete():
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay * 1e-4)
                 try:
-                    plans[turn](buffer, out=buffer, workspace=1 << 15)
+                    plans[turn](buffer, out=buffer, max_bytes=1 << 15)
                 finally:
                     signal.setitimer(signal.ITIMER_REAL, 0)
             except KeyboardInterrupt:

@@ -89,7 +89,7 @@ def test_a_name_means_the_same_layout_in_every_call(name, tmp_path):
     assert np.array_equal(gl.relayout_many([(buffer, shape, name)])[0], wanted)
     assert gl.convert_linear(7, shape, name) == gl.convert_linear(7, shape, layout)
     out = np.empty_like(wanted)
-    assert gl.plan(shape, name)(buffer, out) is out and np.array_equal(out, wanted)
+    assert gl.plan(shape, name)(buffer, out=out) is out and np.array_equal(out, wanted)
     np.save(tmp_path / "in.npy", array)
     gl.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", target=name)
     assert np.array_equal(np.load(tmp_path / "out.npy").ravel("K"), wanted)

@@ -135,9 +135,9 @@ def test_every_writing_call_takes_them(kind):
             given = kind.array(np.zeros(shape.dimensions, np.float32))
             assert gl.relayout(given, shape, plain, out=out) is out
             assert gl.relayout(out, shape, plain, out=out) is out  # in place
-            assert gl.relayout(out, shape, plain, out=out, workspace=64) is out
+            assert gl.relayout(out, shape, plain, out=out, max_bytes=64) is out
             assert gl.plan(shape, plain).in_place()(out) is out
-            assert gl.plan(shape, plain).stream(given, out) is out
+            assert gl.plan(shape, plain).stream(given, out=out) is out
             assert gl.relayout_many([(given, shape, plain)], out=[out]) == [out]
             assert gl.pack(given, plain, out=out) is out
             if tuple(out.shape) == shape.dimensions:

@@ -334,7 +334,7 @@ def test_moves_in_pieces_write_nothing_when_the_number_is_wrong(monkeypatch):
     out = np.full(plan.target.buffer_size, 7, np.uint8)
     assert len(plan.pieces) > 1
     with pytest.raises(thread_count.BadThreadCount):
-        plan(np.zeros(100, np.uint8), out)
+        plan(np.zeros(100, np.uint8), out=out)
     assert (out == 7).all()
 
 

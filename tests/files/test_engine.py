@@ -34,7 +34,7 @@ def moved(folder, source, target, *, memory, **options):
     buffer = np.random.default_rng(0).integers(0, 255, plan.source.nbytes, np.uint8, endpoint=True)
     (folder / "in.bin").write_bytes(buffer.tobytes())
     done = gl.relayout_file(
-        folder / "in.bin", folder / "out.bin", source=source, target=target, memory=memory, overwrite=True, **options
+        folder / "in.bin", folder / "out.bin", source=source, target=target, max_bytes=memory, overwrite=True, **options
     )
     expected = plan(buffer.view(plan.source.buffer_dtype))
     return (folder / "out.bin").read_bytes(), expected.tobytes(), done
@@ -93,7 +93,7 @@ def test_runs_that_blocks_continue_within_a_page(tmp_path_factory, rows, columns
     values = np.arange(rows * columns, dtype=np.uint32).reshape(columns, rows)
     np.save(folder / "in.npy", values)
     out = folder / ("out.npy" if header else "out.bin")
-    gl.relayout_file(folder / "in.npy", out, target="{0,1}", memory=memory)
+    gl.relayout_file(folder / "in.npy", out, target="{0,1}", max_bytes=memory)
     assert out.read_bytes()[128 if header else 0 :] == values.tobytes(order="F")
 
 
@@ -107,7 +107,7 @@ def test_every_write_but_the_last_ends_at_a_page(folder, monkeypatch):
     )
     values = np.arange(16_001 * 90, dtype=np.uint32).reshape(16_001, 90)
     np.save(folder / "in.npy", values)
-    done = gl.relayout_file(folder / "in.npy", folder / "out.npy", target="{0,1}", memory=12 << 20)
+    done = gl.relayout_file(folder / "in.npy", folder / "out.npy", target="{0,1}", max_bytes=12 << 20)
     rows = {128 + 64_004 * (number + 1) for number in range(90)}
     assert done.blocks[0] > 2 and all(end % PAGE == 0 or end in rows for end in ends)
     assert np.array_equal(np.load(folder / "out.npy"), values)
@@ -154,7 +154,7 @@ def test_a_source_that_becomes_shorter_is_an_error_with_numbers(folder):
         os.truncate(folder / "in.npy", 100_000)
 
     with pytest.raises(ValueError, match=r"in\.npy: .*shorter.* 100000"):
-        gl.relayout_file(folder / "in.npy", folder / "out.npy", target="{0,1}", memory=3 << 17, progress=shorten)
+        gl.relayout_file(folder / "in.npy", folder / "out.npy", target="{0,1}", max_bytes=3 << 17, progress=shorten)
     assert os.listdir(folder) == ["in.npy"]
 
 

@@ -50,7 +50,7 @@ def move(event, **options):
             event()
 
     names = ("in.npy", "out.npy")
-    gl.relayout_file(*names, target="{0,1}", memory=52 << 10, progress=progress, **options)
+    gl.relayout_file(*names, target="{0,1}", max_bytes=52 << 10, progress=progress, **options)
     assert happened.is_set()
 
 

@@ -32,7 +32,7 @@ LONG = ["1" * 19, "9" * 100_000 + "M", "0." + "0" * 100_000 + "1G", " " * 100_00
     "text", [*NO_SIZES.split(), *OTHER_DIGITS, *LONG, "", "1M\0", "1 M B", "1\n\n.5M", 0, -1], ids=range(37)
 )
 def test_anything_else_is_refused(text):
-    with pytest.raises(ValueError, match=r"(?s)^memory .* is not a number of bytes such as 128M or 1.5G$"):
+    with pytest.raises(ValueError, match=r"(?s)^max_bytes .* is not a number of bytes such as 128M or 1.5G$"):
         memory.as_bytes(text)
     try:
         memory.as_bytes(text)
@@ -42,7 +42,7 @@ def test_anything_else_is_refused(text):
 
 @pytest.mark.parametrize("number", [1e9, math.nan, math.inf, Fraction(3, 2), None, b"1M", [1]])
 def test_what_is_neither_a_whole_number_nor_text_is_not_a_number_of_bytes(number):
-    with pytest.raises(gl.LayoutTypeError, match="memory"):
+    with pytest.raises(gl.LayoutTypeError, match="max_bytes"):
         memory.as_bytes(number)
 
 

@@ -10,7 +10,7 @@ def test_letters_that_only_look_like_units_are_refused(tmp_path):
     np.save(tmp_path / "in.npy", np.zeros(3))
     for unit in ("\N{KELVIN SIGN}", "K\N{LATIN SMALL LETTER DOTLESS I}B"):
         with pytest.raises(ValueError, match="is not a number of bytes such as 128M or 1.5G$"):
-            gl.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", memory=f"64{unit}")
+            gl.relayout_file(tmp_path / "in.npy", tmp_path / "out.npy", max_bytes=f"64{unit}")
 
 
 def test_a_progress_that_is_false_is_called(tmp_path):

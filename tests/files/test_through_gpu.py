@@ -25,7 +25,7 @@ def moved(folder, source, target, memory):
     buffer = np.random.default_rng(0).integers(0, 256, plan.source.nbytes, np.uint8)
     buffer.tofile(folder / "in.bin")
     done = gl.relayout_file(
-        folder / "in.bin", folder / "out.bin", source=source, target=target, memory=memory, overwrite=True
+        folder / "in.bin", folder / "out.bin", source=source, target=target, max_bytes=memory, overwrite=True
     )
     with gl.use_backend("numpy"):
         expected = plan(buffer.view(plan.source.buffer_dtype))

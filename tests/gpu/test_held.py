@@ -205,13 +205,13 @@ def test_an_owner_is_waited_for_on_its_own_device(cp, device):
 def test_while_a_graph_is_captured_nothing_is_held(cp):
     plan, out = gl.plan(SOURCE, TARGET), cp.zeros(3500, np.float32)
     given = Producer(cp.asarray(VALUES))
-    plan(given, out)
+    plan(given, out=out)
     assert eventually(lambda: given.deleted == given.made)
     out.fill(0)
     cp.cuda.Device().synchronize()
     with cp.cuda.Stream(non_blocking=True) as stream:
         stream.begin_capture()
-        plan(given, out)
+        plan(given, out=out)
         assert given.deleted == given.made
         graph = stream.end_capture()
         graph.launch(stream)
@@ -238,7 +238,7 @@ def test_a_lent_array_goes_back_to_the_pool_after_the_wait_of_its_borrower(cp):
 def test_waiting_for_owners_does_not_disturb_a_capture_of_another_thread(cp):
     plan, out = gl.plan(SOURCE, TARGET), cp.zeros(3500, np.float32)
     buffer = cp.asarray(VALUES)
-    plan(buffer, out)
+    plan(buffer, out=out)
     cp.cuda.Device().synchronize()
     for _ in range(5):
         given = Producer(buffer)
@@ -247,7 +247,7 @@ def test_waiting_for_owners_does_not_disturb_a_capture_of_another_thread(cp):
         with cp.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture(cp.cuda.runtime.streamCaptureModeGlobal)
             waited = eventually(lambda: given.deleted == given.made)
-            plan(buffer, out)
+            plan(buffer, out=out)
             graph = stream.end_capture()
             graph.launch(stream)
             assert waited and same_bytes(cp, out, plan(VALUES))

@@ -26,7 +26,7 @@ def streamed(cp, plan, values, direction, **options):
     buffer = values if up else cp.asarray(values)
     out = (np if down else cp).zeros(plan.target.buffer_length, values.dtype)
     with gl.use_backend("cupy"):
-        assert plan.stream(buffer, out, **options) is out
+        assert plan.stream(buffer, out=out, **options) is out
     return out
 
 
@@ -44,7 +44,7 @@ def test_an_array_several_times_larger_than_the_pool(cp, direction):
     buffer = values if direction != "down" else cp.asarray(values)
     out = (cp if direction == "up" else np).zeros(plan.target.buffer_length, np.float32)
     with gl.use_backend("cupy"), using(cp, pool.malloc):
-        plan.stream(buffer, out, max_bytes=2 << 20)
+        plan.stream(buffer, out=out, max_bytes=2 << 20)
         assert 1 << 20 < pool.total_bytes() <= (2 << 20) + 2048 and pool.used_bytes() == 0
     assert same_bytes(cp, cp.asarray(out), plan(values))
 
@@ -56,7 +56,7 @@ def test_without_a_limit_the_blocks_fit_the_pool(cp):
     pool = cp.cuda.MemoryPool()
     pool.set_limit(5 << 20)
     with gl.use_backend("cupy"), using(cp, pool.malloc):
-        plan.stream(values, out)
+        plan.stream(values, out=out)
         assert 2 << 20 < pool.total_bytes() <= 5 << 20
     assert out.tobytes() == plan(values).tobytes()
 
@@ -70,7 +70,7 @@ def test_memory_that_cannot_be_had_is_an_error_before_a_byte_is_written(cp):
         for limit, room in ((None, 1 << 19), (4 << 20, 5 << 19)):  # with 2 MB of its own accord it would fit
             pool.set_limit(room)
             with pytest.raises(MemoryError) as error:
-                plan.stream(values, out, max_bytes=limit)
+                plan.stream(values, out=out, max_bytes=limit)
             assert not hasattr(error.value, "__notes__")
     assert not out.any() and pool.used_bytes() == 0
 
@@ -98,7 +98,7 @@ def test_page_locked_memory_is_bounded_and_its_lack_is_a_memory_error(cp):
         cp.cuda.set_pinned_memory_allocator(refuse)
         out = np.zeros(plan.target.buffer_length, np.float32)
         with gl.use_backend("cupy"), pytest.raises(MemoryError, match="bytes of page-locked memory: "):
-            plan.stream(values, out, max_bytes=LIMIT)
+            plan.stream(values, out=out, max_bytes=LIMIT)
         assert not out.any()
     finally:
         cp.cuda.set_pinned_memory_allocator(pool.malloc)
@@ -128,7 +128,7 @@ def wrong_results(cp, direction, random=RANDOM):
             read = target * 2
             out = np.zeros(plan.target.buffer_length, np.float32) if down else target
             with gl.use_backend("cupy"):
-                plan.stream(values if up else buffer, out, max_bytes=LIMIT)
+                plan.stream(values if up else buffer, out=out, max_bytes=LIMIT)
             values[...] = buffer[...] = 0
             found = out.tobytes() if down else cp.asnumpy(out.copy()).tobytes()
             if found != expected.tobytes() or not bool((read == 2).all()):
@@ -164,8 +164,8 @@ def test_a_device_that_is_not_current(cp, device):
     with cp.cuda.Device(device):
         buffer, out = cp.asarray(values), cp.zeros(plan.target.buffer_length, np.float32)
     cp.cuda.Device(device).synchronize()
-    down = plan.stream(buffer, np.zeros(plan.target.buffer_length, np.float32), max_bytes=LIMIT)
-    plan.stream(values, out, max_bytes=LIMIT)
+    down = plan.stream(buffer, out=np.zeros(plan.target.buffer_length, np.float32), max_bytes=LIMIT)
+    plan.stream(values, out=out, max_bytes=LIMIT)
     assert cp.cuda.runtime.getDevice() == 0 and down.tobytes() == plan(values).tobytes()
     with cp.cuda.Device(device):
         assert same_bytes(cp, out, plan(values))
@@ -196,7 +196,7 @@ def test_a_graph_cannot_capture_it_and_is_not_disturbed(cp):
     with cp.cuda.Stream(non_blocking=True) as stream:
         stream.begin_capture()
         with pytest.raises(RuntimeError, match="^plan.stream waits for copies: a graph cannot capture it$"):
-            plan.stream(values, out, max_bytes=LIMIT)
+            plan.stream(values, out=out, max_bytes=LIMIT)
         stream.end_capture()
     assert not out.any()
 
@@ -238,7 +238,7 @@ def unfinished(cp, direction, error=Stop, random=RANDOM):
         buffer = cp.asarray(values) if direction == "down" else values
         cp.cuda.Device().synchronize()
         with gl.use_backend("cupy"), pytest.raises(error) as raised:
-            plan.stream(buffer, out, max_bytes=LIMIT, progress=stop_after(5, error))
+            plan.stream(buffer, out=out, max_bytes=LIMIT, progress=stop_after(5, error))
         with cp.cuda.Stream(non_blocking=True):
             before = cp.asnumpy(cp.asarray(out).copy()).tobytes()
         cp.cuda.Device().synchronize()  # whatever is under way ends here

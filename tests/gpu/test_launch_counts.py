@@ -89,7 +89,7 @@ def test_a_plan_with_out_is_captured_and_replayed_on_new_bytes(cp, case):
     source, target, before = CASES[case]
     plan = gl.plan(source, target)
     buffer, out = (device_buffer(cp, host_buffer(shape), before) for shape in (source, target))
-    stream, graph = captured(cp, lambda: plan(buffer, out))
+    stream, graph = captured(cp, lambda: plan(buffer, out=out))
     for seed in (1, 2):
         given = host_buffer(source, seed)
         overwrite(cp, buffer, given)

@@ -28,12 +28,12 @@ def on_device_one(cupy):
 
 def test_the_device_is_switched_for_the_launch_and_back(cupy):
     plan, buffer, out = on_device_one(cupy)
-    plan(buffer, out)
+    plan(buffer, out=out)
     before, launch, after = fake_cuda.calls
     assert (before, launch[0], launch[2:], after) == (("set device", 1), LAUNCH, (1, 0), ("set device", 0))
     with cupy.cuda.Device(1):
         fake_cuda.calls.clear()
-        plan(buffer, out)
+        plan(buffer, out=out)
         assert kinds() == [LAUNCH]
 
 
@@ -42,14 +42,14 @@ def test_one_plan_works_on_two_devices(cupy):
     plan, other, other_out = on_device_one(cupy)
     other += 1000
     for _ in range(2):
-        plan(buffer, out)
-        plan(other, other_out)
+        plan(buffer, out=out)
+        plan(other, out=other_out)
     assert [call[2] for call in fake_cuda.calls if call[0] == LAUNCH] == [0, 1, 0, 1]
     assert out.tolist() == expected(plan, buffer) and other_out.tolist() == expected(plan, other)
     with pytest.raises(
         BufferError, match="^buffer is on cuda:0 and out is on cuda:1: nothing is copied between devices$"
     ):
-        plan(buffer, other_out)
+        plan(buffer, out=other_out)
 
 
 def test_a_launch_that_fails_leaves_the_device_as_it_was_and_the_next_one_works(cupy, monkeypatch):
@@ -60,11 +60,11 @@ def test_a_launch_that_fails_leaves_the_device_as_it_was_and_the_next_one_works(
 
     monkeypatch.setattr(fake_cuda, "before_reading", fail)
     with pytest.raises(RuntimeError, match="^no launch$"):
-        plan(buffer, out)
+        plan(buffer, out=out)
     assert cupy.cuda.runtime.getDevice() == 0
     monkeypatch.setattr(fake_cuda, "before_reading", None)
     buffer += 1
-    assert plan(buffer, out).tolist() == expected(plan, buffer)
+    assert plan(buffer, out=out).tolist() == expected(plan, buffer)
 
 
 def test_launches_go_to_the_current_stream_of_the_arrays_device(cupy):
@@ -75,14 +75,14 @@ def test_launches_go_to_the_current_stream_of_the_arrays_device(cupy):
         there.__enter__()
     with here:
         fake_cuda.calls.clear()
-        plan(buffer, out)
+        plan(buffer, out=out)
         assert [call[2:] for call in fake_cuda.calls if call[0] == LAUNCH] == [(1, there.ptr)]
     with cupy.cuda.Device(1):
         there.__exit__()
     plan, buffer, out = prepared(cupy)
     for stream in (here, cupy.cuda.Stream(), cupy.cuda.Stream.null):
         with stream:
-            plan(buffer, out)
+            plan(buffer, out=out)
     assert [call[3] for call in fake_cuda.calls][0] == here.ptr and len({call[3] for call in fake_cuda.calls}) == 3
 
 
@@ -99,7 +99,7 @@ def test_a_thread_enters_the_context_of_a_device_before_it_launches(cupy):
 def launch_without_context(cupy, plan):
     fake_cuda.thread.contexts.clear()
     buffer, out = numbers(cupy, 240), cupy.empty(240, np.float32)
-    plan(buffer, out)
+    plan(buffer, out=out)
 
 
 class SharedBlock(argument_blocks.ArgumentBlocks):
@@ -161,7 +161,7 @@ def test_many_threads_share_a_plan(cupy, monkeypatch):
         with cupy.cuda.Stream():
             for turn in range(20):
                 buffer, out = numbers(cupy, 240, first=240 * (20 * number + turn)), cupy.empty(240, np.float32)
-                plan(buffer, out)
+                plan(buffer, out=out)
                 result = out.tolist()
                 assert result == expected(plan, buffer), (number, turn)
         return True

@@ -38,7 +38,7 @@ def test_a_plan_with_out_is_one_launch_and_nothing_else(cupy, family):
     buffer += 1
     out[...] = 0
     for _ in range(3):
-        assert plan(buffer, out) is out
+        assert plan(buffer, out=out) is out
     assert kinds() == [LAUNCH] * 3
     assert cupy.backend_module.argument_blocks[2].free_count == 1  # every launch gave its block back
     assert out.tolist() == expected(plan, buffer)
@@ -144,7 +144,7 @@ def test_a_prepared_plan_moves_between_other_buffers_too(cupy):
     memory, room = numbers(cupy, 600), cupy.empty(600, np.float32)
     for first in (0, 4, 1, 7, 13, 0, 1):
         buffer, out = memory[first : first + 240], room[2 * first : 2 * first + 240]
-        assert plan(buffer, out) is out
+        assert plan(buffer, out=out) is out
         assert out.tolist() == expected(plan, buffer)
     assert kinds()[-7:] == [LAUNCH] * 7
     kept = plan.transfer.prepared[backends.gpu_backend()]
@@ -156,7 +156,7 @@ def test_not_every_length_of_a_buffer_is_remembered(cupy):
     memory, room = numbers(cupy, 1000), cupy.empty(1000, np.float32)
     for length in range(240, 400):
         room[...] = 0
-        plan(memory[:length], room[:length])
+        plan(memory[:length], out=room[:length])
         assert room[:240].tolist() == expected(plan, memory) and not room[240:].any()
     kept = plan.transfer.prepared[backends.gpu_backend()]
     assert 0 < kept.kinds_kept <= kept.MOST
@@ -169,7 +169,7 @@ def test_the_small_pieces_of_a_tiled_relayout_are_one_launch_each_time(cupy):
     for first in (0, 1):
         buffer += first
         fake_cuda.calls.clear()
-        assert plan(buffer, out) is out and plan(buffer, out) is out
+        assert plan(buffer, out=out) is out and plan(buffer, out=out) is out
         assert kinds() == [LAUNCH] * 2 and out.tolist() == expected(plan, buffer)
     memory, room = numbers(cupy, 5000), cupy.empty(5000, np.float32)
     for first in (0, 1, 6, 0):
@@ -177,7 +177,7 @@ def test_the_small_pieces_of_a_tiled_relayout_are_one_launch_each_time(cupy):
             memory[first : first + plan.source.buffer_size],
             room[3 * first : 3 * first + plan.target.buffer_size],
         )
-        assert plan(source, target).tolist() == expected(plan, source)
+        assert plan(source, out=target).tolist() == expected(plan, source)
 
 
 # ---- index conversion and lists of moves -------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_a_call_that_cannot_be_is_refused_before_a_launch(cupy, name):
         plan(*given)
     assert LAUNCH not in kinds()
     assert all(np.array_equal(array, copy) for array, copy in zip(given, before))
-    assert plan(buffer, out).tolist() == expected(plan, buffer)
+    assert plan(buffer, out=out).tolist() == expected(plan, buffer)
 
 
 def test_a_graph_that_captures_a_relayout_in_place_is_refused(cupy, monkeypatch):
@@ -319,7 +319,7 @@ def test_neighbours_that_touch_do_not_overlap(cupy):
     memory = numbers(cupy, 480)
     for first, second in ((memory[:240], memory[240:]), (memory[240:], memory[:240])):
         for _ in range(2):
-            assert plan(first, second).tolist() == expected(plan, first)
+            assert plan(first, out=second).tolist() == expected(plan, first)
 
 
 def aligned_like(cupy, array, count):

@@ -64,7 +64,7 @@ def test_managed_memory_is_written_where_the_host_reads_it(cp):
         cp.ndarray((shape.buffer_size,), np.float32, memory)
         for shape, memory in ((plan.source, source), (plan.target, target))
     )
-    assert plan(buffer, out) is out
+    assert plan(buffer, out=out) is out
     cp.cuda.Device().synchronize()
     assert ctypes.string_at(target.ptr, plan.target.nbytes) == plan(values).tobytes()
 
@@ -74,9 +74,9 @@ def test_an_out_in_pinned_host_memory_is_the_hosts(cp):
     plan = gl.plan(*PLAN)
     values, memory = host_buffer(plan.source), cp.cuda.alloc_pinned_memory(plan.target.nbytes)
     out = np.frombuffer(memory, np.float32, plan.target.buffer_size)
-    assert plan(values, out) is out and out.tobytes() == plan(values).tobytes()
+    assert plan(values, out=out) is out and out.tobytes() == plan(values).tobytes()
     with pytest.raises(BufferError, match="^buffer is on cuda:0 and out is on cpu: nothing is copied between devices$"):
-        plan(cp.asarray(values), out)
+        plan(cp.asarray(values), out=out)
 
 
 @on_gpu_alone

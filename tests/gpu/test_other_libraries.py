@@ -128,9 +128,9 @@ def streams_with_tensors(cp, torch, device=0):
             given, target = torch.tensor(VALUES, device), torch.tensor(np.zeros(3550, np.float32), device)
             with cp.cuda.Device(device), stream.cupy:
                 before = target.array.copy()
-            assert plan.stream(VALUES, target, max_bytes=4096) is target
+            assert plan.stream(VALUES, out=target, max_bytes=4096) is target
             right.append(not equal(before, stream.cupy, expected) and equal(target.array, stream.cupy, expected))
-            out = plan.stream(given, np.zeros(3550, np.float32), max_bytes=4096)
+            out = plan.stream(given, out=np.zeros(3550, np.float32), max_bytes=4096)
         right.append(out.tobytes() == expected.tobytes())
         assert cp.cuda.Device().id == 0 and cp.cuda.get_current_stream() == cp.cuda.Stream.null
     return all(right)
@@ -142,7 +142,7 @@ def test_streams_with_tensors_come_after_torchs_current_stream(cp, torch):
 
 def test_a_stream_reads_an_array_of_jax(cp, jax):
     plan = gl.plan(SOURCE, TARGET)
-    out = plan.stream(jax.array(VALUES), np.zeros(3550, np.float32), max_bytes=4096)
+    out = plan.stream(jax.array(VALUES), out=np.zeros(3550, np.float32), max_bytes=4096)
     assert out.tobytes() == plan(VALUES).tobytes()
 
 
@@ -329,13 +329,13 @@ def test_a_call_on_tensors_can_be_captured(cp, torch):
     expected = plan(VALUES)
     with torch.cuda.stream(stream):
         given, out = torch.tensor(VALUES), torch.tensor(np.zeros_like(expected))
-        plan(given, out)
+        plan(given, out=out)
         stream.synchronize()
         with stream.cupy:
             out.array.fill(0)
         stream.synchronize()
         stream.cupy.begin_capture(cp.cuda.runtime.streamCaptureModeGlobal)
-        plan(given, out)
+        plan(given, out=out)
         graph = stream.cupy.end_capture()
         graph.launch(stream.cupy)
     assert equal(out.array, stream.cupy, expected)

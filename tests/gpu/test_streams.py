@@ -44,7 +44,7 @@ def test_a_call_waits_its_turn_on_the_current_stream_and_the_host_does_not(cp, k
             stream.synchronize()
             keep_busy(cp, cycles)
             buffer[...] = late  # runs when the stream is free again,
-            plan(buffer, out)  # as does this;
+            plan(buffer, out=out)  # as does this;
             result[...] = out
             out[...] = 0  # this comes last
             running = not stream.done
@@ -66,7 +66,7 @@ def test_threads_with_streams_of_their_own_share_a_plan(cp):
             stream.synchronize()
             barrier.wait()
             for buffer, out in zip(buffers, outs):
-                plan(buffer, out)
+                plan(buffer, out=out)
             stream.synchronize()
             wrong = [
                 turn for turn, (values, out) in enumerate(zip(given, outs)) if not same_bytes(cp, out, plan(values))
@@ -84,7 +84,7 @@ def test_arrays_may_be_dropped_right_after_the_call(cp, stream_kind):
     given = [host_buffer(plan.source, seed) for seed in range(12)]
     with cp.cuda.Stream.null if stream_kind == "null" else cp.cuda.Stream(non_blocking=True) as stream:
         sources = [cp.asarray(values) for values in given]
-        plan(sources[0].copy(), cp.zeros(plan.target.buffer_size, np.float32))
+        plan(sources[0].copy(), out=cp.zeros(plan.target.buffer_size, np.float32))
         stream.synchronize()
         if cp.__version__ != fake_cupy.VERSION:
             keep_busy(cp)  # so that everything below waits together
@@ -95,7 +95,7 @@ def test_arrays_may_be_dropped_right_after_the_call(cp, stream_kind):
                 results.append(plan(buffer))
             else:
                 out = cp.empty(plan.target.buffer_size, np.float32)
-                plan(buffer, out)
+                plan(buffer, out=out)
                 results.append(out.copy())
                 del out
             del buffer
@@ -118,7 +118,7 @@ def test_a_thread_that_never_used_a_device_launches_there(cp, device):
     values = host_buffer(plan.source)
     with cp.cuda.Device(device):
         buffer, out = cp.asarray(values), cp.zeros(plan.target.buffer_size, np.float32)
-        plan(buffer, out)  # this thread compiles and loads the kernels
+        plan(buffer, out=out)  # this thread compiles and loads the kernels
         out[...] = 0
         cp.cuda.get_current_stream().synchronize()
     with ThreadPoolExecutor(1) as pool:
@@ -141,7 +141,7 @@ def test_arrays_of_a_device_that_is_not_current(cp):
             cp.cuda.get_current_stream().synchronize()
     for _ in range(2):
         for buffer, out in outs:
-            plan(buffer, out)
+            plan(buffer, out=out)
             assert cp.cuda.runtime.getDevice() == 0
     fresh = plan(outs[1][0])
     assert fresh.device.id == 1 and cp.cuda.runtime.getDevice() == 0

@@ -164,7 +164,7 @@ def test_read_only_memory_is_read_and_not_written(place):
         assert place.host(gl.relayout(given, SOURCE, TARGET)).tolist() == MOVED
         calls = [
             lambda: gl.relayout(memory.copy(), SOURCE, TARGET, out=given),
-            lambda: gl.plan(SOURCE, TARGET)(memory.copy(), given),
+            lambda: gl.plan(SOURCE, TARGET)(memory.copy(), out=given),
             lambda: gl.pack(memory.copy().reshape(2, 3), TARGET, out=given),
             lambda: gl.relayout_many([(memory.copy(), SOURCE, TARGET)], out=[given]),
         ]

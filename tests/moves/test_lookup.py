@@ -149,10 +149,10 @@ def test_scratch_arrays_of_all_threads_fit_into_4_megabytes(monkeypatch, source,
     with few_pieces(50):
         plan = Plan(gl.parse_shape(source), gl.parse_shape(source).with_layout(target))
     buffer, out = (np.zeros(shape.buffer_length, shape.buffer_dtype) for shape in (plan.source, plan.target))
-    plan(buffer, out)
+    plan(buffer, out=out)
     tracemalloc.start()
     try:
-        plan(buffer, out)
+        plan(buffer, out=out)
         assert tracemalloc.get_traced_memory()[1] <= 4 << 20
     finally:
         tracemalloc.stop()

@@ -224,7 +224,7 @@ def test_tiles_to_rows_of_any_length(executor, name):
             else gl.pack(executor.array(logical(name, dimensions)), source)
         )
         out, memory = guarded(executor, np.uint8, plan.target.nbytes, 3 * number % 16)
-        plan(buffer, out)
+        plan(buffer, out=out)
         assert executor.host(out).tolist() == buffer_of(plan.target).tolist(), (str(source), str(target))
         assert guards_intact(executor, memory, 3 * number % 16, plan.target.nbytes), (str(source), str(target))
         looked_up += type(plan.move) is LookupMove

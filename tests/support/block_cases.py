@@ -53,7 +53,7 @@ def check(source, target, max_bytes):
             assert runs.nbytes == shape.nbytes, (where, block)
             np.add.at(count, np.array(bytes_of(runs), int), 1)
         largest = max(largest, block.source_runs.nbytes + block.target_runs.nbytes)
-        assert block(buffer.view(source.buffer_dtype), out.view(target.buffer_dtype)) is None
+        assert block(buffer.view(source.buffer_dtype), out=out.view(target.buffer_dtype)) is not None
     assert largest == blocks.block_bytes <= max(max_bytes, 0), where
     assert (written == 1).all(), (where, written.tolist())
     assert (read <= 1).all() and read[element_bytes(source)].all(), (where, read.tolist())

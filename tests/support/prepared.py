@@ -24,7 +24,7 @@ def prepared(cupy, source="f32[12,20]", target="{0,1}"):
         numbers(cupy, plan.source.buffer_size, plan.source.dtype),
         cupy.empty(plan.target.buffer_size, plan.source.dtype),
     )
-    plan(buffer, out)
+    plan(buffer, out=out)
     fake_cuda.calls.clear()
     return plan, buffer, out
 

@@ -22,7 +22,7 @@ def check(executor, source, target, max_bytes, phase=0):
         out, memory = guarded(there, np.uint8, target.nbytes, phase * target.itemsize, GUARD_BYTE)
         held = [side.view(_held(there if role else here, shape)) for role, side, shape in _sides(buffer, out, plan)]
         with gl.use_backend("cupy" if executor.name == "cupy" else "numpy"):
-            assert plan.stream(*held, max_bytes=max_bytes) is held[1]
+            assert plan.stream(held[0], out=held[1], max_bytes=max_bytes) is held[1]
         where = f"{source} to {target} in {max_bytes} bytes from {here.name} to {there.name}"
         assert there.host(out).tolist() == buffer_of(target).tolist(), where
         assert guards_intact(there, memory, phase * target.itemsize, target.nbytes), where

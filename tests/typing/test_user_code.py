@@ -89,10 +89,10 @@ def test_the_array_given_as_out_comes_back() -> None:
     assert assert_type(gl.transpose(matrix, "a b -> b a", out=out), FloatArray) is out
     assert_type(gl.pack(matrix, "f32[2,3]", out=line), FloatArray)
     assert_type(gl.relayout(matrix.reshape(-1), "f32[2,3]", "{0,1}", out=line), FloatArray)
-    assert_type(gl.relayout(line, "f32[2,3]", "{0,1}", out=line, workspace=8), FloatArray)
+    assert_type(gl.relayout(line, "f32[2,3]", "{0,1}", out=line, max_bytes=8), FloatArray)
     assert_type(gl.plan("f32[2,3]", "{0,1}").in_place(8)(line), FloatArray)
     assert_type(gl.plan("f32[2,3]", "{0,1}")(matrix.reshape(-1), out=line), FloatArray)
-    assert_type(gl.plan("f32[2,3]", "{0,1}").stream(matrix.reshape(-1), line, max_bytes=1 << 20), FloatArray)
+    assert_type(gl.plan("f32[2,3]", "{0,1}").stream(matrix.reshape(-1), out=line, max_bytes=1 << 20), FloatArray)
     assert_type(gl.unpack(line, "f32[3,2]{0,1}", out=out), FloatArray)
     assert_type(gl.pack(matrix, "f32[2,3]", out=Tensor(line)), Tensor)
     assert_type(gl.linearize(np.array([[0, 1], [0, 2]]), "f32[2,3]", out=places), ByteArray)
@@ -183,7 +183,7 @@ def test_lines_that_checkers_reject() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'target'"):
         gl.relayout(line, "f32[2,3]")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="pass out=buffer too"):
-        gl.relayout(line, "f32[2,3]", "{0,1}", workspace=8)  # type: ignore[call-overload]
+        gl.relayout(line, "f32[2,3]", "{0,1}", max_bytes=8)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"numpy.array\(buffer\) makes one"):
         gl.relayout([1.0, 2.0], "f32[2]", "{0}")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="write gl.Layout"):

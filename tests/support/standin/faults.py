@@ -393,12 +393,12 @@ def the_library_in_a_thread_that_entered_no_context(cupy, faulty):
         cupy_runtime.enter_context = lambda device: None
     plan, found = gl.plan("f32[2,3]", "{0,1}"), []
     buffer, out = cupy.arange(6, dtype=np.float32), cupy.zeros(6, np.float32)
-    plan(buffer, out)
+    plan(buffer, out=out)
     out.fill(0)
 
     def work():
         try:
-            plan(buffer, out)
+            plan(buffer, out=out)
         except Exception as error:
             found.append(error)
 

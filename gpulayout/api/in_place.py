@@ -12,25 +12,24 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import Out
+from gpulayout.api.backends import host_backend
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.explain import Explanation
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Result, same_kind
 from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
-from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES
 from gpulayout.layout import checks
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend, PreparedSteps
 from gpulayout.moves.in_place import move_in_place, steps_in_place
 from gpulayout.moves.kinds import Pieces
+from gpulayout.moves.move import Move
 from gpulayout.moves.pieces import relayout_pieces
 from gpulayout.moves.steps import Steps
 
-DEVICE_BYTES = 1 << 24  # of a slab on a GPU: its second-level cache holds the workspace, and launches take less time
 SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
 
 
@@ -71,10 +70,7 @@ class RelayoutTransfer(Transfer):
                 raise LayoutError(
                     f"workspace {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
                 )
-            kept = self._planned = (
-                limit,
-                InPlace(source, target, limit, steps_in_place(move, limit, SLAB_BYTES, AT_ONCE), self),
-            )
+            kept = self._planned = limit, InPlace(source, target, limit, move, self)
         return kept[1]
 
     def call_in_place(self, buffer: Any, out: Any, workspace: SupportsIndex) -> Any:
@@ -95,7 +91,7 @@ class InPlace:
     limit : int
         The most bytes that the workspace may have.
     steps : tuple
-        What is done, in order; `print` shows it.
+        What is done on the CPU, in order; `print` shows it.  A GPU takes larger slabs.
 
     See Also
     --------
@@ -125,15 +121,25 @@ class InPlace:
     source: Shape
     target: Shape
     limit: int
-    steps: Steps
+    move: Move = field(compare=False)
     transfer: RelayoutTransfer = field(compare=False)
+    planned: dict[tuple[int, int], Steps] = field(
+        default_factory=dict, compare=False
+    )  # by what a backend moves at a time
     prepared: dict[Backend, PreparedSteps] = field(default_factory=dict, compare=False)
 
-    @cached_property
-    def device_steps(self) -> Steps:
-        """The steps on a GPU: larger slabs and parts, so that there are fewer launches."""
-        move = move_in_place(self.source, self.target, self.transfer.pieces)
-        return steps_in_place(move, self.limit, DEVICE_BYTES, 1)
+    @property
+    def steps(self) -> Steps:
+        """The steps on the CPU."""
+        return self.steps_on(host_backend())
+
+    def steps_on(self, backend: Backend) -> Steps:
+        """The steps on a backend, which says how much it moves at a time."""
+        kind = backend.slab_bytes, backend.slabs_at_once
+        found = self.planned.get(kind)
+        if found is None:
+            found = self.planned[kind] = steps_in_place(self.move, self.limit, *kind)
+        return found
 
     @property
     def workspace(self) -> int:
@@ -183,7 +189,7 @@ class InPlace:
 
     def run(self, backend: Backend, buffer: Array) -> None:
         """The same for an array that passed every check."""
-        steps = self.steps if backend.name == "numpy" else self.device_steps
+        steps = self.steps_on(backend)
         if not steps:
             return
         prepared = self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_steps(steps))

@@ -99,6 +99,19 @@ def check_calls(module, source):
     )
 
 
+def check_backends(module, source):
+    """Comparisons of `backend.name`, where an attribute of `Backend` belongs."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        and any(isinstance(side, ast.Constant) and side.value in ("numpy", "cupy") for side in node.comparators)
+        and isinstance(node.left, ast.Attribute)
+        and node.left.attr == "name"
+        and ast.unparse(node.left) != "self.name"
+    ]
+
+
 def check_sizes(module, source):
     """Files that are too long, and functions with too many lines of code: docstrings, comments and blanks do not
     count.
@@ -144,6 +157,7 @@ CHECKS = {
     "imports run one way": check_imports,
     "CuPy is imported in one place": check_cupy,
     "no text is run and no object is unpickled": check_calls,
+    "no backend is asked for its name": check_backends,
     "files and functions stay small": check_sizes,
     "public names have docstrings": check_docstrings,
 }
@@ -228,6 +242,7 @@ def test_no_module_imports_itself_through_others():
         ("no text is run and no object is unpickled", "gpulayout.layout.text", "eval('1')"),
         ("no text is run and no object is unpickled", "gpulayout.layout.text", "import pickle"),
         ("no text is run and no object is unpickled", "gpulayout.files.npy", "np.load(path, allow_pickle=True)"),
+        ("no backend is asked for its name", "gpulayout.api.in_place", "slabs = 1 if backend.name != 'numpy' else 2"),
         ("files and functions stay small", "gpulayout.layout.text", "\n" * 501),
         ("files and functions stay small", "gpulayout.layout.text", "def f():\n" + "    x = 1\n" * 45),
         ("public names have docstrings", "gpulayout.layout.text", '"""Text."""\ndef parse():\n    pass'),
@@ -254,6 +269,7 @@ def test_a_broken_file_is_found(check, module, source):
             "log('gpulayout')\nlog(f'gpulayout.{name} has moved')\nimport_module('gpulayout.layout.shape')",
         ),
         ("CuPy is imported in one place", MAY_IMPORT_CUPY, "import cupy"),
+        ("no backend is asked for its name", "gpulayout.api.backends", "if self.name == 'cupy': print(backend.name)"),
         (
             "no text is run and no object is unpickled",
             "gpulayout.layout.text",

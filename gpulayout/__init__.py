@@ -63,6 +63,7 @@ More
 import importlib as _importlib
 import typing as _typing
 
+import gpulayout.layout.picture as _picture
 import gpulayout.layout.public_names as _public_names
 from gpulayout import xla
 from gpulayout.api.backends import BackendUnavailable, use_backend
@@ -138,8 +139,18 @@ __all__ = [
 
 # Modules that are imported when they are first used: import gpulayout need not wait for them.  `dask` is not in
 # `__all__`, because `from gpulayout import *` would need Dask, and would hide a module of that name.
-_LATE = ("interop", "dask")
+_LATE = {"interop": "gpulayout.interop", "dask": "gpulayout.dask"}
 _public_names.publish(globals(), [name for name in __all__ if name not in _LATE])
+
+
+def _draw(subject: Shape | Layout, **choices: _typing.Any) -> Picture:
+    """Draw a shape or a layout.  The first picture loads `gpulayout.pictures`."""
+    from gpulayout.pictures.draw import draw
+
+    return draw(subject, **choices)
+
+
+_picture.draw_with(_draw)
 
 
 def __dir__() -> list[str]:
@@ -149,5 +160,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     """Import a module when it is first used."""
     if name in _LATE:
-        return _importlib.import_module(f"gpulayout.{name}")
+        return _importlib.import_module(_LATE[name])
     raise AttributeError(f"module 'gpulayout' has no attribute {name!r}")

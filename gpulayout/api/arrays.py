@@ -199,7 +199,7 @@ def check_contiguous(array: Array, role: str) -> None:
 
 def check_same_device(one: Backend, a: Array, other: Backend, b: Array, roles: tuple[str, str]) -> None:
     """BufferError unless both arrays live on the same device."""
-    if one is other and (one.name == "numpy" or one.device(a) == other.device(b)):
+    if one is other and (one.is_one_device or one.device(a) == other.device(b)):
         return
     raise BufferError(
         f"{roles[0]} is on {one.device(a)} and {roles[1]} is on {other.device(b)}: nothing is copied between devices"

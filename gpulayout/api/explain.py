@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpulayout.api.array_types import ByteCount
 from gpulayout.cpu import choose_plan
 from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.describe import described
+from gpulayout.gpu.describe import described, launch_facts
 from gpulayout.gpu.devices import Device
 from gpulayout.gpu.many import Request, many_plan
 from gpulayout.layout.byte_counts import byte_count
@@ -66,6 +66,22 @@ def explain(
     lines.append(f"  numpy    {choose_plan.describe(move)}")
     lines += described(kernel_plan(move), device)
     return Explanation("\n".join(lines))
+
+
+def picture_facts(pieces: Pieces) -> list[str]:
+    """What the picture of a relayout says at its top: the facts of `explain` that hold on every GPU.
+
+    The launch is that of the largest piece, for buffers aligned to 16 bytes.
+    """
+    read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
+    facts = [f"reads {counted(read, 'byte')}, writes {counted(written, 'byte')}"]
+    launch = kernel_plan(pieces[0].move)
+    if launch is None:
+        return [*facts, "no launch: nothing to write"]
+    if len(pieces) > 1:
+        share = f"{pieces[0].move.bytes_written / written:.1%} of the bytes written"
+        facts.append(f"the launch is that of the largest of {len(pieces)} pieces, {share}")
+    return [*facts, *launch_facts(launch)]
 
 
 def explain_blocks(source: Shape, target: Shape, max_bytes: ByteCount) -> list[str]:

@@ -12,25 +12,25 @@ import numpy as np
 
 from gpulayout.api import arrays
 from gpulayout.api.array_types import ByteCount, Out
+from gpulayout.api.backends import host_backend
 from gpulayout.api.deferred_signals import deferred_signals
 from gpulayout.api.explain import Explanation
 from gpulayout.api.libraries import library_of
 from gpulayout.api.same_kind import Result, same_kind
 from gpulayout.api.sides import BufferSide
 from gpulayout.api.transfer import Transfer
-from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES
+from gpulayout.gpu.run import CudaBackend
 from gpulayout.layout.byte_counts import byte_count
-from gpulayout.layout.cached import cached_property
 from gpulayout.layout.checks import counted
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.shape import Shape
 from gpulayout.moves.backend import Array, Backend, PreparedSteps
 from gpulayout.moves.in_place import move_in_place, steps_in_place
 from gpulayout.moves.kinds import Pieces
+from gpulayout.moves.move import Move
 from gpulayout.moves.pieces import relayout_pieces
-from gpulayout.moves.steps import Steps
+from gpulayout.moves.steps import Blocks, Steps
 
-DEVICE_BYTES = 1 << 24  # of a slab on a GPU: its second-level cache holds the workspace, and launches take less time
 SHARE, LEAST = 20, 1 << 20  # the default workspace: one part in so many, and at least so many bytes
 
 
@@ -71,10 +71,7 @@ class RelayoutTransfer(Transfer):
                 raise LayoutError(
                     f"max_bytes {limit} is less than an element of {source}: it takes {counted(move.itemsize, 'byte')}"
                 )
-            kept = self._planned = (
-                limit,
-                InPlace(source, target, limit, steps_in_place(move, limit, SLAB_BYTES, AT_ONCE), self),
-            )
+            kept = self._planned = limit, InPlace(source, target, limit, move, self)
         return kept[1]
 
     def call_in_place(self, buffer: Any, out: Any, max_bytes: ByteCount) -> Any:
@@ -95,7 +92,7 @@ class InPlace:
     limit : int
         The most bytes that the workspace may have.
     steps : tuple
-        What is done, in order; `print` shows it.
+        What is done on the CPU, in order; `print` shows it.  A GPU takes larger slabs.
 
     See Also
     --------
@@ -125,20 +122,35 @@ class InPlace:
     source: Shape
     target: Shape
     limit: int
-    steps: Steps
+    move: Move = field(compare=False)
     transfer: RelayoutTransfer = field(compare=False)
+    planned: dict[tuple[int, int], Steps] = field(
+        default_factory=dict, compare=False
+    )  # by what a backend moves at a time
     prepared: dict[Backend, PreparedSteps] = field(default_factory=dict, compare=False)
 
-    @cached_property
-    def device_steps(self) -> Steps:
-        """The steps on a GPU: larger slabs and parts, so that there are fewer launches."""
-        move = move_in_place(self.source, self.target, self.transfer.pieces)
-        return steps_in_place(move, self.limit, DEVICE_BYTES, 1)
+    @property
+    def steps(self) -> Steps:
+        """The steps on the CPU."""
+        return self.steps_on(host_backend())
+
+    def steps_on(self, backend: Backend) -> Steps:
+        """The steps on a backend, which says how much it moves at a time."""
+        kind = backend.slab_bytes, backend.slabs_at_once
+        found = self.planned.get(kind)
+        if found is None:
+            found = self.planned[kind] = steps_in_place(self.move, self.limit, *kind)
+        return found
 
     @property
     def workspace(self) -> int:
-        """Bytes that are allocated."""
-        return max((step.workspace for step in self.steps), default=0)
+        """Bytes that are allocated on the CPU: for the workspace, and a bit for each block that moves along a cycle."""
+        return _allocated(self.steps)
+
+    @property
+    def device_workspace(self) -> int:
+        """The same on a GPU, whose slabs are larger; the bits for blocks are on the host."""
+        return _allocated(steps_in_place(self.move, self.limit, CudaBackend.slab_bytes, CudaBackend.slabs_at_once))
 
     @property
     def bytes_moved(self) -> int:
@@ -183,7 +195,7 @@ class InPlace:
 
     def run(self, backend: Backend, buffer: Array) -> None:
         """The same for an array that passed every check."""
-        steps = self.steps if backend.name == "numpy" else self.device_steps
+        steps = self.steps_on(backend)
         if not steps:
             return
         prepared = self.prepared.get(backend) or self.prepared.setdefault(backend, backend.prepare_steps(steps))
@@ -197,7 +209,8 @@ class InPlace:
         times = f"{self.bytes_moved / size / 2:.2f} times what a relayout to another buffer moves"
         lines = [
             f"in place {self.source} -> {self.target}",
-            f"  memory   {counted(self.workspace, 'byte')}, {self.workspace / size:.1%} of the buffer",
+            f"  memory   {counted(self.workspace, 'byte')}, {self.workspace / size:.1%} of the buffer; on a GPU "
+            f"{self.device_workspace}, {self.device_workspace / size:.1%}",
             f"  moved    {counted(self.bytes_moved, 'byte')}: {times}",
             *[f"    step {number}  {step}" for number, step in enumerate(self.steps)],
         ]
@@ -207,6 +220,7 @@ class InPlace:
         """The plan as plain values."""
         return {
             "workspace": self.workspace,
+            "device_workspace": self.device_workspace,
             "bytes_moved": self.bytes_moved,
             "steps": [
                 {"kind": type(step).__name__.lower(), "count": step.count, "bytes_each": step.part_bytes}
@@ -219,6 +233,11 @@ class InPlace:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _anew, (self.source, self.target, self.limit)
+
+
+def _allocated(steps: Steps) -> int:
+    """Bytes that steps allocate one after the other."""
+    return max((step.workspace + (step.bitmap_bytes if isinstance(step, Blocks) else 0) for step in steps), default=0)
 
 
 def _anew(source: Shape, target: Shape, limit: int) -> InPlace:

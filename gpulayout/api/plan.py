@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from gpulayout.api.array_types import Array, ByteCount, HostArray, Kind, Out, OwnKind, ShapeLike, TargetLike
-from gpulayout.api.explain import Explanation, explain, explain_blocks
+from gpulayout.api.explain import Explanation, explain, explain_blocks, picture_facts
 from gpulayout.api.in_place import InPlace, RelayoutTransfer
 from gpulayout.api.kept import KEYS, Kept
 from gpulayout.api.plan_blocks import Blocks
@@ -264,7 +264,7 @@ class Plan:
         return stream(self.transfer, plan, buffer, out, limit, progress)
 
     def draw(self) -> Picture:
-        """Draw where the elements go, and what the first warp of a GPU's launch reads and writes.
+        """Draw where the elements go, with facts about a GPU's launch.
 
         Returns
         -------
@@ -282,8 +282,7 @@ class Plan:
         places of the target, the ends of its rows and tiles, and where those elements come from.
 
         Memory moves in sectors of 32 bytes.  A request is one instruction of a warp: one access of each of its lanes.
-        Where the picture shows lanes, they are those of the kernel's own accesses, which tests compare.  For the other
-        kernels it says only how many sectors an average request touches, as `explain` does.
+        The picture says how many sectors an average request touches, as `explain` does.
 
         Examples
         --------
@@ -296,8 +295,6 @@ class Plan:
         elements of 4 bytes, accesses of 4 bytes, 32-bit offsets, 1 block of 256 threads
         sectors of 32 bytes that a warp's request touches: read 1 (at least 1), written 1 (at
         least 1)
-        the first warp reads in 1 request, which touches 1 sector
-        the first warp writes in 1 request, which touches 1 sector
         <BLANKLINE>
         source:
         place   0   1   2   3   4   5
@@ -313,7 +310,7 @@ class Plan:
         """
         from gpulayout.pictures.plan_picture import PlanPicture
 
-        return PlanPicture(self.pieces, self.source, self.target, self.names)
+        return PlanPicture(self.source, self.target, picture_facts(self.pieces), self.names)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""

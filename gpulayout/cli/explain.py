@@ -61,7 +61,7 @@ def explain(
     the merged dimensions, what is copied and what is filled, the kernel that a GPU would run and why not a faster one,
     and the bytes read and written.  Nothing is moved, and no GPU is needed: the expected speed comes from a model.
 
-    --html FILE writes a picture of it: where the elements go, and what the first warp reads and writes.
+    --html FILE writes a picture of it: where the elements go.
 
     \b
     Examples:

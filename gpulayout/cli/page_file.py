@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gpulayout.api.explain import picture_facts
 from gpulayout.api.plan import Plan
 from gpulayout.cli.arguments import FILE_NAME
 from gpulayout.cli.failures import print_note, printable
@@ -34,7 +35,7 @@ def write_page(
 
 def write_plan_page(plan: Plan, facts: dict[str, object], path: File, *, overwrite: bool) -> None:
     """Write the page of a plan, with facts about it as JSON."""
-    figure = plan_figure(plan.pieces, plan.source, plan.target, plan.names)
+    figure = plan_figure(plan.source, plan.target, picture_facts(plan.pieces), plan.names)
     _write(plan_page(figure, facts), f"{plan.source} -> {plan.target}", path, overwrite)
 
 

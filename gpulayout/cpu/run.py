@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gpulayout.cpu.choose_plan import MovePlan, plan_of
-from gpulayout.cpu.in_place import HostSteps
+from gpulayout.cpu.in_place import AT_ONCE, SLAB_BYTES, HostSteps
 from gpulayout.cpu.index import HostConversion
 from gpulayout.cpu.strided_plan import host_pieces
 from gpulayout.cpu.thread_count import thread_count
@@ -108,6 +108,8 @@ class NumpyBackend:
     """Moves with copies between strided views, and converts indices in cache-sized blocks."""
 
     name = "numpy"
+    is_one_device = True
+    slab_bytes, slabs_at_once = SLAB_BYTES, AT_ONCE
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         return dlpack.dlpack_memory(given, (dlpack.CPU, dlpack.PINNED))

@@ -138,6 +138,7 @@ class CupyBackend(CudaBackend):
     """The backend of CuPy arrays.  Every operation runs on the device of its arrays."""
 
     name = "cupy"
+    is_one_device = False
     max_operands = MAX_OPERANDS  # of `linearize_broadcast`
 
     def __init__(self) -> None:

@@ -37,6 +37,9 @@ class CudaBackend(abc.ABC):
     The launches prepared for a transfer are kept by its `MoveLaunches`.
     """
 
+    slab_bytes = 1 << 24  # the second-level cache holds the workspace, and launches take less time
+    slabs_at_once = 1  # launches follow each other
+
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
 

@@ -26,7 +26,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.frozen import Frozen
 from gpulayout.layout.padding import PaddingValue, Scalar, scalar_key
-from gpulayout.layout.picture import Picture
+from gpulayout.layout.picture import Picture, drawn
 from gpulayout.layout.split_config import Pair, SplitConfig, as_split_configs
 from gpulayout.layout.tile import Combine, Tile, as_tiles, reach
 
@@ -460,9 +460,7 @@ class Layout(Frozen):
         >>> print(Layout((0, 1)).draw((2, 2)).as_text(ascii_only=True).splitlines()[0])
         f32[2,2]{0,1}
         """
-        from gpulayout.pictures.example import example
-
-        return example(self, dimensions).draw()
+        return drawn(self, dimensions=dimensions)
 
     def _repr_svg_(self) -> str | None:
         """What a notebook shows: an example, if there is one."""

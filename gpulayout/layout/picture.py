@@ -1,13 +1,15 @@
 """What users get from `draw`: SVG for notebooks and slides, text for terminals.
 
-Only the interface is here, for annotations.  `gpulayout.pictures` draws, and is loaded by the first picture.
+Only the interface is here.  What draws stands above this room: the package itself hands it down with `draw_with`.
 """
 
 from __future__ import annotations
 
 import abc
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 COLUMNS, LEAST_COLUMNS = 88, 40  # of a terminal
 
@@ -76,3 +78,17 @@ class Picture(abc.ABC):
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
         return self.svg
+
+
+_draw: Callable[..., Picture]
+
+
+def draw_with(draw: Callable[..., Picture]) -> None:
+    """Hand down the function that draws: `draw(shape, ...)` and `draw(layout, ...)`, as `pictures.draw.draw` does."""
+    global _draw
+    _draw = draw
+
+
+def drawn(subject: object, **choices: Any) -> Picture:
+    """The picture of a shape or a layout, by the function that was handed down."""
+    return _draw(subject, **choices)

@@ -19,7 +19,7 @@ from gpulayout.layout.element_type import ElementType
 from gpulayout.layout.errors import LayoutError
 from gpulayout.layout.layout import Layout
 from gpulayout.layout.layout_fields import after_sizes
-from gpulayout.layout.picture import Picture
+from gpulayout.layout.picture import Picture, drawn
 from gpulayout.layout.pitch import pitched
 from gpulayout.layout.shape_sizes import ShapeSizes
 
@@ -454,9 +454,7 @@ class Shape(ShapeSizes):
              │a│d│b│e│c│f│
              └─┴─┴─┴─┴─┴─┘
         """
-        from gpulayout.pictures.shape_picture import ShapePicture
-
-        return ShapePicture(self, names, elements)
+        return drawn(self, names=names, elements=elements)
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""

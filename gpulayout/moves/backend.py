@@ -113,7 +113,10 @@ class Backend(Protocol):
     """
 
     name: str
+    is_one_device: bool  # all arrays of this backend are on the same device
     max_operands: int  # the most index arrays that `linearize_broadcast` takes; 0 without it
+    slab_bytes: int  # of a slab or a part that a relayout in place moves at a time; larger ones gain nothing
+    slabs_at_once: int  # so many of them move at the same time, if the workspace has room for them
 
     def foreign_memory(self, given: object) -> ForeignMemory:
         """The memory of another library's array.  May raise any exception if this backend cannot use that memory."""

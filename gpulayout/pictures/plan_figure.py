@@ -1,27 +1,18 @@
-"""What a picture of a plan shows: places of both buffers, where every element goes, and the first warp of the launch.
+"""What a picture of a plan shows: facts, places of both buffers, and where every element goes.
 
 Small buffers are drawn whole.  Of larger ones, the picture shows the first places of the target, the ends of its rows
 and tiles, and the places of the source that these elements come from.  f32[4096,4096] to {0,1}: target places 0 1 2 3
 come from the source places 0 4096 8192 12288.
-
-As in `Plan.explain`, the launch is that of the largest piece, for buffers aligned to 16 bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpulayout.gpu.choose_kernel import kernel_plan
-from gpulayout.gpu.describe import launch_facts
-from gpulayout.gpu.first_warp import first_warp
-from gpulayout.gpu.launch import KernelPlan
-from gpulayout.layout.checks import counted
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.kinds import Pieces
 from gpulayout.pictures.figure import Figure, Places, figure_of
 from gpulayout.pictures.shown import with_gaps
-from gpulayout.pictures.warp_figure import WarpSide, warp_sides
 
 WHOLE_PLACES = 24  # of a buffer that is drawn whole
 _FIRST, _MOST = 4, 9  # places of a larger target
@@ -34,26 +25,22 @@ class PlanFigure:
     source, target   both shapes; their strips hold the places that are shown, None for what is left out, and the
                      colours of the rows of the source
     moves            pairs of a source place and the target place that its element goes to, target places ascending
-    facts            what moves, and lines about the launch as in `Plan.explain`
-    warp             what the first warp reads and writes; empty where the requests of single lanes are not known
+    facts            lines at the top, such as those about the launch in `Plan.explain`
     """
 
     source: Figure
     target: Figure
     moves: tuple[tuple[int, int], ...] = ()
     facts: tuple[str, ...] = ()
-    warp: tuple[WarpSide, ...] = ()
 
 
-def plan_figure(pieces: Pieces, source: Shape, target: Shape, names: Sequence[str] | None = None) -> PlanFigure:
-    """The picture of a relayout."""
-    launch = kernel_plan(pieces[0].move)
-    warp = first_warp(launch) if launch else None
+def plan_figure(
+    source: Shape, target: Shape, facts: Sequence[str] = (), names: Sequence[str] | None = None
+) -> PlanFigure:
+    """The picture of a relayout, with these facts at its top."""
     figures = figure_of(source, names=names), figure_of(target, names=names)
-    facts = tuple(_facts(pieces, launch, warp is not None))
-    sides = warp_sides(warp) if warp else ()
     if figures[1].reason:
-        return PlanFigure(*figures, facts=facts, warp=sides)
+        return PlanFigure(*figures, facts=tuple(facts))
     places = Places(source), Places(target)
     shown = _target_places(places[1])
     moves = [
@@ -71,8 +58,7 @@ def plan_figure(pieces: Pieces, source: Shape, target: Shape, names: Sequence[st
         _with_strip(figures[0], places[0], read, of_source),
         _with_strip(figures[1], places[1], shown, of_target),
         tuple(moves),
-        facts,
-        sides,
+        tuple(facts),
     )
 
 
@@ -96,17 +82,3 @@ def _target_places(places: Places) -> list[int]:
     wanted = [*range(_FIRST), size - 1, *(end + step for end in ends for step in (0, -1, 1))]
     inside = dict.fromkeys(place for place in wanted if place < size)
     return sorted(list(inside)[:_MOST])
-
-
-def _facts(pieces: Pieces, launch: KernelPlan | None, has_lanes: bool) -> Iterator[str]:
-    read, written = (sum(getattr(piece.move, name) for piece in pieces) for name in ("bytes_read", "bytes_written"))
-    yield f"reads {counted(read, 'byte')}, writes {counted(written, 'byte')}"
-    if launch is None:
-        yield "no launch: nothing to write"
-        return
-    if len(pieces) > 1:
-        share = f"{pieces[0].move.bytes_written / written:.1%} of the bytes written"
-        yield f"the launch is that of the largest of {len(pieces)} pieces, {share}"
-    yield from launch_facts(launch)
-    if not has_lanes:
-        yield f"the accesses of single lanes are not drawn for {launch.kernel} here"

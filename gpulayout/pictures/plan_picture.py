@@ -8,20 +8,19 @@ from dataclasses import replace
 
 from gpulayout.layout.picture import COLUMNS, LEAST_COLUMNS, Picture
 from gpulayout.layout.shape import Shape
-from gpulayout.moves.kinds import Pieces
 from gpulayout.pictures.boxes import ASCII, UNICODE
 from gpulayout.pictures.figure import Figure
 from gpulayout.pictures.legend import padding_mark
 from gpulayout.pictures.plan_figure import PlanFigure, plan_figure
-from gpulayout.pictures.plan_svg import plan_svg, side_text
+from gpulayout.pictures.plan_svg import plan_svg
 from gpulayout.pictures.shape_text import draw_strip
 
 
 class PlanPicture(Picture):
-    """A picture of the relayout that these pieces do."""
+    """A picture of a relayout, with these facts at its top."""
 
-    def __init__(self, pieces: Pieces, source: Shape, target: Shape, names: Sequence[str] | None = None):
-        self._figure = plan_figure(pieces, source, target, names)
+    def __init__(self, source: Shape, target: Shape, facts: Sequence[str], names: Sequence[str] | None = None):
+        self._figure = plan_figure(source, target, facts, names)
 
     @property
     def svg(self) -> str:
@@ -32,7 +31,7 @@ class PlanPicture(Picture):
         """The picture drawn with characters: instead of arrows, the target names the places of the source."""
         width = max(width, LEAST_COLUMNS)
         figure, glyphs = self._figure, ASCII if ascii_only else UNICODE
-        facts = [f"{figure.source.shape} -> {figure.target.shape}", *figure.facts, *map(side_text, figure.warp)]
+        facts = [f"{figure.source.shape} -> {figure.target.shape}", *figure.facts]
         lines = [line for fact in facts for line in textwrap.wrap(fact, width)]
         sides = (("source:", figure.source), ("target, with places of the source:", _with_sources(figure)))
         for title, side in sides:

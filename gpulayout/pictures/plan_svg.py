@@ -1,27 +1,18 @@
-"""The picture of a plan as SVG: both buffers, where every element goes, and the requests of the first warp."""
+"""The picture of a plan as SVG: both buffers, and where every element goes."""
 
 from __future__ import annotations
 
-from gpulayout.gpu.traffic import SECTOR
-from gpulayout.layout.checks import counted
 from gpulayout.pictures.figure import Figure
 from gpulayout.pictures.legend import LONGEST_TITLE, Mark, legend, padding_mark, shape_title, tip
 from gpulayout.pictures.plan_figure import PlanFigure
 from gpulayout.pictures.shape_svg import MARGIN, draw_legend
 from gpulayout.pictures.style import COLORS
-from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet, lines
-from gpulayout.pictures.warp_figure import LINE, DrawnRequest, Line, WarpSide, boxes_of
+from gpulayout.pictures.svg import CHARACTER, SMALL_CHARACTER, Sheet
 
 _CELL, _LEAST_WIDTH, _GAP = 28, 34, 20  # pixels: height and width of a place; what is left out
 _ARROWS = 76  # between the strips
-_BYTE, _LINE_HEIGHT = 4, 20  # pixels across a byte of a line, and down a line
-_LEAST_LANE = 16  # pixels that hold a lane's number
-_KEY = (
-    "a line is 128 bytes of memory; numbers are lanes; heavy borders are the sectors that a request touches",
-    "the counts at the top are the model's averages over all warps",
-)
+_SECTOR = 32  # bytes that memory moves at once
 _NUMBER = "gl-small gl-muted"
-_MOST_COUNTS = 12  # of sectors that are listed
 
 
 def plan_svg(figure: PlanFigure) -> str:
@@ -37,21 +28,11 @@ def plan_svg(figure: PlanFigure) -> str:
         sheet.text(MARGIN, y, fact, "gl-small gl-muted")
         y += 16
     if figure.target.strip:
-        y = _draw_moves(sheet, figure, y + 14)
-    drawn = [line for side in figure.warp for request in side.requests for line in request.lines if line]
-    left = MARGIN + SMALL_CHARACTER * max((len(f"byte {line.offset}") for line in drawn), default=0) + 10
-    for side in figure.warp:
-        y = _draw_side(sheet, side, left, y + 26)
-    for text in _KEY if drawn else ():
-        y += 18
-        sheet.text(left, y, text, "gl-small gl-muted")
+        _draw_moves(sheet, figure, y + 14)
     return sheet.svg(title, MARGIN)
 
 
-# ---- both buffers --------------------------------------------------------------------------------------------
-
-
-def _draw_moves(sheet: Sheet, figure: PlanFigure, top: int) -> int:
+def _draw_moves(sheet: Sheet, figure: PlanFigure, top: int) -> None:
     """The source's places, arrows, the target's places, and what the marks mean."""
     colors = {cell.place: cell.color % COLORS for cell in figure.target.strip if cell}
     sheet.text(MARGIN, top, "source", "gl-small gl-ink")
@@ -79,7 +60,6 @@ def _draw_moves(sheet: Sheet, figure: PlanFigure, top: int) -> int:
     marks += [mark for mark in legend(figure.source) if not mark.kind]
     sheet.text(MARGIN + 60, bottom + 16, "a bar beside the places is a sector of 32 bytes", "gl-small gl-muted")
     draw_legend(sheet, marks, bottom + 26)
-    return bottom + 26 + (14 if marks else 0)
 
 
 def numbers_of(figure: PlanFigure) -> dict[int, int]:
@@ -119,76 +99,8 @@ def _draw_places(
         sheet.cell((x, y, width, _CELL), numbers.get(cell.place, cell.place), tip(figure, cell), text, color)
         sheet.text(x + width // 2, top + 12 if numbers_above else y + _CELL + 12, str(cell.place), _NUMBER, "middle")
         middles[cell.place] = x + width // 2
-        sector = cell.place * figure.shape.bits_per_element // (8 * SECTOR)
+        sector = cell.place * figure.shape.bits_per_element // (8 * _SECTOR)
         sectors[sector] = sectors.get(sector, (x, x))[0], x + width
         x += width
     sheet.path("gl-sector", "".join(f"M{start + 2} {bars + 3}H{end - 2}" for start, end in sectors.values()))
     return middles
-
-
-# ---- the warp ------------------------------------------------------------------------------------------------
-
-
-def _draw_side(sheet: Sheet, side: WarpSide, left: int, top: int) -> int:
-    """The requests of one side, from `top` down; returns where they end."""
-    sheet.text(MARGIN, top, side_text(side))
-    y = top + 8
-    for request in side.requests:
-        y = _draw_request(sheet, request, left, y)
-    rest = len(side.sectors) - len(side.requests)
-    if rest:
-        sheet.text(left, y + 14, f"… and {rest} more", "gl-small gl-muted")
-        y += 18
-    return y
-
-
-def side_text(side: WarpSide) -> str:
-    """The number of requests of a side, and the sectors that each touches.
-
-    >>> side_text(WarpSide("reads", (), (16, 16, 16, 2)))
-    'the first warp reads in 4 requests, which touch 16, 16, 16, 2 sectors'
-    """
-    if not side.sectors:
-        return f"the first warp {side.name} nothing"
-    first, count = side.sectors[0], len(side.sectors)
-    if count == 1:
-        return f"the first warp {side.name} in 1 request, which touches {counted(first, 'sector')}"
-    shown = ", ".join(map(str, side.sectors[:_MOST_COUNTS])) + (", … sectors" if count > _MOST_COUNTS else " sectors")
-    if set(side.sectors) == {first}:
-        shown = f"{counted(first, 'sector')} each"
-    return f"the first warp {side.name} in {count} requests, which touch {shown}"
-
-
-def _draw_request(sheet: Sheet, request: DrawnRequest, left: int, top: int) -> int:
-    """The lines of a request, with its number beside the first."""
-    y, right = top, left + LINE * _BYTE + 12
-    for number, line in enumerate(request.lines):
-        if number == 0:
-            sheet.text(
-                right, y + 15, f"request {request.number}: {counted(request.lanes, 'lane')}", "gl-small gl-muted"
-            )
-        if line is None:
-            sheet.text(left, y + 12, "…", "gl-muted")
-        else:
-            _draw_line(sheet, line, left, y, (request.number - 1) % COLORS)
-        y += _LINE_HEIGHT if line else 16
-    return y + 4
-
-
-def _draw_line(sheet: Sheet, line: Line, left: int, top: int, color: int) -> None:
-    """128 bytes of memory: the lanes' bytes with the lanes' numbers, and a heavier border around touched sectors."""
-    height, across = _LINE_HEIGHT - 2, SECTOR * _BYTE
-    sheet.text(left - 8, top + 14, f"byte {line.offset}", "gl-small gl-muted", "end")
-    sheet.path("gl-line", f"M{left} {top}h{LINE * _BYTE}v{height}h-{LINE * _BYTE}z")
-    for first, nbytes, lanes in boxes_of(line, _LEAST_LANE // _BYTE):
-        x, wide = left + first * _BYTE, nbytes * _BYTE
-        sheet.open(f"gl-cell gl-c{color}")
-        sheet.parts.append(f'<rect x="{x}" y="{top}" width="{wide}" height="{height}"/>')
-        if SMALL_CHARACTER * len(lanes) <= wide:
-            sheet.text(x + wide // 2, top + 13, lanes, "gl-small gl-ink")
-        sheet.close()
-    sectors = [(left + sector * across, left + (sector + 1) * across) for sector in line.sectors]
-    sides = [(x, top, x, top + height) for ends in sectors for x in ends]
-    edges = [(start, y, end, y) for start, end in sectors for y in (top, top + height)]
-    sheet.path("gl-tile2", lines(sides + edges))
-    sheet.reach(left + LINE * _BYTE, top + height)

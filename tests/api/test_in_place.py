@@ -286,6 +286,20 @@ def test_a_bad_number_of_threads_leaves_the_buffer(monkeypatch):
     assert (buffer == np.arange(1000 * 1001)).all()
 
 
+def test_the_backend_says_how_much_moves_at_a_time(executor, monkeypatch):
+    plan, backend = gl.plan("f32[60,70,80]", "{1,2,0}"), executor.backend
+    buffer = executor.array(np.arange(60 * 70 * 80, dtype=np.float32))
+    expected = executor.host(plan(buffer)).tolist()
+    for slab_bytes, at_once in [(3 * 22400, 1), (22400, 4)]:
+        monkeypatch.setattr(type(backend), "slab_bytes", slab_bytes)
+        monkeypatch.setattr(type(backend), "slabs_at_once", at_once)
+        found = plan.in_place(20 * 22400 + at_once)
+        (step,) = found.steps_on(backend)
+        assert (step.part_bytes, step.at_once) == (slab_bytes, at_once)
+        given = buffer.copy()
+        assert executor.host(found(given)).tolist() == expected
+
+
 def test_nothing_to_do():
     for shape in ("f32[2,3]", "f32[]", "f32[0,3]", "f32[1,6]"):
         buffer = np.arange(6, dtype=np.float32)

@@ -169,8 +169,8 @@ def test_two_arrays_on_a_gpu_are_refused(cp):
     with pytest.raises(BufferError) as error:
         PLAN.stream(buffer, out=out)
     assert str(error.value) == (
-        "buffer is on cuda:0 and out is on cuda:0: stream is for an array in host memory, and plan(buffer, out=out) moves "
-        "one within a device"
+        "buffer is on cuda:0 and out is on cuda:0: stream is for an array in host memory, and plan(buffer, out=out) "
+        "moves one within a device"
     )
 
 

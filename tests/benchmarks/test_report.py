@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+from benchmarks import gpu_summary
 from benchmarks.cases.cpu_goals import REVERSAL
 from benchmarks.cases.gpu import GPU_CASES, GPU_SMALL_CASES
 from benchmarks.cases.ttc import TTC_CASES
@@ -12,7 +13,6 @@ from benchmarks.goals import JAX, NAIVE, TORCH, goals
 from benchmarks.model import far_off
 from benchmarks.peers.contender import COPY, OURS, PREPARED_CALL, UNPLANNED_CALL
 from benchmarks.report import WIDTH, report
-from ci import gpu_summary
 
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 

@@ -41,7 +41,7 @@ def run_gated(folder, text):
             "pytest",
             "-q",
             "-p",
-            "ci.gpu_gate",
+            "tests.support.gpu_gate",
             "-p",
             "no:cacheprovider",
             "--gpu-gate",
@@ -70,7 +70,7 @@ def test_the_gpu_gate_fails_when_a_test_was_skipped_for_want_of_a_gpu(tmp_path, 
 
 @pytest.mark.parametrize(("present", "status"), [(1, 0), (0, 1)])
 def test_the_gpu_gate_lets_a_machine_with_one_gpu_pass(tmp_path, present, status):
-    skip = f"\n    from ci.gpu_gate import needs_devices\n    pytest.skip(needs_devices(2, {present}))\n"
+    skip = f"\n    from tests.support.gpu_gate import needs_devices\n    pytest.skip(needs_devices(2, {present}))\n"
     done, result = run_gated(tmp_path, GATED.format(skip=False) + "\n@pytest.mark.gpu\ndef test_needs_two():" + skip)
     assert done.returncode == status, done.stdout + done.stderr
     more, none = result["skipped_for_want_of_more_gpus"], result["skipped_for_want_of_a_gpu"]

@@ -71,7 +71,7 @@ def test_a_part_that_takes_too_long_is_ended_and_the_table_still_comes(tmp_path)
 
 
 PYTHON_STUB = """#!/bin/sh
-case "$*" in *gpu_summary.py*) exec {python} "$@";; "-c "*) ;; *) echo "$*" >>{called}; echo done;; esac
+case "$*" in *gpu_summary*) exec {python} "$@";; "-c "*) ;; *) echo "$*" >>{called}; echo done;; esac
 """
 SANITIZER_STUB = """#!/bin/sh
 echo "sanitizer $*" >>{called}
@@ -117,10 +117,13 @@ def test_a_whole_run_goes_through_all_parts_though_one_fails(stubs):
     ]
     assert parts[3]["result"] == "failed (9)" and parts[3]["remark"] == "RACECHECK SUMMARY: 1 hazard"
     assert parts[-1]["name"] == "benchmarks" and 480 < parts[-1]["limit"] <= 510
-    assert called[0].startswith("-m pytest -p ci.gpu_gate --gpu-gate ") and "--gpu-gate-optional" not in called[0]
-    assert called[1] == "ci/small_launches.py --backend cupy"
+    assert (
+        called[0].startswith("-m pytest -p tests.support.gpu_gate --gpu-gate ")
+        and "--gpu-gate-optional" not in called[0]
+    )
+    assert called[1] == "-m tests.support.small_launches --backend cupy"
     assert [re.sub(r"/\S*/python", "python", line) for line in called[2:5]] == [
-        f"sanitizer --tool {tool} --error-exitcode 9 python ci/small_launches.py --backend cupy"
+        f"sanitizer --tool {tool} --error-exitcode 9 python -m tests.support.small_launches --backend cupy"
         for tool in ("memcheck", "racecheck", "initcheck")
     ]
     assert called[5].startswith("-m benchmarks --json ") and called[5].endswith(
@@ -161,7 +164,7 @@ def test_the_limits_of_a_whole_run_leave_time_for_benchmarks():
         for pattern in (
             r"seconds=(\d+)",
             r"part tests \"\$\(limit (\d+)\)",
-            r"part launches \"\$\(limit (\d+)\)\" \"\$python\" ci/small_launches.py --backend cupy",
+            r"part launches \"\$\(limit (\d+)\)\" \"\$python\" -m tests.support.small_launches --backend cupy",
             r"limit \$\(\((\d+) \* rest\)\)",
         )
     )

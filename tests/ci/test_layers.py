@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -15,29 +16,23 @@ MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES
 }
 
-# Every room, and the rooms whose modules its own may import.  "" is the package itself, with its few files.
-ROOMS = {
-    "layout": (),
-    "xla": ("layout",),
-    "interop": ("layout",),
-    "pictures": ("version", "layout", "memory", "moves", "gpu"),
-    "memory": ("layout",),
-    "moves": ("layout", "memory"),
-    "cpu": ("layout", "memory", "moves"),
-    "gpu": ("layout", "memory", "moves"),
-    "api": ("version", "layout", "interop", "pictures", "memory", "moves", "cpu", "gpu"),
-    "files": ("layout", "memory", "moves", "api"),
-    "cli": ("version", "layout", "xla", "interop", "pictures", "memory", "moves", "cpu", "gpu", "api", "files"),
-    "dask": ("layout", "moves", "api"),
-    "version": (),
-    "__main__": ("cli",),
-    "": ("version", "layout", "xla", "interop", "dask", "api", "files"),
-}
-# The imports against the order: `shape.draw()` is where users look for a picture, and only that call loads pictures.
-UPWARD = {
-    ("gpulayout.layout.shape", "gpulayout.pictures.shape_picture"),
-    ("gpulayout.layout.layout", "gpulayout.pictures.example"),
-}
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
+PART_OF_THE_PACKAGE = re.compile(r"^\| `(?:(\w+)/|(\w+)\.py)` \|.*\|([^|]*)\|$", re.MULTILINE)
+
+
+def rooms(page):
+    """{room: rooms whose modules its own may import}, as the page's list of rooms says.
+
+    The room of a file beside the folders is its name; that of `__init__.py`, the package itself, is "".
+    """
+    listed = page.partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    found = {}
+    for folder, file, arrows in PART_OF_THE_PACKAGE.findall(listed):
+        found[folder or file.replace("__init__", "")] = tuple(re.findall(r"\w+", arrows))
+    return found
+
+
+ROOMS = rooms(PAGE.read_text(encoding="utf-8"))
 FILE_LINES = 500
 FUNCTION_LINES = 45
 EXECUTES_TEXT = {"eval", "exec", "compile", "__import__"}
@@ -52,7 +47,11 @@ def room(module):
 
 
 def imports(tree, module=""):
-    """Every module that a file imports, at the top or inside a function."""
+    """Every module that a file imports, at the top or inside a function.
+
+    A text that is a module's name counts too: `importlib.import_module` may get it.  The replaced fields of an f-string
+    stand for any name, so f"gpulayout.{name}" is every module right below the package.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -61,6 +60,12 @@ def imports(tree, module=""):
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 yield full if full in MODULES else node.module
+        elif isinstance(node, ast.JoinedStr):
+            parts = [re.escape(part.value) if isinstance(part, ast.Constant) else r"\w+" for part in node.values]
+            if parts[0].startswith("gpulayout"):
+                yield from (name for name in MODULES if "." in name and re.fullmatch("".join(parts), name))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+            yield from [node.value] * (node.value in MODULES)
 
 
 def check_imports(module, source):
@@ -68,9 +73,7 @@ def check_imports(module, source):
     return [
         imported
         for imported in imports(ast.parse(source), module)
-        if imported.split(".")[0] == "gpulayout"
-        and room(imported) not in (room(module), *ROOMS[room(module)])
-        and (module, imported) not in UPWARD
+        if imported.split(".")[0] == "gpulayout" and room(imported) not in (room(module), *ROOMS[room(module)])
     ]
 
 
@@ -94,6 +97,19 @@ def check_calls(module, source):
             and not (isinstance(node.value, ast.Constant) and node.value.value is False)
         ]
     )
+
+
+def check_backends(module, source):
+    """Comparisons of `backend.name`, where an attribute of `Backend` belongs."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        and any(isinstance(side, ast.Constant) and side.value in ("numpy", "cupy") for side in node.comparators)
+        and isinstance(node.left, ast.Attribute)
+        and node.left.attr == "name"
+        and ast.unparse(node.left) != "self.name"
+    ]
 
 
 def check_sizes(module, source):
@@ -141,6 +157,7 @@ CHECKS = {
     "imports run one way": check_imports,
     "CuPy is imported in one place": check_cupy,
     "no text is run and no object is unpickled": check_calls,
+    "no backend is asked for its name": check_backends,
     "files and functions stay small": check_sizes,
     "public names have docstrings": check_docstrings,
 }
@@ -158,6 +175,24 @@ def test_every_module_stands_in_a_room():
     assert MAY_IMPORT_CUPY in MODULES
 
 
+def test_the_page_s_list_of_rooms_has_every_arrow_and_no_other():
+    used = {name: set() for name in ROOMS}
+    for module, path in MODULES.items():
+        for imported in imports(ast.parse(path.read_text()), module):
+            if imported.split(".")[0] == "gpulayout":
+                used[room(module)].add(room(imported))
+    assert {name: found - {name} for name, found in used.items()} == {name: {*ROOMS[name]} for name in ROOMS}
+
+
+def test_arrows_point_up_in_the_page_s_list():
+    names = list(ROOMS)
+    assert len(names) > 10 and all(
+        names.index(upper) < number for number, name in enumerate(names) for upper in ROOMS[name]
+    )
+    page = "\n## Rooms\n| `a/` | What? | `x.py` | |\n| `b.py` | | | `a` |\n| `__init__.py` | | | `a`, `b` |\n## Words\n"
+    assert rooms(page) == {"a": (), "b": ("a",), "": ("a", "b")}
+
+
 def circles(graph):
     """The modules that import themselves, directly or through others."""
     reached = {module: set(imported) for module, imported in graph.items()}
@@ -170,11 +205,7 @@ def circles(graph):
 
 def test_no_module_imports_itself_through_others():
     graph = {
-        module: {
-            name
-            for name in imports(ast.parse(path.read_text()), module)
-            if name in MODULES and (module, name) not in UPWARD
-        }
+        module: {name for name in imports(ast.parse(path.read_text()), module) if name in MODULES}
         for module, path in MODULES.items()
     }
     assert circles(graph) == []
@@ -200,11 +231,18 @@ def test_no_module_imports_itself_through_others():
         ("imports run one way", "gpulayout.api.relayout", "from gpulayout.files import npy"),
         ("imports run one way", "gpulayout.interop.cute", "from gpulayout.api.relayout import plan"),
         ("imports run one way", "gpulayout.cli.main", "from gpulayout import Shape"),
+        (
+            "imports run one way",
+            "gpulayout.layout.shape",
+            "def f():\n    return importlib.import_module('gpulayout.pictures.figure')",
+        ),
+        ("imports run one way", "gpulayout.moves.move", "import_module(f'gpulayout.{room}.{name}')"),
         ("CuPy is imported in one place", "gpulayout.api.backends", "def f():\n    import cupy.cuda"),
         ("CuPy is imported in one place", "gpulayout.layout.shape", "from cupyx import profiler"),
         ("no text is run and no object is unpickled", "gpulayout.layout.text", "eval('1')"),
         ("no text is run and no object is unpickled", "gpulayout.layout.text", "import pickle"),
         ("no text is run and no object is unpickled", "gpulayout.files.npy", "np.load(path, allow_pickle=True)"),
+        ("no backend is asked for its name", "gpulayout.api.in_place", "slabs = 1 if backend.name != 'numpy' else 2"),
         ("files and functions stay small", "gpulayout.layout.text", "\n" * 501),
         ("files and functions stay small", "gpulayout.layout.text", "def f():\n" + "    x = 1\n" * 45),
         ("public names have docstrings", "gpulayout.layout.text", '"""Text."""\ndef parse():\n    pass'),
@@ -225,7 +263,13 @@ def test_a_broken_file_is_found(check, module, source):
             "from gpulayout.api import config\nfrom gpulayout.layout.shape import Shape",
         ),
         ("imports run one way", "gpulayout", "from gpulayout.api.relayout import plan"),
+        (
+            "imports run one way",
+            "gpulayout.layout.text",
+            "log('gpulayout')\nlog(f'gpulayout.{name} has moved')\nimport_module('gpulayout.layout.shape')",
+        ),
         ("CuPy is imported in one place", MAY_IMPORT_CUPY, "import cupy"),
+        ("no backend is asked for its name", "gpulayout.api.backends", "if self.name == 'cupy': print(backend.name)"),
         (
             "no text is run and no object is unpickled",
             "gpulayout.layout.text",

@@ -26,6 +26,14 @@ def test_the_version_is_one():
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", gpulayout.__version__)
 
 
+def test_nothing_imports_a_script():
+    """What tests and benchmarks import stands in `tests/support/` and in `benchmarks/`, not in `ci/`."""
+    importing = re.compile(r"^ *(from|import) ci\b|-p ci\.", re.MULTILINE)
+    files = [*SCRIPTS, *(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))]
+    assert [path for path in files if importing.search(path.read_text(encoding="utf-8"))] == []
+    assert importing.search("    from {} import skip".format("ci.gate")) and importing.search("-p {}".format("ci.gate"))
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_are_executable_and_stop_at_errors(script):
     assert os.access(script, os.X_OK)

@@ -5,7 +5,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -185,22 +184,6 @@ def test_the_help_of_real_cupy_fits_a_screen_and_names_every_option(option):
 def test_wrong_usage(arguments):
     done = real_cupy(*arguments)
     assert done.returncode == 2 and done.stderr.startswith("usage: ci/real_cupy")
-
-
-def test_host_calls_prints_every_call_beside_the_nearest_one():
-    done = subprocess.run(
-        [sys.executable, CI / "host_calls.py", "--backend", "numpy", "--rounds", "3", "--calls", "2"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": str(CI.parent)},
-    )
-    assert done.returncode == 0, done.stderr
-    title, head, *rows = done.stdout.splitlines()
-    assert "medians of 3 rounds of 2 calls" in title and "nearest of numpy" in head
-    calls = [re.fullmatch(r"(\w+)\b.*  +(\d+\.\d)   (\w+)\b.*  +(\d+\.\d)", row).groups() for row in rows]
-    assert {call for call, *_ in calls} == {"plan", "relayout", "pack", "unpack", "linearize"}
-    assert all(float(ours) > 0 and float(nearest) > 0 for _, ours, _, nearest in calls)
 
 
 def test_an_environment_behind_a_link_is_not_emptied(tmp_path):

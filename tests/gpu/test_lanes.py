@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from ci.gpu_gate import needs_devices
 from gpulayout.api import backends
 from tests.gpu.test_streams import keep_busy
 from tests.support.device_arrays import host_buffer, on_gpu_alone, same_bytes, using
+from tests.support.gpu_gate import needs_devices
 from tests.support.orders import RANDOM, orders
 
 PLAN = ("f32[300,410]", "{0,1:T(8,16)}")

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from ci.gpu_gate import needs_devices
 from gpulayout.api import backends
 from tests.support import device_libraries
 from tests.support.device_arrays import ON_GPU
 from tests.support.foreign import READ_ONLY
+from tests.support.gpu_gate import needs_devices
 
 pytestmark = [pytest.mark.parametrize("cp", [ON_GPU], indirect=True)]
 

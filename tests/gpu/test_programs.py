@@ -32,7 +32,7 @@ def test_linearize_is_timed_on_both_and_every_result_is_equal():
 
 
 def test_the_small_launches_reach_every_kernel_file():
-    printed = on_gpu.run("ci/small_launches.py", "--backend", "cupy")
+    printed = on_gpu.run("-m", "tests.support.small_launches", "--backend", "cupy")
     assert "right everywhere" in printed
     assert set(printed.rpartition("kernel files: ")[2].strip().split(", ")) == set(kernel_files())
 
@@ -46,7 +46,7 @@ def test_streams_are_timed_beside_copies_and_their_results_are_right(tmp_path):
 
 def test_host_calls_are_printed_beside_cupys():
     title, head, *rows = on_gpu.run(
-        "ci/host_calls.py", "--backend", "cupy", "--rounds", "2", "--calls", "3"
+        "-m", "benchmarks.host_calls", "--backend", "cupy", "--rounds", "2", "--calls", "3"
     ).splitlines()
     assert "medians of 2 rounds of 3 calls" in title and "nearest of cupy" in head and len(rows) > 10
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from ci.gpu_gate import needs_devices
 from tests.support import fake_cupy
 from tests.support.device_arrays import host_buffer, on_gpu_alone, same_bytes
+from tests.support.gpu_gate import needs_devices
 
 SPIN = """extern "C" __global__ void spin(long long cycles) {
   const long long begin = clock64();

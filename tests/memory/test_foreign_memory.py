@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import gpulayout as gl
-from ci.gpu_gate import needs_devices
 from gpulayout.api import arrays
 from tests.support.device_arrays import on_gpu_alone
 from tests.support.foreign import COPIED, READ_ONLY, Interface, OldProducer, Producer, UsedProducer, address_of
+from tests.support.gpu_gate import needs_devices
 
 SOURCE, TARGET = "f32[2,3]{1,0}", "f32[2,3]{0,1}"
 MOVED = [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]

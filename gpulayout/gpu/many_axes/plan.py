@@ -107,16 +107,6 @@ def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     )
 
 
-def planned_box(plan: KernelPlan) -> tuple[SharedBox, Walks]:
-    """The box of a plan between addresses that are multiples of 16, and its walks."""
-    for box in itertools.islice(boxes(plan.axes, plan.element_bytes), _TRIES):
-        if (tuple(box.sizes[k] for k in box.write), (box.source_run, box.target_run)) == (plan.tile, plan.runs):
-            walks = box_walks(plan.axes, box, cut_axes(plan.axes, box), plan.element_bytes, (0, 0))
-            if walks:
-                return box, walks
-    raise ValueError(f"{plan.kernel} was not planned with a box of {plan.tile}")
-
-
 class BlockBoxes(NamedTuple):
     """Which boxes a block moves.
 

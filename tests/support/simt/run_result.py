@@ -36,25 +36,13 @@ class Traffic:
         return self.degrees / self.phases if self.phases else 0.0
 
 
-def first_warp(numbers):
-    """The accesses to global memory of the first warp: (reads, writes), each a list of requests.
-
-    A request is a list of (lane, offset, bytes).
-    """
-    sides = {}, {}
-    for at in range(0, len(numbers), 7):
-        kind, lane, _, offset, nbytes, *request = numbers[at : at + 7]
-        sides[kind].setdefault(tuple(request), []).append((lane, offset, nbytes))
-    return tuple([sorted(request) for request in side.values()] for side in sides)
-
-
 @dataclasses.dataclass(frozen=True)
 class Result:
     """What a run found.
 
     reports   texts of the findings
     buffers   bytes after the run
-    traffic   of a trace: class -> Traffic, and "first warp" -> the accesses of the first warp
+    traffic   of a trace: class -> Traffic
     """
 
     reports: tuple = ()

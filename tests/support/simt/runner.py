@@ -16,7 +16,7 @@ import tempfile
 
 from . import source_text, toolchain
 from .record import launch_file
-from .run_result import Result, Traffic, first_warp
+from .run_result import Result, Traffic
 
 _BLOCK, _GRID = 0, 1  # enum Races in race_detector.hpp
 _ASAN = ("-fsanitize=address,undefined",)
@@ -149,6 +149,5 @@ def _traffic(stdout, count):
             tables.append({})
         else:
             first, second, *numbers = line.split()
-            numbers = [int(number) for number in numbers]
-            tables[-1][f"{first} {second}"] = first_warp(numbers) if first == "first" else Traffic(*numbers)
+            tables[-1][f"{first} {second}"] = Traffic(*map(int, numbers))
     return tables[:-1]

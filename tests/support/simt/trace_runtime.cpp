@@ -103,13 +103,8 @@ static void add_shared(Total& total, const Access* first, const Access* last) {
   }
 }
 
-static std::vector<Access> first_warp;   // of the first block: its accesses to global memory, thread by thread
-
 // Called by the scheduler when a block is done, before the next one reuses shared memory.
 EXPORTED void simt_trace_end_block() {
-  if (first_warp.empty())
-    for (const Access& access : accesses[0])
-      if (access.kind < 2) first_warp.push_back(access);
   const auto request = [](const Access& a) { return std::make_tuple(a.place, a.visit, a.kind); };
   const auto by_request = [&](const Access& a, const Access& b) { return request(a) < request(b); };
   for (auto& warp : accesses) {
@@ -131,20 +126,7 @@ EXPORTED void simt_trace_buffer(const void* begin, size_t bytes) {
 
 EXPORTED void simt_trace_shared(const void* begin, size_t bytes) { shared = {(uint64_t)begin, (uint64_t)begin + bytes}; }
 
-// One line: the accesses of the first warp as class, lane, buffer, offset from its beginning, bytes, place in the code, visit.
-static void report_first_warp() {
-  printf("first warp");
-  for (const Access& a : first_warp) {
-    size_t number = 0;
-    while (a.address < buffers[number].first || a.address >= buffers[number].second) ++number;
-    printf(" %d %d %zu %lld %d %lld %d", a.kind, a.lane, number, (long long)(a.address - buffers[number].first), a.bytes,
-           (long long)a.place, a.visit);
-  }
-  printf("\n");
-  first_warp.clear();
-}
-
-// Prints one line per class, its name and the numbers of Total, then the first warp and "end", and resets all counts.
+// Prints one line per class, its name and the numbers of Total, then "end", and resets all counts.
 EXPORTED void simt_trace_report() {
   for (int kind = 0; kind < 4; ++kind) {
     const Total& t = totals[kind];
@@ -153,7 +135,6 @@ EXPORTED void simt_trace_report() {
     totals[kind] = Total();
   }
   printf("outside access %lld 0 0 0 0 0\n", outside);
-  report_first_warp();
   printf("end\n");
   outside = 0;
   buffers.clear();

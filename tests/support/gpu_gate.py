@@ -1,6 +1,6 @@
 """A pytest plugin for machines that must have a GPU: a test that was skipped because there is none is a failure.
 
-    pytest -p ci.gpu_gate --gpu-gate FILE.json
+    pytest -p tests.support.gpu_gate --gpu-gate FILE.json
 
 A skip counts when the test is marked `gpu` or its reason speaks of a GPU or of CuPy.  A machine with one GPU
 is enough: a test that needs several skips with the reason `needs_devices(2, 1)`, which is noted and does not count.  At

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work
+from gpulayout.gpu.kernel_numbers import LANES, THREADS
 from gpulayout.gpu.launch import (
     SHARED_TILE_BYTES,
-    THREADS,
     Access,
     Kernel,
     KernelPlan,
@@ -19,7 +19,6 @@ from gpulayout.gpu.launch import (
 from gpulayout.moves.move import Axis
 
 MOST_CHANNELS = 16
-_WARP = 32
 _MOST_CHUNKS = 8
 _CHANNELS = Kernel(
     "channels", "channels.cu", "gpl_channels", shared_bytes=SHARED_TILE_BYTES, tile_text="{1} channels x {0} pixels"
@@ -60,7 +59,7 @@ def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
         work._replace(axes=axes),
         _CHANNELS,
         planes if to_planes else pixels,
-        math.ceil(total * _WARP / THREADS),
+        math.ceil(total * LANES / THREADS),
         total=total,
         counts=(spans, 1),
         tile=(chunks * chunk, channels),
@@ -114,7 +113,7 @@ def vector_bytes(width: int, channels: int) -> int:
 
 def chunk_pixels(width: int) -> int:
     """Pixels that a warp exchanges at once: each lane holds one word of every plane."""
-    return _WARP * max(4 // width, 1)
+    return LANES * max(4 // width, 1)
 
 
 def most_registers(width: int, bits: int) -> int:

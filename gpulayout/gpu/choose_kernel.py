@@ -24,7 +24,8 @@ from gpulayout.gpu.bits import bits_plan
 from gpulayout.gpu.channels import channel_plan
 from gpulayout.gpu.copy_rows import copy_plan, rows_plan
 from gpulayout.gpu.element_width import Work, widened
-from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, planned
+from gpulayout.gpu.kernel_numbers import ITEMS, THREADS
+from gpulayout.gpu.launch import Kernel, KernelPlan, planned
 from gpulayout.gpu.lookup import lookup_plan
 from gpulayout.gpu.many_axes.plan import many_axes_plan
 from gpulayout.gpu.tile import smallest_useful_tile, tile_plan

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work
-from gpulayout.gpu.launch import ITEMS, THREADS, Kernel, KernelPlan, common_step, planned
-from gpulayout.gpu.parameters import Steps
+from gpulayout.gpu.kernel_numbers import ITEMS, SHIFTED_ITEMS, THREADS
+from gpulayout.gpu.launch import Kernel, KernelPlan, common_step, planned
+from gpulayout.gpu.parameters import OwnWords, Steps
 from gpulayout.layout.checks import counted
 from gpulayout.moves.move import Axis
 
@@ -37,7 +38,7 @@ def copy_plan(work: Work) -> KernelPlan:
         VECTOR_BYTES,
         math.ceil(chunks / (THREADS * _items(load, VECTOR_BYTES))) or 1,
         total=total,
-        head=head,
+        own=OwnWords(head),
         variant=(("GPL_LOAD_BYTES", load),),
     )
 
@@ -155,5 +156,5 @@ def _steps(axes: Sequence[Axis], width: int, chunks: int, vector: int, items: in
 
 
 def _items(load: int, vector: int) -> int:
-    """Chunks of one thread: half as many when a chunk is assembled from narrower or shifted reads."""
-    return ITEMS if load == vector else ITEMS // 2
+    """Chunks of one thread: fewer when a chunk is assembled from narrower or shifted reads."""
+    return ITEMS if load == vector else SHIFTED_ITEMS

@@ -23,11 +23,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpulayout.gpu.devices import Device
+from gpulayout.gpu.kernel_numbers import LANES
 
 REGISTER_UNIT = 8  # registers are handed out to the threads of a warp in units of this
 NEARLY = 0.75  # of the longest bound
 SECTOR = 32
-LANES = 32
 
 
 class Work(NamedTuple):

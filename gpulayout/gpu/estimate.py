@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from gpulayout.gpu.cost_model import LANES, LAUNCH, MEMORY, Work, predicted
+from gpulayout.gpu.cost_model import LAUNCH, MEMORY, Work, predicted
 from gpulayout.gpu.devices import Device, device_at_hand
 from gpulayout.gpu.kernel_costs import copy_cost
-from gpulayout.gpu.launch import ITEMS, THREADS, KernelPlan
+from gpulayout.gpu.kernel_numbers import ITEMS, LANES, THREADS
+from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.launch_work import launch_work
 from gpulayout.gpu.traffic import sector_fraction
 

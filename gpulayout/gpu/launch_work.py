@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gpulayout.gpu.cost_model import LANES, Work
+from gpulayout.gpu.cost_model import Work
 from gpulayout.gpu.kernel_costs import cost_of
-from gpulayout.gpu.launch import THREADS, KernelPlan
+from gpulayout.gpu.kernel_numbers import LANES, THREADS
+from gpulayout.gpu.launch import KernelPlan
 from gpulayout.gpu.traffic import Requests, requests
 from gpulayout.moves.move import Axis
 

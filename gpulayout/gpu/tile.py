@@ -7,7 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpulayout.gpu.element_width import VECTOR_BYTES, Work, at_a_time
+from gpulayout.gpu.kernel_numbers import (
+    ANY_SHARED_BYTES,
+    ANY_TILE_BYTES,
+    FIXED_TILES,
+    LANES,
+    THREADS,
+    WORD_TILE_B,
+)
+from gpulayout.gpu.kernel_numbers import FULL_TILES as FULL_TILES
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, common_step, planned, reaches, tile_kernel
+from gpulayout.gpu.parameters import OwnWords
 from gpulayout.moves.move import Axis
 
 _WORD = 4  # bytes; smaller elements go through shared memory in words if possible
@@ -19,18 +29,8 @@ _LEAST_ELEMENTS = 2560
 _TILE = tile_kernel("tile.cu", "gpl_tile_vector")
 _TILE_ANY = tile_kernel("tile_any.cu", "gpl_tile_any")
 _TILE_WORDS = tile_kernel("tile_words.cu", "gpl_tile_words")
-
-# kernels/tile.cu: element bytes -> (along a, along b).  128 bytes or more both ways, 8 to 16 KB of shared memory.
-FIXED_TILES = {1: (128, 128), 2: (64, 64), 4: (64, 64), 8: (32, 64), 16: (16, 32)}
-
-# kernels/tile_any.cu: its tiles without divisions, for single elements, as above.
-FULL_TILES = {4: (64, 64), 8: (32, 64), 16: (16, 64)}
-
-# kernels/tile_words.cu: words of a row of shared memory, and elements along b.
-_ROW_WORDS, _WORD_TILE_B = 32, 128
-
 _SECTOR = 32  # bytes that memory moves at once
-_SMALLEST = 256  # places: one per thread of a block
+_SMALLEST = THREADS  # places: one for each thread of a block
 
 
 def tile_plan(work: Work) -> KernelPlan | None:
@@ -130,8 +130,7 @@ def _stacked(work: Work, tile: tuple[int, int], pitch: int, k: int, depth: int) 
         tile=tile,
         reach=max(reaches(work.axes)),
         variant=_accesses(work.width, work.width),
-        pitch=pitch,
-        depth=depth,
+        own=OwnWords(depth, pitch),
     )
     return replace(plan, axes=work.axes)
 
@@ -189,7 +188,7 @@ def _tiles(
     counts = (math.ceil((work.axes[0].extent + lead) / tile[0]), math.ceil(work.axes[1].extent / tile[1]))
     total = math.prod(counts) * math.prod(axis.extent for axis in work.axes[2:])
     return planned(
-        work, kernel, vector, total, total=total, counts=counts, tile=tile, pitch=pitch, variant=variant, ragged=ragged
+        work, kernel, vector, total, total=total, counts=counts, tile=tile, variant=variant, own=OwnWords(ragged, pitch)
     )
 
 
@@ -202,13 +201,13 @@ def smallest_useful_tile() -> int:
 
 
 def tile_elements(width: int) -> int:
-    """The most elements of a tile in kernels/tile_any.cu, 16 KB."""
-    return 16384 // width
+    """The most elements of a tile in kernels/tile_any.cu."""
+    return ANY_TILE_BYTES // width
 
 
 def shared_elements(width: int) -> int:
-    """Elements of its shared memory: a sixteenth more than a tile, for the pitch."""
-    return tile_elements(width) // 16 * 17
+    """Elements of its shared memory: more than a tile, for the pitch."""
+    return ANY_SHARED_BYTES // width
 
 
 def pitch_of(width: int, along_a: int, along_b: int, access: int = 1, touches: bool = True) -> int:
@@ -266,8 +265,8 @@ def word_tile(width: int, source_at_words: bool, target_at_words: bool) -> tuple
     """
     elements = 4 // width
     return (
-        _ROW_WORDS * elements - (0 if source_at_words else elements - 1),
-        _WORD_TILE_B,
+        LANES * elements - (0 if source_at_words else elements - 1),
+        WORD_TILE_B,
         0 if target_at_words else elements - 1,
     )
 

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_SHARED_BYTES, LANES
 from gpulayout.gpu.many_axes.place_tables import MAX_CHECK_BITS, check_bits, factor_count
 from gpulayout.gpu.many_axes.shared_box import SharedBox
 from gpulayout.gpu.many_axes.warp_lanes import FEW, REST, UNCUT, LaneDigit, Walk, conflicts, walk
-from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_FACTORS, BOX_LANES, BOX_SHARED_BYTES
 from gpulayout.moves.move import Axis
 
 _BANKS = 32
@@ -37,7 +37,7 @@ class Walks(NamedTuple):
     @property
     def entries(self) -> int:
         """Entries of the table: 32 lanes and all rows, for both sides."""
-        return 2 * BOX_LANES + self.read.row_count + self.write.row_count
+        return 2 * LANES + self.read.row_count + self.write.row_count
 
     def fits(self, width: int) -> bool:
         """True if the kernel has room for the box and its table, the factors of their sums, and the checks of rows."""
@@ -198,20 +198,20 @@ def _lost(side: _Side, sizes: Sequence[int], steps: Sequence[int]) -> int:
     """Bank conflicts in the first row of lanes, counting only axes that have a step already."""
     places, missing, elements = [0], side.word, 1
     for k in side.axes:
-        if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:
+        if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 * len(places) >= LANES:
             break
         elements *= sizes[k]
         part = math.gcd(sizes[k], missing)
         missing, step = missing // part, steps[k] * part
         places = [
             place + step * coordinate
-            for coordinate in range(min(sizes[k] // part, BOX_LANES // len(places)))
+            for coordinate in range(min(sizes[k] // part, LANES // len(places)))
             for place in places
         ]
     served, unit = 128 // max(side.width, 4), max(_WORD // side.width, 1)
-    if served == BOX_LANES:
+    if served == LANES:
         words = {place // unit for place in places}
-        return len(words) - len({number % BOX_LANES for number in words})
+        return len(words) - len({number % LANES for number in words})
     parts = [places[first : first + served] for first in range(0, len(places), served)]
     return len(places) - sum([len({place % served for place in part}) for part in parts])
 

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.parameters import BOX_ENTRY_BYTES, BOX_LANES, BOX_SHARED_BYTES
+from gpulayout.gpu.kernel_numbers import BOX_ENTRY_BYTES, BOX_SHARED_BYTES, LANES, THREADS
 from gpulayout.moves.move import Axis
 
 MAX_BOX_AXES = 13  # 2^14 elements do not fit beside a table
 _ROW = 24  # elements; a row of lanes nearly always has at least as many
-_SMALLEST = 256  # elements: one per thread of a block
+_SMALLEST = THREADS  # elements: one for each thread of a block
 _RUN_BYTES = 128  # the run to aim for: four sectors
 _SECTOR = 32  # bytes that memory moves at once
 _WRITE_WEIGHT = 1.25  # writing part of a sector also reads it
@@ -118,7 +118,7 @@ def cut_axes(axes: Sequence[Axis], box: SharedBox) -> list[int]:
 def _most_elements(sides: Sequence[_Side], width: int) -> int:
     """How many elements fit in shared memory beside the table of both sides' rows, such as 2880 of 4 bytes."""
     rows = sum([1 / side.access for side in sides]) / _ROW
-    return int((BOX_SHARED_BYTES - 2 * BOX_LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
+    return int((BOX_SHARED_BYTES - 2 * LANES * BOX_ENTRY_BYTES) / (width + BOX_ENTRY_BYTES * rows))
 
 
 def _side(axes: Sequence[Axis], side: str, width: int) -> _Side:
@@ -226,13 +226,3 @@ def starts_are_multiples(
             break
         within.add(k)
     return all(stride % unit == 0 for k, stride in enumerate(strides) if k not in within)
-
-
-def box_reason(why: str, axes: int, run_bytes: str, accesses: str) -> str:
-    """The reason of a plan with a box.
-
-    >>> box_reason("two axes do not fill a tile", 4, "8 bytes in the source, of 8 in the target", "4 bytes are ...")
-    'two axes do not fill a tile, so a box over 4 axes is moved: its runs are of 8 bytes in the source, of 8 in the \
-target, and 4 bytes are ...'
-    """
-    return f"{why}, so a box over {axes} axes is moved: its runs are of {run_bytes}, and {accesses}"

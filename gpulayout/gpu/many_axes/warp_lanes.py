@@ -9,8 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.launch import THREADS
-from gpulayout.gpu.parameters import BOX_LANES as LANES
+from gpulayout.gpu.kernel_numbers import EQUAL, EVEN, LANES, THREADS, UNEVEN
 
 REST = 3  # cost of a row besides its access to shared memory, in such accesses
 FEW = 1.1  # an acceptable average of lanes that access different words of one bank
@@ -57,10 +56,10 @@ class Walk(NamedTuple):
     apart: tuple[int, ...]
 
     def kind(self, batch: int) -> int:
-        """0 if all threads have this many rows, 1 if all rows have the same lanes, else 2: a `GplWalkKind`."""
+        """EVEN if all threads have `batch` rows, EQUAL if all rows have the same lanes, else UNEVEN."""
         if self.full < self.row_count:
-            return 2
-        return 0 if self.row_count * self.lane_count == batch * THREADS else 1
+            return UNEVEN
+        return EVEN if self.row_count * self.lane_count == batch * THREADS else EQUAL
 
     @property
     def efficiency(self) -> float:

@@ -13,13 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gpulayout.gpu.kernel_numbers import LANES, RUN_DIGITS, WORD, WORD_SHARED_BYTES
 from gpulayout.gpu.many_axes.shared_box import SharedBox
 from gpulayout.gpu.many_axes.warp_lanes import FEW, UNCUT
-from gpulayout.gpu.parameters import BOX_LANES as LANES
-from gpulayout.gpu.parameters import RUN_DIGITS, WORD_SHARED_BYTES
 from gpulayout.moves.move import Axis
 
-WORD = 4  # elements
 _ENDS = 2 * (WORD - 1)  # lanes for single elements
 _RUNS = 16, 500  # elements of a run
 _WARPS, _BANKS = 8, 32

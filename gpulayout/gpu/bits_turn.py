@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import Work
+from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.kernel_numbers import BLOCKS_ALONG, THREADS
 from gpulayout.gpu.launch import Kernel, KernelPlan, offset_bits, planned
 from gpulayout.gpu.parameters import OwnWords
@@ -21,6 +21,7 @@ WORD = 4  # bytes that a thread writes
 _WHOLE = Kernel("bits", "bits_turn.cu", "gpl_bits_turn", shared_bytes=0, is_estimated=False)
 _ANY = Kernel("bits", "bits_turn_any.cu", "gpl_bits_turn_any", shared_bytes=0, is_estimated=False)
 # Blocks of a tile along the target -> how much work a tile then takes: runs of up to 32 bytes take more sectors.
+# The cost model has no figures for this kernel.
 _WORK = dict(zip(BLOCKS_ALONG, (12, 11, 10, 10, 13, 16)))
 MOST_UNFILLED = 10  # slots of the blocks for each of the move; from there on, slot by slot is as fast
 
@@ -71,7 +72,7 @@ def _whole_words(move: PackedMove) -> KernelPlan | None:
     axes = tiled(turn.axes)
     blocks = math.prod(axis.extent for axis in axes)
     plan = planned(
-        Work(replace(move, pad=_pad(move)), WORD, filled(axes), 0, 0, (_reason(move, ""),)),
+        MoveWork(replace(move, pad=_pad(move)), WORD, filled(axes), 0, 0, (_reason(move, ""),)),
         _WHOLE,
         WORD,
         math.ceil(blocks / THREADS),
@@ -104,7 +105,7 @@ def _any_rows(move: PackedMove, axes: tuple[Axis, ...], target_phase: int) -> Ke
         or move.slots * MOST_UNFILLED < (words + tiles.along) * tiles.rows * side * wide
     ):
         return None
-    work = Work(replace(move, pad=_pad(move)), 1, filled(axes, TURN_AXES), 0, 0, ())
+    work = MoveWork(replace(move, pad=_pad(move)), 1, filled(axes, TURN_AXES), 0, 0, ())
     plan = planned(
         work.because(_reason(move, " and rows begin inside words")),
         _ANY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gpulayout.gpu.element_width import VECTOR_BYTES, Work
+from gpulayout.gpu.element_width import VECTOR_BYTES, MoveWork
 from gpulayout.gpu.kernel_numbers import LANES, THREADS
 from gpulayout.gpu.launch import (
     SHARED_TILE_BYTES,
@@ -25,7 +25,7 @@ _CHANNELS = Kernel(
 )
 
 
-def channel_plan(work: Work) -> tuple[KernelPlan | None, Work]:
+def channel_plan(work: MoveWork) -> tuple[KernelPlan | None, MoveWork]:
     """The plan or None, and the work; if this kernel cannot move the pixels, the work gets the reason.
 
     The work's axes are the target's minor axis, the source's minor axis, then the others.
@@ -80,7 +80,7 @@ def _too_large_or_short(width: int, channels: int, pixels: int, bits: int) -> st
     return None
 
 
-def _misaligned(work: Work, channel: Axis, channels: int, to_planes: bool) -> str | None:
+def _misaligned(work: MoveWork, channel: Axis, channels: int, to_planes: bool) -> str | None:
     """Why the vectors of pixels or the words of planes are not aligned to their size; None if they are."""
     vector, word = vector_bytes(work.width, channels), max(work.width, 4)
     for side, phase, field in (

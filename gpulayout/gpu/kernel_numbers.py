@@ -9,6 +9,8 @@ from __future__ import annotations
 from gpulayout.moves.index_builder import MOST_INSTRUCTIONS, MOST_REGISTERS, MOST_TERMS
 
 LANES = 32  # of a warp
+SECTOR = 32  # bytes that memory moves at once
+BANKS = 32  # of shared memory, 4 bytes wide
 THREADS = 256  # of a block
 ITEMS = 4  # places, indices or chunks of a thread
 SHIFTED_ITEMS = 2  # chunks of a thread of copy.cu and rows.cu if each is assembled from several reads

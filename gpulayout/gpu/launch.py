@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import Work
+from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.kernel_numbers import ITEMS as ITEMS
 from gpulayout.gpu.kernel_numbers import THREADS as THREADS
-from gpulayout.gpu.parameters import OwnWords, Scalars, Steps, axes_variant, move_struct
+from gpulayout.gpu.parameters import OwnWords, Scalars, ThreadSteps, axes_variant, move_struct
 from gpulayout.gpu.runtime import Macros
 from gpulayout.moves.index_width import index_bits
 from gpulayout.moves.move import Axis
@@ -102,7 +102,7 @@ _NO_OWN_WORDS = OwnWords()
 
 
 def planned(
-    work: Work,
+    work: MoveWork,
     kernel: Kernel,
     vector: int,
     blocks: int,
@@ -111,7 +111,7 @@ def planned(
     variant: Macros = (),
     tile: tuple[int, int] | None = None,
     counts: tuple[int, int] = (1, 1),
-    steps: Steps | None = None,
+    steps: ThreadSteps | None = None,
     looped: Sequence[Axis] = (),
     reach: int = 0,
     own: OwnWords = _NO_OWN_WORDS,

@@ -24,7 +24,7 @@ RunDigit = tuple[int, int, int]  # size, step in bytes, stride
 _Row = TypeVar("_Row")
 
 
-class Steps(NamedTuple):
+class ThreadSteps(NamedTuple):
     """A `GplSteps`."""
 
     along: int
@@ -89,7 +89,7 @@ def move_struct(
     pad: bytes,
     scalars: Scalars,
     counts: Sequence[int],
-    tile: Sequence[int] | Steps,
+    tile: Sequence[int] | ThreadSteps,
     axes: Sequence[tuple[int, int, int, int]],
 ) -> bytes:
     """The bytes of a `GplMove`.
@@ -100,7 +100,7 @@ def move_struct(
     words = [scalars.total, *scalars.own, scalars.low, scalars.high]
     for value in counts:
         words += divisor(value, bits)
-    if isinstance(tile, Steps):
+    if isinstance(tile, ThreadSteps):
         words += tile
     else:
         for value in tile:

@@ -19,7 +19,7 @@ from gpulayout.gpu.parameters import (
     BoxSide,
     OwnWords,
     Scalars,
-    Steps,
+    ThreadSteps,
     axes_variant,
     box_struct,
     index_table_struct,
@@ -159,10 +159,10 @@ def test_a_move_arrives_field_by_field(axes, bits):
 
 @pytest.mark.parametrize("bits", (32, 64))
 def test_the_steps_of_a_thread_take_the_place_of_a_tile(bits):
-    steps, names = Steps(2, 37, 35, 1, -7, 2 ** (bits - 2)), ", ".join(f"move.steps.{name}" for name in Steps._fields)
+    steps = ThreadSteps(2, 37, 35, 1, -7, 2 ** (bits - 2))
     parameters = move_struct(bits, b"\0", Scalars(1, high=1), (1001, 7), steps, [(2, 2, 3, 4)] * 3)
     text = kernel_text("move.cuh") + ECHO_MOVE
-    echo = "".join(f"put(to, {name}), " for name in names.split(", "))
+    echo = "".join(f"put(to, move.steps.{name}), " for name in ThreadSteps._fields)
     text = text.replace("put(to, move.tile[0]), put(to, move.tile[1]);", f"{echo[:-2]};")
     fields = echoed(text, {"GPL_ELEMENT_BYTES": 1, "GPL_INDEX_BITS": bits, "GPL_AXES": 3}, parameters, 22 + 6 * 3)
     assert fields[:1] + fields[16:22] == [len(parameters), *(step & 2**bits - 1 for step in steps)]

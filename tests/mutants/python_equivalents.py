@@ -76,8 +76,8 @@ EQUIVALENTS = {
      'if slab.shape[-1] > 1 or move.axes[0].extent - move.itemsize <= RECORD_BYTES'):
         _CHOICE,
     ("gpulayout/gpu/many_axes/bank_spacing.py",
-     'if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 * len(places) >= BOX_LANES:',
-     'if not steps[k] or 2 * len(places) > BOX_LANES or elements >= side.run and 2 / len(places) >= BOX_LANES:'):
+     'if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 * len(places) >= LANES:',
+     'if not steps[k] or 2 * len(places) > LANES or elements >= side.run and 2 / len(places) >= LANES:'):
         _CHOICE,
     ("gpulayout/moves/view_strides.py",
      'if start != place or any(extent > 1 and a != b for extent, a, b in zip(part.extents, steps, place_steps)):',

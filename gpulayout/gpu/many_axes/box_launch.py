@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import Work, at_a_time
+from gpulayout.gpu.element_width import MoveWork, at_a_time
 from gpulayout.gpu.launch import Access, Kernel, KernelPlan, planned
 from gpulayout.gpu.many_axes.shared_box import SharedBox, cut_axes
 from gpulayout.gpu.runtime import Macros
@@ -56,7 +56,7 @@ def box_loops(axes: Sequence[Axis], box: SharedBox) -> BoxLoops:
 
 
 def box_launch(
-    work: Work,
+    work: MoveWork,
     kernel: Kernel,
     box: SharedBox,
     loops: BoxLoops,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpulayout.gpu.element_width import Work
+from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.kernel_numbers import BOX_ROWS, BOX_STEPS
 from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
 from gpulayout.gpu.many_axes.bank_spacing import Walks, box_walks
@@ -29,7 +29,7 @@ _MOST_AXES = 32  # of the move, as many as the struct has room for; with more, a
 _TILE_ND = tile_kernel("tile_nd.cu", "gpl_tile_nd")
 
 
-def many_axes_plan(work: Work, found: KernelPlan | None) -> KernelPlan | None:
+def many_axes_plan(work: MoveWork, found: KernelPlan | None) -> KernelPlan | None:
     """A tile of more axes, if that makes longer runs; else `found`, the tile of two axes or None."""
     shortest, fills = 0, True
     if found and found.tile:
@@ -64,14 +64,14 @@ def best_box(
         ):
             break
         walks = box_walks(axes, box, cut_axes(axes, box), width, phases)
-        if walks and (walks.is_apart or not chosen):
+        if walks and (walks.has_few_conflicts or not chosen):
             chosen = box, walks
-        if walks and walks.is_apart:
+        if walks and walks.has_few_conflicts:
             break
     return chosen
 
 
-def _box_plan(work: Work, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
+def _box_plan(work: MoveWork, box: SharedBox, walks: Walks, why: str) -> KernelPlan:
     """The plan.  The struct lists the two axes that may be cut, then the outer ones; only the walks have whole axes."""
     width, found = work.width, block_boxes(work.axes, box)
     total = found.loops.boxes

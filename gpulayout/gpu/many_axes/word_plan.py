@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from gpulayout.gpu.element_width import Work
+from gpulayout.gpu.element_width import MoveWork
 from gpulayout.gpu.kernel_numbers import LANES, WORD, WORD_SHARED_BYTES
 from gpulayout.gpu.launch import KernelPlan, offset_bits, tile_kernel
 from gpulayout.gpu.many_axes.box_launch import box_launch, box_loops
@@ -21,7 +21,7 @@ ENOUGH_BLOCKS = 512  # for large devices; with fewer, a block moves one box
 _BOX_WORDS = tile_kernel("box_words.cu", "gpl_box_words")
 
 
-def words_plan(work: Work, why: str, most: float) -> KernelPlan | None:
+def words_plan(work: MoveWork, why: str, most: float) -> KernelPlan | None:
     """The plan; None if no box fits, or if all take more than `most` instructions for an element."""
     low, high = (place // work.width for place in work.move.source_span)
     # the kernel compares places with both ends of the source, which may be further apart than any offset is long

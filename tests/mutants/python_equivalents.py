@@ -12,8 +12,8 @@ EQUIVALENTS = {
      'is_cut = size != axis.extent'):
         "a box is never larger than its axis",
     ("gpulayout/gpu/many_axes/shared_box.py",
-     'return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if short % word == 0 else 1)',
-     'return _Side(strides, _run_order(axes, strides, side), max(_SECTOR // width, 1), word if not short % word == 0 else 1)'):
+     'return _RunSide(strides, _run_order(axes, strides, side), max(SECTOR // width, 1), word if short % word == 0 else 1)',
+     'return _RunSide(strides, _run_order(axes, strides, side), max(SECTOR // width, 1), word if not short % word == 0 else 1)'):
         _CHOICE,
     ("gpulayout/gpu/many_axes/shared_box.py",
      'covered = stride * (axes[k].bound if side == "source" else extent)',

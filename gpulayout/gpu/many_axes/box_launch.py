@@ -17,7 +17,7 @@ from gpulayout.moves.move import Axis
 class BoxLoops(NamedTuple):
     """The loops of the parameter struct, which count boxes.
 
-    cut      the two axes that may be cut; extent 1 for one that is whole in every box
+    cut      the two axes that may be cut, or outer ones if fewer are; extent 1 for one that is whole in every box
     counts   pieces along these
     tile     places of a piece along these; 1 for an axis that is whole
     outer    the axes outside the box
@@ -37,11 +37,12 @@ class BoxLoops(NamedTuple):
 def box_loops(axes: Sequence[Axis], box: SharedBox) -> BoxLoops:
     """The loops over the boxes of a move.
 
-    A box of 50 x 3 x 1 places: 2 pieces of axis 0, the whole axis 1, and 7 places of axis 2 outside.
+    A box of 50 x 3 x 1 places: 2 pieces of axis 0, the whole axis 1.  Axis 2 is outside, but no other axis is cut, so
+    its places are the pieces of the second one.
     >>> axes = [Axis(100, 100, 3, 1), Axis(3, 3, 1, 100), Axis(7, 7, 300, 300)]
     >>> found = box_loops(axes, SharedBox((50, 3, 1), (1, 0), (0, 1), 150, 50, 1))
-    >>> found.counts, found.tile, found.outer == axes[2:], found.boxes
-    ((2, 1), (50, 1), True, 14)
+    >>> found.counts, found.tile, found.outer, found.boxes
+    ((2, 7), (50, 1), [], 14)
     """
     numbers = cut_axes(axes, box)
     loops, counts, tile = [], [], []
